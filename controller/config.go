@@ -1,0 +1,172 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// Defaults of Config.
+const (
+	DefaultWorkers        = 3
+	DefaultResyncInterval = 3 * time.Minute
+	// DefaultDrainTimeout ends 5 s before the kubelet kills: a Pod's
+	// terminationGracePeriodSeconds is 30 unless it is set.
+	DefaultDrainTimeout = 25 * time.Second
+)
+
+// Config says what a Controller is made of. It is taken by value: New neither keeps nor
+// changes the caller's.
+type Config[T kube.Object] struct {
+	// Name tells the controller from others in logs, metrics and readiness. Required.
+	Name string
+
+	// Retriever lists and watches the objects, into a cache of the controller's own.
+	// Either Retriever or Informer is required.
+	Retriever informer.Retriever[T]
+	// Informer is a cache to share with others, in place of Retriever. The controller
+	// runs it while it runs itself.
+	Informer *informer.Informer[T]
+
+	// Handler is called with each object. Either Handler or Reconciler is required.
+	Handler Handler[T]
+	// Reconciler is called with each key, also of objects that are gone, in place of
+	// Handler.
+	Reconciler Reconciler
+
+	// Sources enqueue further keys. Default: none.
+	Sources []Source
+
+	// Workers is how many objects are handled at the same time. Default 3.
+	Workers int
+	// ResyncInterval is after how long without a run each object that was handled with
+	// success is handled again, at low priority. The moments are spread at random: those
+	// after the first list over the last nine tenths of the interval, later ones over its
+	// last tenth. Default 3 min; negative: never.
+	ResyncInterval time.Duration
+	// Retry says when failed keys are run again. Default: see Retry.
+	Retry Retry
+	// Timeout is after how long a handler's context is cancelled. Default 0: never.
+	Timeout time.Duration
+	// DrainTimeout is how long handlers that are under way when Run's context ends may go
+	// on before their contexts are cancelled. Keys that wait in the queue are not begun.
+	// Default 25 s; negative: handlers are cancelled at once.
+	DrainTimeout time.Duration
+
+	// LeaderElector lets the controller work only while it leads; package leader has
+	// one. Default nil: it works at once.
+	LeaderElector LeaderElector
+	// Metrics receives measurements; metrics/prometheus has an adapter. Default nil: none.
+	Metrics Recorder
+	// Logger receives failed runs at warning level, panics and keys that are given up at
+	// error level, and every run at debug level. Default: slog.Default() at the time of
+	// New.
+	Logger *slog.Logger
+}
+
+// Source is anything other than the Retriever that makes keys run.
+type Source interface {
+	// Run calls enqueue for keys that should be run, until ctx ends. enqueue never
+	// blocks; detail may be empty, and becomes the detail of the cause. An error ends
+	// the controller.
+	Run(ctx context.Context, enqueue func(key kube.Key, detail string)) error
+}
+
+// SourceFunc is a function as a Source.
+type SourceFunc func(ctx context.Context, enqueue func(key kube.Key, detail string)) error
+
+// Run implements Source.
+func (f SourceFunc) Run(ctx context.Context, enqueue func(key kube.Key, detail string)) error {
+	return f(ctx, enqueue)
+}
+
+// LeaderElector runs work only while this process leads.
+type LeaderElector interface {
+	// Run calls work when leadership is gained, as often as that happens, until ctx ends.
+	//
+	// The context that work gets ends with ctx, or when leadership is lost; the latter is
+	// told by kube.LeadershipLost and the cause kube.ErrLeadershipLost. Run waits for work
+	// to return, and only then gives leadership up or stands again. When work returns
+	// while leading, Run gives leadership up and returns work's error.
+	Run(ctx context.Context, work func(ctx context.Context) error) error
+}
+
+// Recorder receives a controller's measurements. Its methods are called on the way of
+// every run: they must be quick and safe for concurrent use.
+type Recorder interface {
+	informer.Recorder
+	// ObserveController is called when a controller begins to run. The Recorder may call
+	// stats at any time until stop is called. It must accept several controllers of the
+	// same name.
+	ObserveController(name string, stats func() Stats) (stop func())
+	// Queued is called when a key is put into the queue, also when it merges with one
+	// that is there.
+	Queued(controller string, cause workqueue.CauseType)
+	// Handled is called after each run.
+	Handled(controller string, run Handled)
+}
+
+// Handled is what a Recorder learns of a run.
+type Handled struct {
+	Outcome Outcome
+	// Attempt is how many runs of the key failed in a row before this one: 0 unless this
+	// run was a retry.
+	Attempt int
+	// Wait is how long the key was due before a worker took it.
+	Wait time.Duration
+	// Duration is how long the run took.
+	Duration time.Duration
+}
+
+// withDefaults returns the config with every zero field set to its default.
+func (c Config[T]) withDefaults() Config[T] {
+	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
+	c.ResyncInterval = cmp.Or(c.ResyncInterval, DefaultResyncInterval)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
+	c.Retry = c.Retry.withDefaults()
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Sources = slices.Clone(c.Sources)
+	return c
+}
+
+// validate names every mistake in a config with its defaults set.
+func (c Config[T]) validate() error {
+	var errs []error
+	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Name == "" {
+		mistake("Name is required: logs, metrics and readiness are told apart by it")
+	}
+	switch {
+	case c.Retriever == nil && c.Informer == nil:
+		mistake("Retriever (or Informer) is required: informer.Retrieve makes one")
+	case c.Retriever != nil && c.Informer != nil:
+		mistake("Retriever and Informer are both set: set Retriever for a cache of the controller's own, Informer to share one")
+	}
+	switch {
+	case c.Handler == nil && c.Reconciler == nil:
+		mistake("Handler (or Reconciler) is required")
+	case c.Handler != nil && c.Reconciler != nil:
+		mistake("Handler and Reconciler are both set: one controller calls one of them")
+	}
+	for i, source := range c.Sources {
+		if source == nil {
+			mistake("Sources[%d] is nil", i)
+		}
+	}
+	if c.Workers < 0 {
+		mistake("Workers is %d: at least one is needed (0 means %d)", c.Workers, DefaultWorkers)
+	}
+	if c.Timeout < 0 {
+		mistake("Timeout is %s: leave it 0 for none", c.Timeout)
+	}
+	errs = append(errs, c.Retry.validate())
+	return errors.Join(errs...)
+}

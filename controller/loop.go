@@ -1,0 +1,281 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// Causes of handlers' contexts.
+var (
+	errDrained = errors.New("the drain time is over")
+	errEnded   = errors.New("the controller has ended")
+)
+
+// loop is one term of a controller: its queue, its workers, and what it remembers of
+// keys that fail.
+type loop[T kube.Object] struct {
+	// Immutable after newLoop.
+	config   Config[T]
+	informer *informer.Informer[T]
+	queue    *workqueue.Queue[kube.Key]
+	logger   *slog.Logger
+
+	mu       sync.Mutex
+	failures map[kube.Key]int // guarded by mu; failed runs in a row, of keys that have any
+}
+
+func newLoop[T kube.Object](config Config[T], inf *informer.Informer[T]) *loop[T] {
+	return &loop[T]{
+		config:   config,
+		informer: inf,
+		queue:    workqueue.New[kube.Key](),
+		logger:   config.Logger.With("controller", config.Name),
+		failures: map[kube.Key]int{},
+	}
+}
+
+// run works until ctx ends or a source fails, and returns when everything that it
+// started has ended.
+func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
+	// The informer and the handlers outlive ctx: handlers that drain read the cache.
+	background := context.WithoutCancel(ctx)
+	watchCtx, stopWatch := context.WithCancel(background)
+	workCtx, cancelWork := context.WithCancelCause(background)
+	intake, stopIntake := context.WithCancel(ctx)
+	defer stopIntake()
+	defer cancelWork(errEnded)
+
+	unsubscribe := l.informer.Subscribe(l.changed)
+	defer unsubscribe()
+	var watching, sources, workers sync.WaitGroup
+	watching.Go(func() { _ = l.informer.Run(watchCtx) }) // waited for below; Run returns nil
+	sourceErrs := make([]error, len(l.config.Sources))
+	for i, source := range l.config.Sources {
+		sources.Go(func() { // waited for below
+			if err := source.Run(intake, l.triggered); err != nil && intake.Err() == nil {
+				sourceErrs[i] = fmt.Errorf("controller %q: source %d (%T): %w", l.config.Name, i, source, err)
+				stopIntake()
+			}
+		})
+	}
+	if l.informer.WaitSynced(intake) == nil {
+		entered(PhaseRunning)
+		l.logger.InfoContext(ctx, "controller works", "objects", l.informer.Len(), "workers", l.config.Workers)
+		for range l.config.Workers {
+			workers.Go(func() { l.work(workCtx) }) // waited for by drain
+		}
+	}
+	<-intake.Done()
+	entered(PhaseDraining)
+	l.queue.ShutDown()
+	sources.Wait()
+	l.drain(ctx, &workers, cancelWork)
+	stopWatch()
+	watching.Wait()
+	return errors.Join(sourceErrs...)
+}
+
+// drain waits for the workers, and cancels their handlers when the drain time is over
+// or leadership is lost.
+func (l *loop[T]) drain(ctx context.Context, workers *sync.WaitGroup, cancelWork context.CancelCauseFunc) {
+	ended := make(chan struct{})
+	go func() { // ends with the workers, whom this function waits for
+		workers.Wait()
+		close(ended)
+	}()
+	timeout := time.NewTimer(max(l.config.DrainTimeout, 0))
+	defer timeout.Stop()
+	select {
+	case <-ended:
+		return
+	case <-kube.LeadershipLost(ctx):
+		cancelWork(kube.ErrLeadershipLost)
+	case <-timeout.C:
+		cancelWork(errDrained)
+		if l.config.DrainTimeout > 0 {
+			l.logger.WarnContext(ctx, "handlers are cancelled: the drain time is over",
+				"drainTimeout", l.config.DrainTimeout, "handlers", l.queue.Stats().Taken)
+		}
+	}
+	<-ended
+}
+
+// changed is the informer's subscriber.
+func (l *loop[T]) changed(c informer.Change) {
+	switch c.Type {
+	case informer.Listed:
+		l.add(c.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseListed}, Priority: workqueue.PriorityLow})
+	case informer.Added:
+		l.add(c.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseAdded}})
+	case informer.Updated:
+		l.add(c.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseUpdated}})
+	case informer.Deleted:
+		l.add(c.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseDeleted}})
+	}
+}
+
+// triggered is what sources call.
+func (l *loop[T]) triggered(key kube.Key, detail string) {
+	l.add(key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseTriggered, Detail: detail}})
+}
+
+func (l *loop[T]) add(key kube.Key, o workqueue.Options) {
+	l.queue.Add(key, o)
+	if l.config.Metrics != nil {
+		l.config.Metrics.Queued(l.config.Name, o.Cause.Type)
+	}
+}
+
+// work is one worker.
+func (l *loop[T]) work(ctx context.Context) {
+	for {
+		item, ok := l.queue.Get()
+		if !ok {
+			return
+		}
+		l.handle(ctx, item)
+		// Only now: what handle adds for the key is filed before the key can be taken
+		// again, so that it merges with what came in meanwhile.
+		l.queue.Done(item.Key)
+	}
+}
+
+// handle runs one key and decides what follows.
+func (l *loop[T]) handle(ctx context.Context, item workqueue.Item[kube.Key]) {
+	run := &Run{
+		Controller: l.config.Name,
+		Key:        item.Key,
+		Causes:     item.Causes,
+		Attempt:    l.failuresOf(item.Key),
+		Started:    time.Now(),
+		Logger:     l.logger.With("key", item.Key.String()),
+	}
+	runCtx, cancel := context.WithValue(ctx, runKey{}, run), context.CancelFunc(func() {})
+	if l.config.Timeout > 0 {
+		runCtx, cancel = context.WithTimeout(runCtx, l.config.Timeout)
+	}
+	err := l.call(runCtx, item.Key)
+	timedOut := errors.Is(runCtx.Err(), context.DeadlineExceeded)
+	cancel()
+	duration := time.Since(run.Started)
+	outcome, requeue := outcomeOf(err, timedOut, ctx.Err() != nil)
+	if l.config.Metrics != nil {
+		l.config.Metrics.Handled(l.config.Name, Handled{Outcome: outcome, Attempt: run.Attempt, Wait: item.Wait, Duration: duration})
+	}
+	run.Logger.DebugContext(runCtx, "handled", "outcome", string(outcome), "duration", duration, "causes", item.Causes.String(), "attempt", run.Attempt)
+	l.follow(runCtx, run, outcome, requeue, err)
+}
+
+// follow enqueues the next run, as the outcome of this one demands.
+func (l *loop[T]) follow(ctx context.Context, run *Run, outcome Outcome, requeue *RequeueError, err error) {
+	switch outcome {
+	case OutcomeSuccess:
+		l.forget(run.Key)
+		l.resync(run)
+	case OutcomeRequeue:
+		l.forget(run.Key)
+		l.add(run.Key, workqueue.Options{
+			Cause: workqueue.Cause{Type: workqueue.CauseRequeue, Detail: requeue.Reason},
+			After: requeue.After,
+		})
+		l.resync(run)
+	case OutcomeError, OutcomeTimeout, OutcomePanic:
+		l.retry(ctx, run, outcome, err)
+	case OutcomeTerminal:
+		l.forget(run.Key)
+		run.Logger.ErrorContext(ctx, "handler failed for good: not tried again until the object changes", "error", err)
+	case OutcomeCancelled:
+		l.forget(run.Key)
+		run.Logger.InfoContext(ctx, "handler was cancelled: the controller ends", "error", err)
+	case OutcomeGone:
+		l.forget(run.Key)
+	}
+}
+
+// retry enqueues a failed key again, or gives it up.
+func (l *loop[T]) retry(ctx context.Context, run *Run, outcome Outcome, err error) {
+	failures := l.failed(run.Key)
+	attrs := []any{"error", err, "outcome", string(outcome), "attempt", run.Attempt, "causes", run.Causes.String()}
+	var panicked *PanicError
+	if errors.As(err, &panicked) && failures == 1 {
+		// Once: the retries of the same panic would only repeat it.
+		run.Logger.ErrorContext(ctx, "handler panicked", "error", err, "stack", string(panicked.Stack))
+	}
+	if l.config.Retry.exhausted(failures) {
+		l.forget(run.Key)
+		l.resync(run)
+		run.Logger.ErrorContext(ctx, "handler failed and is given up until the object changes or is resynced", append(attrs, "retries", failures-1)...)
+		return
+	}
+	delay := l.config.Retry.delay(failures)
+	l.add(run.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseRetry}, After: delay})
+	run.Logger.WarnContext(ctx, "handler failed, will try again", append(attrs, "after", delay)...)
+}
+
+// resync enqueues a key for its next resync, as long as its object is there. Spreading the first ones over the whole
+// interval keeps a start-up flood from coming back as one, once per interval.
+func (l *loop[T]) resync(run *Run) {
+	interval := l.config.ResyncInterval
+	if interval < 0 || !l.informer.Has(run.Key) {
+		return
+	}
+	spread := interval / 10
+	if run.Causes.Has(workqueue.CauseListed) {
+		spread = interval / 10 * 9
+	}
+	l.add(run.Key, workqueue.Options{
+		Cause:    workqueue.Cause{Type: workqueue.CauseResync},
+		After:    interval - time.Duration(rand.Float64()*float64(spread)),
+		Priority: workqueue.PriorityLow,
+	})
+}
+
+// call calls the handler, or the reconciler, and turns a panic into an error.
+func (l *loop[T]) call(ctx context.Context, key kube.Key) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	if l.config.Reconciler != nil {
+		return l.config.Reconciler.Reconcile(ctx, key)
+	}
+	obj, found, err := l.informer.Get(key)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read %s from the cache: %w", key, err)
+	case !found:
+		return errGone
+	}
+	return l.config.Handler.Handle(ctx, obj)
+}
+
+func (l *loop[T]) failuresOf(key kube.Key) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failures[key]
+}
+
+// failed counts a failure and returns how many there are in a row.
+func (l *loop[T]) failed(key kube.Key) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failures[key]++
+	return l.failures[key]
+}
+
+func (l *loop[T]) forget(key kube.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.failures, key)
+}

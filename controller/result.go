@@ -1,0 +1,152 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// RequeueAfter is a handler's answer that asks for another run after d. It is not a
+// failure: the retry count is reset, and nothing is logged as an error.
+//
+// It may be wrapped. Joined with a real error (errors.Join), the error wins: the run has
+// failed and is retried. A change of the object, or a resync, may run the key before; the
+// answer of that run then replaces this one. A d of zero or less means at once.
+func RequeueAfter(d time.Duration) error { return &RequeueError{After: d} }
+
+// RequeueError is what RequeueAfter returns; make one yourself to give a reason.
+type RequeueError struct {
+	// After is how long the key waits.
+	After time.Duration
+	// Reason is shown as the detail of the next run's cause. Optional.
+	Reason string
+}
+
+// Error implements error.
+func (e *RequeueError) Error() string {
+	if e.Reason != "" {
+		return fmt.Sprintf("requeue after %s: %s", e.After, e.Reason)
+	}
+	return fmt.Sprintf("requeue after %s", e.After)
+}
+
+// Terminal marks err as one that trying again cannot mend: the key is not run again,
+// not even by resync, until its object changes, a source asks for it, or the controller
+// is started again. It counts as a failure. Terminal(nil) is nil.
+func Terminal(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &TerminalError{Err: err}
+}
+
+// TerminalError is what Terminal returns.
+type TerminalError struct{ Err error }
+
+// Error implements error.
+func (e *TerminalError) Error() string { return "terminal: " + e.Err.Error() }
+
+// Unwrap gives errors.Is and errors.As the marked error.
+func (e *TerminalError) Unwrap() error { return e.Err }
+
+// PanicError is the error of a run whose handler panicked.
+type PanicError struct {
+	// Value is what was passed to panic.
+	Value any
+	// Stack is the stack of the panic, as runtime/debug.Stack prints it.
+	Stack []byte
+}
+
+// Error implements error. The stack is not in it: it would be logged at every retry.
+func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }
+
+// Unwrap returns the value of the panic when it was an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// Outcome is how a run ended. The set is small and fixed, so that it can be a metric's
+// label.
+type Outcome string
+
+// The outcomes.
+const (
+	// OutcomeSuccess: the handler returned nil.
+	OutcomeSuccess Outcome = "success"
+	// OutcomeRequeue: the handler returned RequeueAfter.
+	OutcomeRequeue Outcome = "requeue"
+	// OutcomeError: the handler returned an error, and will be tried again.
+	OutcomeError Outcome = "error"
+	// OutcomeTimeout: as OutcomeError, after Config.Timeout had passed.
+	OutcomeTimeout Outcome = "timeout"
+	// OutcomePanic: as OutcomeError, by a panic.
+	OutcomePanic Outcome = "panic"
+	// OutcomeTerminal: the handler returned Terminal.
+	OutcomeTerminal Outcome = "terminal"
+	// OutcomeCancelled: the handler was cancelled at the end of the drain time, or because
+	// leadership was lost, and returned an error.
+	OutcomeCancelled Outcome = "cancelled"
+	// OutcomeGone: the object was gone; the handler was not called.
+	OutcomeGone Outcome = "gone"
+)
+
+// Outcomes lists every Outcome, for whoever wants to show zeros.
+func Outcomes() []Outcome {
+	return []Outcome{
+		OutcomeSuccess, OutcomeRequeue, OutcomeError, OutcomeTimeout,
+		OutcomePanic, OutcomeTerminal, OutcomeCancelled, OutcomeGone,
+	}
+}
+
+// errGone is the answer for an object that is gone.
+var errGone = errors.New("the object is gone")
+
+// outcomeOf reads a handler's answer, and returns the RequeueError in it, if that is
+// what it comes to.
+func outcomeOf(err error, timedOut, cancelled bool) (Outcome, *RequeueError) {
+	var panicked *PanicError
+	var terminal *TerminalError
+	switch {
+	case err == nil:
+		return OutcomeSuccess, nil
+	case err == errGone: //nolint:errorlint // the very value, which no handler can return
+		return OutcomeGone, nil
+	case IsRequeue(err):
+		var requeue *RequeueError
+		errors.As(err, &requeue)
+		return OutcomeRequeue, requeue
+	case errors.As(err, &panicked):
+		return OutcomePanic, nil
+	case errors.As(err, &terminal):
+		return OutcomeTerminal, nil
+	case cancelled:
+		return OutcomeCancelled, nil
+	case timedOut:
+		return OutcomeTimeout, nil
+	default:
+		return OutcomeError, nil
+	}
+}
+
+// IsRequeue reports whether err, a handler's answer, asks for another run and says nothing
+// else: it is a RequeueError, or wraps one,
+// or joins errors of which each does.
+func IsRequeue(err error) bool {
+	for err != nil {
+		if _, ok := err.(*RequeueError); ok { //nolint:errorlint // this walks the tree itself
+			return true
+		}
+		if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // as above
+			branches := many.Unwrap()
+			for _, branch := range branches {
+				if !IsRequeue(branch) {
+					return false
+				}
+			}
+			return len(branches) > 0
+		}
+		err = errors.Unwrap(err)
+	}
+	return false
+}

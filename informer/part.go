@@ -1,0 +1,400 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/store"
+)
+
+// Back-off between attempts to list and watch. client-go's own default goes up to a
+// minute, in which a granted permission or an installed CustomResourceDefinition would
+// not be noticed; this one asks at most every 10 to 15 s and no less often.
+const (
+	backoffFirst  = 800 * time.Millisecond
+	backoffMax    = 10 * time.Second
+	backoffJitter = 0.5
+)
+
+// part is one list and watch of an informer: the whole of it, or one of a joined
+// Retriever's.
+type part[T kube.Object] struct {
+	// Immutable after newPart.
+	informer    *Informer[T]
+	retriever   Retriever[T]
+	description string
+
+	mu        sync.Mutex
+	kept      store.Store[T] // guarded by mu; the store itself is safe to use outside
+	synced    bool           // guarded by mu
+	lastEvent time.Time      // guarded by mu
+	err       error          // guarded by mu; why list or watch fail now
+	errSince  time.Time      // guarded by mu
+
+	// consistent is true when what is being listed is a consistent read of etcd, which
+	// may contradict what was seen before. Used by the Reflector's goroutines only,
+	// which run one after the other.
+	consistent bool
+}
+
+func newPart[T kube.Object](i *Informer[T], r Retriever[T]) *part[T] {
+	return &part[T]{informer: i, retriever: r, description: r.Describe().String(), kept: newStore[T]()}
+}
+
+func (p *part[T]) objects() store.Store[T] {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kept
+}
+
+// reset makes the part new for a session.
+func (p *part[T]) reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept = newStore[T]()
+	p.synced, p.err, p.errSince, p.lastEvent = false, nil, time.Time{}, time.Time{}
+}
+
+// run lists and watches until ctx ends, and returns when no call of the Retriever is
+// under way any more.
+func (p *part[T]) run(ctx context.Context) {
+	logger := logr.FromSlogHandler(debugOnly{p.informer.logger.Handler()}).WithName("reflector")
+	// The Reflector abandons a List when its context ends; the gate waits for it.
+	var calls gate
+	lw := &listWatch{
+		ListWatch: &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+				if !calls.enter() {
+					return nil, context.Canceled
+				}
+				defer calls.leave()
+				return p.list(ctx, opts)
+			},
+			WatchFuncWithContext: p.watch,
+		},
+		noWatchList: !p.retriever.Describe().WatchList,
+	}
+	backoff := wait.Backoff{Duration: backoffFirst, Cap: backoffMax, Steps: 100, Factor: 2, Jitter: backoffJitter}
+	reflector := cache.NewReflectorWithOptions(lw, nil, (*reflectorStore[T])(p), cache.ReflectorOptions{
+		Logger:          &logger,
+		Name:            p.informer.name,
+		TypeDescription: p.description,
+		Backoff:         &backoff,
+	})
+	reflector.RunWithContext(klog.NewContext(ctx, logger))
+	calls.close()
+}
+
+func (p *part[T]) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	if opts.Continue == "" {
+		p.consistent = opts.ResourceVersion == ""
+	}
+	list, err := p.retriever.List(ctx, opts)
+	if err != nil && ctx.Err() == nil && !isHistoryGone(err) {
+		p.failed(err)
+	}
+	return list, err
+}
+
+func (p *part[T]) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	streamsList := opts.SendInitialEvents != nil && *opts.SendInitialEvents
+	if streamsList {
+		p.consistent = opts.ResourceVersion == ""
+	}
+	stream, err := p.retriever.Watch(ctx, opts)
+	switch {
+	case err == nil:
+		p.works()
+		return stream, nil
+	case streamsList && isHistoryGone(err):
+		return nil, err
+	case streamsList:
+		// The Reflector falls back to a list, whose error is the one to report. It would
+		// sleep without regard to ctx for errors it deems transient; behind errors.New it
+		// does not see that this is one.
+		return nil, errors.New(err.Error())
+	}
+	if ctx.Err() == nil && !isHistoryGone(err) {
+		p.failed(err)
+	}
+	return nil, err
+}
+
+// isHistoryGone says that the server no longer has, or does not have yet, the resource
+// version that was asked for. That is answered by a relist and is nobody's failure.
+func isHistoryGone(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// failed notes why the part cannot list or watch, and logs it once per reason.
+func (p *part[T]) failed(err error) {
+	p.mu.Lock()
+	known := p.err != nil && p.err.Error() == err.Error()
+	if p.err == nil {
+		p.errSince = time.Now()
+	}
+	p.err = err
+	p.mu.Unlock()
+	if !known {
+		p.informer.logger.Warn("informer cannot retrieve, will try again",
+			"informer", p.informer.name, "retrieves", p.description, "error", err)
+	}
+}
+
+// works notes that a watch stands.
+func (p *part[T]) works() {
+	p.mu.Lock()
+	was, since := p.err, p.errSince
+	p.err, p.errSince = nil, time.Time{}
+	p.mu.Unlock()
+	if was != nil {
+		p.informer.logger.Info("informer retrieves again",
+			"informer", p.informer.name, "retrieves", p.description, "after", time.Since(since).Round(time.Millisecond))
+	}
+}
+
+// put stores obj and announces the change, unless the kept state is the same or, except
+// where the list is to be believed, newer. An object that was not kept is announced as
+// asNew says. It is called with the informer's events held.
+func (p *part[T]) put(objects store.Store[T], obj T, asNew ChangeType, believe bool) {
+	key := kube.KeyOf(obj)
+	as := asNew
+	version, found := objects.Version(key)
+	if found {
+		as = Updated
+		if obj.GetUID() == version.UID && obj.GetResourceVersion() == version.ResourceVersion && version.ResourceVersion != "" {
+			return
+		}
+		if !believe && older(obj.GetResourceVersion(), version.ResourceVersion) {
+			return
+		}
+	}
+	objects.Put(obj)
+	p.informer.announce(Change{Type: as, Key: key})
+}
+
+// older reports whether resource version a is before b. Versions that cannot be
+// compared, as those of some test doubles, are never older.
+func older(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
+}
+
+func (p *part[T]) sawEvent() store.Store[T] {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lastEvent = time.Now()
+	return p.kept
+}
+
+// reflectorStore is the part as the Reflector sees it (cache.ReflectorStore).
+type reflectorStore[T kube.Object] part[T]
+
+// Add implements cache.ReflectorStore.
+func (s *reflectorStore[T]) Add(obj any) error { return s.Update(obj) }
+
+// Update implements cache.ReflectorStore. Whether the object is new is for the store to
+// say: a watch may send either for an object that is kept, or is not.
+func (s *reflectorStore[T]) Update(obj any) error {
+	p := (*part[T])(s)
+	typed, err := typedObject[T](obj)
+	if err != nil {
+		return p.report(err)
+	}
+	objects := p.sawEvent()
+	p.informer.events.Lock()
+	defer p.informer.events.Unlock()
+	p.put(objects, typed, Added, false)
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *reflectorStore[T]) Delete(obj any) error {
+	p := (*part[T])(s)
+	// A Reflector hands over objects; a Retriever's own events might be tombstones.
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	typed, err := typedObject[T](obj)
+	if err != nil {
+		return p.report(err)
+	}
+	objects := p.sawEvent()
+	key := kube.KeyOf(typed)
+	p.informer.events.Lock()
+	defer p.informer.events.Unlock()
+	version, found := objects.Version(key)
+	if !found {
+		return nil
+	}
+	if version.UID != typed.GetUID() && older(typed.GetResourceVersion(), version.ResourceVersion) {
+		return nil // an earlier incarnation's end
+	}
+	objects.Delete(key)
+	p.informer.announce(Change{Type: Deleted, Key: key})
+	return nil
+}
+
+// Replace implements cache.ReflectorStore: the result of a list at resourceVersion.
+func (s *reflectorStore[T]) Replace(items []any, resourceVersion string) error {
+	p := (*part[T])(s)
+	typed := make([]T, len(items))
+	for i, item := range items {
+		var err error
+		if typed[i], err = typedObject[T](item); err != nil {
+			return p.report(err)
+		}
+	}
+	objects := p.sawEvent()
+	p.mu.Lock()
+	first := !p.synced
+	p.mu.Unlock()
+	as := Added
+	if first {
+		as = Listed
+	}
+	p.replace(objects, typed, resourceVersion, as)
+	if first {
+		p.mu.Lock()
+		p.synced = true
+		p.mu.Unlock()
+		p.informer.partSynced()
+	}
+	return nil
+}
+
+// replace brings the store to the listed state.
+func (p *part[T]) replace(objects store.Store[T], items []T, resourceVersion string, as ChangeType) {
+	p.informer.events.Lock()
+	defer p.informer.events.Unlock()
+	listed := make(map[kube.Key]struct{}, len(items))
+	for _, obj := range items {
+		listed[kube.KeyOf(obj)] = struct{}{}
+		p.put(objects, obj, as, p.consistent)
+	}
+	for key := range objects.Keys() {
+		if _, ok := listed[key]; ok {
+			continue
+		}
+		version, found := objects.Version(key)
+		if !found || (!p.consistent && older(resourceVersion, version.ResourceVersion)) {
+			continue // the list is older than this object: it says nothing about it
+		}
+		objects.Delete(key)
+		p.informer.announce(Change{Type: Deleted, Key: key})
+	}
+}
+
+// Resync implements cache.ReflectorStore. Resyncs are the controllers' business.
+func (s *reflectorStore[T]) Resync() error { return nil }
+
+// Bookmark implements cache.ReflectorBookmarkStore: the watch is alive.
+func (s *reflectorStore[T]) Bookmark(string) error {
+	(*part[T])(s).sawEvent()
+	return nil
+}
+
+// report notes an object that could not be taken. The Reflector would only log it.
+func (p *part[T]) report(err error) error {
+	p.failed(err)
+	return err
+}
+
+func typedObject[T kube.Object](obj any) (T, error) {
+	typed, ok := obj.(T)
+	if !ok {
+		var want T
+		return typed, fmt.Errorf("the retriever returned a %T where a %T was expected", obj, want)
+	}
+	return typed, nil
+}
+
+// listWatch tells the Reflector whether it may stream lists.
+type listWatch struct {
+	*cache.ListWatch
+	noWatchList bool
+}
+
+// IsWatchListSemanticsUnSupported is the name by which client-go asks.
+func (l *listWatch) IsWatchListSemanticsUnSupported() bool { return l.noWatchList }
+
+// debugOnly makes every record of the Reflector a debug record: what matters is logged
+// by the part itself, once.
+type debugOnly struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (h debugOnly) Enabled(ctx context.Context, _ slog.Level) bool {
+	return h.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+// Handle implements slog.Handler.
+func (h debugOnly) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h debugOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return debugOnly{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h debugOnly) WithGroup(name string) slog.Handler { return debugOnly{h.Handler.WithGroup(name)} }
+
+// gate counts calls that are under way, and refuses new ones once closed. A WaitGroup
+// would not do: calls may begin while close waits.
+type gate struct {
+	mu     sync.Mutex
+	calls  int
+	closed bool
+	empty  chan struct{} // made by close when calls are under way
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.calls++
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls--
+	if g.calls == 0 && g.empty != nil {
+		close(g.empty)
+	}
+}
+
+// close refuses new calls and waits for those under way.
+func (g *gate) close() {
+	g.mu.Lock()
+	g.closed = true
+	if g.calls > 0 {
+		g.empty = make(chan struct{})
+	}
+	empty := g.empty
+	g.mu.Unlock()
+	if empty != nil {
+		<-empty
+	}
+}

@@ -1,0 +1,159 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Retriever lists and watches objects of type T.
+//
+// Retrieve makes one for any kind of a cluster, FromListerWatcher one from client-go's
+// parts, and Join makes one of several. To change what a Retriever does, embed it in a
+// struct of your own and override a method.
+type Retriever[T kube.Object] interface {
+	// List returns a list object whose items are of type T, in one page or, when
+	// opts.Limit is set, with a continue token.
+	List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error)
+	// Watch streams changes of objects of type T from opts.ResourceVersion on. It ends
+	// when ctx does.
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+	// Describe says what the Retriever retrieves. It makes no request.
+	Describe() Description[T]
+}
+
+// Description is what a Retriever says about itself. The zero value is a valid one: a
+// Retriever of objects of type T that promises nothing more.
+type Description[T kube.Object] struct {
+	// Kind is the kind's name, for messages. Default: the name of the Go type.
+	Kind string
+	// Selection says which objects of the kind, for messages. Default: all that the
+	// Retriever lists.
+	Selection string
+	// WatchList is true when Watch understands SendInitialEvents (KEP-3157), or refuses
+	// it with an error. When false, the informer lists and then watches. A Watch that
+	// ignores SendInitialEvents must leave this false: the informer would wait for ever.
+	WatchList bool
+	// Problem is a mistake that was made when the Retriever was made, such as a type that
+	// is not registered or a selector that cannot be parsed. New of Informer and of
+	// Controller return it.
+	Problem error
+}
+
+// String returns the kind and the selection, for messages.
+func (d Description[T]) String() string {
+	kind := d.Kind
+	if kind == "" {
+		var zero T
+		kind = strings.TrimLeft(fmt.Sprintf("%T", zero), "*")
+	}
+	if d.Selection == "" {
+		return kind
+	}
+	return kind + " (" + d.Selection + ")"
+}
+
+// FromListerWatcher makes a Retriever of a client-go ListerWatcher, for instance a
+// *cache.ListWatch, whose objects must be of type T.
+//
+// The context is passed on where lw takes one (cache.ListerWatcherWithContext), and
+// WatchList is used unless lw says that it does not support it, as client-go's fake
+// clients do when they are wrapped by cache.ToListWatcherWithWatchListSemantics. For
+// other ListerWatchers that ignore SendInitialEvents, override Describe.
+func FromListerWatcher[T kube.Object](lw cache.ListerWatcher) Retriever[T] {
+	d := Description[T]{}
+	if lw == nil {
+		d.Problem = errors.New("make a retriever: the ListerWatcher is nil")
+		return listerWatcher[T]{description: d}
+	}
+	d.WatchList = !watchlist.DoesClientNotSupportWatchListSemantics(lw)
+	return listerWatcher[T]{lw: cache.ToListerWatcherWithContext(lw), description: d}
+}
+
+type listerWatcher[T kube.Object] struct {
+	lw          cache.ListerWatcherWithContext
+	description Description[T]
+}
+
+func (r listerWatcher[T]) List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	return r.lw.ListWithContext(ctx, opts)
+}
+
+func (r listerWatcher[T]) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	return r.lw.WatchWithContext(ctx, opts)
+}
+
+func (r listerWatcher[T]) Describe() Description[T] { return r.description }
+
+// Join makes one Retriever of several of the same type, for instance one for each
+// namespace that a service account may read. An object should be seen by one of them
+// only; when several see it, readers get any of its copies.
+//
+// An Informer lists and watches each part on its own, because resource versions of one
+// stream say nothing about how far another has come. Therefore a joined Retriever can
+// be given to an Informer or a Controller, but not wrapped: wrap its parts, then join.
+func Join[T kube.Object](retrievers ...Retriever[T]) Retriever[T] {
+	var parts joined[T]
+	for _, r := range retrievers {
+		if inner, ok := r.(joined[T]); ok {
+			parts = append(parts, inner...)
+			continue
+		}
+		parts = append(parts, r)
+	}
+	return parts
+}
+
+type joined[T kube.Object] []Retriever[T]
+
+var errJoinedWrapped = errors.New("a joined retriever was wrapped: wrap its parts, then join them")
+
+func (j joined[T]) List(context.Context, metav1.ListOptions) (runtime.Object, error) {
+	return nil, errJoinedWrapped
+}
+
+func (j joined[T]) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return nil, errJoinedWrapped
+}
+
+func (j joined[T]) Describe() Description[T] {
+	var d Description[T]
+	if len(j) == 0 {
+		d.Problem = errors.New("join retrievers: there is none")
+		return d
+	}
+	var selections []string
+	var problems []error
+	for i, r := range j {
+		if r == nil {
+			problems = append(problems, fmt.Errorf("join retrievers: number %d is nil", i))
+			continue
+		}
+		part := r.Describe()
+		d.Kind = part.Kind
+		problems = append(problems, part.Problem)
+		if part.Selection != "" {
+			selections = append(selections, part.Selection)
+		}
+	}
+	d.Selection = strings.Join(selections, "; ")
+	d.Problem = errors.Join(problems...)
+	return d
+}
+
+// partsOf returns the Retrievers that are to be run one by one.
+func partsOf[T kube.Object](r Retriever[T]) []Retriever[T] {
+	if j, ok := r.(joined[T]); ok {
+		return j
+	}
+	return []Retriever[T]{r}
+}

@@ -1,0 +1,201 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/discovery"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// ErrNotServed says that the cluster has no such kind, most often because its
+// CustomResourceDefinition is not installed (yet).
+var ErrNotServed = errors.New("kind not served by the cluster")
+
+// Cluster is a connection to one API server, together with the Go types that are
+// known for it and what has been learnt about its kinds.
+//
+// It makes no request until somebody asks for something, keeps no watch and no
+// cache of objects, and needs no Close. It is safe for concurrent use; one Cluster
+// for a process is the usual case, and its HTTP connections are shared.
+type Cluster struct {
+	// Immutable after Connect.
+	config    *rest.Config
+	http      *http.Client
+	scheme    *runtime.Scheme
+	codecs    serializer.CodecFactory
+	discovery *discovery.DiscoveryClient
+
+	mu        sync.Mutex
+	resources map[schema.GroupVersion][]metav1.APIResource // guarded by mu; dropped by Forget
+	clients   map[schema.GroupVersion]rest.Interface       // guarded by mu
+}
+
+// Resource is a kind as the API server serves it.
+type Resource struct {
+	schema.GroupVersionResource
+	// Kind is the kind's name in singular and CamelCase.
+	Kind string
+	// Namespaced is true when objects of the kind live in namespaces.
+	Namespaced bool
+}
+
+// Connect prepares a Cluster for the API server that config points to.
+//
+// The types of client-go (Pods, Deployments, ...) are registered; each function of
+// addTypes, usually the AddToScheme of an API package, registers more. The config is
+// copied. Its client-side rate limit is switched off unless it was set (QPS above
+// zero), because API servers have protected themselves with priority and fairness
+// since Kubernetes 1.29 (KEP-1040), and the limit of 5 requests a second that an
+// unset field means makes controllers slow for no reason that shows.
+//
+// Errors: a nil config, a config that no client can be made of, a function of
+// addTypes that fails; all of them at once.
+func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Cluster, error) {
+	if config == nil {
+		return nil, errors.New("connect to a cluster: the rest config is nil: load one with rest.InClusterConfig or clientcmd")
+	}
+	scheme := runtime.NewScheme()
+	var errs []error
+	for i, add := range append([]func(*runtime.Scheme) error{clientscheme.AddToScheme, metav1.AddMetaToScheme}, addTypes...) {
+		if err := add(scheme); err != nil {
+			errs = append(errs, fmt.Errorf("register types (function %d): %w", i-1, err))
+		}
+	}
+	config = rest.CopyConfig(config)
+	if config.QPS == 0 {
+		config.QPS = -1
+	}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("make an HTTP client for %s: %w", config.Host, err))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("connect to a cluster: %w", err)
+	}
+	disco, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("connect to a cluster: make a discovery client for %s: %w", config.Host, err)
+	}
+	return &Cluster{
+		config:    config,
+		http:      httpClient,
+		scheme:    scheme,
+		codecs:    serializer.NewCodecFactory(scheme),
+		discovery: disco,
+		resources: map[schema.GroupVersion][]metav1.APIResource{},
+		clients:   map[schema.GroupVersion]rest.Interface{},
+	}, nil
+}
+
+// RESTConfig returns a copy of the config that the cluster was connected with.
+func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
+
+// HTTPClient returns the HTTP client whose connections everything that is made from
+// this cluster shares. Hand it to client-go's NewForConfigAndClient.
+func (c *Cluster) HTTPClient() *http.Client { return c.http }
+
+// Scheme returns the registered types. Do not change it.
+func (c *Cluster) Scheme() *runtime.Scheme { return c.scheme }
+
+// KindOf returns the kind of obj: its own, where it carries one (unstructured and
+// metadata-only objects do), otherwise the one that its Go type is registered for.
+func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
+	if kind := obj.GetObjectKind().GroupVersionKind(); kind.Kind != "" && kind.Version != "" {
+		return kind, nil
+	}
+	kinds, _, err := c.scheme.ObjectKinds(obj)
+	if err != nil {
+		return schema.GroupVersionKind{}, fmt.Errorf("find the kind of %T: %w: hand its AddToScheme to kube.Connect", obj, err)
+	}
+	return kinds[0], nil
+}
+
+// Resource asks the API server how it serves kind. Answers are remembered; that a
+// kind is missing is not, so that one that is installed later is found at the next call.
+//
+// Errors: ErrNotServed when there is no such kind; otherwise what the request met.
+func (c *Cluster) Resource(ctx context.Context, kind schema.GroupVersionKind) (Resource, error) {
+	gv := kind.GroupVersion()
+	c.mu.Lock()
+	known := c.resources[gv]
+	c.mu.Unlock()
+	if res, ok := findResource(known, kind); ok {
+		return res, nil
+	}
+	list, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+	switch {
+	case apierrors.IsNotFound(err):
+		list = &metav1.APIResourceList{}
+	case err != nil:
+		return Resource{}, fmt.Errorf("ask the cluster for the kinds of %s: %w", gv, err)
+	}
+	c.mu.Lock()
+	c.resources[gv] = list.APIResources
+	c.mu.Unlock()
+	if res, ok := findResource(list.APIResources, kind); ok {
+		return res, nil
+	}
+	return Resource{}, fmt.Errorf("kind %s in %s: %w: install its CustomResourceDefinition, or check the version", kind.Kind, gv, ErrNotServed)
+}
+
+// Forget drops what is known about the kinds of gv, so that the next Resource asks
+// the API server again. Call it when a request for a known kind was answered with
+// "not found": its CustomResourceDefinition has gone.
+func (c *Cluster) Forget(gv schema.GroupVersion) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.resources, gv)
+}
+
+// RESTClient returns a client for the registered types of gv. It prefers protobuf,
+// and takes JSON where the server has nothing else (custom resources).
+func (c *Cluster) RESTClient(gv schema.GroupVersion) (rest.Interface, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if client, ok := c.clients[gv]; ok {
+		return client, nil
+	}
+	config := rest.CopyConfig(c.config)
+	config.GroupVersion = &gv
+	config.APIPath = "/apis"
+	if gv.Group == "" {
+		config.APIPath = "/api"
+	}
+	config.NegotiatedSerializer = c.codecs.WithoutConversion()
+	if config.AcceptContentTypes == "" && config.ContentType == "" {
+		config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+		config.ContentType = runtime.ContentTypeJSON
+	}
+	client, err := rest.RESTClientForConfigAndClient(config, c.http)
+	if err != nil {
+		return nil, fmt.Errorf("make a REST client for %s: %w", gv, err)
+	}
+	c.clients[gv] = client
+	return client, nil
+}
+
+func findResource(resources []metav1.APIResource, kind schema.GroupVersionKind) (Resource, bool) {
+	for _, r := range resources {
+		// A name with a slash is a subresource ("pods/status"), which may carry the
+		// kind of its parent.
+		if r.Kind == kind.Kind && !strings.Contains(r.Name, "/") {
+			return Resource{
+				GroupVersionResource: kind.GroupVersion().WithResource(r.Name),
+				Kind:                 r.Kind,
+				Namespaced:           r.Namespaced,
+			}, true
+		}
+	}
+	return Resource{}, false
+}

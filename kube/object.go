@@ -1,0 +1,60 @@
+package kube
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Object is anything that Kubernetes keeps: a pointer to a typed object such as
+// *corev1.Pod, *unstructured.Unstructured or *metav1.PartialObjectMetadata.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// New returns a new, empty object of type T, which must be a pointer to a struct,
+// as every Object is. It panics when T is an interface: nothing can be made of that.
+func New[T Object]() T {
+	t := reflect.TypeFor[T]()
+	if t.Kind() != reflect.Pointer {
+		panic(fmt.Sprintf("kube.New: %s is not a pointer to a struct", t))
+	}
+	return reflect.New(t.Elem()).Interface().(T)
+}
+
+// Key names one object of a kind: namespace and name. Namespace is empty for
+// cluster-scoped kinds. Keys are comparable and make good map keys.
+type Key struct {
+	Namespace string
+	Name      string
+}
+
+// KeyOf returns the key of obj.
+func KeyOf(obj metav1.Object) Key {
+	return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// ParseKey reads what Key.String writes: "namespace/name", or "name" for a
+// cluster-scoped object.
+func ParseKey(s string) (Key, error) {
+	namespace, name, namespaced := strings.Cut(s, "/")
+	if !namespaced {
+		namespace, name = "", s
+	}
+	if name == "" || strings.Contains(name, "/") || (namespaced && namespace == "") {
+		return Key{}, fmt.Errorf("parse key %q: want \"namespace/name\" or \"name\"", s)
+	}
+	return Key{Namespace: namespace, Name: name}, nil
+}
+
+// String returns "namespace/name", or "name" for a cluster-scoped object.
+func (k Key) String() string {
+	if k.Namespace == "" {
+		return k.Name
+	}
+	return k.Namespace + "/" + k.Name
+}
