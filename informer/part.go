@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/store"
@@ -29,6 +30,7 @@ const (
 	backoffFirst  = 800 * time.Millisecond
 	backoffMax    = 10 * time.Second
 	backoffJitter = 0.5
+	backoffReset  = 2 * time.Minute // of quiet, after which the next trouble begins at backoffFirst
 )
 
 // part is one list and watch of an informer: the whole of it, or one of a joined
@@ -96,7 +98,16 @@ func (p *part[T]) run(ctx context.Context) {
 		TypeDescription: p.description,
 		Backoff:         &backoff,
 	})
-	reflector.RunWithContext(klog.NewContext(ctx, logger))
+	// Not Reflector.RunWithContext: it hands every error to apimachinery's global error
+	// handlers, which sleep. The error of an attempt has been noted where it arose. An
+	// error here ends the loop only with ctx.
+	again := backoff.DelayWithReset(clock.RealClock{}, backoffReset)
+	_ = again.Until(klog.NewContext(ctx, logger), true, true, func(ctx context.Context) (bool, error) {
+		if err := reflector.ListAndWatchWithContext(ctx); err != nil {
+			logger.Error(err, "list and watch ended")
+		}
+		return false, nil
+	})
 	calls.close()
 }
 
@@ -120,7 +131,7 @@ func (p *part[T]) watch(ctx context.Context, opts metav1.ListOptions) (watch.Int
 	switch {
 	case err == nil:
 		p.works()
-		return stream, nil
+		return joinedWatch{stream}, nil
 	case streamsList && isHistoryGone(err):
 		return nil, err
 	case streamsList:
@@ -323,6 +334,17 @@ func typedObject[T kube.Object](obj any) (T, error) {
 		return typed, fmt.Errorf("the retriever returned a %T where a %T was expected", obj, want)
 	}
 	return typed, nil
+}
+
+// joinedWatch is a watch whose Stop waits for its end, which the Reflector does not.
+// That a stopped watch closes its channel is the contract of watch.Interface.
+type joinedWatch struct{ watch.Interface }
+
+// Stop implements watch.Interface.
+func (w joinedWatch) Stop() {
+	w.Interface.Stop()
+	for range w.ResultChan() { //nolint:revive // what was under way is dropped
+	}
 }
 
 // listWatch tells the Reflector whether it may stream lists.

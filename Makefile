@@ -1,0 +1,156 @@
+# Even Keel's commands. GNU make 4.3, a POSIX shell and Go are all they need: every other tool is built from tools/go.mod
+# into .bin/, never taken from PATH. CI runs `make test`, `make demo ONCE=1` and `make lint` (see .ci/run).
+#
+# Modules: the root is the library; examples/ uses it through a replace; localcluster/ is a Kubernetes control plane in
+# one binary; tools/ holds the tools' versions. There is no go.work on purpose: a workspace selects one version of each
+# dependency for all its modules, and localcluster is on Kubernetes 1.36 (k8s.io/* v0.36) while the library is on v0.37.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+# One thing at a time: tests with a cluster and tests without one would compete for the same cores.
+.NOTPARALLEL:
+.SUFFIXES:
+
+BIN := .bin
+# Modules whose code is linted: the root and each folder with a go.mod, except tools, which has no code.
+MODULES := . $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod)))
+
+FUZZTIME ?= 10s
+COUNT ?= 6
+BENCH ?= .
+COVERED := controller workqueue informer
+
+# A go.work further up the tree would join modules that must stay apart.
+export GOWORK := off
+# A checkout that belongs to another user (usual in CI) makes Go's version stamp fail; nothing here reads that stamp.
+export GOFLAGS += -buildvcs=false
+# Nothing that make starts may act on the cluster that the caller's shell happens to point at. `make demo KUBECONFIG=...`
+# hands the path on as a flag.
+unexport KUBECONFIG
+
+# The race detector needs cgo, hence a C compiler. Without one the tests still run, and say so.
+RACE = $(shell test "$$(go env CGO_ENABLED)" = 1 && command -v "$$(go env CC | cut -d' ' -f1)" >/dev/null && echo -race)
+define race_note
+@test -n "$(RACE)" || echo "note: the race detector is off, because no C compiler was found (CGO_ENABLED=$$(go env CGO_ENABLED), CC=$$(go env CC))"
+endef
+
+# Unit tests: all packages but those that start a cluster.
+UNIT = $(or $(shell go list ./... | grep -v -e '/evenkeel/integration' -e '/evenkeel/kube/localcluster'),$(error \
+	go list ./... finds no packages: its message is above))
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: demo
+demo: ## Run the main demo; ONCE=1 ends by itself, KUBECONFIG=path uses that cluster instead of a local one
+	@set --; \
+	if test -n "$(ONCE)"; then set -- "$$@" --once; fi; \
+	path='$(if $(filter command%,$(origin KUBECONFIG)),$(KUBECONFIG))'; \
+	if test -n "$$path"; then \
+		case $$path in \
+		/*) ;; \
+		"~/"*) path=$$HOME/$${path#??} ;; \
+		*) path=$$PWD/$$path ;; \
+		esac; \
+		set -- "$$@" --kubeconfig "$$path"; \
+	fi; \
+	exec go run -C examples ./demo "$$@"
+
+.PHONY: test
+test: localcluster-binary test-unit test-integration ## Run all tests
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no cluster, with the race detector, in random order
+	$(race_note)
+	go test $(RACE) -shuffle=on -timeout 5m $(UNIT)
+
+# -p 1: the packages run one after another, so that two clusters never compete for two cores.
+.PHONY: test-integration
+test-integration: localcluster-binary ## Run the tests that need a cluster (a local one is started), and the examples' tests
+	$(race_note)
+	go test $(RACE) -shuffle=on -p 1 -timeout 20m ./integration/... ./kube/localcluster/...
+	go test -C examples $(RACE) -shuffle=on -p 1 -timeout 20m ./...
+
+# The first build takes minutes. Doing it here shows its progress; go test would hide it and count it against -timeout.
+.PHONY: localcluster-binary
+localcluster-binary:
+	@echo "building the local cluster (minutes the first time, then nothing)"
+	go run ./cmd/localcluster version
+
+.PHONY: cover
+cover: | $(BIN) ## Show the coverage of controller, workqueue and informer by all unit tests
+	@list=$$(for p in $(COVERED); do test ! -d $$p || printf '%s' ",./$$p/..."; done); \
+	go test -coverpkg="$${list#,}" -coverprofile=$(BIN)/cover.out -timeout 5m $(UNIT) >$(BIN)/cover.log || { cat $(BIN)/cover.log; exit 1; }
+	@for p in $(COVERED); do \
+		{ echo "mode: set"; grep "/evenkeel/$$p/" $(BIN)/cover.out; } >$(BIN)/cover-$$p.out || continue; \
+		printf '%-12s ' $$p; go tool cover -func=$(BIN)/cover-$$p.out | awk 'END { print $$NF }'; \
+	done
+	@echo "line by line: go tool cover -html=$(BIN)/cover.out"
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## Check formatting, vet, linters and go.mod files in every module
+	@status=0; \
+	for m in $(MODULES); do \
+		echo "lint: golangci-lint in $$m"; \
+		(cd $$m && "$(CURDIR)/$(BIN)/golangci-lint" run --config "$(CURDIR)/.golangci.yml" ./...) || status=1; \
+		echo "lint: go vet in $$m"; \
+		go vet -C $$m ./... || status=1; \
+	done; \
+	for m in $(MODULES) tools; do \
+		echo "lint: go mod tidy -diff in $$m"; \
+		go mod tidy -C $$m -diff || status=1; \
+	done; \
+	test $$status = 0 || { echo "lint: failed, see above; make fmt repairs formatting, go mod tidy repairs go.mod"; exit 1; }; \
+	echo "lint: passed in: $(MODULES) tools"
+
+.PHONY: fmt
+fmt: $(BIN)/golangci-lint ## Format all Go files (gofumpt, import groups)
+	@for m in $(MODULES); do \
+		(cd $$m && "$(CURDIR)/$(BIN)/golangci-lint" fmt --config "$(CURDIR)/.golangci.yml" ./...) || exit 1; \
+	done
+
+.PHONY: bench
+bench: $(BIN)/benchstat ## Run BENCH=regexp COUNT=6 times into .bin/bench.txt; OLD=file compares with an earlier one
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m $(UNIT) | tee $(BIN)/bench.txt
+	@! grep '^FAIL' $(BIN)/bench.txt
+	$(BIN)/benchstat $(OLD) $(BIN)/bench.txt
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz test for FUZZTIME=10s
+	@go list -f '{{$$p := .}}{{range .TestGoFiles}}{{$$p.ImportPath}} {{$$p.Dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$$p.ImportPath}} {{$$p.Dir}}/{{.}}{{"\n"}}{{end}}' ./... | \
+	while read -r package file; do \
+		test -n "$$package" || continue; \
+		for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
+			echo "fuzz: $$package $$name for $(FUZZTIME)"; \
+			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null || exit 1; \
+		done; \
+	done
+
+.PHONY: cluster
+cluster: ## Run a local cluster with controllers and two nodes until Ctrl-C
+	go run ./cmd/localcluster up --controllers --nodes 2
+
+.PHONY: docs
+docs: ## Copy the code samples in the docs from the files that they name
+	go run ./internal/docs/update
+
+# Not a part of lint: govulncheck downloads the Go vulnerability database, and CI has no network but the module proxy.
+.PHONY: vuln
+vuln: $(BIN)/govulncheck ## Look for known vulnerabilities in what each module calls (needs the network)
+	@for m in $(MODULES); do echo "vuln: $$m"; $(BIN)/govulncheck -C $$m ./... || exit 1; done
+
+.PHONY: clean
+clean: ## Remove what make has built and written
+	rm -rf $(BIN)
+
+$(BIN):
+	@mkdir -p $@
+
+# Each tool is built once, and again when tools/ names another version of anything it is made of. (`go tool` would link
+# it anew on each call.) Its package is the line of tools/go.mod's tool block that ends in its name.
+tool_package = $(shell sed -n 's|^[[:space:]]*\([^ ]*/$(notdir $@)\)$$|\1|p' tools/go.mod | head -n 1)
+$(BIN)/golangci-lint $(BIN)/govulncheck $(BIN)/benchstat $(BIN)/gofumpt: tools/go.mod tools/go.sum | $(BIN)
+	@echo "building $(notdir $@) from tools/go.mod$(if $(filter %golangci-lint,$@), (minutes the first time))"
+	@go build -C tools -o "$(CURDIR)/$@" $(tool_package)
+	@touch $@

@@ -1,0 +1,182 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type configMap = *corev1.ConfigMap
+
+func newServer(names ...string) *fakeapi.Server[configMap] {
+	s := fakeapi.New[configMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
+	for _, name := range names {
+		s.Put(object(name, "1"))
+	}
+	return s
+}
+
+func object(name, value string) configMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Data:       map[string]string{"value": value},
+	}
+}
+
+func key(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
+
+type handlerFunc = controller.HandlerFunc[configMap]
+
+// config is a controller's config with what every test needs; the tests set the rest.
+func config(server informer.Retriever[configMap], handler handlerFunc) controller.Config[configMap] {
+	return controller.Config[configMap]{
+		Name:           "test",
+		Retriever:      server,
+		Handler:        handler,
+		ResyncInterval: -1,
+		Logger:         slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+}
+
+func newController(t *testing.T, c controller.Config[configMap]) *controller.Controller[configMap] {
+	t.Helper()
+	ctrl, err := controller.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctrl
+}
+
+// start runs a controller until the returned function is called, which waits for the end
+// of Run and returns its error.
+func start(t *testing.T, ctrl *controller.Controller[configMap]) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- ctrl.Run(ctx) }() // waited for by stop
+	var once sync.Once
+	var err error
+	stop = func() error {
+		once.Do(func() { cancel(); err = <-done })
+		return err
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return stop
+}
+
+// journal writes down what handlers saw. It is safe for concurrent use.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) add(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, fmt.Sprintf(format, args...))
+}
+
+// take returns the lines since the last take.
+func (j *journal) take() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	lines := j.lines
+	j.lines = nil
+	return lines
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.add("%s", strings.TrimSuffix(string(p), "\n"))
+	return len(p), nil
+}
+
+// logger returns a logger that writes into the journal, without times.
+func (j *journal) logger(level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{
+		Level: level,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+}
+
+// recorder is a controller.Recorder that counts.
+type recorder struct {
+	mu       sync.Mutex
+	outcomes map[controller.Outcome]int
+	retries  int
+	queued   map[workqueue.CauseType]int
+	watched  int // ObserveController and ObserveInformer minus their stops
+	stats    func() controller.Stats
+}
+
+func newRecorder() *recorder {
+	return &recorder{outcomes: map[controller.Outcome]int{}, queued: map[workqueue.CauseType]int{}}
+}
+
+func (r *recorder) observe(by int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watched += by
+}
+
+func (r *recorder) ObserveInformer(string, func() informer.Health) func() {
+	r.observe(1)
+	return func() { r.observe(-1) }
+}
+
+func (r *recorder) ObserveController(_ string, stats func() controller.Stats) func() {
+	r.observe(1)
+	r.stats = stats
+	return func() { r.observe(-1) }
+}
+
+func (r *recorder) Queued(_ string, cause workqueue.CauseType) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queued[cause]++
+}
+
+func (r *recorder) Handled(_ string, h controller.Handled) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.outcomes[h.Outcome]++
+	if h.Attempt > 0 {
+		r.retries++
+	}
+}
+
+// snapshot returns copies of the counts.
+func (r *recorder) snapshot() (outcomes map[controller.Outcome]int, retries int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	outcomes = map[controller.Outcome]int{}
+	for outcome, n := range r.outcomes {
+		outcomes[outcome] = n
+	}
+	return outcomes, r.retries
+}

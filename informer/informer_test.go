@@ -1,0 +1,645 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type configMap = *corev1.ConfigMap
+
+func newServer(watchList bool) *fakeapi.Server[configMap] {
+	return fakeapi.New[configMap](func() runtime.Object { return &corev1.ConfigMapList{} }, watchList)
+}
+
+func object(name, value string) configMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Data:       map[string]string{"value": value},
+	}
+}
+
+func key(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
+
+// recorder is a subscriber that writes down what it is told.
+type recorder struct {
+	mu      sync.Mutex
+	changes []string
+}
+
+func (r *recorder) notify(c informer.Change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	word := [...]string{"listed", "added", "updated", "deleted"}[c.Type]
+	r.changes = append(r.changes, word+" "+c.Key.Name)
+}
+
+// take returns what was written down since the last take.
+func (r *recorder) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changes := r.changes
+	r.changes = nil
+	return changes
+}
+
+// logBuffer is a buffer that the informer writes while the test reads.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// fixture is an informer of a fake server, running in a synctest bubble.
+type fixture struct {
+	*testing.T
+	server   *fakeapi.Server[configMap]
+	informer *informer.Informer[configMap]
+	seen     *recorder
+	logs     *logBuffer
+	stop     func()
+}
+
+// start runs an informer over r, which defaults to the server.
+func start(t *testing.T, server *fakeapi.Server[configMap], r informer.Retriever[configMap]) fixture {
+	t.Helper()
+	if r == nil {
+		r = server
+	}
+	logs := &logBuffer{}
+	inf, err := informer.New(informer.Config[configMap]{
+		Name: "test", Retriever: r,
+		Logger: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fixture{T: t, server: server, informer: inf, seen: &recorder{}, logs: logs}
+	inf.Subscribe(f.seen.notify)
+	f.stop = run(t, inf)
+	synctest.Wait()
+	return f
+}
+
+// run runs inf until the returned function is called, which waits for its end.
+func run(t *testing.T, inf *informer.Informer[configMap]) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { // waited for by stop
+		defer close(done)
+		if err := inf.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+func (f fixture) expect(want ...string) {
+	f.Helper()
+	synctest.Wait()
+	if diff := cmp.Diff(want, f.seen.take()); diff != "" {
+		f.Errorf("changes (-want +got):\n%s", diff)
+	}
+}
+
+func (f fixture) value(name string) string {
+	f.Helper()
+	obj, found, err := f.informer.Get(key(name))
+	if err != nil {
+		f.Fatalf("Get %s: %v", name, err)
+	}
+	if !found {
+		return "<gone>"
+	}
+	return obj.Data["value"]
+}
+
+func TestInformerFollowsTheServer(t *testing.T) {
+	for _, watchList := range []bool{true, false} {
+		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(watchList)
+				server.Put(object("a", "1"))
+				f := start(t, server, nil)
+				defer f.stop()
+				f.expect("listed a")
+				if err := f.informer.Ready(); err != nil {
+					t.Errorf("Ready after the first list: %v", err)
+				}
+				if lists, _, _ := server.Counts(); watchList != (lists == 0) {
+					t.Errorf("with watchList=%v there were %d lists", watchList, lists)
+				}
+				server.Put(object("a", "2"))
+				server.Put(object("b", "1"))
+				f.expect("updated a", "added b")
+				server.Delete(key("a"))
+				f.expect("deleted a")
+				if got := f.value("a") + f.value("b"); got != "<gone>1" {
+					t.Errorf("a and b are %s", got)
+				}
+				if n := f.informer.Len(); n != 1 {
+					t.Errorf("Len is %d, want 1", n)
+				}
+				if !f.informer.Has(key("b")) || f.informer.Has(key("a")) {
+					t.Error("Has disagrees with Get")
+				}
+			})
+		})
+	}
+}
+
+func TestReadersOwnTheirObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		server.Put(object("a", "1"))
+		f := start(t, server, nil)
+		defer f.stop()
+		obj, _, _ := f.informer.Get(key("a"))
+		obj.Data["value"] = "mine"
+		for obj, err := range f.informer.All() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			obj.Data["value"] = "mine too"
+		}
+		if got := f.value("a"); got != "1" {
+			t.Errorf("a reader changed the cache to %q", got)
+		}
+	})
+}
+
+// Contract 10, first half: a reconnect or relist alone is no change.
+func TestContract10_ReconnectsAreNoChanges(t *testing.T) {
+	for _, watchList := range []bool{true, false} {
+		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(watchList)
+				server.Put(object("same", "1"))
+				server.Put(object("changes", "1"))
+				server.Put(object("goes", "1"))
+				f := start(t, server, nil)
+				defer f.stop()
+				f.seen.take()
+
+				server.DropWatches()
+				time.Sleep(time.Minute)
+				f.expect()
+
+				// While nobody watches, two things happen and the history is lost.
+				server.Fail("watch", errors.New("broken"))
+				server.Fail("list", errors.New("broken"))
+				server.DropWatches()
+				time.Sleep(time.Second)
+				server.Put(object("changes", "2"))
+				server.Delete(key("goes"))
+				server.Compact()
+				server.Fail("watch", nil)
+				server.Fail("list", nil)
+				time.Sleep(time.Minute)
+				f.expect("updated changes", "deleted goes")
+			})
+		})
+	}
+}
+
+// Contract 10, second half: per object, the view moves forward only.
+func TestContract10_StaleListsDoNotGoBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(false)
+		server.Put(object("a", "old"))
+		f := start(t, server, nil)
+		defer f.stop()
+		server.ServeStale() // from here on, lists are from now
+		server.Put(object("a", "new"))
+		server.Put(object("b", "new"))
+		f.expect("listed a", "updated a", "added b")
+
+		server.Compact()
+		server.DropWatches() // the relist meets a server that lags behind
+		time.Sleep(time.Second)
+		if got := f.value("a") + f.value("b"); got != "newnew" {
+			t.Errorf("after a stale list a and b are %q: the view went back", got)
+		}
+		f.expect()
+
+		server.Fresh()
+		server.Delete(key("b"))
+		time.Sleep(time.Minute)
+		f.expect("deleted b")
+	})
+}
+
+func TestRestoredServerIsBelieved(t *testing.T) {
+	for _, watchList := range []bool{true, false} {
+		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(watchList)
+				old := server.Put(object("a", "backed up"))
+				f := start(t, server, nil)
+				defer f.stop()
+				server.Put(object("a", "lost"))
+				server.Put(object("b", "lost"))
+				f.expect("listed a", "updated a", "added b")
+
+				server.Restore(101, old)
+				time.Sleep(time.Minute)
+				f.expect("updated a", "deleted b")
+				if got := f.value("a"); got != "backed up" {
+					t.Errorf("a is %q", got)
+				}
+				// And what is written after it counts, though its versions are lower than
+				// those seen before.
+				server.Put(object("a", "after"))
+				f.expect("updated a")
+			})
+		})
+	}
+}
+
+func TestDeletedAndCreatedAgainIsAnUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		server.Put(object("a", "first"))
+		f := start(t, server, nil)
+		defer f.stop()
+		f.expect("listed a")
+		server.Fail("watch", errors.New("broken"))
+		server.Fail("list", errors.New("broken"))
+		server.DropWatches()
+		server.Delete(key("a"))
+		server.Put(object("a", "second"))
+		server.Compact()
+		server.Fail("watch", nil)
+		server.Fail("list", nil)
+		time.Sleep(time.Minute)
+		f.expect("updated a")
+		if got := f.value("a"); got != "second" {
+			t.Errorf("a is %q", got)
+		}
+	})
+}
+
+// Contract 9: what cannot be listed or watched is named within seconds, and found again.
+func TestContract09_TroubleIsNamed(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "",
+		errors.New(`User "jane" cannot list resource "configmaps" in API group "" at the cluster scope`))
+	for _, verb := range []string{"list", "watch"} {
+		t.Run(verb, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(false)
+				server.Fail(verb, forbidden)
+				f := start(t, server, nil)
+				defer f.stop()
+				time.Sleep(3 * time.Second)
+				err := f.informer.Ready()
+				if err == nil || !strings.Contains(err.Error(), "jane") || !strings.Contains(err.Error(), "configmaps") {
+					t.Fatalf("Ready does not name user and resource: %v", err)
+				}
+				if !apierrors.IsForbidden(err) {
+					t.Errorf("Ready's error does not wrap the API's: %v", err)
+				}
+				since := f.informer.Health().ErrSince
+				time.Sleep(time.Minute)
+				if n := strings.Count(f.logs.String(), "cannot retrieve"); n != 1 {
+					t.Errorf("logged %d times, want once:\n%s", n, f.logs)
+				}
+				if got := f.informer.Health().ErrSince; !got.Equal(since) {
+					t.Errorf("ErrSince moved from %s to %s", since, got)
+				}
+				server.Fail(verb, nil)
+				time.Sleep(20 * time.Second)
+				if err := f.informer.Ready(); err != nil {
+					t.Errorf("Ready after the permission was granted: %v", err)
+				}
+				if !strings.Contains(f.logs.String(), "retrieves again") {
+					t.Errorf("the recovery is not logged:\n%s", f.logs)
+				}
+			})
+		})
+	}
+	t.Run("a watch that breaks later", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			server := newServer(true)
+			f := start(t, server, nil)
+			defer f.stop()
+			server.Fail("watch", forbidden)
+			server.Fail("list", forbidden)
+			server.DropWatches()
+			time.Sleep(5 * time.Second)
+			if err := f.informer.Ready(); !apierrors.IsForbidden(err) {
+				t.Errorf("Ready while the watch is refused: %v", err)
+			}
+			if h := f.informer.Health(); !h.Synced {
+				t.Error("the informer forgot that it was synced")
+			}
+		})
+	})
+}
+
+func TestObjectOfAnotherTypeIsNamed(t *testing.T) {
+	for _, watchList := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			pods := fakeapi.New[*corev1.Pod](func() runtime.Object { return &corev1.PodList{} }, watchList)
+			pods.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
+			f := start(t, nil, informer.FromListerWatcher[configMap](&cache.ListWatch{
+				ListWithContextFunc: pods.List, WatchFuncWithContext: pods.Watch,
+			}))
+			defer f.stop()
+			time.Sleep(3 * time.Second)
+			err := f.informer.Ready()
+			if err == nil || !strings.Contains(err.Error(), "*v1.Pod") || !strings.Contains(err.Error(), "*v1.ConfigMap") {
+				t.Errorf("Ready does not name both types: %v", err)
+			}
+		})
+	}
+}
+
+// Kooper's predecessors panic on a tombstone, or on one without an object.
+func TestTombstonesDoNotPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		events := watch.NewFakeWithChanSize(10, false)
+		lw := &cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				a := object("a", "1")
+				a.UID, a.ResourceVersion = "u", "5"
+				return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}, Items: []corev1.ConfigMap{*a}}, nil
+			},
+			WatchFuncWithContext: func(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+				if opts.SendInitialEvents != nil {
+					return nil, errors.New("no streamed lists")
+				}
+				return events, nil
+			},
+		}
+		f := start(t, nil, informer.FromListerWatcher[configMap](lw))
+		defer f.stop()
+		f.expect("listed a")
+		events.Delete(object("unknown", "")) // never seen
+		events.Action(watch.Deleted, nil)
+		events.Action(watch.Deleted, &corev1.Pod{})
+		old := object("a", "")
+		old.UID, old.ResourceVersion = "earlier incarnation", "3"
+		events.Delete(old)
+		last := object("a", "")
+		last.UID, last.ResourceVersion = "u", "6"
+		events.Delete(last)
+		// The Reflector reports odd events to a global handler whose rate limit remembers
+		// the time of other tests' bubbles: how long it sleeps depends on them.
+		var changes []string
+		for wait := time.Hour; len(changes) == 0 && wait < 100*365*24*time.Hour; wait *= 2 {
+			time.Sleep(wait)
+			changes = f.seen.take()
+		}
+		if diff := cmp.Diff([]string{"deleted a"}, changes); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestSharedInformerListsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		server.Put(object("a", "1"))
+		f := start(t, server, nil)
+		f.expect("listed a")
+
+		second := &recorder{}
+		unsubscribe := f.informer.Subscribe(second.notify)
+		stopSecond := run(t, f.informer)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"listed a"}, second.take()); diff != "" {
+			t.Errorf("who joins is not told what is there (-want +got):\n%s", diff)
+		}
+		f.stop() // the one who started it leaves; the watch goes on
+		server.Put(object("a", "2"))
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"updated a"}, second.take()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		_, watches, open := server.Counts()
+		if watches != 1 || open != 1 {
+			t.Errorf("%d watches, %d open; want one of each", watches, open)
+		}
+		unsubscribe()
+		stopSecond()
+		if _, _, open := server.Counts(); open != 0 {
+			t.Errorf("%d watches are open after the last Run has returned", open)
+		}
+		if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), "not running") {
+			t.Errorf("Ready of an ended informer: %v", err)
+		}
+		if got := f.value("a"); got != "2" {
+			t.Errorf("what was kept is not readable after the end: %q", got)
+		}
+		f.seen.take()
+
+		server.Put(object("b", "1"))
+		stopThird := run(t, f.informer)
+		defer stopThird()
+		synctest.Wait()
+		if got := len(f.seen.take()); got != 2 {
+			t.Errorf("run again, the informer told of %d objects, want 2", got)
+		}
+		if len(second.take()) != 0 {
+			t.Error("who has unsubscribed is still told")
+		}
+	})
+}
+
+func TestRunsThatComeAndGoShareOrFollowEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		server.Put(object("a", "1"))
+		inf, err := informer.New(informer.Config[configMap]{Retriever: server})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var runs sync.WaitGroup
+		for i := range 20 {
+			runs.Go(func() { // waited for below
+				for j := range 50 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration((i*7+j*3)%11)*time.Millisecond)
+					if err := inf.Run(ctx); err != nil {
+						t.Error(err)
+					}
+					cancel()
+				}
+			})
+		}
+		runs.Wait()
+		if _, _, open := server.Counts(); open != 0 {
+			t.Errorf("%d watches are left", open)
+		}
+	})
+}
+
+// Contract 5, the informer's part: Run returns when no call of the Retriever is under way.
+func TestContract05_InformerRunWaitsForItsList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, release := make(chan struct{}), make(chan struct{})
+		lw := &cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				close(began)
+				<-release // a list that does not heed its context
+				return nil, errors.New("late")
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				return nil, errors.New("no watch")
+			},
+		}
+		inf, err := informer.New(informer.Config[configMap]{Retriever: informer.FromListerWatcher[configMap](lw)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := run(t, inf)
+		<-began
+		stopped := make(chan struct{})
+		go func() { stop(); close(stopped) }() // waited for below
+		time.Sleep(time.Hour)
+		select {
+		case <-stopped:
+			t.Error("Run returned while a list was under way")
+		default:
+		}
+		close(release)
+		<-stopped
+	})
+}
+
+func TestWatchThatIsRefusedDoesNotDelayTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		server.Fail("watch", apierrors.NewTooManyRequests("slow down", 1))
+		server.Fail("list", apierrors.NewTooManyRequests("slow down", 1))
+		f := start(t, server, nil)
+		time.Sleep(time.Minute + time.Second)
+		begin := time.Now()
+		f.stop()
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("Run returned %s after its context ended", took)
+		}
+	})
+}
+
+func TestJoinedRetrieversAreOneView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left, right := newServer(true), newServer(false)
+		left.Put(object("a", "left"))
+		right.Put(object("b", "right"))
+		f := start(t, left, informer.Join[configMap](left, right))
+		defer f.stop()
+		if n := len(f.seen.take()); n != 2 {
+			t.Errorf("told of %d objects, want 2", n)
+		}
+		if got := f.value("a") + f.value("b"); got != "leftright" {
+			t.Errorf("a and b are %q", got)
+		}
+		n := 0
+		for range f.informer.All() {
+			n++
+		}
+		if n != 2 || f.informer.Len() != 2 {
+			t.Errorf("All has %d, Len is %d; want 2", n, f.informer.Len())
+		}
+		// A relist of one side says nothing about the other's objects.
+		left.Compact()
+		left.DropWatches()
+		time.Sleep(time.Minute)
+		f.expect()
+		right.Fail("watch", errors.New("right is broken"))
+		right.DropWatches()
+		time.Sleep(time.Minute)
+		if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), "right is broken") {
+			t.Errorf("Ready hides one side's trouble: %v", err)
+		}
+	})
+}
+
+func TestJoinedRetrieverIsNotReadyBeforeAllParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left, right := newServer(true), newServer(true)
+		right.Fail("watch", errors.New("broken"))
+		right.Fail("list", errors.New("broken"))
+		f := start(t, left, informer.Join[configMap](left, right))
+		defer f.stop()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := f.informer.WaitSynced(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "broken") {
+			t.Errorf("WaitSynced: %v; want the deadline and what stands in the way", err)
+		}
+		right.Fail("watch", nil)
+		right.Fail("list", nil)
+		if err := f.informer.WaitSynced(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type embedded struct{ informer.Retriever[configMap] }
+
+func TestNewNamesMistakes(t *testing.T) {
+	for name, test := range map[string]struct {
+		retriever informer.Retriever[configMap]
+		want      string
+	}{
+		"no retriever":      {nil, "Retriever is required"},
+		"nil ListerWatcher": {informer.FromListerWatcher[configMap](nil), "ListerWatcher is nil"},
+		"nil cluster":       {informer.Retrieve[configMap](nil), "cluster is nil"},
+		"join of nothing":   {informer.Join[configMap](), "there is none"},
+		"join with nil":     {informer.Join[configMap](newServer(true), nil), "number 1 is nil"},
+		"wrapped":           {embedded{informer.FromListerWatcher[configMap](nil)}, "ListerWatcher is nil"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := informer.New(informer.Config[configMap]{Name: "x", Retriever: test.retriever})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q in it", err, test.want)
+			}
+		})
+	}
+}
+
+func TestWrappedJoinIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, nil, embedded{informer.Join[configMap](newServer(true), newServer(true))})
+		defer f.stop()
+		time.Sleep(3 * time.Second)
+		if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), "wrap its parts") {
+			t.Errorf("Ready of a wrapped join: %v", err)
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package arch
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+const module = "github.com/evenkeel-go/evenkeel"
+
+// A goPackage is what go list -json tells about one package.
+type goPackage struct {
+	ImportPath string
+	Name       string
+	Imports    []string // of its non-test files
+	Deps       []string // the same, with everything that those import in turn
+}
+
+// A place is where a package stands: what it may import of this module.
+type place struct {
+	// layer is its height in the engine, from 1. A package of the engine may import those below it, never one beside it.
+	// Zero: it does not belong to the engine, and only may counts.
+	layer int
+	// may names packages that it may import besides. A name that ends in /... allows the tree.
+	may []string
+	// never names packages that must not be reached in any number of steps, and why is told to whoever tries.
+	never []string
+	why   string
+}
+
+// layers places each package of the main module by its path in it; a path that ends in /... places the tree below it.
+// The engine is one line, which is the way of an event:
+//
+//	kube, workqueue <- wire <- store <- informer <- controller <- source, middleware, metrics/prometheus
+func layers() map[string]place {
+	const standalone = "leader election must be usable with any controller, and testable without one"
+	return map[string]place{
+		"kube":               {layer: 1},
+		"workqueue":          {layer: 1},
+		"wire":               {layer: 2},
+		"store":              {layer: 3},
+		"informer":           {layer: 4},
+		"controller":         {layer: 5},
+		"source":             {layer: 6},
+		"middleware":         {layer: 6},
+		"metrics/prometheus": {layer: 6},
+
+		"leader": {may: []string{"kube"}, never: []string{"controller", "informer"}, why: standalone},
+
+		// Tests and commands start a cluster with it. It imports nothing of ours, so that it cannot be broken by what it tests.
+		"kube/localcluster": {},
+
+		"cmd/...":          {may: []string{"..."}},
+		"integration/...":  {may: []string{"..."}},
+		"internal/arch":    {},
+		"internal/fakeapi": {may: []string{"kube", "informer"}}, // a Retriever's server for tests
+		"internal/docs/...": {
+			may: []string{"internal/docs/..."},
+		},
+	}
+}
+
+// checkImports returns what is wrong with the packages' names and imports, one sentence each.
+func checkImports(packages []goPackage) []string {
+	var problems []string
+	for _, p := range packages {
+		name := relative(p.ImportPath)
+		problems = append(problems, checkName(name)...)
+		here, ok := find(name)
+		if !ok {
+			problems = append(problems, fmt.Sprintf("package %s has no place in the layers: "+
+				"add it to layers() in internal/arch/imports_test.go, as high as what it imports demands", name))
+			continue
+		}
+		for _, imported := range p.Imports {
+			if problem := checkImport(name, here, imported); problem != "" {
+				problems = append(problems, problem)
+			}
+		}
+		for _, never := range here.never {
+			if slices.Contains(p.Deps, module+"/"+never) {
+				problems = append(problems, fmt.Sprintf("package %s must not depend on %s, not even through others: %s; "+
+					"go list -deps ./%s shows the way", name, never, here.why, name))
+			}
+		}
+	}
+	return problems
+}
+
+func checkImport(name string, here place, imported string) string {
+	if imported == "testing" && !strings.HasPrefix(name, "internal/") {
+		return fmt.Sprintf("package %s imports testing, which would put test flags into its users' binaries: "+
+			"move the code that needs it to a _test.go file", name)
+	}
+	if !ours(imported) {
+		return ""
+	}
+	target := relative(imported)
+	if matchAny(here.may, target) {
+		return ""
+	}
+	there, _ := find(target) // a package without a place is reported as such
+	if here.layer > there.layer && there.layer > 0 {
+		return ""
+	}
+	return fmt.Sprintf("package %s must not import %s: imports run one way, from higher layers to lower ones; "+
+		"move the shared code down, or let %s take an interface or a function", name, target, name)
+}
+
+// checkName refuses names that say nothing about what a package is for.
+func checkName(name string) []string {
+	var problems []string
+	for part := range strings.SplitSeq(name, "/") {
+		if slices.Contains([]string{"pkg", "util", "utils", "common", "types", "helpers"}, part) {
+			problems = append(problems, fmt.Sprintf("package %s: %q says nothing; name it after what it is for", name, part))
+		}
+	}
+	return problems
+}
+
+// find returns the place of a package: its own line, or else the nearest tree that it is in.
+func find(name string) (place, bool) {
+	table := layers()
+	if p, ok := table[name]; ok {
+		return p, true
+	}
+	for dir := name; dir != "." && dir != "/"; dir = path.Dir(dir) {
+		if p, ok := table[dir+"/..."]; ok {
+			return p, true
+		}
+	}
+	return place{}, false
+}
+
+func matchAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		tree, isTree := strings.CutSuffix(pattern, "...")
+		return name == pattern || isTree && strings.HasPrefix(name+"/", tree)
+	})
+}
+
+func ours(importPath string) bool {
+	return importPath == module || strings.HasPrefix(importPath, module+"/")
+}
+
+func relative(importPath string) string {
+	if importPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(importPath, module+"/")
+}
