@@ -69,12 +69,15 @@ func newController(t *testing.T, c controller.Config[configMap]) *controller.Con
 func start(t *testing.T, ctrl *controller.Controller[configMap]) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- ctrl.Run(ctx) }() // waited for by stop
-	var once sync.Once
+	done := make(chan struct{})
 	var err error
+	go func() { // waited for by stop
+		defer close(done)
+		err = ctrl.Run(ctx)
+	}()
 	stop = func() error {
-		once.Do(func() { cancel(); err = <-done })
+		cancel()
+		<-done
 		return err
 	}
 	t.Cleanup(func() {
@@ -131,7 +134,6 @@ type recorder struct {
 	retries  int
 	queued   map[workqueue.CauseType]int
 	watched  int // ObserveController and ObserveInformer minus their stops
-	stats    func() controller.Stats
 }
 
 func newRecorder() *recorder {
@@ -144,14 +146,20 @@ func (r *recorder) observe(by int) {
 	r.watched += by
 }
 
+// observers is how many observers have not been stopped.
+func (r *recorder) observers() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.watched
+}
+
 func (r *recorder) ObserveInformer(string, func() informer.Health) func() {
 	r.observe(1)
 	return func() { r.observe(-1) }
 }
 
-func (r *recorder) ObserveController(_ string, stats func() controller.Stats) func() {
+func (r *recorder) ObserveController(string, func() controller.Stats) func() {
 	r.observe(1)
-	r.stats = stats
 	return func() { r.observe(-1) }
 }
 

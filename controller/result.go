@@ -113,9 +113,7 @@ func outcomeOf(err error, timedOut, cancelled bool) (Outcome, *RequeueError) {
 	case err == errGone: //nolint:errorlint // the very value, which no handler can return
 		return OutcomeGone, nil
 	case IsRequeue(err):
-		var requeue *RequeueError
-		errors.As(err, &requeue)
-		return OutcomeRequeue, requeue
+		return OutcomeRequeue, soonest(err)
 	case errors.As(err, &panicked):
 		return OutcomePanic, nil
 	case errors.As(err, &terminal):
@@ -129,24 +127,30 @@ func outcomeOf(err error, timedOut, cancelled bool) (Outcome, *RequeueError) {
 	}
 }
 
-// IsRequeue reports whether err, a handler's answer, asks for another run and says nothing
-// else: it is a RequeueError, or wraps one,
-// or joins errors of which each does.
-func IsRequeue(err error) bool {
-	for err != nil {
-		if _, ok := err.(*RequeueError); ok { //nolint:errorlint // this walks the tree itself
-			return true
-		}
-		if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // as above
-			branches := many.Unwrap()
-			for _, branch := range branches {
-				if !IsRequeue(branch) {
-					return false
-				}
+// IsRequeue reports whether err, a handler's answer, asks for another run and says
+// nothing else: it is a RequeueError, or wraps one, or joins errors of which each does.
+func IsRequeue(err error) bool { return soonest(err) != nil }
+
+// soonest returns the RequeueError that err comes down to, of several the one that asks
+// for the earliest run; nil when there is anything else in err.
+func soonest(err error) *RequeueError {
+	switch e := err.(type) { //nolint:errorlint // this walks the tree itself
+	case nil:
+		return nil
+	case *RequeueError:
+		return e
+	case interface{ Unwrap() []error }:
+		var first *RequeueError
+		for _, branch := range e.Unwrap() {
+			requeue := soonest(branch)
+			if requeue == nil {
+				return nil
 			}
-			return len(branches) > 0
+			if first == nil || requeue.After < first.After {
+				first = requeue
+			}
 		}
-		err = errors.Unwrap(err)
+		return first
 	}
-	return false
+	return soonest(errors.Unwrap(err))
 }

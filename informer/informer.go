@@ -320,4 +320,3 @@ func (i *Informer[T]) partSynced() {
 
 // newStore is the one place that chooses how objects are kept.
 func newStore[T kube.Object]() store.Store[T] { return store.NewMemory[T]() }
-

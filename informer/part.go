@@ -367,6 +367,9 @@ func (h debugOnly) Enabled(ctx context.Context, _ slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (h debugOnly) Handle(ctx context.Context, r slog.Record) error {
+	if !h.Enabled(ctx, r.Level) {
+		return nil // logr does not ask before it logs an error
+	}
 	r.Level = slog.LevelDebug
 	return h.Handler.Handle(ctx, r)
 }

@@ -1,0 +1,522 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+func TestNewNamesEveryMistakeAtOnce(t *testing.T) {
+	_, err := controller.New(controller.Config[configMap]{
+		Retriever: informer.FromListerWatcher[configMap](nil),
+		Sources:   []controller.Source{nil},
+		Workers:   -1,
+		Timeout:   -time.Second,
+		Retry:     controller.Retry{Base: -1, Max: -2, Jitter: 2, MaxRetries: -1},
+	})
+	if err == nil {
+		t.Fatal("New accepts it all")
+	}
+	for _, want := range []string{
+		"Name is required", "ListerWatcher is nil", "Handler (or Reconciler) is required", "Sources[0] is nil",
+		"Workers is -1", "Timeout is -1s", "Retry.Base is -1ns", "Retry.Max is -2ns", "Retry.Jitter is 2", "Retry.MaxRetries is -1",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q:\n%v", want, err)
+		}
+	}
+
+	handler := handlerFunc(func(context.Context, configMap) error { return nil })
+	inf, err := informer.New(informer.Config[configMap]{Retriever: newServer()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = controller.New(controller.Config[configMap]{
+		Name: "x", Retriever: newServer(), Informer: inf,
+		Handler: handler, Reconciler: controller.ReconcilerFunc(func(context.Context, kube.Key) error { return nil }),
+	})
+	for _, want := range []string{`controller "x"`, "Retriever and Informer are both set", "Handler and Reconciler are both set"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
+		}
+	}
+	_, err = controller.New(controller.Config[configMap]{})
+	if err == nil || !strings.Contains(err.Error(), "Retriever (or Informer) is required") {
+		t.Errorf("an empty config: %v", err)
+	}
+}
+
+// Kooper changes the config in its caller's hands.
+func TestConfigIsNeitherChangedNorKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var first, second atomic.Int32
+		count := func(n *atomic.Int32) controller.Source {
+			return controller.SourceFunc(func(context.Context, func(kube.Key, string)) error { n.Add(1); return nil })
+		}
+		c := controller.Config[configMap]{
+			Name: "test", Retriever: newServer(),
+			Handler: handlerFunc(func(context.Context, configMap) error { return nil }),
+			Sources: []controller.Source{count(&first)},
+			Logger:  slog.New(slog.NewTextHandler(io.Discard, nil)),
+		}
+		ctrl := newController(t, c)
+		if c.Workers != 0 || c.ResyncInterval != 0 || c.DrainTimeout != 0 || c.Retry != (controller.Retry{}) {
+			t.Errorf("New has changed the caller's config: %+v", c)
+		}
+		c.Sources[0] = count(&second)
+		start(t, ctrl)
+		synctest.Wait()
+		if first.Load() != 1 || second.Load() != 0 {
+			t.Error("what the caller does with its slice afterwards changes the controller")
+		}
+	})
+}
+
+func TestDefaults(t *testing.T) {
+	t.Run("Workers", func(t *testing.T) {
+		ctrl := newController(t, config(newServer(), func(context.Context, configMap) error { return nil }))
+		if got := ctrl.Stats().Workers; got != 3 {
+			t.Errorf("Workers is %d by default, documented as 3", got)
+		}
+	})
+	t.Run("ResyncInterval", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var runs atomic.Int32
+			c := config(newServer("a"), func(context.Context, configMap) error { runs.Add(1); return nil })
+			c.ResyncInterval = 0
+			start(t, newController(t, c))
+			time.Sleep(3 * time.Minute)
+			if n := runs.Load(); n < 2 || n > 3 {
+				t.Errorf("%d runs in the documented interval of 3 min", n)
+			}
+		})
+	})
+	t.Run("Timeout", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := config(newServer("a"), func(ctx context.Context, _ configMap) error {
+				if deadline, ok := ctx.Deadline(); ok {
+					t.Errorf("the handler has a deadline, %s", deadline)
+				}
+				return nil
+			})
+			start(t, newController(t, c))
+			synctest.Wait()
+		})
+	})
+}
+
+func TestRetriesFollowThePolicy(t *testing.T) {
+	for name, test := range map[string]struct {
+		retry controller.Retry
+		want  []time.Duration // between the first runs, without jitter
+		total int             // runs in an hour; 0: not checked
+	}{
+		"default": {
+			controller.Retry{Jitter: -1},
+			[]time.Duration{5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond}, 0,
+		},
+		"set": {
+			controller.Retry{Base: time.Second, Max: 3 * time.Second, Jitter: -1},
+			[]time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second}, 0,
+		},
+		"budget": {
+			controller.Retry{MaxRetries: 2, Jitter: -1},
+			[]time.Duration{5 * time.Millisecond, 10 * time.Millisecond}, 3,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var times []time.Time
+				c := config(newServer("a"), func(context.Context, configMap) error {
+					times = append(times, time.Now())
+					return errors.New("failed")
+				})
+				c.Retry = test.retry
+				stop := start(t, newController(t, c))
+				time.Sleep(time.Hour)
+				_ = stop()
+				var gaps []time.Duration
+				for i := range test.want {
+					gaps = append(gaps, times[i+1].Sub(times[i]))
+				}
+				if diff := cmp.Diff(test.want, gaps); diff != "" {
+					t.Errorf("delays (-want +got):\n%s", diff)
+				}
+				if test.total > 0 && len(times) != test.total {
+					t.Errorf("%d runs, want %d", len(times), test.total)
+				}
+			})
+		})
+	}
+}
+
+func TestRetriesNeverWaitLongerThanTheMaximum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var last time.Time
+		longest, shortest := time.Duration(0), 24*time.Hour
+		n := 0
+		c := config(newServer("a"), func(context.Context, configMap) error {
+			if gap := time.Since(last); n > 20 {
+				longest, shortest = max(longest, gap), min(shortest, gap)
+			}
+			n++
+			last = time.Now()
+			return errors.New("failed")
+		})
+		stop := start(t, newController(t, c))
+		time.Sleep(7 * 24 * time.Hour)
+		_ = stop()
+		if longest > controller.DefaultRetryMax || shortest < controller.DefaultRetryMax*8/10 {
+			t.Errorf("late retries come after %s to %s, want 80 to 100 %% of %s", shortest, longest, controller.DefaultRetryMax)
+		}
+		if longest == shortest {
+			t.Error("there is no jitter")
+		}
+	})
+}
+
+func TestGivenUpKeyGetsTheWholeBudgetAtItsNextChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer("a")
+		var logs journal
+		var runs atomic.Int32
+		c := config(server, func(context.Context, configMap) error { runs.Add(1); return errors.New("failed") })
+		c.Retry.MaxRetries = 4
+		c.Logger = logs.logger(slog.LevelError)
+		start(t, newController(t, c))
+		time.Sleep(time.Hour)
+		if n := runs.Swap(0); n != 5 {
+			t.Fatalf("%d runs, want the first and four retries", n)
+		}
+		if got := logs.take(); len(got) != 1 || !strings.Contains(got[0], "given up") {
+			t.Errorf("logged %q", got)
+		}
+		server.Put(object("a", "2"))
+		time.Sleep(time.Hour)
+		if n := runs.Load(); n != 5 {
+			t.Errorf("%d runs after a change, want the whole budget, 5", n)
+		}
+	})
+}
+
+func TestTerminalIsNotRetriedUntilTheObjectChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer("a")
+		var runs atomic.Int32
+		c := config(server, func(context.Context, configMap) error {
+			runs.Add(1)
+			return fmt.Errorf("wrapped: %w", controller.Terminal(errors.New("bad spec")))
+		})
+		c.ResyncInterval = time.Minute
+		start(t, newController(t, c))
+		time.Sleep(24 * time.Hour)
+		if n := runs.Load(); n != 1 {
+			t.Errorf("%d runs in a day without a change, want 1", n)
+		}
+		server.Put(object("a", "2"))
+		time.Sleep(24 * time.Hour)
+		if n := runs.Load(); n != 2 {
+			t.Errorf("%d runs after a change, want 2", n)
+		}
+	})
+}
+
+func TestAnswers(t *testing.T) {
+	failure := errors.New("failure")
+	requeue := controller.RequeueAfter(time.Hour)
+	for name, test := range map[string]struct {
+		answer error
+		want   controller.Outcome
+	}{
+		"nil":                          {nil, controller.OutcomeSuccess},
+		"error":                        {failure, controller.OutcomeError},
+		"requeue":                      {requeue, controller.OutcomeRequeue},
+		"wrapped requeue":              {fmt.Errorf("later: %w", requeue), controller.OutcomeRequeue},
+		"two requeues":                 {errors.Join(requeue, controller.RequeueAfter(time.Minute)), controller.OutcomeRequeue},
+		"error wins over requeue":      {errors.Join(requeue, failure), controller.OutcomeError},
+		"error wins, in any order":     {fmt.Errorf("%w, and %w", failure, requeue), controller.OutcomeError},
+		"terminal":                     {controller.Terminal(failure), controller.OutcomeTerminal},
+		"terminal wins over an error":  {errors.Join(failure, controller.Terminal(failure)), controller.OutcomeTerminal},
+		"terminal of nil is no error":  {controller.Terminal(nil), controller.OutcomeSuccess},
+		"terminal wins over a requeue": {errors.Join(requeue, controller.Terminal(failure)), controller.OutcomeTerminal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				metrics := newRecorder()
+				c := config(newServer("a"), func(context.Context, configMap) error { return test.answer })
+				c.Metrics = metrics
+				stop := start(t, newController(t, c))
+				synctest.Wait()
+				_ = stop()
+				outcomes, _ := metrics.snapshot()
+				if diff := cmp.Diff(map[controller.Outcome]int{test.want: 1}, outcomes); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+	if err := controller.Terminal(failure); !errors.Is(err, failure) || !strings.Contains(err.Error(), "failure") {
+		t.Errorf("Terminal hides its error: %v", err)
+	}
+	panicked := error(&controller.PanicError{Value: failure})
+	if !errors.Is(panicked, failure) {
+		t.Error("PanicError hides the error that was panicked with")
+	}
+}
+
+func TestSoonestOfSeveralRequeuesCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var times []time.Time
+		c := config(newServer("a"), func(context.Context, configMap) error {
+			times = append(times, time.Now())
+			return errors.Join(controller.RequeueAfter(time.Hour), controller.RequeueAfter(time.Minute))
+		})
+		stop := start(t, newController(t, c))
+		time.Sleep(90 * time.Second)
+		_ = stop()
+		if len(times) != 2 || times[1].Sub(times[0]) != time.Minute {
+			t.Errorf("runs at %v, want two, a minute apart", times)
+		}
+	})
+}
+
+func TestTimeoutCancelsAndCountsAsFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := newRecorder()
+		c := config(newServer("a"), func(ctx context.Context, _ configMap) error {
+			if run, _ := controller.RunFrom(ctx); run.Attempt > 0 {
+				return nil
+			}
+			began := time.Now()
+			<-ctx.Done()
+			if took := time.Since(began); took != time.Minute {
+				t.Errorf("cancelled after %s", took)
+			}
+			return ctx.Err()
+		})
+		c.Timeout = time.Minute
+		c.Metrics = metrics
+		start(t, newController(t, c))
+		time.Sleep(time.Hour)
+		outcomes, retries := metrics.snapshot()
+		want := map[controller.Outcome]int{controller.OutcomeTimeout: 1, controller.OutcomeSuccess: 1}
+		if diff := cmp.Diff(want, outcomes); diff != "" || retries != 1 {
+			t.Errorf("%d retries, outcomes (-want +got):\n%s", retries, diff)
+		}
+	})
+}
+
+func TestHandlerLearnsWhyItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer("a")
+		var causes, logs journal
+		keys := make(chan kube.Key)
+		c := config(server, func(ctx context.Context, _ configMap) error {
+			run, ok := controller.RunFrom(ctx)
+			if !ok || run.Controller != "test" || run.Key != key("a") || !run.Started.Equal(time.Now()) {
+				t.Errorf("RunFrom: %+v, %v", run, ok)
+			}
+			run.Logger.Info("hello")
+			causes.add("%s", run.Causes)
+			time.Sleep(time.Second)
+			return nil
+		})
+		c.ResyncInterval = time.Hour
+		c.Logger = logs.logger(slog.LevelInfo)
+		c.Sources = []controller.Source{controller.SourceFunc(func(ctx context.Context, enqueue func(kube.Key, string)) error {
+			for {
+				select {
+				case <-ctx.Done():
+					return nil
+				case k := <-keys:
+					enqueue(k, "bell")
+				}
+			}
+		})}
+		start(t, newController(t, c))
+		time.Sleep(500 * time.Millisecond)
+		server.Put(object("a", "2")) // while it is handled: both merge
+		synctest.Wait()
+		keys <- key("a")
+		time.Sleep(2 * time.Hour)
+		want := []string{"listed", "updated, triggered (bell)", "resync", "resync"}
+		if got := causes.take(); !slices.Equal(got[:len(want)], want) {
+			t.Errorf("causes %q, want %q", got, want)
+		}
+		if got := logs.take(); !slices.Contains(got, `level=INFO msg=hello controller=test key=ns/a`) {
+			t.Errorf("the run's logger does not name controller and key: %q", got)
+		}
+	})
+	if run, ok := controller.RunFrom(t.Context()); ok || run.Logger == nil {
+		t.Errorf("RunFrom outside a handler: %+v, %v", run, ok)
+	}
+}
+
+func TestGoneObjectsAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer("a")
+		metrics := newRecorder()
+		c := config(server, func(context.Context, configMap) error { return nil })
+		c.Metrics = metrics
+		start(t, newController(t, c))
+		synctest.Wait()
+		server.Delete(key("a"))
+		synctest.Wait()
+		outcomes, _ := metrics.snapshot()
+		want := map[controller.Outcome]int{controller.OutcomeSuccess: 1, controller.OutcomeGone: 1}
+		if diff := cmp.Diff(want, outcomes); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestObjectBelongsToTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen journal
+		c := config(newServer("a"), func(_ context.Context, obj configMap) error {
+			seen.add("%s", obj.Data["value"])
+			obj.Data["value"] = "changed by the handler"
+			return controller.RequeueAfter(time.Second)
+		})
+		start(t, newController(t, c))
+		time.Sleep(2500 * time.Millisecond)
+		if got := seen.take(); !slices.Equal(got, []string{"1", "1", "1"}) {
+			t.Errorf("the handler saw %q", got)
+		}
+	})
+}
+
+func TestFailingSourceEndsTheController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		c := config(newServer("a"), func(context.Context, configMap) error { return nil })
+		c.Sources = []controller.Source{controller.SourceFunc(func(context.Context, func(kube.Key, string)) error {
+			time.Sleep(time.Minute)
+			return broken
+		})}
+		err := newController(t, c).Run(t.Context())
+		if !errors.Is(err, broken) || !strings.Contains(err.Error(), `controller "test": source 0`) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+func TestRunTwiceAtOnceIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		ctrl := newController(t, config(newServer("a"), func(context.Context, configMap) error { runs.Add(1); return nil }))
+		stop := start(t, ctrl)
+		synctest.Wait()
+		if err := ctrl.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "running already") {
+			t.Errorf("a second Run: %v", err)
+		}
+		if err := ctrl.Ready(); err != nil {
+			t.Errorf("the refused Run has disturbed the first: %v", err)
+		}
+		_ = stop()
+		if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), "stopped") {
+			t.Errorf("Ready after the end: %v", err)
+		}
+		start(t, ctrl) // one after the other is fine, and begins anew
+		synctest.Wait()
+		if n := runs.Load(); n != 2 {
+			t.Errorf("%d runs in two lives, want 2", n)
+		}
+	})
+}
+
+func TestSharedInformerFeedsSeveralControllers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer("a", "b")
+		inf, err := informer.New(informer.Config[configMap]{Retriever: server})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var runs [2]atomic.Int32
+		var stops []func() error
+		for i := range runs {
+			c := config(nil, func(context.Context, configMap) error { runs[i].Add(1); return nil })
+			c.Retriever, c.Informer = nil, inf
+			stops = append(stops, start(t, newController(t, c)))
+			time.Sleep(time.Second)
+		}
+		if runs[0].Load() != 2 || runs[1].Load() != 2 {
+			t.Errorf("%d and %d runs, want 2 each", runs[0].Load(), runs[1].Load())
+		}
+		if _, watches, _ := server.Counts(); watches != 1 {
+			t.Errorf("%d watches for a shared informer", watches)
+		}
+		_ = stops[0]()
+		server.Put(object("a", "2"))
+		synctest.Wait()
+		if runs[0].Load() != 2 || runs[1].Load() != 3 {
+			t.Errorf("after the first has ended: %d and %d runs, want 2 and 3", runs[0].Load(), runs[1].Load())
+		}
+	})
+}
+
+func TestChainCallsTheFirstMiddlewareFirst(t *testing.T) {
+	var order journal
+	mark := func(name string) controller.Middleware[configMap] {
+		return func(next controller.Handler[configMap]) controller.Handler[configMap] {
+			return handlerFunc(func(ctx context.Context, obj configMap) error {
+				order.add("%s in", name)
+				defer order.add("%s out", name)
+				return next.Handle(ctx, obj)
+			})
+		}
+	}
+	handler := controller.Chain[configMap](handlerFunc(func(context.Context, configMap) error { order.add("handler"); return nil }), mark("a"), mark("b"))
+	if err := handler.Handle(t.Context(), object("x", "")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a in", "b in", "handler", "b out", "a out"}, order.take()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestStatsCountWhatIsGoingOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctrl := newController(t, config(newServer("a", "b", "c", "d", "e"), func(context.Context, configMap) error {
+			time.Sleep(time.Second)
+			return controller.RequeueAfter(time.Hour)
+		}))
+		if diff := cmp.Diff(controller.Stats{Phase: controller.PhaseStopped, Workers: 3}, ctrl.Stats()); diff != "" {
+			t.Errorf("before Run (-want +got):\n%s", diff)
+		}
+		start(t, ctrl)
+		synctest.Wait()
+		if diff := cmp.Diff(controller.Stats{Phase: controller.PhaseRunning, Queued: 2, Busy: 3, Workers: 3}, ctrl.Stats()); diff != "" {
+			t.Errorf("at the start (-want +got):\n%s", diff)
+		}
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff(controller.Stats{Phase: controller.PhaseRunning, Waiting: 5, Workers: 3}, ctrl.Stats()); diff != "" {
+			t.Errorf("at rest (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestPhasesHaveNames(t *testing.T) {
+	var names []string
+	for p := controller.PhaseStopped; p <= controller.PhaseDraining+1; p++ {
+		names = append(names, p.String())
+	}
+	want := []string{"stopped", "standby", "syncing", "running", "draining", "phase 5"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
