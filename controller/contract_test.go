@@ -53,6 +53,8 @@ func TestContract01_OneKeyIsNeverHandledTwiceAtOnce(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		time.Sleep(10 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		if most != 4 {
 			t.Errorf("at most %d keys were handled at once, want Workers, 4", most)
 		}
