@@ -519,6 +519,11 @@ func TestContract06_LostLeadershipCancelsWorkAtOnce(t *testing.T) {
 			}
 		})
 		c.LeaderElector = e
+		c.Sources = []controller.Source{controller.SourceFunc(func(ctx context.Context, _ func(kube.Key, string)) error {
+			<-ctx.Done()
+			time.Sleep(10 * time.Second) // a source that is slow to end does not delay it
+			return nil
+		})}
 		ctrl := newController(t, c)
 		stop := start(t, ctrl)
 		time.Sleep(time.Second)

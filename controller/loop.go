@@ -78,8 +78,10 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	<-intake.Done()
 	entered(PhaseDraining)
 	l.queue.ShutDown()
-	sources.Wait()
+	// Sources are joined after the drain: one that is slow to end must not delay the
+	// cancelling of handlers.
 	l.drain(ctx, &workers, cancelWork)
+	sources.Wait()
 	stopWatch()
 	watching.Wait()
 	return errors.Join(sourceErrs...)
@@ -95,10 +97,18 @@ func (l *loop[T]) drain(ctx context.Context, workers *sync.WaitGroup, cancelWork
 	}()
 	timeout := time.NewTimer(max(l.config.DrainTimeout, 0))
 	defer timeout.Stop()
+	lost := kube.LeadershipLost(ctx)
+	select {
+	case <-lost: // before a drain time of zero, so that the cause is certain
+		cancelWork(kube.ErrLeadershipLost)
+		<-ended
+		return
+	default:
+	}
 	select {
 	case <-ended:
 		return
-	case <-kube.LeadershipLost(ctx):
+	case <-lost:
 		cancelWork(kube.ErrLeadershipLost)
 	case <-timeout.C:
 		cancelWork(errDrained)

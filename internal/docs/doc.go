@@ -9,5 +9,5 @@
 //	<!-- file: main.go -->                     followed pages: save the block as that file
 //	<!-- run: ... -->                          followed pages: how the block is run, see package follow
 //
-// Each block whose language is go needs a code marker.
+// Each block whose language is go needs a code marker, or a file marker on a page that a test in examples/ follows.
 package docs

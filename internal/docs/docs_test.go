@@ -1,8 +1,11 @@
 package docs
 
 import (
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -30,9 +33,39 @@ func TestPages(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
+			if hasFiles(page) && !followed(t, name) {
+				t.Errorf("%s: it has files for its reader to save, but no test in examples/ follows it: see package follow", name)
+			}
 			for _, problem := range append(CheckCode(repository, page), CheckLinks(repository, name, page)...) {
 				t.Errorf("%s: %s", name, problem)
 			}
 		})
 	}
+}
+
+func hasFiles(page Page) bool {
+	for _, b := range page.Blocks {
+		if len(b.Marked("file")) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// followed reports whether a test in examples/ gives the page to package follow.
+func followed(t *testing.T, name string) bool {
+	t.Helper()
+	found := false
+	err := fs.WalkDir(os.DirFS(repository), "examples", func(file string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		text, err := fs.ReadFile(os.DirFS(repository), file)
+		found = found || strings.Contains(string(text), "follow.Page(") && strings.Contains(string(text), `"`+path.Base(name)+`"`)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }

@@ -1,0 +1,252 @@
+package localcluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// module writes a small module, whose build takes a second, and returns its folder.
+func module(t *testing.T, mainSource string) string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "go.mod"), "module example.com/small\n\ngo 1.26\n")
+	write(t, filepath.Join(dir, "main.go"), mainSource)
+	return dir
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const helloSource = "package main\n\nfunc main() { println(\"hello\") }\n"
+
+func newBuilder(t *testing.T, progress io.Writer) builder {
+	t.Helper()
+	return builder{goCommand: "go", cache: filepath.Join(t.TempDir(), "cache"), progress: progress}
+}
+
+func TestBuildIsCachedByContent(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	b := newBuilder(t, &out)
+	source := module(t, helloSource)
+	ctx := t.Context()
+	first, err := b.build(ctx, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := exec.CommandContext(ctx, first).CombinedOutput()
+	if err != nil || string(said) != "hello\n" {
+		t.Fatalf("the binary says %q, %v", said, err)
+	}
+	for _, want := range []string{"once for this version", "minutes", "disk", "built in"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("progress does not have %q:\n%s", want, out.String())
+		}
+	}
+
+	out.Reset()
+	write(t, filepath.Join(source, "notes.txt"), "not a part of the binary")
+	again, err := b.build(ctx, source)
+	if err != nil || again != first || out.Len() > 0 {
+		t.Errorf("building again: %s, %v, said %q; want the cached %s in silence", again, err, out.String(), first)
+	}
+
+	write(t, filepath.Join(source, "more.go"), "package main\n")
+	other, err := b.build(ctx, source)
+	if err != nil || other == first {
+		t.Errorf("building changed source: %s, %v; want another path", other, err)
+	}
+}
+
+func TestOneOfManyBuilds(t *testing.T) {
+	t.Parallel()
+	b := newBuilder(t, nil)
+	source := module(t, helloSource)
+	const processes = 4
+	outs := make([]bytes.Buffer, processes)
+	var group sync.WaitGroup
+	for i := range processes {
+		// flock excludes open files, not processes, so goroutines show it as well.
+		group.Go(func() {
+			b := b
+			b.progress = &outs[i]
+			if _, err := b.build(t.Context(), source); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	built := 0
+	for i := range outs {
+		built += strings.Count(outs[i].String(), "built in")
+	}
+	if built != 1 {
+		t.Errorf("%d of %d built, want one", built, processes)
+	}
+}
+
+func TestBuildErrors(t *testing.T) {
+	t.Parallel()
+	broken := module(t, "package main\n\nfunc main() { undefinedThing() }\n")
+	tests := map[string]struct {
+		goCommand, source string
+		want              []string
+	}{
+		"no go command": {"no-such-go", broken, []string{"needs the go command", "no-such-go", "install Go", "Config.Binary"}},
+		"no source":     {"go", filepath.Join(broken, "missing"), []string{"missing"}},
+		"compile error": {"go", broken, []string{"building " + broken, "undefined: undefinedThing", "main.go:3"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBuilder(t, io.Discard)
+			b.goCommand = test.goCommand
+			_, err := b.build(t.Context(), test.source)
+			for _, want := range test.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not have %q: %v", want, err)
+				}
+			}
+			if left, _ := filepath.Glob(filepath.Join(b.cache, "building-*")); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+func TestBuildWaitsForTheLockAsLongAsItMay(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	b := newBuilder(t, &out)
+	if err := os.MkdirAll(b.cache, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := b.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*lockPoll)
+	defer cancel()
+	if _, err := b.lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the end of the context", err)
+	}
+	if !strings.Contains(out.String(), "waiting for another process") {
+		t.Errorf("progress is %q", out.String())
+	}
+}
+
+func TestUnusedBinariesAreRemoved(t *testing.T) {
+	t.Parallel()
+	b := newBuilder(t, io.Discard)
+	old := time.Now().Add(-unusedFor - time.Hour)
+	for _, name := range []string{"old", "used", "building-1"} {
+		if err := os.MkdirAll(filepath.Join(b.cache, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(b.cache, name, "localcluster")
+		write(t, path, "")
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !isCached(filepath.Join(b.cache, "used", "localcluster")) {
+		t.Error("a cached binary is not found")
+	}
+	if err := b.removeUnused(time.Now().Add(-unusedFor)); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(b.cache, "*"))
+	if err != nil || len(left) != 1 || filepath.Base(left[0]) != "used" {
+		t.Errorf("left are %v, %v; want the one that is used", left, err)
+	}
+}
+
+// Not parallel: it changes the environment, as callers' environments differ.
+func TestBuildIgnoresTheCallersBuildSettings(t *testing.T) {
+	source := module(t, helloSource)
+	t.Setenv("GOFLAGS", "-mod=vendor -race -tags=something")
+	t.Setenv("GOWORK", filepath.Join(source, "no.work"))
+	t.Setenv("GOOS", "plan9")
+	binary, err := newBuilder(t, io.Discard).build(t.Context(), source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.CommandContext(t.Context(), binary).Run(); err != nil {
+		t.Errorf("the binary is not for %s: %v", runtime.GOOS, err)
+	}
+}
+
+func TestEnvironmentNamesTheSource(t *testing.T) {
+	source := module(t, "package main\n\nfunc main() { undefinedThing() }\n")
+	t.Setenv(EnvSource, source)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	_, err := Start(t.Context(), Config{Progress: io.Discard})
+	if err == nil || !strings.Contains(err.Error(), "localcluster: building "+source) {
+		t.Errorf("got %v, want a failed build of %s", err, source)
+	}
+}
+
+func TestSourceIsFound(t *testing.T) {
+	t.Parallel()
+	source, err := newBuilder(t, io.Discard).findSource(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(source, "go.mod"))
+	if err != nil || !strings.HasPrefix(string(content), "module "+clusterModulePath+"\n") {
+		t.Errorf("found %s, which is not the cluster's module: %v", source, err)
+	}
+	if flags := linkerFlags(source); !strings.Contains(flags, "gitVersion=v1.") || !strings.Contains(flags, "gitMajor=1 ") {
+		t.Errorf("linker flags are %q, without the Kubernetes version", flags)
+	}
+}
+
+func TestEnvironmentNamesAnExistingCluster(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "missing")
+	tests := map[string]struct {
+		value, kubeconfig string
+		wantPath          string
+		want              bool
+	}{
+		"nothing":                   {"", "", "", false},
+		"switched off":              {"false", "", "", false},
+		"a path":                    {kubeconfig, "", kubeconfig, true},
+		"Config before the setting": {"false", kubeconfig, kubeconfig, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(EnvExisting, test.value)
+			found, ok := existingCluster(Config{Kubeconfig: test.kubeconfig})
+			if ok != test.want || (ok && found.path() != test.wantPath) {
+				t.Errorf("got %v, %v", found, ok)
+			}
+		})
+	}
+	t.Run("kubectl's own", func(t *testing.T) {
+		write(t, kubeconfig, "{}")
+		t.Setenv(EnvExisting, "1")
+		t.Setenv("KUBECONFIG", kubeconfig)
+		found, ok := existingCluster(Config{})
+		if !ok || found.path() != kubeconfig {
+			t.Errorf("got %v at %q, want %s", ok, found.path(), kubeconfig)
+		}
+		if _, err := Start(t.Context(), Config{}); err == nil || !strings.Contains(err.Error(), kubeconfig) {
+			t.Errorf("Start() with an empty kubeconfig = %v, want an error with its path", err)
+		}
+	})
+}

@@ -1,0 +1,340 @@
+package localcluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// The tests in this file and in controllers_test.go start real clusters. The
+// first of them builds the binary, for minutes, where it is not cached.
+
+// start starts a cluster that ends with the test.
+func start(t *testing.T, cfg Config) *Cluster {
+	t.Helper()
+	began := time.Now()
+	cluster, err := Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("ready after %v", time.Since(began))
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Errorf("Stop() = %v", err)
+		}
+	})
+	return cluster
+}
+
+// clientFor returns a client with connections of its own, closed with the test.
+func clientFor(t *testing.T, config *rest.Config) kubernetes.Interface {
+	t.Helper()
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(httpClient.CloseIdleConnections)
+	client, err := kubernetes.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// eventually waits until done returns true. It ignores the errors that say that
+// the server is not there right now.
+func eventually(t *testing.T, what string, done func(context.Context) (bool, error)) {
+	t.Helper()
+	began := time.Now()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 40*time.Second, true, done)
+	if err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+	t.Logf("%s after %v", what, time.Since(began))
+}
+
+func configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func TestAPIServerAlone(t *testing.T) {
+	t.Parallel()
+	cluster := start(t, Config{
+		Users:        []User{{Name: "alice", Groups: []string{"developers", "testers"}}},
+		FeatureGates: map[string]bool{"ShardedListAndWatch": true},
+	})
+	ctx := t.Context()
+	admin := clientFor(t, cluster.RESTConfig())
+
+	t.Run("version", func(t *testing.T) {
+		version, err := admin.Discovery().ServerVersion()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(version.GitVersion, "v1.36.") {
+			t.Errorf("the server calls itself %s", version.GitVersion)
+		}
+	})
+	t.Run("pods can be created", func(t *testing.T) {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "alone"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}
+		if _, err := admin.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("feature gates", func(t *testing.T) {
+		metrics, err := admin.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := `kubernetes_feature_enabled{name="ShardedListAndWatch",stage="ALPHA"} 1`; !strings.Contains(string(metrics), want) {
+			t.Errorf("the server's metrics do not have %s", want)
+		}
+	})
+	t.Run("users are authorised by name and groups", func(t *testing.T) {
+		testUsers(t, cluster, admin)
+	})
+	t.Run("the data outlives the server", func(t *testing.T) {
+		testKillAndRestart(t, cluster, admin)
+	})
+}
+
+func testUsers(t *testing.T, cluster *Cluster, admin kubernetes.Interface) {
+	ctx := t.Context()
+	config, err := cluster.User(ctx, "alice") // with the groups of Config.Users
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice := clientFor(t, config)
+	_, err = alice.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "alice" cannot list resource "configmaps"`) {
+		t.Fatalf("listing without a rule: %v", err)
+	}
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}},
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "testers"}},
+	}
+	if _, err := admin.RbacV1().Roles("default").Create(ctx, role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.RbacV1().RoleBindings("default").Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the rule applies to the group", func(ctx context.Context) (bool, error) {
+		_, err := alice.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
+		return err == nil, nil
+	})
+	config, err = cluster.User(ctx, "system:weird/bob", "strangers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = clientFor(t, config).CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "system:weird/bob"`) {
+		t.Errorf("listing as a member of another group: %v", err)
+	}
+}
+
+func testKillAndRestart(t *testing.T, cluster *Cluster, admin kubernetes.Interface) {
+	ctx := t.Context()
+	made, err := admin.CoreV1().ConfigMaps("default").Create(ctx, configMap("kept"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := cluster.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address := strings.TrimPrefix(cluster.RESTConfig().Host, "https://")
+	if conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address); err == nil {
+		_ = conn.Close()
+		t.Error("the killed server takes connections")
+	}
+	for _, how := range []string{"after Kill", "alive"} {
+		began := time.Now()
+		if err := cluster.Restart(ctx); err != nil {
+			t.Fatalf("restarting %s: %v", how, err)
+		}
+		t.Logf("restarted %s in %v", how, time.Since(began))
+		kept, err := admin.CoreV1().ConfigMaps("default").Get(ctx, "kept", metav1.GetOptions{})
+		if err != nil || kept.UID != made.UID {
+			t.Fatalf("after restarting %s: got %v, %v; want the object from before", how, kept.UID, err)
+		}
+	}
+}
+
+func TestDirKeepsDataPortAndCertificates(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := start(t, Config{Dir: dir})
+	ctx := t.Context()
+	client := clientFor(t, first.RESTConfig())
+	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("kept"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	_, err := Start(ctx, Config{Dir: dir})
+	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "another localcluster is using it") {
+		t.Errorf("starting in a folder in use: %v", err)
+	}
+	address := strings.TrimPrefix(first.RESTConfig().Host, "https://")
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Start(ctx, Config{Port: number})
+	if err == nil || !strings.Contains(err.Error(), "port "+port) || !strings.Contains(err.Error(), "is taken") {
+		t.Errorf("starting on a port in use: %v", err)
+	}
+
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	second := start(t, Config{Dir: dir})
+	if got, want := second.RESTConfig().Host, first.RESTConfig().Host; got != want {
+		t.Errorf("address is %s after a restart, was %s", got, want)
+	}
+	if _, err := client.CoreV1().ConfigMaps("default").Get(ctx, "kept", metav1.GetOptions{}); err != nil {
+		t.Errorf("with the client from before: %v", err)
+	}
+}
+
+func TestNotReadyInTimeTellsTheLog(t *testing.T) {
+	t.Parallel()
+	_, err := Start(t.Context(), Config{ReadyTimeout: time.Second})
+	for _, want := range []string{"kube-apiserver", "not ready within 1s", "last log lines", "raise the ready timeout"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not have %q:\n%v", want, err)
+		}
+	}
+}
+
+func TestUnknownFeatureGateIsNamed(t *testing.T) {
+	t.Parallel()
+	_, err := Start(t.Context(), Config{FeatureGates: map[string]bool{"NoSuchGate": true}})
+	if err == nil || !strings.Contains(err.Error(), "NoSuchGate") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestNothingOutlivesTheParent kills a process that has a whole cluster, in the
+// one way that it cannot do anything about.
+func TestNothingOutlivesTheParent(t *testing.T) {
+	t.Parallel()
+	for _, victim := range []string{"parent", "supervisor"} {
+		t.Run(victim+" is killed", func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), program(t, "parent"))
+			stdin, err := cmd.StdinPipe() // its end is for the case that this test dies
+			if err != nil {
+				t.Fatal(err)
+			}
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			line, err := bufio.NewReader(stdout).ReadBytes('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			var e event
+			if err := json.Unmarshal(line, &e); err != nil {
+				t.Fatal(err)
+			}
+			if len(e.Processes) != 5 {
+				t.Errorf("processes are %v, want 5 of them", e.Processes)
+			}
+			e.Processes["parent"] = cmd.Process.Pid
+			if err := syscall.Kill(e.Processes[victim], syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			if victim == "parent" {
+				_ = cmd.Wait()
+			}
+			delete(e.Processes, "parent") // this test's own child, waited for by it
+			eventually(t, "all processes and the folder are gone", func(context.Context) (bool, error) {
+				_, err := os.Stat(e.Dir)
+				gone := os.IsNotExist(err)
+				for _, pid := range e.Processes {
+					gone = gone && !runs(pid)
+				}
+				return gone, nil
+			})
+			_ = stdin.Close()
+			if victim != "parent" {
+				_ = cmd.Wait()
+			}
+		})
+	}
+}
+
+// runs reports whether the process still runs. One that has ended and whose
+// parent, now process 1, has not yet asked for its status does not.
+func runs(pid int) bool {
+	output, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	state := strings.TrimSpace(string(output))
+	return err == nil && state != "" && !strings.HasPrefix(state, "Z")
+}
+
+func TestExistingCluster(t *testing.T) {
+	t.Parallel()
+	ours := start(t, Config{})
+	cluster := start(t, Config{Kubeconfig: ours.Kubeconfig(), Progress: io.Discard})
+	if !cluster.Existing() || ours.Existing() {
+		t.Errorf("Existing() = %v and %v, want true and false", cluster.Existing(), ours.Existing())
+	}
+	if got, want := cluster.Kubeconfig(), ours.Kubeconfig(); got != want {
+		t.Errorf("Kubeconfig() = %s, want %s", got, want)
+	}
+	config, err := cluster.User(t.Context(), "carol", "guests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = clientFor(t, config).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "carol"`) {
+		t.Errorf("listing as the impersonated user: %v", err)
+	}
+	for name, err := range map[string]error{"Kill": cluster.Kill(), "Restart": cluster.Restart(t.Context())} {
+		if err == nil || !strings.Contains(err.Error(), "did not start") {
+			t.Errorf("%s() = %v", name, err)
+		}
+	}
+	if err := cluster.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	client := clientFor(t, ours.RESTConfig())
+	if _, err := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("the existing cluster after Stop: %v", err)
+	}
+}

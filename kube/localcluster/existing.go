@@ -1,0 +1,104 @@
+package localcluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// EnvExisting names the environment variable that makes Start use a cluster that
+// already runs. Its value is the path of a kubeconfig file, or true for the one
+// that kubectl would use (KUBECONFIG, then the file in the home directory). Empty
+// or false: start a cluster.
+const EnvExisting = "EVENKEEL_USE_EXISTING_CLUSTER"
+
+// existing is a cluster to be found rather than started.
+type existing struct {
+	rules *clientcmd.ClientConfigLoadingRules
+}
+
+func existingCluster(cfg Config) (existing, bool) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = cfg.Kubeconfig
+	if rules.ExplicitPath != "" {
+		return existing{rules}, true
+	}
+	value := os.Getenv(EnvExisting)
+	if value == "" {
+		return existing{}, false
+	}
+	if yes, err := strconv.ParseBool(value); err == nil {
+		return existing{rules}, yes
+	}
+	rules.ExplicitPath = value
+	return existing{rules}, true
+}
+
+// connect waits until the cluster says that it is ready.
+func (e existing) connect(ctx context.Context, timeout time.Duration) (*Cluster, error) {
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(e.rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("localcluster: loading the kubeconfig of the existing cluster (%s): %w", e.name(), err)
+	}
+	config.QPS = -1
+	if err := waitReady(ctx, config, timeout); err != nil {
+		return nil, fmt.Errorf("localcluster: the existing cluster (%s) at %s is not ready: %w", e.name(), config.Host, err)
+	}
+	return &Cluster{config: config, kubeconfig: e.path()}, nil
+}
+
+// path is the one file that the configuration came from, if it is one.
+func (e existing) path() string {
+	if e.rules.ExplicitPath != "" {
+		return e.rules.ExplicitPath
+	}
+	var found []string
+	for _, path := range e.rules.GetLoadingPrecedence() {
+		if _, err := os.Stat(path); err == nil {
+			found = append(found, path)
+		}
+	}
+	if len(found) != 1 {
+		return ""
+	}
+	return found[0]
+}
+
+func (e existing) name() string {
+	if path := e.path(); path != "" {
+		return path
+	}
+	return "kubectl's default configuration"
+}
+
+// waitReady polls /readyz, on connections of its own that it closes again.
+func waitReady(ctx context.Context, config *rest.Config, timeout time.Duration) error {
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("making an HTTP client: %w", err)
+	}
+	defer httpClient.CloseIdleConnections()
+	client, err := kubernetes.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+		_, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		if err != nil && ctx.Err() == nil {
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil && last != nil {
+		return fmt.Errorf("waited %v: %w; the last answer: %w", timeout, err, last)
+	}
+	return err
+}

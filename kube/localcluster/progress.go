@@ -1,0 +1,125 @@
+package localcluster
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// progressEvery is how often progress is shown where lines are kept, such as
+	// a CI log; on a terminal one line is written over more often.
+	progressEvery         = 10 * time.Second
+	progressEveryTerminal = 200 * time.Millisecond
+
+	// keptLines is how much of a failed build is told.
+	keptLines = 20
+)
+
+// progress counts what the go command says it does and shows it now and then.
+// One goroutine owns it.
+type progress struct {
+	out      io.Writer
+	terminal bool
+	started  time.Time
+	shown    time.Time
+	total    int // of packages; 0 is unknown
+}
+
+func newProgress(out io.Writer) *progress {
+	now := time.Now()
+	return &progress{out: out, terminal: isTerminal(out), started: now, shown: now}
+}
+
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// run runs a go command, shows its steps, and returns its stdout. The error of a
+// failed command has its last lines that are not steps: what went wrong.
+func (p *progress) run(ctx context.Context, cmd *exec.Cmd, verb, things string) (string, error) {
+	var stdout strings.Builder
+	cmd.Stdout = &stdout
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return "", fmt.Errorf("making a pipe: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return "", fmt.Errorf("starting the go command: %w", err)
+	}
+	steps := 0
+	var complaints []string
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		line := lines.Text()
+		if isStep(line) {
+			steps++
+			p.show(steps, verb, things)
+			continue
+		}
+		complaints = append(complaints, line)
+		complaints = complaints[max(0, len(complaints)-keptLines):]
+	}
+	if err := cmd.Wait(); err != nil {
+		p.endLine()
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		complaints = slices.Insert(complaints, 0, "")
+		return "", fmt.Errorf("%w%s", err, strings.Join(complaints, "\n  "))
+	}
+	return stdout.String(), nil
+}
+
+// isStep tells the lines of "go build -v" (an import path) and of downloads from
+// what a compiler has to say.
+func isStep(line string) bool {
+	return strings.HasPrefix(line, "go: downloading ") || (line != "" && !strings.ContainsAny(line, " \t:#"))
+}
+
+func (p *progress) show(steps int, verb, things string) {
+	every := progressEvery
+	if p.terminal {
+		every = progressEveryTerminal
+	}
+	now := time.Now()
+	if now.Sub(p.shown) < every {
+		return
+	}
+	p.shown = now
+	of := ""
+	if p.total > 0 {
+		of = fmt.Sprintf(" of %d", p.total) // fewer will do where the build cache has some
+	}
+	p.line(fmt.Sprintf("localcluster: %s %d%s %s, %v", verb, steps, of, things, now.Sub(p.started).Round(time.Second)))
+}
+
+func (p *progress) line(text string) {
+	if p.terminal {
+		fmt.Fprintf(p.out, "\r\x1b[K%s", text)
+		return
+	}
+	fmt.Fprintln(p.out, text)
+}
+
+// endLine leaves a line that was being written over.
+func (p *progress) endLine() {
+	if p.terminal {
+		fmt.Fprintln(p.out)
+	}
+}
+
+func (p *progress) finish() {
+	p.line(fmt.Sprintf("localcluster: built in %v", time.Since(p.started).Round(time.Second)))
+	p.endLine()
+}

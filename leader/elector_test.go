@@ -1,0 +1,381 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// An Elector is what the controller package calls a LeaderElector; leader does not import it.
+var _ interface {
+	Run(ctx context.Context, work func(ctx context.Context) error) error
+} = (*Elector)(nil)
+
+func TestContract05_LeaseReleasedAfterWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		var cause error
+		var ended time.Duration
+		r := run(t, newTestElector(t, s.client("a")), func(ctx context.Context) error {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			select {
+			case <-time.After(20 * time.Second):
+			case <-kube.LeadershipLost(ctx):
+				t.Error("leadership counts as lost after an ordinary stop")
+			}
+			ended = time.Since(s.start)
+			return nil
+		})
+		pass(5 * time.Second)
+		if err := r.stop(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+		if !errors.Is(cause, context.Canceled) || errors.Is(cause, kube.ErrLeadershipLost) {
+			t.Errorf("the cause of an ordinary stop is %v, want context.Canceled", cause)
+		}
+		if want := 25 * time.Second; ended != want {
+			t.Fatalf("work ended at %s, want %s", ended, want)
+		}
+		// Acquired at 0, renewed every 2 s until work has ended, then released.
+		var want []write
+		for at := time.Duration(0); at <= 24*time.Second; at += DefaultRetryPeriod {
+			want = append(want, write{At: at, By: "a", Holder: "a"})
+			if at == 0 { // client-go renews at once what it has just gained
+				want = append(want, want[0])
+			}
+		}
+		want = append(want, write{At: 25 * time.Second, By: "a", Holder: ""})
+		if diff := cmp.Diff(want, s.by("a")); diff != "" {
+			t.Errorf("writes to the lease differ (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestContract06_LostLeadershipCancelsWork(t *testing.T) {
+	t.Parallel()
+	take := func(holder string) func(s *server, _ *client) {
+		return func(s *server, _ *client) {
+			s.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &holder })
+		}
+	}
+	for name, tt := range map[string]struct {
+		trouble func(s *server, c *client)
+		// within is how long after the last renewal work is cancelled at the latest.
+		within time.Duration
+	}{
+		"requests are refused":        {func(_ *server, c *client) { c.fail(refuse) }, DefaultRenewDeadline},
+		"requests are never answered": {func(_ *server, c *client) { c.fail(hang) }, DefaultRenewDeadline},
+		"updates are forbidden":       {func(_ *server, c *client) { c.fail(forbid("update")) }, DefaultRenewDeadline},
+		"another has the lease":       {take("thief"), DefaultRetryPeriod},
+		"somebody freed the lease":    {take(""), DefaultRetryPeriod},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				c := s.client("a")
+				e := newTestElector(t, c)
+				contexts := make(chan context.Context, 1)
+				var cancelled time.Duration
+				r := run(t, e, func(ctx context.Context) error {
+					contexts <- ctx
+					<-ctx.Done()
+					cancelled = time.Since(s.start)
+					time.Sleep(7 * time.Second) // winds up
+					return ctx.Err()
+				})
+				pass(5 * time.Second)
+				renewed := s.last("a")
+				tt.trouble(s, c)
+
+				working := <-contexts
+				<-working.Done()
+				synctest.Wait()
+				requests := c.count()
+				if cause := context.Cause(working); !errors.Is(cause, kube.ErrLeadershipLost) {
+					t.Errorf("the cause is %v, want ErrLeadershipLost", cause)
+				}
+				select {
+				case <-kube.LeadershipLost(working):
+				default:
+					t.Error("LeadershipLost is not closed")
+				}
+				if took := cancelled - renewed.At; took <= 0 || took > tt.within {
+					t.Errorf("work was cancelled %s after the last renewal, want at most %s", took, tt.within)
+				}
+				if got := e.Status(); got.State != StateLost || !got.Until.IsZero() || got.Ready() == nil {
+					t.Errorf("while work winds up, the status is %+v", got)
+				}
+				pass(6 * time.Second)
+				if n := c.count() - requests; n > 0 {
+					t.Errorf("%d requests were made after the loss, while work was winding up", n)
+				}
+				if diff := cmp.Diff(renewed, s.last("a")); diff != "" {
+					t.Errorf("the lease was written after the loss (-want +got):\n%s", diff)
+				}
+				c.fail(nil)
+				if err := r.stop(); err != nil {
+					t.Errorf("Run returned %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestStandsAgainAfterALoss(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		c := s.client("a")
+		var log logs
+		e := newTestElector(t, c, log.into)
+		terms, active := 0, 0
+		r := run(t, e, func(ctx context.Context) error {
+			terms++
+			active++
+			if active > 1 {
+				t.Error("work is called while it still runs")
+			}
+			<-ctx.Done()
+			time.Sleep(3 * time.Second)
+			active--
+			return errors.New("broken off")
+		})
+		pass(time.Second)
+		c.fail(hang)
+		pass(time.Minute)
+		if got := e.Status(); got.State != StateStandby || got.Err == nil {
+			t.Errorf("without an API server the status is %+v", got)
+		}
+		c.fail(nil)
+		pass(10 * time.Second)
+		if got := e.Status(); got.State != StateLeading || got.Err != nil {
+			t.Errorf("with the API server back the status is %+v", got)
+		}
+		if terms != 2 {
+			t.Errorf("work was called %d times, want 2", terms)
+		}
+		if n := log.count("broken off"); n != 1 {
+			t.Errorf("the error of work that was cancelled by a loss is logged %d times, want once:\n%s", n, &log.buffer)
+		}
+		if err := r.stop(); err == nil || err.Error() != "broken off" {
+			t.Errorf("Run returned %v, want what work returned at the end", err)
+		}
+		if holder := s.holder(); holder != "" {
+			t.Errorf("the lease is held by %q, want it released", holder)
+		}
+	})
+}
+
+func TestAnotherTakesOver(t *testing.T) {
+	t.Parallel()
+	const retry = DefaultRetryPeriod * 22 / 10 // with client-go's jitter
+	for name, tt := range map[string]struct {
+		crash bool
+		// From the last write of the first leader. After a crash the other sees that write
+		// at its next attempt, and that its time is up at another.
+		atLeast, atMost time.Duration
+	}{
+		"soon after a release":                {atMost: retry},
+		"after a crash, once the lease is up": {crash: true, atLeast: DefaultLeaseDuration, atMost: DefaultLeaseDuration + 2*retry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				a, b := s.client("a"), s.client("b")
+				first := run(t, newTestElector(t, a), untilDone)
+				pass(time.Second)
+				second := newTestElector(t, b)
+				var gained time.Duration
+				secondRun := run(t, second, func(ctx context.Context) error {
+					gained = time.Since(s.start)
+					return untilDone(ctx)
+				})
+				pass(30 * time.Second)
+				if got := second.Status(); got.State != StateStandby || got.Leader != "a" || got.Ready() != nil {
+					t.Errorf("standing by, the status is %+v", got)
+				}
+				if tt.crash {
+					a.fail(hang)
+				}
+				if err := first.stop(); err != nil {
+					t.Errorf("the first leader's Run returned %v", err)
+				}
+				pass(30 * time.Second)
+				if took := gained - s.last("a").At; took < tt.atLeast || took > tt.atMost {
+					t.Errorf("the second one led %s after the first one's last write, want %s to %s", took, tt.atLeast, tt.atMost)
+				}
+				if got := second.Status(); got.State != StateLeading || got.Leader != "b" {
+					t.Errorf("after taking over, the status is %+v", got)
+				}
+				if err := secondRun.stop(); err != nil {
+					t.Errorf("the second leader's Run returned %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestRunReturnsWhatWorkReturned(t *testing.T) {
+	t.Parallel()
+	for _, want := range []error{nil, errors.New("no such kind"), fmt.Errorf("odd: %w", context.Canceled)} {
+		t.Run(fmt.Sprint(want), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				e := newTestElector(t, s.client("a"))
+				r := run(t, e, func(context.Context) error {
+					time.Sleep(7 * time.Second)
+					return want
+				})
+				if got := <-r.result; !errors.Is(got, want) {
+					t.Errorf("Run returned %v, want %v", got, want)
+				}
+				if diff := cmp.Diff(write{At: 7 * time.Second, By: "a"}, s.last("a")); diff != "" {
+					t.Errorf("the release differs (-want +got):\n%s", diff)
+				}
+				if got := e.Status(); got.State != StateStopped || got.Leader != "" || got.Ready() == nil {
+					t.Errorf("afterwards the status is %+v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestRunEndsWhileStandingBy(t *testing.T) {
+	t.Parallel()
+	for name, trouble := range map[string]func(context.Context, string) error{
+		"requests are answered":       nil,
+		"requests are never answered": hang,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				first := run(t, newTestElector(t, s.client("a")), untilDone)
+				pass(time.Second)
+				b := s.client("b")
+				b.fail(trouble)
+				second := run(t, newTestElector(t, b), func(context.Context) error {
+					t.Error("work is called without leadership")
+					return nil
+				})
+				pass(9 * time.Second)
+				start := time.Now()
+				if err := second.stop(); err != nil {
+					t.Errorf("Run returned %v", err)
+				}
+				if took := time.Since(start); took > 0 {
+					t.Errorf("Run took %s to return", took)
+				}
+				if holder := s.holder(); holder != "a" {
+					t.Errorf("the lease is held by %q, want the leader, a", holder)
+				}
+				if err := first.stop(); err != nil {
+					t.Errorf("the leader's Run returned %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestLossDuringDrain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		c := s.client("a")
+		var cause error
+		r := run(t, newTestElector(t, c), func(ctx context.Context) error {
+			<-ctx.Done()
+			<-kube.LeadershipLost(ctx) // a drain without end
+			cause = context.Cause(ctx)
+			return kube.ErrLeadershipLost
+		})
+		pass(5 * time.Second)
+		c.fail(refuse)
+		renewed := s.last("a")
+		if err := r.stop(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+		if took := time.Since(s.start) - renewed.At; took != DefaultRenewDeadline {
+			t.Errorf("the loss was told %s after the last renewal, want %s", took, DefaultRenewDeadline)
+		}
+		if !errors.Is(cause, context.Canceled) {
+			t.Errorf("the cause is %v, want that of the stop, which came first", cause)
+		}
+		if diff := cmp.Diff(renewed, s.last("a")); diff != "" {
+			t.Errorf("the lease was written after the loss (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestOneRunAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		e := newTestElector(t, s.client("a"))
+		r := run(t, e, untilDone)
+		pass(time.Second)
+		if err := e.Run(t.Context(), untilDone); err == nil {
+			t.Error("a second Run is not refused")
+		}
+		if err := r.stop(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+		again := run(t, e, untilDone)
+		pass(time.Second)
+		if got := e.Status().State; got != StateLeading {
+			t.Errorf("run again, the state is %s", got)
+		}
+		if err := again.stop(); err != nil {
+			t.Errorf("Run returned %v the second time", err)
+		}
+		if err := e.Run(t.Context(), nil); err == nil {
+			t.Error("a Run without work is not refused")
+		}
+	})
+}
+
+func TestPanicOfWorkLeavesTheLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		e := newTestElector(t, s.client("a"))
+		contexts := make(chan context.Context, 1)
+		value := panicOf(func() {
+			_ = e.Run(t.Context(), func(ctx context.Context) error {
+				contexts <- ctx
+				panic("oops")
+			})
+		})
+		if value != "oops" {
+			t.Errorf("Run panics with %v, want work's panic", value)
+		}
+		if cause := context.Cause(<-contexts); !errors.Is(cause, kube.ErrLeadershipLost) {
+			t.Errorf("what work left running sees the cause %v, want ErrLeadershipLost", cause)
+		}
+		if holder := s.holder(); holder != "a" {
+			t.Errorf("the lease is held by %q: it was released though work may go on", holder)
+		}
+		if got := e.Status().State; got != StateStopped {
+			t.Errorf("the state is %s", got)
+		}
+	})
+}
+
+func panicOf(f func()) (value any) {
+	defer func() { value = recover() }()
+	f()
+	return nil
+}

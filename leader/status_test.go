@@ -1,0 +1,228 @@
+package leader
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+func TestStatusOfALeader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		c := s.client("a")
+		// Each renewal takes 300 ms to be answered, which does not lengthen leadership.
+		c.after = func(ctx context.Context, verb string) error {
+			if verb == "update" {
+				time.Sleep(300 * time.Millisecond)
+			}
+			return ctx.Err()
+		}
+		e := newTestElector(t, c)
+		if got := e.Status(); got.State != StateStopped || got.Ready() == nil {
+			t.Errorf("before Run the status is %+v", got)
+		}
+		r := run(t, e, untilDone)
+		pass(5 * time.Second)
+		want := Status{
+			Lease: "prod/printer", Identity: "a", State: StateLeading, Since: s.start, Leader: "a",
+			Until: s.start.Add(s.last("a").At + DefaultRenewDeadline),
+		}
+		if diff := cmp.Diff(want, e.Status()); diff != "" {
+			t.Errorf("status differs (-want +got):\n%s", diff)
+		}
+		if err := e.Ready(); err != nil {
+			t.Errorf("a leader is not ready: %v", err)
+		}
+		c.fail(refuse)
+		pass(3 * time.Second)
+		if got := e.Status(); got.Err == nil || got.Ready() != nil {
+			t.Errorf("a leader whose renewals fail, but who leads, has the status %+v", got)
+		}
+		c.fail(nil)
+		pass(3 * time.Second)
+		if got := e.Status(); got.Err != nil || !got.ErrSince.IsZero() {
+			t.Errorf("after a renewal the status is %+v", got)
+		}
+		if err := r.stop(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+func TestForbiddenLeaseIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		verb string
+		// dead is true when the lease is a dead process's.
+		dead bool
+	}{
+		"get":                          {verb: "get"},
+		"create":                       {verb: "create"},
+		"update of a dead one's lease": {verb: "update", dead: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				if tt.dead {
+					leave(t, s, "dead")
+				}
+				c := s.client("a")
+				c.fail(forbid(tt.verb))
+				var log logs
+				e := newTestElector(t, c, log.into)
+				r := run(t, e, untilDone)
+				pass(time.Minute)
+				got := e.Status()
+				for _, want := range []string{tt.verb + " lease prod/printer", `User "robot" cannot ` + tt.verb, "Role", "namespace prod"} {
+					if err := got.Ready(); err == nil || !strings.Contains(err.Error(), want) {
+						t.Errorf("Ready says %v, want %q in it", err, want)
+					}
+				}
+				if !apierrors.IsForbidden(got.Err) {
+					t.Errorf("Err is %v, want it to wrap the API server's", got.Err)
+				}
+				if n := log.count("level=WARN"); n != 1 {
+					t.Errorf("logged %d warnings in a minute, want 1:\n%s", n, &log.buffer)
+				}
+				c.fail(nil)
+				pass(10 * time.Second)
+				if got := e.Status(); got.State != StateLeading || got.Err != nil || got.Ready() != nil {
+					t.Errorf("once it is allowed the status is %+v", got)
+				}
+				if err := r.stop(); err != nil {
+					t.Errorf("Run returned %v", err)
+				}
+			})
+		})
+	}
+}
+
+// leave has a process take the lease and die.
+func leave(t *testing.T, s *server, name string) {
+	t.Helper()
+	c := s.client(name)
+	r := run(t, newTestElector(t, c), untilDone)
+	pass(time.Second)
+	c.fail(hang)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStandbyIsReadyAgainAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		first := run(t, newTestElector(t, s.client("a")), untilDone)
+		pass(time.Second)
+		b := s.client("b")
+		b.fail(refuse)
+		e := newTestElector(t, b)
+		second := run(t, e, untilDone)
+		pass(10 * time.Second)
+		if e.Ready() == nil {
+			t.Error("ready without an answer from the API server")
+		}
+		b.fail(nil)
+		pass(5 * time.Second)
+		if err := e.Ready(); err != nil {
+			t.Errorf("not ready while another leads: %v", err)
+		}
+		for _, r := range []*running{first, second} {
+			if err := r.stop(); err != nil {
+				t.Errorf("Run returned %v", err)
+			}
+		}
+	})
+}
+
+// The lease of a dead process does not change; that it can be read is enough while it is
+// not up.
+func TestStandbyIsReadyAgainBeforeADeadLeadersLeaseIsUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		leave(t, s, "dead")
+		b := s.client("b")
+		e := newTestElector(t, b)
+		r := run(t, e, untilDone)
+		pass(time.Second)
+		b.fail(refuse)
+		pass(5 * time.Second)
+		if e.Ready() == nil {
+			t.Error("ready without an answer from the API server")
+		}
+		b.fail(nil)
+		pass(5 * time.Second)
+		if got := e.Status(); got.Ready() != nil || got.State != StateStandby || got.Leader != "dead" {
+			t.Errorf("while the lease is not up the status is %+v", got)
+		}
+		if err := r.stop(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+func TestLabelsAreMerged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		var log logs
+		e := newTestElector(t, s.client("a"), log.into, func(c *Config) { c.Labels = map[string]string{"app": "printer"} })
+		r := run(t, e, untilDone)
+		pass(time.Second)
+		if diff := cmp.Diff(map[string]string{"app": "printer"}, s.read().Labels); diff != "" {
+			t.Errorf("labels of a new lease differ (-want +got):\n%s", diff)
+		}
+		s.edit(func(l *coordinationv1.Lease) { l.Labels = map[string]string{"app": "other", "team": "x"} })
+		pass(3 * time.Second)
+		if diff := cmp.Diff(map[string]string{"app": "printer", "team": "x"}, s.read().Labels); diff != "" {
+			t.Errorf("labels after a renewal differ (-want +got):\n%s", diff)
+		}
+		if log.count("level=WARN") > 0 {
+			t.Errorf("a conflict, which was mended by reading again, is logged:\n%s", &log.buffer)
+		}
+		if err := r.stop(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+// A lease that was deleted, and that nobody took since, is made again without a loss.
+func TestDeletedLeaseIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		var log logs
+		e := newTestElector(t, s.client("a"), log.into)
+		contexts := make(chan context.Context, 1)
+		r := run(t, e, func(ctx context.Context) error {
+			contexts <- ctx
+			return untilDone(ctx)
+		})
+		pass(time.Second)
+		s.remove()
+		pass(10 * time.Second)
+		working := <-contexts
+		if err := working.Err(); err != nil {
+			t.Errorf("work was cancelled: %v", context.Cause(working))
+		}
+		if holder := s.holder(); holder != "a" {
+			t.Errorf("the lease is held by %q", holder)
+		}
+		if got := e.Status(); got.Err != nil || log.count("level=WARN") > 0 {
+			t.Errorf("the status is %+v; logged:\n%s", got, &log.buffer)
+		}
+		if err := r.stop(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/rest"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	apiserveroptions "k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+)
+
+// serviceRange is where Services get their addresses from. Nothing routes there.
+const serviceRange = "10.96.0.0/16"
+
+// apiServer is the component "apiserver": etcd and kube-apiserver. It blocks.
+func apiServer(ctx context.Context, s settings) error {
+	etcd, err := startEtcd(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// Nobody waits for this goroutine: it lives as long as etcd, which is as long
+	// as the process.
+	go func() { cancel(fmt.Errorf("etcd failed: %w", <-etcd.Err())) }()
+
+	completed, err := apiServerOptions(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := app.Run(ctx, completed); err != nil {
+		return fmt.Errorf("running kube-apiserver: %w", err)
+	}
+	return context.Cause(ctx)
+}
+
+// apiServerOptions does what kube-apiserver's own command does with its flags,
+// and puts our listener in between.
+func apiServerOptions(ctx context.Context, s settings) (apiserveroptions.CompletedOptions, error) {
+	var none apiserveroptions.CompletedOptions
+	server := apiserveroptions.NewServerRunOptions()
+	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
+	for _, set := range server.Flags().FlagSets {
+		flags.AddFlagSet(set)
+	}
+	if err := flags.Parse(apiServerFlags(s)); err != nil {
+		return none, fmt.Errorf("reading kube-apiserver's flags: %w", err)
+	}
+	globals := server.GenericServerRunOptions.ComponentGlobalsRegistry
+	if err := globals.Set(); err != nil {
+		return none, fmt.Errorf("setting feature gates: %w", err)
+	}
+	if err := logsapi.ValidateAndApply(server.Logs, utilfeature.DefaultFeatureGate); err != nil {
+		return none, fmt.Errorf("setting up the log: %w", err)
+	}
+	globals.AddMetrics()
+	utilfeature.DefaultMutableFeatureGate.AddMetrics() // /metrics tells which gates are on
+	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // its requests to itself are not news
+
+	listener, err := listenReserved(ctx, s.Port)
+	if err != nil {
+		return none, err
+	}
+	server.SecureServing.Listener = listener
+	completed, err := server.Complete(ctx)
+	if err != nil {
+		return none, fmt.Errorf("completing kube-apiserver's options: %w", err)
+	}
+	if err := utilerrors.NewAggregate(completed.Validate()); err != nil {
+		return none, fmt.Errorf("checking kube-apiserver's options: %w", err)
+	}
+	return completed, nil
+}
+
+func apiServerFlags(s settings) []string {
+	pki := func(name string) string { return filepath.Join("pki", name) }
+	flags := []string{
+		"--bind-address=" + loopback,
+		"--advertise-address=" + loopback,
+		fmt.Sprintf("--secure-port=%d", s.Port),
+		// An Endpoints object must not have a loopback address, so the Service
+		// "kubernetes" goes without.
+		"--endpoint-reconciler-type=none",
+		"--etcd-servers=unix://" + etcdSocket,
+		"--service-cluster-ip-range=" + serviceRange,
+		"--authorization-mode=Node,RBAC",
+		"--client-ca-file=" + pki("ca.crt"),
+		"--tls-cert-file=" + pki("apiserver.crt"),
+		"--tls-private-key-file=" + pki("apiserver.key"),
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-signing-key-file=" + pki("service-accounts.key"),
+		"--service-account-key-file=" + pki("service-accounts.key"),
+		"--allow-privileged=true",
+		"--profiling=false",
+		"--feature-gates=" + s.FeatureGates,
+		verbosity(s),
+	}
+	if !s.Controllers {
+		// Nobody makes the service accounts that this plugin asks of every Pod.
+		flags = append(flags, "--disable-admission-plugins=ServiceAccount")
+	}
+	return flags
+}
+
+func verbosity(s settings) string {
+	if s.Verbose {
+		return "--v=3"
+	}
+	return "--v=0"
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// stopGrace is how long a component may take to end after its stdin has ended.
+// It has nothing to save, so only a stuck one needs it.
+const stopGrace = 5 * time.Second
+
+// process is one running component.
+//
+// The supervisor holds the writing end of the component's stdin and never writes
+// to it. Its end is the one way to say "end now": the supervisor closes it to
+// stop the component, and the kernel closes it when the supervisor dies in
+// whatever way. So the path that must not fail is the one that always runs.
+type process struct {
+	// Immutable after startProcess.
+	name    string
+	cmd     *exec.Cmd
+	stdin   io.Closer
+	logPath string
+	logFrom int64         // where this run begins in the log
+	done    chan struct{} // closed once the process has ended
+
+	// Written before done is closed, read after.
+	err error
+}
+
+// startProcess starts this binary as the component name of the cluster in f, and
+// puts an element into ended, if it has room, once the process has ended.
+func startProcess(f *folder, name string, ended chan<- struct{}) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this binary to start %s: %w", name, err)
+	}
+	logPath := filepath.Join(f.path, "logs", name+".log")
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of %s: %w", name, err)
+	}
+	defer log.Close() // the child has its own descriptor
+	from, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, fmt.Errorf("finding the end of the log of %s: %w", name, err)
+	}
+	cmd := exec.Command(self, componentCommand, name)
+	// Components run inside the folder: it keeps the path of etcd's socket short,
+	// which the kernel limits to about a hundred bytes.
+	cmd.Dir = f.path
+	cmd.Stdout, cmd.Stderr = log, log
+	// The folder's lock is shared with every component: it is free again only
+	// after the last of them has ended.
+	cmd.ExtraFiles = []*os.File{f.lock}
+	// A group of its own, so that Ctrl-C in a terminal reaches the supervisor only.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("making the stdin of %s: %w", name, err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	p := &process{
+		name: name, cmd: cmd, stdin: stdin, logPath: logPath, logFrom: from,
+		done: make(chan struct{}),
+	}
+	// stop and kill wait for this goroutine, through done.
+	go func() {
+		p.err = cmd.Wait()
+		close(p.done)
+		select {
+		case ended <- struct{}{}:
+		default: // somebody is about to look already
+		}
+	}()
+	return p, nil
+}
+
+// stop ends the process and returns once it has ended.
+func (p *process) stop() {
+	_ = p.stdin.Close()
+	select {
+	case <-p.done:
+	case <-time.After(stopGrace):
+		p.kill()
+	}
+}
+
+// kill ends the process by SIGKILL and returns once it has ended.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // fails only if it has ended already
+	<-p.done
+}
+
+// died says how the process ended and what it said last. Call it after done.
+func (p *process) died() error {
+	how := "exit status 0"
+	if p.err != nil {
+		how = p.err.Error()
+	}
+	return fmt.Errorf("%s ended by itself (%s)%s", p.name, how, p.lastLog())
+}
+
+// lastLog is the end of what this run logged, ready to be appended to an error.
+func (p *process) lastLog() string {
+	const maxLines, maxBytes = 15, 16 << 10
+	content, err := os.ReadFile(p.logPath)
+	if err != nil || int64(len(content)) <= p.logFrom {
+		return "; it logged nothing"
+	}
+	content = content[p.logFrom:]
+	content = bytes.TrimSpace(content[max(0, len(content)-maxBytes):])
+	lines := strings.Split(string(content), "\n")
+	lines = lines[max(0, len(lines)-maxLines):]
+	return fmt.Sprintf("; its last log lines:\n  %s", strings.Join(lines, "\n  "))
+}
