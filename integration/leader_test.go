@@ -1,0 +1,160 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/leader"
+)
+
+var _ controller.LeaderElector = (*leader.Elector)(nil)
+
+func (e env) newElector(cluster *kube.Cluster, identity string) *leader.Elector {
+	e.Helper()
+	return must(leader.New(leader.Config{
+		Cluster: cluster, Namespace: e.namespace, Name: "lease", Identity: identity,
+		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond,
+	}))(e.T)
+}
+
+func (e env) lease() *coordinationv1.Lease {
+	e.Helper()
+	return must(e.clients.CoordinationV1().Leases(e.namespace).Get(e.Context(), "lease", metav1.GetOptions{}))(e.T)
+}
+
+func (e env) holder() string {
+	if holder := e.lease().Spec.HolderIdentity; holder != nil {
+		return *holder
+	}
+	return ""
+}
+
+// replica is one of several controllers of which one leads.
+func (e env) replica(identity string, handle func(ctx context.Context, m *corev1.ConfigMap) error) (ctrl *controller.Controller[*corev1.ConfigMap], stop func()) {
+	e.Helper()
+	cluster := connect(e.T, local.RESTConfig())
+	return run(e.T, controller.Config[*corev1.ConfigMap]{
+		Name: identity, LeaderElector: e.newElector(cluster, identity),
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+		Handler:   controller.HandlerFunc[*corev1.ConfigMap](handle),
+	})
+}
+
+func TestContract05_LeaseIsReleasedAfterTheWork(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.putConfigMap("a", "1")
+	begun, finish := make(chan struct{}), make(chan struct{})
+	var first, second seen
+	_, stopFirst := e.replica("first", func(_ context.Context, m *corev1.ConfigMap) error {
+		close(begun)
+		<-finish
+		if got := e.holder(); got != "first" {
+			t.Errorf("the lease is %q's while first still works", got)
+		}
+		first.add(m.Name, m.Data["value"])
+		return nil
+	})
+	<-begun
+	standby, _ := e.replica("second", func(_ context.Context, m *corev1.ConfigMap) error {
+		second.add(m.Name, m.Data["value"])
+		return nil
+	})
+	eventually(t, func() string {
+		if p := standby.Stats().Phase; p != controller.PhaseStandby {
+			return "second is " + p.String()
+		}
+		return ""
+	})
+	if err := standby.Ready(); err != nil {
+		t.Errorf("a standby is not ready: %v", err)
+	}
+	stopped := make(chan struct{})
+	go func() { stopFirst(); close(stopped) }() // waited for below
+	// Longer than the lease lasts without renewal: draining renews it.
+	time.AfterFunc(4*time.Second, func() { close(finish) })
+	<-stopped
+	took := time.Now()
+	if n := second.count(); n != 0 {
+		t.Error("second worked before first had ended")
+	}
+	eventually(t, func() string { return second.lacks(map[string]string{"a": "1"}) })
+	if waited := time.Since(took); waited > 2*time.Second {
+		t.Errorf("second waited %s: the lease was not released", waited)
+	}
+	if n := first.count(); n != 1 {
+		t.Errorf("first handled %d times", n)
+	}
+}
+
+// Another hand takes the lease: work is cancelled, and the candidate stands again.
+func TestContract06_StolenLeaseCancelsWork(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.putConfigMap("a", "1")
+	cancelled := make(chan error, 1)
+	begun := make(chan struct{}, 10)
+	ctrl, _ := e.replica("victim", func(ctx context.Context, _ *corev1.ConfigMap) error {
+		begun <- struct{}{}
+		<-ctx.Done()
+		select {
+		case cancelled <- context.Cause(ctx):
+		default:
+		}
+		return ctx.Err()
+	})
+	<-begun
+	thief := "thief"
+	eventually(t, func() string {
+		lease := e.lease()
+		now := metav1.NowMicro()
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &thief, &now
+		if _, err := e.clients.CoordinationV1().Leases(e.namespace).Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			return err.Error() // a renewal came in between
+		}
+		return ""
+	})
+	if cause := <-cancelled; !errors.Is(cause, kube.ErrLeadershipLost) {
+		t.Errorf("the handler's context ended because of %v", cause)
+	}
+	eventually(t, func() string {
+		if p := ctrl.Stats().Phase; p != controller.PhaseStandby {
+			return "after the loss the controller is " + p.String()
+		}
+		return ""
+	})
+	<-begun // the thief does not renew: after the lease has expired, the victim leads again
+	if got := e.holder(); got != "victim" {
+		t.Errorf("work goes on, but the lease is %q's", got)
+	}
+}
+
+func TestForbiddenLeaseIsNamed(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	user := "nobody-" + e.namespace
+	elector := e.newElector(connect(t, must(local.User(t.Context(), user))(t)), "refused")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- elector.Run(ctx, func(context.Context) error { return nil }) }() // waited for below
+	eventually(t, func() string {
+		if err := elector.Ready(); err == nil || !strings.Contains(err.Error(), user) || !strings.Contains(err.Error(), "leases") {
+			return "Ready does not name user and resource"
+		}
+		return ""
+	})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
