@@ -591,6 +591,29 @@ func TestContract06_LossEndsADrain(t *testing.T) {
 	})
 }
 
+func TestContract06_TheCauseIsCertainWithoutADrain(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			e := &elector{terms: make(chan chan struct{}, 1)}
+			c := config(newServer("a"), func(ctx context.Context, _ configMap) error {
+				<-ctx.Done()
+				if !errors.Is(context.Cause(ctx), kube.ErrLeadershipLost) {
+					t.Errorf("cause: %v", context.Cause(ctx))
+				}
+				return ctx.Err()
+			})
+			c.LeaderElector = e
+			c.DrainTimeout = -1
+			term := make(chan struct{})
+			e.terms <- term
+			start(t, newController(t, c))
+			synctest.Wait()
+			close(term)
+			synctest.Wait()
+		})
+	}
+}
+
 func TestContract08_APanicIsAnErrorOfItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs journal

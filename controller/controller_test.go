@@ -18,6 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 func TestNewNamesEveryMistakeAtOnce(t *testing.T) {
@@ -448,9 +449,12 @@ func TestSharedInformerFeedsSeveralControllers(t *testing.T) {
 		}
 		var runs [2]atomic.Int32
 		var stops []func() error
+		var metrics [2]*recorder
 		for i := range runs {
 			c := config(nil, func(context.Context, configMap) error { runs[i].Add(1); return nil })
 			c.Retriever, c.Informer = nil, inf
+			metrics[i] = newRecorder()
+			c.Metrics = metrics[i]
 			stops = append(stops, start(t, newController(t, c)))
 			time.Sleep(time.Second)
 		}
@@ -465,6 +469,9 @@ func TestSharedInformerFeedsSeveralControllers(t *testing.T) {
 		synctest.Wait()
 		if runs[0].Load() != 2 || runs[1].Load() != 3 {
 			t.Errorf("after the first has ended: %d and %d runs, want 2 and 3", runs[0].Load(), runs[1].Load())
+		}
+		if n := metrics[0].queued[workqueue.CauseUpdated]; n != 0 {
+			t.Error("a controller that has ended still hears from the informer")
 		}
 	})
 }

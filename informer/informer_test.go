@@ -248,9 +248,17 @@ func TestContract10_StaleListsDoNotGoBack(t *testing.T) {
 		server.Put(object("b", "new"))
 		f.expect("listed a", "updated a", "added b")
 
+		// The watch breaks, the history is lost, and the relist meets a server that lags behind.
+		server.Fail("watch", errors.New("broken"))
+		server.DropWatches()
+		server.Put(object("c", "new"))
 		server.Compact()
-		server.DropWatches() // the relist meets a server that lags behind
-		time.Sleep(time.Second)
+		lists, _, _ := server.Counts()
+		server.Fail("watch", nil)
+		time.Sleep(time.Minute)
+		if after, _, _ := server.Counts(); after == lists {
+			t.Fatal("there was no relist")
+		}
 		if got := f.value("a") + f.value("b"); got != "newnew" {
 			t.Errorf("after a stale list a and b are %q: the view went back", got)
 		}
@@ -259,7 +267,7 @@ func TestContract10_StaleListsDoNotGoBack(t *testing.T) {
 		server.Fresh()
 		server.Delete(key("b"))
 		time.Sleep(time.Minute)
-		f.expect("deleted b")
+		f.expect("added c", "deleted b")
 	})
 }
 
@@ -409,11 +417,12 @@ func TestTombstonesDoNotPanic(t *testing.T) {
 		defer f.stop()
 		f.expect("listed a")
 		events.Delete(object("unknown", "")) // never seen
-		events.Action(watch.Deleted, nil)
-		events.Action(watch.Deleted, &corev1.Pod{})
 		old := object("a", "")
 		old.UID, old.ResourceVersion = "earlier incarnation", "3"
 		events.Delete(old)
+		f.expect()
+		events.Action(watch.Deleted, nil)
+		events.Action(watch.Deleted, &corev1.Pod{})
 		last := object("a", "")
 		last.UID, last.ResourceVersion = "u", "6"
 		events.Delete(last)

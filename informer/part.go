@@ -238,10 +238,6 @@ func (s *reflectorStore[T]) Update(obj any) error {
 // Delete implements cache.ReflectorStore.
 func (s *reflectorStore[T]) Delete(obj any) error {
 	p := (*part[T])(s)
-	// A Reflector hands over objects; a Retriever's own events might be tombstones.
-	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
-	}
 	typed, err := typedObject[T](obj)
 	if err != nil {
 		return p.report(err)
