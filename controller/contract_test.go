@@ -73,6 +73,7 @@ func TestContract02_NoLostWakeUp(t *testing.T) {
 }
 
 func noLostWakeUp(t *testing.T, random *rand.Rand) {
+	t.Helper()
 	var mu sync.Mutex // the handlers share random and seen
 	roll := func(n int) int {
 		mu.Lock()
@@ -625,8 +626,8 @@ func TestContract08_APanicIsAnErrorOfItsKey(t *testing.T) {
 				return nil
 			}
 			if run, _ := controller.RunFrom(ctx); run.Attempt < 4 {
-				var nothing *configMap
-				_ = (*nothing).Name // a nil dereference, as users write them
+				var nothing map[string]string
+				nothing[obj.Name] = "a write to a nil map, as users write them"
 			}
 			return nil
 		})

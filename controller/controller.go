@@ -70,6 +70,9 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 		return fmt.Errorf("run controller %q: it is running already", c.config.Name)
 	}
 	defer c.set(PhaseStopped, nil)
+	if c.config.Metrics != nil {
+		defer c.config.Metrics.ObserveController(c.config.Name, c.Stats)()
+	}
 	if c.config.LeaderElector == nil {
 		return c.work(ctx)
 	}
@@ -84,9 +87,6 @@ func (c *Controller[T]) work(ctx context.Context) error {
 	l := newLoop(c.config, c.informer)
 	c.set(PhaseSyncing, l)
 	defer l.logger.DebugContext(ctx, "controller stopped")
-	if c.config.Metrics != nil {
-		defer c.config.Metrics.ObserveController(c.config.Name, c.Stats)()
-	}
 	return l.run(ctx, func(p Phase) { c.set(p, l) })
 }
 

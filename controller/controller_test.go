@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -72,7 +71,7 @@ func TestConfigIsNeitherChangedNorKept(t *testing.T) {
 			Name: "test", Retriever: newServer(),
 			Handler: handlerFunc(func(context.Context, configMap) error { return nil }),
 			Sources: []controller.Source{count(&first)},
-			Logger:  slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Logger:  slog.New(slog.DiscardHandler),
 		}
 		ctrl := newController(t, c)
 		if c.Workers != 0 || c.ResyncInterval != 0 || c.DrainTimeout != 0 || c.Retry != (controller.Retry{}) {
@@ -128,15 +127,18 @@ func TestRetriesFollowThePolicy(t *testing.T) {
 	}{
 		"default": {
 			controller.Retry{Jitter: -1},
-			[]time.Duration{5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond}, 0,
+			[]time.Duration{5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond},
+			0,
 		},
 		"set": {
 			controller.Retry{Base: time.Second, Max: 3 * time.Second, Jitter: -1},
-			[]time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second}, 0,
+			[]time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second},
+			0,
 		},
 		"budget": {
 			controller.Retry{MaxRetries: 2, Jitter: -1},
-			[]time.Duration{5 * time.Millisecond, 10 * time.Millisecond}, 3,
+			[]time.Duration{5 * time.Millisecond, 10 * time.Millisecond},
+			3,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,8 +3,8 @@ package controller_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -51,7 +51,7 @@ func config(server informer.Retriever[configMap], handler handlerFunc) controlle
 		Retriever:      server,
 		Handler:        handler,
 		ResyncInterval: -1,
-		Logger:         slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger:         slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -182,9 +182,5 @@ func (r *recorder) Handled(_ string, h controller.Handled) {
 func (r *recorder) snapshot() (outcomes map[controller.Outcome]int, retries int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	outcomes = map[controller.Outcome]int{}
-	for outcome, n := range r.outcomes {
-		outcomes[outcome] = n
-	}
-	return outcomes, r.retries
+	return maps.Clone(r.outcomes), r.retries
 }

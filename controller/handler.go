@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -55,8 +56,8 @@ type Middleware[T kube.Object] func(Handler[T]) Handler[T]
 // Chain wraps handler in the given middleware. The first one is the outermost: it is
 // called first and sees the final answer.
 func Chain[T kube.Object](handler Handler[T], middleware ...Middleware[T]) Handler[T] {
-	for i := len(middleware) - 1; i >= 0; i-- {
-		handler = middleware[i](handler)
+	for _, wrap := range slices.Backward(middleware) {
+		handler = wrap(handler)
 	}
 	return handler
 }

@@ -578,7 +578,10 @@ func TestJoinedRetrieversAreOneView(t *testing.T) {
 			t.Errorf("a and b are %q", got)
 		}
 		n := 0
-		for range f.informer.All() {
+		for _, err := range f.informer.All() {
+			if err != nil {
+				t.Error(err)
+			}
 			n++
 		}
 		if n != 2 || f.informer.Len() != 2 {

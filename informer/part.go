@@ -339,7 +339,7 @@ type joinedWatch struct{ watch.Interface }
 // Stop implements watch.Interface.
 func (w joinedWatch) Stop() {
 	w.Interface.Stop()
-	for range w.ResultChan() { //nolint:revive // what was under way is dropped
+	for range w.ResultChan() { // what was under way is dropped
 	}
 }
 

@@ -59,7 +59,7 @@ func TestContract05_LeaseIsReleasedAfterTheWork(t *testing.T) {
 	_, stopFirst := e.replica("first", func(_ context.Context, m *corev1.ConfigMap) error {
 		close(begun)
 		<-finish
-		if got := e.holder(); got != "first" {
+		if got := e.holder(); got != "first" { //nolint:contextcheck // a test's environment has the test's context
 			t.Errorf("the lease is %q's while first still works", got)
 		}
 		first.add(m.Name, m.Data["value"])

@@ -114,6 +114,9 @@ func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
 	if kind := obj.GetObjectKind().GroupVersionKind(); kind.Kind != "" && kind.Version != "" {
 		return kind, nil
 	}
+	if _, ok := obj.(runtime.Unstructured); ok {
+		return schema.GroupVersionKind{}, fmt.Errorf("find the kind of a %T: it carries none: set its apiVersion and kind", obj)
+	}
 	kinds, _, err := c.scheme.ObjectKinds(obj)
 	if err != nil {
 		return schema.GroupVersionKind{}, fmt.Errorf("find the kind of %T: %w: hand its AddToScheme to kube.Connect", obj, err)

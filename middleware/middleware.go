@@ -27,10 +27,14 @@ func Recover[T kube.Object]() controller.Middleware[T] {
 	}
 }
 
-// Timeout cancels the wrapped Handler's context after d, which must be positive. When the
-// Handler then returns an error, the error says so, and wraps the Handler's.
+// Timeout cancels the wrapped Handler's context after d; zero or less means never. When the
+// Handler then returns an error, the error says so, and wraps the Handler's. It counts as
+// OutcomeError; OutcomeTimeout is for controller.Config.Timeout.
 func Timeout[T kube.Object](d time.Duration) controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
+		if d <= 0 {
+			return next
+		}
 		return controller.HandlerFunc[T](func(ctx context.Context, obj T) error {
 			limited, cancel := context.WithTimeout(ctx, d)
 			defer cancel()

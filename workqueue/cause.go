@@ -1,6 +1,9 @@
 package workqueue
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // CauseType says what kind of thing put a key into the queue. The set is small and
 // fixed, so that it can be a metric's label.
@@ -62,7 +65,7 @@ type Causes struct {
 // List returns the causes, oldest first. Do not change the slice.
 func (c Causes) List() []Cause { return c.list }
 
-// Dropped is how many causes found no place in the set.
+// Dropped is how many causes found no place in the set. One that comes again counts again.
 func (c Causes) Dropped() int { return c.dropped }
 
 // Has reports whether a cause of type t is in the set.
@@ -85,10 +88,8 @@ func (c Causes) String() string {
 }
 
 func (c *Causes) add(cause Cause) {
-	for _, known := range c.list {
-		if known == cause {
-			return
-		}
+	if slices.Contains(c.list, cause) {
+		return
 	}
 	if len(c.list) == MaxCauses {
 		c.dropped++

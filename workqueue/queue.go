@@ -40,7 +40,7 @@ type Options struct {
 type Item[K comparable] struct {
 	Key    K
 	Causes Causes
-	// Priority is the highest with which the key was added since it was last taken.
+	// Priority is the highest of the Adds that made the key due.
 	Priority Priority
 	// Wait is how long the key was due before a worker took it.
 	Wait time.Duration
@@ -113,14 +113,21 @@ func New[K comparable]() *Queue[K] {
 // Add puts key into the queue, or merges with what is there. It never blocks. After
 // ShutDown it does nothing.
 func (q *Queue[K]) Add(key K, o Options) {
-	now := time.Now()
-	due := now.Add(max(o.After, 0))
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.down {
 		return
 	}
 	it, known := q.items[key]
+	if known && it.place == inReady {
+		if o.After <= 0 {
+			q.mergeReady(it, o)
+		}
+		return // an earlier run is coming, and will decide anew
+	}
+	// Only with the lock held: what another Add has filed as due must be due here too.
+	now := time.Now()
+	due := now.Add(max(o.After, 0))
 	if !known {
 		it = &item[K]{key: key}
 		q.items[key] = it
@@ -134,28 +141,32 @@ func (q *Queue[K]) Add(key K, o Options) {
 	q.merge(it, due, o, now)
 }
 
-// merge applies a further Add to an item that is already to be run.
-func (q *Queue[K]) merge(it *item[K], due time.Time, o Options, now time.Time) {
-	wasDue := !it.due.After(now)
-	if due.After(now) && !due.Before(it.due) {
-		return // an earlier run is coming, and will decide anew
-	}
-	if !wasDue && due.Before(it.due) {
-		it.causes, it.priority = Causes{}, o.Priority
-	}
+// mergeReady applies a further Add for now to an item that is ready.
+func (q *Queue[K]) mergeReady(it *item[K], o Options) {
 	it.causes.add(o.Cause)
-	raised := o.Priority > it.priority
-	it.priority = max(it.priority, o.Priority)
-	switch {
-	case due.Before(it.due):
-		it.due = due
-		q.file(it, now)
-	case raised && it.place == inReady:
+	if o.Priority > it.priority {
+		it.priority = o.Priority
 		heap.Fix(&q.ready, it.index)
 	}
 }
 
-// file puts an item where its due time says it belongs.
+// merge applies a further Add to an item that is waiting or pending.
+func (q *Queue[K]) merge(it *item[K], due time.Time, o Options, now time.Time) {
+	if due.After(now) && due.After(it.due) {
+		return // an earlier run is coming, and will decide anew
+	}
+	if it.due.After(now) && due.Before(it.due) {
+		// What was scheduled for later is superseded.
+		it.due, it.causes, it.priority = due, Causes{}, o.Priority
+		it.causes.add(o.Cause)
+		q.file(it, now)
+		return
+	}
+	it.causes.add(o.Cause)
+	it.priority = max(it.priority, o.Priority)
+}
+
+// file puts an item that is not ready where its due time says it belongs.
 func (q *Queue[K]) file(it *item[K], now time.Time) {
 	if it.place == inWaiting {
 		heap.Remove(&q.waiting, it.index)
@@ -167,7 +178,7 @@ func (q *Queue[K]) file(it *item[K], now time.Time) {
 		it.place = inWaiting
 		heap.Push(&q.waiting, it)
 		q.setTimer(now)
-	case it.place != inReady:
+	default:
 		q.makeReady(it)
 	}
 }

@@ -1,0 +1,104 @@
+package prometheus_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+)
+
+// onePod retrieves a single Pod that never changes.
+type onePod struct{}
+
+func (onePod) List(context.Context, metav1.ListOptions) (runtime.Object, error) {
+	return &corev1.PodList{
+		ListMeta: metav1.ListMeta{ResourceVersion: "10"},
+		Items:    []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", ResourceVersion: "1"}}},
+	}, nil
+}
+
+func (onePod) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+	stream := watch.NewFake()
+	context.AfterFunc(ctx, stream.Stop)
+	return stream, nil
+}
+
+func (onePod) Describe() informer.Description[*corev1.Pod] {
+	return informer.Description[*corev1.Pod]{Kind: "Pod"}
+}
+
+// The whole way from a Handler to the registry. A failed run that is retried must count as
+// a failure (contract 4), whatever becomes of it later.
+func TestAControllersRunsAreCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		recorder, registry := newRecorder(t)
+		failures := 2
+		ctrl, err := controller.New(controller.Config[*corev1.Pod]{
+			Name:      "pods",
+			Retriever: onePod{},
+			Handler: controller.HandlerFunc[*corev1.Pod](func(context.Context, *corev1.Pod) error {
+				if failures > 0 {
+					failures--
+					return errors.New("not yet")
+				}
+				return nil
+			}),
+			ResyncInterval: -1,
+			Metrics:        recorder,
+			Logger:         slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- ctrl.Run(ctx) }() // waited for through ended
+		time.Sleep(time.Minute)
+
+		running := gather(t, registry)
+		for series, want := range map[string]float64{
+			"evenkeel_controller_queued_total{cause=listed,controller=pods}": 1,
+			"evenkeel_controller_queued_total{cause=retry,controller=pods}":  2,
+			"evenkeel_controller_retries_total{controller=pods}":             2,
+			"evenkeel_controller_workers{controller=pods}":                   controller.DefaultWorkers,
+			"evenkeel_controller_phase{controller=pods,phase=running}":       1,
+			"evenkeel_informer_objects{informer=pods}":                       1,
+			"evenkeel_informer_synced{informer=pods}":                        1,
+			"evenkeel_informer_failing{informer=pods,reason=Other}":          0,
+		} {
+			if got, found := running[series]; !found || got != want {
+				t.Errorf("%s is %v (there: %t), want %v", series, got, found, want)
+			}
+		}
+		want := map[string]uint64{
+			"{controller=pods,outcome=error}":   2,
+			"{controller=pods,outcome=success}": 1,
+		}
+		if diff := cmp.Diff(want, histogramCounts(t, registry, "evenkeel_controller_handle_seconds")); diff != "" {
+			t.Errorf("runs by outcome (-want +got):\n%s", diff)
+		}
+
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		for series := range gather(t, registry) {
+			if !strings.Contains(series, "_total{") {
+				t.Errorf("the controller has stopped, and %s is still there", series)
+			}
+		}
+	})
+}

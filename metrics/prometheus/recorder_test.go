@@ -1,0 +1,319 @@
+package prometheus_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+func TestMetricsThatAreRegisteredAlreadyAreAnError(t *testing.T) {
+	t.Parallel()
+	_, registry := newRecorder(t)
+	recorder, err := metrics.New(metrics.Config{Registerer: registry})
+	if recorder != nil || err == nil {
+		t.Fatalf("the second New returned %v, %v; want an error alone", recorder, err)
+	}
+	if already := (prometheus.AlreadyRegisteredError{}); !errors.As(err, &already) {
+		t.Errorf("the error is %q; want one that wraps prometheus.AlreadyRegisteredError", err)
+	}
+}
+
+func TestAConflictRegistersNothing(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewPedanticRegistry()
+	// The same but for its type, because a registry remembers labels and help for ever.
+	foreign := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "evenkeel_controller_retries_total", Help: "Runs of keys whose run before had failed.",
+	}, []string{"controller"})
+	registry.MustRegister(foreign)
+	if _, err := metrics.New(metrics.Config{Registerer: registry}); err == nil {
+		t.Fatal("New returned no error, though evenkeel_controller_retries_total is taken")
+	}
+	registry.Unregister(foreign)
+	if _, err := metrics.New(metrics.Config{Registerer: registry}); err != nil {
+		t.Errorf("the failed New left something registered: %v", err)
+	}
+}
+
+func TestRecordersOnDifferentRegistriesAreIndependent(t *testing.T) {
+	t.Parallel()
+	one, first := newRecorder(t)
+	_, second := newRecorder(t)
+	one.Queued("pods", workqueue.CauseAdded)
+	if got := gather(t, first)["evenkeel_controller_queued_total{cause=added,controller=pods}"]; got != 1 {
+		t.Errorf("the first registry has %v, want 1", got)
+	}
+	if diff := cmp.Diff(map[string]float64{}, gather(t, second)); diff != "" {
+		t.Errorf("the second registry has something (-want +got):\n%s", diff)
+	}
+}
+
+func TestNamespaceBeginsEachName(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewPedanticRegistry()
+	recorder, err := metrics.New(metrics.Config{Registerer: registry, Namespace: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tellAll(recorder)
+	found := families(t, registry)
+	if len(found) != 13 {
+		t.Errorf("%d metrics, want 13", len(found))
+	}
+	for _, family := range found {
+		if !strings.HasPrefix(family.GetName(), "shop_") {
+			t.Errorf("%s does not begin with shop_", family.GetName())
+		}
+	}
+}
+
+func TestSameNameIsSummed(t *testing.T) {
+	t.Parallel()
+	recorder, registry := newRecorder(t)
+	for _, stats := range []controller.Stats{
+		{Phase: controller.PhaseRunning, Queued: 1, Waiting: 2, Busy: 3, Workers: 4},
+		{Phase: controller.PhaseSyncing, Queued: 10, Waiting: 20, Busy: 30, Workers: 40},
+	} {
+		recorder.ObserveController("pods", func() controller.Stats { return stats })
+	}
+	for _, health := range []informer.Health{
+		{Synced: true, Objects: 1},
+		{Synced: true, Objects: 2, LastEvent: time.Unix(30, 0)},
+		{Synced: false, Objects: 4, LastEvent: time.Unix(20, 0), Err: errors.New("broken")},
+	} {
+		recorder.ObserveInformer("Pod", func() informer.Health { return health })
+	}
+	recorder.ObserveInformer("Node", func() informer.Health { return informer.Health{Synced: true, Objects: 9} })
+
+	got := gather(t, registry)
+	for series, want := range map[string]float64{
+		"evenkeel_controller_queue_length{controller=pods}":                 11,
+		"evenkeel_controller_queue_waiting{controller=pods}":                22,
+		"evenkeel_controller_workers_busy{controller=pods}":                 33,
+		"evenkeel_controller_workers{controller=pods}":                      44,
+		"evenkeel_controller_phase{controller=pods,phase=running}":          1,
+		"evenkeel_controller_phase{controller=pods,phase=syncing}":          1,
+		"evenkeel_controller_phase{controller=pods,phase=standby}":          0,
+		"evenkeel_informer_objects{informer=Pod}":                           7,
+		"evenkeel_informer_synced{informer=Pod}":                            0,
+		"evenkeel_informer_failing{informer=Pod,reason=Other}":              1,
+		"evenkeel_informer_failing{informer=Pod,reason=Forbidden}":          0,
+		"evenkeel_informer_last_event_timestamp_seconds{informer=Pod}":      20,
+		"evenkeel_informer_objects{informer=Node}":                          9,
+		"evenkeel_informer_synced{informer=Node}":                           1,
+		"evenkeel_controller_queued_total{cause=triggered,controller=pods}": 0,
+	} {
+		if value, found := got[series]; !found || value != want {
+			t.Errorf("%s is %v (there: %v), want %v", series, value, found, want)
+		}
+	}
+	if _, found := got["evenkeel_informer_last_event_timestamp_seconds{informer=Node}"]; found {
+		t.Error("an informer that has seen nothing has a last event")
+	}
+}
+
+func TestStopRemovesWhatIsReadAndKeepsWhatWasCounted(t *testing.T) {
+	t.Parallel()
+	recorder, registry := newRecorder(t)
+	stopController := recorder.ObserveController("pods", func() controller.Stats { return controller.Stats{Workers: 2} })
+	stopOther := recorder.ObserveController("pods", func() controller.Stats { return controller.Stats{Workers: 3} })
+	stopInformer := recorder.ObserveInformer("Pod", func() informer.Health { return informer.Health{} })
+	recorder.Queued("pods", workqueue.CauseAdded)
+
+	stopController()
+	stopController() // a second call changes nothing
+	if got := gather(t, registry)["evenkeel_controller_workers{controller=pods}"]; got != 3 {
+		t.Errorf("with one of two stopped, there are %v workers, want 3", got)
+	}
+	stopOther()
+	stopInformer()
+	got := gather(t, registry)
+	for series := range got {
+		if !strings.HasPrefix(series, "evenkeel_controller_queued_total{") && series != "evenkeel_controller_retries_total{controller=pods}" {
+			t.Errorf("%s is still there", series)
+		}
+	}
+	if got["evenkeel_controller_queued_total{cause=added,controller=pods}"] != 1 {
+		t.Errorf("the count is gone: %v", got)
+	}
+}
+
+// A program may start and stop controllers without end.
+func TestStopLetsGoOfWhatWasRead(t *testing.T) {
+	t.Parallel()
+	recorder, _ := newRecorder(t)
+	stats := &controller.Stats{Workers: 1}
+	kept := weak.Make(stats)
+	recorder.ObserveController("pods", func() controller.Stats { return *stats })()
+	runtime.GC()
+	if kept.Value() != nil {
+		t.Error("what the function read is still held after stop")
+	}
+	runtime.KeepAlive(recorder)
+}
+
+// scrapeThatReads starts a scrape, and returns when it is inside the function that observe
+// was given. It goes on when finish is called, which waits for its end.
+func scrapeThatReads(t *testing.T, registry prometheus.Gatherer, observe func(read func())) (finish func()) {
+	t.Helper()
+	inside, release, scraped := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	observe(func() {
+		close(inside)
+		<-release
+	})
+	go func() { // waited for by finish
+		_, err := registry.Gather()
+		scraped <- err
+	}()
+	<-inside
+	return func() {
+		close(release)
+		if err := <-scraped; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Once stop has returned, what the function reads may be taken apart.
+func TestStopWaitsForAScrapeThatReads(t *testing.T) {
+	t.Parallel()
+	recorder, registry := newRecorder(t)
+	var reading atomic.Bool
+	var stop func()
+	finish := scrapeThatReads(t, registry, func(read func()) {
+		stop = recorder.ObserveController("pods", func() controller.Stats {
+			reading.Store(true)
+			read()
+			reading.Store(false)
+			return controller.Stats{}
+		})
+	})
+	stopped := make(chan bool)
+	go func() { // waited for through stopped
+		stop()
+		stopped <- reading.Load()
+	}()
+	for range 1000 {
+		runtime.Gosched() // a stop that does not wait gets the time to show it
+	}
+	finish()
+	if <-stopped {
+		t.Error("stop returned while the function was being called")
+	}
+}
+
+// An informer starts, and is observed, under the lock that its Health takes.
+func TestAScrapeHoldsNoLockThatObservingNeeds(t *testing.T) {
+	t.Parallel()
+	recorder, registry := newRecorder(t)
+	finish := scrapeThatReads(t, registry, func(read func()) {
+		recorder.ObserveInformer("Pod", func() informer.Health {
+			read()
+			return informer.Health{}
+		})
+	})
+	observed := make(chan struct{})
+	go func() { // waited for through observed
+		recorder.ObserveInformer("Node", func() informer.Health { return informer.Health{} })()
+		close(observed)
+	}()
+	select {
+	case <-observed:
+	case <-time.After(20 * time.Second):
+		t.Error("ObserveInformer waits for a scrape, which may be waiting for its caller")
+	}
+	finish()
+	<-observed
+}
+
+func TestUnknownValuesDoNotMakeSeriesWithoutEnd(t *testing.T) {
+	t.Parallel()
+	recorder, registry := newRecorder(t)
+	for i := range 10 {
+		recorder.Queued("pods", workqueue.CauseType(fmt.Sprint("cause ", i)))
+		recorder.Handled("pods", controller.Handled{Outcome: controller.Outcome(fmt.Sprint("outcome ", i))})
+	}
+	if got := gather(t, registry)["evenkeel_controller_queued_total{cause=other,controller=pods}"]; got != 10 {
+		t.Errorf("%v keys were queued for another cause, want 10", got)
+	}
+	want := map[string]uint64{
+		"{controller=pods,outcome=other}":   10,
+		"{controller=pods,outcome=error}":   0,
+		"{controller=pods,outcome=success}": 0,
+	}
+	if diff := cmp.Diff(want, histogramCounts(t, registry, "evenkeel_controller_handle_seconds")); diff != "" {
+		t.Errorf("runs by outcome (-want +got):\n%s", diff)
+	}
+}
+
+func TestNamesThatAreNoUTF8DoNotPanic(t *testing.T) {
+	t.Parallel()
+	recorder, registry := newRecorder(t)
+	defer recorder.ObserveController("a\xff", func() controller.Stats { return controller.Stats{Workers: 1} })()
+	defer recorder.ObserveInformer("b\xff", func() informer.Health { return informer.Health{Objects: 1} })()
+	recorder.Queued("a\xff", workqueue.CauseAdded)
+	got := gather(t, registry)
+	for _, series := range []string{
+		"evenkeel_controller_workers{controller=a\uFFFD}",
+		"evenkeel_informer_objects{informer=b\uFFFD}",
+		"evenkeel_controller_queued_total{cause=added,controller=a\uFFFD}",
+	} {
+		if got[series] != 1 {
+			t.Errorf("%s is %v, want 1", series, got[series])
+		}
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
+	recorder, registry := newRecorder(t)
+	const controllers, runs = 8, 200
+	var all sync.WaitGroup
+	for i := range controllers {
+		name := fmt.Sprint("controller ", i%3)
+		all.Go(func() { // waited for below
+			for range runs {
+				stop := recorder.ObserveController(name, func() controller.Stats { return controller.Stats{} })
+				stopInformer := recorder.ObserveInformer(name, func() informer.Health { return informer.Health{} })
+				recorder.Queued(name, workqueue.CauseUpdated)
+				recorder.Handled(name, controller.Handled{Outcome: controller.OutcomePanic, Attempt: 1})
+				stop()
+				stopInformer()
+			}
+		})
+		all.Go(func() { // waited for below
+			for range runs / 10 {
+				if _, err := registry.Gather(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	queued, retries := 0.0, 0.0
+	for series, value := range gather(t, registry) {
+		if strings.HasPrefix(series, "evenkeel_controller_queued_total{cause=updated") {
+			queued += value
+		}
+		if strings.HasPrefix(series, "evenkeel_controller_retries_total") {
+			retries += value
+		}
+	}
+	if queued != controllers*runs || retries != controllers*runs {
+		t.Errorf("%v keys queued, %v retries, want %d of each", queued, retries, controllers*runs)
+	}
+}

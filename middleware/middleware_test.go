@@ -1,0 +1,202 @@
+package middleware_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/middleware"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errBroken = errors.New("broken")
+
+func pod() *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
+}
+
+// handle calls the function, wrapped by m, with a Pod.
+func handle(ctx context.Context, m controller.Middleware[*corev1.Pod], f func(ctx context.Context, pod *corev1.Pod) error) error {
+	return controller.Chain(controller.Handler[*corev1.Pod](controller.HandlerFunc[*corev1.Pod](f)), m).Handle(ctx, pod())
+}
+
+func TestRecoverTurnsAPanicIntoAnError(t *testing.T) {
+	t.Parallel()
+	err := handle(t.Context(), middleware.Recover[*corev1.Pod](), func(context.Context, *corev1.Pod) error {
+		panic(errBroken)
+	})
+	var panicked *controller.PanicError
+	if !errors.As(err, &panicked) {
+		t.Fatalf("the error is %v, want a *controller.PanicError", err)
+	}
+	if panicked.Value != any(errBroken) || !errors.Is(err, errBroken) {
+		t.Errorf("the panic's value is %v, want %v", panicked.Value, errBroken)
+	}
+	if !strings.Contains(string(panicked.Stack), "TestRecoverTurnsAPanicIntoAnError") {
+		t.Errorf("the stack does not show where it panicked:\n%s", panicked.Stack)
+	}
+}
+
+func TestRecoverLeavesAnswersAlone(t *testing.T) {
+	t.Parallel()
+	for _, want := range []error{nil, errBroken} {
+		got := handle(t.Context(), middleware.Recover[*corev1.Pod](), func(context.Context, *corev1.Pod) error { return want })
+		if got != want { //nolint:errorlint // the very value
+			t.Errorf("the answer is %v, want %v", got, want)
+		}
+	}
+}
+
+// The reason for Recover: a middleware outside of it sees the panic as an error.
+func TestRecoverLetsTheMiddlewareOutsideSeeTheError(t *testing.T) {
+	t.Parallel()
+	var seen error
+	watch := func(next controller.Handler[*corev1.Pod]) controller.Handler[*corev1.Pod] {
+		return controller.HandlerFunc[*corev1.Pod](func(ctx context.Context, obj *corev1.Pod) error {
+			seen = next.Handle(ctx, obj)
+			return seen
+		})
+	}
+	handler := controller.HandlerFunc[*corev1.Pod](func(context.Context, *corev1.Pod) error { panic("oh") })
+	err := controller.Chain[*corev1.Pod](handler, watch, middleware.Recover[*corev1.Pod]()).Handle(t.Context(), pod())
+	if seen == nil || err == nil || err.Error() != "handler panicked: oh" {
+		t.Errorf("outside it was %v, and the answer %v; want the panic in both", seen, err)
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	const limit = time.Minute
+	for name, tc := range map[string]struct {
+		handler func(ctx context.Context) error
+		after   time.Duration // until it answers
+		want    string        // empty: nil
+		is      error
+	}{
+		"in time": {
+			func(context.Context) error { time.Sleep(limit - 1); return nil }, limit - 1, "", nil,
+		},
+		"failed in time": {
+			func(context.Context) error { time.Sleep(limit - 1); return errBroken }, limit - 1, "broken", errBroken,
+		},
+		"heeds its context": {
+			func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, limit,
+			"handle default/web: timed out after 1m0s: context deadline exceeded", context.DeadlineExceeded,
+		},
+		"fails too late": {
+			func(context.Context) error { time.Sleep(2 * limit); return errBroken }, 2 * limit,
+			"handle default/web: timed out after 1m0s: broken", errBroken,
+		},
+		"succeeds too late": {
+			func(context.Context) error { time.Sleep(2 * limit); return nil }, 2 * limit, "", nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				started := time.Now()
+				err := handle(t.Context(), middleware.Timeout[*corev1.Pod](limit), func(ctx context.Context, _ *corev1.Pod) error {
+					return tc.handler(ctx)
+				})
+				if got := time.Since(started); got != tc.after {
+					t.Errorf("it answered after %s, want %s", got, tc.after)
+				}
+				if (err == nil) != (tc.want == "") || err != nil && err.Error() != tc.want || !errors.Is(err, tc.is) {
+					t.Errorf("the answer is %v, want %q", err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// A requeue that comes late is still one, and the end of the controller is no timeout.
+func TestTimeoutKeepsWhatTheErrorMeans(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		err := handle(t.Context(), middleware.Timeout[*corev1.Pod](time.Second), func(ctx context.Context, _ *corev1.Pod) error {
+			<-ctx.Done()
+			return controller.RequeueAfter(time.Hour)
+		})
+		if !controller.IsRequeue(err) {
+			t.Errorf("a late requeue became %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		err = handle(ctx, middleware.Timeout[*corev1.Pod](time.Second), func(ctx context.Context, _ *corev1.Pod) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if err != context.Canceled { //nolint:errorlint // the very value: nothing is added
+			t.Errorf("the answer of a cancelled handler became %v", err)
+		}
+	})
+}
+
+// record is a log record of a call, as JSON has it.
+type record struct {
+	Level, Msg, Controller, Key, Causes, Error string
+	Duration                                   time.Duration
+}
+
+func records(t *testing.T, log *bytes.Buffer) []record {
+	t.Helper()
+	var all []record
+	for decoder := json.NewDecoder(log); ; {
+		var r record
+		err := decoder.Decode(&r)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+}
+
+func TestLogSaysHowEachCallEnded(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		answer error
+		want   record
+	}{
+		"success":         {nil, record{Level: "INFO"}},
+		"requeue":         {controller.RequeueAfter(time.Minute), record{Level: "INFO"}},
+		"failure":         {errBroken, record{Level: "WARN", Error: "broken"}},
+		"terminal":        {controller.Terminal(errBroken), record{Level: "WARN", Error: "terminal: broken"}},
+		"requeue and err": {errors.Join(controller.RequeueAfter(time.Minute), errBroken), record{Level: "WARN", Error: "requeue after 1m0s\nbroken"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				logger := slog.New(slog.NewJSONHandler(&log, nil))
+				got := handle(t.Context(), middleware.Log[*corev1.Pod](logger), func(context.Context, *corev1.Pod) error {
+					time.Sleep(3 * time.Second)
+					return tc.answer
+				})
+				if got != tc.answer { //nolint:errorlint // the very value
+					t.Errorf("the answer became %v", got)
+				}
+				tc.want.Msg, tc.want.Key, tc.want.Duration = "handled", "default/web", 3*time.Second
+				if diff := cmp.Diff([]record{tc.want}, records(t, &log)); diff != "" {
+					t.Errorf("log (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,103 @@
+package source_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type enqueued struct {
+	Key    kube.Key
+	Detail string
+}
+
+// run runs a source in the background, and returns what it enqueues and its answer.
+func run(ctx context.Context, keys <-chan kube.Key) (got *[]enqueued, ended <-chan error) {
+	got = &[]enqueued{}
+	answer := make(chan error, 1)
+	go func() { // waited for through ended
+		answer <- source.Channel("bell", keys).Run(ctx, func(key kube.Key, detail string) {
+			*got = append(*got, enqueued{key, detail})
+		})
+	}()
+	return got, answer
+}
+
+func TestChannelEnqueuesEachKeyUntilItIsClosed(t *testing.T) {
+	t.Parallel()
+	keys := make(chan kube.Key, 2)
+	keys <- kube.Key{Namespace: "default", Name: "a"}
+	keys <- kube.Key{Name: "b"}
+	got, ended := run(t.Context(), keys)
+	keys <- kube.Key{Namespace: "default", Name: "a"} // again: the queue merges, not the source
+	close(keys)
+	if err := <-ended; err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+	want := []enqueued{
+		{kube.Key{Namespace: "default", Name: "a"}, "bell"},
+		{kube.Key{Name: "b"}, "bell"},
+		{kube.Key{Namespace: "default", Name: "a"}, "bell"},
+	}
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Errorf("enqueued (-want +got):\n%s", diff)
+	}
+}
+
+func TestChannelEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	for name, keys := range map[string]func() chan kube.Key{
+		"an open channel": func() chan kube.Key { return make(chan kube.Key) },
+		"a nil channel":   func() chan kube.Key { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				got, ended := run(ctx, keys())
+				synctest.Wait()
+				select {
+				case err := <-ended:
+					t.Fatalf("Run returned %v before its context ended", err)
+				default:
+				}
+				cancel()
+				if err := <-ended; err != nil {
+					t.Errorf("Run returned %v; the end of its context is no failure", err)
+				}
+				if len(*got) > 0 {
+					t.Errorf("it enqueued %v", *got)
+				}
+			})
+		})
+	}
+}
+
+// The sender learns through the channel whether somebody receives.
+func TestChannelLeavesKeysThatComeAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	keys := make(chan kube.Key, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, ended := run(ctx, keys)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+	keys <- kube.Key{Name: "late"}
+	got, again := run(t.Context(), keys)
+	close(keys)
+	if err := <-again; err != nil {
+		t.Errorf("the next Run returned %v", err)
+	}
+	if diff := cmp.Diff([]enqueued{{kube.Key{Name: "late"}, "bell"}}, *got); diff != "" {
+		t.Errorf("the next run enqueued (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,79 @@
+package workqueue_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+func TestCausesAreBounded(t *testing.T) {
+	t.Parallel()
+	q := workqueue.New[string]()
+	var want []workqueue.Cause
+	for i := range workqueue.MaxCauses + 3 {
+		o := because(fmt.Sprint("number ", i))
+		q.Add("a", o)
+		if i < workqueue.MaxCauses {
+			want = append(want, o.Cause)
+		}
+	}
+	q.Add("a", because("number 0")) // is kept already, so it is not dropped
+	causes := take(t, q).Causes
+	if diff := cmp.Diff(want, causes.List()); diff != "" {
+		t.Errorf("causes (-want +got):\n%s", diff)
+	}
+	if causes.Dropped() != 3 {
+		t.Errorf("%d causes were dropped, want 3", causes.Dropped())
+	}
+}
+
+func TestTheCausesOfATakenKeyDoNotChange(t *testing.T) {
+	t.Parallel()
+	q := workqueue.New[string]()
+	q.Add("a", because("first"))
+	q.Add("a", because("second"))
+	causes := take(t, q).Causes
+	q.Add("a", because("third"))
+	q.Add("a", because("fourth"))
+	q.Done("a")
+	q.Add("a", because("fifth"))
+	if got := causes.String(); got != "triggered (first), triggered (second)" {
+		t.Errorf("they became %q", got)
+	}
+}
+
+func TestCausesHas(t *testing.T) {
+	t.Parallel()
+	q := workqueue.New[string]()
+	q.Add("a", workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseListed}})
+	q.Add("a", workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseUpdated, Detail: "spec"}})
+	causes := take(t, q).Causes
+	var has []workqueue.CauseType
+	for _, cause := range workqueue.CauseTypes() {
+		if causes.Has(cause) {
+			has = append(has, cause)
+		}
+	}
+	if diff := cmp.Diff([]workqueue.CauseType{workqueue.CauseListed, workqueue.CauseUpdated}, has); diff != "" {
+		t.Errorf("has (-want +got):\n%s", diff)
+	}
+	if got, want := causes.String(), "listed, updated (spec)"; got != want {
+		t.Errorf("String is %q, want %q", got, want)
+	}
+	if got := (workqueue.Causes{}).String(); got != "" {
+		t.Errorf("no causes are %q, want nothing", got)
+	}
+}
+
+func TestCauseTypesAreDifferent(t *testing.T) {
+	t.Parallel()
+	types := workqueue.CauseTypes()
+	slices.Sort(types)
+	if got := len(slices.Compact(types)); got != 8 {
+		t.Errorf("%d different types, want 8: %v", got, types)
+	}
+}

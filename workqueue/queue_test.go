@@ -1,0 +1,339 @@
+package workqueue_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// now, later, low and because are the ways in which the tests add keys.
+func now() workqueue.Options { return because("test") }
+
+func because(detail string) workqueue.Options {
+	return workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseTriggered, Detail: detail}}
+}
+
+func later(after time.Duration, detail string) workqueue.Options {
+	o := because(detail)
+	o.After = after
+	return o
+}
+
+func low() workqueue.Options {
+	o := now()
+	o.Priority = workqueue.PriorityLow
+	return o
+}
+
+// take returns the next key, which must be due: Get would block otherwise.
+func take(t *testing.T, q *workqueue.Queue[string]) workqueue.Item[string] {
+	t.Helper()
+	if q.Stats().Ready == 0 {
+		t.Fatalf("no key is due: %+v", q.Stats())
+	}
+	item, ok := q.Get()
+	if !ok {
+		t.Fatal("the queue is shut down")
+	}
+	return item
+}
+
+// takeAll takes and ends all keys that are due, and returns them in their order.
+func takeAll(t *testing.T, q *workqueue.Queue[string]) string {
+	t.Helper()
+	var keys []string
+	for q.Stats().Ready > 0 {
+		item := take(t, q)
+		keys = append(keys, item.Key)
+		q.Done(item.Key)
+	}
+	return strings.Join(keys, " ")
+}
+
+func expectStats(t *testing.T, q *workqueue.Queue[string], ready, waiting, taken int) {
+	t.Helper()
+	if diff := cmp.Diff(workqueue.Stats{Ready: ready, Waiting: waiting, Taken: taken}, q.Stats()); diff != "" {
+		t.Errorf("stats (-want +got):\n%s", diff)
+	}
+}
+
+func TestAKeyIsInTheQueueOnce(t *testing.T) {
+	t.Parallel()
+	q := workqueue.New[string]()
+	q.Add("a", because("first"))
+	q.Add("b", now())
+	q.Add("a", because("second"))
+	q.Add("a", because("first"))
+	expectStats(t, q, 2, 0, 0)
+	item := take(t, q)
+	if item.Key != "a" || item.Causes.String() != "triggered (first), triggered (second)" {
+		t.Errorf("took %s because of %q", item.Key, item.Causes)
+	}
+	q.Done("a")
+	if got := takeAll(t, q); got != "b" {
+		t.Errorf("then came %q, want b alone", got)
+	}
+	expectStats(t, q, 0, 0, 0)
+}
+
+func TestATakenKeyComesAgainOnlyAfterDone(t *testing.T) {
+	t.Parallel()
+	q := workqueue.New[string]()
+	q.Add("a", because("first"))
+	take(t, q)
+	q.Add("a", because("meanwhile"))
+	expectStats(t, q, 0, 0, 1)
+	q.Done("a")
+	expectStats(t, q, 1, 0, 0)
+	if got := take(t, q).Causes.String(); got != "triggered (meanwhile)" {
+		t.Errorf("it came again because of %q, want only what happened since it was taken", got)
+	}
+	q.Done("a")
+	expectStats(t, q, 0, 0, 0)
+}
+
+func TestATakenKeyThatIsAddedForLaterWaitsFromThatMoment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New[string]()
+		q.Add("a", now())
+		take(t, q)
+		q.Add("a", later(time.Minute, "retry"))
+		time.Sleep(40 * time.Second)
+		q.Done("a")
+		expectStats(t, q, 0, 1, 0)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		expectStats(t, q, 1, 0, 0)
+
+		// And when it became due while it was taken, it is due at Done.
+		take(t, q)
+		q.Add("a", later(time.Second, "retry"))
+		time.Sleep(3 * time.Second)
+		expectStats(t, q, 0, 0, 1)
+		q.Done("a")
+		if wait := take(t, q).Wait; wait != 2*time.Second {
+			t.Errorf("it was due for %s, want 2s", wait)
+		}
+		q.Done("a")
+	})
+}
+
+func TestDoneOfAKeyThatWasNotTakenDoesNothing(t *testing.T) {
+	t.Parallel()
+	q := workqueue.New[string]()
+	q.Done("unknown")
+	q.Add("a", now())
+	q.Done("a")
+	expectStats(t, q, 1, 0, 0)
+	take(t, q)
+	q.Done("a")
+	q.Done("a")
+	expectStats(t, q, 0, 0, 0)
+}
+
+func TestDelayedKeysComeInTheOrderOfTheirTimes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New[string]()
+		started := time.Now()
+		for key, after := range map[string]time.Duration{"c": 3 * time.Hour, "a": time.Hour, "b": 2 * time.Hour} {
+			q.Add(key, later(after, "later"))
+		}
+		q.Add("now", later(-time.Hour, "a negative delay is none"))
+		expectStats(t, q, 1, 3, 0)
+		for i, want := range []string{"now", "a", "b", "c"} {
+			item, _ := q.Get() // blocks until the key is due
+			if at := time.Since(started); item.Key != want || at != time.Duration(i)*time.Hour || item.Wait != 0 {
+				t.Errorf("%s came after %s and a wait of %s, want %s after %dh without a wait", item.Key, at, item.Wait, want, i)
+			}
+			q.Done(item.Key)
+		}
+		expectStats(t, q, 0, 0, 0)
+	})
+}
+
+func TestTheEarlierTimeWinsAndDecidesTheCauses(t *testing.T) {
+	t.Parallel()
+	low := func(o workqueue.Options) workqueue.Options {
+		o.Priority = workqueue.PriorityLow
+		return o
+	}
+	for name, tc := range map[string]struct {
+		first, second workqueue.Options
+		wantAfter     time.Duration
+		wantCauses    string
+		wantPriority  workqueue.Priority
+	}{
+		"a sooner one supersedes": {
+			low(later(time.Hour, "first")), later(time.Minute, "second"),
+			time.Minute, "triggered (second)", workqueue.PriorityNormal,
+		},
+		"also with its lower priority": {
+			later(time.Hour, "first"), low(later(time.Minute, "second")),
+			time.Minute, "triggered (second)", workqueue.PriorityLow,
+		},
+		"one for now supersedes": {
+			later(time.Hour, "first"), because("second"), 0, "triggered (second)", workqueue.PriorityNormal,
+		},
+		"a later one adds nothing": {
+			low(later(time.Minute, "first")), later(time.Hour, "second"),
+			time.Minute, "triggered (first)", workqueue.PriorityLow,
+		},
+		"a later one adds nothing to one that is due": {
+			low(because("first")), later(time.Minute, "second"), 0, "triggered (first)", workqueue.PriorityLow,
+		},
+		"both for now merge": {
+			because("first"), low(because("second")), 0, "triggered (first), triggered (second)", workqueue.PriorityNormal,
+		},
+		"both for now take the higher priority": {
+			low(because("first")), because("second"), 0, "triggered (first), triggered (second)", workqueue.PriorityNormal,
+		},
+	} {
+		for _, taken := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, taken=%t", name, taken), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					q := workqueue.New[string]()
+					if taken {
+						q.Add("a", now())
+						take(t, q)
+					}
+					started := time.Now()
+					q.Add("a", tc.first)
+					q.Add("a", tc.second)
+					if taken {
+						q.Done("a")
+					}
+					item, _ := q.Get()
+					if got := time.Since(started); got != tc.wantAfter {
+						t.Errorf("it was due after %s, want %s", got, tc.wantAfter)
+					}
+					if item.Causes.String() != tc.wantCauses || item.Priority != tc.wantPriority {
+						t.Errorf("causes %q, priority %d; want %q, %d", item.Causes, item.Priority, tc.wantCauses, tc.wantPriority)
+					}
+					q.Done("a")
+					expectStats(t, q, 0, 0, 0)
+				})
+			})
+		}
+	}
+}
+
+func TestASupersededTimeDoesNotRunTheKeyAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New[string]()
+		q.Add("a", later(time.Hour, "later"))
+		q.Add("a", now())
+		if got := takeAll(t, q); got != "a" {
+			t.Errorf("took %q, want a", got)
+		}
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		expectStats(t, q, 0, 0, 0)
+	})
+}
+
+func TestPriorityGoesFirst(t *testing.T) {
+	t.Parallel()
+	q := workqueue.New[string]()
+	for _, key := range []string{"low1", "low2", "low3"} {
+		q.Add(key, low())
+	}
+	for _, key := range []string{"a", "b"} {
+		q.Add(key, now())
+	}
+	q.Add("low3", now()) // raised, but due since before a
+	if got := takeAll(t, q); got != "low3 a b low1 low2" {
+		t.Errorf("the order was %q", got)
+	}
+}
+
+// What is of low priority is passed for LowPriorityPatience and no longer.
+func TestLowPriorityDoesNotStarve(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New[string]()
+		q.Add("low", low())
+		time.Sleep(workqueue.LowPriorityPatience - time.Nanosecond)
+		q.Add("in time", now())
+		time.Sleep(2 * time.Nanosecond)
+		q.Add("too late", now())
+		if got := takeAll(t, q); got != "in time low too late" {
+			t.Errorf("the order was %q", got)
+		}
+	})
+}
+
+func TestWaitIsTheTimeForWhichAKeyWasDue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New[string]()
+		q.Add("a", later(time.Hour, "later"))
+		time.Sleep(time.Hour + 5*time.Second)
+		q.Add("a", now()) // merges, and does not begin anew
+		time.Sleep(time.Second)
+		if got := take(t, q).Wait; got != 6*time.Second {
+			t.Errorf("Wait is %s, want 6s", got)
+		}
+		q.Done("a")
+	})
+}
+
+func TestShutDownWakesAllAndDropsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New[string]()
+		q.Add("taken", now())
+		q.Add("taken too", now())
+		take(t, q)
+		take(t, q)
+		q.Add("taken too", now())
+		var workers sync.WaitGroup
+		for range 5 {
+			workers.Go(func() { // waited for below
+				if item, ok := q.Get(); ok {
+					t.Errorf("Get returned %s", item.Key)
+				}
+			})
+		}
+		synctest.Wait()
+		q.Add("waiting", later(time.Hour, "later"))
+		q.ShutDown()
+		q.ShutDown() // a second call changes nothing
+		workers.Wait()
+
+		q.Add("added after the end", now())
+		q.Add("and for later", later(time.Minute, "later"))
+		expectStats(t, q, 0, 0, 2)
+		q.Done("taken")
+		q.Done("taken too")
+		time.Sleep(2 * time.Hour)
+		expectStats(t, q, 0, 0, 0)
+		if item, ok := q.Get(); ok {
+			t.Errorf("after ShutDown, Get returned %s", item.Key)
+		}
+	})
+}
+
+func TestShutDownDropsWhatIsDue(t *testing.T) {
+	t.Parallel()
+	q := workqueue.New[string]()
+	q.Add("a", now())
+	q.ShutDown()
+	if item, ok := q.Get(); ok {
+		t.Errorf("after ShutDown, Get returned %s", item.Key)
+	}
+	expectStats(t, q, 0, 0, 0)
+}
