@@ -626,8 +626,8 @@ func TestContract08_APanicIsAnErrorOfItsKey(t *testing.T) {
 				return nil
 			}
 			if run, _ := controller.RunFrom(ctx); run.Attempt < 4 {
-				var nothing map[string]string
-				nothing[obj.Name] = "a write to a nil map, as users write them"
+				var items []string
+				_ = items[len(obj.Name)] // an index out of range, as users write them
 			}
 			return nil
 		})

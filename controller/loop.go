@@ -21,6 +21,9 @@ var (
 	errEnded   = errors.New("the controller has ended")
 )
 
+// slowSync is after how long a first list that is not there yet is logged.
+const slowSync = 5 * time.Second
+
 // loop is one term of a controller: its queue, its workers, and what it remembers of
 // keys that fail.
 type loop[T kube.Object] struct {
@@ -68,7 +71,13 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 			}
 		})
 	}
-	if l.informer.WaitSynced(intake) == nil {
+	// What fails is logged by the informer; a list that is only slow is not.
+	slow := time.AfterFunc(slowSync, func() {
+		l.logger.InfoContext(ctx, "controller waits for its first list", "state", l.informer.Ready())
+	})
+	synced := l.informer.WaitSynced(intake)
+	slow.Stop()
+	if synced == nil {
 		entered(PhaseRunning)
 		l.logger.InfoContext(ctx, "controller works", "objects", l.informer.Len(), "workers", l.config.Workers)
 		for range l.config.Workers {

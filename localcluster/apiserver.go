@@ -60,7 +60,7 @@ func apiServerOptions(ctx context.Context, s settings) (apiserveroptions.Complet
 	}
 	globals.AddMetrics()
 	utilfeature.DefaultMutableFeatureGate.AddMetrics() // /metrics tells which gates are on
-	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // its requests to itself are not news
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})   // its requests to itself are not news
 
 	listener, err := listenReserved(ctx, s.Port)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 //	-> {"id":1,"command":"kill"}     SIGKILL the API server (and its etcd)
 //	-> {"id":2,"command":"start"}    start it again: same data, same address
 //	-> {"id":3,"command":"user","name":"alice","groups":["developers"]}
+//	-> {"id":4,"command":"status"}
 //	-> {"command":"stop"}            end everything; the answer is the exit status
 //	<- {"event":"note","message":"..."}                      at any time
 //	<- {"event":"ready", ...status...}                       once

@@ -29,7 +29,7 @@ type settings struct {
 	Kubernetes   string `json:"kubernetes"` // version that wrote the data
 	Port         int    `json:"port"`
 	Temporary    bool   `json:"temporary"`  // whoever ends last removes the folder
-	Kubeconfig   string `json:"kubeconfig"` // the administrator's, absolute
+	Kubeconfig   string `json:"kubeconfig"` // the administrator's, absolute; written by us
 	Controllers  bool   `json:"controllers"`
 	Nodes        int    `json:"nodes"`
 	FeatureGates string `json:"featureGates,omitempty"`
@@ -89,11 +89,6 @@ func (f *folder) open(opts options) error {
 		Kubeconfig: filepath.Join(f.path, adminFile), Controllers: opts.Controllers, Nodes: opts.Nodes,
 		FeatureGates: opts.FeatureGates, Verbose: opts.Verbose,
 	}
-	if opts.Kubeconfig != "" {
-		if f.Kubeconfig, err = filepath.Abs(opts.Kubeconfig); err != nil {
-			return fmt.Errorf("finding --kubeconfig %s: %w", opts.Kubeconfig, err)
-		}
-	}
 	for _, sub := range []string{"pki", "users", "etcd", "logs"} {
 		if err := os.MkdirAll(filepath.Join(f.path, sub), 0o700); err != nil {
 			return fmt.Errorf("making the cluster's folder: %w", err)
@@ -111,14 +106,20 @@ func (f *folder) load() error {
 	if err != nil {
 		return err
 	}
-	was, errWas := version.ParseSemantic(saved.Kubernetes)
-	is, errIs := version.ParseSemantic(kubernetesVersion())
-	if errWas != nil || errIs != nil || was.Major() != is.Major() || was.Minor() != is.Minor() {
+	if !sameMinor(saved.Kubernetes, kubernetesVersion()) {
 		return fmt.Errorf("the folder %s holds data of Kubernetes %s and this is %s: use another --dir, or delete that one",
 			f.path, saved.Kubernetes, kubernetesVersion())
 	}
 	f.settings = saved
 	return nil
+}
+
+// sameMinor reports whether two versions differ in the patch at most: those can
+// read each other's data.
+func sameMinor(a, b string) bool {
+	va, errA := version.ParseSemantic(a)
+	vb, errB := version.ParseSemantic(b)
+	return a == b || errA == nil && errB == nil && va.Major() == vb.Major() && va.Minor() == vb.Minor()
 }
 
 // mustBeEmpty keeps us from filling a folder that is somebody else's.
@@ -181,7 +182,7 @@ func removeCluster(dir, kubeconfig string) {
 			break
 		}
 	}
-	if kubeconfig != "" && !strings.HasPrefix(kubeconfig, dir) {
+	if !strings.HasPrefix(kubeconfig, dir) && mayOverwrite(kubeconfig) == nil {
 		_ = os.Remove(kubeconfig)
 	}
 }

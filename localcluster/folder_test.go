@@ -113,6 +113,30 @@ func TestKubeconfigOfOthersIsKept(t *testing.T) {
 	}
 }
 
+func TestFailedStartKeepsTheKubeconfigOfOthers(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "config")
+	const content = "contexts: [{name: production, context: {cluster: production}}]"
+	writeFile(t, path, content)
+	taken, err := net.Listen("tcp4", loopback+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	for what, opts := range map[string]options{
+		"kubeconfig": {Kubeconfig: path},
+		"port":       {Kubeconfig: path, Port: port},
+	} {
+		if err := supervise(t.Context(), opts, person{}, nil); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("got %v, want an error about the %s", err, what)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != content {
+			t.Errorf("after an error about the %s the file has %q, %v", what, got, err)
+		}
+	}
+}
+
 func TestReservedPortRefusesUntilItIsListenedOn(t *testing.T) {
 	t.Parallel()
 	port, release, err := reservePort(0)

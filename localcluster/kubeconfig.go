@@ -63,16 +63,17 @@ func mayOverwrite(path string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	const advice = "so it is not replaced: choose another --kubeconfig"
 	if err != nil {
-		return fmt.Errorf("looking at the kubeconfig %s before replacing it: %w", path, err)
+		return fmt.Errorf("the file %s exists and is not a kubeconfig, %s: %w", path, advice, err)
 	}
 	for name := range existing.Contexts {
 		if name != contextName {
-			return fmt.Errorf("the kubeconfig %s has a context %q that localcluster did not make, so it is not replaced: choose another --kubeconfig", path, name)
+			return fmt.Errorf("the kubeconfig %s has a context %q that localcluster did not make, %s", path, name, advice)
 		}
 	}
 	if len(existing.Contexts) == 0 && fileSize(path) > 0 {
-		return fmt.Errorf("the file %s exists and is not a kubeconfig that localcluster made, so it is not replaced: choose another --kubeconfig", path)
+		return fmt.Errorf("the kubeconfig %s is not one that localcluster made, %s", path, advice)
 	}
 	return nil
 }

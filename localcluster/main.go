@@ -12,6 +12,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 
 	"k8s.io/component-base/version"
 )
@@ -66,9 +67,18 @@ func run(args []string) int {
 	return exitUsage
 }
 
-// kubernetesVersion is the version given to the linker at build time; without
-// it the server calls itself v0.0.0-master, which clients that compare versions
-// take for something very old.
+// kubernetesVersion is the version of the source that this binary was built from.
+//
+// It is not version.Get(), by which the server introduces itself: that one is set
+// by the linker (localcluster.Build does so) and says v0.0.0-master after a plain
+// "go build".
 func kubernetesVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			if dep.Path == "k8s.io/kubernetes" {
+				return dep.Version
+			}
+		}
+	}
 	return version.Get().GitVersion
 }

@@ -92,11 +92,16 @@ func (s *supervisor) prepare() error {
 	if s.pki, err = openPKI(filepath.Join(f.path, "pki")); err != nil {
 		return err
 	}
-	if err := f.writeKubeconfig(s.pki, f.Kubeconfig, user{Name: "admin", Groups: []string{mastersGroup}}); err != nil {
-		// The file is not ours, so the clean-up must not take it for ours either.
-		f.Kubeconfig = ""
+	path := f.Kubeconfig
+	if s.opts.Kubeconfig != "" {
+		if path, err = filepath.Abs(s.opts.Kubeconfig); err != nil {
+			return fmt.Errorf("finding --kubeconfig %s: %w", s.opts.Kubeconfig, err)
+		}
+	}
+	if err := f.writeKubeconfig(s.pki, path, user{Name: "admin", Groups: []string{mastersGroup}}); err != nil {
 		return err
 	}
+	f.Kubeconfig = path // from here on the clean-up may remove it
 	for _, name := range s.components()[1:] {
 		u := user{Name: "system:localcluster:" + name, Groups: []string{mastersGroup}}
 		if err := f.writeKubeconfig(s.pki, filepath.Join(f.path, "pki", name+".kubeconfig"), u); err != nil {

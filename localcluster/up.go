@@ -28,7 +28,8 @@ validated, watched and authorised as in any cluster, but no Pod is scheduled and
 no Deployment gets Pods. That is what most controller tests want.
 
   --controllers   adds kube-controller-manager and kube-scheduler
-  --nodes N       adds N simulated nodes, on which Pods "run" at once
+  --nodes N       adds N simulated nodes, on which Pods "run" at once: they get
+                  an address and the right status, but no process, logs or exec
 
 Flags:
 %s
@@ -71,7 +72,7 @@ func parseOptions(args []string) (options, error) {
 	flags.BoolVar(&opts.Controllers, "controllers", false, "run kube-controller-manager and kube-scheduler")
 	flags.IntVar(&opts.Nodes, "nodes", 0, "`number` of simulated nodes; more than 0 implies --controllers, as Pods need the scheduler to get to a node")
 	flags.StringVar(&opts.FeatureGates, "feature-gates", "", "`gates` for all components, such as ShardedListAndWatch=true,OtherGate=false")
-	flags.StringArrayVar(&users, "user", nil, "`name=group1,group2`: a user with a certificate and kubeconfig of its own (repeatable); what it may do is up to your RBAC rules")
+	flags.StringArrayVar(&users, "user", nil, "a user, `name=group1,group2`, with a certificate and kubeconfig of its own (repeatable); what it may do is up to your RBAC rules")
 	flags.StringVar(&opts.Kubeconfig, "kubeconfig", "", "`file` for the administrator's kubeconfig (default: admin.kubeconfig in the folder)")
 	flags.DurationVar(&opts.ReadyTimeout, "ready-timeout", DefaultReadyTimeout, "how long to wait for the cluster to become ready")
 	flags.BoolVarP(&opts.Verbose, "verbose", "v", false, "more detailed logs of the components (in logs/ of the folder)")
@@ -141,7 +142,11 @@ func up(args []string) int {
 	// A reader of our output that has gone away must not end us before we have
 	// ended our children and removed the folder.
 	signal.Ignore(syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it, and means it
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 
 	if opts.Control {

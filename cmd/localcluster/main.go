@@ -16,21 +16,19 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	fmt.Fprintln(os.Stderr, become(os.Args[1:]))
+	os.Exit(1)
 }
 
-func run() error {
+// become builds the cluster's binary and turns this process into it, so signals
+// and the exit status need no passing on. It returns only if that failed.
+func become(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	binary, err := localcluster.Build(ctx, os.Stderr)
 	stop()
 	if err != nil {
 		return err
 	}
-	// The same process from here on, so signals and the exit status need no
-	// passing on.
-	err = syscall.Exec(binary, append([]string{"localcluster"}, os.Args[1:]...), os.Environ())
+	err = syscall.Exec(binary, append([]string{"localcluster"}, args...), os.Environ())
 	return fmt.Errorf("running %s: %w", binary, err)
 }

@@ -138,7 +138,7 @@ func (b builder) compile(ctx context.Context, source, binary string) error {
 	if err != nil {
 		return fmt.Errorf("making a folder to build in: %w", err)
 	}
-	defer os.RemoveAll(temp)
+	defer func() { _ = os.RemoveAll(temp) }() // else the next build does
 
 	fmt.Fprintf(b.progress, "localcluster: building Kubernetes from source, once for this version: this takes some minutes and about 4 GB of disk in Go's caches\n")
 	p := newProgress(b.progress)

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -58,8 +57,8 @@ func clientFor(t *testing.T, config *rest.Config) kubernetes.Interface {
 	return client
 }
 
-// eventually waits until done returns true. It ignores the errors that say that
-// the server is not there right now.
+// eventually waits until done returns true; an error ends the wait at once, and the
+// test.
 func eventually(t *testing.T, what string, done func(context.Context) (bool, error)) {
 	t.Helper()
 	began := time.Now()
@@ -119,6 +118,7 @@ func TestAPIServerAlone(t *testing.T) {
 }
 
 func testUsers(t *testing.T, cluster *Cluster, admin kubernetes.Interface) {
+	t.Helper()
 	ctx := t.Context()
 	config, err := cluster.User(ctx, "alice") // with the groups of Config.Users
 	if err != nil {
@@ -159,6 +159,7 @@ func testUsers(t *testing.T, cluster *Cluster, admin kubernetes.Interface) {
 }
 
 func testKillAndRestart(t *testing.T, cluster *Cluster, admin kubernetes.Interface) {
+	t.Helper()
 	ctx := t.Context()
 	made, err := admin.CoreV1().ConfigMaps("default").Create(ctx, configMap("kept"), metav1.CreateOptions{})
 	if err != nil {
@@ -276,7 +277,11 @@ func TestNothingOutlivesTheParent(t *testing.T) {
 				t.Errorf("processes are %v, want 5 of them", e.Processes)
 			}
 			e.Processes["parent"] = cmd.Process.Pid
-			if err := syscall.Kill(e.Processes[victim], syscall.SIGKILL); err != nil {
+			process, err := os.FindProcess(e.Processes[victim])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := process.Kill(); err != nil {
 				t.Fatal(err)
 			}
 			if victim == "parent" {

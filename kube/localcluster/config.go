@@ -86,21 +86,21 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	var errs []error
 	if c.Nodes < 0 {
-		errs = append(errs, fmt.Errorf("Nodes is %d: give 0 or more", c.Nodes))
+		errs = append(errs, fmt.Errorf("field Nodes is %d: give 0 or more", c.Nodes))
 	}
 	if c.Port < 0 || c.Port > 65535 {
-		errs = append(errs, fmt.Errorf("Port is %d: give 1 to 65535, or 0 for a free one", c.Port))
+		errs = append(errs, fmt.Errorf("field Port is %d: give 1 to 65535, or 0 for a free one", c.Port))
 	}
 	if c.ReadyTimeout < 0 {
-		errs = append(errs, fmt.Errorf("ReadyTimeout is %v: give a positive duration, or 0 for %v", c.ReadyTimeout, DefaultReadyTimeout))
+		errs = append(errs, fmt.Errorf("field ReadyTimeout is %v: give a positive duration, or 0 for %v", c.ReadyTimeout, DefaultReadyTimeout))
 	}
 	for i, u := range c.Users {
 		if u.Name == "" {
-			errs = append(errs, fmt.Errorf("Users[%d] has no Name", i))
+			errs = append(errs, fmt.Errorf("field Users[%d] has no Name", i))
 		}
 		// The command line separates with these.
 		if strings.Contains(u.Name, "=") || slices.ContainsFunc(u.Groups, func(g string) bool { return strings.Contains(g, ",") }) {
-			errs = append(errs, fmt.Errorf(`Users[%d] (%q) has "=" in its name or "," in a group: use Cluster.User for such names`, i, u.Name))
+			errs = append(errs, fmt.Errorf(`field Users[%d] (%q) has "=" in its name or "," in a group: use Cluster.User for such names`, i, u.Name))
 		}
 	}
 	return errors.Join(errs...)

@@ -67,6 +67,7 @@ func makeDeployment(t *testing.T, client kubernetes.Interface, namespace, name s
 }
 
 func testDeployment(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
 	makeDeployment(t, client, "default", "web")
 	sets, err := client.AppsV1().ReplicaSets("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
 	if err != nil || len(sets.Items) != 1 {
@@ -84,6 +85,7 @@ func testDeployment(t *testing.T, client kubernetes.Interface) {
 }
 
 func testJob(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
 	jobs := client.BatchV1().Jobs("default")
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: "once"},
@@ -107,6 +109,7 @@ func testJob(t *testing.T, client kubernetes.Interface) {
 }
 
 func testGarbageCollection(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
 	ctx, maps := t.Context(), client.CoreV1().ConfigMaps("default")
 	owner, err := maps.Create(ctx, configMap("owner"), metav1.CreateOptions{})
 	if err != nil {
@@ -127,6 +130,7 @@ func testGarbageCollection(t *testing.T, client kubernetes.Interface) {
 }
 
 func testNamespaceDeletion(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
 	ctx, namespaces := t.Context(), client.CoreV1().Namespaces()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "short-lived"}}
 	if _, err := namespaces.Create(ctx, namespace, metav1.CreateOptions{}); err != nil {

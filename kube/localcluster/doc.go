@@ -18,6 +18,14 @@
 // which this package builds and talks to but does not import. It runs on Linux
 // and macOS.
 //
+// # The first build
+//
+// The first Start on a machine, and the first after each change of the cluster's
+// version, builds for minutes; "go test" ends a package's tests after ten. Where
+// machines are slow or caches empty, as in CI, build before the tests:
+//
+//	go run github.com/evenkeel-go/evenkeel/cmd/localcluster version
+//
 // # An existing cluster instead
 //
 // With [EnvExisting] or [Config.Kubeconfig], Start uses a cluster that already
