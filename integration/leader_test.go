@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -156,5 +157,51 @@ func TestForbiddenLeaseIsNamed(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// One elector around several controllers: they begin together and end together.
+func TestOneElectorAroundSeveralControllers(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.putConfigMap("a", "1")
+	cluster := connect(t, local.RESTConfig())
+	var s [2]seen
+	var group [2]*controller.Controller[*corev1.ConfigMap]
+	for i := range group {
+		group[i] = must(controller.New(controller.Config[*corev1.ConfigMap]{
+			Name:      []string{"one", "two"}[i],
+			Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+			Handler: controller.HandlerFunc[*corev1.ConfigMap](func(_ context.Context, m *corev1.ConfigMap) error {
+				s[i].add(m.Name, m.Data["value"])
+				return nil
+			}),
+		}))(t)
+	}
+	elector := e.newElector(cluster, "group")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { // waited for below
+		ended <- elector.Run(ctx, func(ctx context.Context) error {
+			var running sync.WaitGroup
+			for _, ctrl := range group {
+				running.Go(func() { // waited for below
+					if err := ctrl.Run(ctx); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			running.Wait()
+			return nil
+		})
+	}()
+	want := map[string]string{"a": "1"}
+	eventually(t, func() string { return s[0].lacks(want) + s[1].lacks(want) })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := e.holder(); got != "" {
+		t.Errorf("the lease is still %q's", got)
 	}
 }
