@@ -46,8 +46,9 @@ func (e env) replica(identity string, handle func(ctx context.Context, m *corev1
 	cluster := connect(e.T, local.RESTConfig())
 	return run(e.T, controller.Config[*corev1.ConfigMap]{
 		Name: identity, LeaderElector: e.newElector(cluster, identity),
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
-		Handler:   controller.HandlerFunc[*corev1.ConfigMap](handle),
+		Retriever:    informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+		Handler:      controller.HandlerFunc[*corev1.ConfigMap](handle),
+		DrainTimeout: 6 * time.Second,
 	})
 }
 

@@ -22,6 +22,10 @@ const (
 
 	// lockPoll is how often a build that waits for another looks again.
 	lockPoll = 200 * time.Millisecond
+
+	// goFlags are those of every build here. The version control system has no part
+	// in it: asking git can fail, as for a checkout that is another user's.
+	goFlags = "-mod=readonly -buildvcs=false"
 )
 
 // Build builds the localcluster binary, unless it is cached, and returns its path.
@@ -41,8 +45,8 @@ const (
 // Guarantees: of many processes that call Build, one builds and the others wait.
 // A cached binary is complete. Binaries unused for 30 days are removed.
 //
-// The first build takes minutes (six on two cores) and about 4 GB in Go's caches,
-// which later builds share.
+// The first build takes minutes (four to six on two cores that have nothing else
+// to do) and about 4 GB in Go's caches, which later builds share.
 //
 // Errors: no go command, no source, a build that failed (with the compiler's last
 // lines), and the end of ctx.
@@ -171,7 +175,7 @@ func (b builder) command(ctx context.Context, dir string, args ...string) *exec.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = append(os.Environ(),
-		"GOFLAGS=-mod=readonly", "GOWORK=off", "GO111MODULE=on",
+		"GOFLAGS="+goFlags, "GOWORK=off", "GO111MODULE=on",
 		// For this machine, whatever the caller is being built for; without cgo, so
 		// that no C compiler is needed.
 		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH, "CGO_ENABLED=0",

@@ -72,7 +72,7 @@ func (b builder) key(ctx context.Context, source string) (string, error) {
 		return "", fmt.Errorf("asking the go command for its version in %s: %w", source, withStderr(err))
 	}
 	hash := sha256.New()
-	hash.Write(output)
+	fmt.Fprintln(hash, string(output), goFlags, linkerFlags(source))
 	err = filepath.WalkDir(source, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
