@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
 // Sockets in the folder, which is the working directory of every component.
@@ -34,6 +35,9 @@ func startEtcd(ctx context.Context) (*embed.Etcd, error) {
 	config.UnsafeNoFsync = true
 	// A single member has nobody to wait for: elect it at once.
 	config.TickMs, config.ElectionMs = 20, 200
+	// Two write-ahead log files are allocated in advance; 64 MB each is a lot for a
+	// temporary folder, which may be in memory.
+	wal.SegmentSizeBytes = 8 << 20
 	config.QuotaBackendBytes = 8 << 30
 	config.EnableGRPCGateway = false
 	config.Logger, config.LogLevel, config.LogOutputs = "zap", "error", []string{"stderr"}

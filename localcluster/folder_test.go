@@ -2,10 +2,10 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -122,7 +122,7 @@ func TestFailedStartKeepsTheKubeconfigOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
+	defer func() { _ = taken.Close() }()
 	port := taken.Addr().(*net.TCPAddr).Port
 	for what, opts := range map[string]options{
 		"kubeconfig": {Kubeconfig: path},
@@ -144,7 +144,7 @@ func TestReservedPortRefusesUntilItIsListenedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer release()
-	address := fmt.Sprintf("%s:%d", loopback, port)
+	address := net.JoinHostPort(loopback, strconv.Itoa(port))
 	for range 2 { // as a server that is killed and started again
 		if conn, err := net.Dial("tcp", address); err == nil {
 			_ = conn.Close()

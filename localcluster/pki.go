@@ -24,7 +24,7 @@ const validity = 10 * 365 * 24 * time.Hour
 
 // serviceIP is the first address of serviceRange (apiserver.go): the API server's
 // own Service, so its certificate has to name it.
-var serviceIP = net.IPv4(10, 96, 0, 1)
+const serviceIP = "10.96.0.1"
 
 // keyPair is a certificate with its key, both also as PEM.
 type keyPair struct {
@@ -74,7 +74,7 @@ func (p *pki) create() (keyPair, error) {
 		Subject:     pkix.Name{CommonName: "kube-apiserver"},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IPAddresses: []net.IP{net.ParseIP(loopback), serviceIP},
+		IPAddresses: []net.IP{net.ParseIP(loopback), net.ParseIP(serviceIP)},
 		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
 	}, &ca)
 	if err != nil {
