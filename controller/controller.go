@@ -29,12 +29,10 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 	err := config.validate()
 	inf := config.Informer
 	if config.Retriever != nil {
-		ic := informer.Config[T]{Name: config.Name, Retriever: config.Retriever, Logger: config.Logger}
-		if config.Metrics != nil {
-			ic.Metrics = config.Metrics
-		}
 		var informerErr error
-		inf, informerErr = informer.New(ic)
+		inf, informerErr = informer.New(informer.Config[T]{
+			Name: config.Name, Retriever: config.Retriever, Metrics: config.Metrics, Logger: config.Logger,
+		})
 		err = errors.Join(err, informerErr)
 	}
 	if err != nil {
