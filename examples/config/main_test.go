@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
+	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+)
+
+func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, nil) }
+
+func TestHandlesSelectedConfigMapsAndWhatTheClockEnqueues(t *testing.T) {
+	namespace := exampletest.Namespace(t)
+	selected := map[string]string{"example": "config"}
+	exampletest.CreateConfigMap(t, namespace, "watched", selected)
+	exampletest.CreateConfigMap(t, namespace, "ignored", nil)
+
+	out, stop := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
+		return run(ctx, []string{"--namespace", namespace}, out)
+	})
+	out.Wait(t, `msg=handled controller=config-example key=`+namespace+`/watched`)
+	out.Wait(t, `causes="triggered (clock)"`)
+	exampletest.CreateConfigMap(t, namespace, "added", selected)
+	out.Wait(t, `msg="a ConfigMap" controller=config-example key=`+namespace+`/added keys=0`)
+	stop()
+	if text := out.String(); strings.Contains(text, namespace+"/ignored") {
+		t.Errorf("the ConfigMap without the label was handled:\n%s", text)
+	}
+}
+
+// The example is worth nothing once a field is missing from it.
+func TestSetsEveryFieldOfConfig(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "main.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := map[string]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if pair, ok := n.(*ast.KeyValueExpr); ok {
+			if name, ok := pair.Key.(*ast.Ident); ok {
+				set[name.Name] = true
+			}
+		}
+		return true
+	})
+	for _, of := range []reflect.Type{reflect.TypeFor[controller.Config[*corev1.ConfigMap]](), reflect.TypeFor[controller.Retry]()} {
+		for field := range of.Fields() {
+			if !set[field.Name] {
+				t.Errorf("field %s of %s is not in the example: add it, with what it is for", field.Name, of)
+			}
+		}
+	}
+}

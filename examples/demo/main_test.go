@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
+	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+)
+
+// The cluster that TestMain starts is one that is there already; the demo is a guest in it.
+func TestMain(m *testing.M) {
+	exampletest.Main(m, localcluster.Config{Controllers: true, Nodes: 1}, nil)
+}
+
+func TestOnceEndsByItselfWithTheFigures(t *testing.T) {
+	out := exampletest.NewOutput()
+	if err := run(t.Context(), []string{"--once"}, out); err != nil {
+		t.Fatalf("the demo failed: %v\n%s", err, out)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if last := lines[len(lines)-1]; last != "demo: 5 rounds, 10 pods terminated, 10 healed, 0 errors" {
+		t.Errorf("the last line is %q\n%s", last, out)
+	}
+	for kind, want := range map[string]int{kindEnded: 10, kindHealed: 10, kindRound: 5, kindProblem: 0, kindLog: 0} {
+		happening := regexp.MustCompile(`^ *\d+\.\ds  ` + kind + ` `)
+		if n := len(slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !happening.MatchString(l) })); n != want {
+			t.Errorf("%d happenings of kind %s were told, want %d\n%s", n, kind, want, out)
+		}
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Errorf("there are colours in what is no terminal:\n%s", out)
+	}
+}
+
+func TestInterruptedOnAnExistingClusterItLeavesNothingBehind(t *testing.T) {
+	before := namespaces(t)
+	out, stop := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
+		return run(ctx, []string{"--kubeconfig", exampletest.Kubeconfig()}, out)
+	})
+	out.Wait(t, " healed ")
+	out.Wait(t, " round 1: ")
+	stop()
+	if !regexp.MustCompile(`\ndemo: [1-9]\d* rounds, [1-9]\d* pods terminated, [1-9]\d* healed, 0 errors\n$`).MatchString(out.String()) {
+		t.Errorf("the last line is not that of a demo:\n%s", out)
+	}
+	if after := namespaces(t); !slices.Equal(before, after) {
+		t.Errorf("namespaces are %v after the demo, were %v", after, before)
+	}
+	cluster, err := kube.Connect(exampletest.RESTConfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds, err := manifest.Client(t.Context(), cluster, object("apiextensions.k8s.io/v1", "CustomResourceDefinition", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := crds.Get(t.Context(), "podterminators.chaos.evenkeel.dev", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("get the CustomResourceDefinition after the demo: %v, want not found", err)
+	}
+	if _, err := exampletest.Core(t).Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
+		t.Errorf("the cluster is not as before: %v", err)
+	}
+}
+
+func TestOnceInterruptedIsAnError(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := exampletest.NewOutput()
+	ended := make(chan error, 1)
+	go func() { // waited for below
+		ended <- run(ctx, []string{"--once", "--kubeconfig", exampletest.Kubeconfig()}, out)
+	}()
+	out.Wait(t, " healed ")
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v, want that it was cancelled\n%s", err, out)
+	}
+}
+
+func TestWhatDoesNotHappenIsAnError(t *testing.T) {
+	bare, err := localcluster.Start(t.Context(), localcluster.Config{}) // nothing runs Pods here
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := bare.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	out := exampletest.NewOutput()
+	err = run(t.Context(), []string{"--once", "--timeout", "2s", "--kubeconfig", bare.Kubeconfig()}, out)
+	if err == nil || !strings.Contains(err.Error(), "wait for the Pods of Deployment") || !strings.Contains(err.Error(), "0 of 8 Pods are ready") {
+		t.Errorf("the error is %v; want that of 8 Pods none is ready", err)
+	}
+	if strings.Contains(out.String(), "\ndemo: ") {
+		t.Errorf("figures were given nevertheless:\n%s", out)
+	}
+}
+
+func TestMistakesOnTheCommandLine(t *testing.T) {
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+	}{
+		"an unknown flag":     {args: []string{"--twice"}, want: "-twice"},
+		"no such kubeconfig":  {args: []string{"--kubeconfig", filepath.Join(t.TempDir(), "none")}, want: "none"},
+		"an empty kubeconfig": {args: []string{"--kubeconfig", emptyFile(t)}, want: "empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err := run(ctx, tt.args, exampletest.NewOutput())
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("the error is %v, want one that names %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func emptyFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func namespaces(t *testing.T) []string {
+	t.Helper()
+	list, err := exampletest.Core(t).Namespaces().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatalf("list namespaces: %v", err)
+	}
+	var names []string
+	for _, namespace := range list.Items {
+		names = append(names, namespace.Name)
+	}
+	return names
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/yaml"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
+	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
+	"github.com/evenkeel-go/evenkeel/examples/podterminator/config"
+	"github.com/evenkeel-go/evenkeel/examples/podterminator/operator"
+)
+
+//go:embed web.yaml
+var webManifest []byte
+
+//go:embed chaos.yaml
+var chaosManifest []byte
+
+// setUp brings everything to the cluster but the PodTerminator, and waits until the Pods
+// run.
+func (d *demo) setUp(ctx context.Context) error {
+	ctx, cancel := d.step(ctx)
+	defer cancel()
+	namespace, err := d.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "evenkeel-demo-"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create a namespace for the demo: %w", err)
+	}
+	d.namespace = namespace.Name
+	d.story.tell(kindStep, "Namespace "+d.namespace, "created")
+
+	d.crdIsOurs, err = manifest.InstallCRD(ctx, d.cluster, config.CRD)
+	if err != nil {
+		return err
+	}
+	d.story.tell(kindStep, "CustomResourceDefinition", "podterminators is established")
+	if err := manifest.Apply(ctx, d.cluster, d.namespace, webManifest); err != nil {
+		return err
+	}
+	deployment, err := d.untilReady(ctx)
+	if err != nil {
+		return err
+	}
+	d.replicas = int(deployment.Status.ReadyReplicas)
+	d.story.tell(kindStep, "Deployment "+deploymentName, "%d Pods run", deployment.Status.ReadyReplicas)
+
+	d.audience, err = newAudience(d.cluster, d.namespace, d.story)
+	if err != nil {
+		return err
+	}
+	d.operator, err = operator.New(d.cluster, operator.Config{
+		Namespaces: []string{d.namespace},
+		Middleware: []controller.Middleware[*v1alpha1.PodTerminator]{d.tellReconciles},
+		Logger:     d.story.logger(),
+	})
+	return err
+}
+
+// untilReady waits until all Pods of the Deployment run, and returns it.
+func (d *demo) untilReady(ctx context.Context) (*appsv1.Deployment, error) {
+	var last *appsv1.Deployment
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		deployment, err := d.client.AppsV1().Deployments(d.namespace).Get(ctx, deploymentName, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		last = deployment
+		status := deployment.Status
+		return status.ObservedGeneration == deployment.Generation && status.ReadyReplicas == *deployment.Spec.Replicas &&
+			status.Replicas == status.ReadyReplicas, nil
+	})
+	if err != nil && last != nil {
+		err = fmt.Errorf("%d of %d Pods are ready: %w", last.Status.ReadyReplicas, *last.Spec.Replicas, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("wait for the Pods of Deployment %s/%s: %w", d.namespace, deploymentName, err)
+	}
+	return last, nil
+}
+
+func (d *demo) applyTerminator(ctx context.Context) error {
+	ctx, cancel := d.step(ctx)
+	defer cancel()
+	if err := manifest.Apply(ctx, d.cluster, d.namespace, chaosManifest); err != nil {
+		return err
+	}
+	pt := &v1alpha1.PodTerminator{}
+	if err := yaml.Unmarshal(chaosManifest, pt); err != nil {
+		return fmt.Errorf("read the PodTerminator: %w", err)
+	}
+	d.story.tell(kindStep, "PodTerminator "+terminatorName, "applied: ends %d%% of the Pods every %s, keeps %d",
+		pt.Spec.Percent, pt.Spec.Period.Duration, pt.Spec.MinAlive)
+	if path := d.local.Kubeconfig(); path != "" {
+		d.story.text("(look around: KUBECONFIG=%s kubectl -n %s get podterminators,pods)", path, d.namespace)
+	}
+	return nil
+}
+
+// cleanUp leaves nothing behind. The local cluster goes as a whole; of another one, what
+// the demo has brought is deleted.
+func (d *demo) cleanUp(ctx context.Context) error {
+	defer d.stopSeeing()
+	if d.namespace == "" {
+		return nil
+	}
+	ctx, cancel := d.step(ctx)
+	defer cancel()
+	var errs []error
+	if d.operator != nil {
+		errs = append(errs, d.removeTerminator(ctx))
+	}
+	d.stopSeeing()
+	if !d.local.Existing() {
+		return errors.Join(errs...)
+	}
+	errs = append(errs, manifest.Delete(ctx, d.cluster, object("v1", "Namespace", d.namespace)))
+	if d.crdIsOurs {
+		name := v1alpha1.Resource + "." + v1alpha1.Group
+		errs = append(errs, manifest.Delete(ctx, d.cluster, object("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)))
+	}
+	err := errors.Join(errs...)
+	if err == nil {
+		d.story.tell(kindStep, "Namespace "+d.namespace, "deleted, with all that was in it")
+	}
+	return err
+}
+
+// removeTerminator deletes the PodTerminator. Its finalizer waits for the operator, which
+// is run once more, for that alone: a PodTerminator that is being deleted ends no Pods.
+func (d *demo) removeTerminator(ctx context.Context) error {
+	obj := object(v1alpha1.GroupVersion().String(), v1alpha1.Kind, terminatorName)
+	obj.SetNamespace(d.namespace)
+	client, err := manifest.Client(ctx, d.cluster, obj)
+	if err != nil {
+		return err
+	}
+	if err := client.Delete(ctx, terminatorName, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("delete PodTerminator %s/%s: %w", d.namespace, terminatorName, err)
+	}
+	defer inBackground(ctx, d.operate)()
+	if err := manifest.Delete(ctx, d.cluster, obj); err != nil {
+		return err
+	}
+	d.story.tell(kindStep, "PodTerminator "+terminatorName, "deleted: its finalizer has run")
+	return nil
+}
+
+func object(apiVersion, kind, name string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{}
+	obj.SetAPIVersion(apiVersion)
+	obj.SetKind(kind)
+	obj.SetName(name)
+	return obj
+}

@@ -1,0 +1,67 @@
+package exampletest
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for something that has to happen.
+const patience = 60 * time.Second
+
+// Output collects what a program writes, and lets a test wait for it.
+type Output struct {
+	mu      sync.Mutex
+	text    strings.Builder
+	changed chan struct{} // guarded by mu; closed at the next write
+}
+
+// NewOutput returns an Output with nothing in it.
+func NewOutput() *Output { return &Output{changed: make(chan struct{})} }
+
+// Write implements io.Writer.
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text.Write(p)
+	close(o.changed)
+	o.changed = make(chan struct{})
+	return len(p), nil
+}
+
+// String returns what was written so far.
+func (o *Output) String() string {
+	text, _ := o.now()
+	return text
+}
+
+func (o *Output) now() (string, <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String(), o.changed
+}
+
+// Wait waits until some has been written.
+func (o *Output) Wait(tb testing.TB, some string) {
+	tb.Helper()
+	o.Until(tb, some, func(text string) bool { return strings.Contains(text, some) })
+}
+
+// Until waits until what was written is as it should be.
+func (o *Output) Until(tb testing.TB, what string, done func(text string) bool) {
+	tb.Helper()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		text, changed := o.now()
+		if done(text) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			tb.Fatalf("the output has no %q after %s:\n%s", what, patience, text)
+		}
+	}
+}

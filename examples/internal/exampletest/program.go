@@ -1,0 +1,96 @@
+package exampletest
+
+import (
+	"context"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Go runs a program's run function beside the test. stop ends it as Ctrl-C would, waits,
+// and fails the test unless it returned nil; the test's end does so too.
+func Go(tb testing.TB, run func(ctx context.Context, out io.Writer) error) (out *Output, stop func()) {
+	tb.Helper()
+	out = NewOutput()
+	ctx, cancel := context.WithCancel(tb.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, out) }() // waited for by stop
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			tb.Errorf("the program ended with: %v\n%s", err, out)
+		}
+	}
+	tb.Cleanup(stop)
+	return out, stop
+}
+
+// Build builds the command in the folder of the test, and returns its path.
+func Build(tb testing.TB) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "program")
+	// Without the race detector: the program is to be run as its users run it.
+	if text, err := exec.CommandContext(tb.Context(), "go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		tb.Fatalf("build the example: %v\n%s", err, text)
+	}
+	return path
+}
+
+// Process is a program that runs.
+type Process struct {
+	// Output is what it has written, to both streams.
+	Output *Output
+
+	command *exec.Cmd
+	ended   chan struct{} // closed when the process has ended
+	err     error         // valid when ended is closed
+}
+
+// Start starts a program. It is killed at the end of the test, if it
+// is still there.
+func Start(tb testing.TB, program string, args ...string) *Process {
+	tb.Helper()
+	p := &Process{Output: NewOutput(), ended: make(chan struct{})}
+	p.command = exec.Command(program, args...)
+	p.command.Stdout, p.command.Stderr = p.Output, p.Output
+	if err := p.command.Start(); err != nil {
+		tb.Fatalf("start %s: %v", program, err)
+	}
+	go func() { // waited for by Kill, which Cleanup calls
+		p.err = p.command.Wait()
+		close(p.ended)
+	}()
+	tb.Cleanup(p.Kill)
+	return p
+}
+
+// Kill ends the process with SIGKILL and waits for it.
+func (p *Process) Kill() {
+	_ = p.command.Process.Kill() // fails only when the process has ended
+	<-p.ended
+}
+
+// Interrupt ends the process as Ctrl-C does, and fails the test unless it ends in time,
+// with exit status 0.
+func (p *Process) Interrupt(tb testing.TB) {
+	tb.Helper()
+	if err := p.command.Process.Signal(syscall.SIGINT); err != nil {
+		tb.Fatalf("interrupt the program: %v\n%s", err, p.Output)
+	}
+	select {
+	case <-p.ended:
+		if p.err != nil {
+			tb.Errorf("the interrupted program ended with: %v\n%s", p.err, p.Output)
+		}
+	case <-time.After(patience):
+		tb.Fatalf("the program is still there %s after SIGINT:\n%s", patience, p.Output)
+	}
+}

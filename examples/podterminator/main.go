@@ -1,0 +1,52 @@
+// Command podterminator is an operator: for each PodTerminator it ends a percentage of
+// the selected Pods, every period.
+//
+//	kubectl apply -f config/crd.yaml
+//	go run . &
+//	kubectl apply -f config/sample.yaml
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/evenkeel-go/evenkeel/examples/internal/connect"
+	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
+	"github.com/evenkeel-go/evenkeel/examples/podterminator/operator"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "podterminator:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("podterminator", flag.ExitOnError)
+	kubeconfig := flags.String("kubeconfig", "", connect.FlagUsage)
+	namespaces := flags.String("namespaces", "", "work in these namespaces only, separated by commas; default: all")
+	_ = flags.Parse(args) // exits on an error
+
+	cluster, err := connect.Cluster(*kubeconfig, v1alpha1.AddToScheme)
+	if err != nil {
+		return err
+	}
+	config := operator.Config{Logger: slog.Default()}
+	if *namespaces != "" {
+		config.Namespaces = strings.Split(*namespaces, ",")
+	}
+	op, err := operator.New(cluster, config)
+	if err != nil {
+		return err
+	}
+	return op.Run(ctx)
+}

@@ -1,0 +1,237 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
+	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
+	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
+	"github.com/evenkeel-go/evenkeel/examples/podterminator/config"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+)
+
+func TestMain(m *testing.M) {
+	exampletest.Main(m, localcluster.Config{Controllers: true, Nodes: 2}, install)
+}
+
+// install brings the operator's manifests to the cluster, and nothing else.
+func install(ctx context.Context, to *rest.Config) error {
+	cluster, err := kube.Connect(to)
+	if err != nil {
+		return err
+	}
+	if _, err = manifest.InstallCRD(ctx, cluster, config.CRD); err != nil {
+		return err
+	}
+	return manifest.Apply(ctx, cluster, "", config.RBAC)
+}
+
+// asOperator connects as the service account of config/rbac.yaml: what the operator does
+// in these tests, it may do.
+func asOperator(t *testing.T, change func(*rest.Config)) *kube.Cluster {
+	t.Helper()
+	c := exampletest.RESTConfig(t)
+	c.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:pod-terminator:pod-terminator",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:pod-terminator", "system:authenticated"},
+	}
+	if change != nil {
+		change(c)
+	}
+	cluster, err := kube.Connect(c, v1alpha1.AddToScheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
+// fixture is a namespace with Pods.
+type fixture struct {
+	t         *testing.T
+	namespace string
+	pods      corev1client.PodInterface
+}
+
+// newFixture makes a namespace in which so many Pods run, with the label app=web.
+func newFixture(t *testing.T, pods int) *fixture {
+	t.Helper()
+	f := &fixture{t: t}
+	f.namespace = exampletest.Namespace(t)
+	f.pods = exampletest.Core(t).Pods(f.namespace)
+	for i := range pods {
+		f.createPod(fmt.Sprintf("web-%d", i), "web")
+	}
+	exampletest.Eventually(t, "all Pods run", func(ctx context.Context) (bool, string) {
+		n := len(f.alive(ctx))
+		return n == pods, fmt.Sprintf("%d of %d run", n, pods)
+	})
+	return f
+}
+
+func (f *fixture) createPod(name, app string) {
+	f.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+	}
+	exampletest.Eventually(f.t, "Pod "+name+" can be created", func(ctx context.Context) (bool, string) {
+		// Until the namespace has its default service account, Pods are refused.
+		_, err := f.pods.Create(ctx, pod, metav1.CreateOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+// alive returns the Pods app=web that run and are not being deleted.
+func (f *fixture) alive(ctx context.Context) map[types.UID]corev1.Pod {
+	f.t.Helper()
+	list, err := f.pods.List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+	if err != nil {
+		f.t.Fatalf("list Pods: %v", err)
+	}
+	alive := map[types.UID]corev1.Pod{}
+	for _, pod := range list.Items {
+		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+			alive[pod.UID] = pod
+		}
+	}
+	return alive
+}
+
+// marked returns the names of the Pods that carry a mark and are not being deleted.
+func (f *fixture) marked() []string {
+	f.t.Helper()
+	list, err := f.pods.List(f.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		f.t.Fatalf("list Pods: %v", err)
+	}
+	var names []string
+	for _, pod := range list.Items {
+		if _, ok := pod.Annotations[v1alpha1.VictimAnnotation]; ok && pod.DeletionTimestamp == nil {
+			names = append(names, pod.Name)
+		}
+	}
+	return names
+}
+
+// terminator returns a PodTerminator of the Pods app=web.
+func (f *fixture) terminator(percent int32, period time.Duration) *v1alpha1.PodTerminator {
+	return &v1alpha1.PodTerminator{
+		ObjectMeta: metav1.ObjectMeta{Name: "chaos", Namespace: f.namespace},
+		Spec: v1alpha1.PodTerminatorSpec{
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Percent:  percent,
+			Period:   metav1.Duration{Duration: period},
+		},
+	}
+}
+
+func (f *fixture) create(pt *v1alpha1.PodTerminator) *v1alpha1.PodTerminator {
+	f.t.Helper()
+	out := &v1alpha1.PodTerminator{}
+	if err := terminators(f.t).Post().Namespace(pt.Namespace).Resource(v1alpha1.Resource).Body(pt).Do(f.t.Context()).Into(out); err != nil {
+		f.t.Fatalf("create the PodTerminator: %v", err)
+	}
+	return out
+}
+
+// createRaw creates a PodTerminator with a selector that the Go type would not write.
+func (f *fixture) createRaw(selector string) {
+	f.t.Helper()
+	body := fmt.Sprintf(`{"apiVersion":"chaos.evenkeel.dev/v1alpha1","kind":"PodTerminator","metadata":{"name":"chaos"},
+		"spec":{"selector":%s,"percent":100,"period":"1h"}}`, selector)
+	err := terminators(f.t).Post().Namespace(f.namespace).Resource(v1alpha1.Resource).Body([]byte(body)).Do(f.t.Context()).Error()
+	if err != nil {
+		f.t.Fatalf("create %s: %v", body, err)
+	}
+}
+
+func (f *fixture) patch(kind types.PatchType, patch string) {
+	f.t.Helper()
+	err := terminators(f.t).Patch(kind).Namespace(f.namespace).Resource(v1alpha1.Resource).Name("chaos").
+		Body([]byte(patch)).Do(f.t.Context()).Error()
+	if err != nil {
+		f.t.Fatalf("patch the PodTerminator with %s: %v", patch, err)
+	}
+}
+
+func (f *fixture) delete() {
+	f.t.Helper()
+	if err := terminators(f.t).Delete().Namespace(f.namespace).Resource(v1alpha1.Resource).Name("chaos").Do(f.t.Context()).Error(); err != nil {
+		f.t.Fatalf("delete the PodTerminator: %v", err)
+	}
+}
+
+// get returns the PodTerminator, or nil when it is gone.
+func (f *fixture) get(ctx context.Context) *v1alpha1.PodTerminator {
+	f.t.Helper()
+	pt := &v1alpha1.PodTerminator{}
+	err := terminators(f.t).Get().Namespace(f.namespace).Resource(v1alpha1.Resource).Name("chaos").Do(ctx).Into(pt)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		f.t.Fatalf("get the PodTerminator: %v", err)
+	}
+	return pt
+}
+
+// until waits until the PodTerminator (nil: gone) is as it should be, and returns it.
+func (f *fixture) until(what string, done func(*v1alpha1.PodTerminator) bool) *v1alpha1.PodTerminator {
+	f.t.Helper()
+	var pt *v1alpha1.PodTerminator
+	exampletest.Eventually(f.t, what, func(ctx context.Context) (bool, string) {
+		pt = f.get(ctx)
+		return done(pt), fmt.Sprintf("%+v", pt)
+	})
+	return pt
+}
+
+// afterRound waits until so many rounds have ended.
+func (f *fixture) afterRound(n int64) *v1alpha1.PodTerminator {
+	f.t.Helper()
+	return f.until(fmt.Sprintf("round %d has ended", n), func(pt *v1alpha1.PodTerminator) bool {
+		return pt != nil && pt.Status.Rounds >= n && pt.Status.Plan == nil
+	})
+}
+
+// operate runs an operator for the fixture's namespace until stop is called or the test
+// ends.
+func (f *fixture) operate(change func(*rest.Config), with Config) (stop func()) {
+	f.t.Helper()
+	with.Namespaces = []string{f.namespace}
+	if with.Logger == nil {
+		with.Logger = slog.New(slog.NewTextHandler(f.t.Output(), nil))
+	}
+	op, err := New(asOperator(f.t, change), with)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	_, stop = exampletest.Go(f.t, func(ctx context.Context, _ io.Writer) error { return op.Run(ctx) })
+	return stop
+}
+
+func terminators(t *testing.T) rest.Interface {
+	t.Helper()
+	admin, err := kube.Connect(exampletest.RESTConfig(t), v1alpha1.AddToScheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := admin.RESTClient(v1alpha1.GroupVersion())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}

@@ -1,0 +1,172 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
+)
+
+// The requests that change something in a first round with two victims, in their order:
+// finalizer, plan, two marks, two deletions, result.
+const writesOfARound = 7
+
+func TestACrashAtAnyRequestEndsNoMorePodsThanPlanned(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= writesOfARound; n++ {
+		for _, arrives := range []bool{false, true} {
+			name := fmt.Sprintf("before request %d", n)
+			if arrives {
+				name = fmt.Sprintf("before the answer of request %d", n)
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				f := newFixture(t, 4)
+				before := f.alive(t.Context())
+				crash := &crasher{at: n, arrives: arrives, crashed: make(chan struct{})}
+				f.create(f.terminator(50, time.Hour))
+				stop := f.operate(crash.wrap, Config{})
+				select {
+				case <-crash.crashed:
+				case <-time.After(time.Minute):
+					t.Fatalf("there was no request %d in a minute", n)
+				}
+				stop()
+
+				f.operate(nil, Config{})
+				pt := f.afterRound(1)
+				after := f.alive(t.Context())
+				if len(after) != 2 {
+					t.Errorf("%d of %d Pods are alive, want 2", len(after), len(before))
+				}
+				if pt.Status.Rounds != 1 || pt.Status.TerminatedTotal != 2 || len(pt.Status.LastTerminated) != 2 {
+					t.Errorf("the status counts %d rounds, %d ended Pods, %v; want 1 and 2",
+						pt.Status.Rounds, pt.Status.TerminatedTotal, pt.Status.LastTerminated)
+				}
+				for _, p := range pt.Status.LastTerminated {
+					if _, ok := after[p.UID]; ok {
+						t.Errorf("Pod %s is alive, but the status says that it was ended", p.Name)
+					}
+				}
+				if marked := f.marked(); len(marked) > 0 {
+					t.Errorf("Pods %v are alive and marked", marked)
+				}
+			})
+		}
+	}
+}
+
+// What is left undone in the status when the operator crashes is finished, or spared, by
+// what the Pods are like later.
+func TestMinAliveIsLookedAtAgainAfterACrash(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 4)
+	crash := &crasher{at: 5, crashed: make(chan struct{})} // all is ready for the first deletion
+	pt := f.terminator(50, time.Hour)
+	pt.Spec.MinAlive = 2
+	f.create(pt)
+	stop := f.operate(crash.wrap, Config{})
+	<-crash.crashed
+	stop()
+
+	// While nobody operates, a Pod that was not chosen ends.
+	planned := map[string]bool{}
+	for _, v := range f.get(t.Context()).Status.Plan.Victims {
+		planned[v.Name] = true
+	}
+	for _, pod := range f.alive(t.Context()) {
+		if !planned[pod.Name] {
+			if err := f.pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	f.operate(nil, Config{})
+	got := f.afterRound(1)
+	if n := len(f.alive(t.Context())); n != 2 {
+		t.Errorf("%d Pods are alive, want the 2 of minAlive", n)
+	}
+	if got.Status.TerminatedTotal != 1 {
+		t.Errorf("%d Pods were ended, want 1", got.Status.TerminatedTotal)
+	}
+	if marked := f.marked(); len(marked) > 0 {
+		t.Errorf("Pods %v were spared, but are marked", marked)
+	}
+}
+
+// A PodTerminator that is deleted in the middle of a round ends nothing more, and its
+// marks go.
+func TestDeletionInTheMiddleOfARoundSparesThePods(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 4)
+	crash := &crasher{at: 5, crashed: make(chan struct{})}
+	f.create(f.terminator(50, time.Hour))
+	stop := f.operate(crash.wrap, Config{})
+	<-crash.crashed
+	stop()
+	if n := len(f.marked()); n != 2 {
+		t.Fatalf("%d Pods are marked at the crash, want 2", n)
+	}
+	f.delete()
+	f.operate(nil, Config{})
+	f.until("the PodTerminator is gone", func(pt *v1alpha1.PodTerminator) bool { return pt == nil })
+	if n := len(f.alive(t.Context())); n != 4 {
+		t.Errorf("%d Pods are alive, want all 4", n)
+	}
+	if marked := f.marked(); len(marked) > 0 {
+		t.Errorf("Pods %v are still marked", marked)
+	}
+}
+
+var errCrashed = errors.New("the process has crashed")
+
+// crasher lets a number of writing requests through, and then none any more, as if the
+// process had died: the one at which it dies either never arrives, or its answer is lost.
+type crasher struct {
+	at      int
+	arrives bool
+	crashed chan struct{} // closed at the crash
+
+	mu     sync.Mutex
+	writes int // guarded by mu
+}
+
+func (c *crasher) wrap(config *rest.Config) {
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if request.Method == http.MethodGet {
+				return next.RoundTrip(request)
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.writes++
+			switch {
+			case c.writes > c.at:
+				return nil, errCrashed
+			case c.writes < c.at:
+				return next.RoundTrip(request)
+			}
+			defer close(c.crashed)
+			if c.arrives {
+				response, err := next.RoundTrip(request)
+				if err != nil {
+					return nil, err
+				}
+				_ = response.Body.Close() // nobody reads it
+			}
+			return nil, errCrashed
+		})
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

@@ -1,0 +1,121 @@
+// Package operator is pod-terminator: it ends Pods as PodTerminators say.
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Name is the name of the operator's controller.
+const Name = "pod-terminator"
+
+// Config says where and how the operator works.
+type Config struct {
+	// Namespaces are those whose PodTerminators and Pods the operator sees. Default: all.
+	Namespaces []string
+	// Middleware wraps the handler; the first one is the outermost. Default: none.
+	Middleware []controller.Middleware[*v1alpha1.PodTerminator]
+	// Metrics receives measurements. Default nil: none.
+	Metrics controller.Recorder
+	// Logger is told of failures and of ended Pods. Default: slog.Default() at the time of New.
+	Logger *slog.Logger
+}
+
+// Operator ends Pods as PodTerminators say, and writes down what it did.
+//
+// Guarantees:
+//   - A round ends no more Pods than its plan names, and each of them by its UID, also
+//     when the operator crashes at any point and starts again, or when two of them work at
+//     the same time: the plan is in the status before the first Pod is touched, and a
+//     status is written only over the one that the round was based on.
+//   - No round leaves fewer than minAlive Pods alive, as far as the operator can know:
+//     what others end at that very moment it learns too late. Where that matters, use the
+//     eviction API with a PodDisruptionBudget; this operator is here to cause trouble.
+type Operator struct {
+	// Immutable after New.
+	terminators rest.Interface
+	podClient   corev1client.CoreV1Interface
+	pods        *informer.Informer[*corev1.Pod]
+	controller  *controller.Controller[*v1alpha1.PodTerminator]
+	logger      *slog.Logger
+}
+
+// New makes an Operator for a cluster that was connected with v1alpha1.AddToScheme. It
+// starts nothing and makes no request.
+func New(cluster *kube.Cluster, config Config) (*Operator, error) {
+	if cluster == nil {
+		return nil, errors.New("new pod-terminator: the cluster is nil: make one with kube.Connect")
+	}
+	terminators, err := cluster.RESTClient(v1alpha1.GroupVersion())
+	if err != nil {
+		return nil, fmt.Errorf("new pod-terminator: %w", err)
+	}
+	podClient, err := corev1client.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("new pod-terminator: make a client for Pods: %w", err)
+	}
+	o := &Operator{
+		terminators: terminators,
+		podClient:   podClient,
+		logger:      cmp.Or(config.Logger, slog.Default()),
+	}
+	selection := informer.Selection{Namespaces: config.Namespaces}
+	podConfig := informer.Config[*corev1.Pod]{
+		Name:      Name + "-pods",
+		Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, selection),
+		Logger:    config.Logger,
+	}
+	if config.Metrics != nil {
+		podConfig.Metrics = config.Metrics
+	}
+	if o.pods, err = informer.New(podConfig); err != nil {
+		return nil, fmt.Errorf("new pod-terminator: %w", err)
+	}
+	o.controller, err = controller.New(controller.Config[*v1alpha1.PodTerminator]{
+		Name:      Name,
+		Retriever: informer.RetrieveSelected[*v1alpha1.PodTerminator](cluster, selection),
+		Handler:   controller.Chain(controller.HandlerFunc[*v1alpha1.PodTerminator](o.handle), config.Middleware...),
+		// A round asks for a few dozen requests at most; a minute means that the API
+		// server does not answer.
+		Timeout: time.Minute,
+		// The default, up to 1000 s, could leave out many rounds after one long failure.
+		Retry:   controller.Retry{Max: 30 * time.Second},
+		Metrics: config.Metrics,
+		Logger:  config.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("new pod-terminator: %w", err)
+	}
+	return o, nil
+}
+
+// Run works until ctx ends, lets a round that is under way finish, and returns nil.
+func (o *Operator) Run(ctx context.Context) error {
+	// Handlers that finish after ctx has ended still count Pods: their cache ends last.
+	podsCtx, stopPods := context.WithCancel(context.WithoutCancel(ctx))
+	var watching sync.WaitGroup
+	watching.Go(func() { _ = o.pods.Run(podsCtx) }) // waited for below; Run returns nil
+	defer watching.Wait()
+	defer stopPods()
+	if o.pods.WaitSynced(ctx) != nil {
+		return nil // ctx has ended; what kept the Pods from being listed is in the log
+	}
+	return o.controller.Run(ctx)
+}
+
+// Ready returns nil while the operator does what it should, or what is missing.
+func (o *Operator) Ready() error { return errors.Join(o.pods.Ready(), o.controller.Ready()) }

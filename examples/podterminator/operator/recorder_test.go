@@ -1,0 +1,28 @@
+package operator
+
+import (
+	"testing"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// outcomes is a Recorder that only knows how runs ended.
+type outcomes struct{ seen *exampletest.Output }
+
+func newOutcomes() *outcomes { return &outcomes{seen: exampletest.NewOutput()} }
+
+func (o *outcomes) wait(t *testing.T, outcome controller.Outcome) {
+	t.Helper()
+	o.seen.Wait(t, string(outcome)+"\n")
+}
+
+func (o *outcomes) Handled(_ string, run controller.Handled) {
+	_, _ = o.seen.Write([]byte(string(run.Outcome) + "\n"))
+}
+
+func (o *outcomes) ObserveController(string, func() controller.Stats) func() { return func() {} }
+func (o *outcomes) ObserveInformer(string, func() informer.Health) func()    { return func() {} }
+func (o *outcomes) Queued(string, workqueue.CauseType)                       {}

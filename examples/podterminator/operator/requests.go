@@ -1,0 +1,181 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// read reads a PodTerminator from the API server.
+func (o *Operator) read(ctx context.Context, key kube.Key) (*v1alpha1.PodTerminator, error) {
+	pt := &v1alpha1.PodTerminator{}
+	err := o.terminators.Get().Namespace(key.Namespace).Resource(v1alpha1.Resource).Name(key.Name).Do(ctx).Into(pt)
+	if err != nil {
+		return nil, fmt.Errorf("get PodTerminator %s: %w", key, err)
+	}
+	return pt, nil
+}
+
+// writeStatus replaces the status of pt, unless pt has changed since it was read: the
+// resourceVersion in a patch makes the API server answer with a conflict then. It returns
+// the new object.
+func (o *Operator) writeStatus(ctx context.Context, pt *v1alpha1.PodTerminator, status *v1alpha1.PodTerminatorStatus) (*v1alpha1.PodTerminator, error) {
+	patch := map[string]any{
+		"metadata": map[string]any{"uid": pt.UID, "resourceVersion": pt.ResourceVersion},
+		"status":   status,
+	}
+	out, err := o.patch(ctx, pt, types.MergePatchType, patch, "status")
+	if err != nil {
+		return nil, fmt.Errorf("patch the status of PodTerminator %s: %w", kube.KeyOf(pt), err)
+	}
+	return out, nil
+}
+
+// setReady sets the condition Ready.
+func setReady(pt *v1alpha1.PodTerminator, status *v1alpha1.PodTerminatorStatus, is metav1.ConditionStatus, reason, message string) {
+	status.ObservedGeneration = pt.Generation
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type:               v1alpha1.ConditionReady,
+		Status:             is,
+		Reason:             reason,
+		Message:            message,
+		ObservedGeneration: pt.Generation,
+	})
+}
+
+// ensureFinalizer adds the operator's finalizer, where it is missing.
+func (o *Operator) ensureFinalizer(ctx context.Context, pt *v1alpha1.PodTerminator) (*v1alpha1.PodTerminator, error) {
+	if slices.Contains(pt.Finalizers, v1alpha1.Finalizer) {
+		return pt, nil
+	}
+	patch := []operation{
+		// The list of finalizers is replaced, so it has to be the one that was read.
+		{Op: "test", Path: "/metadata/resourceVersion", Value: pt.ResourceVersion},
+		{Op: "add", Path: "/metadata/finalizers", Value: append(slices.Clone(pt.Finalizers), v1alpha1.Finalizer)},
+	}
+	out, err := o.patch(ctx, pt, types.JSONPatchType, patch)
+	if err != nil {
+		return nil, fmt.Errorf("add finalizer %s to PodTerminator %s: %w", v1alpha1.Finalizer, kube.KeyOf(pt), err)
+	}
+	return out, nil
+}
+
+// finalize takes the marks off the Pods, and then lets the PodTerminator go.
+//
+// Why a finalizer: the Pods do not belong to the PodTerminator, so no owner reference
+// could clean them up, and after it is gone nothing would tell which Pods it has marked.
+// The marks that there may be are in status.marked. No Pod is ended any more, also when a
+// round was under way.
+func (o *Operator) finalize(ctx context.Context, pt *v1alpha1.PodTerminator) error {
+	i := slices.Index(pt.Finalizers, v1alpha1.Finalizer)
+	if i < 0 {
+		return nil // the finalizers of others are theirs
+	}
+	if err := o.unmark(ctx, pt, pt.Status.Marked); err != nil {
+		return err
+	}
+	path := fmt.Sprintf("/metadata/finalizers/%d", i)
+	_, err := o.patch(ctx, pt, types.JSONPatchType, []operation{
+		// Others may add and remove theirs meanwhile, which moves the index.
+		{Op: "test", Path: path, Value: v1alpha1.Finalizer},
+		{Op: "remove", Path: path},
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("remove finalizer %s from PodTerminator %s: %w", v1alpha1.Finalizer, kube.KeyOf(pt), err)
+	}
+	return nil
+}
+
+// operation is a step of a JSON patch (RFC 6902).
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+func (o *Operator) patch(ctx context.Context, pt *v1alpha1.PodTerminator, kind types.PatchType, patch any, subresource ...string) (*v1alpha1.PodTerminator, error) {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return nil, err
+	}
+	out := &v1alpha1.PodTerminator{}
+	err = o.terminators.Patch(kind).Namespace(pt.Namespace).Resource(v1alpha1.Resource).Name(pt.Name).
+		SubResource(subresource...).Body(body).Do(ctx).Into(out)
+	return out, err
+}
+
+// mark tells whoever looks at the Pods that pt has chosen them.
+func (o *Operator) mark(ctx context.Context, pt *v1alpha1.PodTerminator, pods []v1alpha1.PodReference) error {
+	for _, pod := range pods {
+		// A merge patch with the UID is refused when another Pod has taken the name: a
+		// UID cannot be changed.
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"uid":         pod.UID,
+			"annotations": map[string]string{v1alpha1.VictimAnnotation: pt.Name},
+		}})
+		if err != nil {
+			return err
+		}
+		_, err = o.podClient.Pods(pt.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if err != nil && !isGone(err) {
+			return fmt.Errorf("mark Pod %s/%s: %w", pt.Namespace, pod.Name, err)
+		}
+	}
+	return nil
+}
+
+// unmark takes pt's mark off the Pods. A mark that is not there, or of another
+// PodTerminator, is left as it is.
+func (o *Operator) unmark(ctx context.Context, pt *v1alpha1.PodTerminator, pods []v1alpha1.PodReference) error {
+	path := "/metadata/annotations/" + strings.ReplaceAll(v1alpha1.VictimAnnotation, "/", "~1")
+	for _, pod := range pods {
+		patch, err := json.Marshal([]operation{
+			{Op: "test", Path: "/metadata/uid", Value: pod.UID},
+			{Op: "test", Path: path, Value: pt.Name},
+			{Op: "remove", Path: path},
+		})
+		if err != nil {
+			return err
+		}
+		_, err = o.podClient.Pods(pt.Namespace).Patch(ctx, pod.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
+		// "Invalid" is how the API server says that a test of the patch failed.
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
+			return fmt.Errorf("take the mark off Pod %s/%s: %w", pt.Namespace, pod.Name, err)
+		}
+	}
+	return nil
+}
+
+// end deletes the Pods, unless others have taken their names.
+func (o *Operator) end(ctx context.Context, pt *v1alpha1.PodTerminator, pods []v1alpha1.PodReference) error {
+	for _, pod := range pods {
+		err := o.podClient.Pods(pt.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+			Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+		})
+		if err != nil && !isGone(err) {
+			return fmt.Errorf("delete Pod %s/%s: %w", pt.Namespace, pod.Name, err)
+		}
+		if err == nil {
+			o.logger.InfoContext(ctx, "ended a Pod", "podTerminator", kube.KeyOf(pt).String(), "pod", pod.Name)
+		}
+	}
+	return nil
+}
+
+// isGone says that the Pod with the UID of a request is there no more: there is none of
+// its name, or another one, which answers a precondition with a conflict, and a patch of
+// its UID with a refusal.
+func isGone(err error) bool {
+	cause, invalid := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || invalid && cause.Field == "metadata.uid"
+}
