@@ -55,7 +55,9 @@ demo: ## Run the main demo; ONCE=1 ends by itself, KUBECONFIG=path uses that clu
 		esac; \
 		set -- "$$@" --kubeconfig "$$path"; \
 	fi; \
-	exec go run -C examples ./demo "$$@"
+	mkdir -p $(BIN); \
+	echo "building the demo (a minute or two the first time)"; \
+	go build -C examples -o ../$(BIN)/demo ./demo && exec $(BIN)/demo "$$@"
 
 .PHONY: test
 test: localcluster-binary test-unit test-integration ## Run all tests

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -19,11 +18,9 @@ const FlagUsage = "the kubeconfig `file` of the cluster; default: $KUBECONFIG, ~
 // any of them, it takes the service account of the Pod that it runs in. addTypes register
 // the Go types of custom resources.
 func Cluster(kubeconfig string, addTypes ...func(*runtime.Scheme) error) (*kube.Cluster, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	config, err := kube.LoadConfig(kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("load the kubeconfig: %w: name one with --kubeconfig or $KUBECONFIG", err)
+		return nil, fmt.Errorf("%w: name one with --kubeconfig or $KUBECONFIG", err)
 	}
 	return kube.Connect(config, addTypes...)
 }
