@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"time"
 
@@ -66,9 +67,10 @@ type Config[T kube.Object] struct {
 	LeaderElector LeaderElector
 	// Metrics receives measurements; metrics/prometheus has an adapter. Default nil: none.
 	Metrics Recorder
-	// Logger receives failed runs at warning level, panics and keys that are given up at
-	// error level, and every run at debug level. Default: slog.Default() at the time of
-	// New.
+	// Logger receives failed runs at warning level; panics, terminal errors and keys that
+	// are given up at error level; the begin of work, a first list that takes long and
+	// cancelled handlers at info level; and every run at debug level. Default:
+	// slog.Default() at the time of New.
 	Logger *slog.Logger
 }
 
@@ -96,6 +98,9 @@ type LeaderElector interface {
 	// told by kube.LeadershipLost and the cause kube.ErrLeadershipLost. Run waits for work
 	// to return, and only then gives leadership up or stands again. When work returns
 	// while leading, Run gives leadership up and returns work's error.
+	//
+	// An elector may also have a method Ready() error, which says why it can neither lead
+	// nor stand by; Controller.Ready asks it.
 	Run(ctx context.Context, work func(ctx context.Context) error) error
 }
 
@@ -151,13 +156,13 @@ func (c Config[T]) validate() error {
 		mistake("Retriever and Informer are both set: set Retriever for a cache of the controller's own, Informer to share one")
 	}
 	switch {
-	case c.Handler == nil && c.Reconciler == nil:
+	case isNil(c.Handler) && isNil(c.Reconciler):
 		mistake("Handler (or Reconciler) is required")
 	case c.Handler != nil && c.Reconciler != nil:
 		mistake("Handler and Reconciler are both set: one controller calls one of them")
 	}
 	for i, source := range c.Sources {
-		if source == nil {
+		if isNil(source) {
 			mistake("Sources[%d] is nil", i)
 		}
 	}
@@ -169,4 +174,10 @@ func (c Config[T]) validate() error {
 	}
 	errs = append(errs, c.Retry.validate())
 	return errors.Join(errs...)
+}
+
+// isNil reports whether v is nil, or an adapter (HandlerFunc, ...) of a nil function.
+func isNil(v any) bool {
+	value := reflect.ValueOf(v)
+	return !value.IsValid() || value.Kind() == reflect.Func && value.IsNil()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -23,7 +24,8 @@ import (
 func TestNewNamesEveryMistakeAtOnce(t *testing.T) {
 	_, err := controller.New(controller.Config[configMap]{
 		Retriever: informer.FromListerWatcher[configMap](nil),
-		Sources:   []controller.Source{nil},
+		Handler:   handlerFunc(nil),
+		Sources:   []controller.Source{nil, controller.SourceFunc(nil)},
 		Workers:   -1,
 		Timeout:   -time.Second,
 		Retry:     controller.Retry{Base: -1, Max: -2, Jitter: 2, MaxRetries: -1},
@@ -32,7 +34,7 @@ func TestNewNamesEveryMistakeAtOnce(t *testing.T) {
 		t.Fatal("New accepts it all")
 	}
 	for _, want := range []string{
-		"Name is required", "ListerWatcher is nil", "Handler (or Reconciler) is required", "Sources[0] is nil",
+		"Name is required", "ListerWatcher is nil", "Handler (or Reconciler) is required", "Sources[0] is nil", "Sources[1] is nil",
 		"Workers is -1", "Timeout is -1s", "Retry.Base is -1ns", "Retry.Max is -2ns", "Retry.Jitter is 2", "Retry.MaxRetries is -1",
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -253,7 +255,9 @@ func TestAnswers(t *testing.T) {
 		"error wins over requeue":      {errors.Join(requeue, failure), controller.OutcomeError},
 		"error wins, in any order":     {fmt.Errorf("%w, and %w", failure, requeue), controller.OutcomeError},
 		"terminal":                     {controller.Terminal(failure), controller.OutcomeTerminal},
-		"terminal wins over an error":  {errors.Join(failure, controller.Terminal(failure)), controller.OutcomeTerminal},
+		"error wins over terminal":     {errors.Join(failure, controller.Terminal(failure)), controller.OutcomeError},
+		"wrapped terminal":             {fmt.Errorf("bad spec: %w", controller.Terminal(failure)), controller.OutcomeTerminal},
+		"two terminals":                {errors.Join(controller.Terminal(failure), controller.Terminal(failure)), controller.OutcomeTerminal},
 		"terminal of nil is no error":  {controller.Terminal(nil), controller.OutcomeSuccess},
 		"terminal wins over a requeue": {errors.Join(requeue, controller.Terminal(failure)), controller.OutcomeTerminal},
 	} {
@@ -528,4 +532,171 @@ func TestPhasesHaveNames(t *testing.T) {
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// A Reconciler that takes what it does not find for deleted must never run before the
+// informer has listed, also when others come and go.
+func TestSharedInformerIsSyncedWheneverAHandlerRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf, err := informer.New(informer.Config[configMap]{Retriever: newServer("a"), Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 200 {
+			keys := make(chan kube.Key, 1)
+			keys <- key("a")
+			c := config(nil, nil)
+			c.Retriever, c.Handler, c.Informer = nil, nil, inf
+			c.Reconciler = controller.ReconcilerFunc(func(_ context.Context, k kube.Key) error {
+				if !inf.Has(k) {
+					t.Errorf("hand-over %d: %s is taken for deleted", i, k)
+				}
+				return nil
+			})
+			c.Sources = []controller.Source{controller.SourceFunc(func(_ context.Context, enqueue func(kube.Key, string)) error {
+				enqueue(<-keys, "at once")
+				return nil
+			})}
+			leave := inf.Join(t.Context())
+			if err := inf.WaitSynced(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			go leave() // waited for by Run, which joins the informer before or after
+			stop := start(t, newController(t, c))
+			synctest.Wait()
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestHandlerThatEndsItsGoroutineIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logs journal
+		metrics := newRecorder()
+		c := config(newServer("a"), func(ctx context.Context, _ configMap) error {
+			if run, _ := controller.RunFrom(ctx); run.Attempt < 5 {
+				runtime.Goexit()
+			}
+			return nil
+		})
+		c.Workers = 2
+		c.Metrics = metrics
+		c.Logger = logs.logger(slog.LevelWarn)
+		start(t, newController(t, c))
+		time.Sleep(time.Minute)
+		outcomes, _ := metrics.snapshot()
+		want := map[controller.Outcome]int{controller.OutcomeError: 5, controller.OutcomeSuccess: 1}
+		if diff := cmp.Diff(want, outcomes); diff != "" {
+			t.Errorf("outcomes (-want +got):\n%s", diff)
+		}
+		if all := strings.Join(logs.take(), "\n"); !strings.Contains(all, "Goexit") {
+			t.Errorf("the log does not say what happened:\n%s", all)
+		}
+	})
+}
+
+func TestStackOfAPanicAfterAnotherFailureIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logs journal
+		c := config(newServer("a"), func(ctx context.Context, _ configMap) error {
+			switch run, _ := controller.RunFrom(ctx); run.Attempt {
+			case 0, 2:
+				return errors.New("failed")
+			case 1, 3:
+				panic(controller.RequeueAfter(time.Second)) // what is panicked with is no answer
+			}
+			return nil
+		})
+		c.Logger = logs.logger(slog.LevelWarn)
+		start(t, newController(t, c))
+		time.Sleep(time.Minute)
+		all := strings.Join(logs.take(), "\n")
+		if n := strings.Count(all, "stack="); n != 1 {
+			t.Errorf("%d stacks are logged, want one:\n%s", n, all)
+		}
+	})
+}
+
+func TestQueuedCountsWhatIsQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := newRecorder()
+		c := config(newServer("a"), func(context.Context, configMap) error { return controller.RequeueAfter(time.Second) })
+		c.ResyncInterval = time.Hour
+		c.Metrics = metrics
+		stop := start(t, newController(t, c))
+		time.Sleep(10*time.Second + time.Millisecond)
+		_ = stop()
+		want := map[workqueue.CauseType]int{workqueue.CauseListed: 1, workqueue.CauseRequeue: 11}
+		if diff := cmp.Diff(want, metrics.queued); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestFailureDuringTheDrainIsNotSaidToBeRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logs journal
+		c := config(newServer("a"), func(context.Context, configMap) error {
+			time.Sleep(time.Second)
+			return errors.New("failed")
+		})
+		c.Logger = logs.logger(slog.LevelWarn)
+		stop := start(t, newController(t, c))
+		synctest.Wait()
+		_ = stop()
+		if got := logs.take(); len(got) != 1 || !strings.Contains(got[0], "next start") {
+			t.Errorf("logged %q", got)
+		}
+	})
+}
+
+func TestReconcilerPanicsAndRetriesAsAHandlerDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer("a")
+		var runs journal
+		c := config(server, nil)
+		c.Handler = nil
+		c.Reconciler = controller.ReconcilerFunc(func(ctx context.Context, k kube.Key) error {
+			run, _ := controller.RunFrom(ctx)
+			runs.add("%s attempt %d: %s", k.Name, run.Attempt, run.Causes)
+			if run.Attempt == 0 {
+				panic("first")
+			}
+			return nil
+		})
+		start(t, newController(t, c))
+		time.Sleep(time.Second)
+		server.Delete(key("a"))
+		time.Sleep(time.Second)
+		want := []string{"a attempt 0: listed", "a attempt 1: retry", "a attempt 0: deleted", "a attempt 1: retry"}
+		if diff := cmp.Diff(want, runs.take()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// refusedElector stands by for ever, and says why.
+type refusedElector struct{ err error }
+
+func (e refusedElector) Run(ctx context.Context, _ func(context.Context) error) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (e refusedElector) Ready() error { return e.err }
+
+func TestStandbyThatCannotReachItsLeaseIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(newServer("a"), func(context.Context, configMap) error { return nil })
+		forbidden := errors.New("leases are forbidden")
+		c.LeaderElector = refusedElector{forbidden}
+		ctrl := newController(t, c)
+		start(t, ctrl)
+		synctest.Wait()
+		if err := ctrl.Ready(); !errors.Is(err, forbidden) {
+			t.Errorf("Ready: %v", err)
+		}
+	})
 }

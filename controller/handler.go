@@ -37,9 +37,14 @@ type HandlerFunc[T kube.Object] func(ctx context.Context, obj T) error
 // Handle implements Handler.
 func (f HandlerFunc[T]) Handle(ctx context.Context, obj T) error { return f(ctx, obj) }
 
-// Reconciler does what a Handler does, for a key whose object may be gone: it is called
-// for deletions too, and reads the object itself, for instance from an Informer. What is
-// said of Handler holds for it otherwise.
+// Reconciler does what a Handler does, for a key whose object may be gone. What is said of
+// Handler holds for it otherwise.
+//
+// It reads the object itself: make an Informer, read from it, and set Config.Informer.
+//
+// It is called for deletions too, as a best effort: those that happen while no process
+// works are not told, nor is a failed one tried again after a restart. What must be
+// cleaned up for certain needs a finalizer. A key without an object is not resynced.
 type Reconciler interface {
 	Reconcile(ctx context.Context, key kube.Key) error
 }

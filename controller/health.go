@@ -63,7 +63,8 @@ func (c *Controller[T]) Stats() Stats {
 }
 
 // Ready returns nil when the controller does what it should: it works on a synced cache
-// with a live watch, or stands by while another process leads. Otherwise the error says
+// with a live watch, or stands by while another process leads (which its LeaderElector
+// confirms, if that has a method Ready). Otherwise the error says
 // what is missing, down to the kind, the verb and the user of a refused request.
 //
 // It suits a readiness probe; it makes no request.
@@ -73,6 +74,11 @@ func (c *Controller[T]) Ready() error {
 	c.mu.Unlock()
 	switch phase {
 	case PhaseStandby:
+		if elector, ok := c.config.LeaderElector.(interface{ Ready() error }); ok {
+			if err := elector.Ready(); err != nil {
+				return fmt.Errorf("controller %q is not ready: %w", c.config.Name, err)
+			}
+		}
 		return nil
 	case PhaseSyncing, PhaseRunning:
 		if err := c.informer.Ready(); err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -34,7 +33,13 @@ type loop[T kube.Object] struct {
 	logger   *slog.Logger
 
 	mu       sync.Mutex
-	failures map[kube.Key]int // guarded by mu; failed runs in a row, of keys that have any
+	failures map[kube.Key]failures // guarded by mu; of keys that have any
+}
+
+// failures is what is remembered of a key that fails.
+type failures struct {
+	inARow int
+	stack  bool // the stack of a panic was logged
 }
 
 func newLoop[T kube.Object](config Config[T], inf *informer.Informer[T]) *loop[T] {
@@ -43,7 +48,7 @@ func newLoop[T kube.Object](config Config[T], inf *informer.Informer[T]) *loop[T
 		informer: inf,
 		queue:    workqueue.New[kube.Key](),
 		logger:   config.Logger.With("controller", config.Name),
-		failures: map[kube.Key]int{},
+		failures: map[kube.Key]failures{},
 	}
 }
 
@@ -52,16 +57,15 @@ func newLoop[T kube.Object](config Config[T], inf *informer.Informer[T]) *loop[T
 func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	// The informer and the handlers outlive ctx: handlers that drain read the cache.
 	background := context.WithoutCancel(ctx)
-	watchCtx, stopWatch := context.WithCancel(background)
 	workCtx, cancelWork := context.WithCancelCause(background)
 	intake, stopIntake := context.WithCancel(ctx)
 	defer stopIntake()
 	defer cancelWork(errEnded)
 
+	leave := l.informer.Join(background)
 	unsubscribe := l.informer.Subscribe(l.changed)
 	defer unsubscribe()
-	var watching, sources, workers sync.WaitGroup
-	watching.Go(func() { _ = l.informer.Run(watchCtx) }) // waited for below; Run returns nil
+	var sources, workers sync.WaitGroup
 	sourceErrs := make([]error, len(l.config.Sources))
 	for i, source := range l.config.Sources {
 		sources.Go(func() { // waited for below
@@ -81,7 +85,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 		entered(PhaseRunning)
 		l.logger.InfoContext(ctx, "controller works", "objects", l.informer.Len(), "workers", l.config.Workers)
 		for range l.config.Workers {
-			workers.Go(func() { l.work(workCtx) }) // waited for by drain
+			workers.Go(func() { l.work(workCtx, &workers) }) // waited for by drain
 		}
 	}
 	<-intake.Done()
@@ -91,8 +95,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	// cancelling of handlers.
 	l.drain(ctx, &workers, cancelWork)
 	sources.Wait()
-	stopWatch()
-	watching.Wait()
+	leave()
 	return errors.Join(sourceErrs...)
 }
 
@@ -106,18 +109,15 @@ func (l *loop[T]) drain(ctx context.Context, workers *sync.WaitGroup, cancelWork
 	}()
 	timeout := time.NewTimer(max(l.config.DrainTimeout, 0))
 	defer timeout.Stop()
-	lost := kube.LeadershipLost(ctx)
-	select {
-	case <-lost: // before a drain time of zero, so that the cause is certain
+	if errors.Is(context.Cause(ctx), kube.ErrLeadershipLost) {
 		cancelWork(kube.ErrLeadershipLost)
 		<-ended
 		return
-	default:
 	}
 	select {
 	case <-ended:
 		return
-	case <-lost:
+	case <-kube.LeadershipLost(ctx):
 		cancelWork(kube.ErrLeadershipLost)
 	case <-timeout.C:
 		cancelWork(errDrained)
@@ -148,26 +148,36 @@ func (l *loop[T]) triggered(key kube.Key, detail string) {
 	l.add(key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseTriggered, Detail: detail}})
 }
 
-func (l *loop[T]) add(key kube.Key, o workqueue.Options) {
-	l.queue.Add(key, o)
-	if l.config.Metrics != nil {
+func (l *loop[T]) add(key kube.Key, o workqueue.Options) bool {
+	added := l.queue.Add(key, o)
+	if added && l.config.Metrics != nil {
 		l.config.Metrics.Queued(l.config.Name, o.Cause.Type)
 	}
+	return added
 }
 
 // work is one worker.
-func (l *loop[T]) work(ctx context.Context) {
+func (l *loop[T]) work(ctx context.Context, workers *sync.WaitGroup) {
+	returned := false
+	defer func() {
+		if !returned {
+			// A handler has called runtime.Goexit, as t.FailNow does: this goroutine ends, and
+			// another takes its place.
+			workers.Go(func() { l.work(ctx, workers) }) // waited for by drain
+		}
+	}()
 	for {
 		item, ok := l.queue.Get()
 		if !ok {
-			return
+			break
 		}
 		l.handle(ctx, item)
-		// Only now: what handle adds for the key is filed before the key can be taken
-		// again, so that it merges with what came in meanwhile.
-		l.queue.Done(item.Key)
 	}
+	returned = true
 }
+
+// errNoReturn is the error of a handler that has not returned.
+var errNoReturn = errors.New("the handler ended its goroutine (runtime.Goexit; t.FailNow does that)")
 
 // handle runs one key and decides what follows.
 func (l *loop[T]) handle(ctx context.Context, item workqueue.Item[kube.Key]) {
@@ -183,16 +193,28 @@ func (l *loop[T]) handle(ctx context.Context, item workqueue.Item[kube.Key]) {
 	if l.config.Timeout > 0 {
 		runCtx, cancel = context.WithTimeout(runCtx, l.config.Timeout)
 	}
-	err := l.call(runCtx, item.Key)
-	timedOut := errors.Is(runCtx.Err(), context.DeadlineExceeded)
-	cancel()
+	err := errNoReturn
+	// Deferred, because the handler might not return.
+	defer func() {
+		timedOut := errors.Is(runCtx.Err(), context.DeadlineExceeded)
+		cancel()
+		l.finish(runCtx, run, item.Wait, err, timedOut, ctx.Err() != nil)
+		// Only now: what was added for the key is filed before the key can be taken again,
+		// so that it merges with what came in meanwhile.
+		l.queue.Done(item.Key)
+	}()
+	err = l.call(runCtx, item.Key)
+}
+
+// finish measures and logs a run, and enqueues the next one.
+func (l *loop[T]) finish(ctx context.Context, run *Run, wait time.Duration, err error, timedOut, cancelled bool) {
 	duration := time.Since(run.Started)
-	outcome, requeue := outcomeOf(err, timedOut, ctx.Err() != nil)
+	outcome, requeue := outcomeOf(err, timedOut, cancelled)
 	if l.config.Metrics != nil {
-		l.config.Metrics.Handled(l.config.Name, Handled{Outcome: outcome, Attempt: run.Attempt, Wait: item.Wait, Duration: duration})
+		l.config.Metrics.Handled(l.config.Name, Handled{Outcome: outcome, Attempt: run.Attempt, Wait: wait, Duration: duration})
 	}
-	run.Logger.DebugContext(runCtx, "handled", "outcome", string(outcome), "duration", duration, "causes", item.Causes.String(), "attempt", run.Attempt)
-	l.follow(runCtx, run, outcome, requeue, err)
+	run.Logger.DebugContext(ctx, "handled", "outcome", string(outcome), "duration", duration, "causes", run.Causes.String(), "attempt", run.Attempt)
+	l.follow(ctx, run, outcome, requeue, err)
 }
 
 // follow enqueues the next run, as the outcome of this one demands.
@@ -215,7 +237,7 @@ func (l *loop[T]) follow(ctx context.Context, run *Run, outcome Outcome, requeue
 		run.Logger.ErrorContext(ctx, "handler failed for good: not tried again until the object changes", "error", err)
 	case OutcomeCancelled:
 		l.forget(run.Key)
-		run.Logger.InfoContext(ctx, "handler was cancelled: the controller ends", "error", err)
+		run.Logger.InfoContext(ctx, "handler was cancelled: this process is to work no longer", "error", err)
 	case OutcomeGone:
 		l.forget(run.Key)
 	}
@@ -223,20 +245,25 @@ func (l *loop[T]) follow(ctx context.Context, run *Run, outcome Outcome, requeue
 
 // retry enqueues a failed key again, or gives it up.
 func (l *loop[T]) retry(ctx context.Context, run *Run, outcome Outcome, err error) {
-	failures := l.failed(run.Key)
-	attrs := []any{"error", err, "outcome", string(outcome), "attempt", run.Attempt, "causes", run.Causes.String()}
 	var panicked *PanicError
-	if errors.As(err, &panicked) && failures == 1 {
+	errors.As(err, &panicked)
+	inARow, logStack := l.failed(run.Key, panicked != nil)
+	if logStack {
 		// Once: the retries of the same panic would only repeat it.
 		run.Logger.ErrorContext(ctx, "handler panicked", "error", err, "stack", string(panicked.Stack))
 	}
-	if l.config.Retry.exhausted(failures) {
+	attrs := []any{"error", err, "outcome", string(outcome), "attempt", run.Attempt, "causes", run.Causes.String()}
+	if l.config.Retry.exhausted(inARow) {
 		l.forget(run.Key)
 		l.resync(run)
-		run.Logger.ErrorContext(ctx, "handler failed and is given up until the object changes or is resynced", append(attrs, "retries", failures-1)...)
+		run.Logger.ErrorContext(ctx, "handler failed and is given up until the object changes or is resynced", append(attrs, "retries", inARow-1)...)
 		return
 	}
-	delay := l.config.Retry.delay(failures)
+	delay := l.config.Retry.delay(inARow)
+	if l.queue.Stats().Down {
+		run.Logger.WarnContext(ctx, "handler failed while the controller ends: the next start tries again", attrs...)
+		return
+	}
 	l.add(run.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseRetry}, After: delay})
 	run.Logger.WarnContext(ctx, "handler failed, will try again", append(attrs, "after", delay)...)
 }
@@ -261,11 +288,7 @@ func (l *loop[T]) resync(run *Run) {
 
 // call calls the handler, or the reconciler, and turns a panic into an error.
 func (l *loop[T]) call(ctx context.Context, key kube.Key) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &PanicError{Value: value, Stack: debug.Stack()}
-		}
-	}()
+	defer RecoverPanic(&err)
 	if l.config.Reconciler != nil {
 		return l.config.Reconciler.Reconcile(ctx, key)
 	}
@@ -282,15 +305,20 @@ func (l *loop[T]) call(ctx context.Context, key kube.Key) (err error) {
 func (l *loop[T]) failuresOf(key kube.Key) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.failures[key]
+	return l.failures[key].inARow
 }
 
-// failed counts a failure and returns how many there are in a row.
-func (l *loop[T]) failed(key kube.Key) int {
+// failed counts a failure. It returns how many there are in a row, and whether the stack
+// of this one, a panic, is to be logged.
+func (l *loop[T]) failed(key kube.Key, panicked bool) (inARow int, logStack bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.failures[key]++
-	return l.failures[key]
+	f := l.failures[key]
+	f.inARow++
+	logStack = panicked && !f.stack
+	f.stack = f.stack || panicked
+	l.failures[key] = f
+	return f.inARow, logStack
 }
 
 func (l *loop[T]) forget(key kube.Key) {

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 )
 
@@ -66,6 +67,13 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
+// RecoverPanic, when it is deferred, turns a panic into a *PanicError in err.
+func RecoverPanic(err *error) {
+	if value := recover(); value != nil {
+		*err = &PanicError{Value: value, Stack: debug.Stack()}
+	}
+}
+
 // Outcome is how a run ended. The set is small and fixed, so that it can be a metric's
 // label.
 type Outcome string
@@ -106,17 +114,16 @@ var errGone = errors.New("the object is gone")
 // what it comes to.
 func outcomeOf(err error, timedOut, cancelled bool) (Outcome, *RequeueError) {
 	var panicked *PanicError
-	var terminal *TerminalError
 	switch {
 	case err == nil:
 		return OutcomeSuccess, nil
 	case err == errGone: //nolint:errorlint // the very value, which no handler can return
 		return OutcomeGone, nil
-	case IsRequeue(err):
-		return OutcomeRequeue, soonest(err)
 	case errors.As(err, &panicked):
 		return OutcomePanic, nil
-	case errors.As(err, &terminal):
+	case IsRequeue(err):
+		return OutcomeRequeue, soonest(err)
+	case isTerminal(err):
 		return OutcomeTerminal, nil
 	case cancelled:
 		return OutcomeCancelled, nil
@@ -137,6 +144,8 @@ func soonest(err error) *RequeueError {
 	switch e := err.(type) { //nolint:errorlint // this walks the tree itself
 	case nil:
 		return nil
+	case *PanicError:
+		return nil // whatever was panicked with
 	case *RequeueError:
 		return e
 	case interface{ Unwrap() []error }:
@@ -153,4 +162,23 @@ func soonest(err error) *RequeueError {
 		return first
 	}
 	return soonest(errors.Unwrap(err))
+}
+
+// isTerminal reports whether err is terminal: it is a TerminalError, or wraps one, or
+// joins errors of which each is terminal or asks for another run only.
+func isTerminal(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // this walks the tree itself
+	case nil:
+		return false
+	case *TerminalError:
+		return true
+	case interface{ Unwrap() []error }:
+		for _, branch := range e.Unwrap() {
+			if !isTerminal(branch) && !IsRequeue(branch) {
+				return false
+			}
+		}
+		return !IsRequeue(err)
+	}
+	return isTerminal(errors.Unwrap(err))
 }

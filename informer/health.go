@@ -17,7 +17,7 @@ type Health struct {
 	Synced bool
 	// Objects is the number of objects kept.
 	Objects int
-	// LastEvent is when the last list or event arrived. Zero: none yet.
+	// LastEvent is when the last list, event or bookmark arrived. Zero: none yet.
 	LastEvent time.Time
 	// Err is why the informer cannot list or watch now. Nil when it can.
 	Err error

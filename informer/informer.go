@@ -15,7 +15,8 @@ import (
 
 // Config says what an Informer keeps.
 type Config[T kube.Object] struct {
-	// Name is used in logs, metrics and readiness. Default: the kind that is retrieved.
+	// Name is used in logs, metrics and readiness. Default: the kind that is retrieved, so
+	// name informers of one kind that retrieve different objects of it.
 	Name string
 	// Retriever lists and watches the objects. Required.
 	Retriever Retriever[T]
@@ -104,7 +105,7 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 		return nil, fmt.Errorf("new informer %q: %w", config.Name, description.Problem)
 	}
 	i := &Informer[T]{
-		name:        cmp.Or(config.Name, description.String()),
+		name:        cmp.Or(config.Name, description.kind()),
 		description: description,
 		metrics:     config.Metrics,
 		logger:      cmp.Or(config.Logger, slog.Default()),
@@ -126,9 +127,24 @@ func (i *Informer[T]) Name() string { return i.name }
 // last one to end stops it, and returns after every goroutine of it has ended. What was
 // kept stays readable until the informer is run again, which begins with an empty view.
 func (i *Informer[T]) Run(ctx context.Context) error {
-	s := i.join(ctx)
+	leave := i.Join(ctx)
 	<-ctx.Done()
+	leave()
+	return nil
+}
 
+// Join is Run in two halves: it starts the watch, or joins the one that runs, and returns
+// at once. The caller must call leave once, which does what the end of Run's context
+// does. ctx lends its values; its end means nothing.
+//
+// Whoever subscribes or waits for the sync after Join does so in the session that it has
+// joined, whatever the informer's other users do.
+func (i *Informer[T]) Join(ctx context.Context) (leave func()) {
+	s := i.join(ctx)
+	return func() { i.leave(s) }
+}
+
+func (i *Informer[T]) leave(s *session) {
 	i.mu.Lock()
 	s.users--
 	last := s.users == 0
@@ -143,14 +159,15 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 	}
 	i.mu.Unlock()
 	if !last {
-		return nil
+		return
 	}
 	s.cancel()
 	<-s.ended
 	i.mu.Lock()
-	i.ending = nil
+	if i.ending == s {
+		i.ending = nil
+	}
 	i.mu.Unlock()
-	return nil
 }
 
 // join returns the running session with one more user, or starts one.
@@ -183,16 +200,16 @@ func (i *Informer[T]) start(ctx context.Context) *session {
 	// The session outlives the Run that started it when others have joined.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &session{cancel: cancel, ended: make(chan struct{})}
-	stopMetrics := func() {}
-	if i.metrics != nil {
-		stopMetrics = i.metrics.ObserveInformer(i.name, i.Health)
-	}
 	var running sync.WaitGroup
 	for _, p := range i.parts {
 		p.reset()
 		running.Go(func() { p.run(ctx) }) // waited for by the goroutine below
 	}
 	go func() { // waited for by the last Run, through s.ended
+		stopMetrics := func() {}
+		if i.metrics != nil {
+			stopMetrics = i.metrics.ObserveInformer(i.name, i.Health)
+		}
 		running.Wait()
 		stopMetrics()
 		close(s.ended)
@@ -264,7 +281,8 @@ func (i *Informer[T]) WaitSynced(ctx context.Context) error {
 }
 
 // Subscribe calls notify for every change from now on, beginning with a Listed for each
-// object that is kept already.
+// object that is kept already. What vanished while nobody ran the informer is not
+// announced: each session begins with Listed for what there is.
 //
 // Calls come one at a time, and no object changes meanwhile. notify must return quickly
 // and must not call Subscribe or unsubscribe; it may read the informer. It belongs to
@@ -311,6 +329,9 @@ func (i *Informer[T]) partSynced() {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if i.session == nil {
+		return // a list that came after the last Run had ended
+	}
 	select {
 	case <-i.synced:
 	default:

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -631,6 +632,7 @@ func TestNewNamesMistakes(t *testing.T) {
 	}{
 		"no retriever":      {nil, "Retriever is required"},
 		"nil ListerWatcher": {informer.FromListerWatcher[configMap](nil), "ListerWatcher is nil"},
+		"nil *ListWatch":    {informer.FromListerWatcher[configMap]((*cache.ListWatch)(nil)), "ListerWatcher is nil"},
 		"nil cluster":       {informer.Retrieve[configMap](nil), "cluster is nil"},
 		"join of nothing":   {informer.Join[configMap](), "there is none"},
 		"join with nil":     {informer.Join[configMap](newServer(true), nil), "number 1 is nil"},
@@ -652,6 +654,218 @@ func TestWrappedJoinIsNamed(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), "wrap its parts") {
 			t.Errorf("Ready of a wrapped join: %v", err)
+		}
+	})
+}
+
+// scripted is a Retriever whose watches the test makes.
+type scripted struct {
+	informer.Retriever[configMap]
+	watch func(opts metav1.ListOptions) (watch.Interface, error)
+}
+
+func (s scripted) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if w, err := s.watch(opts); w != nil || err != nil {
+		return w, err
+	}
+	return s.Retriever.Watch(ctx, opts)
+}
+
+func breaking(events ...watch.Event) watch.Interface {
+	w := watch.NewFakeWithChanSize(len(events), false)
+	for _, e := range events {
+		w.Action(e.Type, e.Object)
+	}
+	w.Stop()
+	return w
+}
+
+func TestContract09_AWatchThatBreaksAfterItWasOpenedIsNamed(t *testing.T) {
+	conversion := apierrors.NewInternalError(errors.New("conversion webhook failed"))
+	broken := watch.Event{Type: watch.Error, Object: &conversion.ErrStatus}
+	for name, test := range map[string]struct {
+		watchList bool
+		events    []watch.Event
+		want      string
+	}{
+		"error event":                 {false, []watch.Event{broken}, "conversion webhook failed"},
+		"error event after an object": {false, []watch.Event{{Type: watch.Modified, Object: object("a", "")}, broken}, "conversion webhook failed"},
+		"ends at once":                {false, nil, "ends as soon as it is opened"},
+		"streamed list breaks":        {true, []watch.Event{broken}, "conversion webhook failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(test.watchList)
+				server.Put(object("a", "1"))
+				if test.watchList {
+					server.Fail("list", conversion)
+				}
+				var healed atomic.Bool
+				f := start(t, server, scripted{server, func(metav1.ListOptions) (watch.Interface, error) {
+					if healed.Load() {
+						return nil, nil
+					}
+					return breaking(test.events...), nil
+				}})
+				defer f.stop()
+				time.Sleep(time.Minute)
+				for range 10 {
+					if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), test.want) {
+						t.Fatalf("Ready: %v, want %q in it", err, test.want)
+					}
+					time.Sleep(time.Minute)
+				}
+				if since := time.Since(f.informer.Health().ErrSince); since < 10*time.Minute && !strings.Contains(name, "object") {
+					t.Errorf("the trouble is said to have begun %s ago", since)
+				}
+				if n := strings.Count(f.logs.String(), "retrieves again"); n != 0 && !strings.Contains(name, "object") {
+					t.Errorf("it is said %d times to work again, which it never did", n)
+				}
+				healed.Store(true)
+				server.Fail("list", nil)
+				time.Sleep(30 * time.Second)
+				if err := f.informer.Ready(); err != nil {
+					t.Errorf("Ready after it was healed: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestTroubleWithAChangingPortIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(false)
+		port := 40000
+		f := start(t, server, scripted{server, func(metav1.ListOptions) (watch.Interface, error) {
+			port++
+			return nil, fmt.Errorf("read tcp 127.0.0.1:%d->127.0.0.1:6443: reset", port)
+		}})
+		defer f.stop()
+		time.Sleep(10 * time.Minute)
+		if n := strings.Count(f.logs.String(), "cannot retrieve"); n != 1 {
+			t.Errorf("logged %d times, want once", n)
+		}
+	})
+}
+
+// A fake that ignores SendInitialEvents, as client-go's fake clientsets do behind a plain
+// cache.ListWatch, costs time but works.
+func TestStreamedListThatStaysSilentIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		server.Put(object("a", "1"))
+		f := start(t, server, scripted{server, func(opts metav1.ListOptions) (watch.Interface, error) {
+			if opts.SendInitialEvents == nil {
+				return nil, nil
+			}
+			return watch.NewFake(), nil
+		}})
+		defer f.stop()
+		time.Sleep(11 * time.Second)
+		f.expect("listed a")
+		if err := f.informer.Ready(); err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(f.logs.String(), "Description.WatchList") {
+			t.Errorf("the log does not say what to do:\n%s", f.logs)
+		}
+		server.Fail("watch", errors.New("broken"))
+		server.DropWatches()
+		time.Sleep(time.Second)
+		server.Put(object("a", "2"))
+		server.Compact()
+		server.Fail("watch", nil)
+		time.Sleep(12 * time.Second)
+		f.expect("updated a")
+	})
+}
+
+func TestWatchThatDoesNotCloseItsChannelDoesNotHoldTheEndForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(false)
+		f := start(t, server, scripted{server, func(metav1.ListOptions) (watch.Interface, error) {
+			return watch.NewProxyWatcher(make(chan watch.Event)), nil
+		}})
+		began := time.Now()
+		f.stop()
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("Run took %s to end", took)
+		}
+		if !strings.Contains(f.logs.String(), "has not closed its channel") {
+			t.Errorf("it is not logged:\n%s", f.logs)
+		}
+	})
+}
+
+func TestStaleListDoesNotReviveADeletedObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(false)
+		server.Put(object("a", "1"))
+		server.ServeStale() // from here on, lists are from now
+		f := start(t, server, nil)
+		defer f.stop()
+		server.Delete(key("a"))
+		f.expect("listed a", "deleted a")
+		server.Fail("watch", errors.New("broken"))
+		server.DropWatches()
+		server.Put(object("b", "1"))
+		server.Compact()
+		server.Fail("watch", nil)
+		time.Sleep(time.Minute)
+		f.expect()
+		server.Fresh()
+		time.Sleep(time.Minute)
+		f.expect("added b")
+	})
+}
+
+// What one session ends with is nothing that the next one could rely on.
+func TestEndingSessionDoesNotSyncTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		server.Put(object("a", "1"))
+		inf, err := informer.New(informer.Config[configMap]{Retriever: server, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		release := make(chan struct{})
+		inf.Subscribe(func(informer.Change) { <-release }) // the list is being stored for a long time
+		leave := inf.Join(t.Context())
+		synctest.Wait()
+		left := make(chan struct{})
+		go func() { leave(); close(left) }() // waited for below
+		synctest.Wait()
+		server.Fail("list", errors.New("down"))
+		server.Fail("watch", errors.New("down"))
+		close(release)
+		<-left
+		defer inf.Join(t.Context())()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := inf.WaitSynced(ctx); err == nil {
+			t.Error("an informer that has listed nothing is said to be synced")
+		}
+	})
+}
+
+// observer calls health where it is told not to expect trouble.
+type observer struct{ healths chan informer.Health }
+
+func (o observer) ObserveInformer(_ string, health func() informer.Health) func() {
+	o.healths <- health()
+	return func() { o.healths <- health() }
+}
+
+func TestRecorderMayCallHealthAtAnyTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := observer{make(chan informer.Health, 2)}
+		inf, err := informer.New(informer.Config[configMap]{Retriever: newServer(true), Metrics: o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, inf)()
+		if first, last := <-o.healths, <-o.healths; first.Informer != "v1.ConfigMap" || last.Running {
+			t.Errorf("health at the beginning %+v, at the end %+v", first, last)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,16 +26,24 @@ type part[T kube.Object] struct {
 	description string
 
 	mu        sync.Mutex
-	kept      store.Store[T] // guarded by mu; the store itself is safe to use outside
-	synced    bool           // guarded by mu
-	lastEvent time.Time      // guarded by mu
-	err       error          // guarded by mu; why list or watch fail now
-	errSince  time.Time      // guarded by mu
+	kept      store.Store[T]  // guarded by mu; the store itself is safe to use outside
+	synced    bool            // guarded by mu
+	lastEvent time.Time       // guarded by mu
+	err       error           // guarded by mu; why list or watch fail now
+	errSince  time.Time       // guarded by mu
+	broken    bool            // guarded by mu; err is about a watch that had been opened
+	logged    map[string]bool // guarded by mu; reasons that were logged since it last worked
+	noStreams bool            // guarded by mu; streamed lists do not come
 
 	// consistent is true when what is being listed is a consistent read of etcd, which
 	// may contradict what was seen before. Used by the Reflector's goroutines only,
 	// which run one after the other.
 	consistent bool
+	// newest is the newest resource version that a list, an event or a bookmark had. Used
+	// as consistent is.
+	newest string
+	// streamed is true when what is being listed comes by a watch. Used as consistent is.
+	streamed bool
 }
 
 func newPart[T kube.Object](i *Informer[T], r Retriever[T]) *part[T] {
@@ -52,10 +61,12 @@ func (p *part[T]) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.kept = newStore[T]()
-	p.synced, p.err, p.errSince, p.lastEvent = false, nil, time.Time{}, time.Time{}
+	p.synced, p.err, p.errSince, p.broken, p.lastEvent = false, nil, time.Time{}, false, time.Time{}
+	p.newest = ""
 }
 
 func (p *part[T]) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	p.streamed = false
 	if opts.Continue == "" {
 		p.consistent = opts.ResourceVersion == ""
 	}
@@ -69,13 +80,18 @@ func (p *part[T]) list(ctx context.Context, opts metav1.ListOptions) (runtime.Ob
 func (p *part[T]) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	streamsList := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	if streamsList {
-		p.consistent = opts.ResourceVersion == ""
+		if p.refusesStreams() {
+			return nil, errNoStreamedLists
+		}
+		p.streamed, p.consistent = true, opts.ResourceVersion == ""
 	}
-	stream, err := p.retriever.Watch(ctx, opts)
+	inner, err := p.retriever.Watch(ctx, opts)
 	switch {
 	case err == nil:
-		p.works()
-		return joinedWatch{stream}, nil
+		if !streamsList {
+			p.opened()
+		}
+		return newStream(p, inner, streamsList), nil
 	case streamsList && isHistoryGone(err):
 		return nil, err
 	case streamsList:
@@ -90,6 +106,12 @@ func (p *part[T]) watch(ctx context.Context, opts metav1.ListOptions) (watch.Int
 	return nil, err
 }
 
+func (p *part[T]) refusesStreams() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.noStreams
+}
+
 // isHistoryGone says that the server no longer has, or does not have yet, the resource
 // version that was asked for. That is answered by a relist and is nobody's failure.
 func isHistoryGone(err error) bool {
@@ -98,13 +120,22 @@ func isHistoryGone(err error) bool {
 }
 
 // failed notes why the part cannot list or watch, and logs it once per reason.
-func (p *part[T]) failed(err error) {
+func (p *part[T]) failed(err error) { p.trouble(err, false) }
+
+// broke is failed for a watch that had been opened: that one can be opened again does not
+// mean that it works.
+func (p *part[T]) broke(err error) { p.trouble(err, true) }
+
+func (p *part[T]) trouble(err error, broken bool) {
+	reason := reasonOf(err)
 	p.mu.Lock()
-	known := p.err != nil && p.err.Error() == err.Error()
 	if p.err == nil {
-		p.errSince = time.Now()
+		p.errSince, p.logged = time.Now(), map[string]bool{}
 	}
+	known := p.logged[reason]
+	p.logged[reason] = true
 	p.err = err
+	p.broken = p.broken || broken
 	p.mu.Unlock()
 	if !known {
 		p.informer.logger.Warn("informer cannot retrieve, will try again",
@@ -112,11 +143,32 @@ func (p *part[T]) failed(err error) {
 	}
 }
 
-// works notes that a watch stands.
+// reasonOf returns the error's text in a form that does not change from one attempt to
+// the next: without numbers, such as ports.
+func reasonOf(err error) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, err.Error())
+}
+
+// opened notes that a watch was opened.
+func (p *part[T]) opened() {
+	p.mu.Lock()
+	broken := p.broken
+	p.mu.Unlock()
+	if !broken {
+		p.works()
+	}
+}
+
+// works notes that what was listed has come, or that a watch stands.
 func (p *part[T]) works() {
 	p.mu.Lock()
 	was, since := p.err, p.errSince
-	p.err, p.errSince = nil, time.Time{}
+	p.err, p.errSince, p.broken = nil, time.Time{}, false
 	p.mu.Unlock()
 	if was != nil {
 		p.informer.logger.Info("informer retrieves again",
@@ -163,8 +215,16 @@ func (p *part[T]) replace(objects store.Store[T], items []T, resourceVersion str
 	p.informer.events.Lock()
 	defer p.informer.events.Unlock()
 	listed := make(map[kube.Key]struct{}, len(items))
+	stale := !p.consistent && older(resourceVersion, p.newest)
+	if !stale {
+		p.newest = resourceVersion
+	}
 	for _, obj := range items {
-		listed[kube.KeyOf(obj)] = struct{}{}
+		key := kube.KeyOf(obj)
+		listed[key] = struct{}{}
+		if _, kept := objects.Version(key); stale && !kept {
+			continue // it may have been deleted since; if not, the watch from here on tells
+		}
 		p.put(objects, obj, as, p.consistent)
 	}
 	for key := range objects.Keys() {

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -131,6 +130,11 @@ func (s *reflectorStore[T]) Replace(items []any, resourceVersion string) error {
 		as = Listed
 	}
 	p.replace(objects, typed, resourceVersion, as)
+	// A list in pages is followed by a watch, which has yet to stand; a streamed one is the
+	// beginning of it.
+	if p.streamed {
+		p.opened()
+	}
 	if first {
 		p.mu.Lock()
 		p.synced = true
@@ -142,6 +146,13 @@ func (s *reflectorStore[T]) Replace(items []any, resourceVersion string) error {
 
 // Resync implements cache.ReflectorStore. Resyncs are the controllers' business.
 func (s *reflectorStore[T]) Resync() error { return nil }
+
+// UpdateResourceVersion implements cache.ResourceVersionUpdater.
+func (s *reflectorStore[T]) UpdateResourceVersion(resourceVersion string) {
+	if !older(resourceVersion, s.newest) {
+		s.newest = resourceVersion
+	}
+}
 
 // Bookmark implements cache.ReflectorBookmarkStore: the watch is alive.
 func (s *reflectorStore[T]) Bookmark(string) error {
@@ -156,17 +167,6 @@ func typedObject[T kube.Object](obj any) (T, error) {
 		return typed, fmt.Errorf("the retriever returned a %T where a %T was expected", obj, want)
 	}
 	return typed, nil
-}
-
-// joinedWatch is a watch whose Stop waits for its end, which the Reflector does not.
-// That a stopped watch closes its channel is the contract of watch.Interface.
-type joinedWatch struct{ watch.Interface }
-
-// Stop implements watch.Interface.
-func (w joinedWatch) Stop() {
-	w.Interface.Stop()
-	for range w.ResultChan() { // what was under way is dropped
-	}
 }
 
 // listWatch tells the Reflector whether it may stream lists.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,6 +57,12 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 	}
 	base := clusterRetriever[T]{cluster: cluster, labels: selection.LabelSelector, fields: selection.FieldSelector}
 	base.kind, base.newList, base.problem = resolveType[T](cluster, selection.Kind)
+	base.unstructured = sync.OnceValues(func() (dynamic.Interface, error) {
+		return dynamic.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient())
+	})
+	base.metadata = sync.OnceValues(func() (metadata.Interface, error) {
+		return metadata.NewForConfigAndClient(metadata.ConfigFor(cluster.RESTConfig()), cluster.HTTPClient())
+	})
 	if _, err := labels.Parse(selection.LabelSelector); err != nil {
 		base.problem = errors.Join(base.problem, fmt.Errorf("label selector %q: %w", selection.LabelSelector, err))
 	}
@@ -94,6 +101,10 @@ type clusterRetriever[T kube.Object] struct {
 	labels    string
 	fields    string
 	problem   error
+
+	// Made at first use, and once: a client has the rate limit that the config asks for.
+	unstructured func() (dynamic.Interface, error)
+	metadata     func() (metadata.Interface, error)
 }
 
 // resolveType finds the kind of T and, for typed objects, how to make a list of them.
@@ -180,8 +191,8 @@ type listWatchClient struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// client makes the client for the kind. It is made for each request, which costs
-// nothing beside one, so that a kind that went and came back in another scope is found.
+// client returns the client for the kind. The kind's resource is asked for at each
+// request, so that one that went and came back in another scope is found.
 func (r *clusterRetriever[T]) client(ctx context.Context) (listWatchClient, error) {
 	if r.problem != nil {
 		return listWatchClient{}, r.problem
@@ -205,7 +216,7 @@ func (r *clusterRetriever[T]) client(ctx context.Context) (listWatchClient, erro
 }
 
 func (r *clusterRetriever[T]) unstructuredClient(resource kube.Resource) (listWatchClient, error) {
-	client, err := dynamic.NewForConfigAndClient(r.cluster.RESTConfig(), r.cluster.HTTPClient())
+	client, err := r.unstructured()
 	if err != nil {
 		return listWatchClient{}, fmt.Errorf("retrieve %s: make a client: %w", r.Describe(), err)
 	}
@@ -219,7 +230,7 @@ func (r *clusterRetriever[T]) unstructuredClient(resource kube.Resource) (listWa
 }
 
 func (r *clusterRetriever[T]) metadataClient(resource kube.Resource) (listWatchClient, error) {
-	client, err := metadata.NewForConfigAndClient(metadata.ConfigFor(r.cluster.RESTConfig()), r.cluster.HTTPClient())
+	client, err := r.metadata()
 	if err != nil {
 		return listWatchClient{}, fmt.Errorf("retrieve %s: make a client: %w", r.Describe(), err)
 	}

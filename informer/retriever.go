@@ -1,9 +1,11 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +27,8 @@ type Retriever[T kube.Object] interface {
 	// opts.Limit is set, with a continue token.
 	List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error)
 	// Watch streams changes of objects of type T from opts.ResourceVersion on. It ends
-	// when ctx does.
+	// when ctx does. After Stop it must close its channel, as watch.Interface demands: the
+	// informer waits for that, 5 s at most.
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 	// Describe says what the Retriever retrieves. It makes no request.
 	Describe() Description[T]
@@ -41,7 +44,8 @@ type Description[T kube.Object] struct {
 	Selection string
 	// WatchList is true when Watch understands SendInitialEvents (KEP-3157), or refuses
 	// it with an error. When false, the informer lists and then watches. A Watch that
-	// ignores SendInitialEvents must leave this false: the informer would wait for ever.
+	// ignores SendInitialEvents should leave this false: it costs the informer 10 s and a
+	// warning to find out.
 	WatchList bool
 	// Problem is a mistake that was made when the Retriever was made, such as a type that
 	// is not registered or a selector that cannot be parsed. New of Informer and of
@@ -51,15 +55,15 @@ type Description[T kube.Object] struct {
 
 // String returns the kind and the selection, for messages.
 func (d Description[T]) String() string {
-	kind := d.Kind
-	if kind == "" {
-		var zero T
-		kind = strings.TrimLeft(fmt.Sprintf("%T", zero), "*")
-	}
 	if d.Selection == "" {
-		return kind
+		return d.kind()
 	}
-	return kind + " (" + d.Selection + ")"
+	return d.kind() + " (" + d.Selection + ")"
+}
+
+func (d Description[T]) kind() string {
+	var zero T
+	return cmp.Or(d.Kind, strings.TrimLeft(fmt.Sprintf("%T", zero), "*"))
 }
 
 // FromListerWatcher makes a Retriever of a client-go ListerWatcher, for instance a
@@ -67,11 +71,10 @@ func (d Description[T]) String() string {
 //
 // The context is passed on where lw takes one (cache.ListerWatcherWithContext), and
 // WatchList is used unless lw says that it does not support it, as client-go's fake
-// clients do when they are wrapped by cache.ToListWatcherWithWatchListSemantics. For
-// other ListerWatchers that ignore SendInitialEvents, override Describe.
+// clients do when they are wrapped by cache.ToListWatcherWithWatchListSemantics.
 func FromListerWatcher[T kube.Object](lw cache.ListerWatcher) Retriever[T] {
 	d := Description[T]{}
-	if lw == nil {
+	if v := reflect.ValueOf(lw); !v.IsValid() || (v.Kind() == reflect.Pointer && v.IsNil()) {
 		d.Problem = errors.New("make a retriever: the ListerWatcher is nil")
 		return listerWatcher[T]{description: d}
 	}

@@ -83,10 +83,14 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 // ended by itself or because ctx did. What work returns because of a loss is not Run's
 // error: unless it says no more than that (kube.ErrLeadershipLost, context.Canceled) it
 // is logged, or returned when ctx has ended as well. A lease that could not be released
-// is logged. A call while Run runs is refused.
+// is logged. A call while Run runs is refused, and so is one in the work of another
+// elector.
 func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error) error {
 	if work == nil {
 		return fmt.Errorf("leader election on lease %s: there is no work: Run needs a function", e.lease)
+	}
+	if kube.LeadershipLost(ctx) != nil {
+		return fmt.Errorf("leader election on lease %s: it is run in the work of another election, whose loss it would hide: let one elector stand around all of it", e.lease)
 	}
 	e.mu.Lock()
 	running := e.state != StateStopped

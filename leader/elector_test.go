@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -378,4 +379,18 @@ func panicOf(f func()) (value any) {
 	defer func() { value = recover() }()
 	f()
 	return nil
+}
+
+// An election in the work of another would hide the outer loss from the inner work.
+func TestElectionInAnElectionIsRefused(t *testing.T) {
+	t.Parallel()
+	elector, err := New(Config{Client: newServer().client("a"), Namespace: "ns", Name: "inner", Identity: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := kube.WithLeadership(t.Context(), make(chan struct{}))
+	err = elector.Run(ctx, func(context.Context) error { t.Error("work is called"); return nil })
+	if err == nil || !strings.Contains(err.Error(), "another election") {
+		t.Errorf("Run: %v", err)
+	}
 }

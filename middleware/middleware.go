@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
@@ -17,11 +16,7 @@ import (
 func Recover[T kube.Object]() controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		return controller.HandlerFunc[T](func(ctx context.Context, obj T) (err error) {
-			defer func() {
-				if value := recover(); value != nil {
-					err = &controller.PanicError{Value: value, Stack: debug.Stack()}
-				}
-			}()
+			defer controller.RecoverPanic(&err)
 			return next.Handle(ctx, obj)
 		})
 	}

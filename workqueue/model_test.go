@@ -113,7 +113,7 @@ func (m *model) done(key byte) {
 }
 
 func (m *model) stats() workqueue.Stats {
-	var s workqueue.Stats
+	s := workqueue.Stats{Down: m.down}
 	for _, k := range m.keys {
 		switch {
 		case k.taken:

@@ -110,20 +110,21 @@ func New[K comparable]() *Queue[K] {
 	return q
 }
 
-// Add puts key into the queue, or merges with what is there. It never blocks. After
-// ShutDown it does nothing.
-func (q *Queue[K]) Add(key K, o Options) {
+// Add puts key into the queue, or merges with what is there. It never blocks. It returns
+// false when it has changed nothing: an earlier run is coming, or the queue is shut down.
+func (q *Queue[K]) Add(key K, o Options) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.down {
-		return
+		return false
 	}
 	it, known := q.items[key]
 	if known && it.place == inReady {
-		if o.After <= 0 {
-			q.mergeReady(it, o)
+		if o.After > 0 {
+			return false // an earlier run is coming, and will decide anew
 		}
-		return // an earlier run is coming, and will decide anew
+		q.mergeReady(it, o)
+		return true
 	}
 	// Only with the lock held: what another Add has filed as due must be due here too.
 	now := time.Now()
@@ -136,9 +137,9 @@ func (q *Queue[K]) Add(key K, o Options) {
 		it.due, it.priority, it.causes = due, o.Priority, Causes{}
 		it.causes.add(o.Cause)
 		q.file(it, now)
-		return
+		return true
 	}
-	q.merge(it, due, o, now)
+	return q.merge(it, due, o, now)
 }
 
 // mergeReady applies a further Add for now to an item that is ready.
@@ -151,19 +152,20 @@ func (q *Queue[K]) mergeReady(it *item[K], o Options) {
 }
 
 // merge applies a further Add to an item that is waiting or pending.
-func (q *Queue[K]) merge(it *item[K], due time.Time, o Options, now time.Time) {
+func (q *Queue[K]) merge(it *item[K], due time.Time, o Options, now time.Time) bool {
 	if due.After(now) && due.After(it.due) {
-		return // an earlier run is coming, and will decide anew
+		return false // an earlier run is coming, and will decide anew
 	}
 	if it.due.After(now) && due.Before(it.due) {
 		// What was scheduled for later is superseded.
 		it.due, it.causes, it.priority = due, Causes{}, o.Priority
 		it.causes.add(o.Cause)
 		q.file(it, now)
-		return
+		return true
 	}
 	it.causes.add(o.Cause)
 	it.priority = max(it.priority, o.Priority)
+	return true
 }
 
 // file puts an item that is not ready where its due time says it belongs.
@@ -268,13 +270,15 @@ type Stats struct {
 	Waiting int
 	// Taken is how many keys workers have.
 	Taken int
+	// Down is true after ShutDown.
+	Down bool
 }
 
 // Stats returns the queue's sizes.
 func (q *Queue[K]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return Stats{Ready: len(q.ready), Waiting: len(q.waiting), Taken: q.taken}
+	return Stats{Ready: len(q.ready), Waiting: len(q.waiting), Taken: q.taken, Down: q.down}
 }
 
 // ShutDown ends the queue: Get returns false from now on, Add does nothing, and what

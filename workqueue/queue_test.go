@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
 	"github.com/evenkeel-go/evenkeel/workqueue"
@@ -62,7 +63,7 @@ func takeAll(t *testing.T, q *workqueue.Queue[string]) string {
 
 func expectStats(t *testing.T, q *workqueue.Queue[string], ready, waiting, taken int) {
 	t.Helper()
-	if diff := cmp.Diff(workqueue.Stats{Ready: ready, Waiting: waiting, Taken: taken}, q.Stats()); diff != "" {
+	if diff := cmp.Diff(workqueue.Stats{Ready: ready, Waiting: waiting, Taken: taken}, q.Stats(), cmpopts.IgnoreFields(workqueue.Stats{}, "Down")); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)
 	}
 }
@@ -314,7 +315,12 @@ func TestShutDownWakesAllAndDropsWhatIsLeft(t *testing.T) {
 		q.ShutDown() // a second call changes nothing
 		workers.Wait()
 
-		q.Add("added after the end", now())
+		if !q.Stats().Down {
+			t.Error("Stats does not say that the queue is shut down")
+		}
+		if q.Add("added after the end", now()) {
+			t.Error("Add after ShutDown says that it has added")
+		}
 		q.Add("and for later", later(time.Minute, "later"))
 		expectStats(t, q, 0, 0, 2)
 		q.Done("taken")
@@ -336,4 +342,25 @@ func TestShutDownDropsWhatIsDue(t *testing.T) {
 		t.Errorf("after ShutDown, Get returned %s", item.Key)
 	}
 	expectStats(t, q, 0, 0, 0)
+}
+
+func TestAddSaysWhetherItHasChangedAnything(t *testing.T) {
+	t.Parallel()
+	q := workqueue.New[string]()
+	defer q.ShutDown()
+	for i, add := range []struct {
+		after time.Duration
+		want  bool
+	}{
+		{time.Hour, true},      // new
+		{2 * time.Hour, false}, // an earlier run is coming
+		{time.Minute, true},    // earlier than what was there
+		{0, true},              // now
+		{0, true},              // merges
+		{time.Minute, false},   // it is ready
+	} {
+		if got := q.Add("a", workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseTriggered}, After: add.after}); got != add.want {
+			t.Errorf("Add %d, after %s: %v, want %v", i, add.after, got, add.want)
+		}
+	}
 }
