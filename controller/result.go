@@ -67,7 +67,8 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// RecoverPanic, when it is deferred, turns a panic into a *PanicError in err.
+// RecoverPanic turns a panic into a *PanicError in err. It has to be deferred itself:
+// defer RecoverPanic(&err).
 func RecoverPanic(err *error) {
 	if value := recover(); value != nil {
 		*err = &PanicError{Value: value, Stack: debug.Stack()}
