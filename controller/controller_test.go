@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -534,41 +536,56 @@ func TestPhasesHaveNames(t *testing.T) {
 	}
 }
 
+// slowRelist is a Retriever that takes a second from its second list on.
+type slowRelist struct {
+	informer.Retriever[configMap]
+	lists *atomic.Int32
+}
+
+func (r slowRelist) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if r.lists.Add(1) > 1 {
+		time.Sleep(time.Second)
+	}
+	return r.Retriever.Watch(ctx, opts)
+}
+
 // A Reconciler that takes what it does not find for deleted must never run before the
 // informer has listed, also when others come and go.
 func TestSharedInformerIsSyncedWheneverAHandlerRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inf, err := informer.New(informer.Config[configMap]{Retriever: newServer("a"), Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range 200 {
-			keys := make(chan kube.Key, 1)
-			keys <- key("a")
+	// One processor runs goroutines in an order in which the last user leaves between the
+	// controller's first steps.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for i := range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			inf, err := informer.New(informer.Config[configMap]{
+				Retriever: slowRelist{newServer("a"), &atomic.Int32{}}, Logger: slog.New(slog.DiscardHandler),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
 			c := config(nil, nil)
 			c.Retriever, c.Handler, c.Informer = nil, nil, inf
 			c.Reconciler = controller.ReconcilerFunc(func(_ context.Context, k kube.Key) error {
+				time.Sleep(time.Millisecond)
 				if !inf.Has(k) {
 					t.Errorf("hand-over %d: %s is taken for deleted", i, k)
 				}
 				return nil
 			})
-			c.Sources = []controller.Source{controller.SourceFunc(func(_ context.Context, enqueue func(kube.Key, string)) error {
-				enqueue(<-keys, "at once")
-				return nil
-			})}
 			leave := inf.Join(t.Context())
 			if err := inf.WaitSynced(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			go leave() // waited for by Run, which joins the informer before or after
-			stop := start(t, newController(t, c))
-			synctest.Wait()
-			if err := stop(); err != nil {
-				t.Fatal(err)
+			left := make(chan struct{})
+			go func() { leave(); close(left) }() // waited for below
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := newController(t, c).Run(ctx); err != nil {
+				t.Error(err)
 			}
-		}
-	})
+			<-left
+		})
+	}
 }
 
 func TestHandlerThatEndsItsGoroutineIsAFailure(t *testing.T) {
