@@ -26,6 +26,10 @@ export GOWORK := off
 export GOFLAGS += -buildvcs=false
 # Nothing that make starts may act on the cluster that the caller's shell happens to point at. `make demo KUBECONFIG=...`
 # hands the path on as a flag.
+ifneq ($(filter 1 t T true True TRUE,$(EVENKEEL_USE_EXISTING_CLUSTER)),)
+# The tests were asked to use the cluster of the default rules. Name it before its variable goes.
+export EVENKEEL_USE_EXISTING_CLUSTER := $(or $(KUBECONFIG),$(error set EVENKEEL_USE_EXISTING_CLUSTER to the path of a kubeconfig: make does not guess which cluster the tests may change))
+endif
 unexport KUBECONFIG
 
 # The race detector needs cgo, hence a C compiler. Without one the tests still run, and say so.
@@ -134,7 +138,8 @@ fuzz: ## Run each fuzz test for FUZZTIME=10s
 
 .PHONY: cluster
 cluster: ## Run a local cluster with controllers and two nodes until Ctrl-C
-	go run ./cmd/localcluster up --controllers --nodes 2
+	@mkdir -p $(BIN)
+	go build -o $(BIN)/localcluster ./cmd/localcluster && exec $(BIN)/localcluster up --controllers --nodes 2
 
 .PHONY: docs
 docs: ## Copy the code samples in the docs from the files that they name
