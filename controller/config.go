@@ -37,6 +37,11 @@ type Config[T kube.Object] struct {
 	// runs it while it runs itself.
 	Informer *informer.Informer[T]
 
+	// Reads are further informers that the Handler reads from. The controller runs them while
+	// it runs itself, until the last handler has ended; no handler is called before they
+	// are synced; and Ready says what they lack. Default: none.
+	Reads []Readable
+
 	// Handler is called with each object. Either Handler or Reconciler is required.
 	Handler Handler[T]
 	// Reconciler is called with each key, also of objects that are gone, in place of
@@ -72,6 +77,16 @@ type Config[T kube.Object] struct {
 	// cancelled handlers at info level; and every run at debug level. Default:
 	// slog.Default() at the time of New.
 	Logger *slog.Logger
+}
+
+// Readable is an informer of any type: *informer.Informer[T] is one for every T.
+type Readable interface {
+	// Join runs the informer until leave is called.
+	Join(ctx context.Context) (leave func())
+	// WaitSynced waits until the informer has listed everything.
+	WaitSynced(ctx context.Context) error
+	// Ready says what the informer lacks, or nil.
+	Ready() error
 }
 
 // Source is anything other than the Retriever that makes keys run.
@@ -139,6 +154,7 @@ func (c Config[T]) withDefaults() Config[T] {
 	c.Retry = c.Retry.withDefaults()
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Sources = slices.Clone(c.Sources)
+	c.Reads = slices.Clone(c.Reads)
 	return c
 }
 
@@ -161,6 +177,11 @@ func (c Config[T]) validate() error {
 	case c.Handler != nil && c.Reconciler != nil:
 		mistake("Handler and Reconciler are both set: one controller calls one of them")
 	}
+	for i, read := range c.Reads {
+		if isNil(read) {
+			mistake("Reads[%d] is nil", i)
+		}
+	}
 	for i, source := range c.Sources {
 		if isNil(source) {
 			mistake("Sources[%d] is nil", i)
@@ -176,8 +197,15 @@ func (c Config[T]) validate() error {
 	return errors.Join(errs...)
 }
 
-// isNil reports whether v is nil, or an adapter (HandlerFunc, ...) of a nil function.
+// isNil reports whether v is nil, an adapter (HandlerFunc, ...) of a nil function, or a
+// nil pointer.
 func isNil(v any) bool {
-	value := reflect.ValueOf(v)
-	return !value.IsValid() || value.Kind() == reflect.Func && value.IsNil()
+	switch value := reflect.ValueOf(v); value.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Func, reflect.Pointer:
+		return value.IsNil()
+	default:
+		return false
+	}
 }

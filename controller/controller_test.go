@@ -28,6 +28,7 @@ func TestNewNamesEveryMistakeAtOnce(t *testing.T) {
 		Retriever: informer.FromListerWatcher[configMap](nil),
 		Handler:   handlerFunc(nil),
 		Sources:   []controller.Source{nil, controller.SourceFunc(nil)},
+		Reads:     []controller.Readable{(*informer.Informer[configMap])(nil)},
 		Workers:   -1,
 		Timeout:   -time.Second,
 		Retry:     controller.Retry{Base: -1, Max: -2, Jitter: 2, MaxRetries: -1},
@@ -36,7 +37,7 @@ func TestNewNamesEveryMistakeAtOnce(t *testing.T) {
 		t.Fatal("New accepts it all")
 	}
 	for _, want := range []string{
-		"Name is required", "ListerWatcher is nil", "Handler (or Reconciler) is required", "Sources[0] is nil", "Sources[1] is nil",
+		"Name is required", "ListerWatcher is nil", "Handler (or Reconciler) is required", "Sources[0] is nil", "Sources[1] is nil", "Reads[0] is nil",
 		"Workers is -1", "Timeout is -1s", "Retry.Base is -1ns", "Retry.Max is -2ns", "Retry.Jitter is 2", "Retry.MaxRetries is -1",
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -714,6 +715,54 @@ func TestStandbyThatCannotReachItsLeaseIsNotReady(t *testing.T) {
 		synctest.Wait()
 		if err := ctrl.Ready(); !errors.Is(err, forbidden) {
 			t.Errorf("Ready: %v", err)
+		}
+	})
+}
+
+func TestReadsAreSyncedBeforeAHandlerRunsAndEndLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		others := newServer("other")
+		others.Fail("list", errors.New("not yet"))
+		others.Fail("watch", errors.New("not yet"))
+		read, err := informer.New(informer.Config[configMap]{Name: "others", Retriever: others, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var runs atomic.Int32
+		c := config(newServer("a"), func(ctx context.Context, _ configMap) error {
+			runs.Add(1)
+			if !read.Has(key("other")) {
+				t.Error("a handler runs before what it reads is there")
+			}
+			time.Sleep(10 * time.Second)
+			if err := read.Ready(); err != nil {
+				t.Errorf("while a handler drains, what it reads is not ready: %v", err)
+			}
+			return nil
+		})
+		c.Reads = []controller.Readable{read}
+		ctrl := newController(t, c)
+		stop := start(t, ctrl)
+		time.Sleep(time.Minute)
+		if n := runs.Load(); n != 0 {
+			t.Fatalf("%d runs before what the handler reads was listed", n)
+		}
+		if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), `informer "others": not yet`) {
+			t.Errorf("Ready does not name what is missing: %v", err)
+		}
+		others.Fail("list", nil)
+		others.Fail("watch", nil)
+		for runs.Load() == 0 {
+			time.Sleep(time.Second)
+		}
+		if err := ctrl.Ready(); err != nil {
+			t.Error(err)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if _, _, open := others.Counts(); open != 0 {
+			t.Error("the controller has ended, but not the watch of what it read")
 		}
 	})
 }

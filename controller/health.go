@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 )
 
@@ -81,7 +82,7 @@ func (c *Controller[T]) Ready() error {
 		}
 		return nil
 	case PhaseSyncing, PhaseRunning:
-		if err := c.informer.Ready(); err != nil {
+		if err := readyAll(c.informer, c.config.Reads); err != nil {
 			return fmt.Errorf("controller %q is not ready: %w", c.config.Name, err)
 		}
 		if phase == PhaseSyncing {
@@ -90,4 +91,12 @@ func (c *Controller[T]) Ready() error {
 		return nil
 	}
 	return fmt.Errorf("controller %q is not ready: it is %s", c.config.Name, phase)
+}
+
+func readyAll(own Readable, reads []Readable) error {
+	errs := []error{own.Ready()}
+	for _, read := range reads {
+		errs = append(errs, read.Ready())
+	}
+	return errors.Join(errs...)
 }

@@ -62,7 +62,12 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	defer stopIntake()
 	defer cancelWork(errEnded)
 
-	leave := l.informer.Join(background)
+	// Joined before anything else, so that what follows is about one session of each,
+	// whatever their other users do; left last, in the deferred order.
+	informers := append([]Readable{l.informer}, l.config.Reads...)
+	for _, inf := range informers {
+		defer inf.Join(background)()
+	}
 	unsubscribe := l.informer.Subscribe(l.changed)
 	defer unsubscribe()
 	var sources, workers sync.WaitGroup
@@ -75,12 +80,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 			}
 		})
 	}
-	// What fails is logged by the informer; a list that is only slow is not.
-	slow := time.AfterFunc(slowSync, func() {
-		l.logger.InfoContext(ctx, "controller waits for its first list", "state", l.informer.Ready())
-	})
-	synced := l.informer.WaitSynced(intake)
-	slow.Stop()
+	synced := l.waitSynced(intake, informers)
 	if synced == nil {
 		entered(PhaseRunning)
 		l.logger.InfoContext(ctx, "controller works", "objects", l.informer.Len(), "workers", l.config.Workers)
@@ -95,8 +95,22 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	// cancelling of handlers.
 	l.drain(ctx, &workers, cancelWork)
 	sources.Wait()
-	leave()
 	return errors.Join(sourceErrs...)
+}
+
+// waitSynced waits until all informers have listed, or ctx ends.
+func (l *loop[T]) waitSynced(ctx context.Context, informers []Readable) error {
+	// What fails is logged by the informers; a list that is only slow is not.
+	slow := time.AfterFunc(slowSync, func() {
+		l.logger.InfoContext(ctx, "controller waits for its first list", "state", readyAll(l.informer, l.config.Reads))
+	})
+	defer slow.Stop()
+	for _, inf := range informers {
+		if err := inf.WaitSynced(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // drain waits for the workers, and cancels their handlers when the drain time is over

@@ -65,6 +65,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}),
 		// A cache that others use as well, in place of Retriever.
 		Informer: nil,
+		// Further caches that the handler reads from: they are listed before it is called.
+		Reads: nil,
 		// What is called with each object. Middleware wraps it; the first is outermost.
 		Handler: controller.Chain(controller.HandlerFunc[*corev1.ConfigMap](handle),
 			middleware.Log[*corev1.ConfigMap](nil)),

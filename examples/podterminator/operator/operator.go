@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,21 +73,21 @@ func New(cluster *kube.Cluster, config Config) (*Operator, error) {
 		logger:      cmp.Or(config.Logger, slog.Default()),
 	}
 	selection := informer.Selection{Namespaces: config.Namespaces}
-	podConfig := informer.Config[*corev1.Pod]{
+	o.pods, err = informer.New(informer.Config[*corev1.Pod]{
 		Name:      Name + "-pods",
 		Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, selection),
+		Metrics:   config.Metrics,
 		Logger:    config.Logger,
-	}
-	if config.Metrics != nil {
-		podConfig.Metrics = config.Metrics
-	}
-	if o.pods, err = informer.New(podConfig); err != nil {
+	})
+	if err != nil {
 		return nil, fmt.Errorf("new pod-terminator: %w", err)
 	}
 	o.controller, err = controller.New(controller.Config[*v1alpha1.PodTerminator]{
 		Name:      Name,
 		Retriever: informer.RetrieveSelected[*v1alpha1.PodTerminator](cluster, selection),
-		Handler:   controller.Chain(controller.HandlerFunc[*v1alpha1.PodTerminator](o.handle), config.Middleware...),
+		// Counting needs the Pods that there are: no handler runs before they are listed.
+		Reads:   []controller.Readable{o.pods},
+		Handler: controller.Chain(controller.HandlerFunc[*v1alpha1.PodTerminator](o.handle), config.Middleware...),
 		// A round asks for a few dozen requests at most; a minute means that the API
 		// server does not answer.
 		Timeout: time.Minute,
@@ -104,18 +103,7 @@ func New(cluster *kube.Cluster, config Config) (*Operator, error) {
 }
 
 // Run works until ctx ends, lets a round that is under way finish, and returns nil.
-func (o *Operator) Run(ctx context.Context) error {
-	// Handlers that finish after ctx has ended still count Pods: their cache ends last.
-	podsCtx, stopPods := context.WithCancel(context.WithoutCancel(ctx))
-	var watching sync.WaitGroup
-	watching.Go(func() { _ = o.pods.Run(podsCtx) }) // waited for below; Run returns nil
-	defer watching.Wait()
-	defer stopPods()
-	if o.pods.WaitSynced(ctx) != nil {
-		return nil // ctx has ended; what kept the Pods from being listed is in the log
-	}
-	return o.controller.Run(ctx)
-}
+func (o *Operator) Run(ctx context.Context) error { return o.controller.Run(ctx) }
 
 // Ready returns nil while the operator does what it should, or what is missing.
-func (o *Operator) Ready() error { return errors.Join(o.pods.Ready(), o.controller.Ready()) }
+func (o *Operator) Ready() error { return o.controller.Ready() }
