@@ -340,7 +340,7 @@ func TestHandlerLearnsWhyItRuns(t *testing.T) {
 			if !ok || run.Controller != "test" || run.Key != key("a") || !run.Started.Equal(time.Now()) {
 				t.Errorf("RunFrom: %+v, %v", run, ok)
 			}
-			run.Logger.Info("hello")
+			run.Logger().Info("hello")
 			causes.add("%s", run.Causes)
 			time.Sleep(time.Second)
 			return nil
@@ -371,7 +371,7 @@ func TestHandlerLearnsWhyItRuns(t *testing.T) {
 			t.Errorf("the run's logger does not name controller and key: %q", got)
 		}
 	})
-	if run, ok := controller.RunFrom(t.Context()); ok || run.Logger == nil {
+	if run, ok := controller.RunFrom(t.Context()); ok || run.Logger() == nil {
 		t.Errorf("RunFrom outside a handler: %+v, %v", run, ok)
 	}
 }
@@ -729,7 +729,7 @@ func TestReadsAreSyncedBeforeAHandlerRunsAndEndLast(t *testing.T) {
 			t.Fatal(err)
 		}
 		var runs atomic.Int32
-		c := config(newServer("a"), func(ctx context.Context, _ configMap) error {
+		c := config(newServer("a"), func(context.Context, configMap) error {
 			runs.Add(1)
 			if !read.Has(key("other")) {
 				t.Error("a handler runs before what it reads is there")

@@ -201,7 +201,7 @@ func (l *loop[T]) handle(ctx context.Context, item workqueue.Item[kube.Key]) {
 		Causes:     item.Causes,
 		Attempt:    l.failuresOf(item.Key),
 		Started:    time.Now(),
-		Logger:     l.logger.With("key", item.Key.String()),
+		logger:     l.logger,
 	}
 	runCtx, cancel := context.WithValue(ctx, runKey{}, run), context.CancelFunc(func() {})
 	if l.config.Timeout > 0 {
@@ -227,7 +227,9 @@ func (l *loop[T]) finish(ctx context.Context, run *Run, wait time.Duration, err 
 	if l.config.Metrics != nil {
 		l.config.Metrics.Handled(l.config.Name, Handled{Outcome: outcome, Attempt: run.Attempt, Wait: wait, Duration: duration})
 	}
-	run.Logger.DebugContext(ctx, "handled", "outcome", string(outcome), "duration", duration, "causes", run.Causes.String(), "attempt", run.Attempt)
+	if l.logger.Enabled(ctx, slog.LevelDebug) {
+		run.Logger().DebugContext(ctx, "handled", "outcome", string(outcome), "duration", duration, "causes", run.Causes.String(), "attempt", run.Attempt)
+	}
 	l.follow(ctx, run, outcome, requeue, err)
 }
 
@@ -248,10 +250,10 @@ func (l *loop[T]) follow(ctx context.Context, run *Run, outcome Outcome, requeue
 		l.retry(ctx, run, outcome, err)
 	case OutcomeTerminal:
 		l.forget(run.Key)
-		run.Logger.ErrorContext(ctx, "handler failed for good: not tried again until the object changes", "error", err)
+		run.Logger().ErrorContext(ctx, "handler failed for good: not tried again until the object changes", "error", err)
 	case OutcomeCancelled:
 		l.forget(run.Key)
-		run.Logger.InfoContext(ctx, "handler was cancelled: this process is to work no longer", "error", err)
+		run.Logger().InfoContext(ctx, "handler was cancelled: this process is to work no longer", "error", err)
 	case OutcomeGone:
 		l.forget(run.Key)
 	}
@@ -264,22 +266,22 @@ func (l *loop[T]) retry(ctx context.Context, run *Run, outcome Outcome, err erro
 	inARow, logStack := l.failed(run.Key, panicked != nil)
 	if logStack {
 		// Once: the retries of the same panic would only repeat it.
-		run.Logger.ErrorContext(ctx, "handler panicked", "error", err, "stack", string(panicked.Stack))
+		run.Logger().ErrorContext(ctx, "handler panicked", "error", err, "stack", string(panicked.Stack))
 	}
 	attrs := []any{"error", err, "outcome", string(outcome), "attempt", run.Attempt, "causes", run.Causes.String()}
 	if l.config.Retry.exhausted(inARow) {
 		l.forget(run.Key)
 		l.resync(run)
-		run.Logger.ErrorContext(ctx, "handler failed and is given up until the object changes or is resynced", append(attrs, "retries", inARow-1)...)
+		run.Logger().ErrorContext(ctx, "handler failed and is given up until the object changes or is resynced", append(attrs, "retries", inARow-1)...)
 		return
 	}
 	delay := l.config.Retry.delay(inARow)
 	if l.queue.Stats().Down {
-		run.Logger.WarnContext(ctx, "handler failed while the controller ends: the next start tries again", attrs...)
+		run.Logger().WarnContext(ctx, "handler failed while the controller ends: the next start tries again", attrs...)
 		return
 	}
 	l.add(run.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseRetry}, After: delay})
-	run.Logger.WarnContext(ctx, "handler failed, will try again", append(attrs, "after", delay)...)
+	run.Logger().WarnContext(ctx, "handler failed, will try again", append(attrs, "after", delay)...)
 }
 
 // resync enqueues a key for its next resync, as long as its object is there. Spreading the first ones over the whole

@@ -21,17 +21,27 @@ type Run struct {
 	Attempt int
 	// Started is when the run began.
 	Started time.Time
-	// Logger carries the controller and the key.
-	Logger *slog.Logger
+
+	logger *slog.Logger // carries the controller
+}
+
+// Logger returns a logger that carries the controller and the key. Outside a run it is
+// slog.Default().
+func (r Run) Logger() *slog.Logger {
+	if r.logger == nil {
+		return slog.Default()
+	}
+	// Made when it is asked for: few runs log anything.
+	return r.logger.With("key", r.Key.String())
 }
 
 type runKey struct{}
 
 // RunFrom returns the run that ctx, a handler's context, belongs to. Outside a handler
-// ok is false, and the Run has only a Logger, slog.Default().
+// ok is false.
 func RunFrom(ctx context.Context) (run Run, ok bool) {
 	if r, ok := ctx.Value(runKey{}).(*Run); ok {
 		return *r, true
 	}
-	return Run{Logger: slog.Default()}, false
+	return Run{}, false
 }

@@ -49,7 +49,7 @@ func Log[T kube.Object](logger *slog.Logger) controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		return controller.HandlerFunc[T](func(ctx context.Context, obj T) error {
 			run, _ := controller.RunFrom(ctx)
-			to := run.Logger
+			to := run.Logger()
 			if logger != nil {
 				to = logger.With("controller", run.Controller, "key", kube.KeyOf(obj).String())
 			}

@@ -107,7 +107,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 func handle(ctx context.Context, configMap *corev1.ConfigMap) error {
 	run, _ := controller.RunFrom(ctx)
-	run.Logger.InfoContext(ctx, "a ConfigMap", "keys", len(configMap.Data))
+	run.Logger().InfoContext(ctx, "a ConfigMap", "keys", len(configMap.Data))
 	return nil
 }
 
