@@ -104,7 +104,7 @@ lint: $(BIN)/golangci-lint ## Check formatting, vet, linters and go.mod files in
 	for m in $(MODULES); do \
 		echo "lint: golangci-lint in $$m"; \
 		cgo=$$(go env CGO_ENABLED); test $$m != localcluster || cgo=0; \
-		(cd $$m && CGO_ENABLED=$$cgo "$(CURDIR)/$(BIN)/golangci-lint" run --config "$(CURDIR)/.golangci.yml" ./...) || status=1; \
+		(cd $$m && CGO_ENABLED=$$cgo "$(CURDIR)/$(BIN)/golangci-lint" run --allow-parallel-runners --config "$(CURDIR)/.golangci.yml" ./...) || status=1; \
 	done; \
 	for m in $(MODULES) tools; do \
 		echo "lint: go mod tidy -diff in $$m"; \

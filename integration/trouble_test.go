@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 )
 
 func nothing[T kube.Object]() controller.Handler[T] {
@@ -50,9 +52,11 @@ func TestContract09_ForbiddenIsNamedAndRecovers(t *testing.T) {
 	config := must(local.User(t.Context(), user, "testers"))(t)
 	cluster := connect(t, config)
 	selection := informer.Selection{Namespaces: []string{e.namespace}}
+	registry := prometheus.NewPedanticRegistry()
 	var s seen
 	refused, _ := run(t, controller.Config[*corev1.ConfigMap]{
-		Name: "refused", Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, selection),
+		Metrics: must(metrics.New(metrics.Config{Registerer: registry}))(t),
+		Name:    "refused", Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, selection),
 		Handler: controller.HandlerFunc[*corev1.ConfigMap](func(_ context.Context, m *corev1.ConfigMap) error {
 			s.add(m.Name, m.Data["value"])
 			return nil
@@ -67,6 +71,9 @@ func TestContract09_ForbiddenIsNamedAndRecovers(t *testing.T) {
 		}
 		return errors.New("ready")
 	}, user, "cannot list", "configmaps", "ConfigMap")
+	if got := failing(t, registry); got["Forbidden"] != 1 {
+		t.Errorf("evenkeel_informer_failing is %v, want Forbidden", got)
+	}
 	eventually(t, func() string {
 		if err := other.Ready(); err != nil {
 			return err.Error()
@@ -87,6 +94,31 @@ func TestContract09_ForbiddenIsNamedAndRecovers(t *testing.T) {
 	if err := refused.Ready(); err != nil {
 		t.Errorf("after the permission was granted: %v", err)
 	}
+	if got := failing(t, registry); got["Forbidden"] != 0 {
+		t.Errorf("after the permission was granted evenkeel_informer_failing is %v", got)
+	}
+}
+
+// failing returns the values of evenkeel_informer_failing by reason.
+func failing(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	values := map[string]float64{}
+	for _, family := range must(registry.Gather())(t) {
+		if family.GetName() != "evenkeel_informer_failing" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if label.GetName() == "reason" {
+					values[label.GetValue()] = metric.GetGauge().GetValue()
+				}
+			}
+		}
+	}
+	if len(values) == 0 {
+		t.Error("there is no metric evenkeel_informer_failing")
+	}
+	return values
 }
 
 func TestContract09_MissingKindIsNamedAndFoundWhenItComes(t *testing.T) {
