@@ -1,0 +1,165 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/middleware"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+// fakePods is a Retriever of the given Pods in one of client-go's fake clientsets. In a
+// cluster it would be informer.Retrieve[*corev1.Pod](cluster).
+func fakePods(names ...string) informer.Retriever[*corev1.Pod] {
+	client := fake.NewClientset()
+	for _, name := range names {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+			Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+		}
+		if err := client.Tracker().Add(pod); err != nil {
+			panic(err)
+		}
+	}
+	pods := client.CoreV1().Pods("shop")
+	return informer.FromListerWatcher[*corev1.Pod](cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			return pods.List(ctx, opts)
+		},
+		WatchFuncWithContext: pods.Watch,
+	}, client))
+}
+
+// runFor runs a controller for as long as an example takes.
+func runFor[T kube.Object](config controller.Config[T], done <-chan struct{}) {
+	config.Logger = slog.New(slog.DiscardHandler)
+	ctrl, err := controller.New(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	go func() { // ends with the example
+		<-done
+		cancel()
+	}()
+	if err := ctrl.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// A Retriever and a Handler make a controller.
+func ExampleNew() {
+	done := make(chan struct{})
+	runFor(controller.Config[*corev1.Pod]{
+		Name:      "pod-printer",
+		Retriever: fakePods("web"),
+		Handler: controller.HandlerFunc[*corev1.Pod](func(_ context.Context, pod *corev1.Pod) error {
+			fmt.Println(pod.Name, "is", pod.Status.Phase)
+			close(done)
+			return nil
+		}),
+	}, done)
+	// Output: web is Running
+}
+
+// A mistake in a Config is named before anything runs, and so are all the others.
+func ExampleNew_mistakes() {
+	_, err := controller.New(controller.Config[*corev1.Pod]{Workers: -1, Handler: controller.HandlerFunc[*corev1.Pod](nil)})
+	fmt.Println(err)
+	// Output:
+	// new controller "": Name is required: logs, metrics and readiness are told apart by it
+	// Retriever (or Informer) is required: informer.Retrieve makes one
+	// Handler (or Reconciler) is required
+	// Workers is -1: at least one is needed (0 means 3)
+}
+
+// A failed run is tried again, and knows how often it failed. A handler that waits for
+// something says so with RequeueAfter, which is no failure. What can never succeed is Terminal.
+func ExampleHandler_answers() {
+	done := make(chan struct{})
+	steps := 0
+	runFor(controller.Config[*corev1.Pod]{
+		Name:      "answers",
+		Retriever: fakePods("web"),
+		Handler: controller.HandlerFunc[*corev1.Pod](func(ctx context.Context, pod *corev1.Pod) error {
+			run, _ := controller.RunFrom(ctx)
+			fmt.Printf("%s, attempt %d: %s\n", pod.Name, run.Attempt, run.Causes)
+			steps++
+			switch steps {
+			case 1:
+				return errors.New("the disk is not there yet")
+			case 2:
+				return &controller.RequeueError{After: 10 * time.Millisecond, Reason: "the disk is being formatted"}
+			}
+			close(done)
+			return controller.Terminal(errors.New("the disk is too small"))
+		}),
+	}, done)
+	// Output:
+	// web, attempt 0: listed
+	// web, attempt 1: retry
+	// web, attempt 0: requeue (the disk is being formatted)
+}
+
+// Middleware wraps a Handler; the first is the outermost.
+func ExampleChain() {
+	done := make(chan struct{})
+	announce := func(next controller.Handler[*corev1.Pod]) controller.Handler[*corev1.Pod] {
+		return controller.HandlerFunc[*corev1.Pod](func(ctx context.Context, pod *corev1.Pod) error {
+			fmt.Println("begin", pod.Name)
+			defer close(done)
+			err := next.Handle(ctx, pod)
+			fmt.Println("end:", err)
+			return err
+		})
+	}
+	runFor(controller.Config[*corev1.Pod]{
+		Name:      "chain",
+		Retriever: fakePods("web"),
+		Handler: controller.Chain(controller.HandlerFunc[*corev1.Pod](func(context.Context, *corev1.Pod) error {
+			panic("out of order")
+		}), announce, middleware.Recover[*corev1.Pod]()),
+		Retry: controller.Retry{Base: time.Minute},
+	}, done)
+	// Output:
+	// begin web
+	// end: handler panicked: out of order
+}
+
+// A source makes keys run for reasons that are not in the cluster.
+func ExampleSource() {
+	done := make(chan struct{})
+	bell := make(chan kube.Key)
+	runFor(controller.Config[*corev1.Pod]{
+		Name:      "bell",
+		Retriever: fakePods("web"),
+		Sources:   []controller.Source{source.Channel("the bell", bell)},
+		Handler: controller.HandlerFunc[*corev1.Pod](func(ctx context.Context, pod *corev1.Pod) error {
+			run, _ := controller.RunFrom(ctx)
+			fmt.Println(run.Causes)
+			if run.Causes.Has("listed") {
+				go func() { bell <- kube.KeyOf(pod) }() // ends when the source has received it
+				return nil
+			}
+			close(done)
+			return nil
+		}),
+	}, done)
+	// Output:
+	// listed
+	// triggered (the bell)
+}
