@@ -39,7 +39,9 @@ type Config[T kube.Object] struct {
 
 	// Reads are further informers that the Handler reads from. The controller runs them while
 	// it runs itself, until the last handler has ended; no handler is called before they
-	// are synced; and Ready says what they lack. Default: none.
+	// are synced; and Ready says what they lack. When one fails later, handlers go on
+	// with what it has: caches are always a little behind, and then they are more so.
+	// Default: none.
 	Reads []Readable
 
 	// Handler is called with each object. Either Handler or Reconciler is required.
@@ -89,7 +91,13 @@ type Readable interface {
 	Ready() error
 }
 
-// Source is anything other than the Retriever that makes keys run.
+// Source is anything other than the Retriever that makes keys run: a channel
+// (source.Channel), a clock, or the changes of another kind, which its Run gets from
+// Informer.Subscribe and maps to keys of this controller's objects.
+//
+// Sources are run when the controller's informers (its own, and Config.Reads) are running,
+// though not necessarily synced, and again in each term of leadership. A key without an
+// object makes a run with OutcomeGone, in which the Handler is not called.
 type Source interface {
 	// Run calls enqueue for keys that should be run, until ctx ends. enqueue never
 	// blocks; detail may be empty, and becomes the detail of the cause. An error ends

@@ -12,7 +12,9 @@ import (
 // The object belongs to the handler: it is a fresh copy, free to change. A handler is
 // called when its object was listed, added or changed, when the resync interval since
 // the last success has passed, when a source asks for it, and as its own last answer
-// said. It is not called for objects that are gone; clean-up belongs to a finalizer.
+// said. It is not called for objects that are gone. An object that has a finalizer and is
+// being deleted comes in an ordinary call, with its DeletionTimestamp set: clean up, remove
+// your finalizer, and return nil.
 //
 // Guarantees:
 //   - One object is never handled twice at once; different objects are, up to

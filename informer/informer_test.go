@@ -869,3 +869,49 @@ func TestRecorderMayCallHealthAtAnyTime(t *testing.T) {
 		}
 	})
 }
+
+// ending is a watch that answers the end of its context with an error, as a decoder does
+// whose connection is closed under it.
+type ending struct {
+	watch.Interface
+	events chan watch.Event
+}
+
+func (e ending) ResultChan() <-chan watch.Event { return e.events }
+
+func TestWatchThatFailsBecauseItWasToEndIsNoTrouble(t *testing.T) {
+	for name, events := range map[string][]watch.Event{
+		"error":  {{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Message: "context canceled"}}},
+		"closed": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(false)
+				e := ending{watch.NewEmptyWatch(), make(chan watch.Event, 1)}
+				f := start(t, server, contextual{server, func(ctx context.Context) watch.Interface {
+					context.AfterFunc(ctx, func() {
+						for _, event := range events {
+							e.events <- event
+						}
+						close(e.events)
+					})
+					return e
+				}})
+				f.stop()
+				if logs := f.logs.String(); strings.Contains(logs, "cannot retrieve") {
+					t.Errorf("an ordinary end is logged as trouble:\n%s", logs)
+				}
+			})
+		})
+	}
+}
+
+// contextual is a Retriever whose watches the test makes, given their context.
+type contextual struct {
+	informer.Retriever[configMap]
+	watch func(ctx context.Context) watch.Interface
+}
+
+func (c contextual) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+	return c.watch(ctx), nil
+}

@@ -91,7 +91,7 @@ func (p *part[T]) watch(ctx context.Context, opts metav1.ListOptions) (watch.Int
 		if !streamsList {
 			p.opened()
 		}
-		return newStream(p, inner, streamsList), nil
+		return newStream(ctx, p, inner, streamsList), nil
 	case streamsList && isHistoryGone(err):
 		return nil, err
 	case streamsList:

@@ -45,6 +45,10 @@ type Selection struct {
 // and metadata-only objects use RetrieveSelected, which names the kind. Mistakes, such as
 // a type that is not registered, are returned by New of the Informer or Controller that
 // the Retriever is given to; whether the cluster has the kind shows when it is listed.
+//
+// A list is decoded as a whole: an object that the Go type cannot read keeps all objects of
+// its kind from being listed, until it is mended. A CustomResourceDefinition must refuse
+// what the Go type refuses; the format "duration", for one, takes more than time.ParseDuration.
 func Retrieve[T kube.Object](cluster *kube.Cluster) Retriever[T] {
 	return RetrieveSelected[T](cluster, Selection{})
 }

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -46,12 +47,13 @@ type stream[T kube.Object] struct {
 	got     bool // an event has come
 }
 
-func newStream[T kube.Object](p *part[T], inner watch.Interface, listing bool) *stream[T] {
+// newStream begins to hand on the events of inner, a watch that was opened under ctx.
+func newStream[T kube.Object](ctx context.Context, p *part[T], inner watch.Interface, listing bool) *stream[T] {
 	s := &stream[T]{
 		part: p, inner: inner, listing: listing, opened: time.Now(),
 		events: make(chan watch.Event), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
-	go s.pump() // waited for by Stop, which the Reflector calls for every watch
+	go s.pump(ctx) // waited for by Stop, which the Reflector calls for every watch
 	return s
 }
 
@@ -81,7 +83,7 @@ func (s *stream[T]) Stop() {
 }
 
 // pump hands the events on until the watch ends or is stopped.
-func (s *stream[T]) pump() {
+func (s *stream[T]) pump(ctx context.Context) {
 	defer close(s.ended)
 	defer close(s.events)
 	patience := time.NewTimer(standing)
@@ -101,6 +103,10 @@ func (s *stream[T]) pump() {
 			s.send(s.part.refuseStreamedLists())
 			return
 		case event, open := <-s.inner.ResultChan():
+			// A watch whose context has ended may say so in any way.
+			if ctx.Err() != nil {
+				return
+			}
 			if !open {
 				s.closed()
 				return

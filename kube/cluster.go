@@ -63,7 +63,7 @@ type Resource struct {
 // addTypes that fails; all of them at once.
 func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Cluster, error) {
 	if config == nil {
-		return nil, errors.New("connect to a cluster: the rest config is nil: load one with rest.InClusterConfig or clientcmd")
+		return nil, errors.New("connect to a cluster: the rest config is nil: kube.LoadConfig finds one")
 	}
 	scheme := runtime.NewScheme()
 	var errs []error

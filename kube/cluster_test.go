@@ -146,7 +146,7 @@ func TestConnectNamesEveryMistake(t *testing.T) {
 		types  []func(*runtime.Scheme) error
 		want   []string
 	}{
-		"no config":        {nil, nil, []string{"the rest config is nil", "rest.InClusterConfig"}},
+		"no config":        {nil, nil, []string{"the rest config is nil", "kube.LoadConfig"}},
 		"types":            {&rest.Config{}, []func(*runtime.Scheme) error{adds, fails}, []string{"register types (function 2)", "no such types"}},
 		"TLS":              {badTLS, nil, []string{"make an HTTP client for https://127.0.0.1:1"}},
 		"types and TLS":    {badTLS, []func(*runtime.Scheme) error{fails}, []string{"register types (function 1)", "make an HTTP client"}},
