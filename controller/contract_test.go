@@ -307,7 +307,7 @@ func TestContract04_RequeueResetsTheRetryCount(t *testing.T) {
 			if n%2 == 1 {
 				return errors.New("failed")
 			}
-			return &controller.RequeueError{After: time.Hour, Reason: "the certificate expires"}
+			return controller.RequeueAfter(time.Hour, "the certificate expires")
 		})
 		start(t, newController(t, c))
 		time.Sleep(time.Hour + time.Minute)

@@ -103,7 +103,7 @@ func ExampleHandler_answers() {
 			case 1:
 				return errors.New("the disk is not there yet")
 			case 2:
-				return &controller.RequeueError{After: 10 * time.Millisecond, Reason: "the disk is being formatted"}
+				return controller.RequeueAfter(10*time.Millisecond, "the disk is being formatted")
 			}
 			close(done)
 			return controller.Terminal(errors.New("the disk is too small"))

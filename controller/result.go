@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 )
 
@@ -13,9 +14,14 @@ import (
 // It may be wrapped. Joined with a real error (errors.Join), the error wins: the run has
 // failed and is retried. A change of the object, or a resync, may run the key before; the
 // answer of that run then replaces this one. A d of zero or less means at once.
-func RequeueAfter(d time.Duration) error { return &RequeueError{After: d} }
+//
+// A reason, if there is one, becomes the detail of the next run's cause, so it should be
+// one of few: RequeueAfter(time.Minute, "the certificate is being issued").
+func RequeueAfter(d time.Duration, reason ...string) error {
+	return &RequeueError{After: d, Reason: strings.Join(reason, " ")}
+}
 
-// RequeueError is what RequeueAfter returns; make one yourself to give a reason.
+// RequeueError is what RequeueAfter returns.
 type RequeueError struct {
 	// After is how long the key waits.
 	After time.Duration
