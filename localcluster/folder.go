@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"syscall"
 
 	"k8s.io/apimachinery/pkg/util/version"
@@ -17,9 +17,9 @@ import (
 const (
 	// tempPrefix marks the temporary folders, so that those of clusters that were
 	// ended by force (all processes at once) can be found and removed later.
-	tempPrefix   = "evenkeel-localcluster-"
+	tempPrefix   = "evenkeel-cluster-"
 	settingsFile = "cluster.json"
-	lockFile     = "lock"
+	lockFile     = ".localcluster.lock" // nobody has a file of this name by chance
 	adminFile    = "admin.kubeconfig"
 )
 
@@ -29,7 +29,7 @@ type settings struct {
 	Kubernetes   string `json:"kubernetes"` // version that wrote the data
 	Port         int    `json:"port"`
 	Temporary    bool   `json:"temporary"`  // whoever ends last removes the folder
-	Kubeconfig   string `json:"kubeconfig"` // the administrator's, absolute; written by us
+	Kubeconfig   string `json:"kubeconfig"` // the administrator's, absolute: adminFile, or a copy elsewhere
 	Controllers  bool   `json:"controllers"`
 	Nodes        int    `json:"nodes"`
 	FeatureGates string `json:"featureGates,omitempty"`
@@ -38,15 +38,18 @@ type settings struct {
 
 // folder is the cluster's folder:
 //
-//	cluster.json      settings
-//	lock              locked while any process of the cluster lives
-//	admin.kubeconfig  the administrator's credentials
-//	pki/ users/       keys and certificates; kubeconfigs of users
-//	etcd/ etcd.sock   the data, and where etcd listens
-//	logs/             one file per component
+//	cluster.json         settings
+//	.localcluster.lock   locked while any process of the cluster lives
+//	admin.kubeconfig     the administrator's credentials
+//	pki/ users/          keys and certificates; kubeconfigs of users
+//	etcd/ etcd.sock      the data, and where etcd listens
+//	logs/                one file per component
+//
+// Whoever can read it is the cluster's administrator, so it is its owner's alone.
 type folder struct {
 	path string
 	lock *os.File
+	kept bool // a run before left data in it
 	settings
 }
 
@@ -77,15 +80,20 @@ func (f *folder) open(opts options) error {
 	if err := os.MkdirAll(f.path, 0o700); err != nil {
 		return fmt.Errorf("making the cluster's folder: %w", err)
 	}
+	if err := f.load(); err != nil { // before anything is written to a folder that may be somebody else's
+		return err
+	}
 	if f.lock, err = lock(filepath.Join(f.path, lockFile)); err != nil {
 		return fmt.Errorf("locking the folder %s: %w", f.path, err)
 	}
-	temporary := f.Temporary
-	if err := f.load(); err != nil {
+	if err := f.load(); err != nil { // again: what was there may have changed until we had the lock
 		return err
 	}
+	if err := os.Chmod(f.path, 0o700); err != nil {
+		return fmt.Errorf("closing the folder to other users: %w", err)
+	}
 	f.settings = settings{
-		Kubernetes: kubernetesVersion(), Port: cmp.Or(opts.Port, f.Port), Temporary: temporary,
+		Kubernetes: kubernetesVersion(), Port: cmp.Or(opts.Port, f.Port), Temporary: opts.Dir == "",
 		Kubeconfig: filepath.Join(f.path, adminFile), Controllers: opts.Controllers, Nodes: opts.Nodes,
 		FeatureGates: opts.FeatureGates, Verbose: opts.Verbose,
 	}
@@ -97,7 +105,8 @@ func (f *folder) open(opts options) error {
 	return nil
 }
 
-// load reads the settings of the run before, if there was one.
+// load reads the settings of the run before, if there was one; else the folder
+// must be empty.
 func (f *folder) load() error {
 	saved, err := loadSettings(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -110,7 +119,7 @@ func (f *folder) load() error {
 		return fmt.Errorf("the folder %s holds data of Kubernetes %s and this is %s: use another --dir, or delete that one",
 			f.path, saved.Kubernetes, kubernetesVersion())
 	}
-	f.settings = saved
+	f.Port, f.kept = saved.Port, true
 	return nil
 }
 
@@ -122,16 +131,16 @@ func sameMinor(a, b string) bool {
 	return a == b || errA == nil && errB == nil && va.Major() == vb.Major() && va.Minor() == vb.Minor()
 }
 
-// mustBeEmpty keeps us from filling a folder that is somebody else's.
+// mustBeEmpty keeps us from filling a folder that is somebody else's. The lock
+// file shows that it is ours: a start that got no further.
 func (f *folder) mustBeEmpty() error {
 	entries, err := os.ReadDir(f.path)
 	if err != nil {
 		return fmt.Errorf("looking into the folder %s: %w", f.path, err)
 	}
-	for _, entry := range entries {
-		if entry.Name() != lockFile {
-			return fmt.Errorf("the folder %s has other things in it (%s) and is not a cluster's: give --dir an empty or a new folder", f.path, entry.Name())
-		}
+	isLock := func(e fs.DirEntry) bool { return e.Name() == lockFile }
+	if len(entries) > 0 && !slices.ContainsFunc(entries, isLock) {
+		return fmt.Errorf("the folder %s has other things in it (%s) and is not a cluster's: give --dir an empty or a new folder", f.path, entries[0].Name())
 	}
 	return nil
 }
@@ -153,38 +162,42 @@ func (f *folder) save() error {
 	if err != nil {
 		return fmt.Errorf("writing the cluster's settings: %w", err)
 	}
-	path := filepath.Join(f.path, settingsFile)
-	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
-		return fmt.Errorf("writing the cluster's settings: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := writePrivate(filepath.Join(f.path, settingsFile), content); err != nil {
 		return fmt.Errorf("writing the cluster's settings: %w", err)
 	}
 	return nil
 }
 
+// writePrivate writes a file that only its owner can read, in one step: nobody
+// sees half of it, whatever was there before and whoever else writes it.
+func writePrivate(path string, content []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(path), ".new-*") // its mode is 0600
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
+	}
+	return err
+}
+
 // close gives the folder up: a temporary one is removed. Every component has
 // ended before.
 func (f *folder) close() {
+	if f.lock == nil {
+		if f.Temporary {
+			_ = os.Remove(f.path) // empty: nothing is written before the lock is taken
+		}
+		return
+	}
 	if f.Temporary {
 		removeCluster(f.path, f.Kubeconfig)
 	}
-	if f.lock != nil {
-		_ = f.lock.Close()
-	}
-}
-
-// removeCluster removes a temporary folder and the kubeconfig that points into
-// it. It tries again while something that has not yet ended still adds files.
-func removeCluster(dir, kubeconfig string) {
-	for range 10 {
-		if os.RemoveAll(dir) == nil {
-			break
-		}
-	}
-	if !strings.HasPrefix(kubeconfig, dir) && mayOverwrite(kubeconfig) == nil {
-		_ = os.Remove(kubeconfig)
-	}
+	_ = f.lock.Close()
 }
 
 var errLocked = errors.New("another localcluster is using it; stop that one first, or choose another folder")
@@ -192,7 +205,16 @@ var errLocked = errors.New("another localcluster is using it; stop that one firs
 // lock takes the lock file at path, without waiting. The lock belongs to the
 // open file: processes that inherit the descriptor hold it too.
 func lock(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	return openAndLock(path, os.O_CREATE|os.O_RDWR)
+}
+
+// lockExisting is lock for a file that must be there already.
+func lockExisting(path string) (*os.File, error) {
+	return openAndLock(path, os.O_RDWR)
+}
+
+func openAndLock(path string, flags int) (*os.File, error) {
+	file, err := os.OpenFile(path, flags|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -205,31 +227,4 @@ func lock(path string) (*os.File, error) {
 		return nil, err
 	}
 	return file, nil
-}
-
-// temporaryClusters lists the temporary folders that have settings, by whether a
-// process still holds their lock. One without settings is being made right now.
-func temporaryClusters(tempDir string) (running, stale []string) {
-	found, _ := filepath.Glob(filepath.Join(tempDir, tempPrefix+"*", settingsFile))
-	for _, path := range found {
-		dir := filepath.Dir(path)
-		held, err := lock(filepath.Join(dir, lockFile))
-		switch {
-		case err == nil:
-			stale = append(stale, dir)
-			_ = held.Close()
-		case errors.Is(err, errLocked):
-			running = append(running, dir)
-		}
-	}
-	return running, stale
-}
-
-// removeStale removes what clusters left behind whose processes were all killed
-// at once, so that none of them could.
-func removeStale(tempDir string) {
-	_, stale := temporaryClusters(tempDir)
-	for _, dir := range stale {
-		_ = os.RemoveAll(dir)
-	}
 }

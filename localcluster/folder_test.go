@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 func writeFile(t *testing.T, path, content string) {
@@ -65,51 +67,73 @@ func TestFolderRemembersItsPort(t *testing.T) {
 	}
 }
 
-func TestStaleFoldersAreRemovedAndOthersNot(t *testing.T) {
+func TestRefusedFolderIsNotTouched(t *testing.T) {
 	t.Parallel()
-	temp := t.TempDir()
-	for _, name := range []string{"running", "stale", "starting"} {
-		dir := filepath.Join(temp, tempPrefix+name)
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if name != "starting" {
-			writeFile(t, filepath.Join(dir, settingsFile), "{}")
-		}
-	}
-	held, err := lock(filepath.Join(temp, tempPrefix+"running", lockFile))
-	if err != nil {
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "thesis.tex"), "")
+	if err := os.Chmod(dir, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	defer held.Close()
-	removeStale(temp)
-	left, err := os.ReadDir(temp)
-	if err != nil || len(left) != 2 || left[0].Name() != tempPrefix+"running" || left[1].Name() != tempPrefix+"starting" {
-		t.Errorf("left are %v, %v; want the running and the starting one", left, err)
+	if _, err := openFolder(options{Dir: dir}); err == nil {
+		t.Fatal("it was taken")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("there are %v, %v; want the one file", entries, err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o750 {
+		t.Errorf("its mode is now %v, %v", info.Mode(), err)
 	}
 }
 
-func TestKubeconfigOfOthersIsKept(t *testing.T) {
+func TestFolderIsClosedToOthers(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct {
-		content string
-		wantErr bool
-	}{
-		"ours":           {"contexts: [{name: localcluster, context: {cluster: localcluster}}]", false},
-		"empty":          {"", false},
-		"somebody's":     {"contexts: [{name: production, context: {cluster: production}}]", true},
-		"something else": {"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: b}}]", true},
-		"not yaml":       {"\tNo!", true},
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o775); err != nil {
+		t.Fatal(err)
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), "config")
-			writeFile(t, path, test.content)
-			if err := mayOverwrite(path); (err != nil) != test.wantErr {
-				t.Errorf("got %v, want an error: %v", err, test.wantErr)
-			}
-		})
+	f, err := openFolder(options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("its mode is %v, %v; want 0700", info.Mode(), err)
+	}
+}
+
+func TestFolderOfAStartThatGotNoFurtherIsTakenAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for range 2 {
+		f, err := openFolder(options{Dir: dir}) // makes more than the lock, and no settings
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.close()
+	}
+}
+
+func TestUsersFollowThePort(t *testing.T) {
+	t.Parallel()
+	f, p := newFolder(t)
+	path := f.userKubeconfig("alice")
+	if err := f.writeKubeconfig(p, path, user{Name: "alice"}); err != nil {
+		t.Fatal(err)
+	}
+	f.Port++
+	if err := f.moveUsers(); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := config.Clusters[contextName].Server, f.serverURL(); got != want {
+		t.Errorf("server is %s, want %s", got, want)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("its mode is %v, %v; want 0600", info.Mode(), err)
 	}
 }
 
@@ -192,13 +216,5 @@ func TestCertificateCarriesNameAndGroups(t *testing.T) {
 	}
 	if err := pair.cert.CheckSignatureFrom(first.ca.cert); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestFailedChecks(t *testing.T) {
-	t.Parallel()
-	body := "[+]ping ok\n[-]poststarthook/rbac/bootstrap-roles failed: reason withheld\n[+]etcd ok\nreadyz check failed\n"
-	if got, want := failedChecks(body), "poststarthook/rbac/bootstrap-roles failed: reason withheld"; got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -31,15 +37,12 @@ func (f *folder) userKubeconfig(name string) string {
 	return filepath.Join(f.path, "users", url.PathEscape(name)+".kubeconfig")
 }
 
-// writeKubeconfig signs a certificate for u and writes a kubeconfig with it,
-// complete in one file.
-func (f *folder) writeKubeconfig(p *pki, path string, u user) error {
-	if err := mayOverwrite(path); err != nil {
-		return err
-	}
+// kubeconfigFor signs a certificate for u and returns a kubeconfig with it,
+// complete in itself.
+func (f *folder) kubeconfigFor(p *pki, u user) ([]byte, error) {
 	pair, err := p.client(u)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	config := clientcmdapi.NewConfig()
 	config.CurrentContext = contextName
@@ -50,15 +53,57 @@ func (f *folder) writeKubeconfig(p *pki, path string, u user) error {
 		ClientCertificateData: pair.certPEM, ClientKeyData: pair.keyPEM,
 	}
 	config.Contexts[contextName] = &clientcmdapi.Context{Cluster: contextName, AuthInfo: contextName}
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the kubeconfig of %q: %w", u.Name, err)
+	}
+	return content, nil
+}
+
+// writeKubeconfig writes a new kubeconfig for u to path.
+func (f *folder) writeKubeconfig(p *pki, path string, u user) error {
+	content, err := f.kubeconfigFor(p, u)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("making the folder for the kubeconfig of %q: %w", u.Name, err)
+	}
+	if err := writePrivate(path, content); err != nil {
 		return fmt.Errorf("writing the kubeconfig of %q: %w", u.Name, err)
 	}
 	return nil
 }
 
-// mayOverwrite refuses to replace a kubeconfig that is not ours: --kubeconfig
-// ~/.kube/config would cost somebody the way to all their clusters.
-func mayOverwrite(path string) error {
+// moveUsers makes the kubeconfigs of users from earlier runs name the port of
+// this one.
+func (f *folder) moveUsers() error {
+	paths, _ := filepath.Glob(filepath.Join(f.path, "users", "*.kubeconfig"))
+	for _, path := range paths {
+		config, err := clientcmd.LoadFromFile(path)
+		if err != nil {
+			return fmt.Errorf("reading the kubeconfig of a user: %w", err)
+		}
+		cluster := config.Clusters[contextName]
+		if cluster == nil || cluster.Server == f.serverURL() {
+			continue
+		}
+		cluster.Server = f.serverURL()
+		content, err := clientcmd.Write(*config)
+		if err == nil {
+			err = writePrivate(path, content)
+		}
+		if err != nil {
+			return fmt.Errorf("writing the new port into %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// mayOverwrite refuses to replace a kubeconfig that is not ours (--kubeconfig
+// ~/.kube/config would cost somebody the way to all their clusters), and one of
+// another localcluster that still answers. authority is our own certificate's.
+func mayOverwrite(ctx context.Context, path string, authority []byte) error {
 	existing, err := clientcmd.LoadFromFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -75,7 +120,30 @@ func mayOverwrite(path string) error {
 	if len(existing.Contexts) == 0 && fileSize(path) > 0 {
 		return fmt.Errorf("the kubeconfig %s is not one that localcluster made, %s", path, advice)
 	}
+	other := existing.Clusters[contextName]
+	if other != nil && !bytes.Equal(other.CertificateAuthorityData, authority) && answers(ctx, other) {
+		return fmt.Errorf("the kubeconfig %s is of another localcluster, which runs at %s, %s", path, other.Server, advice)
+	}
 	return nil
+}
+
+// answers reports whether the server of a kubeconfig is there, and not another
+// one that now has its port.
+func answers(ctx context.Context, cluster *clientcmdapi.Cluster) bool {
+	address, isHTTPS := strings.CutPrefix(cluster.Server, "https://")
+	authorities := x509.NewCertPool()
+	if !isHTTPS || !authorities.AppendCertsFromPEM(cluster.CertificateAuthorityData) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
 }
 
 func fileSize(path string) int64 {

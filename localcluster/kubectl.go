@@ -3,25 +3,29 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"strings"
+	"time"
 
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/cli"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 )
 
-// runKubectl is kubectl for the cluster that --dir or KUBECONFIG names, else for
-// the only temporary cluster that runs.
+// runKubectl is kubectl for the cluster that the arguments or KUBECONFIG name,
+// else for the only temporary cluster that runs.
 func runKubectl(args []string) int {
-	kubeconfig, args, err := chooseKubeconfig(args)
+	kubeconfig, args, err := chooseKubeconfig(args, os.TempDir())
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "localcluster: %v\n", err)
 		return exitUsage
 	}
 	if kubeconfig != "" {
-		if err := os.Setenv("KUBECONFIG", kubeconfig); err != nil {
+		if err := os.Setenv(clientcmd.RecommendedConfigPathEnvVar, kubeconfig); err != nil {
 			fmt.Fprintf(os.Stderr, "localcluster: choosing the kubeconfig %s: %v\n", kubeconfig, err)
 			return exitFailed
 		}
@@ -32,39 +36,70 @@ func runKubectl(args []string) int {
 }
 
 // chooseKubeconfig returns the kubeconfig to use, or "" if kubectl shall find it
-// by its own rules, and the arguments that are left for kubectl.
-func chooseKubeconfig(args []string) (string, []string, error) {
-	if len(args) > 0 {
-		dir, isDir := strings.CutPrefix(args[0], "--dir=")
-		args := args[1:]
-		if !isDir && len(args) > 0 && dir == "--dir" {
-			dir, args, isDir = args[0], args[1:], true
+// by its own rules, and the arguments that are left for kubectl. The first that is
+// there decides: --dir, --kubeconfig, KUBECONFIG, the one cluster that runs.
+func chooseKubeconfig(args []string, tempDir string) (string, []string, error) {
+	if dir, rest, ok := cutDir(args); ok {
+		if err := mustRun(dir); err != nil {
+			return "", nil, err
 		}
-		if isDir {
-			s, err := loadSettings(dir)
-			if err != nil {
-				return "", nil, fmt.Errorf("--dir %s is not the folder of a cluster: %w", dir, err)
-			}
-			return s.Kubeconfig, args, nil
-		}
+		return filepath.Join(dir, adminFile), rest, nil
 	}
 	for _, arg := range args {
+		if arg == "--" {
+			break // what follows is for a program in a Pod, or a file's name
+		}
 		if arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=") {
 			return "", args, nil
 		}
 	}
-	if os.Getenv("KUBECONFIG") != "" {
+	if inherited := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); inherited != "" {
+		config, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
+		if err != nil {
+			return "", nil, fmt.Errorf("reading what KUBECONFIG names: %w", err)
+		}
+		if config.CurrentContext != contextName {
+			return "", nil, fmt.Errorf("KUBECONFIG names %s, which is not a localcluster: give --kubeconfig, or unset it", inherited)
+		}
 		return "", args, nil
 	}
-	running, _ := temporaryClusters(os.TempDir())
+	running, _ := temporaryClusters(tempDir)
 	switch len(running) {
 	case 0:
 		return "", nil, errors.New("no cluster is running that could be meant: start one with 'localcluster up', give kubectl --dir DIR first, or set KUBECONFIG")
 	case 1:
-		s, err := loadSettings(running[0])
-		return s.Kubeconfig, args, err
+		return filepath.Join(running[0], adminFile), args, nil
 	}
 	return "", nil, fmt.Errorf("%d clusters are running: choose one with kubectl --dir DIR ...: %s", len(running), strings.Join(running, " "))
+}
+
+// cutDir takes a leading --dir off the arguments.
+func cutDir(args []string) (dir string, rest []string, ok bool) {
+	if len(args) == 0 {
+		return "", args, false
+	}
+	if dir, ok := strings.CutPrefix(args[0], "--dir="); ok {
+		return dir, args[1:], true
+	}
+	if args[0] == "--dir" && len(args) > 1 {
+		return args[1], args[2:], true
+	}
+	return "", args, false
+}
+
+// mustRun tells a cluster that is stopped from one whose server has an answer. It
+// leaves the folder's lock alone: trying it would be in the way of a start.
+func mustRun(dir string) error {
+	s, err := loadSettings(dir)
+	if err != nil {
+		return fmt.Errorf("--dir %s is not the folder of a cluster: %w", dir, err)
+	}
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(loopback, strconv.Itoa(s.Port)), time.Second)
+	if err != nil {
+		return fmt.Errorf("the cluster in %[1]s is not running: start it with 'localcluster --dir %[1]s' (%[2]w)", dir, err)
+	}
+	_ = conn.Close()
+	return nil
 }
 
 // versions says what is inside, from the build information of the binary.

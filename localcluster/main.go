@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"syscall"
 
 	"k8s.io/component-base/version"
 )
@@ -28,7 +29,8 @@ const usage = `localcluster runs a real Kubernetes API server (and more) on this
 
 Usage:
   localcluster [up] [flags]              start a cluster; Ctrl-C ends it
-  localcluster kubectl [--dir D] ARGS    kubectl, for the running cluster
+  localcluster kubectl [--dir D] ARGS    kubectl, for the running cluster, unless
+                                         KUBECONFIG names another localcluster
   localcluster version                   versions of what is inside
 
 Try it:
@@ -51,10 +53,12 @@ func run(args []string) int {
 	}
 	switch command {
 	case "up":
+		closeToOthers()
 		return up(args)
 	case "kubectl":
 		return runKubectl(args)
 	case componentCommand:
+		closeToOthers()
 		return runComponent(args)
 	case "version":
 		fmt.Println(versions())
@@ -66,6 +70,11 @@ func run(args []string) int {
 	fmt.Fprintf(os.Stderr, "localcluster: no command %q\n\n%s", command, usage)
 	return exitUsage
 }
+
+// closeToOthers makes every file and socket that this process creates its user's
+// alone, whoever creates it: keys, logs, and etcd's sockets, behind which there is
+// no authentication.
+func closeToOthers() { syscall.Umask(0o077) }
 
 // kubernetesVersion is the version of the source that this binary was built from.
 //

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/kwok/pkg/config"
+	kwokconfig "sigs.k8s.io/kwok/pkg/config"
 	kwok "sigs.k8s.io/kwok/pkg/kwok/cmd"
 	"sigs.k8s.io/kwok/pkg/log"
 )
@@ -25,6 +27,9 @@ const (
 	podRange = "10.2.0.0/16"
 )
 
+// providerPrefix marks the nodes that were made here, before their number.
+const providerPrefix = "localcluster://node/"
+
 // stages tell kwok which life Nodes and Pods lead.
 //
 //go:embed stages/stages.yaml
@@ -34,7 +39,16 @@ var stages []byte
 // play the kubelets. It blocks.
 func nodes(ctx context.Context, s settings) error {
 	kubeconfig := componentKubeconfig("nodes")
-	if err := createNodes(ctx, kubeconfig, s.Nodes); err != nil {
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Clean(kubeconfig))
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig of the nodes: %w", err)
+	}
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making the client of the nodes: %w", err)
+	}
+	if err := createNodes(ctx, client, s.Nodes); err != nil {
 		return err
 	}
 	const stagesFile = "stages.yaml"
@@ -49,13 +63,16 @@ func nodes(ctx context.Context, s settings) error {
 	os.Args = []string{
 		"kwok", "--config=" + stagesFile, "--kubeconfig=" + kubeconfig, "--manage-all-nodes=true",
 		"--node-port=0", // else it would serve on all addresses
-		"--node-lease-duration-seconds=40",
+		fmt.Sprintf("--node-lease-duration-seconds=%d", leaseSeconds(s.Nodes)),
 		"--node-ip=" + nodeIP, "--cidr=" + podRange,
+	}
+	if !s.Verbose {
+		os.Args = append(os.Args, "--v=WARN") // else every Pod and every lease is a line
 	}
 	global := pflag.NewFlagSet("global", pflag.ContinueOnError)
 	global.ParseErrorsAllowlist.UnknownFlags = true
 	ctx, _ = log.InitFlags(ctx, global)
-	ctx, err := config.InitFlags(ctx, global)
+	ctx, err = kwokconfig.InitFlags(ctx, global)
 	if err != nil {
 		return fmt.Errorf("reading kwok's stages: %w", err)
 	}
@@ -67,19 +84,21 @@ func nodes(ctx context.Context, s settings) error {
 	return runCommand(ctx, command, os.Args[1:]...)
 }
 
+// leaseSeconds is how long the lease of one of n nodes lasts. Kwok renews it four
+// times in that time, and the first renewal shows after a restart that it is back
+// (ready.go): every 2 s, and with many nodes more seldom, to keep the server free.
+func leaseSeconds(n int) int { return max(8, min(n, 40)) }
+
 // createNodes makes node-0 to node-(n-1), those that do not exist yet.
-func createNodes(ctx context.Context, kubeconfig string, n int) error {
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Clean(kubeconfig))
+func createNodes(ctx context.Context, client kubernetes.Interface, n int) error {
+	// Kwok leaves nodes alone whose lease another kwok has, until it has run out:
+	// here that can only be one that is dead.
+	err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf("reading the kubeconfig of the nodes: %w", err)
-	}
-	config.QPS, config.Burst = 500, 1000
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("making the client of the nodes: %w", err)
+		return fmt.Errorf("deleting the leases of nodes of an earlier run: %w", err)
 	}
 	for i := range n {
-		node := newNode(fmt.Sprintf("node-%d", i))
+		node := newNode(i)
 		_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating the node %s: %w", node.Name, err)
@@ -88,7 +107,28 @@ func createNodes(ctx context.Context, kubeconfig string, n int) error {
 	return nil
 }
 
-func newNode(name string) *corev1.Node {
+// removeNodes deletes the nodes that an earlier run with more of them has made.
+// It leaves nodes alone that were not made here.
+func removeNodes(ctx context.Context, client kubernetes.Interface, n int) error {
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing the nodes of an earlier run: %w", err)
+	}
+	for _, node := range list.Items {
+		number, ours := strings.CutPrefix(node.Spec.ProviderID, providerPrefix)
+		if i, err := strconv.Atoi(number); !ours || err != nil || i < n {
+			continue
+		}
+		err := client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting the node %s of an earlier run: %w", node.Name, err)
+		}
+	}
+	return nil
+}
+
+func newNode(i int) *corev1.Node {
+	name := fmt.Sprintf("node-%d", i)
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("32"),
 		corev1.ResourceMemory:           resource.MustParse("256Gi"),
@@ -101,6 +141,7 @@ func newNode(name string) *corev1.Node {
 			corev1.LabelOSStable:   "linux",
 			corev1.LabelArchStable: "amd64",
 		}},
+		Spec:   corev1.NodeSpec{ProviderID: providerPrefix + strconv.Itoa(i)},
 		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
 	}
 }

@@ -49,18 +49,3 @@ func TestParseOptionsErrors(t *testing.T) {
 		t.Errorf("--help: got %v", err)
 	}
 }
-
-func TestReadCommands(t *testing.T) {
-	t.Parallel()
-	requests := make(chan request, 2)
-	in := strings.NewReader(`{"id":1,"command":"kill"}` + "\n" + `{"id":2,"command":"user","name":"a","groups":["g"]}` + "\nnonsense\n")
-	err := readCommands(t.Context(), in, requests, nil)
-	if err == nil || !strings.Contains(err.Error(), "nonsense") {
-		t.Errorf("got %v, want an error with the line", err)
-	}
-	<-requests
-	want := command{ID: 2, Command: "user", user: user{Name: "a", Groups: []string{"g"}}}
-	if got := (<-requests).command; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}

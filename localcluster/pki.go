@@ -169,14 +169,10 @@ func loadPair(dir, name string) (keyPair, error) {
 // first, so a half-written pair counts as absent.
 func (k keyPair) write(dir, name string) error {
 	if err := writePrivate(filepath.Join(dir, name+".key"), k.keyPEM); err != nil {
-		return err
+		return fmt.Errorf("writing the key of %s: %w", name, err)
 	}
-	return writePrivate(filepath.Join(dir, name+".crt"), k.certPEM)
-}
-
-func writePrivate(path string, content []byte) error {
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		return fmt.Errorf("writing a key or certificate: %w", err)
+	if err := writePrivate(filepath.Join(dir, name+".crt"), k.certPEM); err != nil {
+		return fmt.Errorf("writing the certificate of %s: %w", name, err)
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func bindReserved(socket, port int) (int, error) {
 // portError says what to do about a port that cannot be had.
 func portError(port int, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("port %d of %s is taken by another program: choose another --port, or --port 0 for a free one where no --dir remembers this one", port, loopback)
+		return fmt.Errorf("port %d of %s is taken by another program: end that one, or choose another port with --port", port, loopback)
 	}
 	return fmt.Errorf("taking port %d of %s: %w", port, loopback, err)
 }

@@ -16,6 +16,9 @@ import (
 // It has nothing to save, so only a stuck one needs it.
 const stopGrace = 5 * time.Second
 
+// maxLog is the size from which on a log of an earlier run is not continued.
+const maxLog = 8 << 20
+
 // process is one running component.
 //
 // The supervisor holds the writing end of the component's stdin and never writes
@@ -28,7 +31,8 @@ type process struct {
 	cmd     *exec.Cmd
 	stdin   io.Closer
 	logPath string
-	logFrom int64         // where this run begins in the log
+	logFrom int64 // where this run begins in the log
+	started time.Time
 	done    chan struct{} // closed once the process has ended
 
 	// Written before done is closed, read after.
@@ -43,15 +47,11 @@ func startProcess(f *folder, name string, ended chan<- struct{}) (*process, erro
 		return nil, fmt.Errorf("finding this binary to start %s: %w", name, err)
 	}
 	logPath := filepath.Join(f.path, "logs", name+".log")
-	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log, from, err := openLog(logPath)
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of %s: %w", name, err)
 	}
 	defer log.Close() // the child has its own descriptor
-	from, err := log.Seek(0, io.SeekEnd)
-	if err != nil {
-		return nil, fmt.Errorf("finding the end of the log of %s: %w", name, err)
-	}
 	cmd := exec.Command(self, componentCommand, name)
 	// Components run inside the folder: it keeps the path of etcd's socket short,
 	// which the kernel limits to about a hundred bytes.
@@ -71,18 +71,50 @@ func startProcess(f *folder, name string, ended chan<- struct{}) (*process, erro
 	}
 	p := &process{
 		name: name, cmd: cmd, stdin: stdin, logPath: logPath, logFrom: from,
-		done: make(chan struct{}),
+		started: time.Now(), done: make(chan struct{}),
 	}
 	// stop and kill wait for this goroutine, through done.
 	go func() {
 		p.err = cmd.Wait()
 		close(p.done)
-		select {
-		case ended <- struct{}{}:
-		default: // somebody is about to look already
-		}
+		lookAgain(ended)
 	}()
 	return p, nil
+}
+
+// lookAgain puts an element into ended, unless somebody is about to look already.
+func lookAgain(ended chan<- struct{}) {
+	select {
+	case ended <- struct{}{}:
+	default:
+	}
+}
+
+// openLog opens a log for another run, and says where that begins.
+func openLog(path string) (log *os.File, from int64, err error) {
+	log, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, 0, err
+	}
+	from, err = log.Seek(0, io.SeekEnd)
+	if err == nil && from > maxLog {
+		from, err = 0, log.Truncate(0)
+	}
+	if err != nil {
+		_ = log.Close()
+		return nil, 0, err
+	}
+	return log, from, nil
+}
+
+// ended reports whether the process has ended.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // stop ends the process and returns once it has ended.
@@ -112,14 +144,28 @@ func (p *process) died() error {
 
 // lastLog is the end of what this run logged, ready to be appended to an error.
 func (p *process) lastLog() string {
-	const maxLines, maxBytes = 15, 16 << 10
-	content, err := os.ReadFile(p.logPath)
-	if err != nil || int64(len(content)) <= p.logFrom {
+	const maxLines = 15
+	content := bytes.TrimSpace(tail(p.logPath, p.logFrom))
+	if len(content) == 0 {
 		return "; it logged nothing"
 	}
-	content = content[p.logFrom:]
-	content = bytes.TrimSpace(content[max(0, len(content)-maxBytes):])
 	lines := strings.Split(string(content), "\n")
 	lines = lines[max(0, len(lines)-maxLines):]
 	return fmt.Sprintf("; its last log lines:\n  %s", strings.Join(lines, "\n  "))
+}
+
+// tail returns the end of the file, of what lies after from.
+func tail(path string, from int64) []byte {
+	const maxBytes = 16 << 10
+	file, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil
+	}
+	content, _ := io.ReadAll(io.NewSectionReader(file, max(from, size-maxBytes), maxBytes))
+	return content
 }

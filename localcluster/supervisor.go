@@ -11,9 +11,16 @@ import (
 
 const (
 	// reviveDelay is the pause before components that died are started again, and
-	// maxRevivals how often that is worth trying.
+	// maxRevivals how often in a row that is worth trying. One that has lived for
+	// steadyTime begins a new row.
 	reviveDelay = time.Second
 	maxRevivals = 5
+	steadyTime  = time.Minute
+
+	// shortOutage is how long the controllers and nodes can be without a server and
+	// find it again within seconds. After a longer one they look for it more and
+	// more seldom, so they are started anew.
+	shortOutage = 10 * time.Second
 )
 
 // reporter is told what happens: a person at a terminal or a program.
@@ -27,7 +34,7 @@ type status struct {
 	Server     string         `json:"server,omitempty"`
 	Dir        string         `json:"dir,omitempty"`
 	Temporary  bool           `json:"temporary,omitempty"`
-	Kubeconfig string         `json:"kubeconfig,omitempty"` // the administrator's; in a reply to "user", that user's
+	Kubeconfig string         `json:"kubeconfig,omitempty"` // the administrator's
 	Users      []userStatus   `json:"users,omitempty"`
 	Processes  map[string]int `json:"processes,omitempty"` // pid by component
 }
@@ -47,8 +54,9 @@ type supervisor struct {
 
 	processes map[string]*process // those that should run
 	ended     chan struct{}       // has an element after the end of any of them
-	revivals  int                 // since the API server was last started
+	revivals  int                 // in a row
 	revive    <-chan time.Time    // nil, or fires when to start what has died
+	killed    time.Time           // when the API server was last killed; zero: never
 }
 
 // supervise runs a cluster until ctx is done or a stop command comes. It returns
@@ -71,7 +79,7 @@ func supervise(ctx context.Context, opts options, report reporter, requests <-ch
 		processes: map[string]*process{}, ended: make(chan struct{}, 1),
 	}
 	defer s.stopAll()
-	if err := s.prepare(); err != nil {
+	if err := s.prepare(ctx); err != nil {
 		return err
 	}
 	err = s.start(ctx)
@@ -86,22 +94,32 @@ func supervise(ctx context.Context, opts options, report reporter, requests <-ch
 }
 
 // prepare writes everything that the components read.
-func (s *supervisor) prepare() error {
+func (s *supervisor) prepare(ctx context.Context) error {
 	f := s.folder
 	var err error
 	if s.pki, err = openPKI(filepath.Join(f.path, "pki")); err != nil {
 		return err
 	}
-	path := f.Kubeconfig
-	if s.opts.Kubeconfig != "" {
-		if path, err = filepath.Abs(s.opts.Kubeconfig); err != nil {
-			return fmt.Errorf("finding --kubeconfig %s: %w", s.opts.Kubeconfig, err)
-		}
-	}
-	if err := f.writeKubeconfig(s.pki, path, user{Name: "admin", Groups: []string{mastersGroup}}); err != nil {
+	admin := user{Name: "admin", Groups: []string{mastersGroup}}
+	if err := f.writeKubeconfig(s.pki, f.Kubeconfig, admin); err != nil {
 		return err
 	}
-	f.Kubeconfig = path // from here on the clean-up may remove it
+	if s.opts.Kubeconfig != "" {
+		path, err := filepath.Abs(s.opts.Kubeconfig)
+		if err != nil {
+			return fmt.Errorf("finding --kubeconfig %s: %w", s.opts.Kubeconfig, err)
+		}
+		if err := mayOverwrite(ctx, path, s.pki.ca.certPEM); err != nil {
+			return err
+		}
+		if err := f.writeKubeconfig(s.pki, path, admin); err != nil {
+			return err
+		}
+		f.Kubeconfig = path // from here on the clean-up may remove it
+	}
+	if err := f.moveUsers(); err != nil {
+		return err
+	}
 	for _, name := range s.components()[1:] {
 		u := user{Name: "system:localcluster:" + name, Groups: []string{mastersGroup}}
 		if err := f.writeKubeconfig(s.pki, filepath.Join(f.path, "pki", name+".kubeconfig"), u); err != nil {
@@ -129,47 +147,65 @@ func (s *supervisor) components() []string {
 }
 
 // start starts every component that does not run and returns when all are ready.
+// For those that ran before, or have data from an earlier run, that takes a sign
+// of life from now: the state of objects is from then.
 func (s *supervisor) start(ctx context.Context) error {
-	s.revivals = 0
 	began := time.Now()
-	for i, name := range s.components() {
-		if s.processes[name] != nil {
-			continue
+	first := s.killed.IsZero()
+	if s.processes[componentAPIServer] == nil && !first && time.Since(s.killed) > shortOutage {
+		for _, p := range s.processes {
+			p.kill() // not stop: components that are told to end take a temporary folder with them
 		}
-		if err := s.startOne(name); err != nil {
+		clear(s.processes)
+	}
+	if err := s.startMissing(componentAPIServer); err != nil {
+		return err
+	}
+	if err := s.waitFor(ctx, componentAPIServer, apiServerReady); err != nil {
+		return err
+	}
+	s.report.note(fmt.Sprintf("Kubernetes %s serves at %s after %v", kubernetesVersion(), s.folder.serverURL(), since(began)))
+	if first && s.folder.kept {
+		client, err := s.client()
+		if err != nil {
 			return err
 		}
-		if i > 0 {
-			continue
-		}
-		if err := s.waitFor(ctx, "kube-apiserver", apiServerReady); err != nil {
+		if err := removeNodes(ctx, client, s.opts.Nodes); err != nil {
 			return err
 		}
-		s.report.note(fmt.Sprintf("Kubernetes %s serves at %s after %v", kubernetesVersion(), s.folder.serverURL(), since(began)))
+	}
+	if err := s.startMissing(s.components()...); err != nil {
+		return err
 	}
 	if s.opts.Controllers {
-		if err := s.waitFor(ctx, "kube-controller-manager", defaultServiceAccount); err != nil {
+		if err := s.waitFor(ctx, componentController, controllersAct(!first || s.folder.kept)); err != nil {
 			return err
 		}
 		s.report.note(fmt.Sprintf("controllers are ready after %v", since(began)))
 	}
 	if s.opts.Nodes > 0 {
-		if err := s.waitFor(ctx, "the nodes", nodesReady(s.opts.Nodes)); err != nil {
+		if err := s.waitFor(ctx, componentNodes, nodesReady(s.opts.Nodes, began)); err != nil {
 			return err
 		}
-		s.report.note(fmt.Sprintf("%d nodes are ready after %v", s.opts.Nodes, since(began)))
+		s.report.note(fmt.Sprintf("nodes are ready after %v: %d", since(began), s.opts.Nodes))
 	}
 	return nil
 }
 
 func since(t time.Time) time.Duration { return time.Since(t).Round(10 * time.Millisecond) }
 
-func (s *supervisor) startOne(name string) error {
-	p, err := startProcess(s.folder, name, s.ended)
-	if err != nil {
-		return err
+// startMissing starts those of the components that do not run.
+func (s *supervisor) startMissing(names ...string) error {
+	for _, name := range names {
+		if s.processes[name] != nil {
+			continue
+		}
+		p, err := startProcess(s.folder, name, s.ended)
+		if err != nil {
+			return err
+		}
+		s.processes[name] = p
 	}
-	s.processes[name] = p
 	return nil
 }
 
@@ -180,19 +216,15 @@ func (s *supervisor) run(ctx context.Context, requests <-chan request) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.ended:
-			if err := s.buryDead(); err != nil {
+			if err := s.buryDead(""); err != nil {
 				return err
 			}
 		case <-s.revive:
-			s.revive = nil
 			if err := s.reviveDead(); err != nil {
 				return err
 			}
 		case r := <-requests:
-			if r.Command == "stop" {
-				return nil
-			}
-			reply, err := s.do(ctx, r.command)
+			reply, err := s.do(ctx, r)
 			reply.Event, reply.ID = "reply", r.ID
 			if err != nil {
 				reply.Error = err.Error()
@@ -203,67 +235,79 @@ func (s *supervisor) run(ctx context.Context, requests <-chan request) error {
 }
 
 // buryDead looks which components have ended without having been asked to. They
-// are started again in a moment, all but the API server: its end is the
-// cluster's, since clients should not meet a server that comes and goes.
-func (s *supervisor) buryDead() error {
+// are started again in a moment, but for two: the API server, whose end is the
+// cluster's, since clients should not meet a server that comes and goes; and the
+// one that is waited for ("": none), which cannot start.
+func (s *supervisor) buryDead(waitedFor string) error {
+	var fatal error
 	for name, p := range s.processes {
-		select {
-		case <-p.done:
-		default:
+		if !p.ended() {
 			continue
 		}
 		if name == componentAPIServer {
-			return p.died()
+			fatal = p.died()
+			lookAgain(s.ended) // in a start command this error is its answer, and then the cluster's end
+			continue
 		}
 		delete(s.processes, name)
-		s.revivals++
-		if s.revivals > maxRevivals {
-			return fmt.Errorf("giving up after %d restarts of components: %w", maxRevivals, p.died())
-		}
-		s.report.note(p.died().Error() + "\nit is started again")
 		s.revive = time.After(reviveDelay)
+		if time.Since(p.started) > steadyTime {
+			s.revivals = 0
+		}
+		s.revivals++
+		switch {
+		case fatal != nil: // one reason is enough
+		case s.revivals > maxRevivals:
+			fatal = fmt.Errorf("giving up after %d restarts of components: %w", maxRevivals, p.died())
+		case name == waitedFor:
+			fatal = p.died()
+		default:
+			s.report.note(p.died().Error() + "\nit is started again")
+		}
 	}
-	return nil
+	return fatal
 }
 
 func (s *supervisor) reviveDead() error {
+	s.revive = nil
 	if s.processes[componentAPIServer] == nil {
 		return nil // the start command will do it
 	}
-	for _, name := range s.components() {
-		if s.processes[name] == nil {
-			if err := s.startOne(name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return s.startMissing(s.components()...)
 }
 
 // do carries out one command.
-func (s *supervisor) do(ctx context.Context, c command) (event, error) {
-	switch c.Command {
+func (s *supervisor) do(ctx context.Context, r request) (event, error) {
+	switch r.Command {
 	case "kill":
 		if p := s.processes[componentAPIServer]; p != nil {
 			delete(s.processes, componentAPIServer)
 			p.kill()
+			s.killed = time.Now()
 		}
 	case "start":
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		// Nobody waits for this goroutine: it ends with ctx, as this function returns.
+		go func() {
+			select {
+			case <-r.overtaken:
+				cancel(errors.New("a kill command came"))
+			case <-ctx.Done():
+			}
+		}()
 		if err := s.start(ctx); err != nil {
 			return event{}, err
 		}
 	case "user":
-		path := s.folder.userKubeconfig(c.Name)
-		if c.Name == "" {
+		if r.Name == "" {
 			return event{}, errors.New("a user needs a name")
 		}
-		if err := s.folder.writeKubeconfig(s.pki, path, c.user); err != nil {
-			return event{}, err
-		}
-		return event{status: status{Kubeconfig: path}}, nil
+		content, err := s.folder.kubeconfigFor(s.pki, r.user)
+		return event{Content: string(content)}, err
 	case "status":
 	default:
-		return event{}, fmt.Errorf("no command %q", c.Command)
+		return event{}, fmt.Errorf("no command %q", r.Command)
 	}
 	return event{status: s.status()}, nil
 }

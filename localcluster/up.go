@@ -29,7 +29,8 @@ no Deployment gets Pods. That is what most controller tests want.
 
   --controllers   adds kube-controller-manager and kube-scheduler
   --nodes N       adds N simulated nodes, on which Pods "run" at once: they get
-                  an address and the right status, but no process, logs or exec
+                  an address and the right status, but no process, logs or exec.
+                  There are no volumes: claims stay Pending, and so do their Pods
 
 Flags:
 %s
@@ -38,6 +39,11 @@ Examples:
   localcluster --dir ./cluster                   the same, kept between runs
   localcluster --controllers --nodes 3           Deployments, Jobs and Pods work
   localcluster --user alice=developers,testers   a user to try RBAC rules with
+
+SIGINT, SIGTERM and SIGHUP end the cluster in good order. Where another program
+starts and ends it (systemd, make, a script), let that be this binary, or the one
+of 'go build ./cmd/localcluster': 'go run' and 'go tool' stand in between, pass
+no SIGTERM on, and on other systems than Linux leave the cluster behind.
 `
 
 // options is what the command line asks for.
@@ -67,13 +73,13 @@ func parseOptions(args []string) (options, error) {
 	var users []string
 	flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
 	flags.SortFlags = false
-	flags.StringVar(&opts.Dir, "dir", "", "`folder` for the cluster's data, kept between runs (default: a temporary one, removed at the end)")
+	flags.StringVar(&opts.Dir, "dir", "", "`folder` for the cluster's data, kept between runs (default: a temporary one, removed at the end); nothing waits for the disk (no fsync), so the data survives the death of processes and not that of the machine")
 	flags.IntVar(&opts.Port, "port", 0, "`port` of the API server on 127.0.0.1; 0 means the port that --dir had before, else any free one")
 	flags.BoolVar(&opts.Controllers, "controllers", false, "run kube-controller-manager and kube-scheduler")
-	flags.IntVar(&opts.Nodes, "nodes", 0, "`number` of simulated nodes; more than 0 implies --controllers, as Pods need the scheduler to get to a node")
+	flags.IntVar(&opts.Nodes, "nodes", 0, "`number` of simulated nodes, node-0 and so on; no volumes: claims stay Pending; more than 0 implies --controllers, as Pods need the scheduler to get to a node")
 	flags.StringVar(&opts.FeatureGates, "feature-gates", "", "`gates` for all components, such as ShardedListAndWatch=true,OtherGate=false")
 	flags.StringArrayVar(&users, "user", nil, "a user, `name=group1,group2`, with a certificate and kubeconfig of its own (repeatable); what it may do is up to your RBAC rules")
-	flags.StringVar(&opts.Kubeconfig, "kubeconfig", "", "`file` for the administrator's kubeconfig (default: admin.kubeconfig in the folder)")
+	flags.StringVar(&opts.Kubeconfig, "kubeconfig", "", "`file` for a copy of the administrator's kubeconfig (admin.kubeconfig in the folder)")
 	flags.DurationVar(&opts.ReadyTimeout, "ready-timeout", DefaultReadyTimeout, "how long to wait for the cluster to become ready")
 	flags.BoolVarP(&opts.Verbose, "verbose", "v", false, "more detailed logs of the components (in logs/ of the folder)")
 	flags.BoolVar(&opts.Control, "control", false, "for programs: commands on stdin, events on stdout, as JSON lines; the cluster ends when stdin does")

@@ -39,7 +39,7 @@ const (
 //  2. Look into the cache, by a hash of that source, the Go version and the
 //     platform: evenkeel/localcluster in the user's cache directory.
 //  3. Build with the go command, telling progress how far it is. Environment
-//     variables that change builds (GOFLAGS, GOWORK, GOOS, CGO_ENABLED, ...) do
+//     variables that change builds (GOFLAGS, GOWORK, GOOS, GOAMD64, ...) do
 //     not reach this one.
 //
 // Guarantees: of many processes that call Build, one builds and the others wait.
@@ -179,6 +179,9 @@ func (b builder) command(ctx context.Context, dir string, args ...string) *exec.
 		// For this machine, whatever the caller is being built for; without cgo, so
 		// that no C compiler is needed.
 		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH, "CGO_ENABLED=0",
+		// For any processor of the kind, and without experiments: the key of the cache
+		// does not tell them apart.
+		"GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off",
 	)
 	return cmd
 }

@@ -3,6 +3,7 @@ package localcluster
 import (
 	"bytes"
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"io"
 	"os"
@@ -182,12 +183,30 @@ func TestBuildIgnoresTheCallersBuildSettings(t *testing.T) {
 	t.Setenv("GOFLAGS", "-mod=vendor -race -tags=something")
 	t.Setenv("GOWORK", filepath.Join(source, "no.work"))
 	t.Setenv("GOOS", "plan9")
+	t.Setenv("GOAMD64", "v4")
+	t.Setenv("GOARM64", "v9.0")
+	t.Setenv("GOEXPERIMENT", "jsonv2")
+	t.Setenv("GOFIPS140", "latest")
 	binary, err := newBuilder(t, io.Discard).build(t.Context(), source)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := exec.CommandContext(t.Context(), binary).Run(); err != nil {
 		t.Errorf("the binary is not for %s: %v", runtime.GOOS, err)
+	}
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, setting := range info.Settings {
+		switch setting.Key + "=" + setting.Value {
+		case "GOAMD64=v1", "GOARM64=v8.0":
+			continue
+		}
+		switch setting.Key {
+		case "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140", "-tags", "-race":
+			t.Errorf("built with the caller's %s=%s", setting.Key, setting.Value)
+		}
 	}
 }
 
@@ -220,39 +239,4 @@ func TestSourceIsFound(t *testing.T) {
 	if flags := linkerFlags(source); !strings.Contains(flags, "gitVersion=v1.") || !strings.Contains(flags, "gitMajor=1 ") {
 		t.Errorf("linker flags are %q, without the Kubernetes version", flags)
 	}
-}
-
-func TestEnvironmentNamesAnExistingCluster(t *testing.T) {
-	kubeconfig := filepath.Join(t.TempDir(), "missing")
-	tests := map[string]struct {
-		value, kubeconfig string
-		wantPath          string
-		want              bool
-	}{
-		"nothing":                   {"", "", "", false},
-		"switched off":              {"false", "", "", false},
-		"a path":                    {kubeconfig, "", kubeconfig, true},
-		"Config before the setting": {"false", kubeconfig, kubeconfig, true},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv(EnvExisting, test.value)
-			found, ok := existingCluster(Config{Kubeconfig: test.kubeconfig})
-			if ok != test.want || (ok && found.path() != test.wantPath) {
-				t.Errorf("got %v, %v", found, ok)
-			}
-		})
-	}
-	t.Run("kubectl's own", func(t *testing.T) {
-		write(t, kubeconfig, "{}")
-		t.Setenv(EnvExisting, "1")
-		t.Setenv("KUBECONFIG", kubeconfig)
-		found, ok := existingCluster(Config{})
-		if !ok || found.path() != kubeconfig {
-			t.Errorf("got %v at %q, want %s", ok, found.path(), kubeconfig)
-		}
-		if _, err := Start(t.Context(), Config{}); err == nil || !strings.Contains(err.Error(), kubeconfig) {
-			t.Errorf("Start() with an empty kubeconfig = %v, want an error with its path", err)
-		}
-	})
 }

@@ -52,7 +52,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	cfg = cfg.withDefaults()
 	if existing, ok := existingCluster(cfg); ok {
-		return existing.connect(ctx, cfg.ReadyTimeout)
+		return existing.connect(ctx, cfg)
 	}
 	if err := supported(); err != nil {
 		return nil, err
@@ -112,7 +112,12 @@ func (c *Cluster) User(ctx context.Context, name string, groups ...string) (*res
 	if err != nil {
 		return nil, fmt.Errorf("localcluster: making the user %q: %w", name, err)
 	}
-	return loadConfig(reply.Kubeconfig)
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(reply.Content))
+	if err != nil {
+		return nil, fmt.Errorf("localcluster: reading the kubeconfig of the user %q: %w", name, err)
+	}
+	config.QPS = -1
+	return config, nil
 }
 
 // Stop ends the cluster, removes a temporary folder, and returns when both are
@@ -131,7 +136,8 @@ func (c *Cluster) Stop() error {
 
 // Kill ends the API server and its etcd as a crash would (SIGKILL) and returns
 // when they are gone. Clients get "connection refused" until Restart. Controllers
-// and nodes go on, without a server. Killing twice is no error.
+// and nodes go on, without a server. Killing twice is no error. A Restart that is
+// under way in another goroutine fails.
 //
 // Errors: an existing cluster, and a cluster that is stopped.
 func (c *Cluster) Kill() error {
@@ -148,7 +154,9 @@ func (c *Cluster) Kill() error {
 
 // Restart kills the API server, if Kill has not, starts it again on the same data
 // at the same address with the same certificates, and returns when it is ready.
-// Configurations made before stay valid.
+// Configurations made before stay valid. Controllers and nodes are ready as well:
+// they have acted on the new server. After more than 10 s without a server they are
+// started anew, because by then they look for one too seldom.
 //
 // Errors: an existing cluster, a cluster that is stopped, a server that is not
 // ready in time, and the end of ctx (the server may become ready later).

@@ -4,12 +4,15 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"io"
+	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,6 +72,16 @@ func eventually(t *testing.T, what string, done func(context.Context) (bool, err
 	t.Logf("%s after %v", what, time.Since(began))
 }
 
+// processes returns the pid of each component.
+func processes(ctx context.Context, t *testing.T, cluster *Cluster) map[string]int {
+	t.Helper()
+	reply, err := cluster.supervisor.request(ctx, command{Command: "status"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply.Processes
+}
+
 func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
@@ -111,6 +124,17 @@ func TestAPIServerAlone(t *testing.T) {
 	})
 	t.Run("users are authorised by name and groups", func(t *testing.T) {
 		testUsers(t, cluster, admin)
+	})
+	t.Run("users can be made at the same time", func(t *testing.T) {
+		var group sync.WaitGroup
+		for range 60 {
+			group.Go(func() {
+				if _, err := cluster.User(ctx, "carol", "guests"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
 	})
 	t.Run("the data outlives the server", func(t *testing.T) {
 		testKillAndRestart(t, cluster, admin)
@@ -191,7 +215,10 @@ func testKillAndRestart(t *testing.T, cluster *Cluster, admin kubernetes.Interfa
 func TestDirKeepsDataPortAndCertificates(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first := start(t, Config{Dir: dir})
+	if err := os.Chmod(dir, 0o775); err != nil {
+		t.Fatal(err)
+	}
+	first := start(t, Config{Dir: dir, Nodes: 2})
 	ctx := t.Context()
 	client := clientFor(t, first.RESTConfig())
 	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("kept"), metav1.CreateOptions{}); err != nil {
@@ -219,19 +246,50 @@ func TestDirKeepsDataPortAndCertificates(t *testing.T) {
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	second := start(t, Config{Dir: dir})
+	second := start(t, Config{Dir: dir, Nodes: 1})
 	if got, want := second.RESTConfig().Host, first.RESTConfig().Host; got != want {
 		t.Errorf("address is %s after a restart, was %s", got, want)
 	}
 	if _, err := client.CoreV1().ConfigMaps("default").Get(ctx, "kept", metav1.GetOptions{}); err != nil {
 		t.Errorf("with the client from before: %v", err)
 	}
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil || len(nodes.Items) != 1 || nodes.Items[0].Name != "node-0" {
+		t.Errorf("with one node instead of two there are %v, %v; want node-0", nodes, err)
+	}
+	makeDeployment(t, client, "default", "in-old-data")
+	wantPrivate(t, dir)
+}
+
+// wantPrivate fails for whatever in dir another user can read or write, or could
+// if the folder itself were open.
+func wantPrivate(t *testing.T, dir string) {
+	t.Helper()
+	seen := 0
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // etcd has removed it in between
+		}
+		if err != nil {
+			return err
+		}
+		if info, err := entry.Info(); err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has the mode %v", path, info.Mode())
+		}
+		if name := entry.Name(); name == "ca.key" || name == "etcd.sock" {
+			seen++
+		}
+		return nil
+	})
+	if err != nil || seen != 2 {
+		t.Errorf("looking at %s: %v; found %d of the key and the socket", dir, err, seen)
+	}
 }
 
 func TestNotReadyInTimeTellsTheLog(t *testing.T) {
 	t.Parallel()
 	_, err := Start(t.Context(), Config{ReadyTimeout: time.Second})
-	for _, want := range []string{"kube-apiserver", "not ready within 1s", "last log lines", "raise the ready timeout"} {
+	for _, want := range []string{"waiting for apiserver: not ready within 1s: ", "last log lines", "raise the ready timeout"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not have %q:\n%v", want, err)
 		}
@@ -310,36 +368,4 @@ func runs(pid int) bool {
 	output, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
 	state := strings.TrimSpace(string(output))
 	return err == nil && state != "" && !strings.HasPrefix(state, "Z")
-}
-
-func TestExistingCluster(t *testing.T) {
-	t.Parallel()
-	ours := start(t, Config{})
-	cluster := start(t, Config{Kubeconfig: ours.Kubeconfig(), Progress: io.Discard})
-	if !cluster.Existing() || ours.Existing() {
-		t.Errorf("Existing() = %v and %v, want true and false", cluster.Existing(), ours.Existing())
-	}
-	if got, want := cluster.Kubeconfig(), ours.Kubeconfig(); got != want {
-		t.Errorf("Kubeconfig() = %s, want %s", got, want)
-	}
-	config, err := cluster.User(t.Context(), "carol", "guests")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = clientFor(t, config).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "carol"`) {
-		t.Errorf("listing as the impersonated user: %v", err)
-	}
-	for name, err := range map[string]error{"Kill": cluster.Kill(), "Restart": cluster.Restart(t.Context())} {
-		if err == nil || !strings.Contains(err.Error(), "did not start") {
-			t.Errorf("%s() = %v", name, err)
-		}
-	}
-	if err := cluster.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	client := clientFor(t, ours.RESTConfig())
-	if _, err := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Errorf("the existing cluster after Stop: %v", err)
-	}
 }

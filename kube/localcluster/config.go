@@ -27,11 +27,14 @@ type Config struct {
 
 	// Nodes is the number of simulated nodes (node-0, node-1, ...). Pods that are
 	// bound to one are running and ready at once; Pods of a Job succeed after half
-	// a second. More than zero implies Controllers. Default: 0.
+	// a second. There are no volumes: claims stay Pending, and with them Pods that
+	// use one. More than zero implies Controllers. Default: 0.
 	Nodes int
 
 	// Dir keeps the cluster's data between runs, along with its port and its
-	// certificates. Default: a temporary folder that is removed by Stop.
+	// certificates. Nothing waits for the disk, so the data survives the death of
+	// processes and not that of the machine.
+	// Default: a temporary folder that is removed by Stop.
 	Dir string
 
 	// Port of the API server on 127.0.0.1. Default: the one that Dir had before,

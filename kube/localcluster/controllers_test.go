@@ -2,6 +2,7 @@ package localcluster
 
 import (
 	"context"
+	"os"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -42,6 +43,7 @@ func TestControllersAndNodes(t *testing.T) {
 	client := clientFor(t, cluster.RESTConfig())
 
 	t.Run("a Deployment gets a ReplicaSet and running Pods", func(t *testing.T) { testDeployment(t, client) })
+	t.Run("a StatefulSet gets its Pods", func(t *testing.T) { testStatefulSet(t, client) })
 	t.Run("a Job completes", func(t *testing.T) { testJob(t, client) })
 	t.Run("what a deleted object owned is collected", func(t *testing.T) { testGarbageCollection(t, client) })
 	t.Run("a namespace finishes being deleted", func(t *testing.T) { testNamespaceDeletion(t, client) })
@@ -51,6 +53,7 @@ func TestControllersAndNodes(t *testing.T) {
 		}
 		makeDeployment(t, client, "default", "after-restart")
 	})
+	t.Run("components that die are started again", func(t *testing.T) { testRevival(t, cluster, client) })
 }
 
 // makeDeployment returns when the Deployment's Pods are available.
@@ -82,6 +85,59 @@ func testDeployment(t *testing.T, client kubernetes.Interface) {
 			t.Errorf("Pod %s is %s on %q with IP %q on %q", pod.Name, pod.Status.Phase, pod.Spec.NodeName, pod.Status.PodIP, pod.Status.HostIP)
 		}
 	}
+}
+
+func testStatefulSet(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	sets := client.AppsV1().StatefulSets("default")
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "db"},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: new(int32(2)),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+			Template: podTemplate("db", corev1.RestartPolicyAlways),
+		},
+	}
+	if _, err := sets.Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the StatefulSet is ready", func(ctx context.Context) (bool, error) {
+		got, err := sets.Get(ctx, "db", metav1.GetOptions{})
+		return err == nil && got.Status.ReadyReplicas == 2, err
+	})
+}
+
+// testRevival kills all components but the API server. That is more than one, and
+// the nodes, which have to get over the leases that the dead ones hold.
+func testRevival(t *testing.T, cluster *Cluster, client kubernetes.Interface) {
+	t.Helper()
+	before := processes(t.Context(), t, cluster)
+	for name, pid := range before {
+		if name == "apiserver" {
+			continue
+		}
+		process, err := os.FindProcess(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// While a restart waits for others, it has to look after these.
+	if err := cluster.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all components run again", func(ctx context.Context) (bool, error) {
+		now := processes(ctx, t, cluster)
+		for name, pid := range before {
+			if now[name] == 0 || now[name] == pid {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	makeDeployment(t, client, "default", "after-revival")
 }
 
 func testJob(t *testing.T, client kubernetes.Interface) {

@@ -2,11 +2,14 @@ package localcluster
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"os"
-	"strconv"
+	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -14,9 +17,9 @@ import (
 )
 
 // EnvExisting names the environment variable that makes Start use a cluster that
-// already runs. Its value is the path of a kubeconfig file, or true for the one
-// that kubectl would use (KUBECONFIG, then the file in the home directory). Empty
-// or false: start a cluster.
+// already runs. Its value is the path of a kubeconfig file, or true (1, yes, on) for
+// the one that kubectl would use (KUBECONFIG, then the file in the home directory).
+// Empty or false (0, no, off): start a cluster.
 const EnvExisting = "EVENKEEL_USE_EXISTING_CLUSTER"
 
 // existing is a cluster to be found rather than started.
@@ -34,21 +37,27 @@ func existingCluster(cfg Config) (existing, bool) {
 	if value == "" {
 		return existing{}, false
 	}
-	if yes, err := strconv.ParseBool(value); err == nil {
-		return existing{rules}, yes
+	switch strings.ToLower(value) {
+	case "true", "t", "1", "yes", "y", "on":
+		return existing{rules}, true
+	case "false", "f", "0", "no", "n", "off":
+		return existing{}, false
 	}
 	rules.ExplicitPath = value
 	return existing{rules}, true
 }
 
 // connect waits until the cluster says that it is ready.
-func (e existing) connect(ctx context.Context, timeout time.Duration) (*Cluster, error) {
+func (e existing) connect(ctx context.Context, cfg Config) (*Cluster, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(e.rules, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("localcluster: loading the kubeconfig of the existing cluster (%s): %w", e.name(), err)
 	}
 	config.QPS = -1
-	if err := waitReady(ctx, config, timeout); err != nil {
+	waiting := func(err error) {
+		fmt.Fprintf(cfg.Progress, "localcluster: waiting up to %v for the existing cluster (%s) at %s: %v\n", cfg.ReadyTimeout, e.name(), config.Host, err)
+	}
+	if err := waitReady(ctx, config, cfg.ReadyTimeout, waiting); err != nil {
 		return nil, fmt.Errorf("localcluster: the existing cluster (%s) at %s is not ready: %w", e.name(), config.Host, err)
 	}
 	return &Cluster{config: config, kubeconfig: e.path()}, nil
@@ -78,8 +87,10 @@ func (e existing) name() string {
 	return "kubectl's default configuration"
 }
 
-// waitReady polls /readyz, on connections of its own that it closes again.
-func waitReady(ctx context.Context, config *rest.Config, timeout time.Duration) error {
+// waitReady polls /readyz, on connections of its own that it closes again. It
+// tells waiting once why it has to, and does not wait in vain for an answer that
+// time does not change.
+func waitReady(ctx context.Context, config *rest.Config, timeout time.Duration, waiting func(error)) error {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return fmt.Errorf("making an HTTP client: %w", err)
@@ -92,13 +103,27 @@ func waitReady(ctx context.Context, config *rest.Config, timeout time.Duration) 
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		_, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
-		if err != nil && ctx.Err() == nil {
+		if err == nil || isHopeless(err) {
+			last = nil
+			return true, err
+		}
+		if ctx.Err() == nil { // else the answer was not waited for
+			if last == nil {
+				waiting(err)
+			}
 			last = err
 		}
-		return err == nil, nil
+		return false, nil
 	})
 	if err != nil && last != nil {
 		return fmt.Errorf("waited %v: %w; the last answer: %w", timeout, err, last)
 	}
 	return err
+}
+
+// isHopeless reports whether the kubeconfig does not fit the server: it does not
+// know our credentials, or we do not trust its certificate.
+func isHopeless(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	return apierrors.IsUnauthorized(err) || errors.As(err, &certificate)
 }

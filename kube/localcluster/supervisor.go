@@ -34,6 +34,7 @@ type event struct {
 	Error      string         `json:"error"`
 	Dir        string         `json:"dir"`
 	Kubeconfig string         `json:"kubeconfig"`
+	Content    string         `json:"content"` // of a user's kubeconfig
 	Processes  map[string]int `json:"processes"`
 }
 
