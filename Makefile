@@ -72,12 +72,13 @@ test-unit: ## Run the tests that need no cluster, with the race detector, in ran
 	go test $(RACE) -shuffle=on -timeout 5m $(UNIT)
 
 # -p 1: the packages run one after another, so that two clusters never compete for two cores. CGO_ENABLED=0 is what the
-# local cluster is built with: otherwise all of Kubernetes would be compiled a second time.
+# local cluster is built with: otherwise all of Kubernetes would be compiled a second time. -vet=off: it would analyse all of
+# Kubernetes, for minutes; make lint has the same checks.
 .PHONY: test-integration
 test-integration: localcluster-binary ## Run the tests that need a cluster (a local one is started), and the examples' tests
 	$(race_note)
 	go test $(RACE) -shuffle=on -p 1 -timeout 20m ./integration/... ./kube/localcluster/...
-	CGO_ENABLED=0 go test -C localcluster -shuffle=on -timeout 5m ./...
+	CGO_ENABLED=0 go test -C localcluster -vet=off -shuffle=on -timeout 5m ./...
 	go test -C examples $(RACE) -shuffle=on -p 1 -timeout 20m ./...
 
 # The first build takes minutes. Doing it here shows its progress; go test would hide it and count it against -timeout.
