@@ -54,6 +54,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 
+	services, err := informer.New(informer.Config[*corev1.Service]{
+		Name:      "config-example-services",
+		Retriever: informer.RetrieveSelected[*corev1.Service](cluster, informer.Selection{Namespaces: []string{*namespace}}),
+		Metrics:   recorder,
+		Logger:    logger,
+	})
+	if err != nil {
+		return err
+	}
+
 	// region config
 	config := controller.Config[*corev1.ConfigMap]{
 		// Tells the controller from others in logs, metrics and readiness.
@@ -66,9 +76,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		// A cache that others use as well, in place of Retriever.
 		Informer: nil,
 		// Further caches that the handler reads from: they are listed before it is called.
-		Reads: nil,
+		Reads: []controller.Readable{services},
 		// What is called with each object. Middleware wraps it; the first is outermost.
-		Handler: controller.Chain(controller.HandlerFunc[*corev1.ConfigMap](handle),
+		Handler: controller.Chain(handler(services),
 			middleware.Log[*corev1.ConfigMap](nil)),
 		// What is called with each key, also of objects that are gone, in place of Handler.
 		Reconciler: nil,
@@ -105,10 +115,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return ctrl.Run(ctx)
 }
 
-func handle(ctx context.Context, configMap *corev1.ConfigMap) error {
-	run, _ := controller.RunFrom(ctx)
-	run.Logger().InfoContext(ctx, "a ConfigMap", "keys", len(configMap.Data))
-	return nil
+func handler(services *informer.Informer[*corev1.Service]) controller.Handler[*corev1.ConfigMap] {
+	return controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, configMap *corev1.ConfigMap) error {
+		run, _ := controller.RunFrom(ctx)
+		run.Logger().InfoContext(ctx, "a ConfigMap", "keys", len(configMap.Data), "services", services.Len())
+		return nil
+	})
 }
 
 // clock enqueues the key every interval.

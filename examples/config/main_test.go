@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
@@ -24,6 +25,10 @@ func TestHandlesSelectedConfigMapsAndWhatTheClockEnqueues(t *testing.T) {
 	selected := map[string]string{"example": "config"}
 	exampletest.CreateConfigMap(t, namespace, "watched", selected)
 	exampletest.CreateConfigMap(t, namespace, "ignored", nil)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	if _, err := exampletest.Core(t).Services(namespace).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatalf("create a Service: %v", err)
+	}
 
 	out, stop := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
 		return run(ctx, []string{"--namespace", namespace}, out)
@@ -31,8 +36,11 @@ func TestHandlesSelectedConfigMapsAndWhatTheClockEnqueues(t *testing.T) {
 	out.Wait(t, `msg=handled controller=config-example key=`+namespace+`/watched`)
 	out.Wait(t, `causes="triggered (clock)"`)
 	exampletest.CreateConfigMap(t, namespace, "added", selected)
-	out.Wait(t, `msg="a ConfigMap" controller=config-example key=`+namespace+`/added keys=0`)
+	out.Wait(t, `msg="a ConfigMap" controller=config-example key=`+namespace+`/added keys=0 services=1`)
 	stop()
+	if text := out.String(); strings.Contains(text, "services=0") {
+		t.Errorf("the handler was called before the Services were listed:\n%s", text)
+	}
 	if text := out.String(); strings.Contains(text, namespace+"/ignored") {
 		t.Errorf("the ConfigMap without the label was handled:\n%s", text)
 	}

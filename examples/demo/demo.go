@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,7 +39,10 @@ type demo struct {
 	crdIsOurs  bool   // set by setUp
 	replicas   int    // set by setUp
 	stopSeeing func() // set by play; ends the audience
-	errors     atomic.Int64
+
+	mu       sync.Mutex
+	problems int64 // guarded by mu; runs of the operator's handler that failed
+	last     error // guarded by mu; the last one's error
 }
 
 func newDemo(o options, local *localcluster.Cluster, s *story) (*demo, error) {
@@ -84,6 +86,7 @@ func (d *demo) play(ctx context.Context) (figures, error) {
 	if !d.options.once {
 		d.story.text("(Ctrl-C ends the demo and cleans up)")
 		<-ctx.Done()
+		d.story.text("(interrupted: waiting for the round that is under way to end)")
 		stopOperator() // it finishes the round that is under way
 		return d.figures(context.WithoutCancel(ctx))
 	}
@@ -105,12 +108,17 @@ func (d *demo) check(ctx context.Context) (figures, error) {
 	if err != nil {
 		return now, err
 	}
+	if err := d.trouble(); err != nil {
+		return now, err
+	}
 	want := int(now.terminated)
 	if want == 0 {
 		return now, fmt.Errorf("%d rounds ended no Pod", now.rounds)
 	}
-	what := fmt.Sprintf("see %d Pods end and as many heal, so that %d run", want, d.replicas)
-	seen, err := d.untilSeen(ctx, what, func(s sight) bool { return s.ended == want && s.healed == want && s.running == d.replicas })
+	what := fmt.Sprintf("see %d rounds, %d Pods end and as many heal, so that %d run", now.rounds, want, d.replicas)
+	seen, err := d.untilSeen(ctx, what, func(s sight) bool {
+		return s.rounds == now.rounds && s.ended == want && s.healed == want && s.running == d.replicas
+	})
 	if err != nil {
 		return now, err
 	}
@@ -137,7 +145,7 @@ func (d *demo) figures(ctx context.Context) (figures, error) {
 		rounds:     pt.Status.Rounds,
 		terminated: pt.Status.TerminatedTotal,
 		healed:     d.audience.sight().healed,
-		errors:     d.errors.Load(),
+		errors:     d.failures(),
 	}, nil
 }
 
@@ -176,12 +184,35 @@ func (d *demo) tellReconciles(next controller.Handler[*v1alpha1.PodTerminator]) 
 		case controller.IsRequeue(err) && errors.As(err, &requeue):
 			answer = "again in " + short(requeue.After)
 		case err != nil && ctx.Err() == nil:
-			d.errors.Add(1)
+			d.failed(err)
 			kind, answer = kindProblem, err.Error()
 		}
 		d.story.tell(kind, "PodTerminator "+pt.Name, "cause: %s; took %s; %s", run.Causes, short(time.Since(run.Started)), answer)
 		return err
 	})
+}
+
+func (d *demo) failed(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.problems++
+	d.last = err
+}
+
+func (d *demo) failures() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.problems
+}
+
+// trouble is what the operator has failed at, or nil: none of it is part of the story.
+func (d *demo) trouble() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.problems == 0 {
+		return nil
+	}
+	return fmt.Errorf("the operator failed %d times, the last time with: %w", d.problems, d.last)
 }
 
 // step bounds what must not take for ever.
@@ -200,6 +231,9 @@ func (d *demo) untilSeen(ctx context.Context, what string, done func(sight) bool
 	if err != nil {
 		err = fmt.Errorf("wait to %s: seen so far: %d rounds, %d Pods ended, %d healed, %d running: %w",
 			what, seen.rounds, seen.ended, seen.healed, seen.running, err)
+		if trouble := d.trouble(); trouble != nil {
+			err = fmt.Errorf("%w (%w)", err, trouble)
+		}
 	}
 	return seen, err
 }

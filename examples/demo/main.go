@@ -52,36 +52,44 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	s := newStory(out)
 	s.text("Even Keel's demo: an operator ends Pods, a Deployment heals them.")
 	result, err := perform(ctx, o, s, out)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case result == nil:
+		s.text("demo: interrupted before the first round")
+	default:
+		s.text("%s", result)
 	}
-	s.text("%s", result) // the last line, whatever the clean-up has told
-	return nil
+	return nil // and that was the last line, whatever the clean-up has told
 }
 
-// perform gives the demo on a cluster, and leaves nothing behind there.
-func perform(ctx context.Context, o options, s *story, out io.Writer) (result figures, err error) {
+// perform gives the demo on a cluster, and leaves nothing behind there. The result is nil
+// when it was interrupted before there was any.
+func perform(ctx context.Context, o options, s *story, out io.Writer) (result *figures, err error) {
 	cluster, err := localcluster.Start(ctx, localcluster.Config{Controllers: true, Nodes: 2, Kubeconfig: o.kubeconfig, Progress: out})
 	if err != nil {
-		return result, o.forgive(ctx, err)
+		return nil, o.forgive(ctx, err)
 	}
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
 	d, err := newDemo(o, cluster, s)
 	if err != nil {
-		return result, err
+		return nil, err
 	}
-	// The clean-up has to happen, also after Ctrl-C.
-	defer func() { err = errors.Join(err, d.cleanUp(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, d.cleanUp(ctx)) }()
 	if err := d.setUp(ctx); err != nil {
-		return result, o.forgive(ctx, err)
+		return nil, o.forgive(ctx, err)
 	}
-	result, err = d.play(ctx)
-	return result, o.forgive(ctx, err)
+	now, err := d.play(ctx)
+	if err != nil {
+		return nil, o.forgive(ctx, err)
+	}
+	return &now, nil
 }
 
-// forgive makes nil of an error that Ctrl-C has caused, where that is the way to end.
+// forgive makes nil of an error that Ctrl-C has caused, where that is the way to end. What
+// had failed before stays an error.
 func (o options) forgive(ctx context.Context, err error) error {
-	if ctx.Err() != nil && !o.once {
+	if ctx.Err() != nil && !o.once && errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,8 +16,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
+	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
@@ -73,6 +76,68 @@ func TestInterruptedOnAnExistingClusterItLeavesNothingBehind(t *testing.T) {
 	}
 	if _, err := exampletest.Core(t).Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
 		t.Errorf("the cluster is not as before: %v", err)
+	}
+}
+
+func TestInterruptedDuringSetUpItLeavesNothingBehind(t *testing.T) {
+	before := namespaces(t)
+	out, stop := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
+		return run(ctx, []string{"--kubeconfig", exampletest.Kubeconfig()}, out)
+	})
+	out.Wait(t, "8 Pods run\n") // there is no PodTerminator yet
+	stop()
+	for _, hint := range []string{"kubectl delete namespace evenkeel-demo-", "kubectl delete crd podterminators.", "(interrupted: cleaning up"} {
+		if !strings.Contains(out.String(), hint) {
+			t.Errorf("nothing says %q:\n%s", hint, out)
+		}
+	}
+	if !strings.HasSuffix(out.String(), "\ndemo: interrupted before the first round\n") {
+		t.Errorf("the last line does not say that it was interrupted:\n%s", out)
+	}
+	if after := namespaces(t); !slices.Equal(before, after) {
+		t.Errorf("namespaces are %v after the demo, were %v", after, before)
+	}
+}
+
+func TestOnlyWhatTheInterruptHasCausedIsForgiven(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	broken := errors.New("broken")
+	for name, tt := range map[string]struct {
+		once bool
+		err  error
+		want error
+	}{
+		"interrupted":             {err: fmt.Errorf("wait: %w", context.Canceled)},
+		"failed, and interrupted": {err: broken, want: broken},
+		"interrupted with --once": {once: true, err: context.Canceled, want: context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := (options{once: tt.once}).forgive(ctx, tt.err); !errors.Is(got, tt.want) {
+				t.Errorf("what is left of %v is %v, want %v", tt.err, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestWhatTheOperatorFailedAtIsInTheError(t *testing.T) {
+	d := &demo{options: options{timeout: 10 * time.Millisecond}, story: newStory(io.Discard), audience: &audience{}}
+	if err := d.trouble(); err != nil {
+		t.Errorf("before anything happened: %v", err)
+	}
+	broken := errors.New("broken")
+	failing := d.tellReconciles(controller.HandlerFunc[*v1alpha1.PodTerminator](func(context.Context, *v1alpha1.PodTerminator) error {
+		return broken
+	}))
+	if err := failing.Handle(t.Context(), &v1alpha1.PodTerminator{}); !errors.Is(err, broken) {
+		t.Fatalf("the middleware answers %v, want the handler's error", err)
+	}
+	if err := d.trouble(); !errors.Is(err, broken) {
+		t.Errorf("the verdict of --once is %v, want the operator's error", err)
+	}
+	_, err := d.untilSeen(t.Context(), "see a round", func(sight) bool { return false })
+	if !errors.Is(err, broken) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the error of a wait is %v, want one with the operator's error", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -39,12 +40,23 @@ func (d *demo) setUp(ctx context.Context) error {
 	}
 	d.namespace = namespace.Name
 	d.story.tell(kindStep, "Namespace "+d.namespace, "created")
+	if d.local.Existing() {
+		d.story.text("(if the demo is killed: kubectl -n %[1]s patch %[2]s %[3]s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'; kubectl delete namespace %[1]s)",
+			d.namespace, v1alpha1.Resource, terminatorName)
+	}
 
 	d.crdIsOurs, err = manifest.InstallCRD(ctx, d.cluster, config.CRD)
 	if err != nil {
 		return err
 	}
 	d.story.tell(kindStep, "CustomResourceDefinition", "podterminators is established")
+	if d.local.Existing() && d.crdIsOurs {
+		d.story.text("(and: kubectl delete crd %s.%s)", v1alpha1.Resource, v1alpha1.Group)
+	}
+	// Long before the operator starts: it takes the API server a moment to know them.
+	if err := d.grant(ctx); err != nil {
+		return err
+	}
 	if err := manifest.Apply(ctx, d.cluster, d.namespace, webManifest); err != nil {
 		return err
 	}
@@ -59,7 +71,11 @@ func (d *demo) setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.operator, err = operator.New(d.cluster, operator.Config{
+	asOperator, err := d.asOperator()
+	if err != nil {
+		return err
+	}
+	d.operator, err = operator.New(asOperator, operator.Config{
 		Namespaces: []string{d.namespace},
 		Middleware: []controller.Middleware[*v1alpha1.PodTerminator]{d.tellReconciles},
 		Logger:     d.story.logger(),
@@ -108,13 +124,20 @@ func (d *demo) applyTerminator(ctx context.Context) error {
 }
 
 // cleanUp leaves nothing behind. The local cluster goes as a whole; of another one, what
-// the demo has brought is deleted.
+// the demo has brought is deleted. It goes on when ctx has ended: that is what Ctrl-C asks for.
 func (d *demo) cleanUp(ctx context.Context) error {
 	defer d.stopSeeing()
 	if d.namespace == "" {
 		return nil
 	}
-	ctx, cancel := d.step(ctx)
+	if ctx.Err() != nil {
+		byHand := ""
+		if d.local.Existing() {
+			byHand = ", which is then yours to delete, as said above"
+		}
+		d.story.text("(interrupted: cleaning up takes some seconds; another Ctrl-C ends at once and leaves what is there%s)", byHand)
+	}
+	ctx, cancel := d.step(context.WithoutCancel(ctx))
 	defer cancel()
 	var errs []error
 	if d.operator != nil {
@@ -145,7 +168,11 @@ func (d *demo) removeTerminator(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := client.Delete(ctx, terminatorName, metav1.DeleteOptions{}); err != nil {
+	err = client.Delete(ctx, terminatorName, metav1.DeleteOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // the demo was interrupted before there was one
+	case err != nil:
 		return fmt.Errorf("delete PodTerminator %s/%s: %w", d.namespace, terminatorName, err)
 	}
 	defer inBackground(ctx, d.operate)()

@@ -53,14 +53,22 @@ func Apply(ctx context.Context, cluster *kube.Cluster, namespace string, text []
 		if obj.GetNamespace() == "" {
 			obj.SetNamespace(namespace)
 		}
-		client, err := Client(ctx, cluster, obj)
-		if err != nil {
+		if err := ApplyObject(ctx, cluster, obj); err != nil {
 			return err
 		}
-		options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
-		if _, err := client.Apply(ctx, obj.GetName(), obj, options); err != nil {
-			return fmt.Errorf("apply %s: %w", describe(obj), err)
-		}
+	}
+	return nil
+}
+
+// ApplyObject applies one object (server-side apply).
+func ApplyObject(ctx context.Context, cluster *kube.Cluster, obj *unstructured.Unstructured) error {
+	client, err := Client(ctx, cluster, obj)
+	if err != nil {
+		return err
+	}
+	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
+	if _, err := client.Apply(ctx, obj.GetName(), obj, options); err != nil {
+		return fmt.Errorf("apply %s: %w", describe(obj), err)
 	}
 	return nil
 }

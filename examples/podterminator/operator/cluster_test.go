@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,6 +110,17 @@ func (f *fixture) alive(ctx context.Context) map[types.UID]corev1.Pod {
 		}
 	}
 	return alive
+}
+
+// references returns the Pods app=web that are alive, by name.
+func (f *fixture) references() []v1alpha1.PodReference {
+	f.t.Helper()
+	var refs []v1alpha1.PodReference
+	for uid, pod := range f.alive(f.t.Context()) {
+		refs = append(refs, v1alpha1.PodReference{Name: pod.Name, UID: uid})
+	}
+	slices.SortFunc(refs, func(a, b v1alpha1.PodReference) int { return strings.Compare(a.Name, b.Name) })
+	return refs
 }
 
 // marked returns the names of the Pods that carry a mark and are not being deleted.

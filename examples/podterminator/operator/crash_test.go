@@ -126,6 +126,36 @@ func TestDeletionInTheMiddleOfARoundSparesThePods(t *testing.T) {
 	}
 }
 
+// Rounds keep their distance, also from one that had to wait for an operator.
+func TestARoundThatIsTakenUpLateIsNotFollowedByTheNextAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 8)
+	crash := &crasher{at: 5, crashed: make(chan struct{})} // all is ready for the first deletion
+	f.create(f.terminator(25, time.Hour))
+	stop := f.operate(crash.wrap, Config{})
+	<-crash.crashed
+	stop()
+
+	down := f.get(t.Context())
+	longAgo := metav1.NewMicroTime(time.Now().Add(-2 * time.Hour))
+	down.Status.LastRun = &longAgo
+	err := terminators(t).Put().Namespace(f.namespace).Resource(v1alpha1.Resource).Name(down.Name).SubResource("status").
+		Body(down).Do(t.Context()).Error()
+	if err != nil {
+		t.Fatalf("let two hours pass: %v", err)
+	}
+	again := time.Now()
+	f.operate(nil, Config{})
+	status := f.afterRound(1).Status
+	if status.LastRun.Time.Before(again.Truncate(time.Microsecond)) || !status.NextRun.Time.Equal(status.LastRun.Add(time.Hour)) {
+		t.Errorf("taken up at %s, the round counts as begun at %s, and the next is due at %s; want an hour in between",
+			again, status.LastRun, status.NextRun)
+	}
+	if n := len(f.alive(t.Context())); n != 6 || status.Rounds != 1 {
+		t.Errorf("after %d rounds %d Pods are alive, want 6 after one", status.Rounds, n)
+	}
+}
+
 var errCrashed = errors.New("the process has crashed")
 
 // crasher lets a number of writing requests through, and then none any more, as if the

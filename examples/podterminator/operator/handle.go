@@ -118,7 +118,7 @@ func (o *Operator) refuse(ctx context.Context, pt *v1alpha1.PodTerminator, mista
 
 // plan is step 1 of a round.
 func (o *Operator) plan(ctx context.Context, pt *v1alpha1.PodTerminator, selector labels.Selector) (*v1alpha1.PodTerminator, error) {
-	pods, err := o.count(pt.Namespace, selector, pt.Status.LastTerminated)
+	pods, err := o.count(ctx, pt, selector)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,13 @@ func (o *Operator) plan(ctx context.Context, pt *v1alpha1.PodTerminator, selecto
 func (o *Operator) carryOut(ctx context.Context, pt *v1alpha1.PodTerminator, selector labels.Selector) (*v1alpha1.PodTerminator, error) {
 	status := pt.Status.DeepCopy()
 	if plan := pt.Status.Plan; plan != nil {
-		pods, err := o.count(pt.Namespace, selector, pt.Status.LastTerminated)
+		if o.due(pt) {
+			// The round was interrupted for longer than a period. The next one keeps its
+			// distance from what is done now.
+			now := metav1.NowMicro()
+			status.LastRun = &now
+		}
+		pods, err := o.count(ctx, pt, selector)
 		if err != nil {
 			return nil, err
 		}
@@ -154,10 +160,11 @@ func (o *Operator) carryOut(ctx context.Context, pt *v1alpha1.PodTerminator, sel
 			return nil, err
 		}
 		if !dryRun {
-			if err := o.end(ctx, pt, end); err != nil {
+			ended, err := o.end(ctx, pt, end)
+			if err != nil {
 				return nil, err
 			}
-			status.LastTerminated = append(status.LastTerminated, end...)
+			status.LastTerminated = append(status.LastTerminated, ended...)
 		}
 		// Marks of earlier dry runs, and of the spared, are out of date.
 		if err := o.unmark(ctx, pt, without(pt.Status.Marked, end)); err != nil {
@@ -171,7 +178,7 @@ func (o *Operator) carryOut(ctx context.Context, pt *v1alpha1.PodTerminator, sel
 	} else {
 		setReady(pt, status, metav1.ConditionTrue, "Waiting", "waiting for the next round")
 	}
-	next := metav1.NewMicroTime(nextRound(pt))
+	next := metav1.NewMicroTime(status.LastRun.Add(pt.Spec.Period.Duration))
 	status.NextRun = &next
 	return o.writeStatus(ctx, pt, status)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,8 +75,9 @@ func (o *Operator) ensureFinalizer(ctx context.Context, pt *v1alpha1.PodTerminat
 //
 // Why a finalizer: the Pods do not belong to the PodTerminator, so no owner reference
 // could clean them up, and after it is gone nothing would tell which Pods it has marked.
-// The marks that there may be are in status.marked. No Pod is ended any more, also when a
-// round was under way.
+// The marks that there may be are in status.marked. A round that was under way is dropped:
+// this operator ends no Pod for it any more. (Another one that works at the same time might,
+// which is what the leader election is for.)
 func (o *Operator) finalize(ctx context.Context, pt *v1alpha1.PodTerminator) error {
 	i := slices.Index(pt.Finalizers, v1alpha1.Finalizer)
 	if i < 0 {
@@ -139,6 +141,16 @@ func (o *Operator) mark(ctx context.Context, pt *v1alpha1.PodTerminator, pods []
 func (o *Operator) unmark(ctx context.Context, pt *v1alpha1.PodTerminator, pods []v1alpha1.PodReference) error {
 	path := "/metadata/annotations/" + strings.ReplaceAll(v1alpha1.VictimAnnotation, "/", "~1")
 	for _, pod := range pods {
+		current, err := o.find(ctx, pt.Namespace, pod)
+		if err != nil {
+			return err
+		}
+		if current == nil || current.Annotations[v1alpha1.VictimAnnotation] != pt.Name {
+			continue
+		}
+		// The tests are for what changes after that look. The API server answers a test that
+		// fails, and a patch that makes no sense, and some refusals of webhooks, all with
+		// "Invalid": whatever it was, the next try looks again.
 		patch, err := json.Marshal([]operation{
 			{Op: "test", Path: "/metadata/uid", Value: pod.UID},
 			{Op: "test", Path: path, Value: pt.Name},
@@ -148,28 +160,41 @@ func (o *Operator) unmark(ctx context.Context, pt *v1alpha1.PodTerminator, pods 
 			return err
 		}
 		_, err = o.podClient.Pods(pt.Namespace).Patch(ctx, pod.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
-		// "Invalid" is how the API server says that a test of the patch failed.
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
+		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("take the mark off Pod %s/%s: %w", pt.Namespace, pod.Name, err)
 		}
 	}
 	return nil
 }
 
-// end deletes the Pods, unless others have taken their names.
-func (o *Operator) end(ctx context.Context, pt *v1alpha1.PodTerminator, pods []v1alpha1.PodReference) error {
+// find returns a Pod, or nil when it is there no more.
+func (o *Operator) find(ctx context.Context, namespace string, ref v1alpha1.PodReference) (*corev1.Pod, error) {
+	pod, err := o.podClient.Pods(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && pod.UID != ref.UID:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get Pod %s/%s: %w", namespace, ref.Name, err)
+	}
+	return pod, nil
+}
+
+// end deletes the Pods, unless others have taken their names, and returns those that it
+// has deleted itself.
+func (o *Operator) end(ctx context.Context, pt *v1alpha1.PodTerminator, pods []v1alpha1.PodReference) (ended []v1alpha1.PodReference, err error) {
 	for _, pod := range pods {
 		err := o.podClient.Pods(pt.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 			Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 		})
-		if err != nil && !isGone(err) {
-			return fmt.Errorf("delete Pod %s/%s: %w", pt.Namespace, pod.Name, err)
-		}
-		if err == nil {
+		switch {
+		case err == nil:
+			ended = append(ended, pod)
 			o.logger.InfoContext(ctx, "ended a Pod", "podTerminator", kube.KeyOf(pt).String(), "pod", pod.Name)
+		case !isGone(err):
+			return ended, fmt.Errorf("delete Pod %s/%s: %w", pt.Namespace, pod.Name, err)
 		}
 	}
-	return nil
+	return ended, nil
 }
 
 // isGone says that the Pod with the UID of a request is there no more: there is none of

@@ -30,6 +30,12 @@ func TestTheSchemaRefusesWhatTheOperatorCouldNotDo(t *testing.T) {
 		"a period below 1s":         {change: `{"period":"999ms"}`, message: "must be at least 1s"},
 		"a period without a unit":   {change: `{"period":"30"}`, message: "spec.period"},
 		"a period Go cannot read":   {change: `{"period":"1 day"}`, message: "spec.period"},
+		"the longest period":        {change: `{"period":"99999h99999h999h"}`},
+		"a fraction of a period":    {change: `{"period":"1.000000001s"}`},
+		"a sum beyond Go's years":   {change: `{"period":"5124096h"}`, message: "spec.period"},
+		"a number beyond Go's":      {change: `{"period":"9223372036854775808s"}`, message: "spec.period"},
+		"a fraction beyond Go's":    {change: `{"period":"1.0000000001s"}`, message: "spec.period"},
+		"many small parts":          {change: `{"period":"9999h9999h9999h9999h"}`, message: "spec.period"},
 		"no period":                 {change: `{"period":null}`, message: "spec.period"},
 		"no percentage":             {change: `{"percent":null}`, message: "spec.percent"},
 		"no selector":               {change: `{"selector":null}`, message: "spec.selector"},
@@ -58,6 +64,11 @@ func TestTheSchemaRefusesWhatTheOperatorCouldNotDo(t *testing.T) {
 			}
 			err = terminators(t).Post().Namespace("default").Resource(v1alpha1.Resource).
 				Param("dryRun", "All").Param("fieldValidation", "Strict").Body(body).Do(t.Context()).Error()
+			if period, ok := spec["period"].(string); ok && err == nil {
+				if _, goErr := time.ParseDuration(period); goErr != nil {
+					t.Errorf("the API server accepts what stops the operator for everybody: %v", goErr)
+				}
+			}
 			if (tt.message == "") != (err == nil) || !strings.Contains(fmt.Sprint(err), tt.message) {
 				t.Errorf("the answer is %v, want one with %q", err, tt.message)
 			}

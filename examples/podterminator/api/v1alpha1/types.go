@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MaxVictims is the most Pods that one round ends, whatever the percentage, so that what
-// the status says about them stays a reasonably small object.
-const MaxVictims = 500
+// MaxVictims is the most Pods that one round ends, whatever the percentage, so that a
+// round takes seconds, and what the status says about it stays a small object.
+const MaxVictims = 100
 
 // PodTerminator ends a percentage of the Pods that it selects in its own namespace, every
 // period, so that their owners show whether they heal.
@@ -32,7 +32,9 @@ type PodTerminatorSpec struct {
 	// Period is the time between the beginnings of two rounds; the first begins at once.
 	// Rounds that were missed, because no operator ran, are not made up for. At least 1 s.
 	Period metav1.Duration `json:"period"`
-	// MinAlive is how many of the selected Pods stay alive in any case. Default 0.
+	// MinAlive keeps a round from ending a Pod when that would leave fewer than so many of
+	// the selected Pods alive, by a count that is taken right before. What others end
+	// between the count and the deletion is not seen. Default 0.
 	MinAlive int32 `json:"minAlive,omitempty"`
 	// DryRun only marks the Pods that would be ended, with the annotation
 	// chaos.evenkeel.dev/victim-of, and names them in the status. Default false.
@@ -49,12 +51,14 @@ type PodTerminatorStatus struct {
 
 	// Rounds is how many rounds have ended.
 	Rounds int64 `json:"rounds"`
-	// LastRun is when the last round began, NextRun when the next one is due.
+	// LastRun is when the last round began, or was taken up again after an interruption of
+	// more than a period. NextRun is when the next one is due.
 	LastRun *metav1.MicroTime `json:"lastRun"`
 	NextRun *metav1.MicroTime `json:"nextRun"`
 
-	// TerminatedTotal is how many Pods were ended, in all rounds. A Pod that was chosen,
-	// and that somebody else ended at the same moment, counts.
+	// TerminatedTotal is how many Pods were ended, in all rounds. Those that were chosen and
+	// are gone before their deletion is sent count as well: after a crash nobody can tell
+	// whether it was the operator that ended them.
 	TerminatedTotal int64 `json:"terminatedTotal"`
 	// LastTerminated are the Pods that the last round ended.
 	LastTerminated []PodReference `json:"lastTerminated"`
@@ -66,7 +70,8 @@ type PodTerminatorStatus struct {
 	// and removed after the last one.
 	Plan *Plan `json:"plan"`
 	// Marked are the Pods that may carry this PodTerminator's mark. A Pod is written down
-	// here before it is marked, so that no mark is ever forgotten.
+	// here before it is marked, so that a crash makes no mark forgotten. When two operators
+	// work at the same time, one may still mark what the other has cleaned up.
 	Marked []PodReference `json:"marked"`
 }
 
