@@ -128,7 +128,8 @@ type LeaderElector interface {
 }
 
 // Recorder receives a controller's measurements. Its methods are called on the way of
-// every run: they must be quick and safe for concurrent use.
+// every event and run, Queued also while the informer announces a change: they must be
+// quick, safe for concurrent use, and must not call the controller or its informer.
 type Recorder interface {
 	informer.Recorder
 	// ObserveController is called when a controller begins to run. The Recorder may call

@@ -284,8 +284,9 @@ func (l *loop[T]) retry(ctx context.Context, run *Run, outcome Outcome, err erro
 	run.Logger().WarnContext(ctx, "handler failed, will try again", append(attrs, "after", delay)...)
 }
 
-// resync enqueues a key for its next resync, as long as its object is there. Spreading the first ones over the whole
-// interval keeps a start-up flood from coming back as one, once per interval.
+// resync enqueues a key for its next resync, as long as its object is there. Spreading the
+// first ones over most of the interval keeps a start-up flood from coming back as one, once
+// per interval.
 func (l *loop[T]) resync(run *Run) {
 	interval := l.config.ResyncInterval
 	if interval < 0 || !l.informer.Has(run.Key) {

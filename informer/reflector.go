@@ -55,8 +55,8 @@ func (p *part[T]) run(ctx context.Context) {
 		Backoff:         &backoff,
 	})
 	// Not Reflector.RunWithContext: it hands every error to apimachinery's global error
-	// handlers, which sleep. The error of an attempt has been noted where it arose. An
-	// error here ends the loop only with ctx.
+	// handlers, which sleep. The error of an attempt has been noted where it arose, so none
+	// is handed to Until, which goes on until ctx ends.
 	again := backoff.DelayWithReset(clock.RealClock{}, backoffReset)
 	_ = again.Until(klog.NewContext(ctx, logger), true, true, func(ctx context.Context) (bool, error) {
 		if err := reflector.ListAndWatchWithContext(ctx); err != nil {
