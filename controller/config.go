@@ -50,15 +50,20 @@ type Config[T kube.Object] struct {
 	// Handler.
 	Reconciler Reconciler
 
-	// Sources enqueue further keys. Default: none.
+	// Predicate says which changes of the objects themselves make the handler run; package
+	// predicate has the usual ones. What it drops is gone for good: until the next change, or
+	// the next resync, the handler does not see that state. Default nil: every change.
+	Predicate informer.Predicate
+	// Sources enqueue further keys; Controller.AddSource adds more at run time. Default: none.
 	Sources []Source
 
 	// Workers is how many objects are handled at the same time. Default 3.
 	Workers int
-	// ResyncInterval is after how long without a run each object that was handled with
-	// success is handled again, at low priority. The moments are spread at random: those
-	// after the first list over the last nine tenths of the interval, later ones over its
-	// last tenth. Default 3 min; negative: never.
+	// ResyncInterval is how often each object is handled again at low priority, whether or not
+	// it changed; objects that fail, or that failed for good, are left to their retries. Each
+	// object has its own moment in the interval, so that a start-up flood does not come back
+	// as one; the first is a tenth of the interval after the start at the earliest. Default
+	// 3 min; negative: never.
 	ResyncInterval time.Duration
 	// Retry says when failed keys are run again. Default: see Retry.
 	Retry Retry
@@ -91,13 +96,17 @@ type Readable interface {
 	Ready() error
 }
 
-// Source is anything other than the Retriever that makes keys run: a channel
-// (source.Channel), a clock, or the changes of another kind, which its Run gets from
-// Informer.Subscribe and maps to keys of this controller's objects.
+// Source is anything other than the Retriever that makes keys run: changes of another kind
+// (source.Owned, source.Mapped), a channel (source.Channel), a clock.
 //
 // Sources are run when the controller's informers (its own, and Config.Reads) are running,
 // though not necessarily synced, and again in each term of leadership. A key without an
 // object makes a run with OutcomeGone, in which the Handler is not called.
+//
+// A Source may also have a method Reads() []Readable, which names the informers that it
+// learns from: the controller treats them like Config.Reads, so they are running when Run
+// is called. And it may have a method Validate() error, which New and AddSource ask for
+// mistakes in how it was made.
 type Source interface {
 	// Run calls enqueue for keys that should be run, until ctx ends. enqueue never
 	// blocks; detail may be empty, and becomes the detail of the cause. An error ends
@@ -192,8 +201,8 @@ func (c Config[T]) validate() error {
 		}
 	}
 	for i, source := range c.Sources {
-		if isNil(source) {
-			mistake("Sources[%d] is nil", i)
+		if err := validateSource(source); err != nil {
+			mistake("Sources[%d] %w", i, err)
 		}
 	}
 	if c.Workers < 0 {
@@ -204,6 +213,18 @@ func (c Config[T]) validate() error {
 	}
 	errs = append(errs, c.Retry.validate())
 	return errors.Join(errs...)
+}
+
+func validateSource(source Source) error {
+	if isNil(source) {
+		return errors.New("is nil")
+	}
+	if checked, ok := source.(interface{ Validate() error }); ok {
+		if err := checked.Validate(); err != nil {
+			return fmt.Errorf("(%T): %w", source, err)
+		}
+	}
+	return nil
 }
 
 // isNil reports whether v is nil, an adapter (HandlerFunc, ...) of a nil function, or a

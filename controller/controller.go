@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -18,8 +19,15 @@ type Controller[T kube.Object] struct {
 	informer *informer.Informer[T]
 
 	mu    sync.Mutex
-	phase Phase    // guarded by mu
-	loop  *loop[T] // guarded by mu; nil unless the controller works
+	phase Phase          // guarded by mu
+	loop  *loop[T]       // guarded by mu; nil unless the controller works
+	added []*addedSource // guarded by mu
+}
+
+// addedSource is a source that was added at run time.
+type addedSource struct {
+	source Source
+	remove func() // from the present term; guarded by Controller.mu
 }
 
 // New makes a Controller. It starts nothing and makes no request. The error names every
@@ -83,9 +91,62 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 // work is one term: from being allowed to work to the end of ctx.
 func (c *Controller[T]) work(ctx context.Context) error {
 	l := newLoop(c.config, c.informer)
-	c.set(PhaseSyncing, l)
+	c.mu.Lock()
+	for _, a := range c.added {
+		a.remove = l.sources.add(a.source)
+	}
+	c.phase, c.loop = PhaseSyncing, l
+	c.mu.Unlock()
 	defer l.logger.DebugContext(ctx, "controller stopped")
 	return l.run(ctx, func(p Phase) { c.set(p, l) })
+}
+
+// AddSource adds a source, as if it were in Config.Sources from now on: it is run at once when
+// the controller works, and in each later term. A controller that works does not wait for the
+// informers of the source. remove ends the source, waits for its end, and stops its informers
+// unless others use them; it may be called at any time, once.
+//
+// It is how watches come and go at run time: for kinds that a user's object names, for
+// instance.
+func (c *Controller[T]) AddSource(source Source) (remove func(), err error) {
+	if err := validateSource(source); err != nil {
+		return nil, fmt.Errorf("controller %q: add a source: the source %w", c.config.Name, err)
+	}
+	a := &addedSource{source: source, remove: func() {}}
+	c.mu.Lock()
+	c.added = append(c.added, a)
+	l := c.loop
+	c.mu.Unlock()
+	if l != nil {
+		// Not under mu: it may have to wait for an informer that is just ending.
+		removeNow := l.sources.add(source)
+		c.mu.Lock()
+		if c.loop == l {
+			a.remove = removeNow
+		}
+		c.mu.Unlock()
+	}
+	return func() { c.removeSource(a) }, nil
+}
+
+func (c *Controller[T]) removeSource(a *addedSource) {
+	c.mu.Lock()
+	c.added = slices.DeleteFunc(c.added, func(other *addedSource) bool { return other == a })
+	removeNow := a.remove
+	c.mu.Unlock()
+	removeNow()
+}
+
+// reads returns everything whose readiness is the controller's.
+func (c *Controller[T]) reads() []Readable {
+	c.mu.Lock()
+	l := c.loop
+	c.mu.Unlock()
+	all := append([]Readable{c.informer}, c.config.Reads...)
+	if l != nil {
+		all = append(all, l.sources.reads()...)
+	}
+	return all
 }
 
 func (c *Controller[T]) enter(from, to Phase) bool {

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"reflect"
 )
 
 // Phase is where a controller is in its life.
@@ -82,7 +83,7 @@ func (c *Controller[T]) Ready() error {
 		}
 		return nil
 	case PhaseSyncing, PhaseRunning:
-		if err := readyAll(c.informer, c.config.Reads); err != nil {
+		if err := readyAll(c.reads()); err != nil {
 			return fmt.Errorf("controller %q is not ready: %w", c.config.Name, err)
 		}
 		if phase == PhaseSyncing {
@@ -93,10 +94,18 @@ func (c *Controller[T]) Ready() error {
 	return fmt.Errorf("controller %q is not ready: it is %s", c.config.Name, phase)
 }
 
-func readyAll(own Readable, reads []Readable) error {
-	errs := []error{own.Ready()}
-	for _, read := range reads {
-		errs = append(errs, read.Ready())
+// readyAll asks each informer once, however many sources share it.
+func readyAll(informers []Readable) error {
+	var errs []error
+	asked := map[Readable]bool{}
+	for _, inf := range informers {
+		if reflect.TypeOf(inf).Comparable() {
+			if asked[inf] {
+				continue
+			}
+			asked[inf] = true
+		}
+		errs = append(errs, inf.Ready())
 	}
 	return errors.Join(errs...)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -30,10 +29,12 @@ type loop[T kube.Object] struct {
 	config   Config[T]
 	informer *informer.Informer[T]
 	queue    *workqueue.Queue[kube.Key]
+	sources  *sources
 	logger   *slog.Logger
 
 	mu       sync.Mutex
 	failures map[kube.Key]failures // guarded by mu; of keys that have any
+	terminal map[kube.Key]struct{} // guarded by mu; keys that failed for good at their last run
 }
 
 // failures is what is remembered of a key that fails.
@@ -43,13 +44,16 @@ type failures struct {
 }
 
 func newLoop[T kube.Object](config Config[T], inf *informer.Informer[T]) *loop[T] {
-	return &loop[T]{
+	l := &loop[T]{
 		config:   config,
 		informer: inf,
 		queue:    workqueue.New[kube.Key](),
 		logger:   config.Logger.With("controller", config.Name),
 		failures: map[kube.Key]failures{},
+		terminal: map[kube.Key]struct{}{},
 	}
+	l.sources = newSources(config.Name, l.triggered, config.Sources)
+	return l
 }
 
 // run works until ctx ends or a source fails, and returns when everything that it
@@ -70,23 +74,17 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	}
 	unsubscribe := l.informer.Subscribe(l.changed)
 	defer unsubscribe()
-	var sources, workers sync.WaitGroup
-	sourceErrs := make([]error, len(l.config.Sources))
-	for i, source := range l.config.Sources {
-		sources.Go(func() { // waited for below
-			if err := source.Run(intake, l.triggered); err != nil && intake.Err() == nil {
-				sourceErrs[i] = fmt.Errorf("controller %q: source %d (%T): %w", l.config.Name, i, source, err)
-				stopIntake()
-			}
-		})
-	}
-	synced := l.waitSynced(intake, informers)
+	l.sources.begin(intake, background, stopIntake)
+	defer l.sources.leave()
+	var workers, resyncs sync.WaitGroup
+	synced := l.waitSynced(intake, append(informers, l.sources.reads()...))
 	if synced == nil {
 		entered(PhaseRunning)
 		l.logger.InfoContext(ctx, "controller works", "objects", l.informer.Len(), "workers", l.config.Workers)
 		for range l.config.Workers {
 			workers.Go(func() { l.work(workCtx, &workers) }) // waited for by drain
 		}
+		resyncs.Go(func() { l.resync(intake) }) // waited for below
 	}
 	<-intake.Done()
 	entered(PhaseDraining)
@@ -94,15 +92,15 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	// Sources are joined after the drain: one that is slow to end must not delay the
 	// cancelling of handlers.
 	l.drain(ctx, &workers, cancelWork)
-	sources.Wait()
-	return errors.Join(sourceErrs...)
+	resyncs.Wait()
+	return l.sources.wait()
 }
 
 // waitSynced waits until all informers have listed, or ctx ends.
 func (l *loop[T]) waitSynced(ctx context.Context, informers []Readable) error {
 	// What fails is logged by the informers; a list that is only slow is not.
 	slow := time.AfterFunc(slowSync, func() {
-		l.logger.InfoContext(ctx, "controller waits for its first list", "state", readyAll(l.informer, l.config.Reads))
+		l.logger.InfoContext(ctx, "controller waits for its first list", "state", readyAll(informers))
 	})
 	defer slow.Stop()
 	for _, inf := range informers {
@@ -145,6 +143,9 @@ func (l *loop[T]) drain(ctx context.Context, workers *sync.WaitGroup, cancelWork
 
 // changed is the informer's subscriber.
 func (l *loop[T]) changed(c informer.Change) {
+	if l.config.Predicate != nil && !l.config.Predicate(c) {
+		return
+	}
 	switch c.Type {
 	case informer.Listed:
 		l.add(c.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseListed}, Priority: workqueue.PriorityLow})
@@ -238,18 +239,16 @@ func (l *loop[T]) follow(ctx context.Context, run *Run, outcome Outcome, requeue
 	switch outcome {
 	case OutcomeSuccess:
 		l.forget(run.Key)
-		l.resync(run)
 	case OutcomeRequeue:
 		l.forget(run.Key)
 		l.add(run.Key, workqueue.Options{
 			Cause: workqueue.Cause{Type: workqueue.CauseRequeue, Detail: requeue.Reason},
 			After: requeue.After,
 		})
-		l.resync(run)
 	case OutcomeError, OutcomeTimeout, OutcomePanic:
 		l.retry(ctx, run, outcome, err)
 	case OutcomeTerminal:
-		l.forget(run.Key)
+		l.failedForGood(run.Key)
 		run.Logger().ErrorContext(ctx, "handler failed for good: not tried again until the object changes", "error", err)
 	case OutcomeCancelled:
 		l.forget(run.Key)
@@ -271,7 +270,6 @@ func (l *loop[T]) retry(ctx context.Context, run *Run, outcome Outcome, err erro
 	attrs := []any{"error", err, "outcome", string(outcome), "attempt", run.Attempt, "causes", run.Causes.String()}
 	if l.config.Retry.exhausted(inARow) {
 		l.forget(run.Key)
-		l.resync(run)
 		run.Logger().ErrorContext(ctx, "handler failed and is given up until the object changes or is resynced", append(attrs, "retries", inARow-1)...)
 		return
 	}
@@ -282,25 +280,6 @@ func (l *loop[T]) retry(ctx context.Context, run *Run, outcome Outcome, err erro
 	}
 	l.add(run.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseRetry}, After: delay})
 	run.Logger().WarnContext(ctx, "handler failed, will try again", append(attrs, "after", delay)...)
-}
-
-// resync enqueues a key for its next resync, as long as its object is there. Spreading the
-// first ones over most of the interval keeps a start-up flood from coming back as one, once
-// per interval.
-func (l *loop[T]) resync(run *Run) {
-	interval := l.config.ResyncInterval
-	if interval < 0 || !l.informer.Has(run.Key) {
-		return
-	}
-	spread := interval / 10
-	if run.Causes.Has(workqueue.CauseListed) {
-		spread = interval / 10 * 9
-	}
-	l.add(run.Key, workqueue.Options{
-		Cause:    workqueue.Cause{Type: workqueue.CauseResync},
-		After:    interval - time.Duration(rand.Float64()*float64(spread)),
-		Priority: workqueue.PriorityLow,
-	})
 }
 
 // call calls the handler, or the reconciler, and turns a panic into an error.
@@ -330,6 +309,7 @@ func (l *loop[T]) failuresOf(key kube.Key) int {
 func (l *loop[T]) failed(key kube.Key, panicked bool) (inARow int, logStack bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	delete(l.terminal, key)
 	f := l.failures[key]
 	f.inARow++
 	logStack = panicked && !f.stack
@@ -342,4 +322,12 @@ func (l *loop[T]) forget(key kube.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.failures, key)
+	delete(l.terminal, key)
+}
+
+func (l *loop[T]) failedForGood(key kube.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.failures, key)
+	l.terminal[key] = struct{}{}
 }

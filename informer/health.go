@@ -15,8 +15,23 @@ type Health struct {
 	Running bool
 	// Synced is true once everything has been listed since the informer was started.
 	Synced bool
-	// Objects is the number of objects kept.
-	Objects int
+	// Optional is true when controllers do without the informer while the cluster does not
+	// serve the kind or forbids reading it; Degraded is true while that is so.
+	Optional bool
+	Degraded bool
+	// ResourceVersion is how far the informer has come: it has seen everything up to there,
+	// through every one of its watches. Empty: not yet known.
+	ResourceVersion string
+	// Objects is the number of objects kept, Bytes an estimate of the memory that keeping
+	// them takes, Received the bytes that were read from the API server since the informer
+	// was made.
+	Objects  int
+	Bytes    int64
+	Received int64
+	// Decoded is how many objects were decoded for readers since the informer was made,
+	// and DecodeTime how long that took in all.
+	Decoded    int64
+	DecodeTime time.Duration
 	// LastEvent is when the last list, event or bookmark arrived. Zero: none yet.
 	LastEvent time.Time
 	// Err is why the informer cannot list or watch now. Nil when it can.
@@ -25,30 +40,55 @@ type Health struct {
 	ErrSince time.Time
 }
 
-// Ready returns nil when the informer is synced and its watch is alive; otherwise an
-// error that says which informer is missing what.
+// Ready returns nil when the informer is synced and its watch is alive, or when it is
+// optional and the cluster does not have what it retrieves; otherwise an error that says
+// which informer is missing what.
 func (h Health) Ready() error {
 	switch {
 	case !h.Running:
 		return fmt.Errorf("informer %q of %s: not running", h.Informer, h.Retrieves)
-	case h.Err != nil:
+	case h.Err != nil && !h.Degraded:
 		return fmt.Errorf("informer %q: %w", h.Informer, h.Err)
-	case !h.Synced:
+	case !h.Synced && !h.Degraded:
 		return fmt.Errorf("informer %q of %s: the first list is under way", h.Informer, h.Retrieves)
 	}
 	return nil
 }
 
 // Health returns the informer's state.
-func (i *Informer[T]) Health() Health {
-	h := Health{Informer: i.name, Retrieves: i.description.String(), Synced: true}
-	i.mu.Lock()
-	h.Running = i.session != nil
-	i.mu.Unlock()
+func (i *Informer[T]) Health() Health { return i.core.healthWithSizes() }
+
+// healthWithSizes is health with what the store has to count.
+func (c *core) healthWithSizes() Health {
+	h := c.health()
+	for _, p := range c.allParts() {
+		h.Bytes += p.objects().Sizes().Bytes
+	}
+	return h
+}
+
+func (c *core) health() Health {
+	c.mu.Lock()
+	h := Health{
+		Informer: c.name, Retrieves: c.retrieves, Optional: c.optional,
+		Running: c.session != nil, Synced: true, Degraded: c.optional,
+		Received: c.counters.received.Load(), Decoded: c.counters.decoded.Load(),
+		DecodeTime: time.Duration(c.counters.decodeTime.Load()),
+	}
+	parts := c.parts
+	c.mu.Unlock()
+	degraded := false
 	var errs []error
-	for _, p := range i.parts {
+	for n, p := range parts {
+		version := p.resourceVersion()
+		if n == 0 || older(version, h.ResourceVersion) || version == "" {
+			h.ResourceVersion = version
+		}
 		p.mu.Lock()
 		h.Synced = h.Synced && p.synced
+		degraded = degraded || p.degraded
+		// One part that fails otherwise is enough for trouble.
+		h.Degraded = h.Degraded && (p.degraded || p.err == nil && p.synced)
 		if p.lastEvent.After(h.LastEvent) {
 			h.LastEvent = p.lastEvent
 		}
@@ -61,13 +101,14 @@ func (i *Informer[T]) Health() Health {
 		p.mu.Unlock()
 		h.Objects += p.objects().Len()
 	}
+	h.Degraded = h.Degraded && degraded
 	h.Synced = h.Synced && h.Running
 	h.Err = errors.Join(errs...)
 	return h
 }
 
 // Ready is Health().Ready(): nil when the informer can be relied on.
-func (i *Informer[T]) Ready() error { return i.Health().Ready() }
+func (i *Informer[T]) Ready() error { return i.core.health().Ready() }
 
 // Recorder receives an informer's measurements. metrics/prometheus has an adapter.
 type Recorder interface {

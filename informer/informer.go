@@ -7,10 +7,15 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"sync"
+	"reflect"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/store"
+	"github.com/evenkeel-go/evenkeel/wire"
 )
 
 // Config says what an Informer keeps.
@@ -20,6 +25,25 @@ type Config[T kube.Object] struct {
 	Name string
 	// Retriever lists and watches the objects. Required.
 	Retriever Retriever[T]
+	// Optional lets controllers start and be ready while the cluster does not serve the
+	// kind, or forbids reading it. The informer is degraded then (Health says why), asks
+	// again every 10 to 15 s, and announces the objects once it gets them. Default false:
+	// the controller waits.
+	Optional bool
+
+	// KeepManagedFields keeps metadata.managedFields. Default false: they are cut, as they
+	// are often more than half of an object and few handlers read them. An Update of an
+	// object without them leaves them as they are.
+	KeepManagedFields bool
+	// Cut are further fields that are not kept, as paths such as
+	// "spec.template.spec.containers.env" (lists need no index) or wire.LastApplied. Never
+	// Update an object with such a cut: the fields would be removed. Patch and apply are
+	// safe. Default: none.
+	Cut []string
+	// Indexes are further ways to find objects. Namespaces, owners and labels need none.
+	// Default: none.
+	Indexes []Index[T]
+
 	// Metrics receives measurements. Default nil: none.
 	Metrics Recorder
 	// Logger receives what an operator of the program should know: that the informer
@@ -28,34 +52,26 @@ type Config[T kube.Object] struct {
 	Logger *slog.Logger
 }
 
-// ChangeType says what happened to an object.
-type ChangeType int
-
-// The types of changes.
-const (
-	// Listed: the object was there when the informer, or the subscription, began.
-	Listed ChangeType = iota
-	// Added: the object was created, or came into the selection.
-	Added
-	// Updated: the object changed, or was deleted and created again in between.
-	Updated
-	// Deleted: the object is gone, or left the selection.
-	Deleted
-)
-
-// Change is one step of one object.
-type Change struct {
-	Type ChangeType
-	Key  kube.Key
+// Index finds objects by values that a function gives for each: by the node that a Pod is
+// on, by a reference in the spec.
+type Index[T kube.Object] struct {
+	// Name is what a query names. Required.
+	Name string
+	// Values returns the values under which obj is found. It is called once for each state
+	// of each object, when it arrives, which then has to be decoded: an index makes every
+	// event cost as much as a handled one. It must be quick, and must not read the
+	// informer. Required.
+	Values func(obj T) []string
 }
 
 // Informer is a view of what one Retriever has seen: cached, always moving forward,
 // shared by whoever is given it.
 //
 // Flow: Run lists the objects into a store and watches from there (client-go's
-// Reflector does both: WatchList where the server has it, bookmarks, 410, back-off).
-// Each arriving object is compared with the kept one; when it is newer, the store gets
-// it, and then the subscribers get the Change.
+// Reflector decides when: WatchList where the server has it, bookmarks, 410, back-off).
+// Each arriving object is compared with the kept one, by the little of it that package
+// wire reads from its bytes; when it is newer, the store gets the bytes, and then the
+// subscribers get the Change. An object is decoded when somebody reads it.
 //
 // Guarantees:
 //   - When a subscriber learns of a change, Get returns that state or a later one.
@@ -63,36 +79,18 @@ type Change struct {
 //     a newer one of the same object. The one exception is an API server whose history
 //     itself went back (etcd restored from a backup): its consistent list is believed.
 //   - A reconnect or a relist alone changes nothing: subscribers learn of real changes.
+//   - Until it is synced, and while it lists anew, the view holds the objects that have
+//     come so far, each in a state that was current at some moment.
 //   - What cannot be listed or watched is named by Health, Ready and the log at once,
 //     and tried again for ever, with back-off up to about 15 s.
+//   - Every object that is read is freshly decoded, and belongs to the reader.
 //
 // An Informer may be shared: Run may be called by several at the same time.
 type Informer[T kube.Object] struct {
 	// Immutable after New.
-	name        string
-	description Description[T]
-	parts       []*part[T]
-	metrics     Recorder
-	logger      *slog.Logger
-
-	// events orders changes with subscriptions: it is held while a change is stored and
-	// announced, and while a subscriber is added and told what is there.
-	events      sync.Mutex
-	subscribers map[*subscriber]struct{} // guarded by events
-
-	mu      sync.Mutex
-	session *session      // guarded by mu; nil when nobody runs the informer
-	ending  *session      // guarded by mu; a session whose watches are ending
-	synced  chan struct{} // guarded by mu; closed when the current session is synced
-}
-
-type subscriber struct{ notify func(Change) }
-
-// session is the time from the first Run to the return of the last.
-type session struct {
-	users  int // guarded by Informer.mu
-	cancel context.CancelFunc
-	ended  chan struct{} // closed when all watches have ended
+	core    *core
+	decoder wire.Decoder[T]
+	cut     *wire.Cut // for Retrievers that are set later
 }
 
 // New makes an Informer. It starts nothing. The error names every mistake in config.
@@ -101,25 +99,105 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 		return nil, fmt.Errorf("new informer %q: Retriever is required: informer.Retrieve makes one", config.Name)
 	}
 	description := config.Retriever.Describe()
-	if description.Problem != nil {
-		return nil, fmt.Errorf("new informer %q: %w", config.Name, description.Problem)
+	errs := []error{description.Problem}
+	cut, err := config.cut()
+	errs = append(errs, err)
+	decoder, err := wire.NewDecoder[T](description.GroupVersionKind)
+	errs = append(errs, err)
+	for n, index := range config.Indexes {
+		if index.Name == "" || index.Values == nil {
+			errs = append(errs, fmt.Errorf("Indexes[%d] (%q): Name and Values are required", n, index.Name))
+		}
 	}
-	i := &Informer[T]{
-		name:        cmp.Or(config.Name, description.kind()),
-		description: description,
-		metrics:     config.Metrics,
-		logger:      cmp.Or(config.Logger, slog.Default()),
-		subscribers: map[*subscriber]struct{}{},
-		synced:      make(chan struct{}),
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("new informer %q: %w", config.Name, err)
 	}
+	c := &core{
+		name:      cmp.Or(config.Name, description.kind()),
+		kind:      description.GroupVersionKind,
+		retrieves: description.String(),
+		optional:  config.Optional,
+		metrics:   config.Metrics,
+		logger:    cmp.Or(config.Logger, slog.Default()),
+		synced:    make(chan struct{}),
+	}
+	c.states.kind = c.kind
+	indexes := storeIndexes(config.Indexes, decoder)
+	c.newStore = func() *store.Store { return store.New(store.Config{Indexes: indexes}) }
+	i := &Informer[T]{core: c, decoder: decoder, cut: cut}
 	for _, r := range partsOf(config.Retriever) {
-		i.parts = append(i.parts, newPart(i, r))
+		c.parts = append(c.parts, i.newPart(r))
 	}
 	return i, nil
 }
 
+func (c Config[T]) cut() (*wire.Cut, error) {
+	paths := c.Cut
+	if !c.KeepManagedFields {
+		paths = append([]string{wire.ManagedFields}, paths...)
+	}
+	cut, err := wire.NewCut(reflect.TypeFor[T](), paths...)
+	if err != nil {
+		return nil, fmt.Errorf("Cut: %w", err)
+	}
+	return cut, nil
+}
+
+// storeIndexes makes functions over bytes of functions over objects.
+func storeIndexes[T kube.Object](indexes []Index[T], decoder wire.Decoder[T]) []store.Index {
+	var over []store.Index
+	for _, index := range indexes {
+		over = append(over, store.Index{Name: index.Name, Values: func(o *wire.Object) ([]string, error) {
+			obj, err := decoder.Decode(o)
+			if err != nil {
+				return nil, err
+			}
+			return index.Values(obj), nil
+		}})
+	}
+	return over
+}
+
+func (i *Informer[T]) newPart(r Retriever[T]) *part {
+	description := r.Describe()
+	p := &part{core: i.core, describes: description.String(), watchList: description.WatchList, identity: r, kept: i.core.newStore()}
+	if direct, ok := r.(*clusterRetriever[T]); ok {
+		p.feed = direct.feed(i.cut, &i.core.counters.received)
+	} else {
+		p.feed = objectFeed[T]{retriever: r, cut: i.cut}
+	}
+	return p
+}
+
+// As returns a view of an informer through another type: its objects as unstructured, as
+// metadata only, or as a Go type. Both are one informer: one list, one watch, one store,
+// one set of subscribers; running either runs both.
+//
+// Errors: an informer of metadata has nothing else to show; and one Go type cannot be read
+// as another.
+func As[U, T kube.Object](i *Informer[T]) (*Informer[U], error) {
+	fail := func(reason string) (*Informer[U], error) {
+		var from T
+		var to U
+		return nil, fmt.Errorf("view informer %q of %T as %T: %s", i.Name(), from, to, reason)
+	}
+	from, to := reflect.TypeFor[T](), reflect.TypeFor[U]()
+	metadataOnly, dynamic := reflect.TypeFor[*metav1.PartialObjectMetadata](), reflect.TypeFor[*unstructured.Unstructured]()
+	if from == metadataOnly && to != metadataOnly {
+		return fail("it keeps nothing but metadata")
+	}
+	if from != to && from != dynamic && to != metadataOnly && to != dynamic {
+		return fail("view it as *unstructured.Unstructured or *metav1.PartialObjectMetadata, or retrieve unstructured objects")
+	}
+	decoder, err := wire.NewDecoderVia[U](i.core.kind, func() kube.Object { return kube.New[T]() })
+	if err != nil {
+		return fail(err.Error())
+	}
+	return &Informer[U]{core: i.core, decoder: decoder, cut: i.cut}, nil
+}
+
 // Name returns the informer's name.
-func (i *Informer[T]) Name() string { return i.name }
+func (i *Informer[T]) Name() string { return i.core.name }
 
 // Run lists and watches until ctx ends, and then returns nil.
 //
@@ -140,115 +218,83 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 // Whoever subscribes or waits for the sync after Join does so in the session that it has
 // joined, whatever the informer's other users do.
 func (i *Informer[T]) Join(ctx context.Context) (leave func()) {
-	s := i.join(ctx)
-	return func() { i.leave(s) }
+	s := i.core.join(ctx)
+	return func() { i.core.leave(s) }
 }
 
-func (i *Informer[T]) leave(s *session) {
-	i.mu.Lock()
-	s.users--
-	last := s.users == 0
-	if last {
-		i.session, i.ending = nil, s
-		// Whoever waits for the next session's sync must not see this one's.
-		select {
-		case <-i.synced:
-			i.synced = make(chan struct{})
-		default:
-		}
-	}
-	i.mu.Unlock()
-	if !last {
-		return
-	}
-	s.cancel()
-	<-s.ended
-	i.mu.Lock()
-	if i.ending == s {
-		i.ending = nil
-	}
-	i.mu.Unlock()
-}
-
-// join returns the running session with one more user, or starts one.
-func (i *Informer[T]) join(ctx context.Context) *session {
-	for {
-		i.mu.Lock()
-		if ending := i.ending; ending != nil {
-			// Two sessions must not feed the same parts.
-			i.mu.Unlock()
-			<-ending.ended
-			i.mu.Lock()
-			if i.ending == ending {
-				i.ending = nil
-			}
-			i.mu.Unlock()
-			continue
-		}
-		if i.session == nil {
-			i.session = i.start(ctx)
-		}
-		s := i.session
-		s.users++
-		i.mu.Unlock()
-		return s
-	}
-}
-
-// start begins a session. It holds i.mu.
-func (i *Informer[T]) start(ctx context.Context) *session {
-	// The session outlives the Run that started it when others have joined.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &session{cancel: cancel, ended: make(chan struct{})}
-	var running sync.WaitGroup
-	for _, p := range i.parts {
-		p.reset()
-		running.Go(func() { p.run(ctx) }) // waited for by the goroutine below
-	}
-	go func() { // waited for by the last Run, through s.ended
-		stopMetrics := func() {}
-		if i.metrics != nil {
-			stopMetrics = i.metrics.ObserveInformer(i.name, i.Health)
-		}
-		running.Wait()
-		stopMetrics()
-		close(s.ended)
-	}()
-	return s
-}
-
-// Get returns a fresh copy of the object under key, which belongs to the caller.
+// Get returns a fresh copy of the object under key, which belongs to the caller. The error
+// says that the object cannot be read as a T.
 func (i *Informer[T]) Get(key kube.Key) (obj T, found bool, err error) {
-	for _, p := range i.parts {
-		if obj, found, err = p.objects().Get(key); found || err != nil {
-			return obj, found, err
+	for _, p := range i.core.allParts() {
+		if ref, found := p.objects().Get(key); found {
+			obj, err = i.read(ref)
+			return obj, err == nil, err
 		}
 	}
 	return obj, false, nil
 }
 
-// Has reports whether there is an object under key, without reading it.
-func (i *Informer[T]) Has(key kube.Key) bool {
-	for _, p := range i.parts {
-		if _, found := p.objects().Version(key); found {
-			return true
-		}
+func (i *Informer[T]) decode(o *wire.Object) (T, error) {
+	began := time.Now()
+	defer i.core.counters.observeDecode(began)
+	obj, err := i.decoder.Decode(o)
+	if err != nil {
+		return obj, fmt.Errorf("informer %q: decode %s: %w", i.core.name, o.Key, err)
 	}
-	return false
+	return obj, nil
 }
 
-// All iterates over fresh copies of all objects, in no order. Objects that come or go
-// during the iteration may or may not be in it.
-func (i *Informer[T]) All() iter.Seq2[T, error] {
+// Has reports whether there is an object under key, without reading it.
+func (i *Informer[T]) Has(key kube.Key) bool { return i.core.keptBy(i.core.allParts(), key) }
+
+// All iterates over fresh copies of all objects, in no order. See List.
+func (i *Informer[T]) All() iter.Seq2[T, error] { return i.List(store.Query{}) }
+
+// List iterates over fresh copies of the objects that a query selects, in no order. Each
+// is decoded when its turn comes, so an early end costs nothing more; nothing is locked
+// meanwhile. Objects that come or go during the iteration may or may not be in it.
+//
+// An error stands in place of an object that cannot be read as a T, or of everything when
+// the query names an index that there is not.
+func (i *Informer[T]) List(query store.Query) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		for _, p := range i.parts {
-			objects := p.objects()
-			for key := range objects.Keys() {
-				obj, found, err := objects.Get(key)
-				if !found && err == nil {
-					continue
-				}
-				if !yield(obj, err) {
+		for _, p := range i.core.allParts() {
+			if !yieldAll(i, p.objects().List(query), yield) {
+				return
+			}
+		}
+	}
+}
+
+// Count is the number of objects that a query selects. It decodes none.
+func (i *Informer[T]) Count(query store.Query) (int, error) {
+	n := 0
+	for _, p := range i.core.allParts() {
+		count, err := p.objects().Count(query)
+		if err != nil {
+			return 0, fmt.Errorf("informer %q: count: %w", i.core.name, err)
+		}
+		n += count
+	}
+	return n, nil
+}
+
+// Len is the number of objects kept.
+func (i *Informer[T]) Len() int {
+	n := 0
+	for _, p := range i.core.allParts() {
+		n += p.objects().Len()
+	}
+	return n
+}
+
+// KeysIn iterates over one of a number of shares of the keys: every key that is kept
+// throughout is in exactly one of them, and stays there. part counts from 0.
+func (i *Informer[T]) KeysIn(part, parts int) iter.Seq[kube.Key] {
+	return func(yield func(kube.Key) bool) {
+		for _, p := range i.core.allParts() {
+			for key := range p.objects().KeysIn(part, parts) {
+				if !yield(key) {
 					return
 				}
 			}
@@ -256,29 +302,10 @@ func (i *Informer[T]) All() iter.Seq2[T, error] {
 	}
 }
 
-// Len is the number of objects kept.
-func (i *Informer[T]) Len() int {
-	n := 0
-	for _, p := range i.parts {
-		n += p.objects().Len()
-	}
-	return n
-}
-
 // WaitSynced waits until everything has been listed once since the informer was
 // started. It returns ctx's error when that ends first, together with what stands in
 // the way.
-func (i *Informer[T]) WaitSynced(ctx context.Context) error {
-	i.mu.Lock()
-	synced := i.synced
-	i.mu.Unlock()
-	select {
-	case <-synced:
-		return nil
-	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("wait for informer %q: %w", i.name, ctx.Err()), i.Ready())
-	}
-}
+func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.core.waitSynced(ctx) }
 
 // Subscribe calls notify for every change from now on, beginning with a Listed for each
 // object that is kept already. What vanished while nobody ran the informer is not
@@ -288,56 +315,5 @@ func (i *Informer[T]) WaitSynced(ctx context.Context) error {
 // and must not call Subscribe or unsubscribe; it may read the informer. It belongs to
 // code that puts keys into queues.
 func (i *Informer[T]) Subscribe(notify func(Change)) (unsubscribe func()) {
-	s := &subscriber{notify: notify}
-	i.events.Lock()
-	defer i.events.Unlock()
-	i.subscribers[s] = struct{}{}
-	i.mu.Lock()
-	running := i.session != nil
-	i.mu.Unlock()
-	// What an ended session left is no news: the next one lists it again.
-	if running {
-		for _, p := range i.parts {
-			for key := range p.objects().Keys() {
-				notify(Change{Type: Listed, Key: key})
-			}
-		}
-	}
-	return func() {
-		i.events.Lock()
-		defer i.events.Unlock()
-		delete(i.subscribers, s)
-	}
+	return i.core.subscribe(notify)
 }
-
-// announce tells the subscribers. It is called with events held.
-func (i *Informer[T]) announce(c Change) {
-	for s := range i.subscribers {
-		s.notify(c)
-	}
-}
-
-// partSynced is called by a part when its first list is in the store.
-func (i *Informer[T]) partSynced() {
-	for _, p := range i.parts {
-		p.mu.Lock()
-		synced := p.synced
-		p.mu.Unlock()
-		if !synced {
-			return
-		}
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.session == nil {
-		return // a list that came after the last Run had ended
-	}
-	select {
-	case <-i.synced:
-	default:
-		close(i.synced)
-	}
-}
-
-// newStore is the one place that chooses how objects are kept.
-func newStore[T kube.Object]() store.Store[T] { return store.NewMemory[T]() }

@@ -1,13 +1,12 @@
 package informer
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -15,83 +14,131 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/store"
+	"github.com/evenkeel-go/evenkeel/wire"
 )
 
 // part is one list and watch of an informer: the whole of it, or one of a joined
 // Retriever's.
-type part[T kube.Object] struct {
+//
+// Lists and watches do not hand their objects to client-go's Reflector, but put them into
+// the store as they come, and tell the Reflector how far they have come. So a list is never
+// in memory beside the store.
+type part struct {
 	// Immutable after newPart.
-	informer    *Informer[T]
-	retriever   Retriever[T]
-	description string
+	core      *core
+	feed      feed
+	describes string
+	watchList bool
+	identity  any // the Retriever, to find out whether another is the same
+
+	// Set by begin, for one session; guarded by core.mu.
+	stop    context.CancelFunc
+	ended   chan struct{} // closed when the watch has ended
+	settled chan struct{} // closed when nobody needs to wait for the first list (any more)
 
 	mu        sync.Mutex
-	kept      store.Store[T]  // guarded by mu; the store itself is safe to use outside
+	kept      *store.Store    // guarded by mu; the store itself is safe to use outside
 	synced    bool            // guarded by mu
+	degraded  bool            // guarded by mu; optional, and cannot be read now
 	lastEvent time.Time       // guarded by mu
 	err       error           // guarded by mu; why list or watch fail now
 	errSince  time.Time       // guarded by mu
 	broken    bool            // guarded by mu; err is about a watch that had been opened
 	logged    map[string]bool // guarded by mu; reasons that were logged since it last worked
 	noStreams bool            // guarded by mu; streamed lists do not come
+	newest    string          // guarded by mu; the newest resource version that a list, an event or a bookmark had
 
+	listing // guarded by core.events
+}
+
+// listing is what is remembered of the list that is coming.
+type listing struct {
 	// consistent is true when what is being listed is a consistent read of etcd, which
-	// may contradict what was seen before. Used by the Reflector's goroutines only,
-	// which run one after the other.
+	// may contradict what was seen before.
 	consistent bool
-	// newest is the newest resource version that a list, an event or a bookmark had. Used
-	// as consistent is.
-	newest string
-	// streamed is true when what is being listed comes by a watch. Used as consistent is.
+	// streamed is true when what is being listed comes by a watch.
 	streamed bool
+	// open is true until the list has ended.
+	open bool
+	// doubtful are objects of a list that is not consistent which were not kept, although
+	// everything up to their resource version has been seen: if the list turns out to be
+	// older than that, they have been deleted since.
+	doubtful []*wire.Object
 }
 
-func newPart[T kube.Object](i *Informer[T], r Retriever[T]) *part[T] {
-	return &part[T]{informer: i, retriever: r, description: r.Describe().String(), kept: newStore[T]()}
-}
-
-func (p *part[T]) objects() store.Store[T] {
+func (p *part) objects() *store.Store {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.kept
 }
 
-// reset makes the part new for a session.
-func (p *part[T]) reset() {
+// begin makes the part new for a session. stop will end it. It is called with core.mu held.
+func (p *part) begin(stop context.CancelFunc) {
+	p.stop, p.ended, p.settled = stop, make(chan struct{}), make(chan struct{})
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.kept = newStore[T]()
-	p.synced, p.err, p.errSince, p.broken, p.lastEvent = false, nil, time.Time{}, false, time.Time{}
-	p.newest = ""
+	p.kept = p.core.newStore()
+	p.synced, p.degraded, p.err, p.errSince, p.broken = false, false, nil, time.Time{}, false
+	p.lastEvent, p.newest = time.Time{}, ""
+	p.mu.Unlock()
 }
 
-func (p *part[T]) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	p.streamed = false
+// isSettled reports whether settled is closed.
+func (p *part) isSettled() bool {
+	select {
+	case <-p.settled:
+		return true
+	default:
+		return false
+	}
+}
+
+// list is what the Reflector lists with: it stores the items and returns an empty list
+// that says how far they go.
+func (p *part) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	if opts.Continue == "" {
-		p.consistent = opts.ResourceVersion == ""
+		p.beginList(opts.ResourceVersion == "", false)
 	}
-	list, err := p.retriever.List(ctx, opts)
-	if err != nil && ctx.Err() == nil && !isHistoryGone(err) {
-		p.failed(err)
+	as := p.asNew()
+	about, err := p.feed.list(ctx, opts, func(o *wire.Object) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p.arrived(o, as, fromList)
+		return nil
+	})
+	if err != nil {
+		if ctx.Err() == nil && !isHistoryGone(err) {
+			p.failed(err)
+		}
+		return nil, err
 	}
-	return list, err
+	return &metav1.PartialObjectMetadataList{ListMeta: about}, nil
 }
 
-func (p *part[T]) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+// beginList forgets what an earlier list has said: its pages may have come from another
+// moment.
+func (p *part) beginList(consistent, streamed bool) {
+	p.core.events.Lock()
+	defer p.core.events.Unlock()
+	p.listing = listing{consistent: consistent, streamed: streamed, open: true}
+	p.objects().BeginList()
+}
+
+func (p *part) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	streamsList := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	if streamsList {
 		if p.refusesStreams() {
 			return nil, errNoStreamedLists
 		}
-		p.streamed, p.consistent = true, opts.ResourceVersion == ""
+		p.beginList(opts.ResourceVersion == "", true)
 	}
-	inner, err := p.retriever.Watch(ctx, opts)
+	events, err := p.feed.watch(ctx, opts)
 	switch {
 	case err == nil:
 		if !streamsList {
 			p.opened()
 		}
-		return newStream(ctx, p, inner, streamsList), nil
+		return newStream(ctx, p, events, opts), nil
 	case streamsList && isHistoryGone(err):
 		return nil, err
 	case streamsList:
@@ -106,94 +153,159 @@ func (p *part[T]) watch(ctx context.Context, opts metav1.ListOptions) (watch.Int
 	return nil, err
 }
 
-func (p *part[T]) refusesStreams() bool {
+func (p *part) refusesStreams() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.noStreams
 }
 
-// isHistoryGone says that the server no longer has, or does not have yet, the resource
-// version that was asked for. That is answered by a relist and is nobody's failure.
-func isHistoryGone(err error) bool {
-	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
-		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
-}
-
-// failed notes why the part cannot list or watch, and logs it once per reason.
-func (p *part[T]) failed(err error) { p.trouble(err, false) }
-
-// broke is failed for a watch that had been opened: that one can be opened again does not
-// mean that it works.
-func (p *part[T]) broke(err error) { p.trouble(err, true) }
-
-func (p *part[T]) trouble(err error, broken bool) {
-	reason := reasonOf(err)
+// asNew is what an object is announced as that was not kept.
+func (p *part) asNew() ChangeType {
 	p.mu.Lock()
-	if p.err == nil {
-		p.errSince, p.logged = time.Now(), map[string]bool{}
+	defer p.mu.Unlock()
+	if p.synced {
+		return Added
 	}
-	known := p.logged[reason]
-	p.logged[reason] = true
-	p.err = err
-	p.broken = p.broken || broken
-	p.mu.Unlock()
-	if !known {
-		p.informer.logger.Warn("informer cannot retrieve, will try again",
-			"informer", p.informer.name, "retrieves", p.description, "error", err)
-	}
+	return Listed
 }
 
-// reasonOf returns the error's text in a form that does not change from one attempt to
-// the next: without numbers, such as ports.
-func reasonOf(err error) string {
-	return strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return -1
-		}
-		return r
-	}, err.Error())
-}
+// origin says what has brought an object.
+type origin int
 
-// opened notes that a watch was opened.
-func (p *part[T]) opened() {
-	p.mu.Lock()
-	broken := p.broken
-	p.mu.Unlock()
-	if !broken {
-		p.works()
-	}
-}
+const (
+	// fromList: it is an item of a list, in no order.
+	fromList origin = iota
+	// fromWatch: it comes in the order of resource versions; all before it have been seen.
+	fromWatch
+	// fromStart: it comes by a watch that begins with what there is, in no order.
+	fromStart
+)
 
-// works notes that what was listed has come, or that a watch stands.
-func (p *part[T]) works() {
-	p.mu.Lock()
-	was, since := p.err, p.errSince
-	p.err, p.errSince, p.broken = nil, time.Time{}, false
-	p.mu.Unlock()
-	if was != nil {
-		p.informer.logger.Info("informer retrieves again",
-			"informer", p.informer.name, "retrieves", p.description, "after", time.Since(since).Round(time.Millisecond))
+// arrived stores an object that a list or an event has brought, and announces the change,
+// unless the kept state is the same or, except where the list is to be believed, newer. An
+// object that was not kept is announced as asNew says.
+func (p *part) arrived(o *wire.Object, asNew ChangeType, from origin) {
+	p.core.events.Lock()
+	defer p.core.events.Unlock()
+	objects, newest := p.saw(o.ResourceVersion, from)
+	kept, found := objects.Get(o.Key)
+	believe := from == fromList && p.consistent
+	doubt := from == fromList && !p.consistent && !found && notAfter(o.ResourceVersion, newest)
+	switch {
+	case found && (kept.Same(o) || !believe && older(o.ResourceVersion, kept.ResourceVersion())):
+		objects.Mark(o.Key)
+	case doubt:
+		doubtful := *o
+		doubtful.Bytes = bytes.Clone(o.Bytes)
+		p.doubtful = append(p.doubtful, &doubtful)
+	default:
+		p.store(objects, o, asNew)
 	}
 }
 
-// put stores obj and announces the change, unless the kept state is the same or, except
-// where the list is to be believed, newer. An object that was not kept is announced as
-// asNew says. It is called with the informer's events held.
-func (p *part[T]) put(objects store.Store[T], obj T, asNew ChangeType, believe bool) {
-	key := kube.KeyOf(obj)
+// store keeps o and announces it. It is called with events held.
+func (p *part) store(objects *store.Store, o *wire.Object, asNew ChangeType) {
+	old, replaced, err := objects.Put(o)
+	if err != nil {
+		p.core.logger.Warn("informer keeps an object without an index",
+			"informer", p.core.name, "key", o.Key.String(), "error", err)
+	}
+	p.core.states.arrived(old, replaced, o)
 	as := asNew
-	version, found := objects.Version(key)
-	if found {
+	if replaced {
 		as = Updated
-		if obj.GetUID() == version.UID && obj.GetResourceVersion() == version.ResourceVersion && version.ResourceVersion != "" {
-			return
-		}
-		if !believe && older(obj.GetResourceVersion(), version.ResourceVersion) {
-			return
+	}
+	p.core.announce(p, as, o.Key)
+}
+
+// gone forgets an object whose deletion an event has brought.
+func (p *part) gone(o *wire.Object, from origin) {
+	p.core.events.Lock()
+	defer p.core.events.Unlock()
+	objects, _ := p.saw(o.ResourceVersion, from)
+	kept, found := objects.Get(o.Key)
+	if !found {
+		return
+	}
+	if kept.UID() != o.UID && older(o.ResourceVersion, kept.ResourceVersion()) {
+		return // an earlier incarnation's end
+	}
+	p.forget(objects, o.Key)
+}
+
+// forget drops what is kept under key and announces it. It is called with events held.
+func (p *part) forget(objects *store.Store, key kube.Key) {
+	if old, found := objects.Delete(key); found {
+		p.core.states.gone(old)
+		p.core.announce(p, Deleted, key)
+	}
+}
+
+// listed ends a list at resourceVersion: what it did not have is gone. It must be called
+// before an event that follows the list is stored, and does nothing when called again.
+func (p *part) listed(resourceVersion string) {
+	as := p.asNew()
+	p.core.events.Lock()
+	defer p.core.events.Unlock()
+	if !p.open {
+		return
+	}
+	p.open = false
+	objects, newest := p.saw("", fromList)
+	if stale := !p.consistent && older(resourceVersion, newest); !stale {
+		p.mu.Lock()
+		p.newest = resourceVersion
+		p.mu.Unlock()
+		for _, o := range p.doubtful {
+			p.store(objects, o, as)
 		}
 	}
-	objects.Put(obj)
-	p.informer.announce(Change{Type: as, Key: key})
+	p.doubtful = nil
+	for key := range objects.Unmarked() {
+		kept, found := objects.Get(key)
+		if !found || (!p.consistent && older(resourceVersion, kept.ResourceVersion())) {
+			continue // the list is older than this object: it says nothing about it
+		}
+		p.forget(objects, key)
+	}
+	objects.EndList()
+	p.mu.Lock()
+	p.synced = true
+	p.mu.Unlock()
+	// A list in pages is followed by a watch, which has yet to stand; a streamed one is the
+	// beginning of it.
+	if p.streamed {
+		p.opened()
+	}
+}
+
+// forgetAll drops everything: the kind is gone, and its objects with it.
+func (p *part) forgetAll() {
+	p.core.events.Lock()
+	defer p.core.events.Unlock()
+	objects := p.objects()
+	for key := range objects.Keys() {
+		p.forget(objects, key)
+	}
+}
+
+// saw notes that something at resourceVersion has come. It returns the store, and the newest
+// resource version that everything has been seen up to.
+func (p *part) saw(resourceVersion string, from origin) (objects *store.Store, newest string) {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lastEvent = now
+	if from == fromWatch && !older(resourceVersion, p.newest) {
+		p.newest = resourceVersion
+	}
+	return p.kept, p.newest
+}
+
+func (p *part) resourceVersion() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.newest
 }
 
 // older reports whether resource version a is before b. Versions that cannot be
@@ -203,45 +315,9 @@ func older(a, b string) bool {
 	return err == nil && order < 0
 }
 
-func (p *part[T]) sawEvent() store.Store[T] {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lastEvent = time.Now()
-	return p.kept
-}
-
-// replace brings the store to the listed state.
-func (p *part[T]) replace(objects store.Store[T], items []T, resourceVersion string, as ChangeType) {
-	p.informer.events.Lock()
-	defer p.informer.events.Unlock()
-	listed := make(map[kube.Key]struct{}, len(items))
-	stale := !p.consistent && older(resourceVersion, p.newest)
-	if !stale {
-		p.newest = resourceVersion
-	}
-	for _, obj := range items {
-		key := kube.KeyOf(obj)
-		listed[key] = struct{}{}
-		if _, kept := objects.Version(key); stale && !kept {
-			continue // it may have been deleted since; if not, the watch from here on tells
-		}
-		p.put(objects, obj, as, p.consistent)
-	}
-	for key := range objects.Keys() {
-		if _, ok := listed[key]; ok {
-			continue
-		}
-		version, found := objects.Version(key)
-		if !found || (!p.consistent && older(resourceVersion, version.ResourceVersion)) {
-			continue // the list is older than this object: it says nothing about it
-		}
-		objects.Delete(key)
-		p.informer.announce(Change{Type: Deleted, Key: key})
-	}
-}
-
-// report notes an object that could not be taken. The Reflector would only log it.
-func (p *part[T]) report(err error) error {
-	p.failed(err)
-	return err
+// notAfter reports whether resource version a is b or before it. Versions that cannot be
+// compared never are.
+func notAfter(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order <= 0
 }

@@ -2,7 +2,6 @@ package informer
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -14,8 +13,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-
-	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // Back-off between attempts to list and watch. client-go's own default goes up to a
@@ -30,8 +27,8 @@ const (
 
 // run lists and watches until ctx ends, and returns when no call of the Retriever is
 // under way any more.
-func (p *part[T]) run(ctx context.Context) {
-	logger := logr.FromSlogHandler(debugOnly{p.informer.logger.Handler()}).WithName("reflector")
+func (p *part) run(ctx context.Context) {
+	logger := logr.FromSlogHandler(debugOnly{p.core.logger.Handler()}).WithName("reflector")
 	// The Reflector abandons a List when its context ends; the gate waits for it.
 	var calls gate
 	lw := &listWatch{
@@ -45,13 +42,13 @@ func (p *part[T]) run(ctx context.Context) {
 			},
 			WatchFuncWithContext: p.watch,
 		},
-		noWatchList: !p.retriever.Describe().WatchList,
+		noWatchList: !p.watchList,
 	}
 	backoff := wait.Backoff{Duration: backoffFirst, Cap: backoffMax, Steps: 100, Factor: 2, Jitter: backoffJitter}
-	reflector := cache.NewReflectorWithOptions(lw, nil, (*reflectorStore[T])(p), cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(lw, nil, (*reflectorStore)(p), cache.ReflectorOptions{
 		Logger:          &logger,
-		Name:            p.informer.name,
-		TypeDescription: p.description,
+		Name:            p.core.name,
+		TypeDescription: p.describes,
 		Backoff:         &backoff,
 	})
 	// Not Reflector.RunWithContext: it hands every error to apimachinery's global error
@@ -67,107 +64,30 @@ func (p *part[T]) run(ctx context.Context) {
 	calls.close()
 }
 
-// reflectorStore is the part as the Reflector sees it (cache.ReflectorStore).
-type reflectorStore[T kube.Object] part[T]
+// reflectorStore is the part as the Reflector sees it (cache.ReflectorStore): one that is
+// told when a list has come. Objects do not pass here, nor do events other than bookmarks.
+type reflectorStore part
 
-// Add implements cache.ReflectorStore.
-func (s *reflectorStore[T]) Add(obj any) error { return s.Update(obj) }
+// Add implements cache.ReflectorStore. It is never called: see stream.
+func (s *reflectorStore) Add(any) error { return nil }
 
-// Update implements cache.ReflectorStore. Whether the object is new is for the store to
-// say: a watch may send either for an object that is kept, or is not.
-func (s *reflectorStore[T]) Update(obj any) error {
-	p := (*part[T])(s)
-	typed, err := typedObject[T](obj)
-	if err != nil {
-		return p.report(err)
-	}
-	objects := p.sawEvent()
-	p.informer.events.Lock()
-	defer p.informer.events.Unlock()
-	p.put(objects, typed, Added, false)
-	return nil
-}
+// Update implements cache.ReflectorStore. It is never called: see stream.
+func (s *reflectorStore) Update(any) error { return nil }
 
-// Delete implements cache.ReflectorStore.
-func (s *reflectorStore[T]) Delete(obj any) error {
-	p := (*part[T])(s)
-	typed, err := typedObject[T](obj)
-	if err != nil {
-		return p.report(err)
-	}
-	objects := p.sawEvent()
-	key := kube.KeyOf(typed)
-	p.informer.events.Lock()
-	defer p.informer.events.Unlock()
-	version, found := objects.Version(key)
-	if !found {
-		return nil
-	}
-	if version.UID != typed.GetUID() && older(typed.GetResourceVersion(), version.ResourceVersion) {
-		return nil // an earlier incarnation's end
-	}
-	objects.Delete(key)
-	p.informer.announce(Change{Type: Deleted, Key: key})
-	return nil
-}
+// Delete implements cache.ReflectorStore. It is never called: see stream.
+func (s *reflectorStore) Delete(any) error { return nil }
 
-// Replace implements cache.ReflectorStore: the result of a list at resourceVersion.
-func (s *reflectorStore[T]) Replace(items []any, resourceVersion string) error {
-	p := (*part[T])(s)
-	typed := make([]T, len(items))
-	for i, item := range items {
-		var err error
-		if typed[i], err = typedObject[T](item); err != nil {
-			return p.report(err)
-		}
-	}
-	objects := p.sawEvent()
-	p.mu.Lock()
-	first := !p.synced
-	p.mu.Unlock()
-	as := Added
-	if first {
-		as = Listed
-	}
-	p.replace(objects, typed, resourceVersion, as)
-	// A list in pages is followed by a watch, which has yet to stand; a streamed one is the
-	// beginning of it.
-	if p.streamed {
-		p.opened()
-	}
-	if first {
-		p.mu.Lock()
-		p.synced = true
-		p.mu.Unlock()
-		p.informer.partSynced()
-	}
+// Replace implements cache.ReflectorStore: a list at resourceVersion has come. Its items
+// are in the store already, and a streamed one has been ended by its bookmark.
+func (s *reflectorStore) Replace(_ []any, resourceVersion string) error {
+	p := (*part)(s)
+	p.listed(resourceVersion)
+	p.core.settle(p)
 	return nil
 }
 
 // Resync implements cache.ReflectorStore. Resyncs are the controllers' business.
-func (s *reflectorStore[T]) Resync() error { return nil }
-
-// UpdateResourceVersion implements cache.ResourceVersionUpdater.
-func (s *reflectorStore[T]) UpdateResourceVersion(resourceVersion string) {
-	if !older(resourceVersion, s.newest) {
-		s.newest = resourceVersion
-	}
-}
-
-// Bookmark implements cache.ReflectorBookmarkStore: the watch is alive.
-func (s *reflectorStore[T]) Bookmark(string) error {
-	(*part[T])(s).sawEvent()
-	return nil
-}
-
-func typedObject[T kube.Object](obj any) (T, error) {
-	typed, ok := obj.(T)
-	if !ok {
-		var want T
-		return typed, fmt.Errorf("the retriever returned a %T where a %T was expected", obj, want)
-	}
-	return typed, nil
-}
+func (s *reflectorStore) Resync() error { return nil }
 
 // listWatch tells the Reflector whether it may stream lists.
 type listWatch struct {

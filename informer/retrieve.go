@@ -46,9 +46,12 @@ type Selection struct {
 // a type that is not registered, are returned by New of the Informer or Controller that
 // the Retriever is given to; whether the cluster has the kind shows when it is listed.
 //
-// A list is decoded as a whole: an object that the Go type cannot read keeps all objects of
-// its kind from being listed, until it is mended. A CustomResourceDefinition must refuse
-// what the Go type refuses; the format "duration", for one, takes more than time.ParseDuration.
+// An object that the Go type cannot read fails when it is read, and only then: its handler's
+// run fails, and the others go on. A CustomResourceDefinition should refuse what the Go type
+// refuses; the format "duration", for one, takes more than time.ParseDuration.
+//
+// Objects come as protobuf where the server has it and T can be decoded from it (the kinds
+// that are built in), otherwise as JSON (custom resources, and *unstructured.Unstructured).
 func Retrieve[T kube.Object](cluster *kube.Cluster) Retriever[T] {
 	return RetrieveSelected[T](cluster, Selection{})
 }
@@ -94,6 +97,21 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 		return parts[0]
 	}
 	return Join(parts...)
+}
+
+// RetrieveMetadata returns a Retriever of the metadata of the objects of type T that selection
+// selects: labels, annotations, owners, finalizers. The API server sends nothing else, so it
+// suits whoever only needs to know that an object is there and whose it is. T is the objects'
+// own type. See Retrieve.
+func RetrieveMetadata[T kube.Object](cluster *kube.Cluster, selection Selection) Retriever[*metav1.PartialObjectMetadata] {
+	if cluster != nil {
+		kind, _, problem := resolveType[T](cluster, selection.Kind)
+		if problem != nil {
+			return &clusterRetriever[*metav1.PartialObjectMetadata]{problem: problem}
+		}
+		selection.Kind = kind
+	}
+	return RetrieveSelected[*metav1.PartialObjectMetadata](cluster, selection)
 }
 
 // clusterRetriever retrieves the objects of one kind in one namespace, or in all.
@@ -148,10 +166,11 @@ func (r *clusterRetriever[T]) Describe() Description[T] {
 		selection = append(selection, "fields "+r.fields)
 	}
 	return Description[T]{
-		Kind:      r.kind.Kind,
-		Selection: strings.Join(selection, ", "),
-		WatchList: true,
-		Problem:   r.problem,
+		Kind:             r.kind.Kind,
+		GroupVersionKind: r.kind,
+		Selection:        strings.Join(selection, ", "),
+		WatchList:        true,
+		Problem:          r.problem,
 	}
 }
 
@@ -195,18 +214,27 @@ type listWatchClient struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// client returns the client for the kind. The kind's resource is asked for at each
-// request, so that one that went and came back in another scope is found.
+// resource returns the kind's resource. It is asked for at each request, so that one that
+// went and came back in another scope is found.
+func (r *clusterRetriever[T]) resource(ctx context.Context) (kube.Resource, error) {
+	resource, err := r.cluster.Resource(ctx, r.kind)
+	if err != nil {
+		return kube.Resource{}, fmt.Errorf("retrieve %s: %w", r.Describe(), err)
+	}
+	if !resource.Namespaced && r.namespace != "" {
+		return kube.Resource{}, fmt.Errorf("retrieve %s: the kind is cluster-scoped: leave Selection.Namespaces empty", r.Describe())
+	}
+	return resource, nil
+}
+
+// client returns the client for the kind.
 func (r *clusterRetriever[T]) client(ctx context.Context) (listWatchClient, error) {
 	if r.problem != nil {
 		return listWatchClient{}, r.problem
 	}
-	resource, err := r.cluster.Resource(ctx, r.kind)
+	resource, err := r.resource(ctx)
 	if err != nil {
-		return listWatchClient{}, fmt.Errorf("retrieve %s: %w", r.Describe(), err)
-	}
-	if !resource.Namespaced && r.namespace != "" {
-		return listWatchClient{}, fmt.Errorf("retrieve %s: the kind is cluster-scoped: leave Selection.Namespaces empty", r.Describe())
+		return listWatchClient{}, err
 	}
 	var zero T
 	switch any(zero).(type) {

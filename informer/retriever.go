@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
@@ -21,7 +22,9 @@ import (
 //
 // Retrieve makes one for any kind of a cluster, FromListerWatcher one from client-go's
 // parts, and Join makes one of several. To change what a Retriever does, embed it in a
-// struct of your own and override a method.
+// struct of your own and override a method. (An informer reads the bytes of the API server
+// where it is given what Retrieve returns. What another Retriever returns are objects, which
+// it encodes: that costs about twice the time.)
 type Retriever[T kube.Object] interface {
 	// List returns a list object whose items are of type T, in one page or, when
 	// opts.Limit is set, with a continue token.
@@ -39,6 +42,9 @@ type Retriever[T kube.Object] interface {
 type Description[T kube.Object] struct {
 	// Kind is the kind's name, for messages. Default: the name of the Go type.
 	Kind string
+	// GroupVersionKind is the kind, for objects that do not carry it: what is read as
+	// unstructured or as metadata only gets it. Default: such objects have none.
+	GroupVersionKind schema.GroupVersionKind
 	// Selection says which objects of the kind, for messages. Default: all that the
 	// Retriever lists.
 	Selection string
@@ -142,7 +148,7 @@ func (j joined[T]) Describe() Description[T] {
 			continue
 		}
 		part := r.Describe()
-		d.Kind = part.Kind
+		d.Kind, d.GroupVersionKind = part.Kind, part.GroupVersionKind
 		problems = append(problems, part.Problem)
 		if part.Selection != "" {
 			selections = append(selections, part.Selection)

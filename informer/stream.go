@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
 )
 
 const (
@@ -22,142 +24,209 @@ const (
 	// standing is how long a watch must stand, when those before it broke, until it is
 	// believed to work although no event has come.
 	standing = 10 * time.Second
-	// slowStop is how long a stopped watch has for closing its channel.
-	slowStop = 5 * time.Second
 	// shortWatch is what the Reflector calls a very short watch, when it had no event.
 	shortWatch = time.Second
+	// tellReflector is how often the Reflector learns how far the watch has come. It uses
+	// that when it opens the next one, and learns it then in any case.
+	tellReflector = 5 * time.Second
 )
 
-// stream is a watch on its way to the Reflector. It notes what the Reflector would only
-// log: that the stream broke, and that it works. And its Stop waits for the watch's end.
+// stream is a watch: it puts what comes into the store, and tells the Reflector what that
+// needs to know, which are bookmarks and errors. Its Stop waits for the watch's end.
 //
+// It also notes what the Reflector would only log: that the stream broke, and that it works.
 // A watch can break again and again after it was opened, for instance because an object
 // cannot be converted: the request succeeds, and an error comes as an event.
-type stream[T kube.Object] struct {
-	part   *part[T]
-	inner  watch.Interface
-	events chan watch.Event
+type stream struct {
+	part   *part
+	events events
+	out    chan watch.Event
 	stop   chan struct{}
 	once   sync.Once
 	ended  chan struct{}
 
 	// Owned by pump.
-	listing bool // the initial events of a streamed list are coming
-	opened  time.Time
-	got     bool // an event has come
+	listing  bool // the initial events of a streamed list are coming
+	ordered  bool // events come in the order of resource versions
+	opened   time.Time
+	got      bool      // an event has come
+	reached  string    // the resource version of the last event
+	told     string    // how far the Reflector knows
+	toldWhen time.Time // since when
 }
 
-// newStream begins to hand on the events of inner, a watch that was opened under ctx.
-func newStream[T kube.Object](ctx context.Context, p *part[T], inner watch.Interface, listing bool) *stream[T] {
-	s := &stream[T]{
-		part: p, inner: inner, listing: listing, opened: time.Now(),
-		events: make(chan watch.Event), stop: make(chan struct{}), ended: make(chan struct{}),
+// newStream begins to take the events of a watch that was opened under ctx with opts.
+func newStream(ctx context.Context, p *part, e events, opts metav1.ListOptions) *stream {
+	s := &stream{
+		part: p, events: e, opened: time.Now(), toldWhen: time.Now(),
+		listing: opts.SendInitialEvents != nil && *opts.SendInitialEvents,
+		out:     make(chan watch.Event), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
+	s.ordered = !s.listing && opts.ResourceVersion != "" && opts.ResourceVersion != "0"
 	go s.pump(ctx) // waited for by Stop, which the Reflector calls for every watch
 	return s
 }
 
 // ResultChan implements watch.Interface.
-func (s *stream[T]) ResultChan() <-chan watch.Event { return s.events }
+func (s *stream) ResultChan() <-chan watch.Event { return s.out }
 
-// Stop implements watch.Interface. It returns when the watch has ended, which it shows by
-// closing its channel (the contract of watch.Interface), or has had time enough to.
-func (s *stream[T]) Stop() {
+// Stop implements watch.Interface. It returns when the watch has ended, or has had time
+// enough to.
+func (s *stream) Stop() {
 	s.once.Do(func() { close(s.stop) })
-	s.inner.Stop()
+	s.events.stop()
 	<-s.ended
-	patience := time.NewTimer(slowStop)
-	defer patience.Stop()
-	for {
-		select {
-		case _, open := <-s.inner.ResultChan(): // what was under way is dropped
-			if !open {
-				return
-			}
-		case <-patience.C:
-			s.part.informer.logger.Warn("a stopped watch has not closed its channel: whatever feeds it may live on",
-				"informer", s.part.informer.name, "retrieves", s.part.description, "waited", slowStop)
-			return
-		}
+	if !s.events.join() {
+		s.part.core.logger.Warn("a stopped watch has not closed its channel: whatever feeds it may live on",
+			"informer", s.part.core.name, "retrieves", s.part.describes, "waited", slowStop)
 	}
 }
 
-// pump hands the events on until the watch ends or is stopped.
-func (s *stream[T]) pump(ctx context.Context) {
+// pump takes the events until the watch ends or is stopped.
+func (s *stream) pump(ctx context.Context) {
 	defer close(s.ended)
-	defer close(s.events)
-	patience := time.NewTimer(standing)
+	defer close(s.out)
+	var silent atomic.Bool
+	patience := time.AfterFunc(standing, s.part.works)
 	if s.listing {
-		patience.Reset(silentList)
+		patience.Stop()
+		patience = time.AfterFunc(silentList, func() { silent.Store(true); s.events.stop() })
 	}
-	defer patience.Stop()
+	defer func() { patience.Stop() }()
 	for {
-		select {
-		case <-s.stop:
+		event, err := s.events.next()
+		// A watch whose context has ended may say so in any way.
+		if ctx.Err() != nil || s.isStopped() {
 			return
-		case <-patience.C:
-			if !s.listing {
-				s.part.works()
-				continue
-			}
+		}
+		if silent.Load() {
 			s.send(s.part.refuseStreamedLists())
 			return
-		case event, open := <-s.inner.ResultChan():
-			// A watch whose context has ended may say so in any way.
-			if ctx.Err() != nil {
-				return
-			}
-			if !open {
-				s.closed()
-				return
-			}
-			s.note(event)
-			if s.listing {
-				patience.Reset(silentList)
-			}
-			if !s.send(event) {
-				return
-			}
+		}
+		if err != nil {
+			s.end(err)
+			return
+		}
+		listing := s.listing
+		if listing {
+			patience.Reset(silentList)
+		}
+		if !s.take(event) {
+			return
+		}
+		if listing && !s.listing {
+			patience.Stop()
+			patience = time.AfterFunc(standing, s.part.works)
 		}
 	}
 }
 
-// note learns from an event.
-func (s *stream[T]) note(event watch.Event) {
-	s.got = true
-	switch {
-	case event.Type == watch.Error:
-		if err := apierrors.FromObject(event.Object); !isHistoryGone(err) {
-			s.part.broke(fmt.Errorf("watch %s: the stream broke: %w", s.part.description, err))
-		}
-	case s.listing:
-		if event.Type == watch.Bookmark && endsList(event) {
-			s.listing = false
-		}
-	default:
-		s.part.works()
-	}
-}
-
-func endsList(bookmark watch.Event) bool {
-	object, err := meta.Accessor(bookmark.Object)
-	return err == nil && object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
-}
-
-// closed learns from the end of the stream.
-func (s *stream[T]) closed() {
-	if !s.got && time.Since(s.opened) < shortWatch {
-		s.part.broke(fmt.Errorf("watch %s: the stream ends as soon as it is opened", s.part.description))
-	}
-}
-
-func (s *stream[T]) send(event watch.Event) bool {
+func (s *stream) isStopped() bool {
 	select {
-	case s.events <- event:
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// take does what an event says. It returns false when the stream is to end.
+func (s *stream) take(event wire.Event) bool {
+	s.got = true
+	if event.Type == watch.Error {
+		err := apierrors.FromObject(event.Status)
+		if !isHistoryGone(err) {
+			s.part.broke(fmt.Errorf("watch %s: the stream broke: %w", s.part.describes, err))
+		}
+		return s.tell() && s.send(watch.Event{Type: watch.Error, Object: event.Status})
+	}
+	if event.Type != watch.Added {
+		s.ordered = !s.listing
+	}
+	s.reached = event.Object.ResourceVersion
+	switch event.Type {
+	case watch.Added, watch.Modified:
+		s.part.arrived(event.Object, s.asNew(), s.origin())
+	case watch.Deleted:
+		s.part.gone(event.Object, s.origin())
+	case watch.Bookmark:
+		s.part.saw(s.reached, s.origin())
+		if s.listing && event.Object.Annotations()[metav1.InitialEventsAnnotationKey] == "true" {
+			s.listing, s.ordered = false, true
+			s.part.listed(s.reached) // not only when the Reflector asks: events may follow at once
+			return s.send(bookmark(s.reached, true))
+		}
+		return s.listing || s.tell()
+	}
+	if s.listing {
+		return true // how far a list has come says nothing before its end
+	}
+	s.part.works()
+	if s.ordered && time.Since(s.toldWhen) > tellReflector {
+		return s.tell()
+	}
+	return true
+}
+
+func (s *stream) asNew() ChangeType {
+	if s.listing {
+		return s.part.asNew()
+	}
+	return Added
+}
+
+func (s *stream) origin() origin {
+	switch {
+	case s.listing:
+		return fromList
+	case s.ordered:
+		return fromWatch
+	}
+	return fromStart
+}
+
+// end ends a stream as err demands, which the last next has returned.
+func (s *stream) end(err error) {
+	cut := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
+	switch {
+	case !cut:
+		err = fmt.Errorf("watch %s: read the stream: %w", s.part.describes, err)
+		s.part.broke(err)
+		if s.tell() {
+			s.send(watch.Event{Type: watch.Error, Object: statusOf(err)})
+		}
+	case !s.got && time.Since(s.opened) < shortWatch:
+		s.part.broke(fmt.Errorf("watch %s: the stream ends as soon as it is opened", s.part.describes))
+	default:
+		s.tell()
+	}
+}
+
+// tell lets the Reflector know how far the watch has come. It returns false when nobody
+// listens any more.
+func (s *stream) tell() bool {
+	if !s.ordered || s.reached == "" || s.reached == s.told {
+		return true
+	}
+	s.told, s.toldWhen = s.reached, time.Now()
+	return s.send(bookmark(s.reached, false))
+}
+
+func (s *stream) send(event watch.Event) bool {
+	select {
+	case s.out <- event:
 		return true
 	case <-s.stop:
 		return false
 	}
+}
+
+func bookmark(resourceVersion string, endsList bool) watch.Event {
+	about := metav1.ObjectMeta{ResourceVersion: resourceVersion}
+	if endsList {
+		about.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	}
+	return watch.Event{Type: watch.Bookmark, Object: &metav1.PartialObjectMetadata{ObjectMeta: about}}
 }
 
 // errNoStreamedLists is what a part answers to the Reflector's wish for a streamed list
@@ -166,11 +235,11 @@ var errNoStreamedLists = errors.New("the Retriever's Watch does not stream lists
 
 // refuseStreamedLists makes the part list in pages from now on, and returns the event
 // that tells the Reflector.
-func (p *part[T]) refuseStreamedLists() watch.Event {
+func (p *part) refuseStreamedLists() watch.Event {
 	p.mu.Lock()
 	p.noStreams = true
 	p.mu.Unlock()
-	p.informer.logger.Warn("a streamed list has sent nothing: listing in pages from now on; a Retriever whose Watch ignores SendInitialEvents should say so in Description.WatchList",
-		"informer", p.informer.name, "retrieves", p.description, "waited", silentList)
+	p.core.logger.Warn("a streamed list has sent nothing: listing in pages from now on; a Retriever whose Watch ignores SendInitialEvents should say so in Description.WatchList",
+		"informer", p.core.name, "retrieves", p.describes, "waited", silentList)
 	return watch.Event{Type: watch.Error, Object: &apierrors.NewInternalError(errNoStreamedLists).ErrStatus}
 }

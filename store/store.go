@@ -1,113 +1,232 @@
-// Package store keeps the latest known state of the objects of one informer.
 package store
 
 import (
+	"fmt"
 	"iter"
+	"math/rand/v2"
+	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// Store keeps objects by key. Whatever it keeps inside, every read hands out a fresh
-// object that belongs to the caller, so that no two readers can ever change each
-// other's object.
+// Config is what a Store is made with. The zero Config is good.
+type Config struct {
+	// Indexes may be asked for by Query.Index. Their names must be distinct. Default: none.
+	Indexes []Index
+}
+
+// Index finds objects by values that a function derives from them.
+type Index struct {
+	// Name is what queries call it. Required.
+	Name string
+	// Values returns the values under which the object is found; none is fine. It is
+	// called once for each object that is put, by the goroutine that puts it, outside of
+	// the store's lock. It must not change or keep the object, and must depend on nothing
+	// else. Required.
+	Values func(*wire.Object) ([]string, error)
+}
+
+// Query says which objects are meant: those for which all conditions hold that are given.
+// The zero Query means all objects.
+type Query struct {
+	// Namespace, when it is not empty, is the objects' namespace.
+	Namespace string
+	// Labels, when it is not nil, matches the objects' labels. The keys of requirements
+	// for equality (=, ==, in) are indexed when they are first asked for, see the
+	// package's documentation.
+	Labels labels.Selector
+	// OwnerUID, when it is not empty, is the UID of one of the objects' owners.
+	OwnerUID types.UID
+	// Index, when it is not empty, is the name of an index of the Config, and Value is
+	// one of the values that it has for the objects.
+	Index, Value string
+}
+
+// Store keeps the latest known state of objects by key, see the package's documentation.
+// It is safe for concurrent use.
 //
-// It is safe for concurrent use. It knows nothing of order: the informer decides what
-// is newer and calls Put and Delete accordingly.
-type Store[T kube.Object] interface {
-	// Put keeps obj, in place of what was kept under its key. The store owns obj from
-	// now on: the caller must not change it.
-	Put(obj T)
-	// Delete forgets the object under key; it is not an error when there is none.
-	Delete(key kube.Key)
-	// Get returns a fresh copy of the object under key. The error says that the kept
-	// form could not be read.
-	Get(key kube.Key) (obj T, found bool, err error)
-	// Version returns which state is kept under key, without reading the object.
-	Version(key kube.Key) (version Version, found bool)
-	// Keys iterates over the keys as they are when the iteration begins, in no order.
-	Keys() iter.Seq[kube.Key]
-	// Len is the number of objects.
-	Len() int
+// It knows nothing of order: whoever puts and deletes decides what is newer.
+type Store struct {
+	// Immutable after New.
+	indexes []Index
+	hashes  hashes
+	hashOf  func(slot uint32) uint64 // of the key in the slot; with mu held
+	pool    *pool
+
+	building sync.Mutex // held while an index of labels is built; taken before mu
+
+	mu sync.RWMutex
+	// Guarded by mu.
+	table
+	terms    terms
+	training training
+	marks    marks
+	changes  uint64 // counts Puts and Deletes
+	raw      int64  // bytes of all objects, not compressed
+	kept     int64  // bytes of all records as they were allocated
 }
 
-// Version tells one state of one object: which incarnation, and which revision of it.
-type Version struct {
-	UID             types.UID
-	ResourceVersion string
+// New returns an empty store. It panics when an index has no name or no function, or a
+// name occurs twice: the set of indexes is part of the program.
+func New(config Config) *Store {
+	return newStore(config, newHashes(), rand.Uint64())
 }
 
-// Memory is a Store that keeps the objects as they come, in a map, and copies them
-// at every read. The zero value is not usable; NewMemory makes one.
-type Memory[T kube.Object] struct {
-	mu      sync.RWMutex
-	objects map[kube.Key]T // guarded by mu; the objects in it are never changed
-}
-
-// NewMemory returns an empty store.
-func NewMemory[T kube.Object]() *Memory[T] {
-	return &Memory[T]{objects: map[kube.Key]T{}}
-}
-
-// Put implements Store.
-func (m *Memory[T]) Put(obj T) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.objects[kube.KeyOf(obj)] = obj
-}
-
-// Delete implements Store.
-func (m *Memory[T]) Delete(key kube.Key) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.objects, key)
-}
-
-// Get implements Store. Its error is always nil.
-func (m *Memory[T]) Get(key kube.Key) (T, bool, error) {
-	m.mu.RLock()
-	obj, found := m.objects[key]
-	m.mu.RUnlock()
-	if !found {
-		return obj, false, nil
-	}
-	// The copy is made outside the lock: kept objects are replaced, never changed.
-	return obj.DeepCopyObject().(T), true, nil
-}
-
-// Version implements Store.
-func (m *Memory[T]) Version(key kube.Key) (Version, bool) {
-	m.mu.RLock()
-	obj, found := m.objects[key]
-	m.mu.RUnlock()
-	if !found {
-		return Version{}, false
-	}
-	return Version{UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion()}, true
-}
-
-// Keys implements Store.
-func (m *Memory[T]) Keys() iter.Seq[kube.Key] {
-	return func(yield func(kube.Key) bool) {
-		m.mu.RLock()
-		keys := make([]kube.Key, 0, len(m.objects))
-		for key := range m.objects {
-			keys = append(keys, key)
+func newStore(config Config, h hashes, seed uint64) *Store {
+	for i, index := range config.Indexes {
+		if index.Name == "" || index.Values == nil {
+			panic(fmt.Sprintf("store: index %d, %q, needs a name and a function", i, index.Name))
 		}
-		m.mu.RUnlock()
-		for _, key := range keys {
-			if !yield(key) {
+		if slices.ContainsFunc(config.Indexes[:i], func(other Index) bool { return other.Name == index.Name }) {
+			panic(fmt.Sprintf("store: two indexes are named %q", index.Name))
+		}
+	}
+	s := &Store{
+		indexes:  slices.Clone(config.Indexes),
+		hashes:   h,
+		pool:     &pool{},
+		terms:    newTerms(),
+		training: training{random: rand.New(rand.NewPCG(seed, seed))},
+	}
+	s.numbers = map[string]uint32{}
+	s.hashOf = func(slot uint32) uint64 {
+		number, name := parseKey(s.record(slot))
+		return s.hashes.key(s.namespaces[number].name, name)
+	}
+	return s
+}
+
+// Put keeps a copy of o, in place of what was kept under its key; o and its Bytes are the
+// caller's again afterwards. It returns what was replaced.
+//
+// The error is that of the indexes' functions, which it names, and which can be found in
+// it with errors.Is and errors.As. The object is kept nevertheless; those indexes do not
+// find it.
+func (s *Store) Put(o *wire.Object) (old Ref, replaced bool, err error) {
+	f, err := s.facts(o)
+	scratch := s.pool.get()
+	defer s.pool.put(scratch)
+	hash := s.hashes.key(o.Key.Namespace, o.Key.Name)
+
+	s.mu.RLock()
+	dictionary := s.training.current
+	s.mu.RUnlock()
+	p := scratch.pack(o, dictionary) // most of the work, outside of the lock
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if dictionary != s.training.current {
+		p = scratch.pack(o, s.training.current)
+	}
+	number := s.number(o.Key.Namespace)
+	scratch.record = appendHeader(scratch.record[:0], o, number, &f, &p)
+	scratch.record = append(scratch.record, p.bytes...)
+	record := string(scratch.record)
+
+	shard := s.index.shard(hash)
+	place, replaced := shard.find(&s.view, hash, o.Key)
+	var slot uint32
+	if replaced {
+		slot = shard.slots[place] - 1
+		old, _ = s.ref(slot, s.pool)
+		s.reindex(slot, old, &f)
+		s.account(old.record, -1)
+		s.setRecord(slot, record)
+	} else {
+		slot = s.newSlot()
+		s.setRecord(slot, record)
+		shard.own(s.indexEpoch.Load())
+		shard.insert(hash, slot, s.hashOf)
+		s.namespaces[number].objects.add(slot)
+		s.terms.add(slot, &f, &s.hashes)
+		s.live++
+	}
+	s.changed(slot)
+	s.account(record, 1)
+	s.marks.put(slot)
+	s.train()
+	return old, replaced, err
+}
+
+// Delete forgets the object under key, and returns what was kept.
+func (s *Store) Delete(key kube.Key) (old Ref, found bool) {
+	hash := s.hashes.key(key.Namespace, key.Name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	shard := s.index.shard(hash)
+	place, found := shard.find(&s.view, hash, key)
+	if !found {
+		return Ref{}, false
+	}
+	slot := shard.slots[place] - 1
+	old, _ = s.ref(slot, s.pool)
+	number, _ := parseKey(old.record)
+	s.reindex(slot, old, &facts{})
+	shard.own(s.indexEpoch.Load())
+	shard.remove(place, s.hashOf)
+	s.leave(number, slot)
+	s.setRecord(slot, "")
+	s.free = append(s.free, slot)
+	s.live--
+	s.changed(slot)
+	s.account(old.record, -1)
+	s.marks.clear(slot)
+	return old, true
+}
+
+// Get returns what is kept under key.
+func (s *Store) Get(key kube.Key) (Ref, bool) {
+	hash := s.hashes.key(key.Namespace, key.Name)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	shard := s.index.shard(hash)
+	place, found := shard.find(&s.view, hash, key)
+	if !found {
+		return Ref{}, false
+	}
+	return s.ref(shard.slots[place]-1, s.pool)
+}
+
+// Len is the number of objects.
+func (s *Store) Len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.live
+}
+
+// Keys iterates over the keys as they are when the iteration begins, in no order. No lock
+// is held meanwhile: the loop may put and delete, which does not show.
+func (s *Store) Keys() iter.Seq[kube.Key] { return s.KeysIn(0, 1) }
+
+// KeysIn iterates over the keys of one of several parts of the store, from 0 to parts-1,
+// as Keys does over all. An object stays in its part as long as it is in the store. So
+// whoever walks over the parts one after the other, at whatever times, meets each object
+// exactly once that was there all the time.
+func (s *Store) KeysIn(part, parts int) iter.Seq[kube.Key] {
+	return func(yield func(kube.Key) bool) {
+		v := s.shared()
+		for slot := part; slot < int(v.slots); slot += parts {
+			if r, ok := v.ref(uint32(slot), s.pool); ok && !yield(r.Key()) {
 				return
 			}
 		}
 	}
 }
 
-// Len implements Store.
-func (m *Memory[T]) Len() int {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return len(m.objects)
+// shared returns a view that stays as it is.
+func (s *Store) shared() view {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.share()
+}
+
+// changed notes a write to the slot.
+func (s *Store) changed(slot uint32) {
+	s.changes++
+	s.terms.changed(slot)
 }

@@ -1,0 +1,162 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// sources are the sources of one term of a controller. They may be added and removed while
+// the term lasts.
+type sources struct {
+	// Immutable after newSources.
+	controller string
+	enqueue    func(key kube.Key, detail string)
+
+	mu      sync.Mutex
+	waiting []*sourceRun            // guarded by mu; added before the term began
+	start   func(r *sourceRun) bool // guarded by mu; nil before the term begins and after it has ended
+	active  []*sourceRun            // guarded by mu; started, and not removed
+	errs    []error                 // guarded by mu
+	runs    sync.WaitGroup
+}
+
+// sourceRun is one source in one term.
+type sourceRun struct {
+	source Source
+	name   string // for errors
+	// Set when it is started.
+	stop  context.CancelFunc
+	ended chan struct{}
+	leave []func() // of the informers that it reads
+}
+
+func newSources(controller string, enqueue func(kube.Key, string), all []Source) *sources {
+	s := &sources{controller: controller, enqueue: enqueue}
+	for i, source := range all {
+		s.waiting = append(s.waiting, &sourceRun{source: source, name: fmt.Sprintf("source %d (%T)", i, source)})
+	}
+	return s
+}
+
+// begin starts the sources under intake. Their informers run until leave, under background.
+// A source that fails calls stopIntake.
+func (s *sources) begin(intake, background context.Context, stopIntake func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.start = func(r *sourceRun) bool {
+		if intake.Err() != nil {
+			return false
+		}
+		for _, read := range readsOf(r.source) {
+			r.leave = append(r.leave, read.Join(background))
+		}
+		var ctx context.Context
+		ctx, r.stop = context.WithCancel(intake)
+		r.ended = make(chan struct{})
+		s.active = append(s.active, r)
+		s.runs.Go(func() { // waited for by wait, and by remove
+			defer close(r.ended)
+			if err := r.source.Run(ctx, s.enqueue); err != nil && ctx.Err() == nil {
+				s.failed(fmt.Errorf("controller %q: %s: %w", s.controller, r.name, err))
+				stopIntake()
+			}
+		})
+		return true
+	}
+	for _, r := range s.waiting {
+		s.start(r)
+	}
+	s.waiting = nil
+}
+
+func (s *sources) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.errs = append(s.errs, err)
+}
+
+// add starts a source, at once or when the term begins. remove ends it.
+func (s *sources) add(source Source) (remove func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &sourceRun{source: source, name: fmt.Sprintf("added source (%T)", source)}
+	if s.start == nil { // the term has not begun, or will not be there any more
+		s.waiting = append(s.waiting, r)
+	} else if !s.start(r) {
+		return func() {} // the term is ending
+	}
+	return func() { s.remove(r) }
+}
+
+func (s *sources) remove(r *sourceRun) {
+	is := func(other *sourceRun) bool { return other == r }
+	s.mu.Lock()
+	s.waiting = slices.DeleteFunc(s.waiting, is)
+	started := slices.ContainsFunc(s.active, is)
+	ending := s.start == nil
+	if started && !ending {
+		s.active = slices.DeleteFunc(s.active, is)
+		s.runs.Add(1) // for the informers, which the term's end must not outrun
+		defer s.runs.Done()
+	}
+	s.mu.Unlock()
+	if !started {
+		return
+	}
+	r.stop()
+	<-r.ended
+	if ending {
+		return // the term leaves the informers
+	}
+	for _, leave := range r.leave {
+		leave()
+	}
+}
+
+// reads returns the informers of all sources.
+func (s *sources) reads() []Readable {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Readable
+	for _, r := range slices.Concat(s.active, s.waiting) {
+		all = append(all, readsOf(r.source)...)
+	}
+	return all
+}
+
+// wait waits until all sources have ended, and returns what they failed with.
+func (s *sources) wait() error {
+	s.mu.Lock()
+	s.start = nil // nothing is started from here on
+	s.mu.Unlock()
+	s.runs.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(s.errs...)
+}
+
+// leave ends the informers of the sources, which have ended.
+func (s *sources) leave() {
+	s.mu.Lock()
+	active := s.active
+	s.active = nil
+	s.mu.Unlock()
+	for _, r := range active {
+		r.stop()
+		for _, leave := range r.leave {
+			leave()
+		}
+	}
+}
+
+func readsOf(source Source) []Readable {
+	if reading, ok := source.(interface{ Reads() []Readable }); ok {
+		return reading.Reads()
+	}
+	return nil
+}

@@ -1,0 +1,271 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/store"
+)
+
+// core is an informer without its type: what all the views of one informer share.
+type core struct {
+	// Immutable after New.
+	name     string
+	kind     schema.GroupVersionKind // empty when the Retriever does not tell it
+	optional bool
+	metrics  Recorder
+	logger   *slog.Logger
+	newStore func() *store.Store
+	counters counters
+
+	// events orders changes with subscriptions: it is held while a change is stored and
+	// announced, and while a subscriber is added and told what is there.
+	events      sync.Mutex
+	subscribers []*subscriber // guarded by events; replaced, never changed
+	states      states        // guarded by events
+
+	mu        sync.Mutex
+	retrieves string        // guarded by mu; what is listed and watched, for messages
+	parts     []*part       // guarded by mu; replaced, never changed
+	session   *session      // guarded by mu; nil when nobody runs the informer
+	ending    *session      // guarded by mu; a session whose watches are ending
+	synced    chan struct{} // guarded by mu; closed when the current session is synced
+}
+
+// counters are what is counted since the informer was made.
+type counters struct {
+	received   atomic.Int64 // bytes read from the API server
+	decoded    atomic.Int64 // objects decoded for readers
+	decodeTime atomic.Int64 // nanoseconds of that
+}
+
+type subscriber struct{ notify func(Change) }
+
+// session is the time from the first Run to the return of the last.
+type session struct {
+	users  int         // guarded by core.mu
+	start  func(*part) // runs a part until the session, or the part, is ended
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when all watches have ended
+}
+
+func (c *core) allParts() []*part {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.parts
+}
+
+func (c *core) leave(s *session) {
+	c.mu.Lock()
+	s.users--
+	last := s.users == 0
+	if last {
+		c.session, c.ending = nil, s
+		c.notSynced()
+	}
+	c.mu.Unlock()
+	if !last {
+		return
+	}
+	s.cancel()
+	<-s.ended
+	c.forgetEnding(s)
+}
+
+// forgetEnding lets the next session begin.
+func (c *core) forgetEnding(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ending == s {
+		c.ending = nil
+	}
+}
+
+// notSynced makes whoever waits for the sync wait for the next one. It holds mu.
+func (c *core) notSynced() {
+	select {
+	case <-c.synced:
+		c.synced = make(chan struct{})
+	default:
+	}
+}
+
+// join returns the running session with one more user, or starts one.
+func (c *core) join(ctx context.Context) *session {
+	for {
+		c.mu.Lock()
+		if ending := c.ending; ending != nil {
+			// Two sessions must not feed the same parts.
+			c.mu.Unlock()
+			<-ending.ended
+			c.forgetEnding(ending)
+			continue
+		}
+		if c.session == nil {
+			c.session = c.begin(ctx)
+		}
+		s := c.session
+		s.users++
+		c.mu.Unlock()
+		return s
+	}
+}
+
+// begin begins a session. It holds mu.
+func (c *core) begin(ctx context.Context) *session {
+	// The session outlives the Run that started it when others have joined.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &session{cancel: cancel, ended: make(chan struct{})}
+	// running counts the parts, and the session itself until it is cancelled, so that parts
+	// may be added until then.
+	var running sync.WaitGroup
+	running.Go(func() { <-ctx.Done() }) // waited for by the goroutine below
+	s.start = func(p *part) {
+		ctx, stop := context.WithCancel(ctx)
+		p.begin(stop)
+		ended := p.ended
+		running.Go(func() { // waited for by the goroutine below, and by whoever drops the part
+			defer close(ended)
+			defer stop()
+			p.run(ctx)
+		})
+	}
+	for _, p := range c.parts {
+		s.start(p)
+	}
+	go func() { // waited for by the last Run, through s.ended
+		stopMetrics := func() {}
+		if c.metrics != nil {
+			stopMetrics = c.metrics.ObserveInformer(c.name, c.healthWithSizes)
+		}
+		running.Wait()
+		stopMetrics()
+		close(s.ended)
+	}()
+	return s
+}
+
+// waitSynced waits until every part has listed, or may do without.
+func (c *core) waitSynced(ctx context.Context) error {
+	c.mu.Lock()
+	synced := c.synced
+	c.mu.Unlock()
+	select {
+	case <-synced:
+		return nil
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("wait for informer %q: %w", c.name, ctx.Err()), c.health().Ready())
+	}
+}
+
+func (c *core) subscribe(notify func(Change)) (unsubscribe func()) {
+	s := &subscriber{notify: notify}
+	c.events.Lock()
+	defer c.events.Unlock()
+	c.subscribers = append(slices.Clip(c.subscribers), s)
+	c.mu.Lock()
+	running, parts := c.session != nil, c.parts
+	c.mu.Unlock()
+	// What an ended session left is no news: the next one lists it again.
+	if running {
+		for i, p := range parts {
+			objects := p.objects()
+			for key := range objects.Keys() {
+				ref, found := objects.Get(key)
+				if !found || c.keptBy(parts[:i], key) {
+					continue
+				}
+				c.states.kept(ref)
+				notify(Change{Type: Listed, Key: key, states: &c.states})
+			}
+		}
+		c.states.done()
+	}
+	return func() {
+		c.events.Lock()
+		defer c.events.Unlock()
+		c.subscribers = slices.DeleteFunc(slices.Clone(c.subscribers), func(other *subscriber) bool { return other == s })
+	}
+}
+
+// announce tells the subscribers of a change to the object that p keeps, or kept, under
+// key. It is called with events held, after states was set.
+//
+// An object that another part has too neither came nor went: it is Updated when the parts'
+// states differ, and otherwise there is nothing to tell.
+func (c *core) announce(p *part, t ChangeType, key kube.Key) {
+	defer c.states.done()
+	if t != Updated {
+		if other, found := c.keptBeside(p, key); found {
+			if !c.states.besides(other, t) {
+				return
+			}
+			t = Updated
+		}
+	}
+	for _, s := range c.subscribers {
+		s.notify(Change{Type: t, Key: key, states: &c.states})
+	}
+}
+
+// keptBeside returns what a part other than p keeps under key.
+func (c *core) keptBeside(p *part, key kube.Key) (ref store.Ref, found bool) {
+	for _, other := range c.allParts() {
+		if other == p {
+			continue
+		}
+		if ref, found = other.objects().Get(key); found {
+			return ref, true
+		}
+	}
+	return ref, false
+}
+
+func (c *core) keptBy(parts []*part, key kube.Key) bool {
+	return slices.ContainsFunc(parts, func(p *part) bool {
+		_, found := p.objects().Get(key)
+		return found
+	})
+}
+
+// settle is called by a part whose first list is in the store, or which has to do without.
+func (c *core) settle(p *part) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !p.isSettled() {
+		close(p.settled)
+	}
+	c.checkSynced()
+}
+
+// checkSynced closes synced when every part is settled. It holds mu.
+func (c *core) checkSynced() {
+	if c.session == nil {
+		return // a list that came after the last Run had ended
+	}
+	for _, p := range c.parts {
+		if !p.isSettled() {
+			return
+		}
+	}
+	select {
+	case <-c.synced:
+	default:
+		close(c.synced)
+	}
+}
+
+// observeDecode counts the decoding of an object that began at a moment.
+func (c *counters) observeDecode(began time.Time) {
+	c.decoded.Add(1)
+	c.decodeTime.Add(int64(time.Since(began)))
+}

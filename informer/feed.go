@@ -1,0 +1,149 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// feed is where a part's objects come from, as bytes: straight from the API server
+// (clusterFeed), or encoded from the objects of any Retriever (objectFeed).
+type feed interface {
+	// list reads one page, and calls each for every item as it comes.
+	list(ctx context.Context, opts metav1.ListOptions, each func(*wire.Object) error) (metav1.ListMeta, error)
+	// watch opens a watch. It ends when ctx does.
+	watch(ctx context.Context, opts metav1.ListOptions) (events, error)
+}
+
+// events are the events of one watch.
+type events interface {
+	// next waits for the next event, which is valid until the next call. io.EOF: the
+	// watch has ended, or was stopped.
+	next() (wire.Event, error)
+	// stop ends the watch. It may be called while next waits, and more than once.
+	stop()
+	// join waits for the end of what feeds the watch. It is called after next has
+	// returned for the last time. It returns false when that does not end.
+	join() bool
+}
+
+// slowStop is how long a stopped watch has for closing its channel.
+const slowStop = 5 * time.Second
+
+// objectFeed encodes the objects of a Retriever.
+type objectFeed[T kube.Object] struct {
+	retriever Retriever[T]
+	cut       *wire.Cut
+}
+
+// errWrongType says that a Retriever does not keep to its type.
+var errWrongType = errors.New("the retriever returned an object of another type")
+
+func (f objectFeed[T]) encode(obj runtime.Object) (*wire.Object, error) {
+	typed, ok := obj.(T)
+	if !ok {
+		var want T
+		return nil, fmt.Errorf("%w: a %T where a %T was expected", errWrongType, obj, want)
+	}
+	return wire.FromObject(typed, f.cut)
+}
+
+func (f objectFeed[T]) list(ctx context.Context, opts metav1.ListOptions, each func(*wire.Object) error) (metav1.ListMeta, error) {
+	list, err := f.retriever.List(ctx, opts)
+	if err != nil {
+		return metav1.ListMeta{}, err
+	}
+	about, err := meta.ListAccessor(list)
+	if err != nil {
+		return metav1.ListMeta{}, fmt.Errorf("the retriever returned a %T where a list was expected: %w", list, err)
+	}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		obj, err := f.encode(item)
+		if err != nil {
+			return err
+		}
+		return each(obj)
+	})
+	return metav1.ListMeta{ResourceVersion: about.GetResourceVersion(), Continue: about.GetContinue(), RemainingItemCount: about.GetRemainingItemCount()}, err
+}
+
+func (f objectFeed[T]) watch(ctx context.Context, opts metav1.ListOptions) (events, error) {
+	inner, err := f.retriever.Watch(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &objectEvents[T]{feed: f, inner: inner, stopped: make(chan struct{})}, nil
+}
+
+// objectEvents encodes the objects of a watch.
+type objectEvents[T kube.Object] struct {
+	feed    objectFeed[T]
+	inner   watch.Interface
+	once    sync.Once
+	stopped chan struct{}
+}
+
+func (e *objectEvents[T]) next() (wire.Event, error) {
+	select {
+	case <-e.stopped:
+		return wire.Event{}, io.EOF
+	default:
+	}
+	select {
+	case <-e.stopped:
+		return wire.Event{}, io.EOF
+	case event, open := <-e.inner.ResultChan():
+		if !open {
+			return wire.Event{}, io.EOF
+		}
+		if event.Type == watch.Error {
+			return wire.Event{Type: watch.Error, Status: statusOf(apierrors.FromObject(event.Object))}, nil
+		}
+		obj, err := e.feed.encode(event.Object)
+		return wire.Event{Type: event.Type, Object: obj}, err
+	}
+}
+
+func (e *objectEvents[T]) stop() {
+	e.once.Do(func() { close(e.stopped) })
+	e.inner.Stop()
+}
+
+// join waits until the watch has closed its channel, which is how it shows that it has
+// ended (the contract of watch.Interface).
+func (e *objectEvents[T]) join() bool {
+	patience := time.NewTimer(slowStop)
+	defer patience.Stop()
+	for {
+		select {
+		case _, open := <-e.inner.ResultChan(): // what was under way is dropped
+			if !open {
+				return true
+			}
+		case <-patience.C:
+			return false
+		}
+	}
+}
+
+// statusOf returns an error as the API server would say it.
+func statusOf(err error) *metav1.Status {
+	var known apierrors.APIStatus
+	if errors.As(err, &known) {
+		status := known.Status()
+		return &status
+	}
+	return &apierrors.NewInternalError(err).ErrStatus
+}

@@ -1,0 +1,128 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// SetRetriever changes what the informer retrieves, while it runs or not: further
+// namespaces, fewer, another selection. It returns when the new watches have listed and the
+// old ones have ended.
+//
+// Flow: what retriever and the present one have in common (the same Retrievers, and
+// those of the same cluster and kind with the same selection) goes on untouched. What is new is listed and watched, and
+// its objects are announced as Added. Only then, what is no longer wanted ends, and objects
+// that no remaining part has are announced as Deleted. So an object that is in the old
+// selection and in the new never goes.
+//
+// Errors: a mistake in retriever; or ctx ended before the new parts had listed, and then the
+// error says what stood in the way, and everything is as before. Calls must not overlap.
+func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) error {
+	fail := func(err error) error { return fmt.Errorf("informer %q: set the retriever: %w", i.Name(), err) }
+	if retriever == nil {
+		return fail(errors.New("it is nil"))
+	}
+	description := retriever.Describe()
+	if description.Problem != nil {
+		return fail(description.Problem)
+	}
+	if description.GroupVersionKind != i.core.kind {
+		return fail(fmt.Errorf("the informer is of kind %q, the retriever of %q", i.core.kind, description.GroupVersionKind))
+	}
+	c := i.core
+	c.mu.Lock()
+	old, before := c.parts, c.retrieves
+	c.mu.Unlock()
+	var wanted, added []*part
+	for _, r := range partsOf(retriever) {
+		n := slices.IndexFunc(old, func(p *part) bool { return sameRetriever[T](p.identity, r) && !slices.Contains(wanted, p) })
+		if n >= 0 {
+			wanted = append(wanted, old[n])
+			continue
+		}
+		p := i.newPart(r)
+		wanted, added = append(wanted, p), append(added, p)
+	}
+	c.setParts(append(slices.Clip(old), added...), description.String(), added)
+	if err := c.waitAdded(ctx, added); err != nil {
+		c.setParts(old, before, nil)
+		c.drop(added)
+		return fail(err)
+	}
+	c.setParts(wanted, description.String(), nil)
+	c.drop(slices.DeleteFunc(slices.Clone(old), func(p *part) bool { return slices.Contains(wanted, p) }))
+	return nil
+}
+
+// sameRetriever reports whether two Retrievers are sure to retrieve the same.
+func sameRetriever[T kube.Object](a any, b Retriever[T]) bool {
+	if reflect.ValueOf(a).Comparable() && a == any(b) {
+		return true
+	}
+	first, ok := a.(*clusterRetriever[T])
+	second, ok2 := b.(*clusterRetriever[T])
+	if !ok || !ok2 {
+		return false
+	}
+	return first.cluster == second.cluster && first.kind == second.kind &&
+		first.namespace == second.namespace && first.labels == second.labels && first.fields == second.fields
+}
+
+// setParts replaces the parts, and starts those of them that are new when a session runs.
+func (c *core) setParts(parts []*part, retrieves string, start []*part) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parts, c.retrieves = parts, retrieves
+	if c.session != nil {
+		for _, p := range start {
+			c.session.start(p)
+		}
+	}
+}
+
+// waitAdded waits until parts that were added have listed, or until nobody runs the
+// informer.
+func (c *core) waitAdded(ctx context.Context, added []*part) error {
+	for _, p := range added {
+		c.mu.Lock()
+		running, settled, ended := c.session != nil, p.settled, p.ended
+		c.mu.Unlock()
+		if !running {
+			return nil
+		}
+		select {
+		case <-settled:
+		case <-ended:
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("wait for the first list of %s: %w", p.describes, ctx.Err()), p.problem())
+		}
+	}
+	return nil
+}
+
+// drop ends parts that are no parts any more, and announces what nobody keeps now.
+func (c *core) drop(parts []*part) {
+	for _, p := range parts {
+		c.mu.Lock()
+		stop, ended := p.stop, p.ended
+		c.mu.Unlock()
+		if stop != nil {
+			stop()
+			<-ended
+		}
+		c.events.Lock()
+		objects := p.objects()
+		for key := range objects.Keys() {
+			p.forget(objects, key)
+		}
+		c.events.Unlock()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checkSynced() // what is left may all have listed
+}

@@ -1,0 +1,101 @@
+package informer
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// isHistoryGone says that the server no longer has, or does not have yet, the resource
+// version that was asked for. That is answered by a relist and is nobody's failure.
+func isHistoryGone(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// failed notes why the part cannot list or watch, and logs it once per reason.
+func (p *part) failed(err error) { p.trouble(err, false) }
+
+// broke is failed for a watch that had been opened: that one can be opened again does not
+// mean that it works.
+func (p *part) broke(err error) { p.trouble(err, true) }
+
+func (p *part) trouble(err error, broken bool) {
+	reason := reasonOf(err)
+	p.mu.Lock()
+	if p.err == nil {
+		p.errSince, p.logged = time.Now(), map[string]bool{}
+	}
+	known := p.logged[reason]
+	p.logged[reason] = true
+	p.err = err
+	p.broken = p.broken || broken
+	degrades := p.core.optional && isUnavailable(err)
+	p.degraded = p.degraded || degrades
+	p.mu.Unlock()
+	if !known {
+		p.core.logger.Warn("informer cannot retrieve, will try again",
+			"informer", p.core.name, "retrieves", p.describes, "optional", p.core.optional, "error", err)
+	}
+	if degrades {
+		if isNotServed(err) {
+			p.forgetAll()
+		}
+		p.core.settle(p)
+	}
+}
+
+// problem returns why the part cannot list or watch now, or nil.
+func (p *part) problem() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// isUnavailable says that the cluster does not serve the kind, or does not let this user
+// read it: what an optional informer does without.
+func isUnavailable(err error) bool {
+	return isNotServed(err) || apierrors.IsForbidden(err)
+}
+
+func isNotServed(err error) bool {
+	return errors.Is(err, kube.ErrNotServed) || apierrors.IsNotFound(err)
+}
+
+// reasonOf returns the error's text in a form that does not change from one attempt to
+// the next: without numbers, such as ports.
+func reasonOf(err error) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, err.Error())
+}
+
+// opened notes that a watch was opened.
+func (p *part) opened() {
+	p.mu.Lock()
+	broken := p.broken
+	p.mu.Unlock()
+	if !broken {
+		p.works()
+	}
+}
+
+// works notes that what was listed has come, or that a watch stands.
+func (p *part) works() {
+	p.mu.Lock()
+	was, since := p.err, p.errSince
+	p.err, p.errSince, p.broken, p.degraded = nil, time.Time{}, false, false
+	p.mu.Unlock()
+	if was != nil {
+		p.core.logger.Info("informer retrieves again",
+			"informer", p.core.name, "retrieves", p.describes, "after", time.Since(since).Round(time.Millisecond))
+	}
+}

@@ -1,0 +1,108 @@
+package store
+
+import (
+	"errors"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// Ref is one kept state of one object. It is immutable, and stays readable after the
+// store has replaced or forgotten that state, for which it keeps the state in memory.
+// The zero Ref is no state: its methods return zero values, and Read an error.
+type Ref struct {
+	record     string
+	namespace  *namespace
+	dictionary *dictionary // nil when the record is not compressed
+	pool       *pool
+}
+
+// Key is the object's key.
+func (r Ref) Key() kube.Key {
+	if r.record == "" {
+		return kube.Key{}
+	}
+	_, name := parseKey(r.record)
+	// The copy keeps keys, which live long in queues, from keeping records.
+	return kube.Key{Namespace: r.namespace.name, Name: strings.Clone(name)}
+}
+
+// UID is the object's UID.
+func (r Ref) UID() types.UID {
+	if r.record == "" {
+		return ""
+	}
+	h := parse(r.record)
+	var buffer [64]byte
+	return types.UID(h.appendUID(buffer[:0]))
+}
+
+// ResourceVersion is the resource version of this state.
+func (r Ref) ResourceVersion() string {
+	if r.record == "" {
+		return ""
+	}
+	h := parse(r.record)
+	var buffer [32]byte
+	return string(h.appendVersion(buffer[:0]))
+}
+
+// Same says whether o is the state that is kept: it has the same UID and the same
+// resource version, which is not empty. It allocates nothing.
+func (r Ref) Same(o *wire.Object) bool {
+	if r.record == "" || o.ResourceVersion == "" {
+		return false
+	}
+	h := parse(r.record)
+	var buffer [64]byte
+	return string(h.appendVersion(buffer[:0])) == o.ResourceVersion && string(h.appendUID(buffer[:0])) == string(o.UID)
+}
+
+// Read calls use with the object. The object and its Bytes are valid during the call
+// only; its strings may be kept. The error is that of use, as it is.
+func (r Ref) Read(use func(*wire.Object) error) error {
+	if r.record == "" {
+		return errors.New("read an object: there is none")
+	}
+	scratch := r.pool.get()
+	defer r.pool.put(scratch)
+	if err := r.read(&scratch.object, scratch); err != nil {
+		return err
+	}
+	return use(&scratch.object)
+}
+
+// state is the hash of labels and owners; 0 if there are none.
+func (r Ref) state() uint64 {
+	h := parse(r.record)
+	return h.state
+}
+
+// read fills o; its Bytes are the scratch's.
+func (r Ref) read(o *wire.Object, scratch *scratch) error {
+	h := parse(r.record)
+	b, err := scratch.unpack(&h, r.dictionary)
+	if err != nil {
+		return err
+	}
+	// All strings are parts of one.
+	names := append(scratch.names[:0], h.name...)
+	names = h.appendUID(names)
+	version := len(names)
+	names = h.appendVersion(names)
+	scratch.names = names
+	all := string(names)
+	*o = wire.Object{
+		Format:          h.format(),
+		Bytes:           b,
+		Key:             kube.Key{Namespace: r.namespace.name, Name: all[:len(h.name)]},
+		UID:             types.UID(all[len(h.name):version]),
+		ResourceVersion: all[version:],
+		Generation:      h.generation,
+		Deleting:        h.flags&flagDeleting != 0,
+	}
+	return nil
+}

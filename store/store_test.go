@@ -1,0 +1,460 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// simple makes a Pod of namespace "default" with labels such as "app=web,tier=a".
+func simple(t testing.TB, name, version, labelled string, owners ...types.UID) *wire.Object {
+	t.Helper()
+	set, err := labels.ConvertSelectorToLabelsMap(labelled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid of " + name), ResourceVersion: version, Labels: set}}
+	for _, owner := range owners {
+		pod.OwnerReferences = append(pod.OwnerReferences, metav1.OwnerReference{Kind: "Job", Name: "job", UID: owner})
+	}
+	return object(t, pod)
+}
+
+func simpleKey(name string) kube.Key { return kube.Key{Namespace: "default", Name: name} }
+
+// names lists the names of the objects that q means, and sees that Count agrees.
+func names(t testing.TB, s asker, q Query) []string {
+	t.Helper()
+	all := []string{}
+	for o, err := range s.List(q) {
+		if err != nil {
+			t.Fatalf("List(%+v): %v", q, err)
+		}
+		all = append(all, o.Key.Name)
+	}
+	slices.Sort(all)
+	if n, err := s.Count(q); n != len(all) || err != nil {
+		t.Errorf("Count(%+v) is %d, %v, but List has %d", q, n, err, len(all))
+	}
+	return all
+}
+
+func expectNames(t testing.TB, s asker, q Query, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(append([]string{}, want...), names(t, s, q)); diff != "" {
+		t.Errorf("List(%+v) (-want +got):\n%s", q, diff)
+	}
+}
+
+func labelled(set string) Query {
+	selector, err := labels.Parse(set)
+	if err != nil {
+		panic(err)
+	}
+	return Query{Labels: selector}
+}
+
+func TestIndexesFollowChanges(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	put(t, s, simple(t, "a", "1", "app=web", "o1"), simple(t, "b", "1", "app=web", "o1", "o2"), simple(t, "c", "1", ""))
+	expectNames(t, s, labelled("app=web"), "a", "b")
+	expectNames(t, s, Query{OwnerUID: "o1"}, "a", "b")
+
+	put(t, s, simple(t, "a", "2", "app=db", "o2"))
+	expectNames(t, s, labelled("app=web"), "b")
+	expectNames(t, s, labelled("app=db"), "a")
+	expectNames(t, s, labelled("app in (db,web)"), "a", "b")
+	expectNames(t, s, Query{OwnerUID: "o1"}, "b")
+	expectNames(t, s, Query{OwnerUID: "o2"}, "a", "b")
+
+	// Neither labels nor owners: an object that had both, and one that gets both.
+	put(t, s, simple(t, "b", "3", ""), simple(t, "c", "2", "app=web", "o2"))
+	expectNames(t, s, labelled("app=web"), "c")
+	expectNames(t, s, Query{OwnerUID: "o1"})
+	expectNames(t, s, Query{OwnerUID: "o2"}, "a", "c")
+
+	// The key, and the slot, of an object that is gone are used again.
+	s.Delete(simpleKey("a"))
+	expectNames(t, s, labelled("app=db"))
+	put(t, s, simple(t, "a", "9", "app=web"))
+	expectNames(t, s, labelled("app=web"), "a", "c")
+	expectNames(t, s, Query{OwnerUID: "o2"}, "c")
+	expectNames(t, s, Query{Namespace: "default"}, "a", "b", "c")
+	expectNames(t, s, Query{Namespace: "other"})
+}
+
+func TestUserIndexes(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	errBroken := errors.New("broken")
+	s := New(Config{Indexes: []Index{
+		{Name: "version", Values: func(o *wire.Object) ([]string, error) {
+			calls++
+			return []string{o.ResourceVersion, "any"}, nil
+		}},
+		{Name: "moody", Values: func(o *wire.Object) ([]string, error) {
+			if o.ResourceVersion == "2" {
+				return []string{"lost"}, errBroken
+			}
+			return []string{"any"}, nil
+		}},
+	}})
+	put(t, s, simple(t, "a", "1", ""), simple(t, "b", "1", ""))
+	_, replaced, err := s.Put(simple(t, "a", "2", ""))
+	if !errors.Is(err, errBroken) || !replaced || !strings.Contains(err.Error(), `"moody"`) || !strings.Contains(err.Error(), "default/a") {
+		t.Errorf("Put with a broken index: replaced %t, error %v", replaced, err)
+	}
+	expectNames(t, s, Query{Index: "version", Value: "1"}, "b")
+	expectNames(t, s, Query{Index: "version", Value: "2"}, "a")
+	expectNames(t, s, Query{Index: "version", Value: "any", Namespace: "default"}, "a", "b")
+	expectNames(t, s, Query{Index: "moody", Value: "any"}, "b")
+	expectNames(t, s, Query{Index: "moody", Value: "lost"})
+	if calls != 3 {
+		t.Errorf("the function was called %d times for 3 objects that were put", calls)
+	}
+}
+
+func TestQueriesThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	s := New(Config{Indexes: modelIndexes()})
+	put(t, s, simple(t, "a", "1", ""))
+	for name, q := range map[string]Query{
+		"an unknown index":      {Index: "missing", Value: "x"},
+		"a value without index": {Value: "x"},
+	} {
+		for _, from := range []asker{s, s.Snapshot()} {
+			if n, err := from.Count(q); err == nil || n != 0 {
+				t.Errorf("%s: Count is %d, error %v", name, n, err)
+			}
+			yields := 0
+			for o, err := range from.List(q) {
+				if yields++; o != nil || err == nil {
+					t.Errorf("%s: List has %v, error %v", name, o, err)
+				}
+			}
+			if yields != 1 {
+				t.Errorf("%s: List yields %d times", name, yields)
+			}
+		}
+	}
+}
+
+func TestNewRefusesWrongIndexes(t *testing.T) {
+	t.Parallel()
+	values := func(*wire.Object) ([]string, error) { return nil, nil }
+	for name, indexes := range map[string][]Index{
+		"no name":     {{Values: values}},
+		"no function": {{Name: "a"}},
+		"twice":       {{Name: "a", Values: values}, {Name: "a", Values: values}},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: New does not panic", name)
+				}
+			}()
+			New(Config{Indexes: indexes})
+		}()
+	}
+}
+
+func TestTheZeroRefIsNothing(t *testing.T) {
+	t.Parallel()
+	var r Ref
+	if r.Key() != (kube.Key{}) || r.UID() != "" || r.ResourceVersion() != "" || r.Same(&wire.Object{}) || r.Same(simple(t, "a", "1", "")) {
+		t.Error("the zero Ref is something")
+	}
+	if err := r.Read(func(*wire.Object) error { t.Error("read"); return nil }); err == nil {
+		t.Error("the zero Ref can be read")
+	}
+}
+
+func TestReadReturnsTheErrorOfUse(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	put(t, s, simple(t, "a", "1", ""))
+	r, _ := s.Get(simpleKey("a"))
+	mine := errors.New("mine")
+	if err := r.Read(func(*wire.Object) error { return mine }); err != mine { //nolint:errorlint // as it is
+		t.Errorf("Read returned %v", err)
+	}
+}
+
+func TestLoopsMayStopAndWriteMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	for i := range 600 {
+		put(t, s, simple(t, fmt.Sprint("pod-", i), "1", "app=web"))
+	}
+	s.BeginList()
+	for name, loop := range map[string]func(func(kube.Key) bool){
+		"Keys": s.Keys(), "KeysIn": s.KeysIn(1, 3), "Unmarked": s.Unmarked(),
+		"List": func(yield func(kube.Key) bool) {
+			for o := range s.List(labelled("app=web")) {
+				if !yield(o.Key) {
+					return
+				}
+			}
+		},
+		"List of all": func(yield func(kube.Key) bool) {
+			for o := range s.List(Query{}) {
+				if !yield(o.Key) {
+					return
+				}
+			}
+		},
+	} {
+		n := 0
+		loop(func(k kube.Key) bool {
+			n++
+			put(t, s, simple(t, fmt.Sprint("later-", name, n), "1", "app=web"))
+			s.Delete(k)
+			put(t, s, simple(t, k.Name, "2", "app=web"))
+			return n < 150
+		})
+		if n != 150 {
+			t.Errorf("%s: a loop that is left after 150 rounds has %d", name, n)
+		}
+	}
+}
+
+func TestKeysAreThoseOfTheStart(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	for _, name := range []string{"a", "b", "c"} {
+		put(t, s, simple(t, name, "1", ""))
+	}
+	seen := map[kube.Key]int{}
+	for k := range s.Keys() {
+		seen[k]++
+		put(t, s, simple(t, "later", "1", ""), simple(t, k.Name, "2", ""))
+		s.Delete(simpleKey("c"))
+	}
+	want := map[kube.Key]int{simpleKey("a"): 1, simpleKey("b"): 1, simpleKey("c"): 1}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("keys seen (-want +got):\n%s", diff)
+	}
+}
+
+// TestPartsMeetEveryObjectOnce puts and deletes others while it walks over the parts.
+func TestPartsMeetEveryObjectOnce(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	for i := range 1000 {
+		put(t, s, simple(t, fmt.Sprint("stays-", i), "1", ""), simple(t, fmt.Sprint("goes-", i), "1", ""))
+	}
+	const parts = 7
+	seen := map[kube.Key]int{}
+	for part := range parts {
+		for key := range s.KeysIn(part, parts) {
+			seen[key]++
+		}
+		for i := part * 100; i < part*100+100; i++ {
+			s.Delete(simpleKey(fmt.Sprint("goes-", i)))
+			put(t, s, simple(t, fmt.Sprint("comes-", i), "1", ""), simple(t, fmt.Sprint("stays-", i), "2", "app=new"))
+		}
+	}
+	for i := range 1000 {
+		if key := simpleKey(fmt.Sprint("stays-", i)); seen[key] != 1 {
+			t.Errorf("%s was met %d times", key, seen[key])
+		}
+	}
+}
+
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	unmarked := func() []string {
+		got := []string{}
+		for k := range s.Unmarked() {
+			got = append(got, k.Name)
+		}
+		slices.Sort(got)
+		return got
+	}
+	expect := func(want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(append([]string{}, want...), unmarked()); diff != "" {
+			t.Errorf("unmarked (-want +got):\n%s", diff)
+		}
+	}
+	put(t, s, simple(t, "a", "1", ""), simple(t, "b", "1", ""), simple(t, "c", "1", ""))
+	expect() // no list
+	s.BeginList()
+	expect("a", "b", "c")
+	if !s.Mark(simpleKey("a")) || s.Mark(simpleKey("missing")) {
+		t.Error("Mark does not say what is there")
+	}
+	put(t, s, simple(t, "b", "2", ""), simple(t, "new", "1", ""))
+	expect("c")
+	s.Delete(simpleKey("a"))
+	put(t, s, simple(t, "in the slot of a", "1", ""))
+	s.Delete(simpleKey("b")) // its slot must not stay marked for the next
+	expect("c")
+	s.BeginList()
+	expect("c", "in the slot of a", "new")
+	s.EndList()
+	expect()
+	put(t, s, simple(t, "d", "1", ""))
+	s.BeginList()
+	expect("c", "d", "in the slot of a", "new")
+}
+
+func TestASnapshotStaysAsItWas(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, 5)
+	s := New(Config{})
+	all := c.pods(2000)
+	put(t, s, all[:1000]...)
+	selector := labels.SelectorFromSet(labels.Set{"app.kubernetes.io/name": c.workloads[0].name})
+	queries := []Query{{}, {Namespace: c.workloads[1].namespace}, {OwnerUID: c.workloads[2].owner}, {Labels: selector}}
+	snapshot := s.Snapshot()
+	var before [][]string
+	for _, q := range queries {
+		before = append(before, names(t, snapshot, q)) // by the indexes of the store
+	}
+	// Then all is replaced, deleted, moved and encoded anew.
+	for i, o := range all[:1000] {
+		if i%3 == 0 {
+			s.Delete(o.Key)
+			continue
+		}
+		changed := simple(t, o.Key.Name, "9", "app.kubernetes.io/name=other")
+		changed.Key = o.Key
+		put(t, s, changed)
+	}
+	put(t, s, all[1000:]...)
+	for i, q := range queries {
+		if diff := cmp.Diff(before[i], names(t, snapshot, q)); diff != "" {
+			t.Errorf("%+v (-before +after):\n%s", q, diff)
+		}
+	}
+	for _, o := range all[:1000] {
+		r, found := snapshot.Get(o.Key)
+		if !found || !r.Same(o) {
+			t.Errorf("%s is not in the snapshot as it was", o.Key)
+		}
+	}
+	if _, found := snapshot.Get(all[1500].Key); found || snapshot.Len() != 1000 {
+		t.Errorf("what came later is in the snapshot: %t, Len %d", found, snapshot.Len())
+	}
+}
+
+// TestConcurrentUse is for the race detector, and whatever is read must be whole.
+func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
+	s := newStore(Config{Indexes: []Index{{Name: "version", Values: func(o *wire.Object) ([]string, error) {
+		return []string{o.ResourceVersion}, nil
+	}}}}, newHashes(), 1)
+	pods := newCluster(t, 5, 10).pods(400)
+	whole := func(o *wire.Object) error {
+		read, err := wire.Read(o.Format, o.Bytes)
+		if err != nil || read.Key != o.Key || read.UID != o.UID || read.ResourceVersion != o.ResourceVersion {
+			t.Errorf("%s %s: the bytes are those of %s %s, %v", o.Key, o.ResourceVersion, read.Key, read.ResourceVersion, err)
+		}
+		return err
+	}
+	var all sync.WaitGroup
+	for w := range 3 {
+		all.Go(func() { // waited for below
+			for i := range 600 {
+				o := pods[(i*7+w*50)%len(pods)]
+				if i%5 == 0 {
+					s.Delete(o.Key)
+				} else if _, _, err := s.Put(o); err != nil {
+					t.Error(err)
+				}
+				if i%100 == 0 {
+					s.BeginList()
+				}
+			}
+		})
+		all.Go(func() { // waited for below
+			for i := range 60 {
+				o := pods[(i*11+w)%len(pods)]
+				if r, found := s.Get(o.Key); found {
+					_ = r.Read(whole)
+				}
+				q := [...]Query{{}, {Namespace: o.Key.Namespace}, labelled(fmt.Sprint("tier=a,k", i%20, "!=x")), labelled(fmt.Sprint("k", i%20, "=x")), {Index: "version", Value: o.ResourceVersion}}[i%5]
+				var from asker = s
+				if i%2 == 0 {
+					from = s.Snapshot()
+				}
+				for o, err := range from.List(q) {
+					if err != nil || whole(o) != nil {
+						return
+					}
+				}
+				if _, err := from.Count(q); err != nil {
+					t.Error(err)
+				}
+				for range s.Unmarked() {
+					s.Mark(o.Key)
+				}
+				_ = s.Sizes()
+			}
+		})
+	}
+	all.Wait()
+	checkAll(t, s)
+}
+
+// checkAll compares the indexes with what is in the slots.
+func checkAll(t testing.TB, s *Store) {
+	t.Helper()
+	live, raw := 0, int64(0)
+	owners, values := newInverted(), newInverted()
+	for slot := range s.records() {
+		r, _ := s.ref(slot, s.pool)
+		live++
+		got, found := s.Get(r.Key())
+		if !found || got != r {
+			t.Errorf("%s is in slot %d, but Get has another: %t", r.Key(), slot, found)
+		}
+		if !r.namespace.objects.contains(slot) {
+			t.Errorf("%s is not in its namespace", r.Key())
+		}
+		f := s.mustFacts(r)
+		for _, owner := range f.owners {
+			owners.add(s.hashes.term(string(owner)), slot)
+		}
+		h := parse(r.record)
+		raw += int64(h.rawSize())
+		for i := range h.valueCount() {
+			values.add(h.value(i), slot)
+		}
+	}
+	if live != s.Len() || raw != s.Sizes().Raw {
+		t.Errorf("%d objects of %d B are there, but Len is %d, Raw is %d", live, raw, s.Len(), s.Sizes().Raw)
+	}
+	if diff := cmp.Diff(owners.flat(), s.terms.owners.flat()); diff != "" {
+		t.Errorf("owners (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(values.flat(), s.terms.values.flat()); diff != "" {
+		t.Errorf("values (-want +got):\n%s", diff)
+	}
+}
+
+func (x *inverted) flat() map[uint64][]uint32 {
+	all := map[uint64][]uint32{}
+	for term, slot := range x.singles {
+		all[term] = []uint32{slot}
+	}
+	for term, list := range x.lists {
+		all[term] = list.appendTo(nil)
+	}
+	return all
+}

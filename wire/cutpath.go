@@ -1,0 +1,238 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// parsePath splits `a.b["c.d"].e`.
+func parsePath(path string) (steps []string, err error) {
+	rest := path
+	for first := true; first || rest != ""; first = false {
+		if quoted, found := strings.CutPrefix(rest, "["); found && !first {
+			literal, err := strconv.QuotedPrefix(quoted)
+			if err != nil {
+				return nil, errors.New(`want a quoted key after "["`)
+			}
+			key, err := strconv.Unquote(literal)
+			if err != nil {
+				return nil, fmt.Errorf("the key %s: %w", literal, err)
+			}
+			if rest, found = strings.CutPrefix(quoted[len(literal):], "]"); !found {
+				return nil, fmt.Errorf(`want "]" after %s`, literal)
+			}
+			steps = append(steps, key)
+			continue
+		}
+		if !first {
+			var found bool
+			if rest, found = strings.CutPrefix(rest, "."); !found {
+				return nil, fmt.Errorf(`want "." or "[" before %q`, rest)
+			}
+		}
+		end := strings.IndexAny(rest, ".[")
+		if end < 0 {
+			end = len(rest)
+		}
+		if end == 0 {
+			return nil, errors.New("a name is empty")
+		}
+		steps = append(steps, rest[:end])
+		rest = rest[end:]
+	}
+	return steps, nil
+}
+
+// place is where a path has come to: the Go type there (nil when it is not known), and
+// the nodes of both formats (proto is nil for what protobuf does not have).
+type place struct {
+	t     reflect.Type
+	json  *jsonNode
+	proto *protoNode
+}
+
+// step goes to the field, or the entry of a map, of that name.
+func (p place) step(name string) (place, error) {
+	next := place{json: p.json.add(name)}
+	if p.t == nil {
+		return next, nil
+	}
+	t := elementType(p.t)
+	switch {
+	case t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
+		next.t = t.Elem()
+		if p.proto != nil {
+			next.proto = p.proto.entry(name, elementType(t.Elem()))
+		}
+		return next, nil
+	case t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
+		return next, fmt.Errorf("%s has no fields that could be cut", t)
+	}
+	field, numbers, found := findField(t, name)
+	if !found {
+		return next, fmt.Errorf("%s has no such field%s", t, suggestion(t, name))
+	}
+	next.t = field.Type
+	node := p.proto
+	for _, number := range numbers {
+		if node == nil || number.num == 0 {
+			node = nil
+			break
+		}
+		node = node.add(number.num)
+		node.maps = mapFields(number.message)
+	}
+	next.proto = node
+	return next, nil
+}
+
+// elementType goes through pointers and lists.
+func elementType(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Array ||
+		t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 {
+		t = t.Elem()
+	}
+	return t
+}
+
+func newProtoNode(t reflect.Type) *protoNode { return &protoNode{maps: mapFields(t)} }
+
+// entry returns the node for one entry of the map that n stands for.
+func (n *protoNode) entry(key string, value reflect.Type) *protoNode {
+	if n.keys == nil {
+		n.keys = map[string]*protoNode{}
+	}
+	if n.keys[key] == nil {
+		n.keys[key] = newProtoNode(value)
+	}
+	return n.keys[key]
+}
+
+// mapFields returns the numbers of the fields of t that are maps.
+func mapFields(t reflect.Type) (nums []int32) {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if num := protoNumber(f); num != 0 && f.Type.Kind() == reflect.Map {
+			nums = append(nums, num)
+		}
+	}
+	return nums
+}
+
+// fieldNumber is one step in protobuf: the field's number, and the type of its content.
+type fieldNumber struct {
+	num     int32
+	message reflect.Type
+}
+
+// findField looks for the field that is called name in JSON, also in embedded structs.
+// There, JSON has one step where protobuf has more: the embedded struct is a message.
+func findField(t reflect.Type, name string) (field reflect.StructField, numbers []fieldNumber, found bool) {
+	for f := range structFields(t) {
+		if jsonName(f) == name {
+			return f, []fieldNumber{{protoNumber(f), elementType(f.Type)}}, true
+		}
+	}
+	for f := range structFields(t) {
+		inner := elementType(f.Type)
+		if !isInline(f) || inner.Kind() != reflect.Struct {
+			continue
+		}
+		if field, numbers, found = findField(inner, name); found {
+			return field, append([]fieldNumber{{protoNumber(f), inner}}, numbers...), true
+		}
+	}
+	return reflect.StructField{}, nil, false
+}
+
+func structFields(t reflect.Type) func(yield func(reflect.StructField) bool) {
+	return func(yield func(reflect.StructField) bool) {
+		for i := range t.NumField() {
+			if f := t.Field(i); (f.IsExported() || f.Anonymous) && !yield(f) {
+				return
+			}
+		}
+	}
+}
+
+// isInline is true for a struct whose fields are those of the outer one in JSON.
+func isInline(f reflect.StructField) bool {
+	tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return f.Anonymous && tag == ""
+}
+
+// jsonName is empty for what JSON has no name for.
+func jsonName(f reflect.StructField) string {
+	tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	switch {
+	case tag == "-" || isInline(f):
+		return ""
+	case tag == "":
+		return f.Name
+	default:
+		return tag
+	}
+}
+
+// protoNumber is zero for what protobuf does not have.
+func protoNumber(f reflect.StructField) int32 {
+	parts := strings.Split(f.Tag.Get("protobuf"), ",")
+	if len(parts) < 2 {
+		return 0
+	}
+	num, err := strconv.ParseInt(parts[1], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(num)
+}
+
+// suggestion names the field that is nearest to name.
+func suggestion(t reflect.Type, name string) string {
+	best, bestDistance := "", len(name)/2+1
+	var look func(reflect.Type)
+	look = func(t reflect.Type) {
+		for f := range structFields(t) {
+			if inner := elementType(f.Type); isInline(f) && inner.Kind() == reflect.Struct {
+				look(inner)
+				continue
+			}
+			if d := distance(strings.ToLower(name), strings.ToLower(jsonName(f))); d < bestDistance {
+				best, bestDistance = jsonName(f), d
+			}
+		}
+	}
+	look(t)
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(": is it %q?", best)
+}
+
+// distance is how many letters have to be changed, added or removed.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,119 @@
+package wire
+
+import (
+	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Decoder decodes Objects of one kind into T. It is safe for concurrent use.
+type Decoder[T kube.Object] struct {
+	kind schema.GroupVersionKind
+	// proto: T itself can be decoded from protobuf.
+	proto bool
+	// twin makes the typed object that stands between protobuf and an unstructured T.
+	twin func() kube.Object
+}
+
+// NewDecoder returns a Decoder for objects of the given kind, which unstructured and
+// metadata-only objects get as their apiVersion and kind; an empty kind leaves them as they
+// came. T is a pointer to a struct.
+func NewDecoder[T kube.Object](kind schema.GroupVersionKind) (Decoder[T], error) {
+	return NewDecoderVia[T](kind, nil)
+}
+
+// NewDecoderVia is NewDecoder for a T that is *unstructured.Unstructured, while the
+// objects may be protobuf: they are decoded into what twin makes, a new typed object of
+// the kind, and converted.
+func NewDecoderVia[T kube.Object](kind schema.GroupVersionKind, twin func() kube.Object) (Decoder[T], error) {
+	t := reflect.TypeFor[T]()
+	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+		return Decoder[T]{}, fmt.Errorf("make a decoder for %s: %s is not a pointer to a struct", kind.Kind, t)
+	}
+	if !kind.Empty() && (kind.Kind == "" || kind.Version == "") {
+		return Decoder[T]{}, fmt.Errorf("make a decoder for %s: the kind %q is incomplete: it needs kind and version", t, kind)
+	}
+	return Decoder[T]{kind: kind, proto: isMessage(t), twin: twin}, nil
+}
+
+// Decode returns a fresh T that shares nothing with o.
+func (d Decoder[T]) Decode(o *Object) (T, error) {
+	obj := kube.New[T]()
+	if err := d.decode(o, obj); err != nil {
+		var none T
+		return none, fmt.Errorf("decode %s %s from %s: %w", d.kind.Kind, o.Key, o.Format, err)
+	}
+	return obj, nil
+}
+
+func (d Decoder[T]) decode(o *Object, obj kube.Object) error {
+	switch t := obj.(type) {
+	case *unstructured.Unstructured:
+		return d.decodeUnstructured(o, t)
+	case *metav1.PartialObjectMetadata:
+		if err := decodeTyped(o, t, true); err != nil {
+			return err
+		}
+		if !d.kind.Empty() {
+			t.SetGroupVersionKind(d.kind)
+		}
+		return nil
+	default:
+		if err := decodeTyped(o, obj, d.proto); err != nil {
+			return err
+		}
+		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		return nil
+	}
+}
+
+func decodeTyped(o *Object, obj kube.Object, proto bool) error {
+	switch o.Format {
+	case Protobuf:
+		m, ok := obj.(message)
+		if !ok || !proto {
+			return fmt.Errorf("%T has no protobuf encoding: ask the API server for JSON", obj)
+		}
+		return m.Unmarshal(o.Bytes)
+	case JSON:
+		return utiljson.Unmarshal(o.Bytes, obj)
+	default:
+		return fmt.Errorf("unknown format %d", o.Format)
+	}
+}
+
+func (d Decoder[T]) decodeUnstructured(o *Object, u *unstructured.Unstructured) error {
+	if o.Format == Protobuf {
+		if d.twin == nil {
+			return fmt.Errorf("protobuf says nothing about the names of fields: make the decoder by NewDecoderVia, or ask the API server for JSON")
+		}
+		twin := d.twin()
+		if err := decodeTyped(o, twin, isMessage(reflect.TypeOf(twin))); err != nil {
+			return err
+		}
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(twin)
+		if err != nil {
+			return fmt.Errorf("convert a %T: %w", twin, err)
+		}
+		u.Object = content
+		u.SetGroupVersionKind(d.kind)
+		return nil
+	}
+	if err := utiljson.Unmarshal(o.Bytes, &u.Object); err != nil {
+		return err
+	}
+	if u.GetKind() == "" && !d.kind.Empty() {
+		u.SetKind(d.kind.Kind)
+	}
+	if u.GetAPIVersion() == "" && !d.kind.Empty() {
+		u.SetAPIVersion(d.kind.GroupVersion().String())
+	}
+	return nil
+}

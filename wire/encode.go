@@ -1,0 +1,112 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// message is what protobuf types generated for Kubernetes have.
+type message interface {
+	Marshal() ([]byte, error)
+	Unmarshal(data []byte) error
+}
+
+// SupportsProtobuf tells whether T can be decoded from protobuf, and a client for it may
+// ask for that format. T has to have the generated methods Marshal and Unmarshal of its
+// own: a custom resource's type may have got those of an embedded field, which are not
+// about the whole object, and do not count.
+func SupportsProtobuf[T kube.Object]() bool {
+	return isMessage(reflect.TypeFor[T]())
+}
+
+// isMessage tells whether t, a pointer to a struct, encodes itself as protobuf.
+func isMessage(t reflect.Type) bool {
+	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+		return false
+	}
+	outer, ok := reflect.New(t.Elem()).Interface().(message)
+	if !ok {
+		return false
+	}
+	named, ok := outer.(metav1.Object)
+	if !ok {
+		return false
+	}
+	const name = "probe"
+	named.SetName(name)
+	encoded, err := outer.Marshal()
+	if err != nil {
+		return false
+	}
+	// Methods of an embedded ObjectMeta or TypeMeta fail this: their name is not where
+	// an object has it.
+	meta, err := decodeProtoMetadata(encoded)
+	if err != nil || meta.Name != name {
+		return false
+	}
+	// Methods of an embedded object fail this: its encoding is all of the outer one's.
+	v := reflect.ValueOf(outer).Elem()
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if !f.Anonymous || !f.IsExported() || f.Type.Kind() == reflect.Interface {
+			continue
+		}
+		inner := v.Field(i)
+		if inner.Kind() != reflect.Pointer {
+			inner = inner.Addr()
+		}
+		m, ok := inner.Interface().(message)
+		if !ok || inner.IsNil() {
+			continue
+		}
+		if b, err := m.Marshal(); err == nil && bytes.Equal(b, encoded) {
+			return false
+		}
+	}
+	return true
+}
+
+// FromObject encodes a decoded object: types with a protobuf encoding of their own in
+// that one, everything else as JSON. The object is not changed. What cut says is left
+// out. The kind of an unstructured object may be missing; typed objects keep what their
+// TypeMeta says only in JSON.
+func FromObject(obj kube.Object, cut *Cut) (*Object, error) {
+	p := parser{cut: cut}
+	if err := p.fromObject(obj); err != nil {
+		return nil, fmt.Errorf("encode a %T: %w", obj, err)
+	}
+	return &p.obj, nil
+}
+
+func (p *parser) fromObject(obj kube.Object) error {
+	if u, ok := obj.(runtime.Unstructured); ok {
+		content := u.UnstructuredContent()
+		data, err := json.Marshal(content)
+		if err != nil {
+			return err
+		}
+		return p.parseJSON(data)
+	}
+	if isMessage(reflect.TypeOf(obj)) {
+		if err := p.cut.checkProto(); err != nil {
+			return err
+		}
+		data, err := obj.(message).Marshal()
+		if err != nil {
+			return err
+		}
+		return p.parseProto(data)
+	}
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return err
+	}
+	return p.parseJSON(data)
+}

@@ -1,0 +1,350 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const statusKind = "Status"
+
+// Event is one event of a watch.
+type Event struct {
+	Type   watch.EventType
+	Object *Object        // Added, Modified, Deleted, Bookmark
+	Status *metav1.Status // Error
+}
+
+// EventReader reads the events of a watch's response: JSON documents, or protobuf
+// frames; which of them it is, the first byte tells. CBOR is not supported: the error
+// says what to set.
+//
+// It reads as far as data has arrived, and keeps one buffer that grows to the largest
+// event. It is for one goroutine.
+type EventReader struct {
+	win     window
+	p       parser
+	format  encoding
+	started bool
+	err     error // the first error, which stays
+}
+
+// NewEventReader returns a reader of body. What cut says is left out of the objects.
+func NewEventReader(body io.Reader, cut *Cut) *EventReader {
+	return &EventReader{
+		win: window{src: body},
+		p:   parser{cut: cut, names: interner{known: map[string]string{}}},
+	}
+}
+
+// Next waits for the next event. The Object is valid until Next is called again.
+//
+// Errors: io.EOF itself at the end of the stream; io.ErrUnexpectedEOF, wrapped, when it
+// ends within an event; what reading met; what is no event. An error is for good: every
+// later call returns it again. An event of type Error is not an error of the reader.
+func (r *EventReader) Next() (Event, error) {
+	if r.err != nil {
+		return Event{}, r.err
+	}
+	e, err := r.next()
+	if err != nil {
+		if err != io.EOF { //nolint:errorlint // only the bare one is the clean end
+			err = fmt.Errorf("read a watch event at byte %d of the stream: %w", r.win.passed, err)
+		}
+		r.err = err
+		return Event{}, err
+	}
+	return e, nil
+}
+
+func (r *EventReader) next() (Event, error) {
+	if r.format == 0 {
+		if err := r.start(); err != nil {
+			return Event{}, err
+		}
+	}
+	if r.format == encodingProtobuf {
+		return r.nextFrame()
+	}
+	return r.nextDocument()
+}
+
+func (r *EventReader) start() (err error) {
+	if r.win.r == r.win.w {
+		if err := r.win.fill(); err != nil {
+			return err
+		}
+	}
+	// A frame begins with its length, of which the first byte is zero below 16 MiB.
+	r.format, err = sniff(r.win.data(), func(c byte) bool { return c <= MaxObjectBytes>>24 })
+	return err
+}
+
+// nextFrame reads one length-delimited WatchEvent.
+func (r *EventReader) nextFrame() (Event, error) {
+	const header = 4
+	if r.win.r == r.win.w {
+		if err := r.win.fill(); err != nil {
+			return Event{}, err
+		}
+	}
+	if err := r.win.need(header); err != nil {
+		return Event{}, fmt.Errorf("the length of a frame: %w", err)
+	}
+	size := int64(binary.BigEndian.Uint32(r.win.data()))
+	if size > MaxObjectBytes {
+		return Event{}, fmt.Errorf("a frame of %d bytes is larger than the limit of %d", size, MaxObjectBytes)
+	}
+	r.win.consume(header)
+	if err := r.win.need(int(size)); err != nil {
+		return Event{}, fmt.Errorf("a frame of %d bytes, of which %d have come: %w", size, len(r.win.data()), err)
+	}
+	frame := r.win.data()[:size]
+	r.win.consume(int(size))
+	return r.frame(frame)
+}
+
+func (r *EventReader) frame(frame []byte) (Event, error) {
+	kind, raw, ok := plainWatchEvent(frame)
+	if !ok {
+		if len(frame) == 0 {
+			return Event{}, errors.New("an empty frame")
+		}
+		var event metav1.WatchEvent
+		if err := event.Unmarshal(frame); err != nil {
+			return Event{}, fmt.Errorf("decode the frame: %w", err)
+		}
+		kind, raw = watch.EventType(event.Type), event.Object.Raw
+	}
+	return r.event(kind, raw, r.p.parseEnvelope)
+}
+
+// plainWatchEvent reads a metav1.WatchEvent with nothing unusual in it.
+func plainWatchEvent(frame []byte) (kind watch.EventType, raw []byte, ok bool) {
+	f, ok := nextField(frame, 0)
+	if !ok || f.num != 1 || f.wireType != wireBytes {
+		return "", nil, false
+	}
+	kind = eventType(frame[f.body:f.end])
+	object, ok := nextField(frame, f.end)
+	if !ok || object.num != 2 || object.wireType != wireBytes || object.end != len(frame) {
+		return "", nil, false
+	}
+	extension := frame[object.body:object.end]
+	f, ok = nextField(extension, 0)
+	if !ok || f.num != 1 || f.wireType != wireBytes || f.end != len(extension) {
+		return "", nil, false
+	}
+	return kind, extension[f.body:f.end], true
+}
+
+// eventType makes no string for the types that there are.
+func eventType(b []byte) watch.EventType {
+	switch string(b) {
+	case string(watch.Added):
+		return watch.Added
+	case string(watch.Modified):
+		return watch.Modified
+	case string(watch.Deleted):
+		return watch.Deleted
+	case string(watch.Bookmark):
+		return watch.Bookmark
+	case string(watch.Error):
+		return watch.Error
+	default:
+		return watch.EventType(b)
+	}
+}
+
+// event makes an event of an object's bytes.
+func (r *EventReader) event(kind watch.EventType, raw []byte, parse func([]byte) error) (Event, error) {
+	switch kind {
+	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
+		if err := parse(raw); err != nil {
+			return Event{}, fmt.Errorf("the object of a %s event: %w", kind, err)
+		}
+		return Event{Type: kind, Object: &r.p.obj}, nil
+	case watch.Error:
+		status, err := decodeStatus(raw)
+		if err != nil {
+			return Event{}, fmt.Errorf("the status of an %s event: %w", kind, err)
+		}
+		return Event{Type: kind, Status: status}, nil
+	default:
+		return Event{}, fmt.Errorf("unknown type of event %s", excerpt([]byte(kind)))
+	}
+}
+
+// decodeStatus reads a metav1.Status in either format.
+func decodeStatus(data []byte) (*metav1.Status, error) {
+	status := &metav1.Status{}
+	kind := ""
+	if bytes.HasPrefix(data, []byte(protoPrefix)) {
+		k, raw, err := openEnvelope(data)
+		if err != nil {
+			return nil, err
+		}
+		if err := status.Unmarshal(raw); err != nil {
+			return nil, fmt.Errorf("decode: %w", err)
+		}
+		kind = k
+	} else {
+		if err := utiljson.Unmarshal(data, status); err != nil {
+			return nil, fmt.Errorf("decode: %w", err)
+		}
+		kind = status.Kind
+	}
+	if kind != "" && kind != statusKind {
+		return nil, fmt.Errorf("want a Status, got another kind: %s", excerpt(data))
+	}
+	status.TypeMeta = metav1.TypeMeta{Kind: statusKind, APIVersion: "v1"}
+	return status, nil
+}
+
+// nextDocument reads one JSON document. A server ends each with a newline; where there
+// is one, the document is read in one pass. Otherwise its end is looked for first.
+func (r *EventReader) nextDocument() (Event, error) {
+	if _, err := r.win.peekByte(); err != nil {
+		return Event{}, err
+	}
+	var end delimiter
+	searched, tried := 0, false
+	for {
+		data := r.win.data()
+		if !tried {
+			if n := bytes.IndexByte(data[searched:], '\n'); n >= 0 {
+				tried = true
+				e, size, err := r.document(data[:searched+n+1])
+				if !errors.Is(err, errTruncated) {
+					r.win.consume(size)
+					return e, err
+				}
+			}
+			searched = len(data)
+		}
+		size, done := end.find(data)
+		if done {
+			e, _, err := r.document(data[:size])
+			r.win.consume(size)
+			return e, err
+		}
+		if len(data) > MaxObjectBytes {
+			return Event{}, fmt.Errorf("a JSON document is larger than the limit of %d bytes", MaxObjectBytes)
+		}
+		if err := r.win.fill(); err != nil {
+			return Event{}, fmt.Errorf("a JSON document, of which %d bytes have come: %w", len(r.win.data()), unexpected(err))
+		}
+	}
+}
+
+// document reads the document at the start of data, and returns how long it is.
+func (r *EventReader) document(data []byte) (Event, int, error) {
+	s := scanner{data: data}
+	d := eventDocument{reader: r, s: &s}
+	if err := s.object(nil, d.member); err != nil {
+		return Event{}, 0, err
+	}
+	if d.odd {
+		var event metav1.WatchEvent
+		if err := utiljson.Unmarshal(data[:s.i], &event); err != nil {
+			return Event{}, s.i, fmt.Errorf("decode: %w", err)
+		}
+		e, err := r.event(watch.EventType(event.Type), event.Object.Raw, r.p.parseJSON)
+		return e, s.i, err
+	}
+	if d.parsed {
+		return Event{Type: d.kind, Object: &r.p.obj}, s.i, nil
+	}
+	e, err := r.event(d.kind, d.object, r.p.parseJSON)
+	return e, s.i, err
+}
+
+// eventDocument is what one pass over a JSON event has found.
+type eventDocument struct {
+	reader *EventReader
+	s      *scanner
+	kind   watch.EventType
+	object []byte
+	// parsed: the object has been read on the way, because the type was known.
+	parsed bool
+	types  int
+	odd    bool
+}
+
+func (d *eventDocument) member(key []byte, _ *jsonNode) error {
+	s := d.s
+	switch string(key) {
+	case "type":
+		d.types++
+		if d.odd = d.odd || d.types > 1 || s.peek() != '"'; d.odd {
+			return s.skip()
+		}
+		t, err := s.str()
+		if err != nil {
+			return err
+		}
+		d.odd = d.odd || !t.plain
+		d.kind = eventType(s.data[t.start:t.end])
+		return nil
+	case "object":
+		d.odd = d.odd || d.object != nil || d.parsed
+		switch d.kind {
+		case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
+			if !d.odd && s.peek() == '{' {
+				d.parsed = true
+				return d.reader.p.scanObject(s)
+			}
+		}
+		start := s.i
+		if err := s.skip(); err != nil {
+			return err
+		}
+		d.object = s.data[start:s.i]
+		return nil
+	default:
+		return s.skip()
+	}
+}
+
+// delimiter finds the end of a JSON object without checking it: that is done when all
+// of it has come.
+type delimiter struct {
+	at      int
+	depth   int
+	inText  bool
+	escaped bool
+}
+
+// find continues where it stopped. size is how long the object is.
+func (d *delimiter) find(data []byte) (size int, done bool) {
+	for ; d.at < len(data); d.at++ {
+		c := data[d.at]
+		switch {
+		case d.escaped:
+			d.escaped = false
+		case d.inText:
+			if c == '"' {
+				d.inText = false
+			} else if c == '\\' {
+				d.escaped = true
+			}
+		case c == '"':
+			d.inText = true
+		case c == '{' || c == '[':
+			d.depth++
+		case c == '}' || c == ']':
+			d.depth--
+		}
+		if d.depth <= 0 && !d.inText {
+			d.at++
+			return d.at, true
+		}
+	}
+	return 0, false
+}

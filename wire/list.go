@@ -1,0 +1,266 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// ReadList reads a list's response as it comes, JSON or protobuf, and calls each for
+// every item. An item is valid during the call. The list is never in memory as a whole:
+// an item may have MaxObjectBytes. Body is read to its end.
+//
+// Items of JSON lists may have no apiVersion and kind: a Decoder sets them where they
+// belong.
+//
+// Errors: the error of each, as it is; an API status error (see apierrors.IsGone and the
+// like) when the body is a Status in place of a list; what is no list; anything that
+// follows the list. Items may have been given before that.
+func ReadList(body io.Reader, cut *Cut, each func(*Object) error) (metav1.ListMeta, error) {
+	l := listReader{
+		win:  window{src: body},
+		p:    parser{cut: cut, names: interner{known: map[string]string{}}},
+		each: each,
+	}
+	err := l.read()
+	var own *eachError
+	switch {
+	case errors.As(err, &own):
+		return metav1.ListMeta{}, own.err
+	case err != nil:
+		return metav1.ListMeta{}, fmt.Errorf("read a list at byte %d, after %d items: %w", l.win.passed, l.items, err)
+	}
+	return l.meta, nil
+}
+
+// eachError is an error of the caller's function, which is none of ours.
+type eachError struct{ err error }
+
+func (e *eachError) Error() string { return e.err.Error() }
+func (e *eachError) Unwrap() error { return e.err }
+
+type listReader struct {
+	win   window
+	p     parser
+	each  func(*Object) error
+	items int
+	meta  metav1.ListMeta
+}
+
+func (l *listReader) read() error {
+	if err := l.win.fill(); err != nil {
+		return unexpected(err)
+	}
+	format, err := sniff(l.win.data(), func(c byte) bool { return c == protoPrefix[0] })
+	switch {
+	case err != nil:
+		return err
+	case format == encodingProtobuf:
+		err = l.readProto()
+	default:
+		err = l.readJSON()
+	}
+	if err != nil {
+		return err
+	}
+	if c, err := l.win.peekByte(); err == nil {
+		return fmt.Errorf("%q follows the list", c)
+	} else if !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+func (l *listReader) item() error {
+	l.items++
+	if err := l.each(&l.p.obj); err != nil {
+		return &eachError{err}
+	}
+	return nil
+}
+
+// varint reads one from the stream.
+func (l *listReader) varint() (uint64, error) {
+	for n := 1; n <= binary.MaxVarintLen64; n++ {
+		if err := l.win.need(n); err != nil {
+			return 0, err
+		}
+		if v, size := readVarint(l.win.data()[:n], 0); size > 0 {
+			l.win.consume(size)
+			return v, nil
+		}
+	}
+	return 0, errors.New("a varint of more than 64 bits")
+}
+
+// bytes reads a field's content, which is valid until more is read.
+func (l *listReader) bytes(what string) ([]byte, error) {
+	size, err := l.varint()
+	if err != nil {
+		return nil, fmt.Errorf("the length of %s: %w", what, err)
+	}
+	if size > MaxObjectBytes {
+		return nil, fmt.Errorf("%s of %d bytes is larger than the limit of %d", what, size, MaxObjectBytes)
+	}
+	if err := l.win.need(int(size)); err != nil {
+		return nil, fmt.Errorf("%s of %d bytes, of which %d have come: %w", what, size, len(l.win.data()), err)
+	}
+	content := l.win.data()[:size]
+	l.win.consume(int(size))
+	return content, nil
+}
+
+// readProto reads an envelope from the stream.
+func (l *listReader) readProto() error {
+	if err := l.p.cut.checkProto(); err != nil {
+		return err
+	}
+	if err := l.win.need(len(protoPrefix)); err != nil {
+		return err
+	}
+	if got := l.win.data()[:len(protoPrefix)]; string(got) != protoPrefix {
+		return fmt.Errorf("want a list that starts with %q, got %s", protoPrefix, excerpt(l.win.data()))
+	}
+	l.win.consume(len(protoPrefix))
+	var kind runtime.TypeMeta
+	raws := 0
+	for {
+		if l.win.r == l.win.w {
+			if err := l.win.fill(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return err
+			}
+		}
+		tag, err := l.varint()
+		if err != nil {
+			return err
+		}
+		switch {
+		case tag == 1<<3|wireBytes:
+			content, err := l.bytes("the kind")
+			if err != nil {
+				return err
+			}
+			if err := kind.Unmarshal(content); err != nil {
+				return fmt.Errorf("decode the kind: %w", err)
+			}
+		case tag == 2<<3|wireBytes && kind.Kind == statusKind:
+			content, err := l.bytes("a status")
+			if err != nil {
+				return err
+			}
+			status := &metav1.Status{}
+			if err := status.Unmarshal(content); err != nil {
+				return fmt.Errorf("decode the status: %w", err)
+			}
+			return apierrors.FromObject(status)
+		case tag == 2<<3|wireBytes:
+			if raws++; raws > 1 {
+				return errors.New("two lists in one envelope")
+			}
+			if kind.Kind != "" && !strings.HasSuffix(kind.Kind, "List") {
+				return fmt.Errorf("want a list, got a %s", kind.Kind)
+			}
+			if err := l.readProtoList(); err != nil {
+				return err
+			}
+		case tag == 3<<3|wireBytes || tag == 4<<3|wireBytes:
+			if _, err := l.bytes("the envelope's content type"); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("an unknown field of the envelope, with the tag %d", tag)
+		}
+	}
+	if kind.Kind != "" && !strings.HasSuffix(kind.Kind, "List") {
+		return fmt.Errorf("want a list, got a %s", kind.Kind)
+	}
+	return nil
+}
+
+// readProtoList reads the list's own message.
+func (l *listReader) readProtoList() error {
+	size, err := l.varint()
+	if err != nil {
+		return fmt.Errorf("the length of the list: %w", err)
+	}
+	begin := l.win.passed
+	if size > 1<<62 {
+		return fmt.Errorf("a list of %d bytes", size)
+	}
+	end := begin + int64(size)
+	for l.win.passed < end {
+		tag, err := l.varint()
+		if err != nil {
+			return fmt.Errorf("a list of %d bytes, of which %d have come: %w", size, l.win.passed-begin, err)
+		}
+		switch {
+		case tag == 1<<3|wireBytes:
+			content, err := l.bytes("the list's metadata")
+			if err != nil {
+				return err
+			}
+			if err := l.meta.Unmarshal(content); err != nil {
+				return fmt.Errorf("decode the list's metadata: %w", err)
+			}
+		case tag == 2<<3|wireBytes:
+			content, err := l.bytes("an item")
+			if err != nil {
+				return err
+			}
+			if l.win.passed > end {
+				return errors.New("an item is longer than the list")
+			}
+			if err := l.p.parseProto(content); err != nil {
+				return fmt.Errorf("an item: %w", err)
+			}
+			if err := l.item(); err != nil {
+				return err
+			}
+		default:
+			if err := l.skipField(tag); err != nil {
+				return err
+			}
+		}
+	}
+	if l.win.passed != end {
+		return errors.New("a field is longer than the list")
+	}
+	return nil
+}
+
+// skipField passes a field of the list that nobody needs.
+func (l *listReader) skipField(tag uint64) error {
+	var n int64
+	switch tag & 7 {
+	case wireVarint:
+		_, err := l.varint()
+		return err
+	case wireBytes:
+		size, err := l.varint()
+		if err != nil {
+			return err
+		}
+		if size > 1<<62 {
+			return fmt.Errorf("a field of %d bytes", size)
+		}
+		n = int64(size)
+	case wireFixed64:
+		n = 8
+	case wireFixed32:
+		n = 4
+	default:
+		return fmt.Errorf("a field of the list with the tag %d, which cannot be skipped", tag)
+	}
+	if tag>>3 <= 2 {
+		return fmt.Errorf("a field of the list with the tag %d", tag)
+	}
+	return l.win.discard(n)
+}

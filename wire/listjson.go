@@ -1,0 +1,211 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// jsonHead is a JSON list without its items: enough to tell a Status from a list.
+type jsonHead struct {
+	doc   []byte
+	items bool
+}
+
+func (h *jsonHead) add(key string, value []byte) error {
+	if len(h.doc)+len(key)+len(value) > MaxObjectBytes {
+		return fmt.Errorf("the list without its items is larger than the limit of %d bytes", MaxObjectBytes)
+	}
+	if len(h.doc) == 0 {
+		h.doc = append(h.doc, '{')
+	} else {
+		h.doc = append(h.doc, ',')
+	}
+	quoted, err := json.Marshal(key)
+	if err != nil {
+		return fmt.Errorf("encode the key %q: %w", key, err)
+	}
+	h.doc = append(h.doc, quoted...)
+	h.doc = append(h.doc, ':')
+	h.doc = append(h.doc, value...)
+	return nil
+}
+
+// check is an error when this was no list.
+func (h *jsonHead) check() error {
+	doc := append(h.doc, '}') //nolint:gocritic // the last use
+	if len(h.doc) == 0 {
+		doc = []byte("{}")
+	}
+	var kind metav1.TypeMeta
+	if err := utiljson.Unmarshal(doc, &kind); err != nil {
+		return fmt.Errorf("decode the list's kind: %w", err)
+	}
+	if kind.Kind == statusKind {
+		status := &metav1.Status{}
+		if err := utiljson.Unmarshal(doc, status); err != nil {
+			return fmt.Errorf("decode a status: %w", err)
+		}
+		return apierrors.FromObject(status)
+	}
+	if !h.items && kind.Kind != "" && !strings.HasSuffix(kind.Kind, "List") {
+		return fmt.Errorf("want a list, got a %s", excerpt([]byte(kind.Kind)))
+	}
+	return nil
+}
+
+// readJSON reads a JSON list from the stream.
+func (l *listReader) readJSON() error {
+	if err := l.punctuation('{'); err != nil {
+		return err
+	}
+	var head jsonHead
+	for n := 0; ; n++ {
+		if more, err := l.next(n, '}'); err != nil {
+			return err
+		} else if !more {
+			return head.check()
+		}
+		if err := l.member(&head); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *listReader) member(head *jsonHead) error {
+	raw, err := l.value()
+	if err != nil {
+		return err
+	}
+	var key string
+	if raw[0] != '"' {
+		return fmt.Errorf("invalid JSON: want a key, got %s", excerpt(raw))
+	}
+	if err := utiljson.Unmarshal(raw, &key); err != nil {
+		return fmt.Errorf("a key: %w", err)
+	}
+	if err := l.punctuation(':'); err != nil {
+		return err
+	}
+	if key == "items" {
+		if head.items {
+			return errors.New(`the list has "items" twice`)
+		}
+		head.items = true
+		return l.readJSONItems()
+	}
+	value, err := l.value()
+	if err != nil {
+		return fmt.Errorf("the list's %s: %w", excerpt([]byte(key)), err)
+	}
+	if key == "metadata" {
+		if err := utiljson.Unmarshal(value, &l.meta); err != nil {
+			return fmt.Errorf("decode the list's metadata: %w", err)
+		}
+	}
+	return head.add(key, value)
+}
+
+func (l *listReader) readJSONItems() error {
+	c, err := l.win.peekByte()
+	if err != nil {
+		return unexpected(err)
+	}
+	if c != '[' {
+		value, err := l.value()
+		if err == nil && string(value) != "null" {
+			err = fmt.Errorf("want an array of items, got %s", excerpt(value))
+		}
+		return err
+	}
+	l.win.consume(1)
+	for n := 0; ; n++ {
+		if more, err := l.next(n, ']'); err != nil || !more {
+			return err
+		}
+		if err := l.scan(l.p.scanObject); err != nil {
+			return fmt.Errorf("an item: %w", err)
+		}
+		if err := l.item(); err != nil {
+			return err
+		}
+	}
+}
+
+// punctuation waits for c, and consumes it.
+func (l *listReader) punctuation(c byte) error {
+	got, err := l.win.peekByte()
+	if err != nil {
+		return unexpected(err)
+	}
+	if got != c {
+		return fmt.Errorf("invalid JSON: want %q, got %s", c, excerpt(l.win.data()))
+	}
+	l.win.consume(1)
+	return nil
+}
+
+// next waits for member number n of an object or array that end ends. It consumes the
+// comma before the member, or the end.
+func (l *listReader) next(n int, end byte) (more bool, err error) {
+	got, err := l.win.peekByte()
+	if err != nil {
+		return false, unexpected(err)
+	}
+	if got == end {
+		l.win.consume(1)
+		return false, nil
+	}
+	if n == 0 {
+		return true, nil
+	}
+	return true, l.punctuation(',')
+}
+
+// value reads one value and returns its bytes, which are valid until more is read.
+func (l *listReader) value() ([]byte, error) {
+	var value []byte
+	err := l.scan(func(s *scanner) error {
+		start := s.i
+		err := s.skip()
+		value = s.data[start:s.i]
+		return err
+	})
+	return value, err
+}
+
+// scan calls read for what has arrived, again with at least twice as much as long as
+// that is too little.
+func (l *listReader) scan(read func(*scanner) error) error {
+	if _, err := l.win.peekByte(); err != nil {
+		return unexpected(err)
+	}
+	for {
+		s := scanner{data: l.win.data(), depth: 1}
+		err := read(&s)
+		if err == nil {
+			l.win.consume(s.i)
+			return nil
+		}
+		if !errors.Is(err, errTruncated) {
+			return err
+		}
+		had := len(s.data)
+		if had > MaxObjectBytes {
+			return fmt.Errorf("a value is larger than the limit of %d bytes", MaxObjectBytes)
+		}
+		for len(l.win.data()) < 2*had {
+			if err := l.win.fill(); err != nil {
+				if len(l.win.data()) > had {
+					break
+				}
+				return fmt.Errorf("a value, of which %d bytes have come: %w", had, unexpected(err))
+			}
+		}
+	}
+}
