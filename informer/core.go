@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ type core struct {
 	// Immutable after New.
 	name     string
 	kind     schema.GroupVersionKind // empty when the Retriever does not tell it
+	keeps    reflect.Type            // of the objects that are retrieved: the T of New
 	optional bool
 	metrics  Recorder
 	logger   *slog.Logger
@@ -52,8 +54,8 @@ type subscriber struct{ notify func(Change) }
 
 // session is the time from the first Run to the return of the last.
 type session struct {
-	users  int         // guarded by core.mu
-	start  func(*part) // runs a part until the session, or the part, is ended
+	users  int                             // guarded by core.mu
+	start  func(p *part, first ChangeType) // runs a part until the session, or the part, is ended
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when all watches have ended
 }
@@ -129,9 +131,9 @@ func (c *core) begin(ctx context.Context) *session {
 	// may be added until then.
 	var running sync.WaitGroup
 	running.Go(func() { <-ctx.Done() }) // waited for by the goroutine below
-	s.start = func(p *part) {
+	s.start = func(p *part, first ChangeType) {
 		ctx, stop := context.WithCancel(ctx)
-		p.begin(stop)
+		p.begin(stop, first)
 		ended := p.ended
 		running.Go(func() { // waited for by the goroutine below, and by whoever drops the part
 			defer close(ended)
@@ -140,7 +142,7 @@ func (c *core) begin(ctx context.Context) *session {
 		})
 	}
 	for _, p := range c.parts {
-		s.start(p)
+		s.start(p, Listed)
 	}
 	go func() { // waited for by the last Run, through s.ended
 		stopMetrics := func() {}

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"reflect"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -108,6 +109,9 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 		if index.Name == "" || index.Values == nil {
 			errs = append(errs, fmt.Errorf("Indexes[%d] (%q): Name and Values are required", n, index.Name))
 		}
+		if slices.ContainsFunc(config.Indexes[:n], func(other Index[T]) bool { return other.Name == index.Name }) {
+			errs = append(errs, fmt.Errorf("Indexes[%d] (%q): another has the same Name", n, index.Name))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("new informer %q: %w", config.Name, err)
@@ -115,6 +119,7 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 	c := &core{
 		name:      cmp.Or(config.Name, description.kind()),
 		kind:      description.GroupVersionKind,
+		keeps:     reflect.TypeFor[T](),
 		retrieves: description.String(),
 		optional:  config.Optional,
 		metrics:   config.Metrics,

@@ -84,6 +84,10 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
+func (b *logBuffer) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
 // fixture is an informer of a fake server, running in a synctest bubble.
 type fixture struct {
 	*testing.T

@@ -38,6 +38,7 @@ type part struct {
 
 	mu        sync.Mutex
 	kept      *store.Store    // guarded by mu; the store itself is safe to use outside
+	first     ChangeType      // guarded by mu; what objects of the first list are announced as
 	synced    bool            // guarded by mu
 	degraded  bool            // guarded by mu; optional, and cannot be read now
 	lastEvent time.Time       // guarded by mu
@@ -72,11 +73,12 @@ func (p *part) objects() *store.Store {
 	return p.kept
 }
 
-// begin makes the part new for a session. stop will end it. It is called with core.mu held.
-func (p *part) begin(stop context.CancelFunc) {
+// begin makes the part new for a session. stop will end it; first is what the objects of
+// its first list are announced as. It is called with core.mu held.
+func (p *part) begin(stop context.CancelFunc, first ChangeType) {
 	p.stop, p.ended, p.settled = stop, make(chan struct{}), make(chan struct{})
 	p.mu.Lock()
-	p.kept = p.core.newStore()
+	p.kept, p.first = p.core.newStore(), first
 	p.synced, p.degraded, p.err, p.errSince, p.broken = false, false, nil, time.Time{}, false
 	p.lastEvent, p.newest = time.Time{}, ""
 	p.mu.Unlock()
@@ -166,7 +168,7 @@ func (p *part) asNew() ChangeType {
 	if p.synced {
 		return Added
 	}
-	return Listed
+	return p.first
 }
 
 // origin says what has brought an object.

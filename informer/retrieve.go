@@ -5,18 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -41,7 +36,8 @@ type Selection struct {
 
 // Retrieve returns a Retriever of all objects of type T in the cluster.
 //
-// T may be any registered type (hand its AddToScheme to kube.Connect). For unstructured
+// T may be any type of k8s.io/api, or one that is registered (hand its AddToScheme to
+// kube.Connect). For unstructured
 // and metadata-only objects use RetrieveSelected, which names the kind. Mistakes, such as
 // a type that is not registered, are returned by New of the Informer or Controller that
 // the Retriever is given to; whether the cluster has the kind shows when it is listed.
@@ -63,13 +59,7 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 		return &clusterRetriever[T]{problem: errors.New("retrieve: the cluster is nil: make one with kube.Connect")}
 	}
 	base := clusterRetriever[T]{cluster: cluster, labels: selection.LabelSelector, fields: selection.FieldSelector}
-	base.kind, base.newList, base.problem = resolveType[T](cluster, selection.Kind)
-	base.unstructured = sync.OnceValues(func() (dynamic.Interface, error) {
-		return dynamic.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient())
-	})
-	base.metadata = sync.OnceValues(func() (metadata.Interface, error) {
-		return metadata.NewForConfigAndClient(metadata.ConfigFor(cluster.RESTConfig()), cluster.HTTPClient())
-	})
+	base.kind, base.problem = resolveType[T](cluster, selection.Kind)
 	if _, err := labels.Parse(selection.LabelSelector); err != nil {
 		base.problem = errors.Join(base.problem, fmt.Errorf("label selector %q: %w", selection.LabelSelector, err))
 	}
@@ -105,7 +95,7 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 // own type. See Retrieve.
 func RetrieveMetadata[T kube.Object](cluster *kube.Cluster, selection Selection) Retriever[*metav1.PartialObjectMetadata] {
 	if cluster != nil {
-		kind, _, problem := resolveType[T](cluster, selection.Kind)
+		kind, problem := resolveType[T](cluster, selection.Kind)
 		if problem != nil {
 			return &clusterRetriever[*metav1.PartialObjectMetadata]{problem: problem}
 		}
@@ -114,43 +104,35 @@ func RetrieveMetadata[T kube.Object](cluster *kube.Cluster, selection Selection)
 	return RetrieveSelected[*metav1.PartialObjectMetadata](cluster, selection)
 }
 
-// clusterRetriever retrieves the objects of one kind in one namespace, or in all.
+// clusterRetriever retrieves the objects of one kind in one namespace, or in all. Informers
+// use its feed; List and Watch are for whoever embeds it in a Retriever of their own.
 type clusterRetriever[T kube.Object] struct {
 	cluster   *kube.Cluster
 	kind      schema.GroupVersionKind
-	newList   func() (runtime.Object, error) // nil for unstructured and metadata-only objects
-	namespace string                         // empty: all
+	namespace string // empty: all
 	labels    string
 	fields    string
 	problem   error
-
-	// Made at first use, and once: a client has the rate limit that the config asks for.
-	unstructured func() (dynamic.Interface, error)
-	metadata     func() (metadata.Interface, error)
 }
 
-// resolveType finds the kind of T and, for typed objects, how to make a list of them.
-func resolveType[T kube.Object](cluster *kube.Cluster, kind schema.GroupVersionKind) (schema.GroupVersionKind, func() (runtime.Object, error), error) {
+// resolveType finds the kind of T.
+func resolveType[T kube.Object](cluster *kube.Cluster, kind schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 	var zero T
 	switch any(zero).(type) {
 	case *unstructured.Unstructured, *metav1.PartialObjectMetadata:
 		if kind.Kind == "" || kind.Version == "" {
-			return kind, nil, fmt.Errorf("retrieve %T: the type does not tell the kind: set Selection.Kind", zero)
+			return kind, fmt.Errorf("retrieve %T: the type does not tell the kind: set Selection.Kind", zero)
 		}
-		return kind, nil, nil
+		return kind, nil
 	}
 	registered, err := cluster.KindOf(kube.New[T]())
 	if err != nil {
-		return kind, nil, err
+		return kind, err
 	}
 	if !kind.Empty() && kind != registered {
-		return kind, nil, fmt.Errorf("retrieve %T: it is registered as %s, but Selection.Kind says %s", zero, registered, kind)
+		return kind, fmt.Errorf("retrieve %T: it is of kind %s, but Selection.Kind says %s", zero, registered, kind)
 	}
-	listKind := registered.GroupVersion().WithKind(registered.Kind + "List")
-	if !cluster.Scheme().Recognizes(listKind) {
-		return registered, nil, fmt.Errorf("retrieve %T: no type is registered for %s: register the list type beside it", zero, listKind)
-	}
-	return registered, func() (runtime.Object, error) { return cluster.Scheme().New(listKind) }, nil
+	return registered, nil
 }
 
 // Describe implements Retriever.
@@ -174,28 +156,6 @@ func (r *clusterRetriever[T]) Describe() Description[T] {
 	}
 }
 
-// List implements Retriever.
-func (r *clusterRetriever[T]) List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	client, err := r.client(ctx)
-	if err != nil {
-		return nil, err
-	}
-	opts.LabelSelector, opts.FieldSelector = r.labels, r.fields
-	list, err := client.list(ctx, opts)
-	return list, r.explain("list", err)
-}
-
-// Watch implements Retriever.
-func (r *clusterRetriever[T]) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	client, err := r.client(ctx)
-	if err != nil {
-		return nil, err
-	}
-	opts.LabelSelector, opts.FieldSelector = r.labels, r.fields
-	stream, err := client.watch(ctx, opts)
-	return stream, r.explain("watch", err)
-}
-
 // explain says what was being done, and drops what is known of the kind when the server
 // says that it is not there.
 func (r *clusterRetriever[T]) explain(verb string, err error) error {
@@ -206,12 +166,6 @@ func (r *clusterRetriever[T]) explain(verb string, err error) error {
 		r.cluster.Forget(r.kind.GroupVersion())
 	}
 	return fmt.Errorf("%s %s: %w", verb, r.Describe(), err)
-}
-
-// listWatchClient is what typed, unstructured and metadata-only clients have in common.
-type listWatchClient struct {
-	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
-	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
 // resource returns the kind's resource. It is asked for at each request, so that one that
@@ -225,82 +179,4 @@ func (r *clusterRetriever[T]) resource(ctx context.Context) (kube.Resource, erro
 		return kube.Resource{}, fmt.Errorf("retrieve %s: the kind is cluster-scoped: leave Selection.Namespaces empty", r.Describe())
 	}
 	return resource, nil
-}
-
-// client returns the client for the kind.
-func (r *clusterRetriever[T]) client(ctx context.Context) (listWatchClient, error) {
-	if r.problem != nil {
-		return listWatchClient{}, r.problem
-	}
-	resource, err := r.resource(ctx)
-	if err != nil {
-		return listWatchClient{}, err
-	}
-	var zero T
-	switch any(zero).(type) {
-	case *unstructured.Unstructured:
-		return r.unstructuredClient(resource)
-	case *metav1.PartialObjectMetadata:
-		return r.metadataClient(resource)
-	default:
-		return r.typedClient(resource)
-	}
-}
-
-func (r *clusterRetriever[T]) unstructuredClient(resource kube.Resource) (listWatchClient, error) {
-	client, err := r.unstructured()
-	if err != nil {
-		return listWatchClient{}, fmt.Errorf("retrieve %s: make a client: %w", r.Describe(), err)
-	}
-	objects := client.Resource(resource.GroupVersionResource).Namespace(r.namespace)
-	return listWatchClient{
-		list: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			return objects.List(ctx, opts)
-		},
-		watch: objects.Watch,
-	}, nil
-}
-
-func (r *clusterRetriever[T]) metadataClient(resource kube.Resource) (listWatchClient, error) {
-	client, err := r.metadata()
-	if err != nil {
-		return listWatchClient{}, fmt.Errorf("retrieve %s: make a client: %w", r.Describe(), err)
-	}
-	objects := client.Resource(resource.GroupVersionResource).Namespace(r.namespace)
-	return listWatchClient{
-		list: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			return objects.List(ctx, opts)
-		},
-		watch: objects.Watch,
-	}, nil
-}
-
-func (r *clusterRetriever[T]) typedClient(resource kube.Resource) (listWatchClient, error) {
-	client, err := r.cluster.RESTClient(resource.GroupVersion())
-	if err != nil {
-		return listWatchClient{}, fmt.Errorf("retrieve %s: %w", r.Describe(), err)
-	}
-	optionsVersion := schema.GroupVersion{Version: "v1"}
-	return listWatchClient{
-		list: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			list, err := r.newList()
-			if err != nil {
-				return nil, err
-			}
-			err = client.Get().
-				NamespaceIfScoped(r.namespace, r.namespace != "").
-				Resource(resource.Resource).
-				SpecificallyVersionedParams(&opts, metav1.ParameterCodec, optionsVersion).
-				Do(ctx).Into(list)
-			return list, err
-		},
-		watch: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			opts.Watch = true
-			return client.Get().
-				NamespaceIfScoped(r.namespace, r.namespace != "").
-				Resource(resource.Resource).
-				SpecificallyVersionedParams(&opts, metav1.ParameterCodec, optionsVersion).
-				Watch(ctx)
-		},
-	}, nil
 }

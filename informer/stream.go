@@ -187,9 +187,8 @@ func (s *stream) origin() origin {
 
 // end ends a stream as err demands, which the last next has returned.
 func (s *stream) end(err error) {
-	cut := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
 	switch {
-	case !cut:
+	case !endsStream(err):
 		err = fmt.Errorf("watch %s: read the stream: %w", s.part.describes, err)
 		s.part.broke(err)
 		if s.tell() {
@@ -200,6 +199,13 @@ func (s *stream) end(err error) {
 	default:
 		s.tell()
 	}
+}
+
+// endsStream reports whether err is what the end of a stream looks like, orderly or not: the
+// next watch goes on from there.
+func endsStream(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) ||
+		utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
 }
 
 // tell lets the Reflector know how far the watch has come. It returns false when nobody

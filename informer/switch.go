@@ -14,18 +14,23 @@ import (
 // namespaces, fewer, another selection. It returns when the new watches have listed and the
 // old ones have ended.
 //
-// Flow: what retriever and the present one have in common (the same Retrievers, and
-// those of the same cluster and kind with the same selection) goes on untouched. What is new is listed and watched, and
-// its objects are announced as Added. Only then, what is no longer wanted ends, and objects
-// that no remaining part has are announced as Deleted. So an object that is in the old
-// selection and in the new never goes.
+// Flow: what retriever and the present one have in common (the same Retrievers, and those
+// of the same cluster and kind with the same selection) goes on untouched. What is new is
+// listed and watched, and its objects are announced as Added. Only then, what is no longer
+// wanted ends, and objects that no remaining part has are announced as Deleted. So an object
+// that is in the old selection and in the new never goes, and is not announced unless its
+// state differs.
 //
-// Errors: a mistake in retriever; or ctx ended before the new parts had listed, and then the
+// Errors: a mistake in retriever; a view through another type (see As), which cannot retrieve
+// what the informer keeps; or ctx ended before the new parts had listed, and then the
 // error says what stood in the way, and everything is as before. Calls must not overlap.
 func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) error {
 	fail := func(err error) error { return fmt.Errorf("informer %q: set the retriever: %w", i.Name(), err) }
 	if retriever == nil {
 		return fail(errors.New("it is nil"))
+	}
+	if keeps := i.core.keeps; keeps != reflect.TypeFor[T]() {
+		return fail(fmt.Errorf("this is a view of an informer of %s: set it there", keeps))
 	}
 	description := retriever.Describe()
 	if description.Problem != nil {
@@ -80,7 +85,7 @@ func (c *core) setParts(parts []*part, retrieves string, start []*part) {
 	c.parts, c.retrieves = parts, retrieves
 	if c.session != nil {
 		for _, p := range start {
-			c.session.start(p)
+			c.session.start(p, Added)
 		}
 	}
 }

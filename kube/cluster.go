@@ -5,16 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/discovery"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
 
@@ -30,11 +30,10 @@ var ErrNotServed = errors.New("kind not served by the cluster")
 // for a process is the usual case, and its HTTP connections are shared.
 type Cluster struct {
 	// Immutable after Connect.
-	config    *rest.Config
-	http      *http.Client
-	scheme    *runtime.Scheme
-	codecs    serializer.CodecFactory
-	discovery *discovery.DiscoveryClient
+	config *rest.Config
+	http   *http.Client
+	scheme *runtime.Scheme
+	codecs serializer.CodecFactory
 
 	mu        sync.Mutex
 	resources map[schema.GroupVersion][]metav1.APIResource // guarded by mu; dropped by Forget
@@ -52,8 +51,9 @@ type Resource struct {
 
 // Connect prepares a Cluster for the API server that config points to.
 //
-// The types of client-go (Pods, Deployments, ...) are registered; each function of
-// addTypes, usually the AddToScheme of an API package, registers more. The config is
+// The kinds that are built into Kubernetes (the types of k8s.io/api: Pods, Deployments, ...)
+// are known; each function of addTypes, usually the AddToScheme of an API package, makes
+// more known. The config is
 // copied. Its client-side rate limit is switched off unless it was set (QPS above
 // zero), because API servers have protected themselves with priority and fairness
 // since Kubernetes 1.29 (KEP-1040), and the limit of 5 requests a second that an
@@ -67,9 +67,11 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	}
 	scheme := runtime.NewScheme()
 	var errs []error
-	for i, add := range append([]func(*runtime.Scheme) error{clientscheme.AddToScheme, metav1.AddMetaToScheme}, addTypes...) {
+	// What every API server says besides objects: Status, lists of resources.
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	for i, add := range append([]func(*runtime.Scheme) error{metav1.AddMetaToScheme}, addTypes...) {
 		if err := add(scheme); err != nil {
-			errs = append(errs, fmt.Errorf("register types (function %d): %w", i-1, err))
+			errs = append(errs, fmt.Errorf("register types (function %d): %w", i, err))
 		}
 	}
 	config = rest.CopyConfig(config)
@@ -83,19 +85,19 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("connect to a cluster: %w", err)
 	}
-	disco, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
-	if err != nil {
-		return nil, fmt.Errorf("connect to a cluster: make a discovery client for %s: %w", config.Host, err)
-	}
-	return &Cluster{
+	c := &Cluster{
 		config:    config,
 		http:      httpClient,
 		scheme:    scheme,
 		codecs:    serializer.NewCodecFactory(scheme),
-		discovery: disco,
 		resources: map[schema.GroupVersion][]metav1.APIResource{},
 		clients:   map[schema.GroupVersion]rest.Interface{},
-	}, nil
+	}
+	// A host that makes no URL shows here, not at the first request.
+	if _, err := c.RESTClient(schema.GroupVersion{Version: "v1"}); err != nil {
+		return nil, fmt.Errorf("connect to a cluster: %w", err)
+	}
+	return c, nil
 }
 
 // RESTConfig returns a copy of the config that the cluster was connected with.
@@ -105,11 +107,13 @@ func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
 // this cluster shares. Hand it to client-go's NewForConfigAndClient.
 func (c *Cluster) HTTPClient() *http.Client { return c.http }
 
-// Scheme returns the registered types. Do not change it.
+// Scheme returns the types that addTypes has registered. Do not change it. The types of
+// k8s.io/api are not in it: that would link all of them into every program.
 func (c *Cluster) Scheme() *runtime.Scheme { return c.scheme }
 
 // KindOf returns the kind of obj: its own, where it carries one (unstructured and
-// metadata-only objects do), otherwise the one that its Go type is registered for.
+// metadata-only objects do), otherwise the one that its Go type is registered for, or that a
+// type of k8s.io/api is of.
 func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
 	if kind := obj.GetObjectKind().GroupVersionKind(); kind.Kind != "" && kind.Version != "" {
 		return kind, nil
@@ -118,10 +122,13 @@ func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
 		return schema.GroupVersionKind{}, fmt.Errorf("find the kind of a %T: it carries none: set its apiVersion and kind", obj)
 	}
 	kinds, _, err := c.scheme.ObjectKinds(obj)
-	if err != nil {
-		return schema.GroupVersionKind{}, fmt.Errorf("find the kind of %T: %w: hand its AddToScheme to kube.Connect", obj, err)
+	if err == nil {
+		return kinds[0], nil
 	}
-	return kinds[0], nil
+	if kind, ok := builtinKind(reflect.TypeOf(obj)); ok {
+		return kind, nil
+	}
+	return schema.GroupVersionKind{}, fmt.Errorf("find the kind of %T: %w: hand its AddToScheme to kube.Connect", obj, err)
 }
 
 // Resource asks the API server how it serves kind. Answers are remembered; that a
@@ -136,7 +143,7 @@ func (c *Cluster) Resource(ctx context.Context, kind schema.GroupVersionKind) (R
 	if res, ok := findResource(known, kind); ok {
 		return res, nil
 	}
-	list, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+	list, err := c.resourcesOf(ctx, gv)
 	switch {
 	case apierrors.IsNotFound(err):
 		list = &metav1.APIResourceList{}
@@ -150,6 +157,29 @@ func (c *Cluster) Resource(ctx context.Context, kind schema.GroupVersionKind) (R
 		return res, nil
 	}
 	return Resource{}, fmt.Errorf("kind %s in %s: %w: install its CustomResourceDefinition, or check the version", kind.Kind, gv, ErrNotServed)
+}
+
+// discoveryTimeout bounds one question for the kinds of a group and version.
+const discoveryTimeout = 30 * time.Second
+
+// resourcesOf asks for the kinds of a group and version. client-go's discovery client would
+// link the OpenAPI libraries for this one request.
+func (c *Cluster) resourcesOf(ctx context.Context, gv schema.GroupVersion) (*metav1.APIResourceList, error) {
+	client, err := c.RESTClient(gv)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	defer cancel()
+	list := &metav1.APIResourceList{}
+	return list, client.Get().AbsPath(apiPath(gv), gv.Group, gv.Version).Do(ctx).Into(list)
+}
+
+func apiPath(gv schema.GroupVersion) string {
+	if gv.Group == "" {
+		return "/api"
+	}
+	return "/apis"
 }
 
 // Forget drops what is known about the kinds of gv, so that the next Resource asks
@@ -171,10 +201,7 @@ func (c *Cluster) RESTClient(gv schema.GroupVersion) (rest.Interface, error) {
 	}
 	config := rest.CopyConfig(c.config)
 	config.GroupVersion = &gv
-	config.APIPath = "/apis"
-	if gv.Group == "" {
-		config.APIPath = "/api"
-	}
+	config.APIPath = apiPath(gv)
 	config.NegotiatedSerializer = c.codecs.WithoutConversion()
 	if config.AcceptContentTypes == "" && config.ContentType == "" {
 		config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON

@@ -150,7 +150,7 @@ func TestConnectNamesEveryMistake(t *testing.T) {
 		"types":            {&rest.Config{}, []func(*runtime.Scheme) error{adds, fails}, []string{"register types (function 2)", "no such types"}},
 		"TLS":              {badTLS, nil, []string{"make an HTTP client for https://127.0.0.1:1"}},
 		"types and TLS":    {badTLS, []func(*runtime.Scheme) error{fails}, []string{"register types (function 1)", "make an HTTP client"}},
-		"a host in pieces": {&rest.Config{Host: "http://%zz"}, nil, []string{"make a discovery client for http://%zz"}},
+		"a host in pieces": {&rest.Config{Host: "http://%zz"}, nil, []string{"make a REST client"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

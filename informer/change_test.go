@@ -1,0 +1,183 @@
+package informer_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// states writes down changes with the values before and after.
+type states struct {
+	*testing.T
+	lines []string
+	last  informer.Change
+}
+
+func (s *states) notify(c informer.Change) {
+	s.last = c
+	value := func(o *wire.Object, err error) string {
+		if err != nil {
+			s.Error(err)
+		}
+		if o == nil {
+			return "-"
+		}
+		if o.Key != c.Key {
+			s.Errorf("the change of %s has a state of %s", c.Key, o.Key)
+		}
+		return o.ResourceVersion
+	}
+	// New before Old, and twice: the order of reading must not matter.
+	after, before := value(c.New()), value(c.Old())
+	if value(c.New()) != after || value(c.Old()) != before {
+		s.Error("read again, the states differ")
+	}
+	old, obj, err := informer.Decode[configMap](c)
+	if err != nil {
+		s.Error(err)
+	}
+	text := func(m configMap) string {
+		if m == nil {
+			return "-"
+		}
+		return m.Data["value"]
+	}
+	s.lines = append(s.lines, fmt.Sprintf("%s %s: %s=%s to %s=%s", c.Type, c.Key.Name, before, text(old), after, text(obj)))
+	if obj != nil {
+		obj.Data["value"] = "changed by a subscriber"
+	}
+}
+
+func (s *states) take() []string {
+	lines := s.lines
+	s.lines = nil
+	return lines
+}
+
+func TestSubscribersReadTheStatesOfAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		server.Put(object("a", "1"))
+		f := start(t, server, nil)
+		defer f.stop()
+		early, late := &states{T: t}, &states{T: t}
+		defer f.informer.Subscribe(early.notify)()
+		server.Put(object("a", "2"))
+		server.Put(object("b", "1"))
+		synctest.Wait()
+		defer f.informer.Subscribe(late.notify)()
+		server.Delete(key("a"))
+		synctest.Wait()
+		last := "deleted a: 102=2 to -=-"
+		if diff := cmp.Diff([]string{"listed a: -=- to 101=1", "updated a: 101=1 to 102=2", "added b: -=- to 103=1", last}, early.take()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		got := late.take()
+		slices.Sort(got[:2]) // what is there is told in no order
+		if diff := cmp.Diff([]string{"listed a: -=- to 102=2", "listed b: -=- to 103=1", last}, got); diff != "" {
+			t.Errorf("who subscribed later (-want +got):\n%s", diff)
+		}
+		// After the call there is nothing to read.
+		before, err := late.last.Old()
+		after, err2 := late.last.New()
+		if before != nil || after != nil || err != nil || err2 != nil {
+			t.Errorf("after the call, the states are %v and %v (%v, %v)", before, after, err, err2)
+		}
+	})
+}
+
+func TestDeletedAndCreatedAgainHasBothStates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(false)
+		server.Put(object("a", "1"))
+		f := start(t, server, nil)
+		defer f.stop()
+		seen := &states{T: t}
+		uids := []string{}
+		defer f.informer.Subscribe(func(c informer.Change) {
+			seen.notify(c)
+			if old, err := c.Old(); err == nil && old != nil {
+				uids = append(uids, string(old.UID))
+			}
+			if obj, err := c.New(); err == nil && obj != nil {
+				uids = append(uids, string(obj.UID))
+			}
+		})()
+		f.offline(func() {
+			server.Delete(key("a"))
+			server.Put(object("a", "2"))
+			server.Compact()
+		})
+		if diff := cmp.Diff([]string{"listed a: -=- to 101=1", "updated a: 101=1 to 103=2"}, seen.take()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"uid-1", "uid-1", "uid-2"}, uids); diff != "" {
+			t.Errorf("UIDs (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A subscriber may read the informer while it is told of a change, and finds the new state.
+func TestSubscribersFindTheStateThatTheyAreToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		server.Put(object("a", "1"))
+		f := start(t, server, nil)
+		defer f.stop()
+		defer f.informer.Subscribe(func(c informer.Change) {
+			obj, found, err := f.informer.Get(c.Key)
+			if err != nil || found != (c.Type != informer.Deleted) {
+				t.Errorf("%s: found %v, %v", c.Type, found, err)
+			}
+			if _, after, _ := informer.Decode[configMap](c); found && after.Data["value"] != obj.Data["value"] {
+				t.Errorf("%s with %v, while Get finds %v", c.Type, after.Data, obj.Data)
+			}
+			f.informer.Health()
+			f.informer.Len()
+			f.informer.Snapshot()
+			if f.informer.Ready() != nil {
+				t.Error("not ready")
+			}
+		})()
+		server.Put(object("a", "2"))
+		server.Put(object("b", "1"))
+		server.Delete(key("a"))
+		synctest.Wait()
+	})
+}
+
+func TestNewChangeIsForTests(t *testing.T) {
+	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	encode := func(value string) *wire.Object {
+		o, err := wire.FromObject(object("a", value), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	c := informer.NewChange(informer.Updated, kind, encode("1"), encode("2"))
+	old, obj, err := informer.Decode[configMap](c)
+	if err != nil || old.Data["value"] != "1" || obj.Data["value"] != "2" || c.Kind() != kind || c.Key != key("a") {
+		t.Errorf("%v, %v, %v of %s %s", old, obj, err, c.Kind(), c.Key)
+	}
+	if c := informer.NewChange(informer.Deleted, kind, encode("1"), nil); c.Key != key("a") {
+		t.Errorf("the key of a deletion is %s", c.Key)
+	}
+	var zero informer.Change
+	before, err := zero.Old()
+	after, err2 := zero.New()
+	if before != nil || after != nil || err != nil || err2 != nil || !zero.Kind().Empty() || zero.Key != (kube.Key{}) {
+		t.Error("the zero Change has states")
+	}
+	if got := informer.ChangeType(7).String(); got != "change 7" {
+		t.Errorf("an unknown type is called %q", got)
+	}
+}

@@ -1,0 +1,208 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// fail makes every request fail with err.
+func fail(server *fakeapi.Server[configMap], err error) {
+	server.Fail("list", err)
+	server.Fail("watch", err)
+}
+
+// unavailable are the errors that an optional informer does without.
+func unavailable() map[string]error {
+	resource := corev1.Resource("configmaps")
+	return map[string]error{
+		"not served": kube.ErrNotServed,
+		"not found":  apierrors.NewNotFound(resource, ""),
+		"forbidden":  apierrors.NewForbidden(resource, "", errors.New("jane may not")),
+	}
+}
+
+// waits reports whether WaitSynced is still waiting after a minute.
+func (f fixture) waits() bool {
+	f.Helper()
+	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+	defer cancel()
+	err := f.informer.WaitSynced(ctx)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		f.Errorf("WaitSynced: %v", err)
+	}
+	return err != nil
+}
+
+func TestOptionalInformerDoesWithoutWhatThereIsNot(t *testing.T) {
+	for name, problem := range unavailable() {
+		for _, watchList := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					server := newServer(watchList)
+					server.Put(object("a", "1"))
+					fail(server, problem)
+					f := startWith(t, server, informer.Config[configMap]{Optional: true})
+					defer f.stop()
+					if f.waits() {
+						t.Error("WaitSynced waits for what there is not")
+					}
+					h := f.informer.Health()
+					if h.Ready() != nil || !h.Optional || !h.Degraded || h.Synced || !errors.Is(h.Err, problem) || h.ErrSince.IsZero() {
+						t.Errorf("while there is nothing: Ready %v, %+v", h.Ready(), h)
+					}
+					if n := strings.Count(f.logs.String(), "optional=true"); n != 1 {
+						t.Errorf("logged %d times, want once:\n%s", n, f.logs)
+					}
+					f.expect()
+
+					fail(server, nil) // it is installed, or granted
+					time.Sleep(20 * time.Second)
+					f.expect("listed a")
+					h = f.informer.Health()
+					if h.Ready() != nil || h.Degraded || !h.Synced || h.Err != nil {
+						t.Errorf("when it is there: Ready %v, %+v", h.Ready(), h)
+					}
+					server.Put(object("b", "1"))
+					f.expect("added b")
+				})
+			})
+		}
+	}
+}
+
+func TestOptionalInformerWhoseKindGoes(t *testing.T) {
+	for name, problem := range unavailable() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(true)
+				server.Put(object("a", "1"))
+				server.Put(object("b", "1"))
+				f := startWith(t, server, informer.Config[configMap]{Optional: true})
+				defer f.stop()
+				f.expectOnce("listed a", "listed b")
+				fail(server, problem)
+				server.DropWatches()
+				time.Sleep(20 * time.Second)
+				keeps := name == "forbidden"
+				if keeps {
+					f.expect()
+				} else {
+					f.expectOnce("deleted a", "deleted b")
+				}
+				if n := f.informer.Len(); (n == 2) != keeps || (n == 0) == keeps {
+					t.Errorf("%d objects are kept", n)
+				}
+				if h := f.informer.Health(); h.Ready() != nil || !h.Degraded || h.Err == nil {
+					t.Errorf("while it is gone: Ready %v, %+v", h.Ready(), h)
+				}
+				server.Delete(key("b"))
+				server.Put(object("c", "1"))
+				fail(server, nil)
+				time.Sleep(20 * time.Second)
+				if keeps {
+					f.expectOnce("added c", "deleted b")
+				} else {
+					f.expectOnce("added a", "added c")
+				}
+				if h := f.informer.Health(); h.Ready() != nil || h.Degraded || h.Err != nil || h.Objects != 2 {
+					t.Errorf("when it is back: Ready %v, %+v", h.Ready(), h)
+				}
+			})
+		})
+	}
+}
+
+func TestInformerThatIsNotOptionalWaits(t *testing.T) {
+	for name, problem := range unavailable() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(true)
+				server.Put(object("a", "1"))
+				fail(server, problem)
+				f := start(t, server, nil)
+				defer f.stop()
+				if !f.waits() {
+					t.Error("WaitSynced has returned")
+				}
+				if h := f.informer.Health(); !errors.Is(h.Ready(), problem) || h.Degraded || h.Optional {
+					t.Errorf("Ready %v, %+v", h.Ready(), h)
+				}
+				fail(server, nil)
+				if f.waits() {
+					t.Error("WaitSynced waits on")
+				}
+				f.expect("listed a")
+				fail(server, problem)
+				server.DropWatches()
+				time.Sleep(20 * time.Second)
+				f.expect() // a kind that goes is not believed to have taken its objects along
+				if f.informer.Len() != 1 || f.informer.Ready() == nil {
+					t.Errorf("%d objects, Ready %v", f.informer.Len(), f.informer.Ready())
+				}
+			})
+		})
+	}
+}
+
+// Optional is about what the cluster has, not about whether it can be reached.
+func TestOptionalInformerWaitsForAServerThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		server.Put(object("a", "1"))
+		fail(server, errors.New("connection refused"))
+		f := startWith(t, server, informer.Config[configMap]{Optional: true})
+		defer f.stop()
+		if !f.waits() {
+			t.Error("WaitSynced has returned")
+		}
+		if h := f.informer.Health(); h.Degraded || h.Ready() == nil {
+			t.Errorf("Ready %v, %+v", h.Ready(), h)
+		}
+		fail(server, nil)
+		if f.waits() {
+			t.Error("WaitSynced waits on")
+		}
+		f.expect("listed a")
+	})
+}
+
+// One part that is forbidden degrades the informer, one that is down is trouble.
+func TestOptionalInformerOfSeveralParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left, right := holding("l"), holding("r")
+		fail(right, unavailable()["forbidden"])
+		f := startWith(t, nil, informer.Config[configMap]{Optional: true, Retriever: informer.Join[configMap](left, right)})
+		defer f.stop()
+		f.expect("listed l")
+		if f.waits() {
+			t.Error("WaitSynced waits for the part that is forbidden")
+		}
+		if h := f.informer.Health(); h.Ready() != nil || !h.Degraded || h.Synced {
+			t.Errorf("Ready %v, %+v", h.Ready(), h)
+		}
+		fail(left, errors.New("down"))
+		left.DropWatches()
+		time.Sleep(20 * time.Second)
+		if h := f.informer.Health(); h.Ready() == nil || h.Degraded {
+			t.Errorf("with the other down: Ready %v, %+v", h.Ready(), h)
+		}
+		fail(left, nil)
+		fail(right, nil)
+		time.Sleep(time.Minute)
+		f.expect("listed r")
+		if h := f.informer.Health(); h.Ready() != nil || h.Degraded || !h.Synced {
+			t.Errorf("with both there: Ready %v, %+v", h.Ready(), h)
+		}
+	})
+}

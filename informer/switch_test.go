@@ -1,0 +1,319 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/store"
+)
+
+type retriever = informer.Retriever[configMap]
+
+// holding returns a server that holds objects with value 1.
+func holding(names ...string) *fakeapi.Server[configMap] {
+	server := newServer(true)
+	for _, name := range names {
+		server.Put(object(name, "1"))
+	}
+	return server
+}
+
+// set gives the informer another Retriever, which must succeed.
+func (f fixture) set(r retriever) {
+	f.Helper()
+	if err := f.informer.SetRetriever(f.Context(), r); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func TestRetrieversComeAndGoWhileTheInformerRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left, right := holding("l"), holding("r")
+		f := start(t, left, nil)
+		defer f.stop()
+		f.expect("listed l")
+
+		f.set(informer.Join[configMap](left, right))
+		f.expect("added r")
+		if _, watches, open := left.Counts(); watches != 1 || open != 1 {
+			t.Errorf("what stays was watched %d times, %d are open; want its one watch to go on", watches, open)
+		}
+		left.Put(object("l", "2"))
+		right.Put(object("r", "2"))
+		f.expectOnce("updated l", "updated r")
+		if h := f.informer.Health(); h.Objects != 2 || !h.Synced || h.Ready() != nil {
+			t.Errorf("health with both: %+v", h)
+		}
+
+		f.set(right)
+		f.expect("deleted l")
+		if _, _, open := left.Counts(); open != 0 {
+			t.Errorf("%d watches of what was removed are open", open)
+		}
+		if _, watches, open := right.Counts(); watches != 1 || open != 1 {
+			t.Errorf("what stays was watched %d times, %d are open", watches, open)
+		}
+		left.Put(object("l", "3"))
+		right.Put(object("r", "3"))
+		f.expect("updated r")
+		if f.informer.Has(key("l")) || f.value("r") != "3" {
+			t.Error("what is kept is not what is retrieved")
+		}
+	})
+}
+
+// selecting is a Retriever of a server that is not the server itself.
+type selecting struct {
+	*fakeapi.Server[configMap]
+}
+
+func TestObjectInTheOldAndTheNewSelectionNeverGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := holding("a", "b")
+		f := start(t, server, nil)
+		defer f.stop()
+		f.expectOnce("listed a", "listed b")
+		gone := false
+		defer f.informer.Subscribe(func(c informer.Change) { gone = gone || c.Type == informer.Deleted })()
+		f.set(selecting{server}) // another Retriever, of the same objects
+		f.expect()
+		if gone || f.informer.Len() != 2 {
+			t.Errorf("something was announced as deleted, or is: %d objects", f.informer.Len())
+		}
+		if _, watches, open := server.Counts(); watches != 2 || open != 1 {
+			t.Errorf("%d watches, %d open; want a second one in place of the first", watches, open)
+		}
+		server.Put(object("a", "2"))
+		f.expect("updated a")
+	})
+}
+
+func TestObjectOfAnotherStateInTheNewSelectionIsAnUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := holding("a", "b")
+		other := newServer(true)
+		other.Put(object("x", "other"))
+		other.Put(object("a", "other"))
+		f := start(t, old, nil)
+		defer f.stop()
+		f.seen.take()
+		seen := &states{T: t}
+		defer f.informer.Subscribe(seen.notify)()
+		seen.take()
+		f.set(other)
+		got := seen.take()
+		slices.Sort(got)
+		want := []string{
+			"added x: -=- to 101=other",
+			"deleted b: 102=1 to -=-",
+			"updated a: 101=1 to 102=other", // it comes
+			"updated a: 101=1 to 102=other", // and the old one goes
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if got := f.value("a"); got != "other" {
+			t.Errorf("a is %q", got)
+		}
+	})
+}
+
+func TestRetrieverThatCannotBeListedIsNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left, right, third := holding("l"), holding("r"), holding("third")
+		forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("jane may not"))
+		right.Fail("watch", forbidden)
+		right.Fail("list", forbidden)
+		f := start(t, left, nil)
+		defer f.stop()
+		f.expect("listed l")
+		before := f.informer.Health()
+
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		err := f.informer.SetRetriever(ctx, informer.Join[configMap](third, right))
+		if !errors.Is(err, context.DeadlineExceeded) || !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "jane may not") {
+			t.Errorf("SetRetriever: %v; want the deadline and the refusal", err)
+		}
+		f.expect("added third", "deleted third")
+		h := f.informer.Health()
+		if h.Retrieves != before.Retrieves || h.Objects != 1 || h.Err != nil || h.Ready() != nil {
+			t.Errorf("health afterwards: %+v", h)
+		}
+		_, _, thirdOpen := third.Counts()
+		_, watches, open := left.Counts()
+		if thirdOpen != 0 || watches != 1 || open != 1 {
+			t.Errorf("watches: %d of the new, %d (%d open) of the old", thirdOpen, watches, open)
+		}
+		left.Put(object("l", "2"))
+		third.Put(object("third", "2"))
+		f.expect("updated l")
+
+		// Granted in time, it is taken.
+		done := make(chan error)
+		go func() { done <- f.informer.SetRetriever(t.Context(), informer.Join[configMap](third, right)) }() // received below
+		time.Sleep(30 * time.Second)
+		if f.value("l") != "2" || f.informer.Ready() == nil {
+			t.Error("while it waits, the old objects must be there, and the informer must not be ready")
+		}
+		right.Fail("watch", nil)
+		right.Fail("list", nil)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		f.expectOnce("added third", "added r", "deleted l")
+	})
+}
+
+func TestRetrieverIsSetWhileNobodyRunsTheInformer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left, right := holding("l"), holding("r")
+		f := start(t, left, nil)
+		f.expect("listed l")
+		f.stop()
+		f.set(right)
+		if got := f.informer.Len(); got != 0 {
+			t.Errorf("%d objects are kept of what is retrieved no longer", got)
+		}
+		f.seen.take()
+		stop := run(t, f.informer)
+		f.expect("listed r")
+		stop()
+		if _, watches, _ := left.Counts(); watches != 1 {
+			t.Errorf("the old one was watched %d times", watches)
+		}
+		// In the next session, all that is there is listed, also what was added while it ran.
+		stop = run(t, f.informer)
+		synctest.Wait()
+		f.set(informer.Join[configMap](left, right))
+		f.expect("listed r", "added l")
+		stop()
+		defer run(t, f.informer)()
+		f.expectOnce("listed l", "listed r")
+	})
+}
+
+func TestSetRetrieverThatIsLeftMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left, right := holding("l"), holding("r")
+		right.Fail("watch", errors.New("down"))
+		right.Fail("list", errors.New("down"))
+		f := start(t, left, nil)
+		f.expect("listed l")
+		done := make(chan error)
+		go func() { done <- f.informer.SetRetriever(t.Context(), right) }() // received below
+		time.Sleep(time.Second)
+		f.stop()
+		if err := <-done; err != nil {
+			t.Errorf("the informer has ended, so there is nothing to wait for: %v", err)
+		}
+		right.Fail("watch", nil)
+		right.Fail("list", nil)
+		f.seen.take()
+		defer run(t, f.informer)()
+		f.expect("listed r")
+	})
+}
+
+func TestSetRetrieverNamesMistakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := holding("a")
+		f := start(t, server, nil)
+		defer f.stop()
+		f.expect("listed a")
+		for name, test := range map[string]struct {
+			retriever retriever
+			want      string
+		}{
+			"nil":          {nil, "it is nil"},
+			"problem":      {informer.FromListerWatcher[configMap](nil), "ListerWatcher is nil"},
+			"another kind": {ofKind[configMap]{server, configMapKind}, `of "/v1, Kind=ConfigMap"`},
+		} {
+			err := f.informer.SetRetriever(t.Context(), test.retriever)
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), `informer "test"`) {
+				t.Errorf("%s: %v, want %q in it", name, err, test.want)
+			}
+		}
+		server.Put(object("a", "2"))
+		f.expect("updated a")
+	})
+}
+
+func TestOverlappingPartsAreOneObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left, right := holding("x"), holding("a")
+		f := start(t, nil, informer.Join[configMap](left, right))
+		defer f.stop()
+		f.expectOnce("listed a", "listed x")
+		seen := &states{T: t}
+		defer f.informer.Subscribe(seen.notify)()
+		seen.take()
+		expect := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			if got := seen.take(); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		left.Put(object("a", "left")) // it comes into the left part as well
+		expect("updated a: 101=1 to 102=left")
+		right.Delete(key("a"))
+		expect("updated a: 101=1 to 102=left")
+		if got := f.value("a"); got != "left" {
+			t.Errorf("a is %q", got)
+		}
+		left.Delete(key("a"))
+		expect("deleted a: 102=left to -=-")
+		if f.informer.Has(key("a")) {
+			t.Error("a is still there")
+		}
+	})
+}
+
+// The same object by two watches of one server is told of once when it comes and goes.
+func TestPartsThatSeeTheSameStateTellItOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := holding("a")
+		f := start(t, server, informer.Join[configMap](server, selecting{server}))
+		defer f.stop()
+		f.expect("listed a")
+		server.Put(object("b", "1"))
+		f.expect("added b")
+		server.Delete(key("b"))
+		f.expect("deleted b")
+		second := &recorder{}
+		defer f.informer.Subscribe(second.notify)()
+		if got := second.take(); !slices.Equal(got, []string{"listed a"}) {
+			t.Errorf("who subscribes is told %v", got)
+		}
+	})
+}
+
+func TestSetRetrieverOfViewsIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, holding("a"), nil)
+		defer f.stop()
+		view, err := informer.As[*metav1.PartialObjectMetadata](f.informer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lw := informer.FromListerWatcher[*metav1.PartialObjectMetadata](nil)
+		if err := view.SetRetriever(t.Context(), lw); err == nil || !strings.Contains(err.Error(), "*v1.ConfigMap") {
+			t.Errorf("the view takes a Retriever of metadata: %v", err)
+		}
+		if n, err := view.Count(store.Query{}); n != 1 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+	})
+}

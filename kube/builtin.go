@@ -1,0 +1,42 @@
+package kube
+
+import (
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// builtinKind returns the kind of a type of k8s.io/api, which its package's path tells:
+// k8s.io/api/<folder>/<version>, and a group that follows from the folder.
+//
+// A scheme would know it too, but whoever imports client-go's links the types of all groups,
+// some 10 MB, for the few that a controller handles.
+func builtinKind(t reflect.Type) (schema.GroupVersionKind, bool) {
+	if t.Kind() != reflect.Pointer {
+		return schema.GroupVersionKind{}, false
+	}
+	t = t.Elem()
+	path, ok := strings.CutPrefix(t.PkgPath(), "k8s.io/api/")
+	folder, version, found := strings.Cut(path, "/")
+	if !ok || !found || strings.Contains(version, "/") {
+		return schema.GroupVersionKind{}, false
+	}
+	return schema.GroupVersionKind{Group: builtinGroup(folder), Version: version, Kind: t.Name()}, true
+}
+
+func builtinGroup(folder string) string {
+	switch folder {
+	case "core":
+		return ""
+	case "apps", "autoscaling", "batch", "extensions", "policy":
+		return folder // from before groups had domains
+	case "apiserverinternal":
+		return "internal.apiserver.k8s.io"
+	case "flowcontrol":
+		return "flowcontrol.apiserver.k8s.io"
+	case "rbac":
+		return "rbac.authorization.k8s.io"
+	}
+	return folder + ".k8s.io"
+}

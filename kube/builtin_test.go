@@ -1,0 +1,52 @@
+package kube_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// client-go's scheme is the truth about the types of k8s.io/api.
+func TestBuiltinKindsAreThoseOfClientGo(t *testing.T) {
+	t.Parallel()
+	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for kind, goType := range clientscheme.Scheme.AllKnownTypes() {
+		if !strings.HasPrefix(goType.PkgPath(), "k8s.io/api/") {
+			continue
+		}
+		got, err := cluster.KindOf(reflect.New(goType).Interface().(runtime.Object))
+		if err != nil || got != kind {
+			t.Errorf("%s is %s (%v), want %s", goType, got, err, kind)
+		}
+		checked++
+	}
+	if checked < 300 {
+		t.Errorf("only %d types were checked", checked)
+	}
+}
+
+// A type of the program's own that is registered for a kind wins over what its path says.
+func TestRegisteredKindWins(t *testing.T) {
+	t.Parallel()
+	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"}, func(s *runtime.Scheme) error {
+		s.AddKnownTypeWithName(corev1.SchemeGroupVersion.WithKind("Capsule"), &corev1.Pod{})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := cluster.KindOf(&corev1.Pod{}); err != nil || got.Kind != "Capsule" {
+		t.Errorf("kind %s, %v", got, err)
+	}
+}
