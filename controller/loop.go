@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -32,6 +33,9 @@ type loop[T kube.Object] struct {
 	sources  *sources
 	logger   *slog.Logger
 
+	works atomic.Bool // workers have been started, or are about to be
+	first firstPass
+
 	mu       sync.Mutex
 	failures map[kube.Key]failures // guarded by mu; of keys that have any
 	terminal map[kube.Key]struct{} // guarded by mu; keys that failed for good at their last run
@@ -52,6 +56,8 @@ func newLoop[T kube.Object](config Config[T], inf *informer.Informer[T]) *loop[T
 		failures: map[kube.Key]failures{},
 		terminal: map[kube.Key]struct{}{},
 	}
+	l.first.room, l.first.ran = make(chan struct{}, 1), map[kube.Key]struct{}{}
+	l.first.active.Store(true)
 	l.sources = newSources(config.Name, l.triggered, config.Sources)
 	return l
 }
@@ -76,15 +82,16 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	defer unsubscribe()
 	l.sources.begin(intake, background, stopIntake)
 	defer l.sources.leave()
-	var workers, resyncs sync.WaitGroup
+	var workers, walks sync.WaitGroup
 	synced := l.waitSynced(intake, append(informers, l.sources.reads()...))
 	if synced == nil {
 		entered(PhaseRunning)
 		l.logger.InfoContext(ctx, "controller works", "objects", l.informer.Len(), "workers", l.config.Workers)
+		l.works.Store(true)
 		for range l.config.Workers {
 			workers.Go(func() { l.work(workCtx, &workers) }) // waited for by drain
 		}
-		resyncs.Go(func() { l.resync(intake) }) // waited for below
+		walks.Go(func() { l.walk(intake) }) // waited for below
 	}
 	<-intake.Done()
 	entered(PhaseDraining)
@@ -92,7 +99,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	// Sources are joined after the drain: one that is slow to end must not delay the
 	// cancelling of handlers.
 	l.drain(ctx, &workers, cancelWork)
-	resyncs.Wait()
+	walks.Wait()
 	return l.sources.wait()
 }
 
@@ -143,9 +150,17 @@ func (l *loop[T]) drain(ctx context.Context, workers *sync.WaitGroup, cancelWork
 
 // changed is the informer's subscriber.
 func (l *loop[T]) changed(c informer.Change) {
-	if l.config.Predicate != nil && !l.config.Predicate(c) {
+	// What is listed before the controller works is in the store when the first pass walks it.
+	if c.Type == informer.Listed && !l.works.Load() {
 		return
 	}
+	if l.matters(c) {
+		l.enqueue(c)
+	}
+}
+
+// enqueue adds the key of a change.
+func (l *loop[T]) enqueue(c informer.Change) {
 	switch c.Type {
 	case informer.Listed:
 		l.add(c.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseListed}, Priority: workqueue.PriorityLow})
@@ -217,7 +232,9 @@ func (l *loop[T]) handle(ctx context.Context, item workqueue.Item[kube.Key]) {
 		// Only now: what was added for the key is filed before the key can be taken again,
 		// so that it merges with what came in meanwhile.
 		l.queue.Done(item.Key)
+		l.first.ended(l.queued)
 	}()
+	l.first.began(item.Key, item.Causes)
 	err = l.call(runCtx, item.Key)
 }
 

@@ -293,13 +293,24 @@ func (i *Informer[T]) Len() int {
 	return n
 }
 
-// KeysIn iterates over one of a number of shares of the keys: every key that is kept
-// throughout is in exactly one of them, and stays there. part counts from 0.
-func (i *Informer[T]) KeysIn(part, parts int) iter.Seq[kube.Key] {
-	return func(yield func(kube.Key) bool) {
-		for _, p := range i.core.allParts() {
-			for key := range p.objects().KeysIn(part, parts) {
-				if !yield(key) {
+// Listed iterates over one of a number of shares of the objects, each as a Change of type
+// Listed, which is valid until the next. Every object that is kept throughout is in exactly
+// one share, and stays there. share counts from 0.
+//
+// It is for code that has to come to every object, but not at once.
+func (i *Informer[T]) Listed(share, shares int) iter.Seq[Change] {
+	return func(yield func(Change) bool) {
+		s := states{kind: i.core.kind}
+		parts := i.core.allParts()
+		for n, p := range parts {
+			objects := p.objects()
+			for key := range objects.KeysIn(share, shares) {
+				ref, found := objects.Get(key)
+				if !found || i.core.keptBy(parts[:n], key) {
+					continue
+				}
+				s.kept(ref)
+				if !yield(Change{Type: Listed, Key: key, states: &s}) {
 					return
 				}
 			}

@@ -384,7 +384,7 @@ func TestListMayBeLeftAndReadsMayNest(t *testing.T) {
 	})
 }
 
-func TestKeysInSharesEveryKeyOnce(t *testing.T) {
+func TestListedSharesEveryObjectOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := newServer(true), newServer(true)
 		zoo(left)
@@ -393,8 +393,11 @@ func TestKeysInSharesEveryKeyOnce(t *testing.T) {
 		defer f.stop()
 		seen := map[kube.Key]int{}
 		for share := range 5 {
-			for k := range f.informer.KeysIn(share, 5) {
-				seen[k]++
+			for c := range f.informer.Listed(share, 5) {
+				if o, err := c.New(); c.Type != informer.Listed || err != nil || o.Key != c.Key {
+					t.Errorf("%s is %s as %v, %v", c.Key, c.Type, o, err)
+				}
+				seen[c.Key]++
 			}
 		}
 		for k, n := range seen {
@@ -405,7 +408,7 @@ func TestKeysInSharesEveryKeyOnce(t *testing.T) {
 		if len(seen) != 13 {
 			t.Errorf("%d keys in all, want 13", len(seen))
 		}
-		for range f.informer.KeysIn(0, 1) {
+		for range f.informer.Listed(0, 1) {
 			break
 		}
 	})

@@ -257,9 +257,21 @@ func (q *Queue[K]) Done(key K) {
 	q.taken--
 	if it.place == nowhere || q.down {
 		delete(q.items, key)
+		q.shrink()
 		return
 	}
 	q.file(it, time.Now())
+}
+
+// largeQueue is from how many keys on a queue gives its memory back when it is empty again:
+// neither a map nor a slice shrinks by itself.
+const largeQueue = 4096
+
+// shrink gives the memory of a large queue back when it has become empty.
+func (q *Queue[K]) shrink() {
+	if len(q.items) == 0 && max(cap(q.ready), cap(q.waiting)) > largeQueue {
+		q.items, q.ready, q.waiting = map[K]*item[K]{}, nil, nil
+	}
 }
 
 // Stats are the queue's sizes at one moment.

@@ -1,0 +1,132 @@
+package controller_test
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+)
+
+// The first pass does not queue a large cluster as a whole: the queue would be larger than
+// the cache.
+func TestContract03_FirstPassQueuesLittleAndHandlesAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const objects = 5000
+		server := newServer()
+		for n := range objects {
+			server.Put(object("o"+strconv.Itoa(n), "1"))
+		}
+		var runs atomic.Int64
+		ctrl := newController(t, config(server, func(context.Context, configMap) error {
+			runs.Add(1)
+			time.Sleep(time.Millisecond)
+			return nil
+		}))
+		start(t, ctrl)
+		most := 0
+		for runs.Load() < objects {
+			time.Sleep(time.Millisecond)
+			most = max(most, ctrl.Stats().Queued)
+			if most == 0 {
+				t.Fatal("nothing is queued")
+			}
+		}
+		if most > 1024 {
+			t.Errorf("%d keys were queued at a time", most)
+		}
+		time.Sleep(time.Minute)
+		if n := runs.Load(); n != objects {
+			t.Errorf("%d runs for %d objects", n, objects)
+		}
+	})
+}
+
+// What changes during the first pass comes first, and counts as the object's first run.
+func TestContract03_ChangesDuringTheFirstPassComeFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const objects = 3000
+		server := newServer()
+		for n := range objects {
+			server.Put(object("o"+strconv.Itoa(n), "1"))
+		}
+		var runs journal
+		c := config(server, func(_ context.Context, obj configMap) error {
+			runs.add("%s=%s", obj.Name, obj.Data["value"])
+			time.Sleep(time.Millisecond)
+			return nil
+		})
+		c.Workers = 1
+		start(t, newController(t, c))
+		time.Sleep(100 * time.Millisecond)
+		before := runs.take()
+		waits := "" // an object that has not been handled
+		for n := range objects {
+			if waits = "o" + strconv.Itoa(n); !slices.Contains(before, waits+"=1") {
+				break
+			}
+		}
+		server.Put(object(waits, "2"))
+		server.Put(object("new", "1"))
+		time.Sleep(5 * time.Second)
+		after := runs.take()
+		if n := len(before) + len(after); n != objects+1 {
+			t.Errorf("%d runs for %d objects", n, objects+1)
+		}
+		if early := after[:4]; !slices.Contains(early, "new=1") || !slices.Contains(early, waits+"=2") {
+			t.Errorf("after %d runs, %s changed and a new object came; the next runs were %v", len(before), waits, early)
+		}
+	})
+}
+
+// A predicate that selects objects is asked about those that are there, too.
+func TestFirstPassAndResyncsHeedThePredicate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs journal
+		c := config(newServer("mine", "other"), func(_ context.Context, obj configMap) error {
+			runs.add("%s", obj.Name)
+			return nil
+		})
+		c.Workers, c.ResyncInterval = 1, time.Minute
+		c.Predicate = func(c informer.Change) bool { return c.Key.Name == "mine" }
+		start(t, newController(t, c))
+		time.Sleep(2*time.Minute + time.Second)
+		if diff := cmp.Diff([]string{"mine", "mine", "mine"}, runs.take()); diff != "" {
+			t.Errorf("runs (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// The first pass ends with its term, however many objects are left.
+func TestFirstPassEndsWithTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		for n := range 5000 {
+			server.Put(object("o"+strconv.Itoa(n), "1"))
+		}
+		block := make(chan struct{})
+		stop := start(t, newController(t, config(server, func(ctx context.Context, _ configMap) error {
+			select {
+			case <-block:
+			case <-ctx.Done():
+			}
+			return controller.Terminal(context.Canceled)
+		})))
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > controller.DefaultDrainTimeout+time.Second {
+			t.Errorf("Run ended after %s", took)
+		}
+		close(block)
+	})
+}

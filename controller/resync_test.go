@@ -1,0 +1,208 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+)
+
+// resyncs counts the runs that a resync has caused, by name.
+type resyncs struct {
+	mu   sync.Mutex
+	runs map[string][]time.Time
+}
+
+func (r *resyncs) note(ctx context.Context, name string) {
+	if run, _ := controller.RunFrom(ctx); !strings.Contains(run.Causes.String(), "resync") {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.runs == nil {
+		r.runs = map[string][]time.Time{}
+	}
+	r.runs[name] = append(r.runs[name], time.Now())
+}
+
+// take returns the runs since the last time.
+func (r *resyncs) take() map[string][]time.Time {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	runs := r.runs
+	r.runs = nil
+	return runs
+}
+
+func TestResyncMeetsEveryObjectOncePerInterval(t *testing.T) {
+	for _, interval := range []time.Duration{100 * time.Millisecond, 10 * time.Second, 3 * time.Minute, 10 * time.Hour} {
+		t.Run(interval.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const objects = 700
+				var names []string
+				for i := range objects {
+					names = append(names, fmt.Sprintf("o%d", i))
+				}
+				server := newServer(names...)
+				var seen resyncs
+				c := config(server, func(ctx context.Context, obj configMap) error { seen.note(ctx, obj.Name); return nil })
+				c.ResyncInterval = interval
+				ctrl := newController(t, c)
+				start(t, ctrl)
+				synctest.Wait()
+				if s := ctrl.Stats(); s.Waiting != 0 || s.Queued != 0 {
+					t.Errorf("at rest the queue has %+v", s)
+				}
+				began := time.Now()
+				for round := range 4 {
+					time.Sleep(interval)
+					runs := seen.take()
+					if len(runs) != objects {
+						t.Errorf("round %d: %d objects were resynced, want %d", round, len(runs), objects)
+					}
+					moments := map[time.Time]int{}
+					for name, times := range runs {
+						if len(times) != 1 {
+							t.Errorf("round %d: %s was resynced %d times", round, name, len(times))
+						}
+						moments[times[0]]++
+						if at := times[0].Sub(began) - time.Duration(round)*interval; at < interval/10 {
+							t.Errorf("round %d: %s was resynced %s after the interval had begun", round, name, at)
+						}
+					}
+					most := 0
+					for _, n := range moments {
+						most = max(most, n)
+					}
+					if least := min(200, int(interval/(25*time.Millisecond))); len(moments) < least || most > 3*objects/least {
+						t.Errorf("round %d: resyncs fall into %d moments, %d into one", round, len(moments), most)
+					}
+					if s := ctrl.Stats(); s.Waiting != 0 || s.Queued != 0 {
+						t.Errorf("round %d: the queue has %+v", round, s)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestResyncFollowsWhatComesAndGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer("goes", "stays")
+		var seen resyncs
+		c := config(server, func(ctx context.Context, obj configMap) error { seen.note(ctx, obj.Name); return nil })
+		c.ResyncInterval = time.Hour
+		start(t, newController(t, c))
+		time.Sleep(30*time.Minute - time.Second)
+		for i := range 300 {
+			server.Put(object(fmt.Sprintf("new%d", i), "1"))
+		}
+		server.Delete(key("goes"))
+		seen.take()
+		time.Sleep(time.Hour) // from one half to the next
+		runs := seen.take()
+		if runs["goes"] != nil {
+			t.Error("an object that is gone was resynced")
+		}
+		if len(runs) != 301 {
+			t.Errorf("%d objects were resynced, want 301", len(runs))
+		}
+		for name, times := range runs {
+			if len(times) > 1 {
+				t.Errorf("%s was resynced %d times in an hour", name, len(times))
+			}
+		}
+	})
+}
+
+func TestResyncLeavesFailingObjectsToTheirRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer("well", "fails", "terminal", "givenUp")
+		var seen resyncs
+		var mu sync.Mutex
+		mended := false
+		c := config(server, func(ctx context.Context, obj configMap) error {
+			seen.note(ctx, obj.Name)
+			mu.Lock()
+			defer mu.Unlock()
+			if mended {
+				return nil
+			}
+			switch obj.Name {
+			case "fails":
+				return errors.New("fails")
+			case "terminal":
+				return controller.Terminal(errors.New("for good"))
+			}
+			return nil
+		})
+		c.ResyncInterval = time.Minute
+		c.Retry = controller.Retry{Base: 100 * time.Hour, Max: 100 * time.Hour}
+		start(t, newController(t, c))
+		time.Sleep(10 * time.Minute)
+		runs := seen.take()
+		if len(runs["fails"]) != 0 || len(runs["terminal"]) != 0 {
+			t.Errorf("%d resyncs of what fails, %d of what failed for good", len(runs["fails"]), len(runs["terminal"]))
+		}
+		if len(runs["well"]) != 10 {
+			t.Errorf("%d resyncs of what is well, want 10", len(runs["well"]))
+		}
+		mu.Lock()
+		mended = true
+		mu.Unlock()
+		server.Put(object("fails", "2"))
+		server.Put(object("terminal", "2"))
+		time.Sleep(10 * time.Minute)
+		runs = seen.take()
+		if len(runs["fails"]) != 10 || len(runs["terminal"]) != 10 {
+			t.Errorf("after they were mended, %d and %d resyncs; want 10 of each", len(runs["fails"]), len(runs["terminal"]))
+		}
+	})
+}
+
+// A key whose retries are exhausted is handled again at the next resync.
+func TestResyncMeetsGivenUpObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen resyncs
+		c := config(newServer("a"), func(ctx context.Context, obj configMap) error {
+			seen.note(ctx, obj.Name)
+			return errors.New("fails")
+		})
+		c.ResyncInterval = time.Hour
+		c.Retry = controller.Retry{MaxRetries: 2}
+		start(t, newController(t, c))
+		time.Sleep(5 * time.Hour)
+		if n := len(seen.take()["a"]); n != 5 {
+			t.Errorf("%d resyncs in 5 intervals", n)
+		}
+	})
+}
+
+func TestResyncEndsWithTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen resyncs
+		c := config(newServer("a"), func(ctx context.Context, obj configMap) error { seen.note(ctx, obj.Name); return nil })
+		c.ResyncInterval = time.Minute
+		stop := start(t, newController(t, c))
+		time.Sleep(10 * time.Minute)
+		began := time.Now()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the end took %s", took)
+		}
+		seen.take()
+		time.Sleep(time.Hour)
+		if runs := seen.take(); runs != nil {
+			t.Errorf("resyncs after the end: %v", runs)
+		}
+	})
+}

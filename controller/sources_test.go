@@ -1,0 +1,460 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// watching is a source that enqueues the names of another informer's objects.
+type watching struct {
+	objects *informer.Informer[configMap]
+	running atomic.Int32
+	mistake error
+}
+
+func newWatching(t *testing.T, server *fakeapi.Server[configMap]) *watching {
+	t.Helper()
+	objects, err := informer.New(informer.Config[configMap]{Name: "watched", Retriever: server, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &watching{objects: objects}
+}
+
+func (w *watching) Run(ctx context.Context, enqueue func(kube.Key, string)) error {
+	w.running.Add(1)
+	defer w.running.Add(-1)
+	defer w.objects.Subscribe(func(c informer.Change) { enqueue(c.Key, c.Type.String()) })()
+	<-ctx.Done()
+	return nil
+}
+
+func (w *watching) Reads() []controller.Readable { return []controller.Readable{w.objects} }
+func (w *watching) Validate() error              { return w.mistake }
+
+// watches returns how many watches of a server are open.
+func watches(server *fakeapi.Server[configMap]) int {
+	_, _, open := server.Counts()
+	return open
+}
+
+// reconciled makes a config whose reconciler writes down keys and causes.
+func reconciled(server informer.Retriever[configMap]) (controller.Config[configMap], *journal) {
+	runs := &journal{}
+	c := config(server, nil)
+	c.Handler = nil
+	c.Reconciler = controller.ReconcilerFunc(func(ctx context.Context, key kube.Key) error {
+		run, _ := controller.RunFrom(ctx)
+		runs.add("%s: %s", key.Name, run.Causes)
+		return nil
+	})
+	return c, runs
+}
+
+// sorted returns what was written down since the last time, in the order of the alphabet.
+func (j *journal) sorted() []string {
+	synctest.Wait()
+	lines := j.take()
+	slices.Sort(lines)
+	return lines
+}
+
+func TestSourcesInformersGateTheFirstHandling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		others := newServer("other")
+		others.Fail("list", errors.New("not yet"))
+		others.Fail("watch", errors.New("not yet"))
+		w := newWatching(t, others)
+		c, runs := reconciled(newServer("a"))
+		c.Sources = []controller.Source{w}
+		ctrl := newController(t, c)
+		stop := start(t, ctrl)
+		time.Sleep(time.Minute)
+		if got := runs.sorted(); got != nil {
+			t.Errorf("runs before the source's informer is synced: %v", got)
+		}
+		if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), `informer "watched": not yet`) {
+			t.Errorf("Ready: %v", err)
+		}
+		others.Fail("list", nil)
+		others.Fail("watch", nil)
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff([]string{"a: listed", "other: triggered (listed)"}, runs.sorted()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if err := ctrl.Ready(); err != nil {
+			t.Error(err)
+		}
+		others.Fail("list", errors.New("broken"))
+		others.Fail("watch", errors.New("broken"))
+		others.DropWatches()
+		time.Sleep(time.Minute)
+		if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), "broken") {
+			t.Errorf("Ready hides the trouble of a source's informer: %v", err)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if n := w.running.Load(); n != 0 || watches(others) != 0 {
+			t.Errorf("after the end %d sources run, and %d watches are open", n, watches(others))
+		}
+	})
+}
+
+func TestSourcesAreAddedAndRemovedWhileTheControllerRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, others := newServer("a"), newServer("other")
+		w := newWatching(t, others)
+		c, runs := reconciled(server)
+		ctrl := newController(t, c)
+		start(t, ctrl)
+		runs.sorted()
+		remove, err := ctrl.AddSource(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"other: triggered (listed)"}, runs.sorted()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		others.Fail("watch", errors.New("broken"))
+		others.Fail("list", errors.New("broken"))
+		others.DropWatches()
+		time.Sleep(10 * time.Second)
+		if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), "broken") {
+			t.Errorf("an added source's informer is not asked whether it is ready: %v", err)
+		}
+		remove()
+		if n := w.running.Load(); n != 0 || watches(others) != 0 {
+			t.Errorf("after remove has returned %d sources run, and %d watches are open", n, watches(others))
+		}
+		if err := ctrl.Ready(); err != nil {
+			t.Errorf("a source that was removed is asked whether it is ready: %v", err)
+		}
+		others.Fail("watch", nil)
+		others.Fail("list", nil)
+		others.Put(object("later", "1"))
+		server.Put(object("a", "2"))
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff([]string{"a: updated"}, runs.sorted()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		// And again: it is the same source.
+		remove, err = ctrl.AddSource(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"later: triggered (listed)", "other: triggered (listed)"}, runs.sorted()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		remove()
+	})
+}
+
+func TestSourcesAddedBeforeRunAreThereFromTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		others, removed := newServer("other"), newServer("removed")
+		c, runs := reconciled(newServer("a"))
+		ctrl := newController(t, c)
+		if _, err := ctrl.AddSource(newWatching(t, others)); err != nil {
+			t.Fatal(err)
+		}
+		remove, err := ctrl.AddSource(newWatching(t, removed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		remove()
+		if watches(others) != 0 {
+			t.Error("a source runs although the controller does not")
+		}
+		others.Fail("watch", errors.New("not yet"))
+		others.Fail("list", errors.New("not yet"))
+		stop := start(t, ctrl)
+		time.Sleep(time.Minute)
+		if got := runs.sorted(); got != nil {
+			t.Errorf("runs before the informer of a source that was added in time is synced: %v", got)
+		}
+		others.Fail("watch", nil)
+		others.Fail("list", nil)
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff([]string{"a: listed", "other: triggered (listed)"}, runs.sorted()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if _, n, _ := removed.Counts(); n != 0 || watches(others) != 0 {
+			t.Errorf("%d watches of what was removed before the start; %d are open after the end", n, watches(others))
+		}
+	})
+}
+
+func TestAddedSourcesWorkInEachTermOfLeadership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		others, late := newServer("other"), newServer("late")
+		w := newWatching(t, others)
+		e := &elector{terms: make(chan chan struct{})}
+		c, runs := reconciled(newServer("a"))
+		c.LeaderElector = e
+		ctrl := newController(t, c)
+		start(t, ctrl)
+		synctest.Wait()
+		remove, err := ctrl.AddSource(w) // a standby
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.running.Load() != 0 {
+			t.Error("a standby runs a source")
+		}
+		all := []string{"a: listed", "other: triggered (listed)"}
+		for term := range 2 {
+			lost := make(chan struct{})
+			e.terms <- lost
+			if diff := cmp.Diff(all, runs.sorted()); diff != "" {
+				t.Errorf("term %d (-want +got):\n%s", term, diff)
+			}
+			close(lost)
+			synctest.Wait()
+			if w.running.Load() != 0 || watches(others) != 0 {
+				t.Errorf("after term %d the source runs, or its informer", term)
+			}
+		}
+		remove() // a standby
+		lost := make(chan struct{})
+		e.terms <- lost
+		removeLate, err := ctrl.AddSource(newWatching(t, late)) // perhaps while it is syncing
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"a: listed", "late: triggered (listed)"}, runs.sorted()); diff != "" {
+			t.Errorf("the last term (-want +got):\n%s", diff)
+		}
+		removeLate()
+		if watches(late) != 0 {
+			t.Error("after it was removed its informer runs")
+		}
+		close(lost)
+	})
+}
+
+func TestSourcesComeAndGoDuringTheDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, others, late := newServer("a"), newServer("other"), newServer("late")
+		w, latecomer := newWatching(t, others), newWatching(t, late)
+		began, release := make(chan struct{}), make(chan struct{})
+		var again atomic.Bool
+		c := config(server, func(context.Context, configMap) error {
+			close(began)
+			<-release
+			if err := w.objects.Ready(); err != nil && !again.Load() {
+				t.Errorf("the informer of a source ends before the last handler: %v", err)
+			}
+			return nil
+		})
+		c.DrainTimeout = time.Hour
+		ctrl := newController(t, c)
+		remove, err := ctrl.AddSource(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		removeTwo, err := ctrl.AddSource(newWatching(t, others))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := start(t, ctrl)
+		<-began
+		ended := make(chan error)
+		go func() { ended <- stop() }() // received below
+		synctest.Wait()
+		if phase := ctrl.Stats().Phase; phase != controller.PhaseDraining {
+			t.Fatalf("the phase is %s", phase)
+		}
+		removeLate, err := ctrl.AddSource(latecomer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if latecomer.running.Load() != 0 || watches(late) != 0 {
+			t.Error("a source is begun during the drain")
+		}
+		removeLate()
+		removeTwo() // of the draining term
+		close(release)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if watches(others) != 0 || w.running.Load() != 0 {
+			t.Error("something is left after the end")
+		}
+		remove() // after the end
+		again.Store(true)
+		began, release = make(chan struct{}), make(chan struct{})
+		close(release)
+		start(t, ctrl)
+		synctest.Wait()
+		if w.running.Load() != 0 || watches(others) != 0 {
+			t.Error("what was removed between two runs is back")
+		}
+	})
+}
+
+func TestRemovedSourceLeavesAnInformerThatOthersUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		others := newServer("other")
+		w := newWatching(t, others)
+		second := &watching{objects: w.objects}
+		c, runs := reconciled(newServer("a"))
+		c.Sources = []controller.Source{w}
+		ctrl := newController(t, c)
+		start(t, ctrl)
+		remove, err := ctrl.AddSource(second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs.sorted()
+		remove()
+		if n := watches(others); n != 1 || second.running.Load() != 0 {
+			t.Errorf("%d watches are open, want the one that the first source uses", n)
+		}
+		others.Put(object("other", "2"))
+		if diff := cmp.Diff([]string{"other: triggered (updated)"}, runs.sorted()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if _, all, _ := others.Counts(); all != 1 {
+			t.Errorf("%d watches were opened, want one for both", all)
+		}
+	})
+}
+
+func TestSourcesThatComeAndGoAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		others := newServer("other")
+		ctrl := newController(t, config(newServer("a"), func(context.Context, configMap) error { return nil }))
+		w := newWatching(t, others)
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() { // waited for below
+				for j := range 30 {
+					time.Sleep(time.Duration((i*7+j*3)%11) * time.Millisecond)
+					remove, err := ctrl.AddSource(&watching{objects: w.objects})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(time.Duration((i*5+j)%7) * time.Millisecond)
+					remove()
+				}
+			})
+		}
+		for range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			if err := ctrl.Run(ctx); err != nil {
+				t.Error(err)
+			}
+			cancel()
+		}
+		all.Wait()
+		if n := watches(others); n != 0 {
+			t.Errorf("%d watches are left", n)
+		}
+	})
+}
+
+func TestSourcesAreAskedForMistakes(t *testing.T) {
+	w := newWatching(t, newServer())
+	w.mistake = errors.New("it has no owner")
+	c := config(newServer(), func(context.Context, configMap) error { return nil })
+	c.Sources = []controller.Source{w}
+	_, err := controller.New(c)
+	for _, want := range []string{"Sources[0]", "*controller_test.watching", "it has no owner"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New: %v, want %q in it", err, want)
+		}
+	}
+	c.Sources = nil
+	ctrl := newController(t, c)
+	for name, source := range map[string]controller.Source{"it has no owner": w, "is nil": nil} {
+		remove, err := ctrl.AddSource(source)
+		if err == nil || remove != nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), `controller "test"`) || !errors.Is(err, errors.Unwrap(err)) {
+			t.Errorf("AddSource: %v, want %q in it", err, name)
+		}
+	}
+}
+
+func TestAddedSourceThatFailsEndsTheController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctrl := newController(t, config(newServer("a"), func(context.Context, configMap) error { return nil }))
+		ended := make(chan error)
+		go func() { ended <- ctrl.Run(t.Context()) }() // received below
+		synctest.Wait()
+		broken := errors.New("the source broke")
+		remove, err := ctrl.AddSource(controller.SourceFunc(func(context.Context, func(kube.Key, string)) error { return broken }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; !errors.Is(err, broken) || !strings.Contains(err.Error(), "added source") {
+			t.Errorf("Run: %v", err)
+		}
+		remove()
+	})
+}
+
+func TestPredicateSaysWhatIsHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer("a")
+		c, runs := reconciled(server)
+		var asked journal
+		c.Predicate = func(change informer.Change) bool {
+			_, after, err := informer.Decode[configMap](change)
+			if err != nil {
+				t.Error(err)
+			}
+			asked.add("%s %s", change.Type, change.Key.Name)
+			return change.Type != informer.Updated || after.Data["value"] != "boring"
+		}
+		c.ResyncInterval = time.Hour
+		ctrl := newController(t, c)
+		start(t, ctrl)
+		expect := func(want ...string) {
+			t.Helper()
+			if diff := cmp.Diff(want, runs.sorted()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+		expect("a: listed")
+		server.Put(object("a", "boring"))
+		expect()
+		server.Put(object("a", "news"))
+		expect("a: updated")
+		server.Put(object("a", "boring"))
+		server.Put(object("b", "boring"))
+		expect("b: added")
+		server.Delete(key("b"))
+		expect("b: deleted")
+		// What was dropped is in the cache, and handled at the next resync.
+		obj, found, err := ctrl.Informer().Get(key("a"))
+		if err != nil || !found || obj.Data["value"] != "boring" {
+			t.Errorf("a is %v in the cache, %v, %v", obj, found, err)
+		}
+		time.Sleep(time.Hour)
+		expect("a: resync")
+		want := []string{"listed a", "updated a", "updated a", "updated a", "added b", "deleted b", "listed a"}
+		if diff := cmp.Diff(want, asked.take()); diff != "" {
+			t.Errorf("the predicate was asked (-want +got):\n%s", diff)
+		}
+	})
+}
