@@ -1,4 +1,3 @@
-// Package source has what enqueues keys besides a controller's own Retriever.
 package source
 
 import (

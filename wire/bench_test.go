@@ -3,19 +3,19 @@ package wire
 import (
 	"bytes"
 	"io"
-	"testing"
 	"reflect"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-func mustCut(t testing.TB, typ reflect.Type, paths ...string) *Cut {
-	t.Helper()
+func mustCut(tb testing.TB, typ reflect.Type, paths ...string) *Cut {
+	tb.Helper()
 	cut, err := NewCut(typ, paths...)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return cut
 }

@@ -82,24 +82,24 @@ func TestCutLeavesValidJSON(t *testing.T) {
 	t.Parallel()
 	cut := mustCut(t, reflect.TypeFor[*unstructured.Unstructured](), "a", "c", "list.x", `map["k.1"]`)
 	tests := map[string]string{
-		`{"a":1}`:                      `{}`,
-		`{"a":1,"b":2}`:                `{"b":2}`,
-		`{"b":2,"a":1}`:                `{"b":2}`,
-		`{"a":1,"c":3}`:                `{}`,
-		`{"a":1,"b":2,"c":3}`:          `{"b":2}`,
-		`{"a":1,"c":3,"b":2,"d":4}`:    `{"b":2,"d":4}`,
-		`{"b":2,"a":1,"c":3,"d":4}`:    `{"b":2,"d":4}`,
-		`{ "a" : 1 , "b" : 2 }`:        `{ "b" : 2 }`,
-		`{"b":2 , "a":{"b":[1,2]} }`:   `{"b":2  }`,
-		`{"\u0061":1,"b":2}`:           `{"b":2}`,
-		`{"a":1,"a":2,"b":3}`:          `{"b":3}`,
-		`{"list":[{"x":1},{"y":2}]}`:   `{"list":[{},{"y":2}]}`,
-		`{"list":[[{"x":1}],{"x":2}]}`: `{"list":[[{}],{}]}`,
-		`{"list":{"x":1},"a":0}`:       `{"list":{}}`,
-		`{"list":7,"map":"x"}`:         `{"list":7,"map":"x"}`,
-		`{"list":[7,null,{"x":1}]}`:    `{"list":[7,null,{}]}`,
-		`{"map":{"k.1":1,"k":2}}`:      `{"map":{"k":2}}`,
-		`{"c":3,"map":{"k.1":1}}`:      `{"map":{}}`,
+		`{"a":1}`:                       `{}`,
+		`{"a":1,"b":2}`:                 `{"b":2}`,
+		`{"b":2,"a":1}`:                 `{"b":2}`,
+		`{"a":1,"c":3}`:                 `{}`,
+		`{"a":1,"b":2,"c":3}`:           `{"b":2}`,
+		`{"a":1,"c":3,"b":2,"d":4}`:     `{"b":2,"d":4}`,
+		`{"b":2,"a":1,"c":3,"d":4}`:     `{"b":2,"d":4}`,
+		`{ "a" : 1 , "b" : 2 }`:         `{ "b" : 2 }`,
+		`{"b":2 , "a":{"b":[1,2]} }`:    `{"b":2  }`,
+		`{"\u0061":1,"b":2}`:            `{"b":2}`,
+		`{"a":1,"a":2,"b":3}`:           `{"b":3}`,
+		`{"list":[{"x":1},{"y":2}]}`:    `{"list":[{},{"y":2}]}`,
+		`{"list":[[{"x":1}],{"x":2}]}`:  `{"list":[[{}],{}]}`,
+		`{"list":{"x":1},"a":0}`:        `{"list":{}}`,
+		`{"list":7,"map":"x"}`:          `{"list":7,"map":"x"}`,
+		`{"list":[7,null,{"x":1}]}`:     `{"list":[7,null,{}]}`,
+		`{"map":{"k.1":1,"k":2}}`:       `{"map":{"k":2}}`,
+		`{"c":3,"map":{"k.1":1}}`:       `{"map":{}}`,
 		`{"a":1,"map":{"k.1":1,"z":0}}`: `{"map":{"z":0}}`,
 	}
 	for data, want := range tests {
@@ -160,6 +160,34 @@ func TestNewCutNamesAllThatIsWrong(t *testing.T) {
 			t.Errorf("a cut for the type %v", typ)
 		}
 	}
+}
+
+// A field on the way of a cut that is none of its type is not made into one that is.
+func TestCutOfAnotherType(t *testing.T) {
+	t.Parallel()
+	for _, spec := range []string{"\x12\x02\x10\x05", "\x12\x09\x11\x18\x01\x18\x01\x18\x01\x18\x01"} {
+		if _, err := Parse([]byte(protoPrefix+spec), deepCut(t)); err == nil {
+			t.Errorf("a spec that is a number is taken: %q", spec)
+		}
+	}
+}
+
+// The generated decoders read the text of a map's entry past the entry's end. What is
+// there is not cut from under it.
+func TestCutBesideAnUnusualMap(t *testing.T) {
+	t.Parallel()
+	spec := "\x3a\x03\x0a\x0ac\x12\x08\x0a\x01c\x3a\x03\x0a\x01e" // a node selector, a container with env
+	raw := "\x12\x0f" + spec
+	want := &corev1.Pod{}
+	if err := want.Unmarshal([]byte(raw)); err != nil {
+		t.Fatal(err)
+	}
+	if len(want.Spec.NodeSelector) != 1 || len(want.Spec.Containers) != 1 || len(want.Spec.Containers[0].Env) != 1 {
+		t.Fatalf("not what this test is about: %+v", want.Spec)
+	}
+	want.Spec.Containers[0].Env = nil
+	o := mustParse(t, []byte(protoPrefix+"\x12\x11"+raw), mustCut(t, reflect.TypeFor[*corev1.Pod](), "spec.containers.env"))
+	checkDecode(t, want, o)
 }
 
 func TestCutOfObjectsWithOnlyMetadata(t *testing.T) {

@@ -117,8 +117,7 @@ func mapFields(t reflect.Type) (nums []int32) {
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if num := protoNumber(f); num != 0 && f.Type.Kind() == reflect.Map {
 			nums = append(nums, num)
 		}
@@ -154,8 +153,8 @@ func findField(t reflect.Type, name string) (field reflect.StructField, numbers 
 
 func structFields(t reflect.Type) func(yield func(reflect.StructField) bool) {
 	return func(yield func(reflect.StructField) bool) {
-		for i := range t.NumField() {
-			if f := t.Field(i); (f.IsExported() || f.Anonymous) && !yield(f) {
+		for f := range t.Fields() {
+			if (f.IsExported() || f.Anonymous) && !yield(f) {
 				return
 			}
 		}
@@ -196,7 +195,7 @@ func protoNumber(f reflect.StructField) int32 {
 
 // suggestion names the field that is nearest to name.
 func suggestion(t reflect.Type, name string) string {
-	best, bestDistance := "", len(name)/2+1
+	best, bestDistance := "", len(name)/2+2
 	var look func(reflect.Type)
 	look = func(t reflect.Type) {
 		for f := range structFields(t) {

@@ -103,7 +103,9 @@ func (d Decoder[T]) decodeUnstructured(o *Object, u *unstructured.Unstructured) 
 			return fmt.Errorf("convert a %T: %w", twin, err)
 		}
 		u.Object = content
-		u.SetGroupVersionKind(d.kind)
+		if !d.kind.Empty() {
+			u.SetGroupVersionKind(d.kind)
+		}
 		return nil
 	}
 	if err := utiljson.Unmarshal(o.Bytes, &u.Object); err != nil {

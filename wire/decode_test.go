@@ -19,7 +19,7 @@ import (
 // Database is a custom resource as people write them: no protobuf.
 type Database struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata"`
 	Spec              map[string]any `json:"spec,omitempty"`
 }
 
@@ -27,7 +27,7 @@ func (d *Database) DeepCopyObject() runtime.Object { c := *d; return &c }
 
 // promotedMeta gets Marshal and Unmarshal of its ObjectMeta: they are not about all of it.
 type promotedMeta struct {
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata"`
 	Spec              string `json:"spec,omitempty"`
 }
 
@@ -131,6 +131,30 @@ func TestDecodeOnlyMetadata(t *testing.T) {
 	}
 }
 
+// With an empty kind, objects stay as they came.
+func TestDecodeWithoutKind(t *testing.T) {
+	t.Parallel()
+	var none schema.GroupVersionKind
+	data := `{"metadata":{"name":"a"}}`
+	if got := decodeAs[*unstructured.Unstructured](t, none, mustParse(t, []byte(data), nil)); len(got.Object) != 1 {
+		t.Errorf("unstructured: %v", got.Object)
+	}
+	if got := decodeAs[*unstructured.Unstructured](t, none, mustParse(t, realCRJSON(), nil)); got.GroupVersionKind() != crKind {
+		t.Errorf("unstructured: %v", got.GroupVersionKind())
+	}
+	if got := decodeAs[*metav1.PartialObjectMetadata](t, none, mustParse(t, realCRJSON(), nil)); got.GroupVersionKind() != crKind {
+		t.Errorf("only metadata: %v", got.GroupVersionKind())
+	}
+	d, err := NewDecoderVia[*unstructured.Unstructured](none, func() kube.Object { return &corev1.Pod{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := d.Decode(mustParse(t, asProto(t, realPod(), podKind), nil))
+	if err != nil || !got.GroupVersionKind().Empty() || got.GetName() != realPod().Name {
+		t.Errorf("by way of a Pod: %v, %v", got, err)
+	}
+}
+
 func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
 	if _, err := NewDecoder[*corev1.Pod](schema.GroupVersionKind{Kind: "Pod"}); err == nil {
@@ -225,8 +249,8 @@ func TestFromObject(t *testing.T) {
 	}
 	db.Spec["x"] = func() {}
 	u.Object["x"] = func() {}
-	for _, obj := range []kube.Object{db, u} {
-		if _, err := FromObject(obj, nil); err == nil || !strings.Contains(err.Error(), "encode a *") {
+	for _, obj := range []kube.Object{db, u, nil} {
+		if _, err := FromObject(obj, nil); err == nil || !strings.Contains(err.Error(), "encode a ") {
 			t.Errorf("an object that cannot be encoded: %v", err)
 		}
 	}

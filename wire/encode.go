@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -31,12 +32,12 @@ func isMessage(t reflect.Type) bool {
 	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
 		return false
 	}
-	outer, ok := reflect.New(t.Elem()).Interface().(message)
+	outer, ok := reflect.TypeAssert[message](reflect.New(t.Elem()))
 	if !ok {
 		return false
 	}
 	named, ok := outer.(metav1.Object)
-	if !ok {
+	if !ok || embedsPointer(t.Elem()) {
 		return false
 	}
 	const name = "probe"
@@ -55,22 +56,27 @@ func isMessage(t reflect.Type) bool {
 	v := reflect.ValueOf(outer).Elem()
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
-		if !f.Anonymous || !f.IsExported() || f.Type.Kind() == reflect.Interface {
+		if !f.Anonymous || !f.IsExported() {
 			continue
 		}
-		inner := v.Field(i)
-		if inner.Kind() != reflect.Pointer {
-			inner = inner.Addr()
-		}
-		m, ok := inner.Interface().(message)
-		if !ok || inner.IsNil() {
-			continue
-		}
-		if b, err := m.Marshal(); err == nil && bytes.Equal(b, encoded) {
-			return false
+		if m, ok := reflect.TypeAssert[message](v.Field(i).Addr()); ok {
+			if inner, err := m.Marshal(); err == nil && bytes.Equal(inner, encoded) {
+				return false
+			}
 		}
 	}
 	return true
+}
+
+// embedsPointer is true for structs that no generator makes, and whose methods may be
+// those of a nil pointer.
+func embedsPointer(t reflect.Type) bool {
+	for f := range structFields(t) {
+		if f.Anonymous && (f.Type.Kind() == reflect.Pointer || f.Type.Kind() == reflect.Interface) {
+			return true
+		}
+	}
+	return false
 }
 
 // FromObject encodes a decoded object: types with a protobuf encoding of their own in
@@ -86,6 +92,9 @@ func FromObject(obj kube.Object, cut *Cut) (*Object, error) {
 }
 
 func (p *parser) fromObject(obj kube.Object) error {
+	if obj == nil {
+		return errors.New("there is no object")
+	}
 	if u, ok := obj.(runtime.Unstructured); ok {
 		content := u.UnstructuredContent()
 		data, err := json.Marshal(content)

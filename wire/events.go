@@ -28,11 +28,11 @@ type Event struct {
 // It reads as far as data has arrived, and keeps one buffer that grows to the largest
 // event. It is for one goroutine.
 type EventReader struct {
-	win     window
-	p       parser
-	format  encoding
-	started bool
-	err     error // the first error, which stays
+	win    window
+	p      parser
+	scan   scanner // here, because it would cost an allocation an event elsewhere
+	format encoding
+	err    error // the first error, which stays
 }
 
 // NewEventReader returns a reader of body. What cut says is left out of the objects.
@@ -184,24 +184,24 @@ func (r *EventReader) event(kind watch.EventType, raw []byte, parse func([]byte)
 // decodeStatus reads a metav1.Status in either format.
 func decodeStatus(data []byte) (*metav1.Status, error) {
 	status := &metav1.Status{}
-	kind := ""
+	decode := func(raw []byte) error { return utiljson.Unmarshal(raw, status) }
+	var kind metav1.TypeMeta
+	raw := data
+	var err error
 	if bytes.HasPrefix(data, []byte(protoPrefix)) {
-		k, raw, err := openEnvelope(data)
-		if err != nil {
-			return nil, err
-		}
-		if err := status.Unmarshal(raw); err != nil {
-			return nil, fmt.Errorf("decode: %w", err)
-		}
-		kind = k
+		kind.Kind, raw, err = openEnvelope(data)
+		decode = status.Unmarshal
 	} else {
-		if err := utiljson.Unmarshal(data, status); err != nil {
-			return nil, fmt.Errorf("decode: %w", err)
-		}
-		kind = status.Kind
+		err = utiljson.Unmarshal(data, &kind)
 	}
-	if kind != "" && kind != statusKind {
+	if err == nil && kind.Kind != "" && kind.Kind != statusKind {
 		return nil, fmt.Errorf("want a Status, got another kind: %s", excerpt(data))
+	}
+	if err == nil {
+		err = decode(raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
 	}
 	status.TypeMeta = metav1.TypeMeta{Kind: statusKind, APIVersion: "v1"}
 	return status, nil
@@ -229,12 +229,12 @@ func (r *EventReader) nextDocument() (Event, error) {
 			searched = len(data)
 		}
 		size, done := end.find(data)
-		if done {
+		if done && size <= MaxObjectBytes {
 			e, _, err := r.document(data[:size])
 			r.win.consume(size)
 			return e, err
 		}
-		if len(data) > MaxObjectBytes {
+		if done || len(data) > MaxObjectBytes {
 			return Event{}, fmt.Errorf("a JSON document is larger than the limit of %d bytes", MaxObjectBytes)
 		}
 		if err := r.win.fill(); err != nil {
@@ -245,8 +245,9 @@ func (r *EventReader) nextDocument() (Event, error) {
 
 // document reads the document at the start of data, and returns how long it is.
 func (r *EventReader) document(data []byte) (Event, int, error) {
-	s := scanner{data: data}
-	d := eventDocument{reader: r, s: &s}
+	s := &r.scan
+	*s = scanner{data: data}
+	d := eventDocument{reader: r, s: s}
 	if err := s.object(nil, d.member); err != nil {
 		return Event{}, 0, err
 	}
@@ -329,9 +330,10 @@ func (d *delimiter) find(data []byte) (size int, done bool) {
 		case d.escaped:
 			d.escaped = false
 		case d.inText:
-			if c == '"' {
+			switch c {
+			case '"':
 				d.inText = false
-			} else if c == '\\' {
+			case '\\':
 				d.escaped = true
 			}
 		case c == '"':

@@ -23,6 +23,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
+//nolint:gochecknoglobals // names of kinds
 var (
 	podKind        = corev1.SchemeGroupVersion.WithKind("Pod")
 	secretKind     = corev1.SchemeGroupVersion.WithKind("Secret")
@@ -30,6 +31,7 @@ var (
 	crKind         = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Database"}
 )
 
+//nolint:gochecknoglobals // a constant
 var fixtureTime = metav1.Date(2026, 11, 20, 8, 30, 15, 0, time.UTC)
 
 // realPod is a Pod as clusters have them: about 4.9 KB of protobuf, more than half of
@@ -124,7 +126,7 @@ func managedFields() []metav1.ManagedFieldsEntry {
 	}
 	var spec strings.Builder
 	for _, name := range []string{"checkout", "proxy"} {
-		fmt.Fprintf(&spec, `,"k:{\"name\":\"%s\"}":{".":{},"f:command":{},"f:env":{".":{},"k:{\"name\":\"LOG_LEVEL\"}":{".":{},"f:name":{},"f:value":{}},"k:{\"name\":\"POD_NAME\"}":{".":{},"f:name":{},"f:valueFrom":{".":{},"f:fieldRef":{}}}},"f:image":{},"f:imagePullPolicy":{},"f:livenessProbe":{".":{},"f:failureThreshold":{},"f:httpGet":{".":{},"f:path":{},"f:port":{},"f:scheme":{}},"f:periodSeconds":{},"f:successThreshold":{},"f:timeoutSeconds":{}},"f:name":{},"f:ports":{".":{},"k:{\"containerPort\":8080,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{},"f:name":{},"f:protocol":{}}},"f:resources":{".":{},"f:limits":{".":{},"f:cpu":{},"f:memory":{}},"f:requests":{".":{},"f:cpu":{},"f:memory":{}}},"f:terminationMessagePath":{},"f:terminationMessagePolicy":{},"f:volumeMounts":{".":{},"k:{\"mountPath\":\"/etc/%s\"}":{".":{},"f:mountPath":{},"f:name":{},"f:readOnly":{}}}}`, name, name)
+		fmt.Fprintf(&spec, `,"k:{\"name\":\"%s\"}":{".":{},"f:command":{},"f:env":{".":{},"k:{\"name\":\"LOG_LEVEL\"}":{".":{},"f:name":{},"f:value":{}},"k:{\"name\":\"POD_NAME\"}":{".":{},"f:name":{},"f:valueFrom":{".":{},"f:fieldRef":{}}}},"f:image":{},"f:imagePullPolicy":{},"f:livenessProbe":{".":{},"f:failureThreshold":{},"f:httpGet":{".":{},"f:path":{},"f:port":{},"f:scheme":{}},"f:periodSeconds":{},"f:successThreshold":{},"f:timeoutSeconds":{}},"f:name":{},"f:resources":{".":{},"f:limits":{".":{},"f:cpu":{},"f:memory":{}}},"f:terminationMessagePath":{},"f:terminationMessagePolicy":{},"f:volumeMounts":{".":{},"k:{\"mountPath\":\"/etc/%s\"}":{".":{},"f:mountPath":{},"f:name":{},"f:readOnly":{}}}}`, name, name)
 	}
 	return []metav1.ManagedFieldsEntry{
 		entry("kube-controller-manager", "", `{"f:metadata":{"f:annotations":{".":{},"f:prometheus.io/port":{},"f:prometheus.io/scrape":{}},"f:generateName":{},"f:labels":{".":{},"f:app":{},"f:app.kubernetes.io/part-of":{},"f:pod-template-hash":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"4d0d5b44-8d9f-4a5a-8f0b-0a4ed3c9e101\"}":{}}},"f:spec":{"f:containers":{".":{}`+spec.String()+`},"f:dnsPolicy":{},"f:enableServiceLinks":{},"f:nodeSelector":{},"f:restartPolicy":{},"f:schedulerName":{},"f:securityContext":{".":{},"f:runAsNonRoot":{}},"f:serviceAccount":{},"f:serviceAccountName":{},"f:terminationGracePeriodSeconds":{},"f:volumes":{".":{},"k:{\"name\":\"config\"}":{".":{},"f:configMap":{".":{},"f:defaultMode":{},"f:name":{}},"f:name":{}}}}}`),
@@ -161,11 +163,11 @@ func realDeployment() *appsv1.Deployment {
 }
 
 // realCR is a custom resource of about 6 KB of JSON.
-func realCR(t testing.TB) *unstructured.Unstructured {
-	t.Helper()
+func realCR(tb testing.TB) *unstructured.Unstructured {
+	tb.Helper()
 	u := &unstructured.Unstructured{}
 	if err := json.Unmarshal(realCRJSON(), &u.Object); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	// As decoders of Kubernetes have it: whole numbers are int64.
 	u.Object = runtime.DeepCopyJSON(toInts(u.Object).(map[string]any))
@@ -195,7 +197,11 @@ func realCRJSON() []byte {
 	if err != nil {
 		panic(err)
 	}
-	return fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Database","metadata":{"annotations":{"team":"storage","kubectl.kubernetes.io/last-applied-configuration":"{\"spec\":{}}"},"creationTimestamp":"2026-11-20T08:30:15Z","finalizers":["example.com/backup"],"generation":12,"labels":{"app":"db","tier":"gold"},"managedFields":%s,"name":"orders","namespace":"shop","ownerReferences":[{"apiVersion":"example.com/v1","blockOwnerDeletion":true,"controller":true,"kind":"Tenant","name":"acme","uid":"4d0d5b44-8d9f-4a5a-8f0b-0a4ed3c9e102"}],"resourceVersion":"5512","uid":"7b7f3c1e-5a64-4c0e-9b57-2f6f6f9f1c12"},"spec":{"engine":"postgres","replicas":3,"ratio":0.75,"volumes":[{"name":"data","size":"20Gi","secret":"x"},{"name":"wal","size":"5Gi","secret":"y"}],"parameters":{"max_connections":"200","shared_buffers":"1GB","note":"caf\u00e9 & <br>"},"schedule":{"backup":"0 3 * * *","window":null,"enabled":true}},"status":{"observedGeneration":12,"conditions":[{"lastTransitionTime":"2026-11-20T08:31:00Z","message":"all replicas are up","reason":"Up","status":"True","type":"Ready"},{"lastTransitionTime":"2026-11-20T08:31:00Z","message":"","reason":"Done","status":"False","type":"Progressing"}],"endpoints":["orders-0.shop.svc","orders-1.shop.svc","orders-2.shop.svc"]}}`, fields)
+	var replicas strings.Builder
+	for i := range 18 {
+		fmt.Fprintf(&replicas, `,{"name":"orders-%d","zone":"eu-central-1%c","lag":%d,"ready":true,"address":"10.244.%d.17:5432"}`, i, 'a'+i%3, i*13, i)
+	}
+	return fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Database","metadata":{"annotations":{"team":"storage","kubectl.kubernetes.io/last-applied-configuration":"{\"spec\":{}}"},"creationTimestamp":"2026-11-20T08:30:15Z","finalizers":["example.com/backup"],"generation":12,"labels":{"app":"db","tier":"gold"},"managedFields":%s,"name":"orders","namespace":"shop","ownerReferences":[{"apiVersion":"example.com/v1","blockOwnerDeletion":true,"controller":true,"kind":"Tenant","name":"acme","uid":"4d0d5b44-8d9f-4a5a-8f0b-0a4ed3c9e102"}],"resourceVersion":"5512","uid":"7b7f3c1e-5a64-4c0e-9b57-2f6f6f9f1c12"},"spec":{"engine":"postgres","replicas":3,"ratio":0.75,"volumes":[{"name":"data","size":"20Gi","secret":"x"},{"name":"wal","size":"5Gi","secret":"y"}],"parameters":{"max_connections":"200","shared_buffers":"1GB","note":"caf\u00e9 & <br>"},"schedule":{"backup":"0 3 * * *","window":null,"enabled":true}},"status":{"observedGeneration":12,"conditions":[{"lastTransitionTime":"2026-11-20T08:31:00Z","message":"all replicas are up","reason":"Up","status":"True","type":"Ready"},{"lastTransitionTime":"2026-11-20T08:31:00Z","message":"","reason":"Done","status":"False","type":"Progressing"}],"replicas":[{}%s],"endpoints":["orders-0.shop.svc","orders-1.shop.svc","orders-2.shop.svc"]}}`, fields, replicas.String())
 }
 
 func serializer() *protobuf.Serializer {
@@ -203,36 +209,36 @@ func serializer() *protobuf.Serializer {
 }
 
 // asProto is obj as an API server sends it.
-func asProto(t testing.TB, obj runtime.Object, kind schema.GroupVersionKind) []byte {
-	t.Helper()
+func asProto(tb testing.TB, obj runtime.Object, kind schema.GroupVersionKind) []byte {
+	tb.Helper()
 	obj = obj.DeepCopyObject()
 	obj.GetObjectKind().SetGroupVersionKind(kind)
 	var b bytes.Buffer
 	if err := serializer().Encode(obj, &b); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes()
 }
 
 // asJSON is obj as an API server sends it.
-func asJSON(t testing.TB, obj runtime.Object, kind schema.GroupVersionKind) []byte {
-	t.Helper()
+func asJSON(tb testing.TB, obj runtime.Object, kind schema.GroupVersionKind) []byte {
+	tb.Helper()
 	obj = obj.DeepCopyObject()
 	obj.GetObjectKind().SetGroupVersionKind(kind)
 	data, err := json.Marshal(obj)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return data
 }
 
 // frame is one event of a protobuf watch.
-func frame(t testing.TB, kind watch.EventType, object []byte) []byte {
-	t.Helper()
+func frame(tb testing.TB, kind watch.EventType, object []byte) []byte {
+	tb.Helper()
 	event := metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: object}}
 	data, err := event.Marshal()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
 }

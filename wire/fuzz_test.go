@@ -24,8 +24,9 @@ import (
 )
 
 // deepCut cuts in every way that there is; cutByHand does the same to a decoded Pod.
-func deepCut(t testing.TB) *Cut {
-	return mustCut(t, reflect.TypeFor[*corev1.Pod](),
+func deepCut(tb testing.TB) *Cut {
+	tb.Helper()
+	return mustCut(tb, reflect.TypeFor[*corev1.Pod](),
 		ManagedFields, LastApplied, `metadata.labels["app"]`, "spec.containers.env", "spec.volumes.configMap.name",
 		`spec.nodeSelector["kubernetes.io/os"]`, `spec.containers.resources.limits["cpu"]`, "status.conditions")
 }
@@ -118,6 +119,13 @@ func FuzzProtobuf(f *testing.F) {
 		Name: "a", Labels: map[string]string{"app": "b", "": ""}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
 	}, Spec: corev1.PodSpec{NodeSelector: map[string]string{"kubernetes.io/os": "x"}, Containers: []corev1.Container{{Env: []corev1.EnvVar{{Name: "e"}}}}}}, podKind))
 	f.Add([]byte("k8s\x00"))
+	// A label, an annotation and managedFields; then a label whose text reaches past its entry.
+	f.Add([]byte("k8s\x00\x12\x2a\x0a\x28\x0a\x01a\x1a\x01n\x38\x05\x4a\x02\x08\x07\x5a\x06\x0a\x01k\x12\x01v\x62\x06\x0a\x01k\x12\x01v\x6a\x03\x1a\x01o\x8a\x01\x03\x0a\x01m"))
+	// A node selector that reaches into the container whose env is cut.
+	f.Add([]byte("k8s\x00\x12\x11\x12\x0f\x3a\x03\x0a\x0ac\x12\x08\x0a\x01c\x3a\x03\x0a\x01e"))
+	f.Add([]byte("k8s\x00\x12\x0d\x0a\x0b\x5a\x09\x0a\x01k\x12\x01v\x12\x01w"))
+	f.Add([]byte("k8s\x00\x12\x11\x0a\x0f\x5a\x03\x0a\x0ak\x8a\x01\x03\x0a\x01m\x5a\x02\x0a\x00"))
+	f.Add([]byte("k8s\x00\x12\x16\x0a\x03\x0a\x01a\x12\x0f\x12\x08\x0a\x01c\x3a\x03\x0a\x01e\x3a\x03\x0a\x01z\x3a\x00"))
 	f.Add([]byte("k8s\x00\x12\x0f\x0a\x05\x0a\x01a\x1a\x00\x0a\x06\x1a\x01b\x32\x01c"))
 	deep, managed := deepCut(f), mustCut(f, reflect.TypeFor[*corev1.Pod](), ManagedFields)
 	metaOnly := mustCut(f, reflect.TypeFor[*metav1.PartialObjectMetadata](), ManagedFields)
@@ -182,6 +190,8 @@ func FuzzJSON(f *testing.F) {
 		`{"\u006detadata":{"n\u0061me":"\u00e4"}}`, `{"metadata":{"generation":1e0}}`, `{"metadata":{"deletionTimestamp":"0001-01-01T00:00:00Z"}}`,
 		"{\"metadata\":{\"name\":\"\xff\"}}", ` { "metadata" : { "managedFields" : [ { } ] , "labels":{"app":"a","b":null}} , "x":[1,-0.5e+3,true,{}]} `,
 		`{"metadata":{"managedFields":1,"name":"a"},"spec":{"containers":[{"env":1,"name":"x"},{"env":[]}]}}`,
+		`{"metadata":{"name":"a","namespace":"b","uid":"c","resourceVersion":"1","generation":2,"labels":{"app":"x","y":"z"},"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"","q":"r"},"managedFields":[{}],"finalizers":["f"],"ownerReferences":[{"name":"o","controller":true}]}}`,
+		`{"spec":{"nodeSelector":{"kubernetes.io/os":"a"},"containers":[{"env":[],"name":"c"},{"resources":{"limits":{"cpu":"1","memory":"2"}}}],"volumes":[{"name":"v","configMap":{"name":"x"}}]},"status":{"conditions":[],"phase":"P"}}`,
 		`{"metadata":{"labels":{"a":1},"finalizers":[null]}}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`, `{"a":1e999}`,
 	} {
 		f.Add([]byte(s))
@@ -280,6 +290,9 @@ func FuzzEvents(f *testing.F) {
 	f.Add(append(document(watch.Added, realCRJSON()), document(watch.Modified, asJSON(f, realPod(), podKind))...))
 	f.Add([]byte(`{"object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}},"type":"ADDED"} {"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410}}`))
 	f.Add([]byte("{\n\"type\":\n\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\"}\n}{\"type\":\"GONE\"}"))
+	f.Add([]byte("{\"type\":\"ADDED\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\\\"}\"}}}\n{\"type\":\"DELETED\",\"type\":\"ADDED\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\"},\"object\":null}"))
+	small := asProto(f, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, podKind)
+	f.Add(append(frame(f, watch.Added, small), frame(f, watch.Deleted, small)...))
 	f.Add([]byte("<html>"))
 	f.Add([]byte{0xd9, 0xd9, 0xf7, 0xa0})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -337,6 +350,8 @@ func FuzzList(f *testing.F) {
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "5", Continue: "c", RemainingItemCount: new(int64(4))}, Items: []corev1.Pod{*realPod(), {}}}
 	f.Add(asProto(f, list, corev1.SchemeGroupVersion.WithKind("PodList")))
 	f.Add(asJSON(f, list, corev1.SchemeGroupVersion.WithKind("PodList")))
+	tiny := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}, Items: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}
+	f.Add(asProto(f, tiny, corev1.SchemeGroupVersion.WithKind("PodList")))
 	f.Add(asProto(f, &metav1.Status{Code: 410}, metav1.Unversioned.WithKind("Status")))
 	f.Add(asJSON(f, &metav1.Status{Code: 410}, metav1.Unversioned.WithKind("Status")))
 	for _, s := range []string{

@@ -94,7 +94,7 @@ type jsonObject struct {
 func (p *parser) scanObject(s *scanner) error {
 	start := s.i
 	p.obj = Object{Format: JSON}
-	s.begin(p.buf)
+	s.begin(p.room(len(s.data) - s.i))
 	o := jsonObject{parser: p, s: s}
 	var root *jsonNode
 	if p.cut != nil {
@@ -286,9 +286,9 @@ func decodeJSONMetadata(data []byte) (*metav1.ObjectMeta, error) {
 	case typedErr != nil && looseErr != nil:
 		return nil, fmt.Errorf("decode metadata: %w", typedErr)
 	case typedErr != nil:
-		return looseMetadata(&loose), nil
+		return looseMetadata(&loose), nil //nolint:nilerr // the other decoder takes it
 	case looseErr != nil:
-		return &typed.ObjectMeta, nil
+		return &typed.ObjectMeta, nil //nolint:nilerr // the other decoder takes it
 	}
 	var a, b Object
 	a.setMetadata(&typed.ObjectMeta)
@@ -343,8 +343,32 @@ func jsonMetadataField(data []byte, name string) (value []byte, ok bool) {
 }
 
 func jsonStringMap(data []byte, name string) (m map[string]string, ok bool) {
-	ok = decodeMetadataField(data, name, &m)
-	return m, ok
+	value, ok := jsonMetadataField(data, name)
+	if !ok || value == nil {
+		return nil, ok
+	}
+	s := scanner{data: value}
+	plain := true
+	err := s.object(nil, func(key []byte, _ *jsonNode) error {
+		if s.peek() != '"' {
+			plain = false
+			return s.skip()
+		}
+		t, err := s.str()
+		if plain = plain && err == nil && t.plain; plain {
+			if m == nil {
+				m = map[string]string{}
+			}
+			m[string(key)] = string(value[t.start:t.end])
+		}
+		return err
+	})
+	if err != nil || !plain {
+		m = nil
+		ok = decodeMetadataField(data, name, &m)
+		return m, ok
+	}
+	return m, true
 }
 
 func jsonOwners(data []byte) (refs []metav1.OwnerReference, ok bool) {

@@ -129,60 +129,69 @@ func (l *listReader) readProto() error {
 	}
 	l.win.consume(len(protoPrefix))
 	var kind runtime.TypeMeta
-	raws := 0
+	lists := 0
 	for {
 		if l.win.r == l.win.w {
 			if err := l.win.fill(); errors.Is(err, io.EOF) {
-				break
+				return wantList(kind.Kind)
 			} else if err != nil {
 				return err
 			}
 		}
-		tag, err := l.varint()
+		if err := l.envelopeField(&kind, &lists); err != nil {
+			return err
+		}
+	}
+}
+
+// wantList is an error for kinds that are no lists. Those of all protobuf lists end so.
+func wantList(kind string) error {
+	if kind != "" && !strings.HasSuffix(kind, "List") {
+		return fmt.Errorf("want a list, got a %s", excerpt([]byte(kind)))
+	}
+	return nil
+}
+
+// envelopeField reads one field of the envelope.
+func (l *listReader) envelopeField(kind *runtime.TypeMeta, lists *int) error {
+	tag, err := l.varint()
+	if err != nil {
+		return err
+	}
+	switch {
+	case tag == 1<<3|wireBytes:
+		content, err := l.bytes("the kind")
 		if err != nil {
 			return err
 		}
-		switch {
-		case tag == 1<<3|wireBytes:
-			content, err := l.bytes("the kind")
-			if err != nil {
-				return err
-			}
-			if err := kind.Unmarshal(content); err != nil {
-				return fmt.Errorf("decode the kind: %w", err)
-			}
-		case tag == 2<<3|wireBytes && kind.Kind == statusKind:
-			content, err := l.bytes("a status")
-			if err != nil {
-				return err
-			}
-			status := &metav1.Status{}
-			if err := status.Unmarshal(content); err != nil {
-				return fmt.Errorf("decode the status: %w", err)
-			}
-			return apierrors.FromObject(status)
-		case tag == 2<<3|wireBytes:
-			if raws++; raws > 1 {
-				return errors.New("two lists in one envelope")
-			}
-			if kind.Kind != "" && !strings.HasSuffix(kind.Kind, "List") {
-				return fmt.Errorf("want a list, got a %s", kind.Kind)
-			}
-			if err := l.readProtoList(); err != nil {
-				return err
-			}
-		case tag == 3<<3|wireBytes || tag == 4<<3|wireBytes:
-			if _, err := l.bytes("the envelope's content type"); err != nil {
-				return err
-			}
-		default:
-			return fmt.Errorf("an unknown field of the envelope, with the tag %d", tag)
+		if err := kind.Unmarshal(content); err != nil {
+			return fmt.Errorf("decode the kind: %w", err)
 		}
+		return nil
+	case tag == 2<<3|wireBytes && kind.Kind == statusKind:
+		content, err := l.bytes("a status")
+		if err != nil {
+			return err
+		}
+		status := &metav1.Status{}
+		if err := status.Unmarshal(content); err != nil {
+			return fmt.Errorf("decode the status: %w", err)
+		}
+		return apierrors.FromObject(status)
+	case tag == 2<<3|wireBytes:
+		if *lists++; *lists > 1 {
+			return errors.New("two lists in one envelope")
+		}
+		if err := wantList(kind.Kind); err != nil {
+			return err
+		}
+		return l.readProtoList()
+	case tag == 3<<3|wireBytes || tag == 4<<3|wireBytes:
+		_, err := l.bytes("the envelope's content type")
+		return err
+	default:
+		return fmt.Errorf("an unknown field of the envelope, with the tag %d", tag)
 	}
-	if kind.Kind != "" && !strings.HasSuffix(kind.Kind, "List") {
-		return fmt.Errorf("want a list, got a %s", kind.Kind)
-	}
-	return nil
 }
 
 // readProtoList reads the list's own message.
@@ -201,8 +210,8 @@ func (l *listReader) readProtoList() error {
 		if err != nil {
 			return fmt.Errorf("a list of %d bytes, of which %d have come: %w", size, l.win.passed-begin, err)
 		}
-		switch {
-		case tag == 1<<3|wireBytes:
+		switch tag {
+		case 1<<3 | wireBytes:
 			content, err := l.bytes("the list's metadata")
 			if err != nil {
 				return err
@@ -210,7 +219,7 @@ func (l *listReader) readProtoList() error {
 			if err := l.meta.Unmarshal(content); err != nil {
 				return fmt.Errorf("decode the list's metadata: %w", err)
 			}
-		case tag == 2<<3|wireBytes:
+		case 2<<3 | wireBytes:
 			content, err := l.bytes("an item")
 			if err != nil {
 				return err

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,10 +52,10 @@ func (h *jsonHead) check() error {
 		}
 		return apierrors.FromObject(status)
 	}
-	if !h.items && kind.Kind != "" && !strings.HasSuffix(kind.Kind, "List") {
-		return fmt.Errorf("want a list, got a %s", excerpt([]byte(kind.Kind)))
+	if h.items {
+		return nil // the list's kind may have any name
 	}
-	return nil
+	return wantList(kind.Kind)
 }
 
 // readJSON reads a JSON list from the stream.

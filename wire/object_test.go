@@ -14,11 +14,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-func mustParse(t testing.TB, data []byte, cut *Cut) *Object {
-	t.Helper()
+func mustParse(tb testing.TB, data []byte, cut *Cut) *Object {
+	tb.Helper()
 	o, err := Parse(data, cut)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return o
 }
@@ -90,6 +90,7 @@ func TestUnusualMetadata(t *testing.T) {
 		"other case":             {`{"Metadata":{"name":"a"},"metadata":{"Name":"b"}}`, Object{}},
 		"not ASCII":              {`{"metadata":{"name":"ä"}}`, Object{Key: kube.Key{Name: "ä"}}},
 		"invalid UTF-8":          {"{\"metadata\":{\"name\":\"a\xff\"}}", Object{Key: kube.Key{Name: "a\ufffd"}}},
+		"invalid UTF-8, long":    {"{\"metadata\":{\"name\":\"aaaaaaaaaaaaaaaa\x80bbbbbbbbbbbbbbbb\"}}", Object{Key: kube.Key{Name: "aaaaaaaaaaaaaaaa\ufffdbbbbbbbbbbbbbbbb"}}},
 		"generation as text":     {`{"metadata":{"name":"a","generation":"5"}}`, Object{Key: kube.Key{Name: "a"}}},
 		"generation as float":    {`{"metadata":{"name":"a","generation":1e0}}`, Object{Key: kube.Key{Name: "a"}}},
 		"huge generation":        {`{"metadata":{"name":"a","generation":9223372036854775807}}`, Object{Key: kube.Key{Name: "a"}, Generation: 1<<63 - 1}},
@@ -147,6 +148,11 @@ func TestParseRefuses(t *testing.T) {
 		"a broken envelope":         {"k8s\x00\x12\x05a", "read the envelope"},
 		"broken metadata":           {"k8s\x00\x12\x04\x0a\x02\x0a\x09", "decode metadata"},
 		"metadata of another type":  {"k8s\x00\x12\x02\x08\x01", "decode metadata"},
+		"a broken label":            {"k8s\x00\x12\x06\x0a\x04\x5a\x02\x0a\x09", "decode metadata"},
+		"a broken owner":            {"k8s\x00\x12\x06\x0a\x04\x6a\x02\x0a\x09", "decode metadata"},
+		"a broken time":             {"k8s\x00\x12\x06\x0a\x04\x4a\x02\x0a\x00", "decode metadata"},
+		"a name that is then null":  {`{"metadata":{"name":"a","name":null}}`, "ambiguous metadata"},
+		"deleted in the year 1":     {`{"metadata":{"deletionTimestamp":"0001-01-01T00:00:00Z"}}`, "ambiguous metadata"},
 		"a group":                   {"k8s\x00\x12\x06\x13\x14\x0a\x02\x0a\x00", "only the kind's own decoder understands"},
 	}
 	for name, tt := range tests {
@@ -170,19 +176,16 @@ func TestParseRefuses(t *testing.T) {
 // Metadata that comes in two pieces, after other fields, merges.
 func TestProtobufMetadataInPieces(t *testing.T) {
 	t.Parallel()
-	first := metav1.ObjectMeta{Name: "a", Labels: map[string]string{"x": "1"}, ManagedFields: managedFields()}
-	second := metav1.ObjectMeta{Namespace: "b", UID: "u", Labels: map[string]string{"y": "2"}, ManagedFields: managedFields()}
-	var msg []byte
-	for i, meta := range []metav1.ObjectMeta{first, second} {
-		part, err := (&metav1.PartialObjectMetadata{ObjectMeta: meta}).Marshal()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i == 0 {
-			msg = append(msg, 0x1a, 2, 0x0a, 0) // an empty status.phase, before the metadata
-		}
-		msg = append(msg, part...)
+	first, err := (&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: "a", Labels: map[string]string{"x": "1"}, ManagedFields: managedFields(),
+	}}).Marshal()
+	if err != nil {
+		t.Fatal(err)
 	}
+	second := "\x1a\x01b\x2a\x01u\x5a\x06\x0a\x01y\x12\x012\x8a\x01\x09\x0a\x07kubelet"
+	msg := append([]byte{0x1a, 2, 0x0a, 0}, first...) // an empty status.phase, before the metadata
+	msg = append(msg, 0x0a, byte(len(second)))
+	msg = append(msg, second...)
 	data, err := (&runtime.Unknown{Raw: msg}).Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -222,8 +225,8 @@ func TestCloneSharesNothing(t *testing.T) {
 	}
 }
 
+//nolint:paralleltest // counts allocations
 func TestInternerIsBounded(t *testing.T) {
-	t.Parallel()
 	n := interner{known: map[string]string{}}
 	for i := range 3 * maxInterned {
 		if got := n.intern([]byte{'n', byte(i), byte(i >> 8)}); got != string([]byte{'n', byte(i), byte(i >> 8)}) {

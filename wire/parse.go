@@ -74,6 +74,15 @@ func (p *parser) parseEnvelope(data []byte) error {
 	return p.parseProto(raw)
 }
 
+// room returns the buffer for what is kept of size bytes. One that a large object has
+// left behind is not kept.
+func (p *parser) room(size int) []byte {
+	if cap(p.buf) > keepWindow && size <= keepWindow/2 {
+		p.buf = nil
+	}
+	return p.buf[:0]
+}
+
 // interner makes strings of bytes, and gives the same string again for what it has
 // seen lately. The zero value is ready.
 type interner struct {

@@ -144,7 +144,7 @@ func (p *parser) plainProto(msg []byte) bool {
 	if meta.start != 0 {
 		return false
 	}
-	p.buf, ok = p.cut.proto.rewrite(p.buf[:0], msg)
+	p.buf, ok = p.cut.proto.rewrite(slices.Grow(p.room(len(msg)), len(msg)), msg)
 	p.obj.Bytes = p.buf
 	return ok
 }

@@ -24,6 +24,8 @@ type window struct {
 	r, w int
 	// passed is how much was consumed, for errors.
 	passed int64
+	// err came together with the last data.
+	err error
 }
 
 // data is what has arrived and not been consumed. It is valid until the next fill.
@@ -36,12 +38,16 @@ func (b *window) consume(n int) {
 
 // fill reads at least one byte more.
 func (b *window) fill() error {
+	if b.err != nil {
+		return b.err
+	}
 	if b.w == len(b.buf) || b.r == b.w {
 		b.makeRoom()
 	}
 	for range 100 {
 		n, err := b.src.Read(b.buf[b.w:])
 		b.w += n
+		b.err = err
 		if n > 0 {
 			return nil
 		}

@@ -32,7 +32,7 @@ type place struct {
 // layers places each package of the main module by its path in it; a path that ends in /... places the tree below it.
 // The engine is one line, which is the way of an event:
 //
-//	kube, workqueue <- wire <- store <- informer <- controller <- source, middleware, metrics/prometheus
+//	kube, workqueue <- wire <- store <- informer <- controller, predicate <- source, middleware, metrics/prometheus
 func layers() map[string]place {
 	const standalone = "leader election must be usable with any controller, and testable without one"
 	return map[string]place{
@@ -42,6 +42,7 @@ func layers() map[string]place {
 		"store":              {layer: 3},
 		"informer":           {layer: 4},
 		"controller":         {layer: 5},
+		"predicate":          {layer: 5},
 		"source":             {layer: 6},
 		"middleware":         {layer: 6},
 		"metrics/prometheus": {layer: 6},

@@ -6,21 +6,13 @@ import (
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-type enqueued struct {
-	Key    kube.Key
-	Detail string
-}
-
-// run runs a source in the background, and returns what it enqueues and its answer.
-func run(ctx context.Context, keys <-chan kube.Key) (got *[]enqueued, ended <-chan error) {
+// ring runs a source in the background, and returns what it enqueues and its answer.
+func ring(ctx context.Context, keys <-chan kube.Key) (got *[]enqueued, ended <-chan error) {
 	got = &[]enqueued{}
 	answer := make(chan error, 1)
 	go func() { // waited for through ended
@@ -36,7 +28,7 @@ func TestChannelEnqueuesEachKeyUntilItIsClosed(t *testing.T) {
 	keys := make(chan kube.Key, 2)
 	keys <- kube.Key{Namespace: "default", Name: "a"}
 	keys <- kube.Key{Name: "b"}
-	got, ended := run(t.Context(), keys)
+	got, ended := ring(t.Context(), keys)
 	keys <- kube.Key{Namespace: "default", Name: "a"} // again: the queue merges, not the source
 	close(keys)
 	if err := <-ended; err != nil {
@@ -62,7 +54,7 @@ func TestChannelEndsWithItsContext(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
-				got, ended := run(ctx, keys())
+				got, ended := ring(ctx, keys())
 				synctest.Wait()
 				select {
 				case err := <-ended:
@@ -86,13 +78,13 @@ func TestChannelLeavesKeysThatComeAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	keys := make(chan kube.Key, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, ended := run(ctx, keys)
+	_, ended := ring(ctx, keys)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("Run returned %v", err)
 	}
 	keys <- kube.Key{Name: "late"}
-	got, again := run(t.Context(), keys)
+	got, again := ring(t.Context(), keys)
 	close(keys)
 	if err := <-again; err != nil {
 		t.Errorf("the next Run returned %v", err)

@@ -1,0 +1,91 @@
+package predicate_test
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/predicate"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// update is an Updated from one state to another, as an informer would announce it.
+func update(before, after kube.Object) informer.Change {
+	old, err := wire.FromObject(before, nil)
+	if err != nil {
+		panic(err)
+	}
+	current, err := wire.FromObject(after, nil)
+	if err != nil {
+		panic(err)
+	}
+	return informer.NewChange(informer.Updated, before.GetObjectKind().GroupVersionKind(), old, current)
+}
+
+func deployment(generation int64, ready int32, labels map[string]string) *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", Generation: generation, Labels: labels},
+		Status:     appsv1.DeploymentStatus{ReadyReplicas: ready},
+	}
+}
+
+// A handler that reads the spec and the labels is not run for its own writes of the status.
+func ExampleGenerationChanged() {
+	passes := predicate.Or(predicate.GenerationChanged(), predicate.LabelsChanged())
+	before := deployment(1, 0, nil)
+	fmt.Println("status:", passes(update(before, deployment(1, 3, nil))))
+	fmt.Println("labels:", passes(update(before, deployment(1, 0, map[string]string{"tier": "front"}))))
+	fmt.Println("spec:", passes(update(before, deployment(2, 0, nil))))
+	// Output:
+	// status: false
+	// labels: true
+	// spec: true
+}
+
+// Where one field of the status matters, a function compares it.
+func ExampleFunc() {
+	passes := predicate.And(
+		predicate.StatusChanged[*appsv1.Deployment](), // before anything is decoded
+		predicate.Func(func(before, after *appsv1.Deployment) bool {
+			return before == nil || after == nil || before.Status.ReadyReplicas != after.Status.ReadyReplicas
+		}),
+	)
+	before := deployment(1, 1, nil)
+	available := deployment(1, 1, nil)
+	available.Status.AvailableReplicas = 1
+	fmt.Println("one is available:", passes(update(before, available)))
+	fmt.Println("two are ready:", passes(update(before, deployment(1, 2, nil))))
+	// Output:
+	// one is available: false
+	// two are ready: true
+}
+
+// An object that leaves the selection still counts: somebody may have to clean up after it.
+func ExampleLabels() {
+	passes := predicate.Labels(labels.SelectorFromSet(labels.Set{"tier": "front"}))
+	front, back := map[string]string{"tier": "front"}, map[string]string{"tier": "back"}
+	fmt.Println("leaves:", passes(update(deployment(1, 0, front), deployment(1, 0, back))))
+	fmt.Println("was never in it:", passes(update(deployment(1, 0, back), deployment(1, 1, back))))
+	// Output:
+	// leaves: true
+	// was never in it: false
+}
+
+// A Node's status is written every few minutes, and it counts no generations.
+func ExampleSpecChanged() {
+	passes := predicate.Or(predicate.SpecChanged[*corev1.Node](), predicate.LabelsChanged())
+	before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "1"}}
+	heartbeat, cordoned := before.DeepCopy(), before.DeepCopy()
+	heartbeat.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Unix(1790000000, 0)}}
+	cordoned.Spec.Unschedulable = true
+	fmt.Println("heartbeat:", passes(update(before, heartbeat)))
+	fmt.Println("cordoned:", passes(update(before, cordoned)))
+	// Output:
+	// heartbeat: false
+	// cordoned: true
+}

@@ -1,0 +1,202 @@
+package predicate_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/predicate"
+)
+
+func TestLabelsLooksAtTheStateThatThereIs(t *testing.T) {
+	t.Parallel()
+	selector, err := labels.Parse("app in (web,api),!hidden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	passes := predicate.Labels(selector)
+	for format, encode := range encodings() {
+		in := encode(t, newPod())
+		stillIn := encode(t, changedPod(func(p *corev1.Pod) { p.Labels["app"] = "api" }))
+		out := encode(t, changedPod(func(p *corev1.Pod) { p.Labels["hidden"] = "yes" }))
+		bare := encode(t, changedPod(func(p *corev1.Pod) { p.Labels = nil }))
+		for name, test := range map[string]struct {
+			change informer.Change
+			want   bool
+		}{
+			"listed in":     {change(informer.Listed, nil, in), true},
+			"listed out":    {change(informer.Listed, nil, out), false},
+			"added in":      {change(informer.Added, nil, in), true},
+			"added out":     {change(informer.Added, nil, bare), false},
+			"deleted in":    {change(informer.Deleted, in, nil), true},
+			"deleted out":   {change(informer.Deleted, out, nil), false},
+			"stays in":      {change(informer.Updated, in, stillIn), true},
+			"enters":        {change(informer.Updated, bare, in), true},
+			"leaves":        {change(informer.Updated, in, out), true},
+			"stays out":     {change(informer.Updated, out, bare), false},
+			"half is known": {change(informer.Updated, nil, out), true},
+			"no state":      {informer.Change{Type: informer.Updated}, true},
+		} {
+			t.Run(format+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				if got := passes(test.change); got != test.want {
+					t.Errorf("passes: %v, want %v", got, test.want)
+				}
+			})
+		}
+	}
+}
+
+func TestInNamespaces(t *testing.T) {
+	t.Parallel()
+	pod := encode(t, newPod())
+	node := encode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})
+	for name, test := range map[string]struct {
+		namespaces    []string
+		pod, inNoneOf bool
+	}{
+		"its own":        {[]string{"blog", "shop"}, true, false},
+		"another":        {[]string{"blog"}, false, false},
+		"cluster-scoped": {[]string{""}, false, true},
+		"none":           {nil, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			passes := predicate.InNamespaces(test.namespaces...)
+			if got := passes(change(informer.Deleted, pod, nil)); got != test.pod {
+				t.Errorf("a Pod passes: %v", got)
+			}
+			if got := passes(change(informer.Added, nil, node)); got != test.inNoneOf {
+				t.Errorf("a Node passes: %v", got)
+			}
+		})
+	}
+}
+
+func TestTypes(t *testing.T) {
+	t.Parallel()
+	passes := predicate.Types(informer.Added, informer.Deleted)
+	var got []informer.ChangeType
+	for _, kind := range []informer.ChangeType{informer.Listed, informer.Added, informer.Updated, informer.Deleted} {
+		if passes(informer.Change{Type: kind}) {
+			got = append(got, kind)
+		}
+	}
+	if diff := cmp.Diff([]informer.ChangeType{informer.Added, informer.Deleted}, got); diff != "" {
+		t.Errorf("types that pass (-want +got):\n%s", diff)
+	}
+}
+
+func TestFuncGetsTheStatesThatThereAre(t *testing.T) {
+	t.Parallel()
+	for format, encode := range encodings() {
+		before, after := encode(t, newPod()), encode(t, changedPod(func(p *corev1.Pod) { p.Spec.NodeName = "node-2" }))
+		for name, test := range map[string]struct {
+			change informer.Change
+			want   string
+		}{
+			"listed":  {change(informer.Listed, nil, after), "- node-2"},
+			"updated": {change(informer.Updated, before, after), "node-1 node-2"},
+			"deleted": {change(informer.Deleted, before, nil), "node-1 -"},
+		} {
+			t.Run(format+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				node := func(p *corev1.Pod) string {
+					if p == nil {
+						return "-"
+					}
+					return p.Spec.NodeName
+				}
+				for _, answer := range []bool{true, false} {
+					var got string
+					passes := predicate.Func(func(before, after *corev1.Pod) bool {
+						got = node(before) + " " + node(after)
+						return answer
+					})
+					if passes(test.change) != answer || got != test.want {
+						t.Errorf("it was asked about %q, want %q, and has to answer %v", got, test.want, answer)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestFuncPassesWhatCannotBeDecoded(t *testing.T) {
+	t.Parallel()
+	wrong := encode(t, &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": "web"}, "spec": "not an object",
+	}})
+	passes := predicate.Func(func(_, _ *corev1.Pod) bool {
+		t.Error("it was asked about what cannot be decoded")
+		return false
+	})
+	if !passes(change(informer.Added, nil, wrong)) {
+		t.Error("what cannot be decoded is dropped")
+	}
+}
+
+func TestCombinations(t *testing.T) {
+	t.Parallel()
+	yes, no := predicate.InNamespaces("shop"), predicate.InNamespaces("blog")
+	c := change(informer.Added, nil, encode(t, newPod()))
+	for name, test := range map[string]struct {
+		predicate informer.Predicate
+		want      bool
+	}{
+		"And of none":            {predicate.And(), true},
+		"And of true":            {predicate.And(yes, yes), true},
+		"And stops at a false":   {predicate.And(yes, no, mustNotRead(t)), false},
+		"Or of none":             {predicate.Or(), false},
+		"Or of false":            {predicate.Or(no, no), false},
+		"Or stops at a true":     {predicate.Or(no, yes, mustNotRead(t)), true},
+		"Not of true":            {predicate.Not(yes), false},
+		"Not of false":           {predicate.Not(no), true},
+		"nested":                 {predicate.Or(no, predicate.And(yes, predicate.Not(no))), true},
+		"Not of Changed: Added":  {predicate.Not(predicate.LabelsChanged()), false},
+		"as the doc of Not says": {predicate.Or(predicate.Types(informer.Added), predicate.Not(predicate.LabelsChanged())), true},
+	} {
+		if got := test.predicate(c); got != test.want {
+			t.Errorf("%s: passes: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// The caller's slice stays the caller's.
+func TestConstructorsCopyWhatTheyAreGiven(t *testing.T) {
+	t.Parallel()
+	namespaces, types := []string{"shop"}, []informer.ChangeType{informer.Added}
+	list := []informer.Predicate{predicate.InNamespaces("shop")}
+	predicates := []informer.Predicate{predicate.InNamespaces(namespaces...), predicate.Types(types...), predicate.And(list...), predicate.Or(list...)}
+	namespaces[0], types[0], list[0] = "blog", informer.Deleted, predicate.InNamespaces("blog")
+	for i, passes := range predicates {
+		if !passes(change(informer.Added, nil, encode(t, newPod()))) {
+			t.Errorf("number %d has changed", i)
+		}
+	}
+}
+
+func TestConstructorsRefuseNil(t *testing.T) {
+	t.Parallel()
+	for want, make := range map[string]func(){
+		"predicate.Labels: the selector is nil": func() { predicate.Labels(nil) },
+		"predicate.Func: the function is nil":   func() { predicate.Func[*corev1.Pod](nil) },
+		"predicate.And: a predicate is nil":     func() { predicate.And(predicate.LabelsChanged(), nil) },
+		"predicate.Or: a predicate is nil":      func() { predicate.Or(nil) },
+		"predicate.Not: a predicate is nil":     func() { predicate.Not(nil) },
+	} {
+		func() {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("panic: %v, want %q", got, want)
+				}
+			}()
+			make()
+		}()
+	}
+}

@@ -1,0 +1,88 @@
+package predicate_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func podKind() (kind metav1.TypeMeta) { return metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"} }
+
+// newPod is a Pod with something in every part that predicates look at.
+func newPod() *corev1.Pod {
+	return &corev1.Pod{
+		TypeMeta: podKind(),
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web", UID: "uid-1", ResourceVersion: "10", Generation: 1,
+			Labels:          map[string]string{"app": "web", "tier": "front"},
+			Annotations:     map[string]string{"note": "a", "other": "b"},
+			Finalizers:      []string{"example.com/a"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Website", Name: "a", UID: "o-1", Controller: new(true)}},
+		},
+		Spec:   corev1.PodSpec{NodeName: "node-1"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+}
+
+// changedPod is the Pod after an API server has written what edit did.
+func changedPod(edit func(*corev1.Pod)) *corev1.Pod {
+	pod := newPod()
+	pod.ResourceVersion = "11"
+	edit(pod)
+	return pod
+}
+
+// encodings are how an informer may keep a Pod.
+func encodings() map[string]func(testing.TB, *corev1.Pod) *wire.Object {
+	return map[string]func(testing.TB, *corev1.Pod) *wire.Object{
+		"protobuf": func(tb testing.TB, pod *corev1.Pod) *wire.Object {
+			tb.Helper()
+			return encode(tb, pod)
+		},
+		"JSON": func(tb testing.TB, pod *corev1.Pod) *wire.Object {
+			tb.Helper()
+			return encode(tb, toUnstructured(tb, pod))
+		},
+	}
+}
+
+func encode(tb testing.TB, obj kube.Object) *wire.Object {
+	tb.Helper()
+	o, err := wire.FromObject(obj, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return o
+}
+
+func toUnstructured(tb testing.TB, obj kube.Object) *unstructured.Unstructured {
+	tb.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: content}
+}
+
+func change(t informer.ChangeType, before, after *wire.Object) informer.Change {
+	return informer.NewChange(t, corev1.SchemeGroupVersion.WithKind("Pod"), before, after)
+}
+
+// mustNotRead is a predicate that is not to be asked.
+func mustNotRead(t *testing.T) informer.Predicate {
+	t.Helper()
+	return func(informer.Change) bool {
+		t.Error("it went on after it knew the answer")
+		return false
+	}
+}

@@ -1,0 +1,106 @@
+package source_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+// dynamicServer serves ConfigMaps that nothing has validated.
+func dynamicServer() *fakeapi.Server[*unstructured.Unstructured] {
+	return fakeapi.New[*unstructured.Unstructured](func() runtime.Object {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion("v1")
+		list.SetKind("ConfigMapList")
+		return list
+	}, true)
+}
+
+func dynamicConfigMap(name string, data any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"namespace": "ns", "name": name}, "data": data,
+	}}
+}
+
+func TestAStateThatCannotBeDecodedIsLoggedAndTheOtherCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := dynamicServer()
+		server.Put(dynamicConfigMap("c", "no map"))
+		view, err := informer.As[configMap](newInformer(t, server))
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs := &logBuffer{}
+		q, stop := start(t, source.WithLogger(source.Mapped(view, targets), logs.logger()))
+		defer stop()
+		logged := func(want string) {
+			t.Helper()
+			got := logs.String()
+			if want == "" && got != "" || !strings.Contains(got, want) {
+				t.Errorf("logged %q, want %q in it", got, want)
+			}
+			logs.mu.Lock()
+			logs.text.Reset()
+			logs.mu.Unlock()
+		}
+		q.expect(t)
+		logged("source=mapped informer=children key=ns/c change=listed error=")
+		server.Put(dynamicConfigMap("c", map[string]any{"to": "a"}))
+		q.expect(t, "ns/a: children ns/c updated") // whom it concerns now
+		logged("change=updated")
+		server.Put(dynamicConfigMap("c", map[string]any{"to": "b"}))
+		q.expect(t, "ns/a: children ns/c updated", "ns/b: children ns/c updated")
+		logged("")
+		server.Put(dynamicConfigMap("c", "broken"))
+		q.expect(t, "ns/b: children ns/c updated") // whom it concerned
+		logged("change=updated")
+		server.Delete(key("c"))
+		q.expect(t)
+		logged("change=deleted")
+		server.Put(dynamicConfigMap("d", map[string]any{"to": "a"}))
+		q.expect(t, "ns/a: children ns/d added") // the others go on
+		logged("")
+	})
+}
+
+func TestMappedOverUnstructuredObjects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := dynamicServer()
+		server.Put(dynamicConfigMap("c", map[string]any{"to": "a"}))
+		q, stop := start(t, source.Mapped(newInformer(t, server), func(obj *unstructured.Unstructured) []kube.Key {
+			to, _, _ := unstructured.NestedString(obj.Object, "data", "to")
+			return []kube.Key{key(to)}
+		}))
+		defer stop()
+		q.expect(t, "ns/a: children ns/c listed")
+	})
+}
+
+func TestMappedOverMetadata(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		server.Put(labeled("c", map[string]string{"to": "a"}))
+		view, err := informer.As[*metav1.PartialObjectMetadata](newInformer(t, server))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, stop := start(t, source.Mapped(view, func(obj *metav1.PartialObjectMetadata) []kube.Key {
+			return []kube.Key{key(obj.Labels["to"])}
+		}))
+		defer stop()
+		q.expect(t, "ns/a: children ns/c listed")
+	})
+}

@@ -1,0 +1,143 @@
+package source_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/predicate"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+// A controller of Deployments hears of the Pods that belong to them. With a cluster, pods
+// would be an informer of informer.Retrieve[*corev1.Pod](cluster); and as the handler only
+// counts Pods, source.Owned[*corev1.Pod](cluster, owner) would do as well.
+func ExampleOwnedIn() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	logger := slog.New(slog.DiscardHandler)
+	deployments := fakeapi.New[*appsv1.Deployment](func() runtime.Object { return &appsv1.DeploymentList{} }, true)
+	podServer := fakeapi.New[*corev1.Pod](func() runtime.Object { return &corev1.PodList{} }, true)
+	pods, err := informer.New(informer.Config[*corev1.Pod]{Name: "pods", Retriever: podServer, Logger: logger})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// What the cluster's users and other controllers do between the runs of the handler.
+	owner := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "uid-1", Controller: new(true)}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", OwnerReferences: []metav1.OwnerReference{owner}}}
+	then := []func(){
+		func() { podServer.Put(pod) },
+		func() { podServer.Delete(kube.KeyOf(pod)) },
+		cancel,
+	}
+	ctrl, err := controller.New(controller.Config[*appsv1.Deployment]{
+		Name:      "pod-counter",
+		Retriever: deployments,
+		Handler: controller.HandlerFunc[*appsv1.Deployment](func(ctx context.Context, d *appsv1.Deployment) error {
+			run, _ := controller.RunFrom(ctx)
+			fmt.Printf("%s has %d pods: %s\n", d.Name, pods.Len(), run.Causes)
+			then[0]()
+			then = then[1:]
+			return nil
+		}),
+		Sources: []controller.Source{
+			source.OwnedIn(pods, source.Owner{Kind: schema.GroupKind{Group: "apps", Kind: "Deployment"}}),
+		},
+		Logger: logger,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	deployments.Put(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+	if err := ctrl.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// web has 0 pods: listed
+	// web has 1 pods: triggered (pods shop/web-1 added)
+	// web has 0 pods: triggered (pods shop/web-1 deleted)
+}
+
+// A controller of Pods handles them again when a ConfigMap changes that they are configured by:
+// the function asks the informer of Pods which those are. Labels are no configuration, so a
+// predicate leaves out what changes only them.
+func ExampleMapped() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	logger := slog.New(slog.DiscardHandler)
+	podServer := fakeapi.New[*corev1.Pod](func() runtime.Object { return &corev1.PodList{} }, true)
+	configServer := fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
+	pods, err := informer.New(informer.Config[*corev1.Pod]{Name: "pods", Retriever: podServer, Logger: logger})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	configs, err := informer.New(informer.Config[*corev1.ConfigMap]{Name: "configs", Retriever: configServer, Logger: logger})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	configuredBy := func(config *corev1.ConfigMap) []kube.Key {
+		var keys []kube.Key
+		for pod, err := range pods.All() {
+			if err == nil && pod.Namespace == config.Namespace && pod.Annotations["example.com/config"] == config.Name {
+				keys = append(keys, kube.KeyOf(pod))
+			}
+		}
+		return keys
+	}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "colours"}}
+	then := []func(){
+		func() {
+			config.Labels = map[string]string{"tier": "front"}
+			configServer.Put(config)
+			config.Data = map[string]string{"button": "green"}
+			configServer.Put(config)
+		},
+		cancel,
+	}
+	ctrl, err := controller.New(controller.Config[*corev1.Pod]{
+		Name:     "reloader",
+		Informer: pods,
+		Handler: controller.HandlerFunc[*corev1.Pod](func(ctx context.Context, pod *corev1.Pod) error {
+			run, _ := controller.RunFrom(ctx)
+			fmt.Printf("%s: %s\n", pod.Name, run.Causes)
+			then[0]()
+			then = then[1:]
+			return nil
+		}),
+		Sources: []controller.Source{
+			source.Mapped(configs, configuredBy,
+				predicate.Not(predicate.Types(informer.Listed)), // the first run of each Pod reads its ConfigMap anyway
+				predicate.SpecChanged[*corev1.ConfigMap]()),
+		},
+		Logger: logger,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	configServer.Put(&corev1.ConfigMap{ObjectMeta: config.ObjectMeta, Data: map[string]string{"button": "blue"}})
+	config.Data = map[string]string{"button": "blue"}
+	podServer.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "web-1", Annotations: map[string]string{"example.com/config": "colours"},
+	}})
+	if err := ctrl.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// web-1: listed
+	// web-1: triggered (configs shop/colours updated)
+}

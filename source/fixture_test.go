@@ -1,0 +1,149 @@
+package source_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type configMap = *corev1.ConfigMap
+
+// website is the kind of the owners.
+func website() schema.GroupKind { return schema.GroupKind{Group: "example.com", Kind: "Website"} }
+
+func newServer() *fakeapi.Server[configMap] {
+	return fakeapi.New[configMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
+}
+
+// child is a ConfigMap of some owners.
+func child(name string, owners ...metav1.OwnerReference) configMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: owners}}
+}
+
+// by is an owner reference of the controller.
+func by(name string) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Website", Name: name, UID: "u", Controller: new(true)}
+}
+
+func labeled(name string, labels map[string]string) configMap {
+	obj := child(name)
+	obj.Labels = labels
+	return obj
+}
+
+func key(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
+
+type enqueued struct {
+	Key    kube.Key
+	Detail string
+}
+
+// queue is what a source enqueues into.
+type queue struct {
+	mu  sync.Mutex
+	all []enqueued
+}
+
+func (q *queue) add(key kube.Key, detail string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.all = append(q.all, enqueued{key, detail})
+}
+
+// take returns what has come since the last take, as "key: detail", sorted.
+func (q *queue) take() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var all []string
+	for _, e := range q.all {
+		all = append(all, e.Key.String()+": "+e.Detail)
+	}
+	q.all = nil
+	slices.Sort(all)
+	return all
+}
+
+// expect compares what a source enqueues, once everything has come to rest.
+func (q *queue) expect(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	if diff := cmp.Diff(want, q.take()); diff != "" {
+		t.Errorf("enqueued (-want +got):\n%s", diff)
+	}
+}
+
+// logBuffer is what a source logs to.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
+// newInformer makes the informer "children" of a server.
+func newInformer[T kube.Object](t *testing.T, server informer.Retriever[T]) *informer.Informer[T] {
+	t.Helper()
+	objects, err := informer.New(informer.Config[T]{Name: "children", Retriever: server, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// start runs a source with the informers that it reads, as a controller does, until stop, which
+// waits for the end of both.
+func start(t *testing.T, s controller.Source) (q *queue, stop func()) {
+	t.Helper()
+	q = &queue{}
+	ctx, cancel := context.WithCancel(t.Context())
+	var leave []func()
+	for _, read := range s.(interface{ Reads() []controller.Readable }).Reads() {
+		leave = append(leave, read.Join(ctx))
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, q.add) }() // waited for by stop
+	return q, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run returned %v; the end of its context is no failure", err)
+		}
+		for _, l := range leave {
+			l()
+		}
+	}
+}
+
+// validate is what controller.New asks.
+func validate(s controller.Source) error {
+	return s.(interface{ Validate() error }).Validate()
+}

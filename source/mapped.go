@@ -1,0 +1,183 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// Informer is an informer of any type: *informer.Informer[T] is one for every T.
+type Informer interface {
+	controller.Readable
+	Name() string
+	Subscribe(notify func(informer.Change)) (unsubscribe func())
+}
+
+// Mapped is a source that enqueues the keys that keys returns for each object that comes,
+// changes or goes. For an object that changed, keys is asked about the state before and the
+// state after, so that what it no longer points to is enqueued as well. A change that one of
+// predicates drops enqueues nothing, and costs no decoding.
+//
+// keys is called while the informer announces the change, one call at a time for each
+// informer, and the informer's next change waits for it: it must be quick. It may read
+// informers, also the one that announces (Get, List, Health, Ready), and gets the state that
+// is announced, or a later one. It must make no request, wait for nothing (such as
+// WaitSynced), and neither subscribe nor remove a source: that could wait for itself.
+// The object belongs to keys.
+//
+// Where metadata is enough, give it an informer of informer.RetrieveMetadata: each change
+// costs decoding the object twice. A state that cannot be decoded as a T is logged to
+// slog.Default() and enqueues nothing; the other one does. No object can be decoded of an
+// informer.As that shows typed objects, kept as protobuf, as unstructured: map the typed
+// informer instead.
+func Mapped[T kube.Object](objects *informer.Informer[T], keys func(obj T) []kube.Key, predicates ...informer.Predicate) controller.Source {
+	var problem error
+	if keys == nil {
+		problem = errors.New("the function is required")
+	}
+	// The kind is the informer's, which does not change: one decoder is enough.
+	var once sync.Once
+	var decoder wire.Decoder[T]
+	var decoderErr error
+	return newMapped("mapped", objects, predicates, problem, func(c informer.Change) (before, after []kube.Key, err error) {
+		once.Do(func() { decoder, decoderErr = wire.NewDecoder[T](c.Kind()) })
+		if decoderErr != nil {
+			return nil, nil, decoderErr
+		}
+		return keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
+			obj, err := decoder.Decode(o)
+			if err != nil {
+				return nil, err
+			}
+			return keys(obj), nil
+		})(c)
+	})
+}
+
+// keysOf returns the keys that the states before and after a change lead to. Where one of
+// them cannot be read, there is an error, and the keys of the other: that it cannot be read
+// any more, or can be read again, is news for whom it concerned, or concerns.
+type keysOf func(informer.Change) (before, after []kube.Key, err error)
+
+// keysOfStates asks keys about each state of a change.
+func keysOfStates(keys func(*wire.Object) ([]kube.Key, error)) keysOf {
+	ask := func(state *wire.Object, err error) ([]kube.Key, error) {
+		if state == nil || err != nil {
+			return nil, err
+		}
+		return keys(state)
+	}
+	return func(c informer.Change) (before, after []kube.Key, err error) {
+		before, oldErr := ask(c.Old())
+		after, newErr := ask(c.New())
+		return before, after, errors.Join(oldErr, newErr)
+	}
+}
+
+// mapped enqueues keys for the changes of an informer.
+type mapped struct {
+	what       string
+	objects    Informer
+	predicates []informer.Predicate
+	keys       keysOf
+	problem    error
+	logger     *slog.Logger
+}
+
+func newMapped(what string, objects Informer, predicates []informer.Predicate, problem error, keys keysOf) *mapped {
+	s := &mapped{what: what, objects: objects, predicates: slices.Clone(predicates), keys: keys, logger: slog.Default()}
+	errs := []error{problem}
+	if isNil(objects) {
+		errs = append(errs, errors.New("the informer is required"))
+	}
+	for i, p := range predicates {
+		if p == nil {
+			errs = append(errs, fmt.Errorf("predicate %d is nil", i))
+		}
+	}
+	s.problem = errors.Join(errs...)
+	return s
+}
+
+// Validate returns the mistakes that were made when the source was made.
+func (s *mapped) Validate() error {
+	if s.problem != nil {
+		return fmt.Errorf("source %s: %w", s.what, s.problem)
+	}
+	return nil
+}
+
+// Reads returns the informer, which the controller runs.
+func (s *mapped) Reads() []controller.Readable { return []controller.Readable{s.objects} }
+
+// Run implements controller.Source. When it has returned, it enqueues nothing more: the end
+// of the subscription waits for a change that is being announced.
+func (s *mapped) Run(ctx context.Context, enqueue func(kube.Key, string)) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	unsubscribe := s.objects.Subscribe(func(c informer.Change) { s.changed(ctx, c, enqueue) })
+	<-ctx.Done()
+	unsubscribe()
+	return nil
+}
+
+func (s *mapped) changed(ctx context.Context, c informer.Change, enqueue func(kube.Key, string)) {
+	if ctx.Err() != nil {
+		return // the end must not wait for all objects of a large list
+	}
+	for _, matters := range s.predicates {
+		if !matters(c) {
+			return
+		}
+	}
+	before, after, err := s.keys(c)
+	if err != nil {
+		s.logger.WarnContext(ctx, "a source cannot read a changed object, and does not know all whom it concerns",
+			"source", s.what, "informer", s.objects.Name(), "key", c.Key.String(), "change", c.Type.String(), "error", err)
+	}
+	if len(before)+len(after) == 0 {
+		return
+	}
+	detail := s.objects.Name() + " " + c.Key.String() + " " + c.Type.String()
+	for _, key := range after {
+		enqueue(key, detail)
+	}
+	for _, key := range missingFrom(after, before) {
+		enqueue(key, detail)
+	}
+}
+
+// missingFrom returns those of before that are not among after: most changes lead to the same
+// keys.
+func missingFrom(after, before []kube.Key) []kube.Key {
+	if slices.Equal(before, after) {
+		return nil
+	}
+	there := make(map[kube.Key]bool, len(after))
+	for _, key := range after {
+		there[key] = true
+	}
+	var missing []kube.Key
+	for _, key := range before {
+		if !there[key] {
+			missing = append(missing, key)
+		}
+	}
+	return missing
+}
+
+// isNil is true for nil and for a nil pointer in an interface.
+func isNil(v any) bool {
+	value := reflect.ValueOf(v)
+	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
+}

@@ -1,0 +1,330 @@
+package source_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/predicate"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+// pointing is a ConfigMap whose data name other objects.
+func pointing(name, to string) configMap {
+	obj := child(name)
+	obj.Data = map[string]string{"to": to}
+	return obj
+}
+
+// targets are the objects that a ConfigMap points to.
+func targets(obj configMap) []kube.Key {
+	var keys []kube.Key
+	for name := range strings.FieldsSeq(obj.Data["to"]) {
+		keys = append(keys, key(name))
+	}
+	return keys
+}
+
+func TestMappedAsksAboutTheStatesBeforeAndAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		server.Put(pointing("c", "a b"))
+		q, stop := start(t, source.Mapped(newInformer(t, server), targets))
+		defer stop()
+		q.expect(t, "ns/a: children ns/c listed", "ns/b: children ns/c listed")
+		server.Put(pointing("c", "b d"))
+		q.expect(t, "ns/a: children ns/c updated", "ns/b: children ns/c updated", "ns/d: children ns/c updated")
+		server.Put(pointing("e", "a"))
+		q.expect(t, "ns/a: children ns/e added")
+		server.Put(pointing("e", ""))
+		q.expect(t, "ns/a: children ns/e updated")
+		server.Put(pointing("e", ""))
+		q.expect(t)
+		server.Delete(key("c"))
+		q.expect(t, "ns/b: children ns/c deleted", "ns/d: children ns/c deleted")
+	})
+}
+
+// Objects are the function's own, so that it may change them.
+func TestMappedGivesObjectsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		server.Put(pointing("c", "a"))
+		objects := newInformer(t, server)
+		q, stop := start(t, source.Mapped(objects, func(obj configMap) []kube.Key {
+			keys := targets(obj)
+			obj.Data["to"] = "elsewhere"
+			return keys
+		}))
+		defer stop()
+		q.expect(t, "ns/a: children ns/c listed")
+		obj, _, err := objects.Get(key("c"))
+		if err != nil || obj.Data["to"] != "a" {
+			t.Errorf("the informer has %v, %v", obj, err)
+		}
+	})
+}
+
+func TestASourceThatJoinsLateIsToldWhatThereIs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		server.Put(pointing("c", "a"))
+		objects := newInformer(t, server)
+		leave := objects.Join(t.Context())
+		defer leave()
+		synctest.Wait()
+		q, stop := start(t, source.Mapped(objects, targets))
+		q.expect(t, "ns/a: children ns/c listed")
+		stop()
+		server.Put(pointing("c", "b"))
+		q.expect(t) // it has ended
+		q, stop = start(t, source.Mapped(objects, targets))
+		defer stop()
+		q.expect(t, "ns/b: children ns/c listed")
+	})
+}
+
+// A source ends while the informer goes on for others, in the middle of an announcement. (Not
+// in a bubble: its time stands still while somebody waits for a lock.)
+func TestNothingIsEnqueuedAfterRunHasReturned(t *testing.T) {
+	t.Parallel()
+	server := newServer()
+	server.Put(pointing("before", ""))
+	objects := newInformer(t, server)
+	leave := objects.Join(t.Context())
+	defer leave()
+	if err := objects.WaitSynced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	asked, answer := make(chan struct{}), make(chan struct{})
+	s := source.Mapped(objects, func(obj configMap) []kube.Key {
+		asked <- struct{}{}
+		<-answer
+		return targets(obj)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	q := &queue{}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, q.add) }() // waited for below
+	<-asked                                    // about what is there; until the answer, Run subscribes
+	answer <- struct{}{}
+	server.Put(pointing("c", "a"))
+	<-asked
+	cancel()
+	for range 1000 {
+		select {
+		case err := <-ended:
+			t.Fatalf("Run returned %v while a change was being announced", err)
+		default:
+			runtime.Gosched()
+		}
+	}
+	answer <- struct{}{}
+	if err := <-ended; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	q.take()
+	others := make(chan informer.Change, 10)
+	defer objects.Subscribe(func(c informer.Change) { others <- c })()
+	<-others // the two that are there
+	<-others
+	server.Put(pointing("c", "b"))
+	<-others
+	if late := q.take(); len(late) > 0 {
+		t.Errorf("enqueued after the end: %v", late)
+	}
+	if !objects.Health().Running {
+		t.Error("the informer has ended with the source")
+	}
+}
+
+// The end must not wait for a large list to be announced.
+func TestAnEndedSourceAsksNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		for i := range 100 {
+			server.Put(pointing(fmt.Sprint("c", i), "a"))
+		}
+		objects := newInformer(t, server)
+		leave := objects.Join(t.Context())
+		defer leave()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		asked := 0
+		s := source.Mapped(objects, func(obj configMap) []kube.Key {
+			asked++
+			cancel()
+			return targets(obj)
+		})
+		if err := s.Run(ctx, func(kube.Key, string) {}); err != nil || asked != 1 {
+			t.Errorf("Run: %v; it asked %d times", err, asked)
+		}
+	})
+}
+
+// A Mapped function and a predicate are called while the informer announces a change. Reading
+// the same informer then must neither wait for that nor see an older state.
+func TestReadingTheInformerWhileItAnnounces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		server.Put(pointing("c", "1"))
+		objects := newInformer(t, server)
+		var read []string
+		look := func(by, name string) {
+			state := "gone"
+			obj, found, err := objects.Get(key(name))
+			if err != nil {
+				t.Error(err)
+			}
+			if found {
+				state = obj.Data["to"]
+			}
+			listed := 0
+			for _, err := range objects.All() {
+				if err != nil {
+					t.Error(err)
+				}
+				listed++
+			}
+			_ = objects.Ready() // not yet, in the first list
+			if n := objects.Health().Objects; n != listed || objects.Len() != listed || objects.Has(key(name)) != found {
+				t.Errorf("%s: %d are listed, Health says %d", by, listed, n)
+			}
+			for range objects.Listed(0, 1) {
+				listed--
+			}
+			read = append(read, fmt.Sprintf("%s: %s, %d more", by, state, listed))
+		}
+		s := source.Mapped(objects, func(obj configMap) []kube.Key {
+			look("mapped "+obj.Data["to"], obj.Name)
+			return nil
+		}, predicate.Func(func(before, after configMap) bool {
+			name := "c"
+			if after == nil {
+				name = before.Name
+			}
+			look("predicate", name)
+			return true
+		}))
+		expect := func(when string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			if got := strings.Join(read, "; "); got != strings.Join(want, "; ") {
+				t.Errorf("%s: it read %q, want %q", when, got, want)
+			}
+			read = nil
+		}
+		_, stop := start(t, s)
+		expect("listed", "predicate: 1, 0 more", "mapped 1: 1, 0 more")
+		server.Put(pointing("c", "2"))
+		expect("updated", "predicate: 2, 0 more", "mapped 1: 2, 0 more", "mapped 2: 2, 0 more")
+		server.DropWatches()
+		server.Compact()
+		time.Sleep(time.Minute)
+		expect("after a relist")
+		server.Delete(key("c"))
+		expect("deleted", "predicate: gone, 0 more", "mapped 2: gone, 0 more")
+		stop()
+
+		// The same while a subscription is being told what is there.
+		server.Put(pointing("c", "3"))
+		leave := objects.Join(t.Context())
+		defer leave()
+		synctest.Wait()
+		read = nil
+		_, stop = start(t, s)
+		defer stop()
+		expect("subscribed", "predicate: 3, 0 more", "mapped 3: 3, 0 more")
+	})
+}
+
+func readAll(t *testing.T, objects *informer.Informer[configMap]) {
+	t.Helper()
+	for _, err := range objects.All() {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Two informers whose functions read each other.
+func TestReadingAnotherInformerThatReadsThisOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newServer(), newServer()
+		first, second := newInformer(t, one), newInformer(t, two)
+		count := func(objects *informer.Informer[configMap]) func(configMap) []kube.Key {
+			return func(configMap) []kube.Key {
+				readAll(t, objects)
+				_ = objects.Health()
+				return []kube.Key{key("x")}
+			}
+		}
+		q1, stop1 := start(t, source.Mapped(first, count(second)))
+		defer stop1()
+		q2, stop2 := start(t, source.Mapped(second, count(first)))
+		defer stop2()
+		synctest.Wait()
+		for i := range 50 {
+			one.Put(pointing("c", fmt.Sprint(i)))
+			two.Put(pointing("c", fmt.Sprint(i)))
+		}
+		synctest.Wait()
+		if a, b := len(q1.take()), len(q2.take()); a != 50 || b != 50 {
+			t.Errorf("%d and %d changes came through, want 50 each", a, b)
+		}
+	})
+}
+
+// The queue of a controller takes keys while the informer announces and a worker reads.
+func TestAMappedSourceInAControllerThatSharesItsInformer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		server.Put(pointing("a", ""))
+		server.Put(pointing("b", "a"))
+		objects := newInformer(t, server)
+		handled := &queue{}
+		ctrl, err := controller.New(controller.Config[configMap]{
+			Name: "test", Informer: objects, ResyncInterval: -1, Logger: slog.New(slog.DiscardHandler),
+			Handler: controller.HandlerFunc[configMap](func(ctx context.Context, obj configMap) error {
+				readAll(t, objects)
+				run, _ := controller.RunFrom(ctx)
+				handled.add(kube.KeyOf(obj), run.Causes.String())
+				return nil
+			}),
+			Sources: []controller.Source{source.Mapped(objects, targets)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- ctrl.Run(ctx) }() // waited for below
+		synctest.Wait()
+		handled.take()
+		server.Put(pointing("b", "a b"))
+		synctest.Wait()
+		got := strings.Join(handled.take(), "; ")
+		if !strings.Contains(got, "ns/a: triggered (children ns/b updated)") || !strings.Contains(got, "ns/b: ") {
+			t.Errorf("handled: %s", got)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,276 @@
+package source_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/predicate"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+func TestOwnedEnqueuesTheOwnerOfWhatHappensToAChild(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		server.Put(child("before", by("a")))
+		server.Put(child("nobodys"))
+		q, stop := start(t, source.OwnedIn(newInformer(t, server), source.Owner{Kind: website()}))
+		defer stop()
+		q.expect(t, "ns/a: children ns/before listed")
+		server.Put(child("c", by("a")))
+		q.expect(t, "ns/a: children ns/c added")
+		changed := child("c", by("a"))
+		changed.Data = map[string]string{"x": "y"}
+		server.Put(changed)
+		q.expect(t, "ns/a: children ns/c updated") // once, although both states name it
+		server.Delete(key("c"))
+		q.expect(t, "ns/a: children ns/c deleted")
+		server.Put(child("nobodys"))
+		server.Delete(key("nobodys"))
+		q.expect(t)
+	})
+}
+
+func TestOwnedEnqueuesTheOwnersBeforeAndAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		server.Put(child("c", by("a")))
+		q, stop := start(t, source.OwnedIn(newInformer(t, server), source.Owner{Kind: website()}))
+		defer stop()
+		q.expect(t, "ns/a: children ns/c listed")
+		server.Put(child("c", by("b")))
+		q.expect(t, "ns/a: children ns/c updated", "ns/b: children ns/c updated")
+		server.Put(child("c"))
+		q.expect(t, "ns/b: children ns/c updated")
+		server.Put(child("c", by("a")))
+		q.expect(t, "ns/a: children ns/c updated")
+	})
+}
+
+func TestOwnedTakesTheReferencesThatItIsTold(t *testing.T) {
+	t.Parallel()
+	reference := func(apiVersion, kind, name string, controller *bool) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: "u", Controller: controller}
+	}
+	references := []metav1.OwnerReference{
+		reference("example.com/v1", "Website", "ours", new(true)),
+		reference("example.com/v2beta1", "Website", "other-version", nil),
+		reference("example.com/v1", "Website", "not-the-controller", new(false)),
+		reference("example.org/v1", "Website", "other-group", new(true)),
+		reference("example.com/v1", "WebsiteSet", "other-kind", new(true)),
+		reference("v1", "Node", "node-1", new(true)),
+		reference("a/b/c", "Website", "no-version-at-all", new(true)),
+	}
+	for name, test := range map[string]struct {
+		owner source.Owner
+		want  []string
+	}{
+		"the controller": {source.Owner{Kind: website()}, []string{"ns/ours"}},
+		"any": {
+			source.Owner{Kind: website(), Any: true},
+			[]string{"ns/not-the-controller", "ns/other-version", "ns/ours"},
+		},
+		"cluster-scoped":       {source.Owner{Kind: website(), ClusterScoped: true}, []string{"ours"}},
+		"of the core group":    {source.Owner{Kind: schema.GroupKind{Kind: "Node"}, ClusterScoped: true}, []string{"node-1"}},
+		"nobody of that kind":  {source.Owner{Kind: schema.GroupKind{Group: "example.com", Kind: "website"}}, nil},
+		"nobody of that group": {source.Owner{Kind: schema.GroupKind{Kind: "Website"}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer()
+				server.Put(child("c", references...))
+				q, stop := start(t, source.OwnedIn(newInformer(t, server), test.owner))
+				defer stop()
+				var want []string
+				for _, key := range test.want {
+					want = append(want, key+": children ns/c listed")
+				}
+				q.expect(t, want...)
+			})
+		})
+	}
+}
+
+// The other version of the same owner's API is the same owner.
+func TestOwnedKnowsTheOwnerByAnotherVersion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		older := by("a")
+		older.APIVersion = "example.com/v1alpha1"
+		server.Put(child("c", older))
+		q, stop := start(t, source.OwnedIn(newInformer(t, server), source.Owner{Kind: website()}))
+		defer stop()
+		q.expect(t, "ns/a: children ns/c listed")
+	})
+}
+
+func TestOwnedWorksOnMetadata(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		server.Put(child("c", by("a")))
+		view, err := informer.As[*metav1.PartialObjectMetadata](newInformer(t, server))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, stop := start(t, source.OwnedIn(view, source.Owner{Kind: website()}))
+		defer stop()
+		q.expect(t, "ns/a: children ns/c listed")
+	})
+}
+
+func TestOwnerLabelEnqueuesWhomTheLabelNames(t *testing.T) {
+	t.Parallel()
+	const label = "example.com/website"
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		server.Put(labeled("c", map[string]string{label: "a", "app": "web"}))
+		server.Put(labeled("nobodys", map[string]string{"app": "web"}))
+		server.Put(labeled("empty", map[string]string{label: ""}))
+		q, stop := start(t, source.OwnerLabelIn(newInformer(t, server), label))
+		defer stop()
+		q.expect(t, "ns/a: children ns/c listed")
+		server.Put(labeled("c", map[string]string{label: "b"}))
+		q.expect(t, "ns/a: children ns/c updated", "ns/b: children ns/c updated")
+		server.Put(labeled("c", map[string]string{label: "b", "app": "api"}))
+		q.expect(t, "ns/b: children ns/c updated")
+		server.Put(labeled("c", nil))
+		q.expect(t, "ns/b: children ns/c updated")
+		server.Put(labeled("d", map[string]string{label: "a"}))
+		q.expect(t, "ns/a: children ns/d added")
+		server.Delete(key("d"))
+		q.expect(t, "ns/a: children ns/d deleted")
+	})
+}
+
+func TestPredicatesFilterASource(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		server.Put(child("c", by("a")))
+		s := source.OwnedIn(newInformer(t, server), source.Owner{Kind: website()},
+			predicate.Not(predicate.Types(informer.Listed)), predicate.LabelsChanged())
+		q, stop := start(t, s)
+		defer stop()
+		q.expect(t) // listed
+		annotated := child("c", by("a"))
+		annotated.Annotations = map[string]string{"x": "y"}
+		server.Put(annotated)
+		q.expect(t)
+		annotated.Labels = map[string]string{"x": "y"}
+		server.Put(annotated)
+		q.expect(t, "ns/a: children ns/c updated")
+		server.Delete(key("c"))
+		q.expect(t, "ns/a: children ns/c deleted")
+	})
+}
+
+// notRegistered is a type that no scheme knows.
+type notRegistered struct{ corev1.ConfigMap }
+
+func (n *notRegistered) DeepCopyObject() runtime.Object {
+	return &notRegistered{*n.DeepCopy()}
+}
+
+func TestValidateNamesEveryMistake(t *testing.T) {
+	t.Parallel()
+	cluster, err := kube.Connect(&rest.Config{Host: "https://api.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := newInformer(t, newServer())
+	owner := source.Owner{Kind: website()}
+	keys := func(configMap) []kube.Key { return nil }
+	for name, test := range map[string]struct {
+		source controller.Source
+		want   []string // parts of the error; none: it is valid
+	}{
+		"Owned":               {source.Owned[configMap](cluster, owner), nil},
+		"OwnedIn":             {source.OwnedIn(objects, owner, predicate.LabelsChanged()), nil},
+		"OwnerLabel":          {source.OwnerLabel[configMap](cluster, "example.com/website"), nil},
+		"OwnerLabelIn":        {source.OwnerLabelIn(objects, "website"), nil},
+		"Mapped":              {source.Mapped(objects, keys), nil},
+		"no informer":         {source.OwnedIn(nil, owner), []string{"source owned: the informer is required"}},
+		"an informer of nil":  {source.OwnedIn((*informer.Informer[configMap])(nil), owner), []string{"the informer is required"}},
+		"nothing at all":      {source.OwnedIn(nil, source.Owner{}), []string{"the informer is required", "Owner.Kind is required"}},
+		"no kind":             {source.OwnedIn(objects, source.Owner{}), []string{"Owner.Kind is required"}},
+		"Owned, no kind":      {source.Owned[configMap](cluster, source.Owner{}), []string{"source owned: Owner.Kind is required"}},
+		"a version":           {source.OwnedIn(objects, source.Owner{Kind: schema.GroupKind{Group: "apps/v1", Kind: "X"}}), []string{`"apps/v1"`, "without its version"}},
+		"no cluster":          {source.Owned[configMap](nil, owner), []string{"source owned: ", "the cluster is nil"}},
+		"no cluster, no kind": {source.Owned[configMap](nil, source.Owner{}), []string{"the cluster is nil", "Owner.Kind is required"}},
+		"an unknown type":     {source.Owned[*notRegistered](cluster, owner), []string{"find the kind of *source_test.notRegistered", "AddToScheme"}},
+		"label, unknown type": {source.OwnerLabel[*notRegistered](cluster, ""), []string{"source owner label: ", "find the kind of *source_test.notRegistered", "the label is required"}},
+		"no label":            {source.OwnerLabelIn(objects, ""), []string{"source owner label: the label is required"}},
+		"no possible label":   {source.OwnerLabelIn(objects, "app=web"), []string{`no object can have the label "app=web"`}},
+		"no label's informer": {source.OwnerLabelIn(nil, "app"), []string{"the informer is required"}},
+		"Mapped of nothing":   {source.Mapped[configMap](nil, nil), []string{"source mapped: ", "the informer is required", "the function is required"}},
+		"Mapped, no function": {source.Mapped(objects, nil), []string{"source mapped: the function is required"}},
+		"a nil predicate":     {source.Mapped(objects, keys, predicate.LabelsChanged(), nil), []string{"predicate 1 is nil"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := validate(test.source)
+			if len(test.want) == 0 {
+				if err != nil {
+					t.Errorf("Validate: %v", err)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatal("Validate finds nothing wrong")
+			}
+			for _, part := range test.want {
+				if strings.Count(err.Error(), part) != 1 {
+					t.Errorf("Validate: %v; want %q in it, once", err, part)
+				}
+			}
+			// Whoever runs it without asking learns it as well.
+			if runErr := test.source.Run(context.Background(), nil); runErr == nil || runErr.Error() != err.Error() {
+				t.Errorf("Run: %v, want %v", runErr, err)
+			}
+		})
+	}
+}
+
+func TestControllerRefusesASourceWithAMistake(t *testing.T) {
+	t.Parallel()
+	_, err := controller.New(controller.Config[configMap]{
+		Name: "test", Retriever: newServer(),
+		Handler: controller.HandlerFunc[configMap](func(context.Context, configMap) error { return nil }),
+		Sources: []controller.Source{source.OwnedIn(newInformer(t, newServer()), source.Owner{})},
+	})
+	if err == nil || !strings.Contains(err.Error(), "Sources[0]") || !strings.Contains(err.Error(), "Owner.Kind is required") {
+		t.Errorf("New: %v", err)
+	}
+}
+
+// The kind names the informer that Owned makes.
+func TestOwnedReadsMetadataOfTheKind(t *testing.T) {
+	t.Parallel()
+	cluster, err := kube.Connect(&rest.Config{Host: "https://api.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads := source.Owned[configMap](cluster, source.Owner{Kind: website()}).(interface{ Reads() []controller.Readable }).Reads()
+	if len(reads) != 1 {
+		t.Fatalf("it reads %d informers", len(reads))
+	}
+	objects, ok := reads[0].(*informer.Informer[*metav1.PartialObjectMetadata])
+	if !ok || objects.Name() != "ConfigMap" {
+		t.Errorf("it reads a %T", reads[0])
+	}
+}
