@@ -105,8 +105,10 @@ type Readable interface {
 //
 // A Source may also have a method Reads() []Readable, which names the informers that it
 // learns from: the controller treats them like Config.Reads, so they are running when Run
-// is called. And it may have a method Validate() error, which New and AddSource ask for
-// mistakes in how it was made.
+// is called. It may have a method Start(ctx, enqueue) (stop func()), which is called in place
+// of Run, and returns when nothing is missed any more: then no handler is called before. And
+// it may have a method Validate() error, which New and AddSource ask for mistakes in how it
+// was made.
 type Source interface {
 	// Run calls enqueue for keys that should be run, until ctx ends. enqueue never
 	// blocks; detail may be empty, and becomes the detail of the cause. An error ends

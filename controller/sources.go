@@ -59,9 +59,10 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 		ctx, r.stop = context.WithCancel(intake)
 		r.ended = make(chan struct{})
 		s.active = append(s.active, r)
+		run := begun(ctx, r.source, s.enqueue)
 		s.runs.Go(func() { // waited for by wait, and by remove
 			defer close(r.ended)
-			if err := r.source.Run(ctx, s.enqueue); err != nil && ctx.Err() == nil {
+			if err := run(ctx, s.enqueue); err != nil && ctx.Err() == nil {
 				s.failed(fmt.Errorf("controller %q: %s: %w", s.controller, r.name, err))
 				stopIntake()
 			}
@@ -151,6 +152,22 @@ func (s *sources) leave() {
 		for _, leave := range r.leave {
 			leave()
 		}
+	}
+}
+
+// begun begins what can be begun at once, and returns what is left to run.
+func begun(ctx context.Context, source Source, enqueue func(kube.Key, string)) func(context.Context, func(kube.Key, string)) error {
+	starting, ok := source.(interface {
+		Start(ctx context.Context, enqueue func(kube.Key, string)) (stop func())
+	})
+	if !ok {
+		return source.Run
+	}
+	stop := starting.Start(ctx, enqueue)
+	return func(ctx context.Context, _ func(kube.Key, string)) error {
+		<-ctx.Done()
+		stop()
+		return nil
 	}
 }
 

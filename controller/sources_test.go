@@ -458,3 +458,39 @@ func TestPredicateSaysWhatIsHandled(t *testing.T) {
 		}
 	})
 }
+
+// starting is a source that begins at once.
+type starting struct{ begun, stopped atomic.Bool }
+
+func (s *starting) Run(context.Context, func(kube.Key, string)) error {
+	panic("a source that has a method Start is not run")
+}
+
+func (s *starting) Start(_ context.Context, enqueue func(kube.Key, string)) (stop func()) {
+	s.begun.Store(true)
+	enqueue(key("a"), "begun")
+	return func() { s.stopped.Store(true) }
+}
+
+// A source that can say when it has begun to listen has begun before the first handler is
+// called: what changes from then on is not missed.
+func TestSourcesBeginBeforeTheFirstHandling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &starting{}
+		var runs journal
+		c := config(newServer("a"), func(ctx context.Context, obj configMap) error {
+			run, _ := controller.RunFrom(ctx)
+			runs.add("%s: %s (begun: %t)", obj.Name, run.Causes, source.begun.Load())
+			return nil
+		})
+		c.Sources = []controller.Source{source}
+		stop := start(t, newController(t, c))
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"a: triggered (begun), listed (begun: true)"}, runs.take()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if err := stop(); err != nil || !source.stopped.Load() {
+			t.Errorf("Run: %v; the source was stopped: %t", err, source.stopped.Load())
+		}
+	})
+}

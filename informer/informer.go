@@ -239,6 +239,10 @@ func (i *Informer[T]) Get(key kube.Key) (obj T, found bool, err error) {
 	return obj, false, nil
 }
 
+// Decode returns a lazy object of this informer, such as a Change has, as a T that belongs to
+// the caller.
+func (i *Informer[T]) Decode(o *wire.Object) (T, error) { return i.decode(o) }
+
 func (i *Informer[T]) decode(o *wire.Object) (T, error) {
 	began := time.Now()
 	defer i.core.counters.observeDecode(began)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
-	"sync"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -36,31 +35,19 @@ type Informer interface {
 //
 // Where metadata is enough, give it an informer of informer.RetrieveMetadata: each change
 // costs decoding the object twice. A state that cannot be decoded as a T is logged to
-// slog.Default() and enqueues nothing; the other one does. No object can be decoded of an
-// informer.As that shows typed objects, kept as protobuf, as unstructured: map the typed
-// informer instead.
+// slog.Default() and enqueues nothing; the other one does.
 func Mapped[T kube.Object](objects *informer.Informer[T], keys func(obj T) []kube.Key, predicates ...informer.Predicate) controller.Source {
 	var problem error
 	if keys == nil {
 		problem = errors.New("the function is required")
 	}
-	// The kind is the informer's, which does not change: one decoder is enough.
-	var once sync.Once
-	var decoder wire.Decoder[T]
-	var decoderErr error
-	return newMapped("mapped", objects, predicates, problem, func(c informer.Change) (before, after []kube.Key, err error) {
-		once.Do(func() { decoder, decoderErr = wire.NewDecoder[T](c.Kind()) })
-		if decoderErr != nil {
-			return nil, nil, decoderErr
+	return newMapped("mapped", objects, predicates, problem, keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
+		obj, err := objects.Decode(o)
+		if err != nil {
+			return nil, err
 		}
-		return keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
-			obj, err := decoder.Decode(o)
-			if err != nil {
-				return nil, err
-			}
-			return keys(obj), nil
-		})(c)
-	})
+		return keys(obj), nil
+	}))
 }
 
 // keysOf returns the keys that the states before and after a change lead to. Where one of
@@ -125,10 +112,15 @@ func (s *mapped) Run(ctx context.Context, enqueue func(kube.Key, string)) error 
 	if err := s.Validate(); err != nil {
 		return err
 	}
-	unsubscribe := s.objects.Subscribe(func(c informer.Change) { s.changed(ctx, c, enqueue) })
+	stop := s.Start(ctx, enqueue)
 	<-ctx.Done()
-	unsubscribe()
+	stop()
 	return nil
+}
+
+// Start subscribes at once, so that a controller knows that nothing is missed from there on.
+func (s *mapped) Start(ctx context.Context, enqueue func(kube.Key, string)) (stop func()) {
+	return s.objects.Subscribe(func(c informer.Change) { s.changed(ctx, c, enqueue) })
 }
 
 func (s *mapped) changed(ctx context.Context, c informer.Change, enqueue func(kube.Key, string)) {
