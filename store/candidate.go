@@ -85,7 +85,7 @@ func (g *grams) appendNew(dst, b []byte) []byte {
 		}
 		if end == 0 || i > end+novelGap {
 			dst = append(dst, b[begin:end]...)
-			begin = max(i-gram/2, end)
+			begin = max(i-gram/2, 0)
 		}
 		end = i + gram
 	}

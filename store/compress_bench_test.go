@@ -14,18 +14,23 @@ func BenchmarkCompress(b *testing.B) {
 	s := newStore(Config{}, newHashes(), 1)
 	put(b, s, all...)
 	content := s.training.current.s2.Bytes()
-	cut := s.samples(500)
+	cut := s.samples(&scratch{}, s.training.random, 500)
 
 	raw, err := zstd.NewWriter(nil, zstd.WithEncoderDictRaw(1, content), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithWindowSize(128<<10))
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer raw.Close()
+	b.Cleanup(func() { _ = raw.Close() })
+	fastest, err := zstd.NewWriter(nil, zstd.WithEncoderDictRaw(1, content), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithWindowSize(128<<10), zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = fastest.Close() })
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderDictRaw(1, content), zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer decoder.Close()
+	b.Cleanup(decoder.Close)
 	dictionary := s2.NewDict(content)
 	for _, c := range []struct {
 		name   string
@@ -36,6 +41,7 @@ func BenchmarkCompress(b *testing.B) {
 		{"s2better", dictionary.EncodeBetter, dictionary.Decode},
 		{"s2best", dictionary.EncodeBest, dictionary.Decode},
 		{"zstd", func(dst, src []byte) []byte { return raw.EncodeAll(src, dst[:0]) }, func(dst, src []byte) ([]byte, error) { return decoder.DecodeAll(src, dst[:0]) }},
+		{"zstdfastest", func(dst, src []byte) []byte { return fastest.EncodeAll(src, dst[:0]) }, func(dst, src []byte) ([]byte, error) { return decoder.DecodeAll(src, dst[:0]) }},
 	} {
 		buffer := make([]byte, 64<<10)
 		packed := make([][]byte, len(cut))

@@ -10,7 +10,7 @@ import (
 const (
 	// dictionaryAfter is how many bytes of objects there must be before a dictionary pays.
 	dictionaryAfter = 128 << 10
-	// A trial may last long compared with a Put, so there must be many of these per trial.
+	// minTrialPuts is how many Puts there are at least to a trial, which takes long.
 	minTrialPuts = 4096
 	// worthwhile is the share of the present size below which a candidate is taken:
 	// every record must be encoded again then.
@@ -65,14 +65,8 @@ func (d *dictionaries) of(flags byte) *dictionary {
 	return nil
 }
 
-// training decides when there is to be another dictionary. It is guarded by the store's mu.
-//
-// Life of a dictionary: objects are kept as they are until there are dictionaryAfter bytes
-// of them. Then, and again whenever their number has doubled or as many were put as there
-// are, a candidate is made from objects that are chosen at random in the store. If it
-// makes other objects of the store sufficiently smaller than the current one does, it
-// becomes the current one. From then on each Put encodes some old records again, until
-// none is left and the dictionary before is dropped. The next trial is after that.
+// training decides when there is to be another dictionary, as the package's documentation
+// tells. It is guarded by the store's mu, but random, which belongs to whoever set trying.
 type training struct {
 	random     *rand.Rand
 	current    *dictionary // nil: none yet
@@ -81,6 +75,7 @@ type training struct {
 	objects    int    // at the last trial
 	cursor     uint32 // the slot that is looked at next for an old record
 	migrating  bool
+	trying     bool // a trial is being made
 }
 
 // due says whether it is time for a trial.
@@ -91,32 +86,42 @@ func (t *training) due(objects int, raw int64) bool {
 	return objects >= 2*t.objects || t.puts >= max(minTrialPuts, objects)
 }
 
-// train is called after each Put, with mu held.
-func (s *Store) train() {
+// train is called after each Put, with mu held. It returns a trial that is to be made when
+// mu is free again, if one is due.
+func (s *Store) train() (trial func()) {
 	t := &s.training
 	t.puts++
 	if t.migrating {
 		s.migrate(migrateAtPut)
 	}
-	if !t.due(s.live, s.raw) {
-		return
+	if t.trying || !t.due(s.live, s.raw) {
+		return nil
 	}
-	t.puts, t.objects = 0, s.live
-	samples := s.samples(judges + maxSamples)
-	if len(samples) < 2*judges {
-		return
-	}
-	judged, taught := samples[:judges], samples[judges:]
-	// Small stores get small dictionaries: they must save more than they cost.
-	candidate := newDictionary(taught, int(min(s2.MaxDictSize, s.raw/4)))
+	t.puts, t.objects, t.trying = 0, s.live, true
+	v, current, raw := s.share(), t.current, s.raw
+	return func() { s.try(&v, current, raw) }
+}
+
+// try makes a trial, during which others go on reading and writing.
+func (s *Store) try(v *view, current *dictionary, raw int64) {
 	scratch := s.pool.get()
 	defer s.pool.put(scratch)
+	samples := v.samples(scratch, s.training.random, judges+maxSamples)
+	n := min(judges, len(samples)/3) // there may be few objects, but large ones
+	var candidate *dictionary
+	if n > 0 {
+		// Small stores get small dictionaries: they must save more than they cost.
+		candidate = newDictionary(samples[n:], int(min(s2.MaxDictSize, raw/4)))
+	}
 	var with, without int
-	for _, b := range judged {
-		without += scratch.packedSize(t.current, b)
+	for _, b := range samples[:n] {
+		without += scratch.packedSize(current, b)
 		with += scratch.packedSize(candidate, b)
 	}
-	if float64(with) <= worthwhile*float64(without) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.training.trying = false
+	if candidate != nil && float64(with) <= worthwhile*float64(without) {
 		s.adopt(candidate)
 	}
 }
@@ -180,26 +185,24 @@ func (s *Store) reencode(scratch *scratch, slot uint32, record string) {
 }
 
 // samples returns the payloads of up to n different objects that are chosen at random.
-func (s *Store) samples(n int) [][]byte {
-	scratch := s.pool.get()
-	defer s.pool.put(scratch)
+func (v *view) samples(scratch *scratch, random *rand.Rand, n int) [][]byte {
 	all := make([][]byte, 0, n)
 	seen := make(map[uint32]struct{}, n)
 	// A store that has lost most of its objects is mostly empty slots, hence the limit.
 	for range 64 * n {
-		slot := s.training.random.Uint32N(s.slots)
-		record := s.record(slot)
+		slot := random.Uint32N(v.slots)
+		record := v.record(slot)
 		if _, again := seen[slot]; again || record == "" {
 			continue
 		}
 		seen[slot] = struct{}{}
 		h := parse(record)
-		b, err := scratch.decompress(&h, s.dictionaries.of(h.flags))
+		b, err := scratch.decompress(&h, v.dictionaries.of(h.flags))
 		if err != nil {
 			panic("store: a record cannot be read that was just written: " + err.Error())
 		}
 		all = append(all, bytes.Clone(b[:min(len(b), maxSample)]))
-		if len(all) == n || len(all) == s.live {
+		if len(all) == n || len(all) == v.live {
 			break
 		}
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ func fresh(t *testing.T, all []*wire.Object) int64 {
 
 func TestDictionariesFollowTheObjects(t *testing.T) {
 	t.Parallel()
-	const n = 6000
+	const n = 4500
 	pods, widgets := newCluster(t, 1, 20).pods(n), newCluster(t, 2, 20).widgets(n)
 	s := newStore(Config{}, newHashes(), 1)
 	put(t, s, pods...)
@@ -64,6 +65,34 @@ func TestDictionariesFollowTheObjects(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// TestAPutThatMeetsAnotherDictionary was compressed with one that is gone when it gets the lock.
+func TestAPutThatMeetsAnotherDictionary(t *testing.T) {
+	t.Parallel()
+	s := newStore(Config{}, newHashes(), 1)
+	pods := newCluster(t, 1, 3).pods(500)
+	put(t, s, pods...)
+	o, scratch := pods[7], &scratch{}
+	f, err := s.facts(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := scratch.pack(o, s.training.current)
+	for range 2 { // the one after the next has the same flag
+		s.adopt(newDictionary([][]byte{pods[1].Bytes, pods[2].Bytes}, 10_000))
+		s.migrate(1000)
+	}
+	s.enter(o, s.hashes.key(o.Key.Namespace, o.Key.Name), &f, p, scratch)
+	r, _ := s.Get(o.Key)
+	if err := r.Read(func(got *wire.Object) error {
+		if !bytes.Equal(got.Bytes, o.Bytes) {
+			t.Error("it reads as something else")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -158,5 +187,48 @@ func TestARecordThatIsCorruptIsAnError(t *testing.T) {
 	}
 	if errs != 1 {
 		t.Errorf("List of a store with a corrupt record has %d errors", errs)
+	}
+}
+
+// TestFewLargeObjectsAreCompressed: there is more to gain with them than with many small ones.
+func TestFewLargeObjectsAreCompressed(t *testing.T) {
+	t.Parallel()
+	s := newStore(Config{}, newHashes(), 1)
+	for i := range 9 {
+		o := simple(t, fmt.Sprint("large-", i), "1", "")
+		o.Bytes = append(o.Bytes, 2<<3|2, 0x80, 0x80, 0x10) // a field of 256 KB
+		for len(o.Bytes) < 256<<10 {
+			o.Bytes = fmt.Appendf(o.Bytes, "setting-%d: value-%d\n", len(o.Bytes), i)
+		}
+		put(t, s, o, o)
+	}
+	if sizes := s.Sizes(); sizes.Bytes > sizes.Raw/2 {
+		t.Errorf("%+v", sizes)
+	}
+}
+
+func BenchmarkTrial(b *testing.B) {
+	s := newStore(Config{}, newHashes(), 1)
+	put(b, s, newCluster(b, 1, 40).pods(5000)...)
+	for b.Loop() {
+		s.training.puts, s.training.migrating = benched, false
+		s.train()()
+	}
+}
+
+// TestWhatIsSplicedIsNotKept looks at what is left for the compressor.
+func TestWhatIsSplicedIsNotKept(t *testing.T) {
+	t.Parallel()
+	digits := strings.Repeat("0123456789abcdef", 4)
+	for before := range 70 {
+		o := simple(t, "some-name", "12345678", "")
+		o.Bytes = append(o.Bytes, strings.Repeat("-", before)+"containerd://"+digits+"\""...)
+		var s scratch
+		s.cutOut(o)
+		for _, part := range []string{o.Key.Name, string(o.UID), o.ResourceVersion, digits} {
+			if bytes.Contains(s.cut, []byte(part)) {
+				t.Errorf("with %d bytes before the digits, %q is kept in the payload", before, part)
+			}
+		}
 	}
 }

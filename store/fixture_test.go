@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // cluster makes objects as a cluster has them: many workloads, each with its own shape.
 type cluster struct {
-	t         testing.TB
+	tb        testing.TB
 	random    *rand.Rand
 	workloads []workload
 	version   uint64
@@ -36,9 +36,9 @@ type workload struct {
 	sidecar                              bool
 }
 
-func newCluster(t testing.TB, seed uint64, workloads int) *cluster {
-	t.Helper()
-	c := &cluster{t: t, random: rand.New(rand.NewPCG(seed, 1)), version: 81_000_000}
+func newCluster(tb testing.TB, seed uint64, workloads int) *cluster {
+	tb.Helper()
+	c := &cluster{tb: tb, random: rand.New(rand.NewPCG(seed, 1)), version: 81_000_000}
 	for i := range workloads {
 		name := fmt.Sprintf("%s-%s", c.pick("checkout", "billing", "search", "frontend", "ledger", "mail", "audit", "ingest"),
 			c.pick("api", "worker", "cache", "gateway", "cron", "proxy"))
@@ -158,39 +158,39 @@ func (c *cluster) widget() *unstructured.Unstructured {
 }
 
 // object encodes obj.
-func object(t testing.TB, obj kube.Object) *wire.Object {
-	t.Helper()
+func object(tb testing.TB, obj kube.Object) *wire.Object {
+	tb.Helper()
 	o, err := wire.FromObject(obj, nil)
 	if err != nil {
-		t.Fatalf("encode %s: %v", kube.KeyOf(obj), err)
+		tb.Fatalf("encode %s: %v", kube.KeyOf(obj), err)
 	}
 	return o
 }
 
 func (c *cluster) pods(n int) []*wire.Object {
-	c.t.Helper()
+	c.tb.Helper()
 	all := make([]*wire.Object, n)
 	for i := range all {
-		all[i] = object(c.t, c.pod())
+		all[i] = object(c.tb, c.pod())
 	}
 	return all
 }
 
 func (c *cluster) widgets(n int) []*wire.Object {
-	c.t.Helper()
+	c.tb.Helper()
 	all := make([]*wire.Object, n)
 	for i := range all {
-		all[i] = object(c.t, c.widget())
+		all[i] = object(c.tb, c.widget())
 	}
 	return all
 }
 
 // put puts what must go well.
-func put(t testing.TB, s *Store, all ...*wire.Object) {
-	t.Helper()
+func put(tb testing.TB, s *Store, all ...*wire.Object) {
+	tb.Helper()
 	for _, o := range all {
 		if _, _, err := s.Put(o); err != nil {
-			t.Fatalf("Put of %s: %v", o.Key, err)
+			tb.Fatalf("Put of %s: %v", o.Key, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -39,48 +40,65 @@ func (s *Store) ensureLabelIndexes(requirements labels.Requirements) {
 	}
 	s.building.Lock()
 	defer s.building.Unlock()
+	if b := s.beginBuild(requirements); b != nil {
+		b.enter()
+		b.finish()
+	}
+}
 
-	fresh := map[string]*inverted{}
+// build makes indexes of labels from a view of the store, and then makes up for what was
+// written to the store since the view was taken.
+type build struct {
+	store *Store
+	view  view
+	fresh map[string]*inverted
+}
+
+// beginBuild needs building. It returns nil when there is nothing to build.
+func (s *Store) beginBuild(requirements labels.Requirements) *build {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	fresh := map[string]*inverted{}
 	for _, r := range requirements {
 		if s.terms.labels[r.Key()] == nil && len(s.terms.labels)+len(fresh) < maxLabelIndexes {
 			fresh[r.Key()] = newInverted()
 		}
 	}
 	if len(fresh) == 0 {
-		s.mu.Unlock()
-		return
+		return nil
 	}
 	s.terms.dirty = map[uint32]struct{}{}
-	v := s.share()
-	s.mu.Unlock()
+	return &build{store: s, view: s.share(), fresh: fresh}
+}
 
-	for slot := range v.records() {
-		s.indexLabels(&v, slot, fresh, (*inverted).add)
-	}
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for slot := range s.terms.dirty {
-		s.indexLabels(&v, slot, fresh, (*inverted).remove)
-		s.indexLabels(&s.view, slot, fresh, (*inverted).add)
-	}
-	s.terms.dirty = nil
-	for key, index := range fresh {
-		s.terms.labels[key] = index
+func (b *build) enter() {
+	for slot := range b.view.records() {
+		b.change(&b.view, slot, (*inverted).add)
 	}
 }
 
-// indexLabels enters what is in the slot into the indexes, or takes it out.
-func (s *Store) indexLabels(v *view, slot uint32, indexes map[string]*inverted, change func(*inverted, uint64, uint32)) {
-	r, ok := v.ref(slot, s.pool)
-	if !ok || r.state() == 0 {
+func (b *build) finish() {
+	s := b.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for slot := range s.terms.dirty {
+		b.change(&b.view, slot, (*inverted).remove)
+		b.change(&s.view, slot, (*inverted).add)
+	}
+	s.terms.dirty = nil
+	maps.Copy(s.terms.labels, b.fresh)
+}
+
+// change enters what is in the slot into the indexes, or takes it out.
+func (b *build) change(v *view, slot uint32, change func(index *inverted, term uint64, slot uint32)) {
+	r, ok := v.ref(slot, b.store.pool)
+	if !ok {
 		return
 	}
-	has := s.mustFacts(r).labels
-	for key, index := range indexes {
+	has := b.store.mustFacts(r).labels
+	for key, index := range b.fresh {
 		if value, found := has[key]; found {
-			change(index, s.hashes.term(value), slot)
+			change(index, b.store.hashes.term(value), slot)
 		}
 	}
 }

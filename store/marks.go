@@ -10,7 +10,7 @@ import (
 // store's mu.
 type marks struct {
 	open bool
-	bits []uint64 // by slot; those of empty slots are not set
+	bits []uint64 // by slot; a Put into an empty slot marks it, so what it was before does not matter
 }
 
 // put notes that the object in the slot was put.
@@ -22,12 +22,6 @@ func (m *marks) put(slot uint32) {
 		m.bits = append(m.bits, 0)
 	}
 	m.bits[slot/64] |= 1 << (slot % 64)
-}
-
-func (m *marks) clear(slot uint32) {
-	if int(slot/64) < len(m.bits) {
-		m.bits[slot/64] &^= 1 << (slot % 64)
-	}
 }
 
 func (m *marks) has(slot uint32) bool {

@@ -74,12 +74,13 @@ type payload struct {
 	splices    []byte
 	bytes      []byte      // as they are kept
 	dictionary *dictionary // nil: they are not compressed
+	packedFor  *dictionary // the one that was current
 }
 
 // pack makes the payload of o.
 func (s *scratch) pack(o *wire.Object, d *dictionary) payload {
 	s.cutOut(o)
-	p := payload{splices: s.splices, bytes: s.cut}
+	p := payload{splices: s.splices, bytes: s.cut, packedFor: d}
 	if packed := s.compress(d, s.cut); packed != nil {
 		p.bytes, p.dictionary = packed, d
 	}

@@ -65,11 +65,11 @@ func (s *Store) sets(f *filter) (sets []set, covered bool) {
 			covered = false
 			continue
 		}
-		var any union
+		var anyOf union
 		for _, value := range r.ValuesUnsorted() {
-			any = append(any, index.of(s.hashes.term(value)))
+			anyOf = append(anyOf, index.of(s.hashes.term(value)))
 		}
-		sets = append(sets, any)
+		sets = append(sets, anyOf)
 	}
 	return sets, covered
 }

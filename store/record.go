@@ -18,7 +18,7 @@ import (
 //	uid              16 bytes when it is a UUID as Kubernetes writes them, else length, bytes
 //	resourceVersion  a number when it is a decimal one, else length, bytes
 //	generation       signed number
-//	state            8 bytes: hash of labels and owner references
+//	state            8 bytes: facts.state
 //	values           count; 8 bytes for each value of the user's indexes
 //	splices          count; where the payload lacks name, uid or resourceVersion, see payload.go
 //	payload          compressed or not
@@ -86,7 +86,7 @@ func appendHeader(dst []byte, o *wire.Object, namespace uint32, f *facts, p *pay
 	if o.Deleting {
 		flags |= flagDeleting
 	}
-	if len(f.owners) > 0 {
+	if f.owned {
 		flags |= flagOwned
 	}
 	uuid, isUUID := parseUUID(string(o.UID))
@@ -125,6 +125,19 @@ func (h *header) format() wire.Format { return wire.Format(h.flags & flagFormat 
 // value returns the i-th hash of the user's indexes.
 func (h *header) value(i int) uint64 { return fixed(h.values[8*i:]) }
 
+// hasValues says whether these are the hashes.
+func (h *header) hasValues(values []uint64) bool {
+	if h.valueCount() != len(values) {
+		return false
+	}
+	for i, value := range values {
+		if h.value(i) != value {
+			return false
+		}
+	}
+	return true
+}
+
 func (h *header) valueCount() int { return len(h.values) / 8 }
 
 // appendUID appends the uid as Kubernetes writes it.
@@ -156,7 +169,7 @@ func parseUUID(s string) (uuid [16]byte, ok bool) {
 		return uuid, false
 	}
 	n := 0
-	for i := 0; i < 36; i++ {
+	for i := range len(s) {
 		if i == 8 || i == 13 || i == 18 || i == 23 {
 			continue
 		}

@@ -75,7 +75,7 @@ func (r Ref) Read(use func(*wire.Object) error) error {
 	return use(&scratch.object)
 }
 
-// state is the hash of labels and owners; 0 if there are none.
+// state is that of the facts.
 func (r Ref) state() uint64 {
 	h := parse(r.record)
 	return h.state

@@ -113,44 +113,60 @@ func (s *Store) Put(o *wire.Object) (old Ref, replaced bool, err error) {
 	defer s.pool.put(scratch)
 	hash := s.hashes.key(o.Key.Namespace, o.Key.Name)
 
+	// Most of the work is done outside of the lock, by what is so now.
 	s.mu.RLock()
 	dictionary := s.training.current
+	before, replaced := s.lookup(hash, o.Key)
 	s.mu.RUnlock()
-	p := scratch.pack(o, dictionary) // most of the work, outside of the lock
+	if !replaced || before.state() != f.state {
+		s.readFacts(o, &f)
+	}
+	p := scratch.pack(o, dictionary)
 
+	old, replaced, trial := s.enter(o, hash, &f, p, scratch)
+	if trial != nil {
+		trial()
+	}
+	return old, replaced, err
+}
+
+// enter is the part of Put for which mu is held. The payload was packed by the dictionary
+// that was current before.
+func (s *Store) enter(o *wire.Object, hash uint64, f *facts, p payload, scratch *scratch) (old Ref, replaced bool, trial func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if dictionary != s.training.current {
+	if p.packedFor != s.training.current {
 		p = scratch.pack(o, s.training.current)
 	}
 	number := s.number(o.Key.Namespace)
-	scratch.record = appendHeader(scratch.record[:0], o, number, &f, &p)
-	scratch.record = append(scratch.record, p.bytes...)
-	record := string(scratch.record)
-
 	shard := s.index.shard(hash)
 	place, replaced := shard.find(&s.view, hash, o.Key)
 	var slot uint32
 	if replaced {
 		slot = shard.slots[place] - 1
 		old, _ = s.ref(slot, s.pool)
-		s.reindex(slot, old, &f)
+		s.reindex(slot, old, o, f)
 		s.account(old.record, -1)
-		s.setRecord(slot, record)
 	} else {
 		slot = s.newSlot()
-		s.setRecord(slot, record)
+		s.readFacts(o, f)
+		s.terms.addValues(slot, f)
+		s.terms.addOwn(slot, f, &s.hashes)
+	}
+	scratch.record = appendHeader(scratch.record[:0], o, number, f, &p)
+	scratch.record = append(scratch.record, p.bytes...)
+	record := string(scratch.record)
+	s.setRecord(slot, record)
+	if !replaced {
 		shard.own(s.indexEpoch.Load())
 		shard.insert(hash, slot, s.hashOf)
 		s.namespaces[number].objects.add(slot)
-		s.terms.add(slot, &f, &s.hashes)
 		s.live++
 	}
 	s.changed(slot)
 	s.account(record, 1)
 	s.marks.put(slot)
-	s.train()
-	return old, replaced, err
+	return old, replaced, s.train()
 }
 
 // Delete forgets the object under key, and returns what was kept.
@@ -166,7 +182,7 @@ func (s *Store) Delete(key kube.Key) (old Ref, found bool) {
 	slot := shard.slots[place] - 1
 	old, _ = s.ref(slot, s.pool)
 	number, _ := parseKey(old.record)
-	s.reindex(slot, old, &facts{})
+	s.removeTerms(slot, old, true, true)
 	shard.own(s.indexEpoch.Load())
 	shard.remove(place, s.hashOf)
 	s.leave(number, slot)
@@ -175,7 +191,6 @@ func (s *Store) Delete(key kube.Key) (old Ref, found bool) {
 	s.live--
 	s.changed(slot)
 	s.account(old.record, -1)
-	s.marks.clear(slot)
 	return old, true
 }
 
@@ -184,6 +199,11 @@ func (s *Store) Get(key kube.Key) (Ref, bool) {
 	hash := s.hashes.key(key.Namespace, key.Name)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	return s.lookup(hash, key)
+}
+
+// lookup needs mu.
+func (s *Store) lookup(hash uint64, key kube.Key) (Ref, bool) {
 	shard := s.index.shard(hash)
 	place, found := shard.find(&s.view, hash, key)
 	if !found {
@@ -210,7 +230,7 @@ func (s *Store) Keys() iter.Seq[kube.Key] { return s.KeysIn(0, 1) }
 func (s *Store) KeysIn(part, parts int) iter.Seq[kube.Key] {
 	return func(yield func(kube.Key) bool) {
 		v := s.shared()
-		for slot := part; slot < int(v.slots); slot += parts {
+		for slot := part; slot < int(v.slots); slot += max(parts, 1) {
 			if r, ok := v.ref(uint32(slot), s.pool); ok && !yield(r.Key()) {
 				return
 			}

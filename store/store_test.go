@@ -4,153 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/wire"
 )
-
-// simple makes a Pod of namespace "default" with labels such as "app=web,tier=a".
-func simple(t testing.TB, name, version, labelled string, owners ...types.UID) *wire.Object {
-	t.Helper()
-	set, err := labels.ConvertSelectorToLabelsMap(labelled)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid of " + name), ResourceVersion: version, Labels: set}}
-	for _, owner := range owners {
-		pod.OwnerReferences = append(pod.OwnerReferences, metav1.OwnerReference{Kind: "Job", Name: "job", UID: owner})
-	}
-	return object(t, pod)
-}
-
-func simpleKey(name string) kube.Key { return kube.Key{Namespace: "default", Name: name} }
-
-// names lists the names of the objects that q means, and sees that Count agrees.
-func names(t testing.TB, s asker, q Query) []string {
-	t.Helper()
-	all := []string{}
-	for o, err := range s.List(q) {
-		if err != nil {
-			t.Fatalf("List(%+v): %v", q, err)
-		}
-		all = append(all, o.Key.Name)
-	}
-	slices.Sort(all)
-	if n, err := s.Count(q); n != len(all) || err != nil {
-		t.Errorf("Count(%+v) is %d, %v, but List has %d", q, n, err, len(all))
-	}
-	return all
-}
-
-func expectNames(t testing.TB, s asker, q Query, want ...string) {
-	t.Helper()
-	if diff := cmp.Diff(append([]string{}, want...), names(t, s, q)); diff != "" {
-		t.Errorf("List(%+v) (-want +got):\n%s", q, diff)
-	}
-}
-
-func labelled(set string) Query {
-	selector, err := labels.Parse(set)
-	if err != nil {
-		panic(err)
-	}
-	return Query{Labels: selector}
-}
-
-func TestIndexesFollowChanges(t *testing.T) {
-	t.Parallel()
-	s := New(Config{})
-	put(t, s, simple(t, "a", "1", "app=web", "o1"), simple(t, "b", "1", "app=web", "o1", "o2"), simple(t, "c", "1", ""))
-	expectNames(t, s, labelled("app=web"), "a", "b")
-	expectNames(t, s, Query{OwnerUID: "o1"}, "a", "b")
-
-	put(t, s, simple(t, "a", "2", "app=db", "o2"))
-	expectNames(t, s, labelled("app=web"), "b")
-	expectNames(t, s, labelled("app=db"), "a")
-	expectNames(t, s, labelled("app in (db,web)"), "a", "b")
-	expectNames(t, s, Query{OwnerUID: "o1"}, "b")
-	expectNames(t, s, Query{OwnerUID: "o2"}, "a", "b")
-
-	// Neither labels nor owners: an object that had both, and one that gets both.
-	put(t, s, simple(t, "b", "3", ""), simple(t, "c", "2", "app=web", "o2"))
-	expectNames(t, s, labelled("app=web"), "c")
-	expectNames(t, s, Query{OwnerUID: "o1"})
-	expectNames(t, s, Query{OwnerUID: "o2"}, "a", "c")
-
-	// The key, and the slot, of an object that is gone are used again.
-	s.Delete(simpleKey("a"))
-	expectNames(t, s, labelled("app=db"))
-	put(t, s, simple(t, "a", "9", "app=web"))
-	expectNames(t, s, labelled("app=web"), "a", "c")
-	expectNames(t, s, Query{OwnerUID: "o2"}, "c")
-	expectNames(t, s, Query{Namespace: "default"}, "a", "b", "c")
-	expectNames(t, s, Query{Namespace: "other"})
-}
-
-func TestUserIndexes(t *testing.T) {
-	t.Parallel()
-	calls := 0
-	errBroken := errors.New("broken")
-	s := New(Config{Indexes: []Index{
-		{Name: "version", Values: func(o *wire.Object) ([]string, error) {
-			calls++
-			return []string{o.ResourceVersion, "any"}, nil
-		}},
-		{Name: "moody", Values: func(o *wire.Object) ([]string, error) {
-			if o.ResourceVersion == "2" {
-				return []string{"lost"}, errBroken
-			}
-			return []string{"any"}, nil
-		}},
-	}})
-	put(t, s, simple(t, "a", "1", ""), simple(t, "b", "1", ""))
-	_, replaced, err := s.Put(simple(t, "a", "2", ""))
-	if !errors.Is(err, errBroken) || !replaced || !strings.Contains(err.Error(), `"moody"`) || !strings.Contains(err.Error(), "default/a") {
-		t.Errorf("Put with a broken index: replaced %t, error %v", replaced, err)
-	}
-	expectNames(t, s, Query{Index: "version", Value: "1"}, "b")
-	expectNames(t, s, Query{Index: "version", Value: "2"}, "a")
-	expectNames(t, s, Query{Index: "version", Value: "any", Namespace: "default"}, "a", "b")
-	expectNames(t, s, Query{Index: "moody", Value: "any"}, "b")
-	expectNames(t, s, Query{Index: "moody", Value: "lost"})
-	if calls != 3 {
-		t.Errorf("the function was called %d times for 3 objects that were put", calls)
-	}
-}
-
-func TestQueriesThatMakeNoSense(t *testing.T) {
-	t.Parallel()
-	s := New(Config{Indexes: modelIndexes()})
-	put(t, s, simple(t, "a", "1", ""))
-	for name, q := range map[string]Query{
-		"an unknown index":      {Index: "missing", Value: "x"},
-		"a value without index": {Value: "x"},
-	} {
-		for _, from := range []asker{s, s.Snapshot()} {
-			if n, err := from.Count(q); err == nil || n != 0 {
-				t.Errorf("%s: Count is %d, error %v", name, n, err)
-			}
-			yields := 0
-			for o, err := range from.List(q) {
-				if yields++; o != nil || err == nil {
-					t.Errorf("%s: List has %v, error %v", name, o, err)
-				}
-			}
-			if yields != 1 {
-				t.Errorf("%s: List yields %d times", name, yields)
-			}
-		}
-	}
-}
 
 func TestNewRefusesWrongIndexes(t *testing.T) {
 	t.Parallel()
@@ -203,15 +66,15 @@ func TestLoopsMayStopAndWriteMeanwhile(t *testing.T) {
 	for name, loop := range map[string]func(func(kube.Key) bool){
 		"Keys": s.Keys(), "KeysIn": s.KeysIn(1, 3), "Unmarked": s.Unmarked(),
 		"List": func(yield func(kube.Key) bool) {
-			for o := range s.List(labelled("app=web")) {
-				if !yield(o.Key) {
+			for o, err := range s.List(labelled("app=web")) {
+				if err != nil || !yield(o.Key) {
 					return
 				}
 			}
 		},
 		"List of all": func(yield func(kube.Key) bool) {
-			for o := range s.List(Query{}) {
-				if !yield(o.Key) {
+			for o, err := range s.List(Query{}) {
+				if err != nil || !yield(o.Key) {
 					return
 				}
 			}
@@ -412,49 +275,44 @@ func TestConcurrentUse(t *testing.T) {
 	checkAll(t, s)
 }
 
-// checkAll compares the indexes with what is in the slots.
-func checkAll(t testing.TB, s *Store) {
-	t.Helper()
-	live, raw := 0, int64(0)
-	owners, values := newInverted(), newInverted()
-	for slot := range s.records() {
-		r, _ := s.ref(slot, s.pool)
-		live++
-		got, found := s.Get(r.Key())
-		if !found || got != r {
-			t.Errorf("%s is in slot %d, but Get has another: %t", r.Key(), slot, found)
-		}
-		if !r.namespace.objects.contains(slot) {
-			t.Errorf("%s is not in its namespace", r.Key())
-		}
-		f := s.mustFacts(r)
-		for _, owner := range f.owners {
-			owners.add(s.hashes.term(string(owner)), slot)
-		}
-		h := parse(r.record)
-		raw += int64(h.rawSize())
-		for i := range h.valueCount() {
-			values.add(h.value(i), slot)
-		}
+func TestNamespacesAreGivenUp(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	var snapshots []*Snapshot
+	for i := range 100 {
+		o := simple(t, "a", "1", "")
+		o.Key.Namespace = fmt.Sprint("ephemeral-", i)
+		put(t, s, o)
+		snapshots = append(snapshots, s.Snapshot())
+		expectNames(t, s, Query{Namespace: o.Key.Namespace}, "a")
+		s.Delete(o.Key)
+		expectNames(t, s, Query{Namespace: o.Key.Namespace})
 	}
-	if live != s.Len() || raw != s.Sizes().Raw {
-		t.Errorf("%d objects of %d B are there, but Len is %d, Raw is %d", live, raw, s.Len(), s.Sizes().Raw)
+	for i, snapshot := range snapshots {
+		key := kube.Key{Namespace: fmt.Sprint("ephemeral-", i), Name: "a"}
+		if r, found := snapshot.Get(key); !found || r.Key() != key {
+			t.Errorf("%s is lost to the snapshot", key)
+		}
+		expectNames(t, snapshot, Query{Namespace: key.Namespace}, "a")
 	}
-	if diff := cmp.Diff(owners.flat(), s.terms.owners.flat()); diff != "" {
-		t.Errorf("owners (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(values.flat(), s.terms.values.flat()); diff != "" {
-		t.Errorf("values (-want +got):\n%s", diff)
+	if n := len(s.namespaces); n > 1 {
+		t.Errorf("%d namespaces are remembered", n)
 	}
 }
 
-func (x *inverted) flat() map[uint64][]uint32 {
-	all := map[uint64][]uint32{}
-	for term, slot := range x.singles {
-		all[term] = []uint32{slot}
+func TestSlotsAreUsedAgain(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	for i := range 5000 {
+		put(t, s, simple(t, fmt.Sprint("a-", i), "1", "", types.UID(fmt.Sprint("o-", i))))
+		if i >= 10 {
+			s.Delete(simpleKey(fmt.Sprint("a-", i-10)))
+		}
 	}
-	for term, list := range x.lists {
-		all[term] = list.appendTo(nil)
+	if s.Len() != 10 || s.slots > 11 || len(s.terms.owners.singles) != 10 {
+		t.Errorf("%d objects have %d slots and %d owners", s.Len(), s.slots, len(s.terms.owners.singles))
 	}
-	return all
+	if sizes := s.Sizes(); sizes.Bytes > 16<<10 {
+		t.Errorf("10 objects cost %+v", sizes)
+	}
 }

@@ -37,15 +37,27 @@ func (h *hashes) value(i int, value string) uint64 {
 
 // facts are what the indexes need to know of an object.
 type facts struct {
-	state  uint64 // tells whether labels or owners are others
+	// state is equal for two states of an object only if labels and owners are equal.
+	state  uint64
+	values []uint64
+	owned  bool // there are owners
+
+	// The rest is there when read is true. It need not be when state did not change.
+	read   bool
 	labels map[string]string
 	owners []types.UID
-	values []uint64
 }
 
-// facts asks the indexes' functions too; the error is theirs.
+// facts asks the indexes' functions; the error is theirs. Labels and owners are read only
+// when that is the way to tell the state.
 func (s *Store) facts(o *wire.Object) (facts, error) {
-	f := s.ownFacts(o)
+	var f facts
+	if section, ok := lateMetadata(o); ok {
+		f.state = maphash.Bytes(s.hashes.state, section)
+	} else {
+		s.readFacts(o, &f)
+		f.state = s.stateOf(&f)
+	}
 	var errs []error
 	for i, index := range s.indexes {
 		values, err := index.Values(o)
@@ -62,22 +74,34 @@ func (s *Store) facts(o *wire.Object) (facts, error) {
 	return f, errors.Join(errs...)
 }
 
-func (s *Store) ownFacts(o *wire.Object) facts {
-	f := facts{labels: o.Labels()}
-	var h maphash.Hash
-	h.SetSeed(s.hashes.state)
-	for key, value := range f.labels { // in any order, hence a sum
-		h.Reset()
-		maphash.WriteComparable(&h, [2]string{key, value})
-		f.state += h.Sum64()
+// readFacts reads labels and owners, unless they were read.
+func (s *Store) readFacts(o *wire.Object, f *facts) {
+	if f.read {
+		return
 	}
+	f.read = true
+	f.labels = o.Labels()
 	for _, owner := range o.OwnerReferences() {
 		if owner.UID != "" && !slices.Contains(f.owners, owner.UID) {
 			f.owners = append(f.owners, owner.UID)
-			f.state += maphash.String(s.hashes.state, string(owner.UID))
 		}
 	}
-	return f
+	f.owned = len(f.owners) > 0
+}
+
+func (s *Store) stateOf(f *facts) uint64 {
+	var h maphash.Hash
+	h.SetSeed(s.hashes.state)
+	var state uint64
+	for key, value := range f.labels { // in any order, hence a sum
+		h.Reset()
+		maphash.WriteComparable(&h, [2]string{key, value})
+		state += h.Sum64()
+	}
+	for _, owner := range f.owners {
+		state += maphash.String(s.hashes.state, string(owner))
+	}
+	return state
 }
 
 // terms are the indexes besides that of namespaces. They are guarded by the store's mu.
@@ -99,11 +123,14 @@ func (t *terms) changed(slot uint32) {
 	}
 }
 
-// add enters an object.
-func (t *terms) add(slot uint32, f *facts, h *hashes) {
+// addValues enters the values of an object, addOwn its labels and owners.
+func (t *terms) addValues(slot uint32, f *facts) {
 	for _, value := range f.values {
 		t.values.add(value, slot)
 	}
+}
+
+func (t *terms) addOwn(slot uint32, f *facts, h *hashes) {
 	for _, owner := range f.owners {
 		t.owners.add(h.term(string(owner)), slot)
 	}
@@ -114,41 +141,55 @@ func (t *terms) add(slot uint32, f *facts, h *hashes) {
 	}
 }
 
-// reindex replaces what the indexes know of the object in the slot.
-func (s *Store) reindex(slot uint32, old Ref, f *facts) {
+// removeTerms takes an object out. Labels and owners are read only when an index has them.
+func (s *Store) removeTerms(slot uint32, old Ref, values, own bool) {
 	h := parse(old.record)
-	was := facts{state: h.state}
-	for i := range h.valueCount() {
-		was.values = append(was.values, h.value(i))
+	if values {
+		for i := range h.valueCount() {
+			s.terms.values.remove(h.value(i), slot)
+		}
 	}
-	if was.state == f.state && slices.Equal(was.values, f.values) {
+	if !own || h.flags&flagOwned == 0 && len(s.terms.labels) == 0 {
 		return
 	}
-	if h.flags&flagOwned != 0 || was.state != 0 && len(s.terms.labels) > 0 {
-		own := s.mustFacts(old)
-		was.labels, was.owners = own.labels, own.owners
-	}
-	for _, value := range was.values {
-		s.terms.values.remove(value, slot)
-	}
-	for _, owner := range was.owners {
+	f := s.mustFacts(old)
+	for _, owner := range f.owners {
 		s.terms.owners.remove(s.hashes.term(string(owner)), slot)
 	}
 	for key, index := range s.terms.labels {
-		if value, found := was.labels[key]; found {
+		if value, found := f.labels[key]; found {
 			index.remove(s.hashes.term(value), slot)
 		}
 	}
-	s.terms.add(slot, f, &s.hashes)
 }
 
-// mustFacts reads what is known to be readable, because this store wrote it.
+// reindex enters what changed when o, of which f are the facts, replaces old.
+func (s *Store) reindex(slot uint32, old Ref, o *wire.Object, f *facts) {
+	h := parse(old.record)
+	values, own := !h.hasValues(f.values), h.state != f.state
+	if own {
+		s.readFacts(o, f)
+	} else {
+		f.owned = h.flags&flagOwned != 0
+	}
+	s.removeTerms(slot, old, values, own)
+	if values {
+		s.terms.addValues(slot, f)
+	}
+	if own {
+		s.terms.addOwn(slot, f, &s.hashes)
+	}
+}
+
+// mustFacts reads labels and owners of what is known to be readable, because this store
+// wrote it.
 func (s *Store) mustFacts(r Ref) facts {
 	scratch := s.pool.get()
 	defer s.pool.put(scratch)
-	var o wire.Object
-	if err := r.read(&o, scratch); err != nil {
+	if err := r.read(&scratch.object, scratch); err != nil {
 		panic("store: a record cannot be read that was just written: " + err.Error())
 	}
-	return s.ownFacts(&o)
+	var f facts
+	s.readFacts(&scratch.object, &f)
+	return f
 }
