@@ -111,9 +111,9 @@ func (l *loop[T]) resync(ctx context.Context, began time.Time) {
 	shares := int(max(1, min(shares, interval/resyncStep)))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for round := time.Duration(0); ; round++ {
+	for ; ; began = began.Add(interval) {
 		for share := range shares {
-			timer.Reset(time.Until(began.Add(round*interval + resyncMoment(interval, share, shares))))
+			timer.Reset(time.Until(began.Add(resyncMoment(interval, share, shares))))
 			select {
 			case <-ctx.Done():
 				return

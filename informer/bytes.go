@@ -87,7 +87,7 @@ func (f clusterFeed) list(ctx context.Context, opts metav1.ListOptions, each fun
 	if err != nil {
 		return metav1.ListMeta{}, f.explain("list", err)
 	}
-	defer body.Close() //nolint:errcheck // what was read is what counts
+	defer body.Close()
 	about, err := wire.ReadList(counted{body, f.received}, f.cut, each)
 	return about, f.explain("list", err)
 }

@@ -52,13 +52,13 @@ type Change struct {
 type Predicate func(Change) bool
 
 // NewChange returns a change of an object of kind, for tests of what receives changes:
-// old is nil for Listed and Added, new is nil for Deleted.
-func NewChange(t ChangeType, kind schema.GroupVersionKind, old, new *wire.Object) Change {
-	c := Change{Type: t, states: &states{kind: kind, old: old, new: new, oldRead: true, newRead: true}}
-	if new != nil {
-		c.Key = new.Key
-	} else if old != nil {
-		c.Key = old.Key
+// before is nil for Listed and Added, after is nil for Deleted.
+func NewChange(t ChangeType, kind schema.GroupVersionKind, before, after *wire.Object) Change {
+	c := Change{Type: t, states: &states{kind: kind, old: before, new: after, oldRead: true, newRead: true}}
+	if after != nil {
+		c.Key = after.Key
+	} else if before != nil {
+		c.Key = before.Key
 	}
 	return c
 }
@@ -143,11 +143,13 @@ func (s *states) gone(old store.Ref) {
 }
 
 // besides makes s, which is a Deleted or the coming of an object, the states of an update
-// from or to the state that another part keeps. It returns false when both are the same.
-func (s *states) besides(other store.Ref, t ChangeType) (differs bool) {
+// from or to the state that another part keeps. It returns false for the coming of what is
+// there already. (Of a Deleted it never does: who walks the objects may have left this one to
+// the part that has lost it, see Listed.)
+func (s *states) besides(other store.Ref, t ChangeType) (matters bool) {
 	if t == Deleted {
 		s.newRef, s.new, s.newRead = other, nil, false
-		return s.oldRef.UID() != other.UID() || s.oldRef.ResourceVersion() != other.ResourceVersion()
+		return true
 	}
 	s.oldRef, s.old, s.oldRead = other, nil, false
 	return !other.Same(s.new)

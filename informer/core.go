@@ -202,8 +202,8 @@ func (c *core) subscribe(notify func(Change)) (unsubscribe func()) {
 // announce tells the subscribers of a change to the object that p keeps, or kept, under
 // key. It is called with events held, after states was set.
 //
-// An object that another part has too neither came nor went: it is Updated when the parts'
-// states differ, and otherwise there is nothing to tell.
+// An object that another part has too neither came nor went: it is Updated. When it comes
+// in the same state, there is nothing to tell.
 func (c *core) announce(p *part, t ChangeType, key kube.Key) {
 	defer c.states.done()
 	if t != Updated {

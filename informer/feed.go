@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"sync"
 	"time"
 
@@ -53,6 +54,9 @@ var errWrongType = errors.New("the retriever returned an object of another type"
 
 func (f objectFeed[T]) encode(obj runtime.Object) (*wire.Object, error) {
 	typed, ok := obj.(T)
+	if ok && reflect.ValueOf(typed).IsNil() {
+		return nil, fmt.Errorf("the retriever returned a nil %T", obj)
+	}
 	if !ok {
 		var want T
 		return nil, fmt.Errorf("%w: a %T where a %T was expected", errWrongType, obj, want)

@@ -105,12 +105,13 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 	errs = append(errs, err)
 	decoder, err := wire.NewDecoder[T](description.GroupVersionKind)
 	errs = append(errs, err)
+	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for n, index := range config.Indexes {
 		if index.Name == "" || index.Values == nil {
-			errs = append(errs, fmt.Errorf("Indexes[%d] (%q): Name and Values are required", n, index.Name))
+			mistake("Indexes[%d] (%q): Name and Values are required", n, index.Name)
 		}
 		if slices.ContainsFunc(config.Indexes[:n], func(other Index[T]) bool { return other.Name == index.Name }) {
-			errs = append(errs, fmt.Errorf("Indexes[%d] (%q): another has the same Name", n, index.Name))
+			mistake("Indexes[%d] (%q): another has the same Name", n, index.Name)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -143,7 +144,7 @@ func (c Config[T]) cut() (*wire.Cut, error) {
 	}
 	cut, err := wire.NewCut(reflect.TypeFor[T](), paths...)
 	if err != nil {
-		return nil, fmt.Errorf("Cut: %w", err)
+		return nil, fmt.Errorf("the paths of Cut: %w", err)
 	}
 	return cut, nil
 }

@@ -428,11 +428,11 @@ func TestTombstonesDoNotPanic(t *testing.T) {
 		old.UID, old.ResourceVersion = "earlier incarnation", "3"
 		events.Delete(old)
 		f.expect()
-		for _, odd := range []runtime.Object{nil, &corev1.Pod{}} {
+		for _, odd := range []runtime.Object{nil, &corev1.Pod{}, configMap(nil)} {
 			before := events
 			events.Action(watch.Deleted, odd)
 			synctest.Wait()
-			if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), "*v1.ConfigMap was expected") {
+			if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), "*v1.ConfigMap") {
 				t.Errorf("Ready does not tell of the odd event: %v", err)
 			}
 			time.Sleep(15 * time.Second)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -253,7 +253,7 @@ func TestEventsRightBehindAStreamedList(t *testing.T) {
 		// The kind is served again (an aggregated API was away): the objects are as they were,
 		// and in the same packet there is an event.
 		at := func(obj configMap, uid, version string) configMap {
-			obj.UID, obj.ResourceVersion = "uid-1", version
+			obj.UID, obj.ResourceVersion = types.UID(uid), version
 			return obj
 		}
 		end := at(&corev1.ConfigMap{}, "", "102")
@@ -319,135 +319,4 @@ func (f fixture) offlineWatch(do func()) {
 	f.server.Fail("watch", nil)
 	time.Sleep(time.Minute)
 	synctest.Wait()
-}
-
-// versions is a Retriever that writes down where watches begin.
-type versions struct {
-	*fakeapi.Server[configMap]
-	mu   sync.Mutex
-	from []string
-}
-
-func (v *versions) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	v.mu.Lock()
-	v.from = append(v.from, opts.ResourceVersion)
-	v.mu.Unlock()
-	return v.Server.Watch(ctx, opts)
-}
-
-func (v *versions) take() []string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	from := v.from
-	v.from = nil
-	return from
-}
-
-func TestNextWatchBeginsWhereTheLastOneEnded(t *testing.T) {
-	for _, watchList := range []bool{true, false} {
-		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newServer(watchList)
-				server.Put(object("a", "0"))
-				v := &versions{Server: server}
-				f := start(t, server, v)
-				defer f.stop()
-				v.take()
-				reached := ""
-				for round := range 3 {
-					for i := range 1000 {
-						reached = server.Put(object("a", strconv.Itoa(i))).ResourceVersion
-						if i%100 == 0 {
-							time.Sleep(time.Second)
-						}
-					}
-					synctest.Wait()
-					f.seen.take()
-					server.DropWatches() // as the server does every 5 to 10 min, or when it ends
-					time.Sleep(time.Minute)
-					if diff := cmp.Diff([]string{reached}, v.take()); diff != "" {
-						t.Errorf("round %d: watches begin at (-want +got):\n%s", round, diff)
-					}
-					f.expect() // and nothing is told again
-					if got := f.informer.Health().ResourceVersion; got != reached {
-						t.Errorf("round %d: the informer is said to have come to %s, want %s", round, got, reached)
-					}
-				}
-			})
-		})
-	}
-}
-
-// A stream that breaks with an error is followed by a list: of what is at least as new as
-// the last event.
-func TestListBeginsWhereABrokenWatchEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := newServer(false)
-		server.Put(object("a", "0"))
-		var mu sync.Mutex
-		var script *watch.FakeWatcher
-		lists := []string{}
-		lw := listsFrom{scripted{server, func(metav1.ListOptions) (watch.Interface, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if script == nil {
-				script = watch.NewFake()
-				return script, nil
-			}
-			return nil, nil
-		}}, func(version string) { mu.Lock(); lists = append(lists, version); mu.Unlock() }}
-		f := start(t, server, lw)
-		defer f.stop()
-		for i := range 5 {
-			script.Modify(server.Put(object("a", strconv.Itoa(i))))
-		}
-		script.Error(&apierrors.NewInternalError(errors.New("conversion webhook failed")).ErrStatus)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		for _, from := range lists[1:] {
-			if from != "106" {
-				t.Errorf("a list from %q after the watch had come to 106", from)
-			}
-		}
-		if len(lists) > 3 {
-			t.Errorf("%d lists", len(lists))
-		}
-	})
-}
-
-type listsFrom struct {
-	scripted
-	note func(version string)
-}
-
-func (l listsFrom) List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	l.note(opts.ResourceVersion)
-	return l.scripted.List(ctx, opts)
-}
-
-func TestHistoryThatIsGoneIsListedAgainWithoutTrouble(t *testing.T) {
-	for _, watchList := range []bool{true, false} {
-		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newServer(watchList)
-				server.Put(object("stays", "1"))
-				server.Put(object("goes", "1"))
-				f := start(t, server, nil)
-				defer f.stop()
-				f.seen.take()
-				f.offlineWatch(func() {
-					server.Delete(key("goes"))
-					server.Put(object("comes", "1"))
-					server.Compact()
-				})
-				f.expectOnce("added comes", "deleted goes")
-				if err := f.informer.Ready(); err != nil {
-					t.Error(err)
-				}
-				if logs := f.logs.String(); strings.Contains(logs, "the stream broke") {
-					t.Errorf("a 410 is logged as trouble:\n%s", logs)
-				}
-			})
-		})
-	}
 }

@@ -196,6 +196,8 @@ func (s *stream) end(err error) {
 		}
 	case !s.got && time.Since(s.opened) < shortWatch:
 		s.part.broke(fmt.Errorf("watch %s: the stream ends as soon as it is opened", s.part.describes))
+	case s.listing:
+		s.part.broke(fmt.Errorf("list %s: the stream ended before the list did", s.part.describes))
 	default:
 		s.tell()
 	}

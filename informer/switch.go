@@ -18,8 +18,7 @@ import (
 // of the same cluster and kind with the same selection) goes on untouched. What is new is
 // listed and watched, and its objects are announced as Added. Only then, what is no longer
 // wanted ends, and objects that no remaining part has are announced as Deleted. So an object
-// that is in the old selection and in the new never goes, and is not announced unless its
-// state differs.
+// that is in the old selection and in the new never goes: it is announced as Updated.
 //
 // Errors: a mistake in retriever; a view through another type (see As), which cannot retrieve
 // what the informer keeps; or ctx ended before the new parts had listed, and then the

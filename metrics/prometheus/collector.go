@@ -2,7 +2,6 @@ package prometheus
 
 import (
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -13,7 +12,8 @@ import (
 // gauges describes what is read when Prometheus scrapes.
 type gauges struct {
 	queueLength, queueWaiting, workers, busy, phase *prometheus.Desc
-	objects, synced, failing, lastEvent             *prometheus.Desc
+	objects, synced, failing, degraded, lastEvent   *prometheus.Desc
+	cacheBytes, received, decoded, decodeTime       *prometheus.Desc
 }
 
 func newGauges(c Config) gauges {
@@ -29,7 +29,12 @@ func newGauges(c Config) gauges {
 		objects:      desc("informer_objects", "Objects in the cache.", "informer"),
 		synced:       desc("informer_synced", "1 when everything has been listed since the informer was started, otherwise 0.", "informer"),
 		failing:      desc("informer_failing", "1 for the reason why the informer cannot list or watch now, 0 for the others.", "informer", "reason"),
+		degraded:     desc("informer_degraded", "1 while an optional informer does without what the cluster does not serve or forbids to read, otherwise 0.", "informer"),
 		lastEvent:    desc("informer_last_event_timestamp_seconds", "When the last list, event or bookmark arrived, in seconds since 1970.", "informer"),
+		cacheBytes:   desc("informer_cache_bytes", "Memory that the cache takes, with its indexes: an estimate.", "informer"),
+		received:     desc("informer_received_bytes_total", "Bytes read from the API server.", "informer"),
+		decoded:      desc("informer_decoded_objects_total", "Objects decoded for readers of the cache.", "informer"),
+		decodeTime:   desc("informer_decode_seconds_total", "Time spent on decoding objects for readers of the cache.", "informer"),
 	}
 }
 
@@ -45,7 +50,8 @@ func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	g := c.gauges
 	for _, desc := range []*prometheus.Desc{
 		g.queueLength, g.queueWaiting, g.workers, g.busy, g.phase,
-		g.objects, g.synced, g.failing, g.lastEvent,
+		g.objects, g.synced, g.failing, g.degraded, g.lastEvent,
+		g.cacheBytes, g.received, g.decoded, g.decodeTime,
 	} {
 		to <- desc
 	}
@@ -85,31 +91,44 @@ func (g gauges) collectController(to chan<- prometheus.Metric, name string, all 
 }
 
 func (g gauges) collectInformer(to chan<- prometheus.Metric, name string, all []informer.Health) {
-	objects, synced := 0, true
+	sum := informer.Health{Synced: true}
 	failing := map[reason]bool{}
-	var lastEvent time.Time
 	for _, h := range all {
-		objects += h.Objects
-		synced = synced && h.Synced
+		sum.Objects += h.Objects
+		sum.Bytes += h.Bytes
+		sum.Received += h.Received
+		sum.Decoded += h.Decoded
+		sum.DecodeTime += h.DecodeTime
+		sum.Synced = sum.Synced && h.Synced
+		sum.Degraded = sum.Degraded || h.Degraded
 		for _, why := range reasonsOf(h.Err) {
 			failing[why] = true
 		}
-		if lastEvent.IsZero() || (!h.LastEvent.IsZero() && h.LastEvent.Before(lastEvent)) {
-			lastEvent = h.LastEvent
+		if sum.LastEvent.IsZero() || (!h.LastEvent.IsZero() && h.LastEvent.Before(sum.LastEvent)) {
+			sum.LastEvent = h.LastEvent
 		}
 	}
-	send(to, g.objects, float64(objects), name)
-	send(to, g.synced, number(synced), name)
+	send(to, g.objects, float64(sum.Objects), name)
+	send(to, g.cacheBytes, float64(sum.Bytes), name)
+	send(to, g.synced, number(sum.Synced), name)
+	send(to, g.degraded, number(sum.Degraded), name)
+	count(to, g.received, float64(sum.Received), name)
+	count(to, g.decoded, float64(sum.Decoded), name)
+	count(to, g.decodeTime, sum.DecodeTime.Seconds(), name)
 	for _, why := range reasons() {
 		send(to, g.failing, number(failing[why]), name, string(why))
 	}
-	if !lastEvent.IsZero() {
-		send(to, g.lastEvent, float64(lastEvent.UnixMilli())/1000, name)
+	if !sum.LastEvent.IsZero() {
+		send(to, g.lastEvent, float64(sum.LastEvent.UnixMilli())/1000, name)
 	}
 }
 
 func send(to chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
 	to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+}
+
+func count(to chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
+	to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
 }
 
 func number(b bool) float64 {

@@ -89,10 +89,13 @@ The labels ` + "`controller` and `informer`" + ` are the names that the program 
 
 const tableEnd = `
 - A run that failed and will be tried again counts as ` + "`error`, `timeout` or `panic`" + `, never as ` + "`success`" + `.
-- Counters and histograms stay after a controller has stopped. Sizes and states are read when Prometheus scrapes, and are
-  gone when the controller or informer has stopped.
-- Controllers of one name in one process are summed. Of informers of one name, the objects are summed; they are synced when
-  all are, failing when one is, and the last event is that of the one that has been without events for longest.
+- Counters and histograms stay after a controller has stopped. Sizes and states, and the counters of informers, are read
+  when Prometheus scrapes, and are gone when the controller or informer has stopped.
+- Controllers of one name in one process are summed. Of informers of one name, sizes and counters are summed; they are synced
+  when all are, failing or degraded when one is, and the last event is that of the one that has been without events for
+  longest.
+- ` + "`evenkeel_informer_received_bytes_total`" + ` is what the informer itself reads from the API server: 0 for a Retriever of your own.
+  An object that many read is decoded many times: ` + "`evenkeel_informer_decode_seconds_total`" + ` says what that costs.
 - ` + "`reason`" + ` is ` + "`Forbidden`" + ` when a permission is missing, ` + "`Unauthorized`" + ` when the API server does not know the user,
   ` + "`NotServed`" + ` when the cluster has no such kind (a CustomResourceDefinition is missing), and ` + "`Unreachable`" + ` when the API
   server gave no answer, or one that says that it cannot serve now. The error itself is in the log and in readiness.

@@ -65,15 +65,17 @@ type Config struct {
 // Guarantees:
 //   - One Recorder serves any number of controllers and informers. Recorders on different
 //     registries know nothing of each other.
-//   - Sizes and states are read when Prometheus scrapes. They are gone when the controller
-//     or informer has stopped: nothing of it is read, and nothing kept, after that.
-//   - Counters and histograms stay, so that a controller that works again, for instance
+//   - Sizes and states, and the counters of informers, are read when Prometheus scrapes. They
+//     are gone when the controller or informer has stopped: nothing of it is read, and nothing
+//     kept, after that. An informer that is run again goes on counting where it was.
+//   - Counters and histograms of controllers stay, so that one that works again, for instance
 //     because it leads again, goes on counting. Their labels are the controller's name and
 //     small fixed sets; a program must not make up names without end.
 //   - Controllers of the same name are one to Prometheus: sizes, counts and histograms are
-//     summed. Of informers of the same name, the objects are summed; they are synced when
-//     all are, failing when one is, and their last event is that of the one that has
-//     been without events for longest.
+//     summed. Of informers of the same name, sizes and counters are summed (so that one
+//     of them which stops looks like a counter that was reset); they are synced when all are,
+//     failing or degraded when one is, and their last event is that of the one that has been
+//     without events for longest.
 type Recorder struct {
 	// Immutable after New.
 	queued    *prometheus.CounterVec

@@ -140,6 +140,18 @@ evenkeel_controller_workers{controller="pods"} 3
 # HELP evenkeel_controller_workers_busy Workers that are handling a key.
 # TYPE evenkeel_controller_workers_busy gauge
 evenkeel_controller_workers_busy{controller="pods"} 2
+# HELP evenkeel_informer_cache_bytes Memory that the cache takes, with its indexes: an estimate.
+# TYPE evenkeel_informer_cache_bytes gauge
+evenkeel_informer_cache_bytes{informer="Pod"} 2800
+# HELP evenkeel_informer_decode_seconds_total Time spent on decoding objects for readers of the cache.
+# TYPE evenkeel_informer_decode_seconds_total counter
+evenkeel_informer_decode_seconds_total{informer="Pod"} 0.25
+# HELP evenkeel_informer_decoded_objects_total Objects decoded for readers of the cache.
+# TYPE evenkeel_informer_decoded_objects_total counter
+evenkeel_informer_decoded_objects_total{informer="Pod"} 9
+# HELP evenkeel_informer_degraded 1 while an optional informer does without what the cluster does not serve or forbids to read, otherwise 0.
+# TYPE evenkeel_informer_degraded gauge
+evenkeel_informer_degraded{informer="Pod"} 0
 # HELP evenkeel_informer_failing 1 for the reason why the informer cannot list or watch now, 0 for the others.
 # TYPE evenkeel_informer_failing gauge
 evenkeel_informer_failing{informer="Pod",reason="Forbidden"} 0
@@ -153,6 +165,9 @@ evenkeel_informer_last_event_timestamp_seconds{informer="Pod"} 1000.5
 # HELP evenkeel_informer_objects Objects in the cache.
 # TYPE evenkeel_informer_objects gauge
 evenkeel_informer_objects{informer="Pod"} 7
+# HELP evenkeel_informer_received_bytes_total Bytes read from the API server.
+# TYPE evenkeel_informer_received_bytes_total counter
+evenkeel_informer_received_bytes_total{informer="Pod"} 34000
 # HELP evenkeel_informer_synced 1 when everything has been listed since the informer was started, otherwise 0.
 # TYPE evenkeel_informer_synced gauge
 evenkeel_informer_synced{informer="Pod"} 1
@@ -165,7 +180,10 @@ func TestExpositionOfASmallStory(t *testing.T) {
 		return controller.Stats{Phase: controller.PhaseRunning, Queued: 4, Waiting: 5, Busy: 2, Workers: 3}
 	})
 	recorder.ObserveInformer("Pod", func() informer.Health {
-		return informer.Health{Informer: "Pod", Synced: true, Objects: 7, LastEvent: time.UnixMilli(1_000_500)}
+		return informer.Health{
+			Informer: "Pod", Synced: true, Objects: 7, LastEvent: time.UnixMilli(1_000_500),
+			Bytes: 2800, Received: 34_000, Decoded: 9, DecodeTime: 250 * time.Millisecond,
+		}
 	})
 	// One key fails twice and then succeeds.
 	recorder.Queued("pods", workqueue.CauseAdded)

@@ -71,8 +71,8 @@ func TestNamespaceBeginsEachName(t *testing.T) {
 	}
 	tellAll(recorder)
 	found := families(t, registry)
-	if len(found) != 13 {
-		t.Errorf("%d metrics, want 13", len(found))
+	if len(found) != 18 {
+		t.Errorf("%d metrics, want 18", len(found))
 	}
 	for _, family := range found {
 		if !strings.HasPrefix(family.GetName(), "shop_") {
@@ -91,8 +91,8 @@ func TestSameNameIsSummed(t *testing.T) {
 		recorder.ObserveController("pods", func() controller.Stats { return stats })
 	}
 	for _, health := range []informer.Health{
-		{Synced: true, Objects: 1},
-		{Synced: true, Objects: 2, LastEvent: time.Unix(30, 0)},
+		{Synced: true, Objects: 1, Bytes: 100, Received: 1000, Decoded: 1, DecodeTime: time.Second},
+		{Synced: true, Objects: 2, Bytes: 200, Received: 2000, Decoded: 2, DecodeTime: 2 * time.Second, Optional: true, Degraded: true, LastEvent: time.Unix(30, 0)},
 		{Synced: false, Objects: 4, LastEvent: time.Unix(20, 0), Err: errors.New("broken")},
 	} {
 		recorder.ObserveInformer("Pod", func() informer.Health { return health })
@@ -114,6 +114,12 @@ func TestSameNameIsSummed(t *testing.T) {
 		"evenkeel_informer_failing{informer=Pod,reason=Forbidden}":          0,
 		"evenkeel_informer_last_event_timestamp_seconds{informer=Pod}":      20,
 		"evenkeel_informer_objects{informer=Node}":                          9,
+		"evenkeel_informer_cache_bytes{informer=Pod}":                       300,
+		"evenkeel_informer_received_bytes_total{informer=Pod}":              3000,
+		"evenkeel_informer_decoded_objects_total{informer=Pod}":             3,
+		"evenkeel_informer_decode_seconds_total{informer=Pod}":              3,
+		"evenkeel_informer_degraded{informer=Pod}":                          1,
+		"evenkeel_informer_degraded{informer=Node}":                         0,
 		"evenkeel_informer_synced{informer=Node}":                           1,
 		"evenkeel_controller_queued_total{cause=triggered,controller=pods}": 0,
 	} {
