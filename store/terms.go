@@ -52,8 +52,9 @@ type facts struct {
 // when that is the way to tell the state.
 func (s *Store) facts(o *wire.Object) (facts, error) {
 	var f facts
-	if section, ok := lateMetadata(o); ok {
-		f.state = maphash.Bytes(s.hashes.state, section)
+	seed, state := s.hashes.state, uint64(0)
+	if o.LabelsAndOwners(func(encoded []byte) { state = state*31 + maphash.Bytes(seed, encoded) }) {
+		f.state = state
 	} else {
 		s.readFacts(o, &f)
 		f.state = s.stateOf(&f)

@@ -317,7 +317,20 @@ func looseMetadata(u *unstructured.Unstructured) *metav1.ObjectMeta {
 // jsonMetadataField returns the value of one field of the metadata; nil when there is
 // none, false when it is there more than once.
 func jsonMetadataField(data []byte, name string) (value []byte, ok bool) {
-	metas, fields := 0, 0
+	found := 0
+	ok = eachJSONMetadata(data, func(key, v []byte) {
+		if string(key) == name {
+			found++
+			value = v
+		}
+	})
+	return value, ok && found <= 1
+}
+
+// eachJSONMetadata calls use for every field of the metadata. It returns false for what is
+// no object, or has metadata more than once.
+func eachJSONMetadata(data []byte, use func(key, value []byte)) bool {
+	metas := 0
 	s := scanner{data: data}
 	err := s.object(nil, func(key []byte, _ *jsonNode) error {
 		if string(key) != "metadata" {
@@ -332,14 +345,11 @@ func jsonMetadataField(data []byte, name string) (value []byte, ok bool) {
 			if err := s.skip(); err != nil {
 				return err
 			}
-			if string(key) == name {
-				fields++
-				value = data[start:s.i]
-			}
+			use(key, data[start:s.i])
 			return nil
 		})
 	})
-	return value, err == nil && metas <= 1 && fields <= 1
+	return err == nil && metas <= 1
 }
 
 func jsonStringMap(data []byte, name string) (m map[string]string, ok bool) {

@@ -84,6 +84,34 @@ func (o *Object) OwnerReferences() []metav1.OwnerReference {
 	return o.slowMetadata().OwnerReferences
 }
 
+// LabelsAndOwners calls use with the labels and the owner references as they are encoded, in
+// one or more parts, and decodes nothing: two states of an object with equal parts have equal
+// labels and owners. (The reverse need not hold.) It returns false when it cannot tell, after
+// some parts perhaps.
+func (o *Object) LabelsAndOwners(use func(encoded []byte)) bool {
+	switch o.Format {
+	case Protobuf:
+		meta, ok := protoMetadataBytes(o.Bytes)
+		for i := 0; ok && i < len(meta); {
+			var f field
+			if f, ok = nextField(meta, i); ok && (f.num == numLabels || f.num == numOwnerReferences) {
+				use(meta[f.start:f.end])
+			}
+			i = f.end
+		}
+		return ok
+	case JSON:
+		return eachJSONMetadata(o.Bytes, func(key, value []byte) {
+			if name := string(key); name == metaLabels.name() || name == metaOwnerReferences.name() {
+				use(key)
+				use(value)
+			}
+		})
+	default:
+		return false
+	}
+}
+
 // Finalizers returns the object's finalizers; nil when it has none.
 func (o *Object) Finalizers() []string {
 	switch o.Format {
