@@ -178,23 +178,19 @@ func (c *cutter) find(kind int) {
 	}
 }
 
-// findDigits looks at every minDigits-th byte only: no run of that length can be missed.
-// It does not walk back further than that, which keeps it linear: a run that began before
-// was looked at already.
+// findDigits looks for what comes before digits, which is found faster than they are.
 func (c *cutter) findDigits() {
-	for i := c.at + minDigits - 1; i < len(c.from); i += minDigits {
-		if !isDigit(c.from[i]) {
-			continue
+	for begin := c.at; ; {
+		i := bytes.Index(c.from[begin:], []byte(beforeDigits))
+		if i < 0 {
+			return
 		}
-		begin, end := i, i+1
-		for begin > c.at && i-begin < minDigits && isDigit(c.from[begin-1]) {
-			begin--
-		}
+		begin += i + len(beforeDigits)
+		end := begin
 		for end < len(c.from) && end-begin < maxDigits && isDigit(c.from[end]) {
 			end++
 		}
-		end -= (end - begin) & 1
-		if end-begin >= minDigits && bytes.HasSuffix(c.from[:begin], []byte(beforeDigits)) {
+		if end -= (end - begin) & 1; end-begin >= minDigits {
 			c.next[spliceDigits] = begin
 			c.parts[spliceDigits] = c.from[begin:end]
 			return
