@@ -12,13 +12,14 @@ SHELL := /bin/sh
 .SUFFIXES:
 
 BIN := .bin
-# Modules whose code is linted: the root and each folder with a go.mod, except tools, which has no code.
-MODULES := . $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod)))
+# Modules whose code is linted: the root and each folder with a go.mod, except tools, which has no code, and the programs
+# on other libraries in bench/, which would have those libraries linted with them.
+MODULES := . $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod))) bench/shared bench/evenkeel
 
 FUZZTIME ?= 10s
 COUNT ?= 6
 BENCH ?= .
-COVERED := controller workqueue informer
+COVERED := wire store informer workqueue controller
 
 # A go.work further up the tree would join modules that must stay apart.
 export GOWORK := off
@@ -80,6 +81,8 @@ test-integration: localcluster-binary ## Run the tests that need a cluster (a lo
 	go test $(RACE) -shuffle=on -p 1 -timeout 20m ./integration/... ./kube/localcluster/...
 	CGO_ENABLED=0 go test -C localcluster -vet=off -shuffle=on -timeout 5m ./...
 	go test -C examples $(RACE) -shuffle=on -p 1 -timeout 20m ./...
+	go test -C bench/shared $(RACE) -timeout 5m ./...
+	go test -C bench -timeout 10m ./...
 
 # The first build takes minutes. Doing it here shows its progress; go test would hide it and count it against -timeout.
 .PHONY: localcluster-binary
@@ -126,6 +129,16 @@ bench: $(BIN)/benchstat ## Run BENCH=regexp COUNT=6 times into .bin/bench.txt; O
 	@! grep '^FAIL' $(BIN)/bench.txt
 	$(BIN)/benchstat $(OLD) $(BIN)/bench.txt
 
+# Without N it is the full run, half an hour on two cores that nothing else uses, which writes docs/benchmarks.md.
+.PHONY: bench-compare
+bench-compare: ## Compare with controller-runtime and Kooper; N=20000 ROUNDS=3 is a short run without the document
+	go run -C bench . $(if $(N),-n $(N),-docs ../docs) $(if $(ROUNDS),-rounds $(ROUNDS))
+
+# The document again, from the results of the latest full run: after a change of its texts.
+.PHONY: bench-docs
+bench-docs:
+	go run -C bench . -from results.json -docs ../docs
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for FUZZTIME=10s
 	@go list -f '{{$$p := .}}{{range .TestGoFiles}}{{$$p.ImportPath}} {{$$p.Dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$$p.ImportPath}} {{$$p.Dir}}/{{.}}{{"\n"}}{{end}}' ./... | \
@@ -133,7 +146,7 @@ fuzz: ## Run each fuzz test for FUZZTIME=10s
 		test -n "$$package" || continue; \
 		for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
 			echo "fuzz: $$package $$name for $(FUZZTIME)"; \
-			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null || exit 1; \
+			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$$package" </dev/null || exit 1; \
 		done; \
 	done
 

@@ -62,8 +62,8 @@ type Config[T kube.Object] struct {
 	// ResyncInterval is how often each object is handled again at low priority, whether or not
 	// it changed; objects that fail, or that failed for good, are left to their retries. Each
 	// object has its own moment in the interval, so that a start-up flood does not come back
-	// as one; the first is a tenth of the interval after the start at the earliest. Default
-	// 3 min; negative: never.
+	// as one; the first is a tenth of the interval after every object has been enqueued once, at
+	// the earliest. Default 3 min; negative: never.
 	ResyncInterval time.Duration
 	// Retry says when failed keys are run again. Default: see Retry.
 	Retry Retry

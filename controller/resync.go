@@ -66,7 +66,6 @@ func (f *firstPass) hasRun(key kube.Key) bool {
 
 // walk is the first pass, and then the resyncs, until ctx ends.
 func (l *loop[T]) walk(ctx context.Context) {
-	began := time.Now()
 	added := 0
 	for share := range shares {
 		for c := range l.informer.Listed(share, shares) {
@@ -83,7 +82,7 @@ func (l *loop[T]) walk(ctx context.Context) {
 	l.first.mu.Lock()
 	l.first.ran = nil
 	l.first.mu.Unlock()
-	l.resync(ctx, began)
+	l.resync(ctx)
 }
 
 // waitForRoom waits until few keys wait for workers. It returns false when ctx ends.
@@ -103,12 +102,13 @@ func (l *loop[T]) queued() int { return l.queue.Stats().Ready }
 // resync enqueues every object once per interval, a share of them at a time, until ctx ends.
 //
 // It walks the informer instead of keeping a timer per object: objects at rest cost nothing.
-func (l *loop[T]) resync(ctx context.Context, began time.Time) {
+func (l *loop[T]) resync(ctx context.Context) {
 	interval := l.config.ResyncInterval
 	if interval < 0 {
 		return
 	}
 	shares := int(max(1, min(shares, interval/resyncStep)))
+	began := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ; ; began = began.Add(interval) {

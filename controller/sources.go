@@ -18,21 +18,23 @@ type sources struct {
 	enqueue    func(key kube.Key, detail string)
 
 	mu      sync.Mutex
-	waiting []*sourceRun            // guarded by mu; added before the term began
-	start   func(r *sourceRun) bool // guarded by mu; nil before the term begins and after it has ended
-	active  []*sourceRun            // guarded by mu; started, and not removed
-	errs    []error                 // guarded by mu
-	runs    sync.WaitGroup
+	waiting []*sourceRun // guarded by mu; added before the term began
+	// start makes a source active. launch runs it, and must be called without mu: it waits for
+	// informers that are just ending, and calls the source. nil: the term is ending.
+	start  func(r *sourceRun) (launch func()) // guarded by mu; nil before the term begins and after it has ended
+	active []*sourceRun                       // guarded by mu; started, and not removed
+	errs   []error                            // guarded by mu
+	runs   sync.WaitGroup
 }
 
 // sourceRun is one source in one term.
 type sourceRun struct {
 	source Source
 	name   string // for errors
-	// Set when it is started.
+	// Set when it is made active.
 	stop  context.CancelFunc
-	ended chan struct{}
-	leave []func() // of the informers that it reads
+	ended chan struct{} // closed when it has run
+	leave []func()      // of the informers that it reads; set before it runs
 }
 
 func newSources(controller string, enqueue func(kube.Key, string), all []Source) *sources {
@@ -47,32 +49,41 @@ func newSources(controller string, enqueue func(kube.Key, string), all []Source)
 // A source that fails calls stopIntake.
 func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.start = func(r *sourceRun) bool {
+	s.start = func(r *sourceRun) func() {
 		if intake.Err() != nil {
-			return false
-		}
-		for _, read := range readsOf(r.source) {
-			r.leave = append(r.leave, read.Join(background))
+			return nil
 		}
 		var ctx context.Context
 		ctx, r.stop = context.WithCancel(intake)
 		r.ended = make(chan struct{})
 		s.active = append(s.active, r)
-		run := begun(ctx, r.source, s.enqueue)
-		s.runs.Go(func() { // waited for by wait, and by remove
-			defer close(r.ended)
-			if err := run(ctx, s.enqueue); err != nil && ctx.Err() == nil {
-				s.failed(fmt.Errorf("controller %q: %s: %w", s.controller, r.name, err))
-				stopIntake()
+		s.runs.Add(1)
+		return func() {
+			for _, read := range readsOf(r.source) {
+				r.leave = append(r.leave, read.Join(background))
 			}
-		})
-		return true
+			run := begun(ctx, r.source, s.enqueue)
+			go func() { // waited for by wait, and by remove
+				defer s.runs.Done()
+				defer close(r.ended)
+				if err := run(ctx, s.enqueue); err != nil && ctx.Err() == nil {
+					s.failed(fmt.Errorf("controller %q: %s: %w", s.controller, r.name, err))
+					stopIntake()
+				}
+			}()
+		}
 	}
+	var launches []func()
 	for _, r := range s.waiting {
-		s.start(r)
+		if launch := s.start(r); launch != nil {
+			launches = append(launches, launch)
+		}
 	}
 	s.waiting = nil
+	s.mu.Unlock()
+	for _, launch := range launches {
+		launch()
+	}
 }
 
 func (s *sources) failed(err error) {
@@ -83,14 +94,19 @@ func (s *sources) failed(err error) {
 
 // add starts a source, at once or when the term begins. remove ends it.
 func (s *sources) add(source Source) (remove func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	r := &sourceRun{source: source, name: fmt.Sprintf("added source (%T)", source)}
+	s.mu.Lock()
+	launch := func() {}
 	if s.start == nil { // the term has not begun, or will not be there any more
 		s.waiting = append(s.waiting, r)
-	} else if !s.start(r) {
+	} else {
+		launch = s.start(r)
+	}
+	s.mu.Unlock()
+	if launch == nil {
 		return func() {} // the term is ending
 	}
+	launch()
 	return func() { s.remove(r) }
 }
 

@@ -1,0 +1,51 @@
+package main
+
+// evenKeel is the name of the contestant that the others are compared with.
+const evenKeel = "evenkeel"
+
+// controllerRuntime is the name of the peer that the targets are set against.
+const controllerRuntime = "controller-runtime"
+
+// contestant is one program with one set of options: one row of the comparison.
+type contestant struct {
+	// name is used in results, title for people.
+	name, title string
+	// module is the folder of the program's module.
+	module string
+	// library is the path of its module.
+	library string
+	best    bool
+}
+
+func contestants(only []string) []contestant {
+	all := []contestant{
+		{name: evenKeel, title: "Even Keel", module: "evenkeel", library: "github.com/evenkeel-go/evenkeel"},
+		{name: controllerRuntime, title: "controller-runtime", module: "controllerruntime", library: "sigs.k8s.io/controller-runtime"},
+		{name: controllerRuntime + "-best", title: "controller-runtime at its best", module: "controllerruntime", library: "sigs.k8s.io/controller-runtime", best: true},
+		{name: "kooper", title: "Kooper", module: "kooper", library: "github.com/spotahome/kooper/v2"},
+		{name: "kooper-best", title: "Kooper at its best", module: "kooper", library: "github.com/spotahome/kooper/v2", best: true},
+	}
+	if len(only) == 0 {
+		return all
+	}
+	var result []contestant
+	for _, c := range all {
+		for _, name := range only {
+			if c.name == name {
+				result = append(result, c)
+			}
+		}
+	}
+	return result
+}
+
+// modules returns the folders of the programs' modules, each once.
+func modules(cs []contestant) []contestant {
+	var result []contestant
+	for _, c := range cs {
+		if !c.best {
+			result = append(result, c)
+		}
+	}
+	return result
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// quitTime is how long a process may take to end by itself once its input has ended.
+const quitTime = 3 * time.Second
+
+// process is a started program that is spoken to in lines. It ends when its standard input
+// does, so it does not outlive this process either.
+type process struct {
+	name   string
+	stop   context.CancelFunc // kills it
+	input  io.WriteCloser
+	lines  chan string // closed at the end of its output
+	ended  chan struct{}
+	stderr *tail
+}
+
+func startProcess(ctx context.Context, name, path string, args ...string) (*process, error) {
+	ctx, stop := context.WithCancel(ctx)
+	command := exec.CommandContext(ctx, path, args...)
+	command.Env = environment()
+	p := &process{name: name, stop: stop, lines: make(chan string, 1), ended: make(chan struct{}), stderr: &tail{}}
+	command.Stderr = p.stderr
+	input, err := command.StdinPipe()
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	p.input = input
+	output, err := command.StdoutPipe()
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	if err := command.Start(); err != nil {
+		stop()
+		return nil, err
+	}
+	go func() { // end waits for it
+		defer close(p.ended)
+		lines := bufio.NewScanner(output)
+		for lines.Scan() {
+			p.lines <- lines.Text()
+		}
+		close(p.lines)
+		_ = command.Wait() // what went wrong is on its standard error
+	}()
+	return p, nil
+}
+
+// environment is this process's without what changes the runtime of a measured one.
+func environment() []string {
+	var result []string
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		switch name {
+		case "GOGC", "GOMEMLIMIT", "GODEBUG", "KUBECONFIG", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy":
+		default:
+			result = append(result, variable)
+		}
+	}
+	return result
+}
+
+// read reads one line of JSON into answer.
+func (p *process) read(ctx context.Context, answer any, timeout time.Duration) error {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case line, ok := <-p.lines:
+		if !ok {
+			return fmt.Errorf("%s ended: %s", p.name, p.stderr)
+		}
+		return json.Unmarshal([]byte(line), answer)
+	case <-timer.C:
+		return fmt.Errorf("%s gave no answer in %v: %s", p.name, timeout, p.stderr)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// ask sends a command and reads the answer.
+func (p *process) ask(ctx context.Context, command, answer any, timeout time.Duration) error {
+	if err := p.tell(command); err != nil {
+		return err
+	}
+	return p.read(ctx, answer, timeout)
+}
+
+func (p *process) tell(command any) error {
+	line, err := json.Marshal(command)
+	if err != nil {
+		return err
+	}
+	if _, err := p.input.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("%s does not listen: %w: %s", p.name, err, p.stderr)
+	}
+	return nil
+}
+
+// end ends the process and waits for it.
+func (p *process) end() {
+	_ = p.input.Close() // it is to end either way
+	timer := time.AfterFunc(quitTime, p.stop)
+	for range p.lines {
+		continue // the process must not block on its output
+	}
+	<-p.ended
+	timer.Stop()
+	p.stop()
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	text []byte // guarded by mu
+}
+
+// Write implements io.Writer.
+func (t *tail) Write(b []byte) (int, error) {
+	const kept = 1000
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, b...)
+	t.text = t.text[max(len(t.text)-kept, 0):]
+	return len(b), nil
+}
+
+// String returns what is kept.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.text) == 0 {
+		return "nothing on its standard error"
+	}
+	return strings.TrimSpace(string(t.text))
+}

@@ -1,0 +1,208 @@
+package probe
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+)
+
+// Options says what a program is to run.
+type Options struct {
+	// Server is the URL of the API server.
+	Server string
+	// Kind is Pods or Databases.
+	Kind string
+	// Best is true for the library at its best, false for its defaults.
+	Best bool
+	// Workers is how many handlers may run at the same time.
+	Workers int
+	// Observer has to be told of every run of a handler.
+	Observer *Observer
+}
+
+// Reader reads from the cache of a running controller.
+type Reader struct {
+	// Get returns something computed from the object's fields.
+	Get func(key Key) (int, error)
+	// List reads all objects of a namespace and returns their number.
+	List func(namespace string) (int, error)
+}
+
+// Start starts a controller that runs until ctx ends. A failure of the controller later on is
+// sent to failed. The Reader is nil for a library that gives no access to its cache.
+type Start func(ctx context.Context, options Options, failed chan<- error) (*Reader, error)
+
+// Main is the whole of a measured program's main: it obeys commands until its standard
+// input ends.
+func Main(start Start) {
+	server := flag.String("server", "", "URL of the API server")
+	kind := flag.String("kind", Pods, "pods or databases")
+	best := flag.Bool("best", false, "the library at its best in place of its defaults")
+	workers := flag.Int("workers", 4, "handlers at the same time")
+	flag.Parse()
+	p := &program{
+		start:   start,
+		options: Options{Server: *server, Kind: *kind, Best: *best, Workers: *workers},
+		failed:  make(chan error, 1),
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	err := p.obey(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+type program struct {
+	start   Start
+	options Options
+	failed  chan error
+
+	reader     *Reader
+	observer   *Observer
+	burst      *burst
+	burstStart usage
+	runsBefore int64
+}
+
+func (p *program) obey(ctx context.Context) error {
+	out := json.NewEncoder(os.Stdout)
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		var c Command
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			return fmt.Errorf("read command %q: %w", lines.Text(), err)
+		}
+		answer, err := p.do(ctx, c)
+		if err != nil {
+			answer = Answer{Err: err.Error()}
+		}
+		if err := out.Encode(answer); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+func (p *program) do(ctx context.Context, c Command) (Answer, error) {
+	switch c.Op {
+	case OpSync:
+		return p.sync(ctx, c)
+	case OpExpect:
+		if p.observer == nil {
+			return Answer{}, errors.New("events before sync")
+		}
+		runtime.GC() // every burst begins at the same point of the collector's cycle
+		p.runsBefore = p.observer.runs.Load()
+		p.burst = p.observer.expect(c)
+		p.burstStart = usageNow()
+		return Answer{}, nil
+	case OpEvents:
+		return p.events()
+	case OpReads:
+		return p.reads(c)
+	}
+	return Answer{}, fmt.Errorf("unknown operation %q", c.Op)
+}
+
+func (p *program) sync(ctx context.Context, c Command) (Answer, error) {
+	p.observer = newObserver(c.N)
+	p.options.Observer = p.observer
+	heap, begin := heapAfterGC(), usageNow()
+	var err error
+	if p.reader, err = p.start(ctx, p.options, p.failed); err != nil {
+		return Answer{}, err
+	}
+	if err := p.wait(p.observer.synced); err != nil {
+		return Answer{}, err
+	}
+	var a Answer
+	p.observer.atSync.since(begin, &a)
+	if a.PeakRSSBytes, err = peakRSS(); err != nil {
+		return Answer{}, err
+	}
+	a.HeapBytes = heapAfterGC() - heap
+	a.Runs = p.observer.runs.Load()
+	return a, nil
+}
+
+func (p *program) events() (Answer, error) {
+	if p.burst == nil {
+		return Answer{}, errors.New("events were not announced")
+	}
+	if err := p.wait(p.burst.done); err != nil {
+		return Answer{}, err
+	}
+	var a Answer
+	p.burst.atDone.since(p.burstStart, &a)
+	a.Runs = p.observer.runs.Load() - p.runsBefore
+	a.LatencyMicros = percentiles(p.burst.latencies, 50, 99, 99.9)
+	p.burst = nil
+	p.observer.burst.Store(nil)
+	return a, nil
+}
+
+func (p *program) reads(c Command) (Answer, error) {
+	if p.reader == nil {
+		return Answer{}, nil
+	}
+	runtime.GC()
+	var a Answer
+	total := time.Duration(c.Millis) * time.Millisecond
+	keys := p.observer.keys
+	next := 0
+	var err error
+	a.GetNanos, err = medianTime(total, func() error {
+		next++
+		_, err := p.reader.Get(keys[next%len(keys)])
+		return err
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	listNanos, err := medianTime(total, func() (err error) {
+		a.Listed, err = p.reader.List(ListNamespace)
+		return err
+	})
+	a.ListMicros = listNanos / 1000
+	return a, err
+}
+
+// medianTime repeats do for about the total time, in batches, and returns the time in
+// nanoseconds that do takes in the median batch: a moment in which the machine does
+// something else does not count.
+func medianTime(total time.Duration, do func() error) (float64, error) {
+	const batches = 15
+	var times []int64
+	for len(times) < batches {
+		count, begin := 0, time.Now()
+		for ; count == 0 || time.Since(begin) < total/batches; count++ {
+			if err := do(); err != nil {
+				return 0, err
+			}
+		}
+		times = append(times, time.Since(begin).Nanoseconds()*1000/int64(count))
+	}
+	return percentiles(times, 50)[0], nil
+}
+
+// wait waits for done or the controller's failure. There is no timeout: the orchestrator
+// has one, and ends the process.
+func (p *program) wait(done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case err := <-p.failed:
+		if err == nil {
+			err = errors.New("the controller ended")
+		}
+		return err
+	}
+}

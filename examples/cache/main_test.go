@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
+	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+)
+
+func TestMain(m *testing.M) {
+	exampletest.Main(m, localcluster.Config{Controllers: true, Nodes: 1}, nil)
+}
+
+// deployment is the manifest of a Deployment.
+func deployment(name string, replicas int) string {
+	return fmt.Sprintf(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s}
+spec:
+  replicas: %[2]d
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec: {containers: [{name: c, image: none}]}
+`, name, replicas)
+}
+
+func TestAnswersComeFromTheCaches(t *testing.T) {
+	cluster, err := kube.Connect(exampletest.RESTConfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := func(namespace, text string) {
+		t.Helper()
+		if err := manifest.Apply(t.Context(), cluster, namespace, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	home, other := exampletest.Namespace(t), exampletest.Namespace(t)
+	apply(home, deployment("web", 2))
+	apply(other, deployment("db", 1))
+	out, stop := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
+		return run(ctx, []string{"--namespace", home}, out)
+	})
+	matches := func(pattern string) {
+		t.Helper()
+		expression := regexp.MustCompile(pattern)
+		out.Until(t, pattern, expression.MatchString)
+	}
+	out.Wait(t, home+"/web: pods: 2 of 2 on node-0; freezes: 0; because: ")
+	apply(home, deployment("api", 1))
+	out.Wait(t, home+"/api: pods: 1 of 3 on node-0; freezes: 0; because: ")
+	matches(home + `/api: .*ReplicaSet ` + home + `/api-\w+ added`)
+
+	// A namespace gets the label: its objects are there, and the others stay.
+	exampletest.Eventually(t, "the Pod of db is on a node", func(ctx context.Context) (bool, string) {
+		pods, err := exampletest.Core(t).Pods(other).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=node-0"})
+		return err == nil && len(pods.Items) == 1, fmt.Sprint(err)
+	})
+	apply("", "{apiVersion: v1, kind: Namespace, metadata: {name: "+other+", labels: {example: cache}}}")
+	matches(`watching 2 namespaces\nPod: 4 objects in .* B each .*\nDeployment: 3 objects in `)
+	matches(other + `/db: pods: 1 of 4 on node-0; freezes: 0; because: .*(added|listed)`)
+
+	// A kind is installed.
+	crd, err := os.ReadFile("freeze.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := manifest.InstallCRD(t.Context(), cluster, crd); err != nil {
+		t.Fatal(err)
+	}
+	exampletest.Eventually(t, "the kind is served", func(ctx context.Context) (bool, string) {
+		freeze := "{apiVersion: example.com/v1, kind: Freeze, metadata: {name: holidays}}"
+		err := manifest.Apply(ctx, cluster, home, []byte(freeze)) // a CRD may be Established a moment before that
+		return err == nil, fmt.Sprint(err)
+	})
+	matches(home + `/web: pods: 2 of 4 on node-0; freezes: 1; because: .*Freeze ` + home + `/holidays`)
+
+	// The label goes.
+	apply("", "{apiVersion: v1, kind: Namespace, metadata: {name: "+other+"}}")
+	matches(`watching 1 namespaces\nPod: 3 objects in `)
+	stop()
+}

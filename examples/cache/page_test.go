@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/store"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// What docs/cache.md shows and the program does not need.
+func TestWhatThePageShows(t *testing.T) {
+	cluster, err := kube.Connect(exampletest.RESTConfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := exampletest.Namespace(t)
+	for name, tier := range map[string]string{"web-1": "front", "web-2": "front", "db-1": "back"} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Labels: map[string]string{"tier": tier},
+				Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "note": "kept"},
+			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "c", Image: "i", Env: []corev1.EnvVar{{Name: "A", Value: "1"}},
+			}}},
+		}
+		if _, err := exampletest.Core(t).Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// region cut
+	pods, err := informer.New(informer.Config[*corev1.Pod]{
+		Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, informer.Selection{Namespaces: []string{namespace}}),
+		Cut:       []string{"spec.containers.env", wire.LastApplied},
+	})
+	// endregion
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- pods.Run(ctx) }() // waited for below
+	if err := pods.WaitSynced(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := showReads(pods, namespace); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := addsSource(cluster, namespace); err != nil {
+		t.Error(err)
+	}
+}
+
+func showReads(pods *informer.Informer[*corev1.Pod], namespace string) error {
+	// region get
+	pod, found, err := pods.Get(kube.Key{Namespace: namespace, Name: "web-1"})
+	if err != nil {
+		return err // it is there, but is no Pod that this program can read
+	}
+	if !found {
+		return errors.New("there is no such Pod") // or the cache does not know of it yet
+	}
+	pod.Labels["seen"] = "true" // changes nothing but this copy
+	// endregion
+	if len(pod.Spec.Containers[0].Env) != 0 || len(pod.ManagedFields) != 0 || !maps.Equal(pod.Annotations, map[string]string{"note": "kept"}) {
+		return fmt.Errorf("not all was cut: %+v", pod)
+	}
+	// region query
+	front, err := labels.Parse("tier in (front, edge)")
+	if err != nil {
+		return err
+	}
+	query := store.Query{Namespace: namespace, Labels: front}
+	// endregion
+	// region snapshot
+	now := pods.Snapshot()
+	all, some := now.Len(), 0
+	for _, err := range now.List(query) {
+		if err != nil {
+			return err
+		}
+		some++
+	}
+	fmt.Printf("%d of %d Pods, at the same moment\n", some, all)
+	// endregion
+	// region health
+	if h := pods.Health(); h.Err != nil {
+		fmt.Printf("since %s: %v\n", h.ErrSince, h.Err)
+	}
+	fmt.Println(pods.Sizes())
+	// endregion
+	names := []string{}
+	for pod, err := range pods.List(query) {
+		if err != nil {
+			return err
+		}
+		names = append(names, pod.Name)
+	}
+	slices.Sort(names)
+	if diff := cmp.Diff([]string{"web-1", "web-2"}, names); diff != "" || some != 2 || all != 3 {
+		return fmt.Errorf("%d of %d: (-want +got):\n%s", some, all, diff)
+	}
+	if again, _, err := pods.Get(kube.KeyOf(pod)); err != nil || again.Labels["seen"] != "" {
+		return fmt.Errorf("another reader sees the change: %v, %w", again, err)
+	}
+	if _, err := pods.Count(store.Query{Index: "phase", Value: "Running"}); err == nil || !strings.Contains(err.Error(), `no index "phase"`) {
+		return fmt.Errorf("a query of an index that there is not: %w", err)
+	}
+	return nil
+}
+
+// addsSource makes a controller that hears of Jobs for a while.
+func addsSource(cluster *kube.Cluster, namespace string) error {
+	ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
+		Name:      "config-maps",
+		Retriever: in[*corev1.ConfigMap](cluster, namespace),
+		Handler:   controller.HandlerFunc[*corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) error { return nil }),
+	})
+	if err != nil {
+		return err
+	}
+	// region add
+	remove, err := ctrl.AddSource(source.Owned[*batchv1.Job](cluster, source.Owner{Kind: schema.GroupKind{Kind: "ConfigMap"}}))
+	if err != nil {
+		return err
+	}
+	// … and when Jobs matter no longer:
+	remove()
+	// endregion
+	return nil
+}
