@@ -308,10 +308,9 @@ func (i *Informer[T]) Listed(share, shares int) iter.Seq[Change] {
 		s := states{kind: i.core.kind}
 		parts := i.core.allParts()
 		for n, p := range parts {
-			objects := p.objects()
-			for key := range objects.KeysIn(share, shares) {
-				ref, found := objects.Get(key)
-				if !found || i.core.keptBy(parts[:n], key) {
+			for ref := range p.objects().RefsIn(share, shares) {
+				key := ref.Key()
+				if i.core.keptBy(parts[:n], key) {
 					continue
 				}
 				s.kept(ref)

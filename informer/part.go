@@ -1,7 +1,6 @@
 package informer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -190,24 +189,26 @@ func (p *part) arrived(o *wire.Object, asNew ChangeType, from origin) {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()
 	objects, newest := p.saw(o.ResourceVersion, from)
-	kept, found := objects.Get(o.Key)
 	believe := from == fromList && p.consistent
-	doubt := from == fromList && !p.consistent && !found && notAfter(o.ResourceVersion, newest)
-	switch {
-	case found && (kept.Same(o) || !believe && older(o.ResourceVersion, kept.ResourceVersion())):
-		objects.Mark(o.Key)
-	case doubt:
-		doubtful := *o
-		doubtful.Bytes = bytes.Clone(o.Bytes)
-		p.doubtful = append(p.doubtful, &doubtful)
-	default:
-		p.store(objects, o, asNew)
-	}
+	p.store(objects, o, asNew, func(kept store.Ref, found bool) bool {
+		switch {
+		case found && (kept.Same(o) || !believe && older(o.ResourceVersion, kept.ResourceVersion())):
+			objects.Mark(o.Key)
+		case !found && from == fromList && !believe && notAfter(o.ResourceVersion, newest):
+			p.doubtful = append(p.doubtful, o.Clone())
+		default:
+			return true
+		}
+		return false
+	})
 }
 
-// store keeps o and announces it. It is called with events held.
-func (p *part) store(objects *store.Store, o *wire.Object, asNew ChangeType) {
-	old, replaced, err := objects.Put(o)
+// store keeps o, if accept says so, and announces it. It is called with events held.
+func (p *part) store(objects *store.Store, o *wire.Object, asNew ChangeType, accept func(kept store.Ref, found bool) bool) {
+	old, replaced, put, err := objects.PutIf(o, accept)
+	if !put {
+		return
+	}
 	if err != nil {
 		p.core.logger.Warn("informer keeps an object without an index",
 			"informer", p.core.name, "key", o.Key.String(), "error", err)
@@ -219,6 +220,9 @@ func (p *part) store(objects *store.Store, o *wire.Object, asNew ChangeType) {
 	}
 	p.core.announce(p, as, o.Key)
 }
+
+// always accepts every object.
+func always(store.Ref, bool) bool { return true }
 
 // gone forgets an object whose deletion an event has brought.
 func (p *part) gone(o *wire.Object, from origin) {
@@ -259,7 +263,7 @@ func (p *part) listed(resourceVersion string) {
 		p.newest = resourceVersion
 		p.mu.Unlock()
 		for _, o := range p.doubtful {
-			p.store(objects, o, as)
+			p.store(objects, o, as, always)
 		}
 	}
 	p.doubtful = nil

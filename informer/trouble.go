@@ -36,7 +36,7 @@ func (p *part) trouble(err error, broken bool) {
 	p.err = err
 	p.broken = p.broken || broken
 	degrades := p.core.optional && isUnavailable(err)
-	p.degraded = p.degraded || degrades
+	p.degraded = degrades // and no longer, when the server is out of reach
 	p.mu.Unlock()
 	if !known {
 		p.core.logger.Warn("informer cannot retrieve, will try again",

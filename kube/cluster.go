@@ -78,7 +78,7 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	if config.QPS == 0 {
 		config.QPS = -1
 	}
-	httpClient, err := rest.HTTPClientFor(config)
+	httpClient, err := rest.HTTPClientFor(withBufferedDial(config))
 	if err != nil {
 		errs = append(errs, fmt.Errorf("make an HTTP client for %s: %w", config.Host, err))
 	}

@@ -84,7 +84,7 @@ func TestAPutThatMeetsAnotherDictionary(t *testing.T) {
 		s.adopt(newDictionary([][]byte{pods[1].Bytes, pods[2].Bytes}, 10_000))
 		s.migrate(1000)
 	}
-	s.enter(o, s.hashes.key(o.Key.Namespace, o.Key.Name), &f, p, scratch)
+	s.enter(o, s.hashes.key(o.Key.Namespace, o.Key.Name), place{changes: s.changes + 1}, &f, p, scratch)
 	r, _ := s.Get(o.Key)
 	if err := r.Read(func(got *wire.Object) error {
 		if !bytes.Equal(got.Bytes, o.Bytes) {

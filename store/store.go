@@ -108,42 +108,75 @@ func newStore(config Config, h hashes, seed uint64) *Store {
 // it with errors.Is and errors.As. The object is kept nevertheless; those indexes do not
 // find it.
 func (s *Store) Put(o *wire.Object) (old Ref, replaced bool, err error) {
-	f, err := s.facts(o)
-	scratch := s.pool.get()
-	defer s.pool.put(scratch)
-	hash := s.hashes.key(o.Key.Namespace, o.Key.Name)
-
-	// Most of the work is done outside of the lock, by what is so now.
-	s.mu.RLock()
-	dictionary := s.training.current
-	before, replaced := s.lookup(hash, o.Key)
-	s.mu.RUnlock()
-	if !replaced || before.state() != f.state {
-		s.readFacts(o, &f)
-	}
-	p := scratch.pack(o, dictionary)
-
-	old, replaced, trial := s.enter(o, hash, &f, p, scratch)
-	if trial != nil {
-		trial()
-	}
+	old, replaced, _, err = s.PutIf(o, func(Ref, bool) bool { return true })
 	return old, replaced, err
 }
 
+// PutIf is Put if accept says so, which is called with what is kept under o's key, without a
+// lock. When it does not, put is false, and nothing has changed. Whoever relies on what accept
+// has seen must be the only one who puts and deletes meanwhile.
+func (s *Store) PutIf(o *wire.Object, accept func(kept Ref, found bool) bool) (old Ref, replaced, put bool, err error) {
+	hash := s.hashes.key(o.Key.Namespace, o.Key.Name)
+	// Most of the work is done outside of the lock, by what is so now.
+	s.mu.RLock()
+	dictionary := s.training.current
+	at := s.placeOf(hash, o.Key)
+	before := Ref{}
+	if at.found {
+		before, _ = s.ref(at.slot, s.pool)
+	}
+	s.mu.RUnlock()
+	if !accept(before, at.found) {
+		return Ref{}, false, false, nil
+	}
+	f, err := s.facts(o)
+	if !at.found || before.state() != f.state {
+		s.readFacts(o, &f)
+	}
+	scratch := s.pool.get()
+	defer s.pool.put(scratch)
+	p := scratch.pack(o, dictionary)
+
+	old, replaced, trial := s.enter(o, hash, at, &f, p, scratch)
+	if trial != nil {
+		trial()
+	}
+	return old, replaced, true, err
+}
+
+// place is where a key was found, or is to be put, as long as nothing else was put or deleted.
+type place struct {
+	in      int    // the shard of its hash
+	slot    uint32 // when it was found
+	found   bool
+	changes uint64 // what Store.changes was then
+}
+
+// placeOf needs mu.
+func (s *Store) placeOf(hash uint64, key kube.Key) place {
+	shard := s.index.shard(hash)
+	at := place{changes: s.changes}
+	if at.in, at.found = shard.find(&s.view, hash, key); at.found {
+		at.slot = shard.slots[at.in] - 1
+	}
+	return at
+}
+
 // enter is the part of Put for which mu is held. The payload was packed by the dictionary
-// that was current before.
-func (s *Store) enter(o *wire.Object, hash uint64, f *facts, p payload, scratch *scratch) (old Ref, replaced bool, trial func()) {
+// that was current before, and at is where the key was then.
+func (s *Store) enter(o *wire.Object, hash uint64, at place, f *facts, p payload, scratch *scratch) (old Ref, replaced bool, trial func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.packedFor != s.training.current {
 		p = scratch.pack(o, s.training.current)
 	}
+	if at.changes != s.changes {
+		at = s.placeOf(hash, o.Key)
+	}
 	number := s.number(o.Key.Namespace)
 	shard := s.index.shard(hash)
-	place, replaced := shard.find(&s.view, hash, o.Key)
-	var slot uint32
+	slot, replaced := at.slot, at.found
 	if replaced {
-		slot = shard.slots[place] - 1
 		old, _ = s.ref(slot, s.pool)
 		s.reindex(slot, old, o, f)
 		s.account(old.record, -1)
@@ -229,9 +262,20 @@ func (s *Store) Keys() iter.Seq[kube.Key] { return s.KeysIn(0, 1) }
 // exactly once that was there all the time.
 func (s *Store) KeysIn(part, parts int) iter.Seq[kube.Key] {
 	return func(yield func(kube.Key) bool) {
+		for r := range s.RefsIn(part, parts) {
+			if !yield(r.Key()) {
+				return
+			}
+		}
+	}
+}
+
+// RefsIn is KeysIn with the states that are kept when the iteration begins.
+func (s *Store) RefsIn(part, parts int) iter.Seq[Ref] {
+	return func(yield func(Ref) bool) {
 		v := s.shared()
 		for slot := part; slot < int(v.slots); slot += max(parts, 1) {
-			if r, ok := v.ref(uint32(slot), s.pool); ok && !yield(r.Key()) {
+			if r, ok := v.ref(uint32(slot), s.pool); ok && !yield(r) {
 				return
 			}
 		}

@@ -316,3 +316,39 @@ func TestSlotsAreUsedAgain(t *testing.T) {
 		t.Errorf("10 objects cost %+v", sizes)
 	}
 }
+
+// TestPutIfAsksFirst: what accept refuses changes nothing.
+func TestPutIfAsksFirst(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	o := &wire.Object{Format: wire.JSON, Bytes: []byte(`{"metadata":{"name":"a"}}`), Key: kube.Key{Name: "a"}, UID: "u", ResourceVersion: "1"}
+	put := func(want bool) (asked string, replaced bool) {
+		_, replaced, done, err := s.PutIf(o, func(kept Ref, found bool) bool {
+			asked = fmt.Sprintf("%s %t", kept.ResourceVersion(), found)
+			return want
+		})
+		if err != nil || done != want {
+			t.Errorf("put is %t, want %t, %v", done, want, err)
+		}
+		return asked, replaced
+	}
+	if asked, _ := put(false); asked != " false" || s.Len() != 0 {
+		t.Errorf("refused: asked about %q, %d objects", asked, s.Len())
+	}
+	if asked, replaced := put(true); asked != " false" || replaced || s.Len() != 1 {
+		t.Errorf("accepted: asked about %q, replaced %t, %d objects", asked, replaced, s.Len())
+	}
+	o.ResourceVersion = "2"
+	if asked, _ := put(false); asked != "1 true" {
+		t.Errorf("refused: asked about %q", asked)
+	}
+	if r, _ := s.Get(o.Key); r.ResourceVersion() != "1" {
+		t.Errorf("what was refused is kept: %q", r.ResourceVersion())
+	}
+	if _, replaced := put(true); !replaced {
+		t.Error("nothing was replaced")
+	}
+	if r, _ := s.Get(o.Key); r.ResourceVersion() != "2" || s.Len() != 1 {
+		t.Errorf("%d objects, %q is kept", s.Len(), r.ResourceVersion())
+	}
+}

@@ -1,0 +1,44 @@
+package kube
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// readBuffer is how much is read from a connection at a time. net/http reads 4 KB at a time,
+// less than most Pods are: an event would cost two system calls, and a burst of events as many
+// as there are.
+const readBuffer = 32 << 10
+
+// withBufferedDial returns a config that dials with dialBuffered, unless config has a Dial or a
+// Transport of its own.
+func withBufferedDial(config *rest.Config) *rest.Config {
+	if config.Dial != nil || config.Transport != nil {
+		return config
+	}
+	config = rest.CopyConfig(config)
+	config.Dial = dialBuffered
+	return config
+}
+
+// dialBuffered dials as client-go does by default, and reads through a buffer.
+func dialBuffered(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
+	conn, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &bufferedConn{Conn: conn, reader: bufio.NewReaderSize(conn, readBuffer)}, nil
+}
+
+type bufferedConn struct {
+	net.Conn
+	reader *bufio.Reader
+}
+
+// Read implements net.Conn. As for every net.Conn of net/http, one goroutine reads at a time.
+func (c *bufferedConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
