@@ -72,16 +72,11 @@ func TestAnswersComeFromTheCaches(t *testing.T) {
 	matches(other + `/db: pods: 1 of 4 on node-0; freezes: 0; because: .*(added|listed)`)
 
 	// A kind is installed.
-	crd, err := os.ReadFile("freeze.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := manifest.InstallCRD(t.Context(), cluster, crd); err != nil {
+	if _, err := manifest.InstallCRD(t.Context(), cluster, read(t, "crd.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	exampletest.Eventually(t, "the kind is served", func(ctx context.Context) (bool, string) {
-		freeze := "{apiVersion: example.com/v1, kind: Freeze, metadata: {name: holidays}}"
-		err := manifest.Apply(ctx, cluster, home, []byte(freeze)) // a CRD may be Established a moment before that
+		err := manifest.Apply(ctx, cluster, home, read(t, "freeze.yaml")) // a CRD may be Established a moment before that
 		return err == nil, fmt.Sprint(err)
 	})
 	matches(home + `/web: pods: 2 of 4 on node-0; freezes: 1; because: .*Freeze ` + home + `/holidays`)
@@ -90,4 +85,13 @@ func TestAnswersComeFromTheCaches(t *testing.T) {
 	apply("", "{apiVersion: v1, kind: Namespace, metadata: {name: "+other+"}}")
 	matches(`watching 1 namespaces\nPod: 3 objects in `)
 	stop()
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
