@@ -181,7 +181,7 @@ func TestDocumentHasEveryFigureAndEveryMiss(t *testing.T) {
 		"heap per Pod, 100,000 objects**: 0.70 of controller-runtime's. Because.",
 		"latency p99, Pod**: 0.70 of kooper's. Only here.",
 		"latency p99, Pod**: 0.70 of controller-runtime's. Not explained yet.",
-		"1,000,000 Pods with Even Keel: heap 500 MB, peak RSS 800 MB; the target is less than 700 MB: **missed**",
+		"1,000,000 Pods with Even Keel: heap 500 MB, peak RSS 800 MB, in a process with GOMEMLIMIT=660MiB; the target is less than 700 MB: **missed**",
 		"round 2: it hung",
 		"| 100,000 | 700 B |",
 		"## How it is measured",
@@ -227,7 +227,7 @@ func TestChartIsWellFormed(t *testing.T) {
 
 func TestHungProgramIsNamedAndEnded(t *testing.T) {
 	t.Parallel()
-	p, err := startProcess(t.Context(), "sleeper", "/bin/sh", "-c", "echo oh dear >&2; echo '{}'; exec sleep 100 <&-")
+	p, err := startProcess(t.Context(), "sleeper", "/bin/sh", nil, "-c", "echo oh dear >&2; echo '{}'; exec sleep 100 <&-")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func (r *runner) size(ctx context.Context, kind string, n, rounds int, events bo
 	if r.options.TLS {
 		args = append(args, "-tls")
 	}
-	server, err := startProcess(ctx, "the API server", r.self, args...)
+	server, err := startProcess(ctx, "the API server", r.self, nil, args...)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,11 @@ func (r *runner) visit(ctx context.Context, url string, c contestant, kind strin
 	if c.best {
 		args = append(args, "-best")
 	}
-	p, err := startProcess(ctx, c.title, r.binary(c.module), args...)
+	var variables []string
+	if n >= million {
+		variables = append(variables, "GOMEMLIMIT="+millionLimit)
+	}
+	p, err := startProcess(ctx, c.title, r.binary(c.module), variables, args...)
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,15 @@ type metric struct {
 // kooperTarget is what Even Keel's figures divided by Kooper's are to stay at or below.
 const kooperTarget = 1
 
+// million is the number of objects that has a target of its own.
+const million = 1_000_000
+
 // millionTarget is the memory, in bytes, that 1,000,000 Pods are to stay below.
 const millionTarget = 700e6
+
+// millionLimit is the soft memory limit of the runs with so many. Programs of that size are run with one, because without it
+// the garbage collector lets the heap grow to twice what is in use.
+const millionLimit = "660MiB"
 
 // metricsOf returns all metrics of a run in the order of the tables. The targets are for
 // 100,000 objects; they stand beside the largest number of the run.

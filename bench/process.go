@@ -27,10 +27,10 @@ type process struct {
 	stderr *tail
 }
 
-func startProcess(ctx context.Context, name, path string, args ...string) (*process, error) {
+func startProcess(ctx context.Context, name, path string, variables []string, args ...string) (*process, error) {
 	ctx, stop := context.WithCancel(ctx)
 	command := exec.CommandContext(ctx, path, args...)
-	command.Env = environment()
+	command.Env = append(environment(), variables...)
 	p := &process{name: name, stop: stop, lines: make(chan string, 1), ended: make(chan struct{}), stderr: &tail{}}
 	command.Stderr = p.stderr
 	input, err := command.StdinPipe()

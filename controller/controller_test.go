@@ -766,3 +766,34 @@ func TestReadsAreSyncedBeforeAHandlerRunsAndEndLast(t *testing.T) {
 		}
 	})
 }
+
+// next one of the name back from resyncs, and memory.
+func TestFailedForGoodIsForgottenWithTheObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer("a")
+		var ok atomic.Bool
+		runs := &journal{}
+		c := config(server, func(_ context.Context, obj configMap) error {
+			runs.add("%s", obj.Name)
+			if ok.Load() {
+				return nil
+			}
+			return controller.Terminal(errors.New("hopeless"))
+		})
+		c.ResyncInterval = time.Minute
+		c.Predicate = func(ch informer.Change) bool { return ch.Type == informer.Listed || ch.Type == informer.Updated }
+		start(t, newController(t, c))
+		time.Sleep(5 * time.Minute)
+		if got := len(runs.take()); got != 1 {
+			t.Fatalf("%d runs", got)
+		}
+		ok.Store(true)
+		server.Delete(key("a"))
+		time.Sleep(time.Minute)
+		server.Put(object("a", "2"))
+		time.Sleep(3 * time.Minute)
+		if got := len(runs.take()); got == 0 {
+			t.Error("the new object is not resynced")
+		}
+	})
+}

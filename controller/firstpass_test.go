@@ -2,14 +2,18 @@ package controller_test
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -128,5 +132,76 @@ func TestFirstPassEndsWithTheTerm(t *testing.T) {
 			t.Errorf("Run ended after %s", took)
 		}
 		close(block)
+	})
+}
+
+// Workers that cannot keep up with changes must not keep the first pass from going on.
+func TestContract03_FirstPassGoesOnBesideMoreChangesThanCanBeHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hot, cold = 700, 1000
+		server := newServer()
+		for n := range cold {
+			server.Put(object("cold"+strconv.Itoa(n), "1"))
+		}
+		handled := &journal{}
+		c := config(server, func(_ context.Context, obj configMap) error {
+			if strings.HasPrefix(obj.Name, "cold") {
+				handled.add("%s", obj.Name)
+			}
+			time.Sleep(time.Second)
+			return nil
+		})
+		start(t, newController(t, c))
+		for range 20 { // 700 changes a minute, of which 180 can be handled
+			for n := range hot {
+				server.Put(object("hot"+strconv.Itoa(n), "1"))
+			}
+			time.Sleep(time.Minute)
+		}
+		if got := len(handled.take()); got != cold {
+			t.Errorf("%d of %d objects that do not change were handled", got, cold)
+		}
+	})
+}
+
+func TestObjectsOfAnOptionalInformerThatAreListedLateAreHandledOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := newServer()
+		gone := apierrors.NewNotFound(corev1.Resource("configmaps"), "")
+		late.Fail("list", gone)
+		late.Fail("watch", gone)
+		server := newServer()
+		for n := range 2000 {
+			server.Put(object("o"+strconv.Itoa(n), "1"))
+			late.Put(object("late"+strconv.Itoa(n), "1"))
+		}
+		inf, err := informer.New(informer.Config[configMap]{
+			Retriever: informer.Join[configMap](server, late), Optional: true, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := map[string]int{}
+		c := config(nil, func(_ context.Context, obj configMap) error {
+			runs[obj.Name]++
+			time.Sleep(20 * time.Millisecond)
+			return nil
+		})
+		c.Retriever, c.Informer, c.Workers = nil, inf, 1
+		start(t, newController(t, c))
+		time.Sleep(10 * time.Second)
+		late.Fail("list", nil)
+		late.Fail("watch", nil)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		twice := 0
+		for _, n := range runs {
+			if n != 1 {
+				twice++
+			}
+		}
+		if len(runs) != 4000 || twice > 0 {
+			t.Errorf("%d objects were handled, %d of them more than once", len(runs), twice)
+		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,7 +84,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	l.sources.begin(intake, background, stopIntake)
 	defer l.sources.leave()
 	var workers, walks sync.WaitGroup
-	synced := l.waitSynced(intake, append(informers, l.sources.reads()...))
+	synced := l.waitSynced(intake, informers)
 	if synced == nil {
 		entered(PhaseRunning)
 		l.logger.InfoContext(ctx, "controller works", "objects", l.informer.Len(), "workers", l.config.Workers)
@@ -103,11 +104,11 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	return l.sources.wait()
 }
 
-// waitSynced waits until all informers have listed, or ctx ends.
+// waitSynced waits until all informers, and those of the sources, have listed, or ctx ends.
 func (l *loop[T]) waitSynced(ctx context.Context, informers []Readable) error {
 	// What fails is logged by the informers; a list that is only slow is not.
 	slow := time.AfterFunc(slowSync, func() {
-		l.logger.InfoContext(ctx, "controller waits for its first list", "state", readyAll(informers))
+		l.logger.InfoContext(ctx, "controller waits for its first list", "state", readyAll(append(slices.Clone(informers), l.sources.reads()...)))
 	})
 	defer slow.Stop()
 	for _, inf := range informers {
@@ -115,7 +116,7 @@ func (l *loop[T]) waitSynced(ctx context.Context, informers []Readable) error {
 			return err
 		}
 	}
-	return nil
+	return l.sources.waitSynced(ctx)
 }
 
 // drain waits for the workers, and cancels their handlers when the drain time is over
@@ -155,7 +156,14 @@ func (l *loop[T]) changed(c informer.Change) {
 		return
 	}
 	if l.matters(c) {
+		if c.Type == informer.Listed {
+			l.first.enqueued(c.Key)
+		}
 		l.enqueue(c)
+		return
+	}
+	if c.Type == informer.Deleted {
+		l.hopeless(c.Key, false) // no run will find that it is gone
 	}
 }
 
@@ -265,7 +273,9 @@ func (l *loop[T]) follow(ctx context.Context, run *Run, outcome Outcome, requeue
 	case OutcomeError, OutcomeTimeout, OutcomePanic:
 		l.retry(ctx, run, outcome, err)
 	case OutcomeTerminal:
-		l.failedForGood(run.Key)
+		l.forget(run.Key)
+		// Without an object there is no resync to hold back, and no end of it to hear of.
+		l.hopeless(run.Key, l.informer.Has(run.Key))
 		run.Logger().ErrorContext(ctx, "handler failed for good: not tried again until the object changes", "error", err)
 	case OutcomeCancelled:
 		l.forget(run.Key)
@@ -342,9 +352,13 @@ func (l *loop[T]) forget(key kube.Key) {
 	delete(l.terminal, key)
 }
 
-func (l *loop[T]) failedForGood(key kube.Key) {
+// hopeless remembers whether key has failed for good.
+func (l *loop[T]) hopeless(key kube.Key, is bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.failures, key)
-	l.terminal[key] = struct{}{}
+	if is {
+		l.terminal[key] = struct{}{}
+	} else {
+		delete(l.terminal, key)
+	}
 }

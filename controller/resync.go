@@ -25,19 +25,27 @@ const (
 // firstPass enqueues every object that is there when the controller begins to work.
 //
 // It goes no further ahead of the workers than manyQueued: a queue of all objects of a large
-// cluster would be larger than the cache. An object that an event has made run meanwhile has
-// had its first run.
+// cluster would be larger than the cache. But it does not wait for ever: where changes keep
+// the queue full, keys have to be in it to get older than those (workqueue.LowPriorityPatience).
+// An object that an event has made run meanwhile has had its first run.
 type firstPass struct {
 	active atomic.Bool
 	room   chan struct{} // has a token when fewer than fewQueued keys wait
 
 	mu  sync.Mutex
-	ran map[kube.Key]struct{} // guarded by mu; run during the pass, for another reason
+	ran map[kube.Key]struct{} // guarded by mu; run, or enqueued as listed, by others than the pass
 }
 
 // began notes a run. It is called before the object is read.
 func (f *firstPass) began(key kube.Key, causes workqueue.Causes) {
-	if !f.active.Load() || causes.Has(workqueue.CauseListed) {
+	if !causes.Has(workqueue.CauseListed) {
+		f.enqueued(key)
+	}
+}
+
+// enqueued notes a key that the pass need not enqueue any more.
+func (f *firstPass) enqueued(key kube.Key) {
+	if !f.active.Load() {
 		return
 	}
 	f.mu.Lock()
@@ -68,6 +76,9 @@ func (f *firstPass) hasRun(key kube.Key) bool {
 func (l *loop[T]) walk(ctx context.Context) {
 	added := 0
 	for share := range shares {
+		if ctx.Err() != nil {
+			return
+		}
 		for c := range l.informer.Listed(share, shares) {
 			if !l.matters(c) || l.first.hasRun(c.Key) {
 				continue
@@ -85,12 +96,17 @@ func (l *loop[T]) walk(ctx context.Context) {
 	l.resync(ctx)
 }
 
-// waitForRoom waits until few keys wait for workers. It returns false when ctx ends.
+// waitForRoom waits until few keys wait for workers, or for long enough. It returns false when
+// ctx ends.
 func (l *loop[T]) waitForRoom(ctx context.Context) bool {
+	patience := time.NewTimer(workqueue.LowPriorityPatience)
+	defer patience.Stop()
 	for l.queued() >= fewQueued {
 		select {
 		case <-ctx.Done():
 			return false
+		case <-patience.C:
+			return true
 		case <-l.first.room:
 		}
 	}
@@ -112,6 +128,11 @@ func (l *loop[T]) resync(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ; ; began = began.Add(interval) {
+		// What was missed, because the process was stopped or a walk takes longer than the
+		// interval, is not made up for.
+		if now := time.Now(); now.Sub(began) > interval {
+			began = now
+		}
 		for share := range shares {
 			timer.Reset(time.Until(began.Add(resyncMoment(interval, share, shares))))
 			select {

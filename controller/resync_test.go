@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
 )
 
 // resyncs counts the runs that a resync has caused, by name.
@@ -203,6 +205,33 @@ func TestResyncEndsWithTheTerm(t *testing.T) {
 		time.Sleep(time.Hour)
 		if runs := seen.take(); runs != nil {
 			t.Errorf("resyncs after the end: %v", runs)
+		}
+	})
+}
+
+// A process that was stopped for an hour does not owe its objects twenty resyncs.
+func TestResyncsThatWereMissedAreNotMadeUpFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stall atomic.Bool
+		runs := &journal{}
+		c := config(newServer("a"), func(_ context.Context, _ configMap) error {
+			runs.add("%s", time.Now())
+			return nil
+		})
+		c.ResyncInterval = time.Minute
+		c.Predicate = func(informer.Change) bool {
+			if stall.Swap(false) {
+				time.Sleep(time.Hour)
+			}
+			return true
+		}
+		start(t, newController(t, c))
+		time.Sleep(5 * time.Minute)
+		stall.Store(true)
+		runs.take()
+		time.Sleep(2 * time.Hour)
+		if got := len(runs.take()); got > 63 || got < 58 {
+			t.Errorf("%d runs in the hour after an hour's pause", got)
 		}
 	})
 }

@@ -33,8 +33,9 @@ type sourceRun struct {
 	name   string // for errors
 	// Set when it is made active.
 	stop  context.CancelFunc
-	ended chan struct{} // closed when it has run
-	leave []func()      // of the informers that it reads; set before it runs
+	over  <-chan struct{} // closed when it is to end
+	ended chan struct{}   // closed when it has run
+	leave []func()        // of the informers that it reads; set before it runs
 }
 
 func newSources(controller string, enqueue func(kube.Key, string), all []Source) *sources {
@@ -55,6 +56,7 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 		}
 		var ctx context.Context
 		ctx, r.stop = context.WithCancel(intake)
+		r.over = ctx.Done()
 		r.ended = make(chan struct{})
 		s.active = append(s.active, r)
 		s.runs.Add(1)
@@ -144,6 +146,44 @@ func (s *sources) reads() []Readable {
 		all = append(all, readsOf(r.source)...)
 	}
 	return all
+}
+
+// waitSynced waits until the informers of all sources have listed, or ctx ends. It does not
+// wait for a source that is removed meanwhile, whose informers nobody may run any more, nor for
+// one that is added.
+func (s *sources) waitSynced(ctx context.Context) error {
+	s.mu.Lock()
+	active := slices.Clone(s.active)
+	s.mu.Unlock()
+	for _, r := range active {
+		if err := r.waitSynced(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitSynced waits until the informers of an active source have listed, or it is removed.
+func (r *sourceRun) waitSynced(ctx context.Context) error {
+	waiting, cancel := context.WithCancel(ctx)
+	var removed sync.WaitGroup
+	removed.Go(func() { // waited for below
+		select {
+		case <-r.over:
+			cancel()
+		case <-waiting.Done():
+		}
+	})
+	defer removed.Wait()
+	defer cancel()
+	for _, read := range readsOf(r.source) {
+		if err := read.WaitSynced(waiting); err != nil && waiting.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wait waits until all sources have ended, and returns what they failed with.

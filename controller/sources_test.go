@@ -578,3 +578,31 @@ func TestReadyDoesNotWaitForAnInformerThatIsEnding(t *testing.T) {
 		<-left
 	})
 }
+
+// A source whose informer cannot list holds up the first handling. Removing it must end that.
+func TestSourceThatIsRemovedWhileTheControllerSyncsHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		others := newServer("other")
+		others.Fail("list", errors.New("no such kind"))
+		others.Fail("watch", errors.New("no such kind"))
+		c, runs := reconciled(newServer("a"))
+		ctrl := newController(t, c)
+		remove, err := ctrl.AddSource(newWatching(t, others))
+		if err != nil {
+			t.Fatal(err)
+		}
+		start(t, ctrl)
+		time.Sleep(time.Minute)
+		if got := runs.sorted(); got != nil {
+			t.Errorf("runs before the source's informer is synced: %v", got)
+		}
+		remove()
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff([]string{"a: listed"}, runs.sorted()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if err := ctrl.Ready(); err != nil {
+			t.Error(err)
+		}
+	})
+}

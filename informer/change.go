@@ -48,7 +48,9 @@ type Change struct {
 }
 
 // Predicate says whether a change matters. It is called while the informer announces the
-// change, so it must be quick; package predicate has the usual ones.
+// change, so it must be quick; package predicate has the usual ones. A controller also asks it
+// about the objects that it walks over, at the same time: it must be safe for concurrent use.
+// A panic in it ends the process; unlike a handler's, it belongs to no key.
 type Predicate func(Change) bool
 
 // NewChange returns a change of an object of kind, for tests of what receives changes:

@@ -61,7 +61,8 @@ type Index[T kube.Object] struct {
 	// Values returns the values under which obj is found. It is called once for each state
 	// of each object, when it arrives, which then has to be decoded: an index makes every
 	// event cost as much as a handled one. It must be quick, and must not read the
-	// informer. Required.
+	// informer. It must not panic, which would end the process: an object may lack anything.
+	// Required.
 	Values func(obj T) []string
 }
 
@@ -332,8 +333,9 @@ func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.core.wait
 // announced: each session begins with Listed for what there is.
 //
 // Calls come one at a time, and no object changes meanwhile. notify must return quickly
-// and must not call Subscribe or unsubscribe; it may read the informer. It belongs to
-// code that puts keys into queues.
+// and must not call Subscribe or unsubscribe; it may read the informer. The Change is valid
+// during the call. A panic in notify ends the process. It belongs to code that puts keys into
+// queues.
 func (i *Informer[T]) Subscribe(notify func(Change)) (unsubscribe func()) {
 	return i.core.subscribe(notify)
 }

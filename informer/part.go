@@ -46,6 +46,7 @@ type part struct {
 	broken    bool            // guarded by mu; err is about a watch that had been opened
 	logged    map[string]bool // guarded by mu; reasons that were logged since it last worked
 	noStreams bool            // guarded by mu; streamed lists do not come
+	gone410   int             // guarded by mu; how often in a row history was gone, since it last worked
 	newest    string          // guarded by mu; the newest resource version that a list, an event or a bookmark had
 
 	listing // guarded by core.events
@@ -60,10 +61,17 @@ type listing struct {
 	streamed bool
 	// open is true until the list has ended.
 	open bool
-	// doubtful are objects of a list that is not consistent which were not kept, although
-	// everything up to their resource version has been seen: if the list turns out to be
-	// older than that, they have been deleted since.
-	doubtful []*wire.Object
+	// doubtful are objects of a list that contradict what was seen, until the list has ended.
+	//
+	// Of a list that is not consistent: those that were not kept, although everything up to
+	// their resource version has been seen. If the list turns out to be older than that, they
+	// have been deleted since.
+	//
+	// Of a streamed list also those that are older than the kept state. KEP-3157 lets a server
+	// begin it with what its cache has, which may lag behind, and end it when the cache has
+	// caught up: what is newer comes in the same stream, and takes them out again. What is left
+	// at the end of a consistent one is believed.
+	doubtful map[kube.Key]*wire.Object
 }
 
 func (p *part) objects() *store.Store {
@@ -79,7 +87,7 @@ func (p *part) begin(stop context.CancelFunc, first ChangeType) {
 	p.mu.Lock()
 	p.kept, p.first = p.core.newStore(), first
 	p.synced, p.degraded, p.err, p.errSince, p.broken = false, false, nil, time.Time{}, false
-	p.lastEvent, p.newest = time.Time{}, ""
+	p.lastEvent, p.newest, p.gone410 = time.Time{}, "", 0
 	p.mu.Unlock()
 }
 
@@ -107,10 +115,15 @@ func (p *part) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 		p.arrived(o, as, fromList)
 		return nil
 	})
-	if err != nil {
-		if ctx.Err() == nil && !isHistoryGone(err) {
-			p.failed(err)
-		}
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, err
+	case !isHistoryGone(err), asksForNoHistory(opts):
+		p.failed(err)
+		return nil, err
+	default:
+		p.historyGone(err)
 		return nil, err
 	}
 	return &metav1.PartialObjectMetadataList{ListMeta: about}, nil
@@ -140,15 +153,17 @@ func (p *part) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 			p.opened()
 		}
 		return newStream(ctx, p, events, opts), nil
-	case streamsList && isHistoryGone(err):
+	case streamsList && isHistoryGone(err) && !asksForNoHistory(opts):
 		return nil, err
 	case streamsList:
 		// The Reflector falls back to a list, whose error is the one to report. It would
-		// sleep without regard to ctx for errors it deems transient; behind errors.New it
-		// does not see that this is one.
+		// sleep without regard to ctx for errors it deems transient, and not sleep at all for
+		// a history that is gone; behind errors.New it does not see that this is one.
 		return nil, errors.New(err.Error())
-	}
-	if ctx.Err() == nil && !isHistoryGone(err) {
+	case ctx.Err() != nil:
+	case isHistoryGone(err):
+		p.historyGone(err)
+	default:
 		p.failed(err)
 	}
 	return nil, err
@@ -189,18 +204,30 @@ func (p *part) arrived(o *wire.Object, asNew ChangeType, from origin) {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()
 	objects, newest := p.saw(o.ResourceVersion, from)
-	believe := from == fromList && p.consistent
+	listed := from == fromList
+	believed := listed && p.consistent
+	delete(p.doubtful, o.Key)
 	p.store(objects, o, asNew, func(kept store.Ref, found bool) bool {
+		isOlder := found && older(o.ResourceVersion, kept.ResourceVersion())
 		switch {
-		case found && (kept.Same(o) || !believe && older(o.ResourceVersion, kept.ResourceVersion())):
+		case found && kept.Same(o), isOlder && !believed:
 			objects.Mark(o.Key)
-		case !found && from == fromList && !believe && notAfter(o.ResourceVersion, newest):
-			p.doubtful = append(p.doubtful, o.Clone())
+		case isOlder && p.streamed,
+			!found && listed && (p.streamed || !believed) && notAfter(o.ResourceVersion, newest):
+			p.doubt(o)
 		default:
 			return true
 		}
 		return false
 	})
+}
+
+// doubt puts o off until the list has ended. It is called with events held.
+func (p *part) doubt(o *wire.Object) {
+	if p.doubtful == nil {
+		p.doubtful = map[kube.Key]*wire.Object{}
+	}
+	p.doubtful[o.Key] = o.Clone()
 }
 
 // store keeps o, if accept says so, and announces it. It is called with events held.
@@ -221,14 +248,14 @@ func (p *part) store(objects *store.Store, o *wire.Object, asNew ChangeType, acc
 	p.core.announce(p, as, o.Key)
 }
 
-// always accepts every object.
-func always(store.Ref, bool) bool { return true }
-
 // gone forgets an object whose deletion an event has brought.
 func (p *part) gone(o *wire.Object, from origin) {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()
 	objects, _ := p.saw(o.ResourceVersion, from)
+	if listed, doubted := p.doubtful[o.Key]; doubted && !older(o.ResourceVersion, listed.ResourceVersion) {
+		delete(p.doubtful, o.Key)
+	}
 	kept, found := objects.Get(o.Key)
 	if !found {
 		return
@@ -263,7 +290,9 @@ func (p *part) listed(resourceVersion string) {
 		p.newest = resourceVersion
 		p.mu.Unlock()
 		for _, o := range p.doubtful {
-			p.store(objects, o, as, always)
+			p.store(objects, o, as, func(kept store.Ref, found bool) bool {
+				return !found || p.consistent || older(kept.ResourceVersion(), o.ResourceVersion)
+			})
 		}
 	}
 	p.doubtful = nil
@@ -285,10 +314,15 @@ func (p *part) listed(resourceVersion string) {
 	}
 }
 
-// forgetAll drops everything: the kind is gone, and its objects with it.
+// forgetAll drops everything: the kind is gone, and its objects with it. What was seen says
+// nothing about what comes when it is back.
 func (p *part) forgetAll() {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()
+	p.doubtful = nil
+	p.mu.Lock()
+	p.newest = ""
+	p.mu.Unlock()
 	objects := p.objects()
 	for key := range objects.Keys() {
 		p.forget(objects, key)

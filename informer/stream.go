@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,8 @@ type stream struct {
 	once   sync.Once
 	ended  chan struct{}
 
+	current bool // it was asked for what there is now; immutable
+
 	// Owned by pump.
 	listing  bool // the initial events of a streamed list are coming
 	ordered  bool // events come in the order of resource versions
@@ -60,6 +63,7 @@ func newStream(ctx context.Context, p *part, e events, opts metav1.ListOptions) 
 	s := &stream{
 		part: p, events: e, opened: time.Now(), toldWhen: time.Now(),
 		listing: opts.SendInitialEvents != nil && *opts.SendInitialEvents,
+		current: asksForNoHistory(opts),
 		out:     make(chan watch.Event), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.ordered = !s.listing && opts.ResourceVersion != "" && opts.ResourceVersion != "0"
@@ -99,7 +103,7 @@ func (s *stream) pump(ctx context.Context) {
 		if ctx.Err() != nil || s.isStopped() {
 			return
 		}
-		if silent.Load() {
+		if silent.Load() && s.listing {
 			s.send(s.part.refuseStreamedLists())
 			return
 		}
@@ -109,13 +113,15 @@ func (s *stream) pump(ctx context.Context) {
 		}
 		listing := s.listing
 		if listing {
-			patience.Reset(silentList)
+			patience.Stop() // subscribers may take long; that is not the server's silence
 		}
 		if !s.take(event) {
 			return
 		}
-		if listing && !s.listing {
-			patience.Stop()
+		switch {
+		case listing && s.listing:
+			patience.Reset(silentList)
+		case listing:
 			patience = time.AfterFunc(standing, s.part.works)
 		}
 	}
@@ -134,11 +140,7 @@ func (s *stream) isStopped() bool {
 func (s *stream) take(event wire.Event) bool {
 	s.got = true
 	if event.Type == watch.Error {
-		err := apierrors.FromObject(event.Status)
-		if !isHistoryGone(err) {
-			s.part.broke(fmt.Errorf("watch %s: the stream broke: %w", s.part.describes, err))
-		}
-		return s.tell() && s.send(watch.Event{Type: watch.Error, Object: event.Status})
+		return s.failed(event.Status)
 	}
 	if event.Type != watch.Added {
 		s.ordered = !s.listing
@@ -166,6 +168,24 @@ func (s *stream) take(event wire.Event) bool {
 		return s.tell()
 	}
 	return true
+}
+
+// failed tells of an event that is an error. It returns false when nobody listens any more.
+func (s *stream) failed(status *metav1.Status) bool {
+	err := apierrors.FromObject(status)
+	gone := isHistoryGone(err)
+	told := fmt.Errorf("watch %s: the stream broke: %w", s.part.describes, err)
+	if gone {
+		s.part.historyGone(told)
+	} else {
+		s.part.broke(told)
+	}
+	if s.listing && (gone && s.current || apierrors.IsTooManyRequests(err)) {
+		// The Reflector would begin again, at once or after a sleep without regard to its
+		// context. Of this error it thinks nothing, and falls back to a list.
+		status = &apierrors.NewInternalError(err).ErrStatus
+	}
+	return s.tell() && s.send(watch.Event{Type: watch.Error, Object: status})
 }
 
 func (s *stream) asNew() ChangeType {
@@ -207,7 +227,8 @@ func (s *stream) end(err error) {
 // next watch goes on from there.
 func endsStream(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) ||
-		utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
+		utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsHTTP2ConnectionLost(err) ||
+		strings.Contains(err.Error(), "stream error: stream ID") // HTTP/2's RST_STREAM, by proxies mostly
 }
 
 // tell lets the Reflector know how far the watch has come. It returns false when nobody
@@ -247,7 +268,7 @@ func (p *part) refuseStreamedLists() watch.Event {
 	p.mu.Lock()
 	p.noStreams = true
 	p.mu.Unlock()
-	p.core.logger.Warn("a streamed list has sent nothing: listing in pages from now on; a Retriever whose Watch ignores SendInitialEvents should say so in Description.WatchList",
+	p.core.logger.Warn("a streamed list sends nothing and does not end: listing in pages from now on; a Retriever whose Watch ignores SendInitialEvents should say so in Description.WatchList",
 		"informer", p.core.name, "retrieves", p.describes, "waited", silentList)
 	return watch.Event{Type: watch.Error, Object: &apierrors.NewInternalError(errNoStreamedLists).ErrStatus}
 }

@@ -18,6 +18,27 @@ func isHistoryGone(err error) bool {
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
+// asksForNoHistory says that a request is for what there is now. It cannot fail because history
+// is gone, and there is nothing to follow it up with if it does.
+func asksForNoHistory(opts metav1.ListOptions) bool {
+	return opts.ResourceVersion == "" && opts.Continue == ""
+}
+
+// manyGone is how often history may be gone in a row. A list follows each time; it takes two,
+// when the server does not have the version of the first either.
+const manyGone = 4
+
+// historyGone notes that history is gone, which becomes trouble when nothing works in between.
+func (p *part) historyGone(err error) {
+	p.mu.Lock()
+	p.gone410++
+	many := p.gone410 >= manyGone
+	p.mu.Unlock()
+	if many {
+		p.broke(err)
+	}
+}
+
 // failed notes why the part cannot list or watch, and logs it once per reason.
 func (p *part) failed(err error) { p.trouble(err, false) }
 
@@ -84,12 +105,19 @@ func (p *part) opened() {
 	broken := p.broken
 	p.mu.Unlock()
 	if !broken {
-		p.works()
+		p.mended()
 	}
 }
 
-// works notes that what was listed has come, or that a watch stands.
+// works notes that an event has come, or that a watch stands.
 func (p *part) works() {
+	p.mu.Lock()
+	p.gone410 = 0
+	p.mu.Unlock()
+	p.mended()
+}
+
+func (p *part) mended() {
 	p.mu.Lock()
 	was, since := p.err, p.errSince
 	p.err, p.errSince, p.broken, p.degraded = nil, time.Time{}, false, false

@@ -60,7 +60,7 @@ type Resource struct {
 // unset field means makes controllers slow for no reason that shows.
 //
 // Errors: a nil config, a config that no client can be made of, a function of
-// addTypes that fails; all of them at once.
+// addTypes that is nil or fails; all of them at once.
 func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Cluster, error) {
 	if config == nil {
 		return nil, errors.New("connect to a cluster: the rest config is nil: kube.LoadConfig finds one")
@@ -69,9 +69,14 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	var errs []error
 	// What every API server says besides objects: Status, lists of resources.
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	for i, add := range append([]func(*runtime.Scheme) error{metav1.AddMetaToScheme}, addTypes...) {
-		if err := add(scheme); err != nil {
-			errs = append(errs, fmt.Errorf("register types (function %d): %w", i, err))
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		errs = append(errs, fmt.Errorf("register the types of metadata: %w", err))
+	}
+	for i, add := range addTypes {
+		if add == nil {
+			errs = append(errs, fmt.Errorf("register types (function %d): it is nil", i+1))
+		} else if err := add(scheme); err != nil {
+			errs = append(errs, fmt.Errorf("register types (function %d): %w", i+1, err))
 		}
 	}
 	config = rest.CopyConfig(config)
@@ -118,7 +123,8 @@ func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
 	if kind := obj.GetObjectKind().GroupVersionKind(); kind.Kind != "" && kind.Version != "" {
 		return kind, nil
 	}
-	if _, ok := obj.(runtime.Unstructured); ok {
+	switch obj.(type) {
+	case runtime.Unstructured, *metav1.PartialObjectMetadata:
 		return schema.GroupVersionKind{}, fmt.Errorf("find the kind of a %T: it carries none: set its apiVersion and kind", obj)
 	}
 	kinds, _, err := c.scheme.ObjectKinds(obj)

@@ -148,6 +148,7 @@ func TestConnectNamesEveryMistake(t *testing.T) {
 	}{
 		"no config":        {nil, nil, []string{"the rest config is nil", "kube.LoadConfig"}},
 		"types":            {&rest.Config{}, []func(*runtime.Scheme) error{adds, fails}, []string{"register types (function 2)", "no such types"}},
+		"nil":              {&rest.Config{}, []func(*runtime.Scheme) error{adds, nil}, []string{"register types (function 2): it is nil"}},
 		"TLS":              {badTLS, nil, []string{"make an HTTP client for https://127.0.0.1:1"}},
 		"types and TLS":    {badTLS, []func(*runtime.Scheme) error{fails}, []string{"register types (function 1)", "make an HTTP client"}},
 		"a host in pieces": {&rest.Config{Host: "http://%zz"}, nil, []string{"make a REST client"}},
@@ -200,6 +201,8 @@ func TestKindOf(t *testing.T) {
 		{with, &memo{}, "example.com/v1, Kind=Memo", ""},
 		{without, &memo{}, "", "AddToScheme"},
 		{without, &unstructured.Unstructured{}, "", "set its apiVersion and kind"},
+		{without, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}}, "apps/v1, Kind=Deployment", ""},
+		{without, &metav1.PartialObjectMetadata{}, "", "set its apiVersion and kind"},
 	} {
 		kind, err := tc.cluster.KindOf(tc.obj)
 		if tc.want == "" {

@@ -31,6 +31,7 @@ type Informer interface {
 // informers, also the one that announces (Get, List, Health, Ready), and gets the state that
 // is announced, or a later one. It must make no request, wait for nothing (such as
 // WaitSynced), and neither subscribe nor remove a source: that could wait for itself.
+// A panic in it ends the process; unlike a handler's, it belongs to no key of the controller.
 // The object belongs to keys.
 //
 // Where metadata is enough, give it an informer of informer.RetrieveMetadata: each change

@@ -232,3 +232,48 @@ func TestWhatIsSplicedIsNotKept(t *testing.T) {
 		}
 	}
 }
+
+// TestAnyBytesComeBack puts payloads that are made of what is spliced, cut through, of parts
+// of other objects and of noise.
+func TestAnyBytesComeBack(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, 20)
+	pods := c.pods(200)
+	s := newStore(Config{}, newHashes(), 5)
+	put(t, s, pods...)
+	if s.Sizes().Generation == 0 {
+		t.Fatal("this was too little for a dictionary")
+	}
+	for i := range 2000 {
+		o := &wire.Object{
+			Format: wire.JSON, Key: kube.Key{Namespace: "x", Name: "name-" + c.hex(1+c.random.IntN(6))}, UID: c.uid(), ResourceVersion: c.nextVersion(),
+		}
+		parts := []string{
+			o.Key.Name, o.Key.Name[:4], string(o.UID), o.ResourceVersion, beforeDigits, beforeDigits + beforeDigits,
+			beforeDigits + c.hex(33), "containerd" + beforeDigits + c.hex(64), c.hex(c.random.IntN(300)), c.hex(5) + beforeDigits, "\u00e9\x00",
+		}
+		for range c.random.IntN(30) {
+			if c.random.IntN(3) > 0 {
+				o.Bytes = append(o.Bytes, c.pick(parts...)...)
+				continue
+			}
+			pod := pods[c.random.IntN(len(pods))].Bytes
+			from := c.random.IntN(len(pod))
+			o.Bytes = append(o.Bytes, pod[from:from+c.random.IntN(len(pod)-from)]...)
+			o.Bytes = append(o.Bytes, byte(c.random.IntN(256)))
+		}
+		if i%500 == 0 { // longer than what a dictionary reaches
+			o.Bytes = bytes.Repeat(append(o.Bytes, 'x'), 200)
+		}
+		put(t, s, o)
+		r, _ := s.Get(o.Key)
+		if err := r.Read(func(got *wire.Object) error {
+			if describe(got) != describe(o) {
+				return fmt.Errorf("want %s", describe(o))
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -72,4 +72,7 @@
 // indexes suffice. A loop over keys or objects, and a Snapshot, copy 8 bytes for every 256
 // objects, and later each chunk (4 KB) that is written to, once. What grows by doubling is
 // divided into 64 parts, so that growth of a large store is not one long pause.
+//
+// Tables grow only: a store that has lost most of its objects keeps their empty slots, about
+// 24 B each, for the next ones, and loops go over them.
 package store

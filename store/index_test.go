@@ -12,7 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
@@ -298,4 +301,39 @@ func TestATermOfAnotherIsNotRemoved(t *testing.T) {
 	if x.of(1).size() != 0 {
 		t.Error("the slot is not removed")
 	}
+}
+
+func TestARequirementThatNamesAValueTwice(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	put(t, s, simple(t, "a", "1", "app=web"), simple(t, "b", "1", "app=api"), simple(t, "c", "1", ""))
+	r, err := labels.NewRequirement("app", selection.In, []string{"web", "api", "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectNames(t, s, Query{Labels: labels.NewSelector().Add(*r)}, "a", "b")
+}
+
+// TestOwnersThatDependOnTheRestOfTheObject: the same bytes of the owners mean others, of
+// which an index must not be left with the old ones.
+func TestOwnersThatDependOnTheRestOfTheObject(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	// The typed decoder sees the owner u here; below, where it fails because of the annotation,
+	// the other decoder counts, which sees none.
+	put(t, s, parsed(t, `{"metadata":{"name":"a","ownerReferences":[{"uid":"u"}],"ownerReferences":[{"name":"x"}]}}`))
+	expectNames(t, s, Query{OwnerUID: "u"}, "a")
+	put(t, s, parsed(t, `{"metadata":{"name":"a","ownerReferences":[{"uid":"u"}],"ownerReferences":[{"name":"x"}],"annotations":{"b":1}}}`))
+	expectNames(t, s, Query{OwnerUID: "u"})
+	s.Delete(kube.Key{Name: "a"})
+	expectNames(t, s, Query{OwnerUID: "u"})
+}
+
+func parsed(tb testing.TB, data string) *wire.Object {
+	tb.Helper()
+	o, err := wire.Parse([]byte(data), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return o
 }

@@ -66,7 +66,9 @@ func (s *Store) sets(f *filter) (sets []set, covered bool) {
 			continue
 		}
 		var anyOf union
-		for _, value := range r.ValuesUnsorted() {
+		values := r.ValuesUnsorted()
+		slices.Sort(values) // a selector may name one twice, and a union counts it twice
+		for _, value := range slices.Compact(values) {
 			anyOf = append(anyOf, index.of(s.hashes.term(value)))
 		}
 		sets = append(sets, anyOf)

@@ -16,5 +16,8 @@
 // decoders, so that an Object never says anything else than the decoded object would.
 // Fuzz tests compare the two. What is refused although a decoder of Kubernetes takes it:
 // JSON objects that typed and unstructured decoders see under different names, JSON
-// lists with two "items", and protobuf groups, which Kubernetes has never used.
+// lists with two "items", and protobuf groups, which Kubernetes has never used. So is
+// what says nowhere that it is a list: a JSON object with neither "kind" nor "items", and a
+// protobuf envelope with nothing in it. The decoders see an empty list there, and a cache
+// would lose its objects to a proxy's {"error":"..."}.
 package wire

@@ -166,6 +166,9 @@ func eventType(b []byte) watch.EventType {
 func (r *EventReader) event(kind watch.EventType, raw []byte, parse func([]byte) error) (Event, error) {
 	switch kind {
 	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
+		if len(raw) == 0 {
+			return Event{}, fmt.Errorf("an event of type %s without an object", kind)
+		}
 		if err := parse(raw); err != nil {
 			return Event{}, fmt.Errorf("the object of a %s event: %w", kind, err)
 		}

@@ -156,6 +156,7 @@ func TestEventReaderErrors(t *testing.T) {
 		"broken JSON":              {`{"type":"ADDED","object":{]}`, "want a key", nil},
 		"a document no object":     {"{}\n5\n", `unknown type of event nothing`, nil},
 		"no event":                 {`{"kind":"Status","code":403}`, `unknown type of event nothing`, nil},
+		"no object":                {`{"type":"ADDED"}`, "an event of type ADDED without an object", nil},
 		"no JSON object in it":     {`{"type":"ADDED","object":5}`, "the object of a ADDED event", nil},
 		"no status in it":          {`{"type":"ERROR","object":5}`, "the status of an ERROR event", nil},
 		"another kind of error":    {`{"type":"ERROR","object":{"kind":"Pod"}}`, "want a Status", nil},

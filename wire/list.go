@@ -133,6 +133,9 @@ func (l *listReader) readProto() error {
 	for {
 		if l.win.r == l.win.w {
 			if err := l.win.fill(); errors.Is(err, io.EOF) {
+				if lists == 0 { // even an empty list has its metadata
+					return fmt.Errorf("the list in the envelope: %w", io.ErrUnexpectedEOF)
+				}
 				return wantList(kind.Kind)
 			} else if err != nil {
 				return err
@@ -150,6 +153,14 @@ func wantList(kind string) error {
 		return fmt.Errorf("want a list, got a %s", excerpt([]byte(kind)))
 	}
 	return nil
+}
+
+// statusError is the error that a Status in place of a list stands for.
+func statusError(status *metav1.Status) error {
+	if status.Message == "" {
+		status.Message = fmt.Sprintf("the server answered with a Status in place of a list: status %q, code %d, reason %q", status.Status, status.Code, status.Reason)
+	}
+	return apierrors.FromObject(status)
 }
 
 // envelopeField reads one field of the envelope.
@@ -177,7 +188,7 @@ func (l *listReader) envelopeField(kind *runtime.TypeMeta, lists *int) error {
 		if err := status.Unmarshal(content); err != nil {
 			return fmt.Errorf("decode the status: %w", err)
 		}
-		return apierrors.FromObject(status)
+		return statusError(status)
 	case tag == 2<<3|wireBytes:
 		if *lists++; *lists > 1 {
 			return errors.New("two lists in one envelope")

@@ -83,7 +83,7 @@ func TestReadListInOtherShapes(t *testing.T) {
 			}
 		})
 	}
-	for _, empty := range []string{`{"kind":"PodList","items":null}`, `{"kind":"PodList"}`, `{"items":[]}`, `{}`, "k8s\x00\x12\x00"} {
+	for _, empty := range []string{`{"kind":"PodList","items":null}`, `{"kind":"PodList"}`, `{"items":[]}`, "k8s\x00\x12\x00"} {
 		if _, err := ReadList(strings.NewReader(empty), nil, func(*Object) error { return errors.New("an item") }); err != nil {
 			t.Errorf("%q: %v", empty, err)
 		}
@@ -112,6 +112,20 @@ func TestReadListEndsWithTheCallersError(t *testing.T) {
 	}
 }
 
+// TestItemsEndWhereTheyEnd: whoever appends to an item's bytes does not write into the next.
+func TestItemsEndWhereTheyEnd(t *testing.T) {
+	t.Parallel()
+	for _, data := range [][]byte{asProto(t, podList(), podListKind), asJSON(t, podList(), podListKind)} {
+		_, err := ReadList(bytes.NewReader(data), nil, func(o *Object) error {
+			_ = append(o.Bytes, strings.Repeat("X", 100)...)
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestReadListErrors(t *testing.T) {
 	t.Parallel()
 	proto := asProto(t, podList(), podListKind)
@@ -129,6 +143,12 @@ func TestReadListErrors(t *testing.T) {
 		"CBOR":                       {"\xd9\xd9\xf7\xa0", "AcceptContentTypes", nil},
 		"an object in JSON":          {`{"kind":"Pod","metadata":{"name":"a"},"spec":{}}`, `want a list, got a "Pod"`, nil},
 		"an object in protobuf":      {string(asProto(t, realPod(), podKind)), "want a list, got a \"Pod\"", nil},
+		"no list in JSON":            {`{"error":"please log in"}`, `neither kind nor items: "{\"error\":\"please log in\"}"`, nil},
+		"an empty object":            {`{}`, "neither kind nor items", nil},
+		"an empty envelope":          {envelope(""), "the list in the envelope", io.ErrUnexpectedEOF},
+		"only a kind in protobuf":    {envelope("\x0a\x09\x12\x07PodList"), "the list in the envelope", io.ErrUnexpectedEOF},
+		"a status that says little":  {`{"kind":"Status","status":"Failure","code":502}`, `status "Failure", code 502`, nil},
+		"the same in protobuf":       {envelope("\x0a\x08\x12\x06Status\x12\x02\x30\x05"), `code 5`, nil},
 		"a late kind":                {list("") + "\x0a\x05\x12\x03Pod", "want a list, got a \"Pod\"", nil},
 		"half a JSON list":           {`{"items":[{"metadata":{"name":"a"}},{"meta`, "after 1 items: an item: a value, of which 6 bytes have come", io.ErrUnexpectedEOF},
 		"no end of items":            {`{"items":[{}`, "unexpected EOF", io.ErrUnexpectedEOF},

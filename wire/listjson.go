@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
@@ -50,10 +49,13 @@ func (h *jsonHead) check() error {
 		if err := utiljson.Unmarshal(doc, status); err != nil {
 			return fmt.Errorf("decode a status: %w", err)
 		}
-		return apierrors.FromObject(status)
+		return statusError(status)
 	}
 	if h.items {
 		return nil // the list's kind may have any name
+	}
+	if kind.Kind == "" { // it would pass for an empty list, and the cache would be emptied
+		return fmt.Errorf("want a list, got an object with neither kind nor items: %s", excerpt(doc))
 	}
 	return wantList(kind.Kind)
 }

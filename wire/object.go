@@ -101,12 +101,7 @@ func (o *Object) LabelsAndOwners(use func(encoded []byte)) bool {
 		}
 		return ok
 	case JSON:
-		return eachJSONMetadata(o.Bytes, func(key, value []byte) {
-			if name := string(key); name == metaLabels.name() || name == metaOwnerReferences.name() {
-				use(key)
-				use(value)
-			}
-		})
+		return jsonLabelsAndOwners(o.Bytes, use)
 	default:
 		return false
 	}

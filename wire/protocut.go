@@ -135,7 +135,7 @@ func (p *parser) parseProto(msg []byte) error {
 }
 
 func (p *parser) plainProto(msg []byte) bool {
-	p.obj = Object{Format: Protobuf, Bytes: msg}
+	p.obj = Object{Format: Protobuf, Bytes: slices.Clip(msg)}
 	meta, ok := readProto(msg, &p.obj, &p.names)
 	if !ok || p.cut == nil {
 		return ok

@@ -63,7 +63,7 @@ func (m *podMaker) pod(i int) *corev1.Pod {
 	yes := true
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: ownerName + "-" + letters(r, 5), GenerateName: ownerName + "-", Namespace: namespace,
+			Name: ownerName + "-" + letters(r, 3) + letterPair(i/owners), GenerateName: ownerName + "-", Namespace: namespace,
 			UID: types.UID(uid(r, i)), Generation: 1, CreationTimestamp: metav1.NewTime(created),
 			Labels: map[string]string{
 				"app": s.app, "app.kubernetes.io/name": s.app, "app.kubernetes.io/instance": s.app + "-" + namespace,

@@ -163,8 +163,15 @@ func tokenVolume(name string) corev1.Volume {
 	}}}
 }
 
-func letters(r *rand.Rand, n int) string {
-	return pick(r, n, "bcdfghjklmnpqrstvwxz2456789")
+// nameLetters are those of which Kubernetes makes names.
+const nameLetters = "bcdfghjklmnpqrstvwxz2456789"
+
+func letters(r *rand.Rand, n int) string { return pick(r, n, nameLetters) }
+
+// letterPair is another one for each n below 729, so that of a million Pods no two of one owner
+// have the same name.
+func letterPair(n int) string {
+	return string(nameLetters[n/len(nameLetters)%len(nameLetters)]) + string(nameLetters[n%len(nameLetters)])
 }
 
 func hexDigits(r *rand.Rand, n int) string {

@@ -1,0 +1,70 @@
+package wire
+
+import "bytes"
+
+// jsonLabelsAndOwners is LabelsAndOwners for JSON. It is false for what the typed and the
+// unstructured decoder may see differently (fields that come twice, nulls, values of
+// another type): which of the two counts depends on the rest of the object, and so equal
+// bytes may mean different labels or owners there.
+func jsonLabelsAndOwners(data []byte, use func(encoded []byte)) bool {
+	plain, labels, owners := true, 0, 0
+	ok := eachJSONMetadata(data, func(key, value []byte) {
+		switch string(key) {
+		case metaLabels.name():
+			labels++
+			plain = plain && plainLabels(value)
+		case metaOwnerReferences.name():
+			owners++
+			plain = plain && plainOwners(value)
+		default:
+			return
+		}
+		use(key)
+		use(value)
+	})
+	return ok && plain && labels <= 1 && owners <= 1
+}
+
+// plainLabels is true for an object of strings.
+func plainLabels(value []byte) bool {
+	if bytes.Contains(value, []byte("null")) { // see decodeMetadataField
+		return false
+	}
+	s := scanner{data: value}
+	plain := true
+	err := s.object(nil, func([]byte, *jsonNode) error {
+		plain = plain && s.peek() == '"'
+		return s.skip()
+	})
+	return err == nil && plain
+}
+
+// plainOwners is true for a list of owner references whose fields have their types.
+func plainOwners(value []byte) bool {
+	if bytes.Contains(value, []byte("null")) {
+		return false
+	}
+	s := scanner{data: value}
+	plain := true
+	var e members
+	for {
+		if more, err := s.element(&e); err != nil || !more {
+			return err == nil && plain
+		}
+		err := s.object(nil, func(key []byte, _ *jsonNode) error {
+			c := s.peek()
+			switch string(key) {
+			case "apiVersion", "kind", "name", "uid":
+				plain = plain && c == '"'
+			case "controller", "blockOwnerDeletion":
+				plain = plain && (c == 't' || c == 'f')
+			default:
+				plain = false
+			}
+			return s.skip()
+		})
+		if err != nil {
+			return false
+		}
+	}
+}
