@@ -76,7 +76,8 @@ type Index[T kube.Object] struct {
 // subscribers get the Change. An object is decoded when somebody reads it.
 //
 // Guarantees:
-//   - When a subscriber learns of a change, Get returns that state or a later one.
+//   - When a subscriber learns of a change, Get returns that state or a later one. (Where
+//     joined Retrievers overlap, Get returns the state of the first that has the object.)
 //   - Per object, the view moves forward only: an older resourceVersion never replaces
 //     a newer one of the same object. The one exception is an API server whose history
 //     itself went back (etcd restored from a backup): its consistent list is believed.

@@ -48,7 +48,7 @@ func (d Decoder[T]) Decode(o *Object) (T, error) {
 	obj := kube.New[T]()
 	if err := d.decode(o, obj); err != nil {
 		var none T
-		return none, fmt.Errorf("decode %s %s from %s: %w", d.kind.Kind, o.Key, o.Format, err)
+		return none, fmt.Errorf("decode %s from %s as %T: %w", o.Key, o.Format, none, err)
 	}
 	return obj, nil
 }

@@ -181,12 +181,12 @@ func TestDecodeErrors(t *testing.T) {
 	}
 	bad := &Object{Format: JSON, Bytes: []byte(`{"metadata":{"labels":5},"n":1e999}`), Key: kube.Key{Namespace: "a", Name: "b"}}
 	for name, err := range map[string]error{
-		"decode Pod a/b from JSON":           second(pods.Decode(bad)),
-		"decode Database a/b from JSON":      second(loose.Decode(bad)),
-		"labels":                             second(meta.Decode(bad)),
-		"unknown format":                     second(pods.Decode(&Object{})),
-		"has no protobuf encoding":           second(databases.Decode(&Object{Format: Protobuf})),
-		"decode Pod  from protobuf: unexpec": second(pods.Decode(&Object{Format: Protobuf, Bytes: []byte{0x0a}})),
+		"decode a/b from JSON as *v1.Pod":       second(pods.Decode(bad)),
+		"decode a/b from JSON as *unstructured": second(loose.Decode(bad)),
+		"labels":                                second(meta.Decode(bad)),
+		"unknown format":                        second(pods.Decode(&Object{})),
+		"has no protobuf encoding":              second(databases.Decode(&Object{Format: Protobuf})),
+		"from protobuf as *v1.Pod: unexpec":     second(pods.Decode(&Object{Format: Protobuf, Bytes: []byte{0x0a}})),
 	} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("error %v, want %s", err, name)

@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 		// So many objects are handled at the same time (default 3).
 		Workers: 5,
-		// Each object is handled again after so long without a run (default 3 min;
+		// Each object is handled again once per interval (default 3 min;
 		// negative: never), for what no event tells.
 		ResyncInterval: 10 * time.Minute,
 		// When a failed object is tried again. These delays double from 100 ms to 1 min
