@@ -23,6 +23,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/leader"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 	"github.com/evenkeel-go/evenkeel/middleware"
+	"github.com/evenkeel-go/evenkeel/predicate"
 )
 
 func main() {
@@ -82,6 +83,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			middleware.Log[*corev1.ConfigMap](nil)),
 		// What is called with each key, also of objects that are gone, in place of Handler.
 		Reconciler: nil,
+		// Which changes of the objects make them run: here those of more than the metadata
+		// (default: all).
+		Predicate: predicate.SpecChanged[*corev1.ConfigMap](),
 		// What else makes objects run: here a clock, in real life a queue or a webhook.
 		Sources: []controller.Source{clock(time.Second, kube.Key{Namespace: *namespace, Name: "watched"})},
 
