@@ -114,16 +114,20 @@ func (e env) putConfigMap(name, value string) {
 	must(maps.Update(e.Context(), obj, metav1.UpdateOptions{}))(e.T)
 }
 
+// patience is how long eventually waits. After a restart of the API server an informer may be in
+// a back-off of 15 s, and machines that run tests may be busy.
+const patience = time.Minute
+
 // eventually waits until check returns "", and fails the test with what it returned last.
 func eventually(t *testing.T, check func() string) {
 	t.Helper()
 	last := "not checked"
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		last = check()
 		return last == "", nil
 	})
 	if err != nil {
-		t.Fatalf("after 30 s: %s", last)
+		t.Fatalf("after %s: %s", patience, last)
 	}
 }
 

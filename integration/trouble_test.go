@@ -26,8 +26,8 @@ func nothing[T kube.Object]() controller.Handler[T] {
 	return controller.HandlerFunc[T](func(context.Context, T) error { return nil })
 }
 
-// within5s waits until Ready says all of the parts.
-func within5s(t *testing.T, ready func() error, parts ...string) {
+// withinSeconds waits until Ready says all of the parts.
+func withinSeconds(t *testing.T, ready func() error, parts ...string) {
 	t.Helper()
 	began := time.Now()
 	eventually(t, func() string {
@@ -39,7 +39,7 @@ func within5s(t *testing.T, ready func() error, parts ...string) {
 		}
 		return ""
 	})
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it took %s until Ready named %v", took, parts)
 	}
 }
@@ -65,7 +65,7 @@ func TestContract09_ForbiddenIsNamedAndRecovers(t *testing.T) {
 	other, _ := run(t, controller.Config[*corev1.Secret]{
 		Name: "other", Retriever: informer.RetrieveSelected[*corev1.Secret](connect(t, local.RESTConfig()), selection), Handler: nothing[*corev1.Secret](),
 	})
-	within5s(t, func() error {
+	withinSeconds(t, func() error {
 		if err := refused.Ready(); err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func TestContract09_MissingKindIsNamedAndFoundWhenItComes(t *testing.T) {
 			return nil
 		}),
 	})
-	within5s(t, ctrl.Ready, "Latecomer", widgets.Group, "CustomResourceDefinition")
+	withinSeconds(t, ctrl.Ready, "Latecomer", widgets.Group, "CustomResourceDefinition")
 	if err := ctrl.Ready(); !errors.Is(err, kube.ErrNotServed) {
 		t.Errorf("Ready does not wrap ErrNotServed: %v", err)
 	}
@@ -183,7 +183,7 @@ func TestContract02_NoLostWakeUpOverServerCrashes(t *testing.T) {
 		if err := own.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		within5s(t, func() error {
+		withinSeconds(t, func() error {
 			if err := ctrl.Ready(); err != nil {
 				return err
 			}
