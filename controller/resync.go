@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// shares is in how many shares the objects are walked.
-	shares = 256
+	// walkShares is in how many shares the objects are walked.
+	walkShares = 256
 	// resyncStep is the least time between two shares of a resync: short intervals have fewer.
 	resyncStep = 20 * time.Millisecond
 	// manyQueued is how many keys the first pass lets wait for workers, and fewQueued when
@@ -75,11 +75,11 @@ func (f *firstPass) hasRun(key kube.Key) bool {
 // walk is the first pass, and then the resyncs, until ctx ends.
 func (l *loop[T]) walk(ctx context.Context) {
 	added := 0
-	for share := range shares {
+	for share := range walkShares {
 		if ctx.Err() != nil {
 			return
 		}
-		for c := range l.informer.Listed(share, shares) {
+		for c := range l.informer.Listed(share, walkShares) {
 			if !l.matters(c) || l.first.hasRun(c.Key) {
 				continue
 			}
@@ -123,7 +123,7 @@ func (l *loop[T]) resync(ctx context.Context) {
 	if interval < 0 {
 		return
 	}
-	shares := int(max(1, min(shares, interval/resyncStep)))
+	shares := int(max(1, min(walkShares, interval/resyncStep)))
 	began := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -179,16 +180,8 @@ func (c *core) subscribe(notify func(Change)) (unsubscribe func()) {
 	c.mu.Unlock()
 	// What an ended session left is no news: the next one lists it again.
 	if running {
-		for i, p := range parts {
-			objects := p.objects()
-			for key := range objects.Keys() {
-				ref, found := objects.Get(key)
-				if !found || c.keptBy(parts[:i], key) {
-					continue
-				}
-				c.states.kept(ref)
-				notify(Change{Type: Listed, Key: key, states: &c.states})
-			}
+		for change := range c.listed(&c.states, parts, 0, 1) {
+			notify(change)
 		}
 		c.states.done()
 	}
@@ -196,6 +189,25 @@ func (c *core) subscribe(notify func(Change)) (unsubscribe func()) {
 		c.events.Lock()
 		defer c.events.Unlock()
 		c.subscribers = slices.DeleteFunc(slices.Clone(c.subscribers), func(other *subscriber) bool { return other == s })
+	}
+}
+
+// listed iterates over a share of what parts keep; see Informer.Listed. s is what the changes
+// read their objects from.
+func (c *core) listed(s *states, parts []*part, share, shares int) iter.Seq[Change] {
+	return func(yield func(Change) bool) {
+		for n, p := range parts {
+			for ref := range p.objects().RefsIn(share, shares) {
+				key := ref.Key()
+				if c.keptBy(parts[:n], key) {
+					continue
+				}
+				s.kept(ref)
+				if !yield(Change{Type: Listed, Key: key, states: s}) {
+					return
+				}
+			}
+		}
 	}
 }
 

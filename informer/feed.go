@@ -46,7 +46,7 @@ const slowStop = 5 * time.Second
 // objectFeed encodes the objects of a Retriever.
 type objectFeed[T kube.Object] struct {
 	retriever Retriever[T]
-	cut       *wire.Cut
+	encoder   wire.Encoder[T]
 }
 
 // errWrongType says that a Retriever does not keep to its type.
@@ -61,7 +61,7 @@ func (f objectFeed[T]) encode(obj runtime.Object) (*wire.Object, error) {
 		var want T
 		return nil, fmt.Errorf("%w: a %T where a %T was expected", errWrongType, obj, want)
 	}
-	return wire.FromObject(typed, f.cut)
+	return f.encoder.Encode(typed)
 }
 
 func (f objectFeed[T]) list(ctx context.Context, opts metav1.ListOptions, each func(*wire.Object) error) (metav1.ListMeta, error) {

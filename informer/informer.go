@@ -28,7 +28,7 @@ type Config[T kube.Object] struct {
 	Retriever Retriever[T]
 	// Optional lets controllers start and be ready while the cluster does not serve the
 	// kind, or forbids reading it. The informer is degraded then (Health says why), asks
-	// again every 10 to 15 s, and announces the objects once it gets them. Default false:
+	// again at least every 15 s, and announces the objects once it gets them. Default false:
 	// the controller waits.
 	Optional bool
 
@@ -172,7 +172,7 @@ func (i *Informer[T]) newPart(r Retriever[T]) *part {
 	if direct, ok := r.(*clusterRetriever[T]); ok {
 		p.feed = direct.feed(i.cut, &i.core.counters.received)
 	} else {
-		p.feed = objectFeed[T]{retriever: r, cut: i.cut}
+		p.feed = objectFeed[T]{retriever: r, encoder: wire.NewEncoder[T](i.cut)}
 	}
 	return p
 }
@@ -306,22 +306,7 @@ func (i *Informer[T]) Len() int {
 //
 // It is for code that has to come to every object, but not at once.
 func (i *Informer[T]) Listed(share, shares int) iter.Seq[Change] {
-	return func(yield func(Change) bool) {
-		s := states{kind: i.core.kind}
-		parts := i.core.allParts()
-		for n, p := range parts {
-			for ref := range p.objects().RefsIn(share, shares) {
-				key := ref.Key()
-				if i.core.keptBy(parts[:n], key) {
-					continue
-				}
-				s.kept(ref)
-				if !yield(Change{Type: Listed, Key: key, states: &s}) {
-					return
-				}
-			}
-		}
-	}
+	return i.core.listed(&states{kind: i.core.kind}, i.core.allParts(), share, shares)
 }
 
 // WaitSynced waits until everything has been listed once since the informer was

@@ -314,8 +314,8 @@ func (p *part) listed(resourceVersion string) {
 	}
 }
 
-// forgetAll drops everything: the kind is gone, and its objects with it. What was seen says
-// nothing about what comes when it is back.
+// forgetAll drops everything: the informer has the part no more, or the kind is gone, and its
+// objects with it. What was seen says nothing about what comes when it is back.
 func (p *part) forgetAll() {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()

@@ -24,7 +24,7 @@ import (
 // parts, and Join makes one of several. To change what a Retriever does, embed it in a
 // struct of your own and override a method. (An informer reads the bytes of the API server
 // where it is given what Retrieve returns. What another Retriever returns are objects, which
-// it encodes: that costs about twice the time.)
+// it encodes: that costs time.)
 type Retriever[T kube.Object] interface {
 	// List returns a list object whose items are of type T, in one page or, when
 	// opts.Limit is set, with a continue token.

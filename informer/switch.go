@@ -119,12 +119,7 @@ func (c *core) drop(parts []*part) {
 			stop()
 			<-ended
 		}
-		c.events.Lock()
-		objects := p.objects()
-		for key := range objects.Keys() {
-			p.forget(objects, key)
-		}
-		c.events.Unlock()
+		p.forgetAll()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -105,20 +105,19 @@ func (p *part) opened() {
 	broken := p.broken
 	p.mu.Unlock()
 	if !broken {
-		p.mended()
+		p.mended(false)
 	}
 }
 
 // works notes that an event has come, or that a watch stands.
-func (p *part) works() {
-	p.mu.Lock()
-	p.gone410 = 0
-	p.mu.Unlock()
-	p.mended()
-}
+func (p *part) works() { p.mended(true) }
 
-func (p *part) mended() {
+// mended notes that what was wrong is over; history says that it is there, too.
+func (p *part) mended(history bool) {
 	p.mu.Lock()
+	if history {
+		p.gone410 = 0
+	}
 	was, since := p.err, p.errSince
 	p.err, p.errSince, p.broken, p.degraded = nil, time.Time{}, false, false
 	p.mu.Unlock()

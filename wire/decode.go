@@ -20,6 +20,8 @@ type Decoder[T kube.Object] struct {
 	proto bool
 	// twin makes the typed object that stands between protobuf and an unstructured T.
 	twin func() kube.Object
+	// twinProto is proto for what twin makes.
+	twinProto bool
 }
 
 // NewDecoder returns a Decoder for objects of the given kind, which unstructured and
@@ -40,7 +42,11 @@ func NewDecoderVia[T kube.Object](kind schema.GroupVersionKind, twin func() kube
 	if !kind.Empty() && (kind.Kind == "" || kind.Version == "") {
 		return Decoder[T]{}, fmt.Errorf("make a decoder for %s: the kind %q is incomplete: it needs kind and version", t, kind)
 	}
-	return Decoder[T]{kind: kind, proto: isMessage(t), twin: twin}, nil
+	d := Decoder[T]{kind: kind, proto: isMessage(t), twin: twin}
+	if twin != nil {
+		d.twinProto = isMessage(reflect.TypeOf(twin()))
+	}
+	return d, nil
 }
 
 // Decode returns a fresh T that shares nothing with o.
@@ -95,7 +101,7 @@ func (d Decoder[T]) decodeUnstructured(o *Object, u *unstructured.Unstructured) 
 			return fmt.Errorf("protobuf says nothing about the names of fields: make the decoder by NewDecoderVia, or ask the API server for JSON")
 		}
 		twin := d.twin()
-		if err := decodeTyped(o, twin, isMessage(reflect.TypeOf(twin))); err != nil {
+		if err := decodeTyped(o, twin, d.twinProto); err != nil {
 			return err
 		}
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(twin)

@@ -84,14 +84,33 @@ func embedsPointer(t reflect.Type) bool {
 // out. The kind of an unstructured object may be missing; typed objects keep what their
 // TypeMeta says only in JSON.
 func FromObject(obj kube.Object, cut *Cut) (*Object, error) {
+	return encode(obj, cut, obj != nil && isMessage(reflect.TypeOf(obj)))
+}
+
+// Encoder is FromObject for many objects of one type: whether that has a protobuf encoding
+// is found out once.
+type Encoder[T kube.Object] struct {
+	cut   *Cut
+	proto bool
+}
+
+// NewEncoder returns an Encoder that leaves out what cut says.
+func NewEncoder[T kube.Object](cut *Cut) Encoder[T] {
+	return Encoder[T]{cut: cut, proto: SupportsProtobuf[T]()}
+}
+
+// Encode is FromObject.
+func (e Encoder[T]) Encode(obj T) (*Object, error) { return encode(obj, e.cut, e.proto) }
+
+func encode(obj kube.Object, cut *Cut, proto bool) (*Object, error) {
 	p := parser{cut: cut}
-	if err := p.fromObject(obj); err != nil {
+	if err := p.fromObject(obj, proto); err != nil {
 		return nil, fmt.Errorf("encode a %T: %w", obj, err)
 	}
 	return &p.obj, nil
 }
 
-func (p *parser) fromObject(obj kube.Object) error {
+func (p *parser) fromObject(obj kube.Object, proto bool) error {
 	if obj == nil {
 		return errors.New("there is no object")
 	}
@@ -103,7 +122,7 @@ func (p *parser) fromObject(obj kube.Object) error {
 		}
 		return p.parseJSON(data)
 	}
-	if isMessage(reflect.TypeOf(obj)) {
+	if proto {
 		if err := p.cut.checkProto(); err != nil {
 			return err
 		}
