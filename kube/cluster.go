@@ -30,10 +30,11 @@ var ErrNotServed = errors.New("kind not served by the cluster")
 // for a process is the usual case, and its HTTP connections are shared.
 type Cluster struct {
 	// Immutable after Connect.
-	config *rest.Config
-	http   *http.Client
-	scheme *runtime.Scheme
-	codecs serializer.CodecFactory
+	config   *rest.Config
+	http     *http.Client
+	basePath string // of the API server's URL, when it is behind a proxy
+	scheme   *runtime.Scheme
+	codecs   serializer.CodecFactory
 
 	mu        sync.Mutex
 	resources map[schema.GroupVersion][]metav1.APIResource // guarded by mu; dropped by Forget
@@ -83,20 +84,24 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	if config.QPS == 0 {
 		config.QPS = -1
 	}
-	httpClient, err := rest.HTTPClientFor(withBufferedDial(config))
-	if err != nil {
-		errs = append(errs, fmt.Errorf("make an HTTP client for %s: %w", config.Host, err))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("connect to a cluster: %w", err)
-	}
 	c := &Cluster{
 		config:    config,
-		http:      httpClient,
 		scheme:    scheme,
 		codecs:    serializer.NewCodecFactory(scheme),
 		resources: map[schema.GroupVersion][]metav1.APIResource{},
 		clients:   map[schema.GroupVersion]rest.Interface{},
+	}
+	// Part of the config, so that clients which are made of RESTConfig have it too.
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return callTransport{next, c} })
+	var err error
+	if c.http, err = rest.HTTPClientFor(withBufferedDial(config)); err != nil {
+		errs = append(errs, fmt.Errorf("make an HTTP client for %s: %w", config.Host, err))
+	}
+	if base, _, err := rest.DefaultServerURL(config.Host, "", schema.GroupVersion{}, false); err == nil {
+		c.basePath = strings.TrimRight(base.Path, "/")
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("connect to a cluster: %w", err)
 	}
 	// A host that makes no URL shows here, not at the first request.
 	if _, err := c.RESTClient(schema.GroupVersion{Version: "v1"}); err != nil {

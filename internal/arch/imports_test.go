@@ -32,13 +32,14 @@ type place struct {
 // layers places each package of the main module by its path in it; a path that ends in /... places the tree below it.
 // The engine is one line, which is the way of an event:
 //
-//	kube, workqueue <- wire <- store <- informer <- controller, predicate <- source, middleware, metrics/prometheus
+//	kube, workqueue <- wire, retry <- store <- informer <- controller, predicate <- source, middleware, metrics/prometheus
 func layers() map[string]place {
 	const standalone = "leader election must be usable with any controller, and testable without one"
 	return map[string]place{
 		"kube":               {layer: 1},
-		"workqueue":          {layer: 1},
+		"workqueue":          {layer: 1, may: []string{"kube"}},
 		"wire":               {layer: 2},
+		"retry":              {layer: 2},
 		"store":              {layer: 3},
 		"informer":           {layer: 4},
 		"controller":         {layer: 5},
@@ -47,15 +48,22 @@ func layers() map[string]place {
 		"middleware":         {layer: 6},
 		"metrics/prometheus": {layer: 6},
 
+		// What the controller's loop is made of.
+		"controller/internal/detect": {layer: 4},
+
 		"leader": {may: []string{"kube"}, never: []string{"controller", "informer"}, why: standalone},
+
+		"client": {may: []string{"kube"}, never: []string{"controller", "informer"}, why: "requests need no cache"},
+		"event":  {may: []string{"kube"}, never: []string{"controller", "informer"}, why: "the controller takes a recorder as an interface"},
 
 		// Tests and commands start a cluster with it. It imports nothing of ours, so that it cannot be broken by what it tests.
 		"kube/localcluster": {},
 
-		"cmd/...":          {may: []string{"..."}},
-		"integration/...":  {may: []string{"..."}},
-		"internal/arch":    {},
-		"internal/fakeapi": {may: []string{"kube", "informer"}}, // a Retriever's server for tests
+		"cmd/...":             {may: []string{"..."}},
+		"integration/...":     {may: []string{"..."}},
+		"internal/arch":       {},
+		"internal/fakeapi":    {may: []string{"kube", "informer"}}, // a Retriever's server for tests
+		"internal/fakeserver": {may: []string{"kube"}},             // an API server for tests
 		"internal/docs/...": {
 			may: []string{"internal/docs/..."},
 		},

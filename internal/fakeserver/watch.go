@@ -1,0 +1,155 @@
+package fakeserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// bookmarks is how often a watch says how far it has come.
+const bookmarks = time.Minute
+
+// watcher is one watch.
+type watcher struct {
+	server    *Server
+	resources *resources
+	selected  func(*unstructured.Unstructured) bool
+	out       *io.PipeWriter
+	next      int // the last version that was looked at
+	watches   int // resources.watches when it began
+	ended     bool
+	bookmark  bool // one is due
+}
+
+// watch answers a request for a watch. It is called with mu held.
+func (s *Server) watch(r request) *http.Response {
+	query := r.URL.Query()
+	selected, err := r.selection()
+	if err != nil {
+		return failure(apierrors.NewBadRequest(err.Error()))
+	}
+	in, out := io.Pipe()
+	w := &watcher{server: s, resources: r.resources, selected: selected, out: out, next: s.version, watches: r.resources.watches}
+	var first []any
+	if query.Get("sendInitialEvents") == "true" {
+		for _, obj := range r.resources.objects {
+			if selected(obj) {
+				first = append(first, w.event(watch.Added, obj.Object))
+			}
+		}
+		first = append(first, w.mark(map[string]any{metav1.InitialEventsAnnotationKey: "true"}))
+	} else if from, err := strconv.Atoi(query.Get("resourceVersion")); err != nil || from < s.oldest {
+		status := apierrors.NewResourceExpired("too old resource version").ErrStatus
+		status.Kind, status.APIVersion = "Status", "v1"
+		first, w.ended = []any{map[string]any{"type": watch.Error, "object": status}}, true
+	} else {
+		w.next = from
+	}
+	stop := context.AfterFunc(r.Context(), w.end)
+	ticker := time.AfterFunc(bookmarks, w.dueBookmark)
+	go func() { // ends when the client closes the body, or its context ends
+		defer stop()
+		defer ticker.Stop()
+		w.pump(first, ticker)
+	}()
+	return &http.Response{
+		StatusCode: http.StatusOK, Status: "200 OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1,
+		Header: http.Header{"Content-Type": {"application/json;stream=watch"}}, Body: closing{in, w.end},
+	}
+}
+
+// closing is the body of a watch: closing it ends the watch.
+type closing struct {
+	*io.PipeReader
+	end func()
+}
+
+func (c closing) Close() error {
+	c.end()
+	return c.PipeReader.Close()
+}
+
+func (w *watcher) end() {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	w.ended = true
+	w.server.changed.Broadcast()
+}
+
+func (w *watcher) dueBookmark() {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	w.bookmark = true
+	w.server.changed.Broadcast()
+}
+
+func (w *watcher) pump(first []any, ticker *time.Timer) {
+	defer w.out.Close()
+	encoder := json.NewEncoder(w.out)
+	for _, e := range first {
+		if encoder.Encode(e) != nil {
+			return
+		}
+	}
+	for {
+		e, ok := w.wait(ticker)
+		if !ok || encoder.Encode(e) != nil {
+			return
+		}
+	}
+}
+
+// wait blocks for the next event.
+func (w *watcher) wait(ticker *time.Timer) (any, bool) {
+	s := w.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if w.ended || w.watches != w.resources.watches {
+			return nil, false
+		}
+		for _, e := range w.resources.history {
+			if e.version <= w.next || w.resources.held > 0 && e.version > w.resources.held {
+				continue
+			}
+			w.next = e.version
+			if w.selected(e.object) {
+				return w.event(e.kind, e.object.Object), true
+			}
+			if e.kind == watch.Modified { // it may have left the selection
+				return w.event(watch.Deleted, e.object.Object), true
+			}
+		}
+		if w.bookmark {
+			w.bookmark = false
+			ticker.Reset(bookmarks)
+			if w.resources.held == 0 {
+				w.next = s.version
+				return w.mark(nil), true
+			}
+		}
+		s.changed.Wait()
+	}
+}
+
+func (w *watcher) event(kind watch.EventType, obj map[string]any) any {
+	return map[string]any{"type": kind, "object": obj}
+}
+
+func (w *watcher) mark(annotations map[string]any) any {
+	meta := map[string]any{"resourceVersion": fmt.Sprint(w.next)}
+	if annotations != nil {
+		meta["annotations"] = annotations
+	}
+	kind := w.resources.kind
+	return w.event(watch.Bookmark, map[string]any{"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind, "metadata": meta})
+}

@@ -1,0 +1,238 @@
+package kube
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Call is one request to the API server, whichever client made it: any that uses a Cluster's
+// HTTPClient or RESTConfig.
+type Call struct {
+	// Verb is what Kubernetes calls it: get, list, watch, create, update, patch, delete or
+	// deletecollection. Empty for a path that names no resource (/version, /openapi, ...).
+	Verb string
+	// Resource is what the path names, and Subresource what it names below the object.
+	Resource    schema.GroupVersionResource
+	Subresource string
+	// Kind is the resource's, when the Cluster has learnt it (Cluster.Resource). Otherwise empty.
+	Kind schema.GroupVersionKind
+	// Key is what the path names: the name is empty for a create or a list, the namespace
+	// for what is in none.
+	Key Key
+	// DryRun is true when the request asks that nothing be kept.
+	DryRun bool
+	// Began is when the request was sent.
+	Began time.Time
+
+	// The following are set when the call has ended.
+
+	// Duration is the time to the answer's header, for a write to the end of the answer.
+	Duration time.Duration
+	// Status is the answer's HTTP status. 0: none came, see Err.
+	Status int
+	// Err is why no (whole) answer came. A write may have been done all the same.
+	Err error
+	// Answer is the body of the answer to a write that was done, as ContentType says. Do not
+	// change it.
+	Answer      []byte
+	ContentType string
+}
+
+// Writes reports whether the call is to change something.
+func (c Call) Writes() bool {
+	switch c.Verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+		return !c.DryRun
+	}
+	return false
+}
+
+// Done reports whether the API server has done what was asked.
+func (c Call) Done() bool { return c.Err == nil && c.Status >= 200 && c.Status < 300 }
+
+// CallObserver hears of the requests that are made under its context.
+type CallObserver interface {
+	// CallBegan is called before a request is sent. The context that it returns is the
+	// request's: ctx, or one made of it.
+	CallBegan(ctx context.Context, call Call) context.Context
+	// CallEnded is called with that context when the answer is there: of a write its whole
+	// body, and before the client sees it.
+	CallEnded(ctx context.Context, call Call)
+}
+
+type callObserverKey struct{}
+
+// ObserveCalls returns a context under which every request through a Cluster is told to
+// observer, and then to those of ctx. Controllers do so for handlers' contexts.
+func ObserveCalls(ctx context.Context, observer CallObserver) context.Context {
+	if outer, ok := ctx.Value(callObserverKey{}).(CallObserver); ok {
+		observer = callObservers{observer, outer}
+	}
+	return context.WithValue(ctx, callObserverKey{}, observer)
+}
+
+type callObservers [2]CallObserver
+
+func (o callObservers) CallBegan(ctx context.Context, call Call) context.Context {
+	return o[1].CallBegan(o[0].CallBegan(ctx, call), call)
+}
+
+func (o callObservers) CallEnded(ctx context.Context, call Call) {
+	o[0].CallEnded(ctx, call)
+	o[1].CallEnded(ctx, call)
+}
+
+// callTransport tells observers of calls, and lets no write out after leadership was lost.
+type callTransport struct {
+	next    http.RoundTripper
+	cluster *Cluster
+}
+
+// WrappedRoundTripper is how client-go looks for the transport below.
+func (t callTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// RoundTrip implements http.RoundTripper.
+func (t callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	observer, observed := ctx.Value(callObserverKey{}).(CallObserver)
+	lost := LeadershipLost(ctx)
+	if !observed && lost == nil {
+		return t.next.RoundTrip(req)
+	}
+	call := callOf(req, t.cluster.basePath)
+	call.Kind = t.cluster.knownKind(call.Resource)
+	select {
+	case <-lost:
+		if call.Writes() {
+			if req.Body != nil {
+				_ = req.Body.Close() // a RoundTripper's duty; nothing was read
+			}
+			return nil, fmt.Errorf("%s %s: not sent: %w", call.Verb, req.URL.Path, ErrLeadershipLost)
+		}
+	default:
+	}
+	if !observed {
+		return t.next.RoundTrip(req)
+	}
+	if under := observer.CallBegan(ctx, call); under != ctx {
+		req = req.WithContext(under)
+	}
+	resp, err := t.next.RoundTrip(req)
+	if err == nil {
+		call.Status, call.ContentType = resp.StatusCode, resp.Header.Get("Content-Type")
+		if call.Writes() && call.Done() {
+			// The client gets the same: what was read, and why no more could be.
+			call.Answer, call.Err = io.ReadAll(resp.Body)
+			rest := io.Reader(bytes.NewReader(call.Answer))
+			if call.Err != nil {
+				rest = io.MultiReader(rest, failing{call.Err})
+			}
+			resp.Body = body{rest, resp.Body}
+		}
+	} else {
+		call.Err = err
+	}
+	call.Duration = time.Since(call.Began)
+	observer.CallEnded(req.Context(), call)
+	return resp, err
+}
+
+// body is what is left to read of an answer.
+type body struct {
+	io.Reader
+	io.Closer
+}
+
+// failing is a reader that can go no further.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// callOf reads from a request what it asks for. The paths are those of
+// k8s.io/apiserver/pkg/endpoints/request.RequestInfoFactory.
+func callOf(req *http.Request, basePath string) Call {
+	call := Call{Began: time.Now()}
+	parts := strings.Split(strings.Trim(strings.TrimPrefix(req.URL.Path, basePath), "/"), "/")
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		call.Resource.Version, parts = parts[1], parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		call.Resource.Group, call.Resource.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return call
+	}
+	// "namespaces/a" and "namespaces/a/status" name the namespace itself.
+	if len(parts) > 2 && parts[0] == "namespaces" && parts[2] != "status" && parts[2] != "finalize" {
+		call.Key.Namespace, parts = parts[1], parts[2:]
+	}
+	call.Resource.Resource = parts[0]
+	if len(parts) > 1 {
+		call.Key.Name = parts[1]
+	}
+	if len(parts) > 2 {
+		call.Subresource = strings.Join(parts[2:], "/")
+	}
+	query := req.URL.Query()
+	call.DryRun = query.Has("dryRun") || asksForDryRun(req)
+	call.Verb = verbOf(req.Method, call.Key.Name != "", query.Get("watch"))
+	return call
+}
+
+// asksForDryRun reads a deletion's options, which travel in its body.
+func asksForDryRun(req *http.Request) bool {
+	if req.Method != http.MethodDelete || req.GetBody == nil {
+		return false
+	}
+	options, err := req.GetBody()
+	if err != nil {
+		return false
+	}
+	defer options.Close()
+	encoded, err := io.ReadAll(options)
+	// The one value that there is (metav1.DryRunAll); no other option can contain it, in JSON
+	// or in protobuf.
+	return err == nil && bytes.Contains(encoded, []byte(metav1.DryRunAll))
+}
+
+func verbOf(method string, named bool, watch string) string {
+	switch {
+	case method == http.MethodGet && (watch == "true" || watch == "1"):
+		return "watch"
+	case method == http.MethodGet && named:
+		return "get"
+	case method == http.MethodGet:
+		return "list"
+	case method == http.MethodPost:
+		return "create"
+	case method == http.MethodPut:
+		return "update"
+	case method == http.MethodPatch:
+		return "patch"
+	case method == http.MethodDelete && named:
+		return "delete"
+	case method == http.MethodDelete:
+		return "deletecollection"
+	}
+	return ""
+}
+
+// knownKind returns the kind of a resource, if it has been asked for.
+func (c *Cluster) knownKind(resource schema.GroupVersionResource) schema.GroupVersionKind {
+	gv := resource.GroupVersion()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.resources[gv] {
+		if r.Name == resource.Resource {
+			return gv.WithKind(r.Kind)
+		}
+	}
+	return schema.GroupVersionKind{}
+}

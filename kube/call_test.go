@@ -1,0 +1,221 @@
+package kube_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+func configMaps() fakeserver.Kind {
+	return fakeserver.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps"}
+}
+
+func connectTo(t *testing.T, config *rest.Config) *kube.Cluster {
+	t.Helper()
+	cluster, err := kube.Connect(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
+// observer keeps the calls that it hears of.
+type observer struct {
+	mu    sync.Mutex
+	began int
+	calls []kube.Call
+}
+
+type markKey struct{}
+
+func (o *observer) CallBegan(ctx context.Context, _ kube.Call) context.Context {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.began++
+	return context.WithValue(ctx, markKey{}, o.began)
+}
+
+func (o *observer) CallEnded(ctx context.Context, call kube.Call) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if ctx.Value(markKey{}) == nil {
+		call.Err = errors.New("the context is not the one that CallBegan returned")
+	}
+	o.calls = append(o.calls, call)
+}
+
+func (o *observer) last() kube.Call { return o.calls[len(o.calls)-1] }
+
+// TestCallsOfAnyClientAreObserved makes requests through client-go's dynamic client, made of the
+// cluster's HTTP client and of its config, and looks at what is told of them.
+func TestCallsOfAnyClientAreObserved(t *testing.T) {
+	server := fakeserver.New(configMaps())
+	cluster := connectTo(t, server.Config("test"))
+	if _, err := cluster.Resource(t.Context(), configMaps().GroupVersionKind); err != nil {
+		t.Fatal(err)
+	}
+	byClient, err := dynamic.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient())
+	if err != nil {
+		t.Fatal(err)
+	}
+	byConfig, err := dynamic.NewForConfig(cluster.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	for name, client := range map[string]dynamic.Interface{"client": byClient, "config": byConfig} {
+		t.Run(name, func(t *testing.T) {
+			o := &observer{}
+			ctx := kube.ObserveCalls(t.Context(), o)
+			objects := client.Resource(resource).Namespace("ns")
+			server.Edit("configmaps", kube.Key{Namespace: "ns", Name: name}, "other", func(map[string]any) bool { return true })
+			steps := []struct {
+				want string
+				do   func() error
+			}{
+				{"get configmaps ConfigMap ns/" + name + " 200 false", func() error {
+					_, err := objects.Get(ctx, name, metav1.GetOptions{})
+					return err
+				}},
+				{"list configmaps ConfigMap ns/ 200 false", func() error { _, err := objects.List(ctx, metav1.ListOptions{}); return err }},
+				{"patch configmaps ConfigMap ns/" + name + " 200 true", func() error {
+					_, err := objects.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{})
+					return err
+				}},
+				{"patch configmaps ConfigMap ns/" + name + " 200 false", func() error {
+					_, err := objects.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"a":"c"}}`), metav1.PatchOptions{DryRun: []string{"All"}})
+					return err
+				}},
+				{"delete configmaps ConfigMap ns/" + name + " 200 false", func() error {
+					return objects.Delete(ctx, name, metav1.DeleteOptions{DryRun: []string{"All"}})
+				}},
+				{"delete configmaps ConfigMap ns/" + name + " 200 true", func() error { return objects.Delete(ctx, name, metav1.DeleteOptions{}) }},
+			}
+			for _, step := range steps {
+				if err := step.do(); err != nil {
+					t.Fatalf("%s: %v", step.want, err)
+				}
+				c := o.last()
+				got := fmt.Sprintf("%s %s %s %s/%s %d %v", c.Verb, c.Resource.Resource, c.Kind.Kind, c.Key.Namespace, c.Key.Name, c.Status, c.Writes())
+				if got != step.want || c.Err != nil {
+					t.Errorf("call %q, error %v, want %q", got, c.Err, step.want)
+				}
+				if hasAnswer := len(c.Answer) > 0; hasAnswer != c.Writes() {
+					t.Errorf("%s: has an answer: %v", got, hasAnswer)
+				}
+			}
+			if o.began != len(steps) || len(o.calls) != len(steps) {
+				t.Errorf("%d calls began and %d ended, want %d", o.began, len(o.calls), len(steps))
+			}
+		})
+	}
+}
+
+func TestObserversOfNestedContextsHearAll(t *testing.T) {
+	server := fakeserver.New(configMaps())
+	cluster := connectTo(t, server.Config("test"))
+	outer, inner := &observer{}, &observer{}
+	ctx := kube.ObserveCalls(kube.ObserveCalls(t.Context(), outer), inner)
+	client, err := cluster.RESTClient(schema.GroupVersion{Version: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Get().Resource("configmaps").Do(ctx).Into(&corev1.ConfigMapList{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(outer.calls) != 1 || len(inner.calls) != 1 {
+		t.Errorf("the outer observer heard %d calls and the inner one %d, want 1 and 1", len(outer.calls), len(inner.calls))
+	}
+}
+
+// TestCallOfALostAnswer has the server do what was asked and lose the answer.
+func TestCallOfALostAnswer(t *testing.T) {
+	server := fakeserver.New(configMaps())
+	lost := errors.New("connection reset")
+	server.Hook(func(_ *http.Request, do func() *http.Response) (*http.Response, error) {
+		do()
+		return nil, lost
+	})
+	o := &observer{}
+	client, err := connectTo(t, server.Config("test")).RESTClient(schema.GroupVersion{Version: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = client.Post().Namespace("ns").Resource("configmaps").Body(&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "a"}}).
+		Do(kube.ObserveCalls(t.Context(), o)).Error()
+	if !errors.Is(err, lost) {
+		t.Fatalf("error %v, want the one of the connection", err)
+	}
+	if c := o.last(); c.Done() || !errors.Is(c.Err, lost) || c.Status != 0 {
+		t.Errorf("the call is done: %v, error %v, status %d", c.Done(), c.Err, c.Status)
+	}
+	if !slices.Equal(server.Keys("configmaps"), []string{"ns/a"}) {
+		t.Errorf("the server has %v: the write was to be done", server.Keys("configmaps"))
+	}
+}
+
+// TestContract6NoWriteAfterLeadershipIsLost: reads go on, writes do not leave the process.
+func TestContract6NoWriteAfterLeadershipIsLost(t *testing.T) {
+	server := fakeserver.New(configMaps())
+	client, err := connectTo(t, server.Config("test")).RESTClient(schema.GroupVersion{Version: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := make(chan struct{})
+	ctx := kube.WithLeadership(t.Context(), lost)
+	write := func(name string) error {
+		return client.Post().Namespace("ns").Resource("configmaps").Body(&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: name}}).Do(ctx).Error()
+	}
+	if err := write("before"); err != nil {
+		t.Fatal(err)
+	}
+	close(lost)
+	err = write("after")
+	if !errors.Is(err, kube.ErrLeadershipLost) || !strings.Contains(err.Error(), "not sent") {
+		t.Errorf("a write after the loss: %v, want %v", err, kube.ErrLeadershipLost)
+	}
+	if err := client.Get().Resource("configmaps").Do(ctx).Into(&corev1.ConfigMapList{}); err != nil {
+		t.Errorf("a read after the loss: %v", err)
+	}
+	if keys := server.Keys("configmaps"); !slices.Equal(keys, []string{"ns/before"}) {
+		t.Errorf("the server has %v", keys)
+	}
+}
+
+// TestCallBehindAProxy: the API server's URL may have a path.
+func TestCallBehindAProxy(t *testing.T) {
+	var paths []string
+	config := &rest.Config{Host: "http://proxy/k8s/clusters/c-1", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		paths = append(paths, r.URL.Path)
+		return nil, errors.New("nobody there")
+	})}
+	o := &observer{}
+	client, err := connectTo(t, config).RESTClient(schema.GroupVersion{Group: "apps", Version: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = client.Put().Namespace("ns").Resource("deployments").Name("web").SubResource("status").Do(kube.ObserveCalls(t.Context(), o)).Error()
+	c := o.last()
+	if c.Verb != "update" || c.Resource.Group != "apps" || c.Resource.Resource != "deployments" || c.Subresource != "status" || c.Key != (kube.Key{Namespace: "ns", Name: "web"}) {
+		t.Errorf("the call of %v is %+v", paths, c)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

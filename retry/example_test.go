@@ -1,0 +1,43 @@
+package retry_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/retry"
+)
+
+// A class of one's own: a cloud's quota is exceeded for hours, and says so.
+func Example() {
+	errQuota := errors.New("quota exceeded")
+
+	rules, err := retry.New(retry.Config{
+		Classify: func(err error) retry.Class {
+			if errors.Is(err, errQuota) {
+				return "quota"
+			}
+			return "" // as usual
+		},
+		Every: retry.Policy{Jitter: -1},
+		Policies: retry.Policies{
+			"quota":        {Base: time.Minute, Max: time.Hour, MaxRetries: 20},
+			retry.Conflict: {Max: 100 * time.Millisecond},
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	failed := fmt.Errorf("create the volume: %w", errQuota)
+	class := rules.Classify(failed)
+	for _, failures := range []int{1, 2, 7, 21} {
+		decision := rules.Decide(class, failed, failures)
+		fmt.Println(decision.Class, failures, decision.Delay, decision.GiveUp)
+	}
+	// Output:
+	// quota 1 1m0s false
+	// quota 2 2m0s false
+	// quota 7 1h0m0s false
+	// quota 21 0s true
+}
