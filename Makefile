@@ -14,7 +14,7 @@ SHELL := /bin/sh
 BIN := .bin
 # Modules whose code is linted: the root and each folder with a go.mod, except tools, which has no code, and the programs
 # on other libraries in bench/, which would have those libraries linted with them.
-MODULES := . $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod))) bench/shared bench/evenkeel
+MODULES := . $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod))) tracing/otel bench/shared bench/evenkeel
 
 FUZZTIME ?= 10s
 COUNT ?= 6
@@ -71,6 +71,7 @@ test: localcluster-binary test-unit test-integration ## Run all tests
 test-unit: ## Run the tests that need no cluster, with the race detector, in random order
 	$(race_note)
 	go test $(RACE) -shuffle=on -timeout 5m $(UNIT)
+	go test -C tracing/otel $(RACE) -shuffle=on -timeout 5m ./...
 
 # -p 1: the packages run one after another, so that two clusters never compete for two cores. CGO_ENABLED=0 is what the
 # local cluster is built with: otherwise all of Kubernetes would be compiled a second time. -vet=off: it would analyse all of

@@ -12,6 +12,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
@@ -22,6 +23,10 @@ const (
 	// DefaultDrainTimeout ends 5 s before the kubelet kills: a Pod's
 	// terminationGracePeriodSeconds is 30 unless it is set.
 	DefaultDrainTimeout = 25 * time.Second
+	// DefaultConsistencyTimeout is far above the lag of a watch that works, which is
+	// milliseconds, and below the patience of who waits for the key.
+	DefaultConsistencyTimeout = 10 * time.Second
+	DefaultStuckAfter         = 5 * time.Minute
 )
 
 // Config says what a Controller is made of. It is taken by value: New neither keeps nor
@@ -65,20 +70,78 @@ type Config[T kube.Object] struct {
 	// as one; the first is a tenth of the interval after every object has been enqueued once, at
 	// the earliest. Default 3 min; negative: never.
 	ResyncInterval time.Duration
-	// Retry says when failed keys are run again. Default: see Retry.
-	Retry Retry
+	// Debounce waits, before a key that something has happened to is run, until nothing more has
+	// happened to it for this long, ten times this long at the most. Default 0: none.
+	Debounce time.Duration
+	// Priority says how urgent a change of the objects themselves is (those of sources say so in
+	// their Trigger). What is less urgent waits for what is more, for
+	// workqueue.PriorityPatience at the most. It is called as Predicate is. Default nil: a first
+	// list and resyncs are low, everything else is normal.
+	Priority func(informer.Change) workqueue.Priority
+	// Group says which keys belong together: groups take turns, so that one with many keys does
+	// not delay the others beyond its share. It is called with the queue's lock held: it must be
+	// quick and do nothing else. Default: the namespace.
+	Group func(key kube.Key) string
+	// GroupLimit is how many keys of one group are handled at the same time. Default 0: as many
+	// as there are workers.
+	GroupLimit int
+
+	// Retry says when failed keys are run again, by the class of the error. Default: see
+	// retry.Defaults.
+	Retry retry.Config
+	// WakeOn says which causes end a key's back-off; the others wait with it. Default
+	// WakeOnOwnChange. (RequeueAfter is no back-off: whatever comes first runs the key.) It is
+	// called while the informer announces a change.
+	WakeOn func(workqueue.Cause) bool
+	// HandleOwnWrites makes the handler run for the changes that its own writes are. Default
+	// false: a change that is exactly what the key's last run has written does not make it run
+	// again; so a handler that writes in order to be called again returns RequeueAfter(0)
+	// instead. A deletion is always told, and so is every change of another hand. Only writes
+	// are known that were made with the handler's context, through a client of the same
+	// kube.Cluster as the informer's.
+	HandleOwnWrites bool
+	// ConsistencyTimeout is how long a key waits until the informers (the controller's own, those
+	// in Reads, and those of sources) show what its last run has written. No worker waits for it,
+	// and no other key. After that the handler runs all the same, which is reported as
+	// TroubleUnseenWrite; while an informer says itself that it cannot watch, the key goes on
+	// waiting. Default 10 s; negative: keys do not wait, and every write makes the handler run.
+	ConsistencyTimeout time.Duration
+	// Deleted is called when an object has gone, with the last state that is known, before the
+	// handler is called for another of the same name. stale is true when it may not be the last
+	// state that there was: a list has found the object gone. An error is retried like a
+	// handler's.
+	//
+	// It is a best effort: deletions while no process works are not told, nor those for which
+	// it failed before a restart. What must be cleaned up for certain needs a finalizer. Default
+	// nil: keys whose object is gone are dropped.
+	Deleted func(ctx context.Context, last T, stale bool) error
+
 	// Timeout is after how long a handler's context is cancelled. Default 0: never.
 	Timeout time.Duration
+	// StuckAfter is after how long a handler that does not return is reported as TroubleStuck, with
+	// its goroutine's stack, and another worker takes its place until it does. Default 5 min;
+	// negative: never.
+	StuckAfter time.Duration
+	// UnreadyWhenStuck makes Ready name handlers that are stuck, so that a readiness probe
+	// notices. Default false.
+	UnreadyWhenStuck bool
 	// DrainTimeout is how long handlers that are under way when Run's context ends may go
 	// on before their contexts are cancelled. Keys that wait in the queue are not begun.
 	// Default 25 s; negative: handlers are cancelled at once.
 	DrainTimeout time.Duration
+	// DrainQueue makes workers go on, when Run's context has ended, until the keys that are due
+	// then have been handled or the drain time is over. Default false: keys that wait are left
+	// to the next start, which handles every object.
+	DrainQueue bool
 
 	// LeaderElector lets the controller work only while it leads; package leader has
 	// one. Default nil: it works at once.
 	LeaderElector LeaderElector
 	// Metrics receives measurements; metrics/prometheus has an adapter. Default nil: none.
 	Metrics Recorder
+	// Events receives an Event about the object for each Trouble that concerns one;
+	// event.Recorder writes them to the cluster. Default nil: none.
+	Events EventRecorder
 	// Logger receives failed runs at warning level; panics, terminal errors and keys that
 	// are given up at error level; the begin of work, a first list that takes long and
 	// cancelled handlers at info level; and every run at debug level. Default:
@@ -106,21 +169,25 @@ type Readable interface {
 // A Source may also have a method Reads() []Readable, which names the informers that it
 // learns from: the controller treats them like Config.Reads, so they are running when Run
 // is called. It may have a method Start(ctx, enqueue) (stop func()), which is called in place
-// of Run, and returns when nothing is missed any more: then no handler is called before. And
-// it may have a method Validate() error, which New and AddSource ask for mistakes in how it
-// was made.
+// of Run, and returns when nothing is missed any more: then no handler is called before. It
+// may have a method Validate() error, which New and AddSource ask for mistakes in how it was
+// made; a method Ready() error, which Controller.Ready asks while it runs; and a method
+// Name() string, which names it in causes and metrics: one of few. Without it, its type does.
 type Source interface {
-	// Run calls enqueue for keys that should be run, until ctx ends. enqueue never
-	// blocks; detail may be empty, and becomes the detail of the cause. An error ends
-	// the controller.
-	Run(ctx context.Context, enqueue func(key kube.Key, detail string)) error
+	// Run calls enqueue for keys that should be run, until ctx ends. An error ends the
+	// controller.
+	Run(ctx context.Context, enqueue Enqueue) error
 }
 
 // SourceFunc is a function as a Source.
-type SourceFunc func(ctx context.Context, enqueue func(key kube.Key, detail string)) error
+type SourceFunc func(ctx context.Context, enqueue Enqueue) error
+
+// Name names functions in causes and metrics. A source that is to have a name of its own is a
+// type with this method.
+func (f SourceFunc) Name() string { return "func" }
 
 // Run implements Source.
-func (f SourceFunc) Run(ctx context.Context, enqueue func(key kube.Key, detail string)) error {
+func (f SourceFunc) Run(ctx context.Context, enqueue Enqueue) error {
 	return f(ctx, enqueue)
 }
 
@@ -139,7 +206,7 @@ type LeaderElector interface {
 }
 
 // Recorder receives a controller's measurements. Its methods are called on the way of
-// every event and run, Queued also while the informer announces a change: they must be
+// every event and run, Triggered and Skipped also while the informer announces a change: they must be
 // quick, safe for concurrent use, and must not call the controller or its informer.
 type Recorder interface {
 	informer.Recorder
@@ -147,9 +214,13 @@ type Recorder interface {
 	// stats at any time until stop is called. It must accept several controllers of the
 	// same name.
 	ObserveController(name string, stats func() Stats) (stop func())
-	// Queued is called when a key is put into the queue, also when it merges with one
-	// that is there.
-	Queued(controller string, cause workqueue.CauseType)
+	// Triggered is called when something puts a key into the queue, also when it merges with one
+	// that is there. source is of a small fixed set: see workqueue.Cause.
+	Triggered(controller, source string, cause workqueue.CauseType)
+	// Skipped is called when a change does not put its key into the queue.
+	Skipped(controller string, why SkipReason)
+	// Troubled is called when an episode of trouble begins.
+	Troubled(controller string, trouble TroubleType)
 	// Handled is called after each run.
 	Handled(controller string, run Handled)
 }
@@ -160,10 +231,26 @@ type Handled struct {
 	// Attempt is how many runs of the key failed in a row before this one: 0 unless this
 	// run was a retry.
 	Attempt int
-	// Wait is how long the key was due before a worker took it.
+	// Class is the class of the error of a run that failed. Otherwise empty.
+	Class retry.Class
+	// Wait is how long the key was due before the run, and Held for how much of that it was kept
+	// back.
 	Wait time.Duration
-	// Duration is how long the run took.
+	Held time.Duration
+	// Decode is how long reading the object from the cache took, Duration the whole run.
+	Decode   time.Duration
 	Duration time.Duration
+	// Writes is how many writes the run made that were done and changed something.
+	Writes int
+	// TraceID is the trace that the run belongs to. Empty: none.
+	TraceID string
+}
+
+func handledOf(r Run) Handled {
+	return Handled{
+		Outcome: r.Outcome, Attempt: r.Attempt, Class: r.Class, Wait: r.Wait, Held: r.Held,
+		Decode: r.Decode, Duration: r.Duration, Writes: r.writesDone, TraceID: r.TraceID,
+	}
 }
 
 // withDefaults returns the config with every zero field set to its default.
@@ -171,7 +258,14 @@ func (c Config[T]) withDefaults() Config[T] {
 	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	c.ResyncInterval = cmp.Or(c.ResyncInterval, DefaultResyncInterval)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
-	c.Retry = c.Retry.withDefaults()
+	c.ConsistencyTimeout = cmp.Or(c.ConsistencyTimeout, DefaultConsistencyTimeout)
+	c.StuckAfter = cmp.Or(c.StuckAfter, DefaultStuckAfter)
+	if c.Group == nil {
+		c.Group = func(key kube.Key) string { return key.Namespace }
+	}
+	if c.WakeOn == nil {
+		c.WakeOn = WakeOnOwnChange
+	}
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Sources = slices.Clone(c.Sources)
 	c.Reads = slices.Clone(c.Reads)
@@ -213,7 +307,12 @@ func (c Config[T]) validate() error {
 	if c.Timeout < 0 {
 		mistake("Timeout is %s: leave it 0 for none", c.Timeout)
 	}
-	errs = append(errs, c.Retry.validate())
+	if c.Debounce < 0 {
+		mistake("Debounce is %s: leave it 0 for none", c.Debounce)
+	}
+	if c.GroupLimit < 0 {
+		mistake("GroupLimit is %d: leave it 0 for none", c.GroupLimit)
+	}
 	return errors.Join(errs...)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // Controller runs a Handler for the objects of a Retriever. See Handler for what it
@@ -17,6 +18,9 @@ type Controller[T kube.Object] struct {
 	// Immutable after New.
 	config   Config[T]
 	informer *informer.Informer[T]
+	rules    *retry.Rules
+	history  *history
+	troubles *troubles
 
 	mu    sync.Mutex
 	phase Phase          // guarded by mu
@@ -43,10 +47,14 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 		})
 		err = errors.Join(err, informerErr)
 	}
-	if err != nil {
+	rules, retryErr := retry.New(config.Retry)
+	if err := errors.Join(err, retryErr); err != nil {
 		return nil, fmt.Errorf("new controller %q: %w", config.Name, err)
 	}
-	return &Controller[T]{config: config, informer: inf}, nil
+	return &Controller[T]{
+		config: config, informer: inf, rules: rules, history: newHistory(),
+		troubles: &troubles{open: map[troubleID]Trouble{}},
+	}, nil
 }
 
 // Name returns the controller's name.
@@ -90,7 +98,8 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 
 // work is one term: from being allowed to work to the end of ctx.
 func (c *Controller[T]) work(ctx context.Context) error {
-	l := newLoop(c.config, c.informer)
+	l := newLoop(c)
+	c.troubles.report = l.reportTrouble
 	c.mu.Lock()
 	for _, a := range c.added {
 		a.remove = l.sources.add(a.source)
@@ -98,6 +107,7 @@ func (c *Controller[T]) work(ctx context.Context) error {
 	c.phase, c.loop = PhaseSyncing, l
 	c.mu.Unlock()
 	defer l.logger.DebugContext(ctx, "controller stopped")
+	defer c.troubles.clear()
 	return l.run(ctx, func(p Phase) { c.set(p, l) })
 }
 

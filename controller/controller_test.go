@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
@@ -31,14 +33,14 @@ func TestNewNamesEveryMistakeAtOnce(t *testing.T) {
 		Reads:     []controller.Readable{(*informer.Informer[configMap])(nil)},
 		Workers:   -1,
 		Timeout:   -time.Second,
-		Retry:     controller.Retry{Base: -1, Max: -2, Jitter: 2, MaxRetries: -1},
+		Retry:     retry.Config{Every: retry.Policy{Base: -1, Max: -2, Jitter: 2, MaxRetries: -1}},
 	})
 	if err == nil {
 		t.Fatal("New accepts it all")
 	}
 	for _, want := range []string{
 		"Name is required", "ListerWatcher is nil", "Handler (or Reconciler) is required", "Sources[0] is nil", "Sources[1] is nil", "Reads[0] is nil",
-		"Workers is -1", "Timeout is -1s", "Retry.Base is -1ns", "Retry.Max is -2ns", "Retry.Jitter is 2", "Retry.MaxRetries is -1",
+		"Workers is -1", "Timeout is -1s", "Every.Base is -1ns", "Every.Max is -2ns", "Every.Jitter is 2",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q:\n%v", want, err)
@@ -70,7 +72,7 @@ func TestConfigIsNeitherChangedNorKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var first, second atomic.Int32
 		count := func(n *atomic.Int32) controller.Source {
-			return controller.SourceFunc(func(context.Context, func(kube.Key, string)) error { n.Add(1); return nil })
+			return controller.SourceFunc(func(context.Context, controller.Enqueue) error { n.Add(1); return nil })
 		}
 		c := controller.Config[configMap]{
 			Name: "test", Retriever: newServer(),
@@ -79,7 +81,7 @@ func TestConfigIsNeitherChangedNorKept(t *testing.T) {
 			Logger:  slog.New(slog.DiscardHandler),
 		}
 		ctrl := newController(t, c)
-		if c.Workers != 0 || c.ResyncInterval != 0 || c.DrainTimeout != 0 || c.Retry != (controller.Retry{}) {
+		if c.Workers != 0 || c.ResyncInterval != 0 || c.DrainTimeout != 0 || !reflect.DeepEqual(c.Retry, retry.Config{}) {
 			t.Errorf("New has changed the caller's config: %+v", c)
 		}
 		c.Sources[0] = count(&second)
@@ -126,22 +128,22 @@ func TestDefaults(t *testing.T) {
 
 func TestRetriesFollowThePolicy(t *testing.T) {
 	for name, test := range map[string]struct {
-		retry controller.Retry
-		want  []time.Duration // between the first runs, without jitter
-		total int             // runs in an hour; 0: not checked
+		policy retry.Config
+		want   []time.Duration // between the first runs, without jitter
+		total  int             // runs in an hour; 0: not checked
 	}{
 		"default": {
-			controller.Retry{Jitter: -1},
+			retry.Config{Every: retry.Policy{Jitter: -1}},
 			[]time.Duration{5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond},
 			0,
 		},
 		"set": {
-			controller.Retry{Base: time.Second, Max: 3 * time.Second, Jitter: -1},
+			retry.Config{Every: retry.Policy{Base: time.Second, Max: 3 * time.Second, Jitter: -1}},
 			[]time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second},
 			0,
 		},
 		"budget": {
-			controller.Retry{MaxRetries: 2, Jitter: -1},
+			retry.Config{Every: retry.Policy{MaxRetries: 2, Jitter: -1}},
 			[]time.Duration{5 * time.Millisecond, 10 * time.Millisecond},
 			3,
 		},
@@ -153,7 +155,7 @@ func TestRetriesFollowThePolicy(t *testing.T) {
 					times = append(times, time.Now())
 					return errors.New("failed")
 				})
-				c.Retry = test.retry
+				c.Retry = test.policy
 				stop := start(t, newController(t, c))
 				time.Sleep(time.Hour)
 				_ = stop()
@@ -188,8 +190,8 @@ func TestRetriesNeverWaitLongerThanTheMaximum(t *testing.T) {
 		stop := start(t, newController(t, c))
 		time.Sleep(7 * 24 * time.Hour)
 		_ = stop()
-		if longest > controller.DefaultRetryMax || shortest < controller.DefaultRetryMax*8/10 {
-			t.Errorf("late retries come after %s to %s, want 80 to 100 %% of %s", shortest, longest, controller.DefaultRetryMax)
+		if longest > retry.Defaults()[retry.Default].Max || shortest < retry.Defaults()[retry.Default].Max*8/10 {
+			t.Errorf("late retries come after %s to %s, want 80 to 100 %% of %s", shortest, longest, retry.Defaults()[retry.Default].Max)
 		}
 		if longest == shortest {
 			t.Error("there is no jitter")
@@ -203,7 +205,7 @@ func TestGivenUpKeyGetsTheWholeBudgetAtItsNextChange(t *testing.T) {
 		var logs journal
 		var runs atomic.Int32
 		c := config(server, func(context.Context, configMap) error { runs.Add(1); return errors.New("failed") })
-		c.Retry.MaxRetries = 4
+		c.Retry.Every.MaxRetries = 4
 		c.Logger = logs.logger(slog.LevelError)
 		start(t, newController(t, c))
 		time.Sleep(time.Hour)
@@ -340,20 +342,20 @@ func TestHandlerLearnsWhyItRuns(t *testing.T) {
 			if !ok || run.Controller != "test" || run.Key != key("a") || !run.Started.Equal(time.Now()) {
 				t.Errorf("RunFrom: %+v, %v", run, ok)
 			}
-			run.Logger().Info("hello")
+			controller.LoggerFrom(ctx).Info("hello")
 			causes.add("%s", run.Causes)
 			time.Sleep(time.Second)
 			return nil
 		})
 		c.ResyncInterval = time.Hour
 		c.Logger = logs.logger(slog.LevelInfo)
-		c.Sources = []controller.Source{controller.SourceFunc(func(ctx context.Context, enqueue func(kube.Key, string)) error {
+		c.Sources = []controller.Source{controller.SourceFunc(func(ctx context.Context, enqueue controller.Enqueue) error {
 			for {
 				select {
 				case <-ctx.Done():
 					return nil
 				case k := <-keys:
-					enqueue(k, "bell")
+					enqueue(k, controller.Trigger{Detail: "bell"})
 				}
 			}
 		})}
@@ -362,16 +364,16 @@ func TestHandlerLearnsWhyItRuns(t *testing.T) {
 		server.Put(object("a", "2")) // while it is handled: both merge
 		synctest.Wait()
 		keys <- key("a")
-		time.Sleep(2 * time.Hour)
-		want := []string{"listed", "updated, triggered (bell)", "resync", "resync"}
+		time.Sleep(3 * time.Hour)
+		want := []string{"listed", "updated (spec), func: triggered (bell)", "resync", "resync"}
 		if got := causes.take(); !slices.Equal(got[:len(want)], want) {
 			t.Errorf("causes %q, want %q", got, want)
 		}
-		if got := logs.take(); !slices.Contains(got, `level=INFO msg=hello controller=test key=ns/a`) {
+		if got := logs.take(); !slices.Contains(got, `level=INFO msg=hello controller=test run.key=ns/a run.id=1`) {
 			t.Errorf("the run's logger does not name controller and key: %q", got)
 		}
 	})
-	if run, ok := controller.RunFrom(t.Context()); ok || run.Logger() == nil {
+	if run, ok := controller.RunFrom(t.Context()); ok || controller.LoggerFrom(t.Context()) == nil {
 		t.Errorf("RunFrom outside a handler: %+v, %v", run, ok)
 	}
 }
@@ -414,7 +416,7 @@ func TestFailingSourceEndsTheController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
 		c := config(newServer("a"), func(context.Context, configMap) error { return nil })
-		c.Sources = []controller.Source{controller.SourceFunc(func(context.Context, func(kube.Key, string)) error {
+		c.Sources = []controller.Source{controller.SourceFunc(func(context.Context, controller.Enqueue) error {
 			time.Sleep(time.Minute)
 			return broken
 		})}
@@ -688,7 +690,7 @@ func TestReconcilerPanicsAndRetriesAsAHandlerDoes(t *testing.T) {
 		time.Sleep(time.Second)
 		server.Delete(key("a"))
 		time.Sleep(time.Second)
-		want := []string{"a attempt 0: listed", "a attempt 1: retry", "a attempt 0: deleted", "a attempt 1: retry"}
+		want := []string{"a attempt 0: listed", "a attempt 1: retry 1 (panic)", "a attempt 0: deleted", "a attempt 1: retry 1 (panic)"}
 		if diff := cmp.Diff(want, runs.take()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
+	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
@@ -111,7 +112,7 @@ func ExampleHandler_answers() {
 	}, done)
 	// Output:
 	// web, attempt 0: listed
-	// web, attempt 1: retry
+	// web, attempt 1: retry 1 (error)
 	// web, attempt 0: requeue (the disk is being formatted)
 }
 
@@ -133,7 +134,7 @@ func ExampleChain() {
 		Handler: controller.Chain(controller.HandlerFunc[*corev1.Pod](func(context.Context, *corev1.Pod) error {
 			panic("out of order")
 		}), announce, middleware.Recover[*corev1.Pod]()),
-		Retry: controller.Retry{Base: time.Minute},
+		Retry: retry.Config{Every: retry.Policy{Base: time.Minute}},
 	}, done)
 	// Output:
 	// begin web
@@ -161,5 +162,5 @@ func ExampleSource() {
 	}, done)
 	// Output:
 	// listed
-	// triggered (the bell)
+	// the bell: triggered
 }

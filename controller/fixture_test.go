@@ -66,7 +66,7 @@ func newController(t *testing.T, c controller.Config[configMap]) *controller.Con
 
 // start runs a controller until the returned function is called, which waits for the end
 // of Run and returns its error.
-func start(t *testing.T, ctrl *controller.Controller[configMap]) (stop func() error) {
+func start[T kube.Object](t *testing.T, ctrl *controller.Controller[T]) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -163,7 +163,7 @@ func (r *recorder) ObserveController(string, func() controller.Stats) func() {
 	return func() { r.observe(-1) }
 }
 
-func (r *recorder) Queued(_ string, cause workqueue.CauseType) {
+func (r *recorder) Triggered(_, _ string, cause workqueue.CauseType) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.queued[cause]++
@@ -184,3 +184,7 @@ func (r *recorder) snapshot() (outcomes map[controller.Outcome]int, retries int)
 	defer r.mu.Unlock()
 	return maps.Clone(r.outcomes), r.retries
 }
+
+func (r *recorder) Skipped(string, controller.SkipReason) {}
+
+func (r *recorder) Troubled(string, controller.TroubleType) {}

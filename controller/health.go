@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 )
 
 // Phase is where a controller is in its life.
@@ -45,11 +46,23 @@ type Stats struct {
 	Phase Phase
 	// Queued is how many keys are due and wait for a worker.
 	Queued int
-	// Waiting is how many keys wait for their time: retries, requeues, resyncs.
+	// Waiting is how many keys wait for their time: requeues, and what is debounced.
 	Waiting int
 	// Busy is how many workers are handling a key; Workers is how many there are.
 	Busy    int
 	Workers int
+	// BackOff is how many keys have failed and wait for their retry, and Held how many are kept
+	// back (see Run.Held). Neither is among those that are Waiting.
+	BackOff int
+	Held    int
+	// OldestWait is how long the key that has been due for longest waits for a worker.
+	OldestWait time.Duration
+	// Failing is how many keys have failed at their last run, and FailingSince when the one that
+	// has failed for longest began to. Zero: none.
+	Failing      int
+	FailingSince time.Time
+	// Troubles is how many episodes of each type of trouble last.
+	Troubles map[TroubleType]int
 }
 
 // Stats returns the controller's figures.
@@ -59,8 +72,13 @@ func (c *Controller[T]) Stats() Stats {
 	s := Stats{Phase: c.phase, Workers: c.config.Workers}
 	if c.loop != nil {
 		q := c.loop.queue.Stats()
-		s.Queued, s.Waiting, s.Busy = q.Ready, q.Waiting, q.Taken
+		s.Queued, s.Waiting, s.BackOff, s.Held, s.Busy = q.Ready, q.Waiting, q.BackOff, q.Held, q.Taken
+		if !q.OldestReady.IsZero() {
+			s.OldestWait = time.Since(q.OldestReady)
+		}
+		s.Failing, s.FailingSince = c.loop.failures.figures()
 	}
+	s.Troubles = c.troubles.counts()
 	return s
 }
 
@@ -83,7 +101,7 @@ func (c *Controller[T]) Ready() error {
 		}
 		return nil
 	case PhaseSyncing, PhaseRunning:
-		if err := readyAll(c.reads()); err != nil {
+		if err := errors.Join(readyAll(c.reads()), c.sourcesReady(), c.stuck()); err != nil {
 			return fmt.Errorf("controller %q is not ready: %w", c.config.Name, err)
 		}
 		if phase == PhaseSyncing {
@@ -94,9 +112,36 @@ func (c *Controller[T]) Ready() error {
 	return fmt.Errorf("controller %q is not ready: it is %s", c.config.Name, phase)
 }
 
-// readyAll asks each informer once, however many sources share it.
-func readyAll(informers []Readable) error {
+// sourcesReady says what the sources lack.
+func (c *Controller[T]) sourcesReady() error {
+	c.mu.Lock()
+	l := c.loop
+	c.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	return l.sources.ready()
+}
+
+// stuck names the handlers that are stuck, if that is to make the controller unready.
+func (c *Controller[T]) stuck() error {
+	if !c.config.UnreadyWhenStuck {
+		return nil
+	}
 	var errs []error
+	for _, t := range c.troubles.all() {
+		if t.Type == TroubleStuck {
+			errs = append(errs, fmt.Errorf("the handler of %s has been running since %s", t.Key, t.Since.Format(time.RFC3339)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// readyAll is notReady as one error.
+func readyAll(informers []Readable) error { return errors.Join(notReady(informers)...) }
+
+// notReady asks each informer once, however many sources share it, and returns what they lack.
+func notReady(informers []Readable) (errs []error) {
 	asked := map[Readable]bool{}
 	for _, inf := range informers {
 		if reflect.TypeOf(inf).Comparable() {
@@ -105,7 +150,9 @@ func readyAll(informers []Readable) error {
 			}
 			asked[inf] = true
 		}
-		errs = append(errs, inf.Ready())
+		if err := inf.Ready(); err != nil {
+			errs = append(errs, err)
+		}
 	}
-	return errors.Join(errs...)
+	return errs
 }

@@ -3,15 +3,18 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
@@ -24,8 +27,11 @@ var (
 // slowSync is after how long a first list that is not there yet is logged.
 const slowSync = 5 * time.Second
 
-// loop is one term of a controller: its queue, its workers, and what it remembers of
-// keys that fail.
+// loop is one term of a controller: its queue, its workers, and what it remembers of keys.
+//
+// A change goes through triggers.go into the queue; a worker takes it out in workers.go, and
+// follow.go decides what is next. What is remembered in between: consistency.go (what runs
+// wrote), failures.go, ends.go (objects that have gone), timers.go, resync.go.
 type loop[T kube.Object] struct {
 	// Immutable after newLoop.
 	config   Config[T]
@@ -34,33 +40,59 @@ type loop[T kube.Object] struct {
 	sources  *sources
 	logger   *slog.Logger
 
+	kind     schema.GroupKind // of the controller's own objects; empty when it is not known
+	rules    *retry.Rules
+	history  *history // the controller's, as troubles
+	troubles *troubles
+
 	works atomic.Bool // workers have been started, or are about to be
 	first firstPass
 
-	mu       sync.Mutex
-	failures map[kube.Key]failures // guarded by mu; of keys that have any
-	terminal map[kube.Key]struct{} // guarded by mu; keys that failed for good at their last run
+	consistency *consistency
+	failures    failures
+	successes   successes
+	timers      timers
+	ends        ends
+	hot         *detect.HotLoops
+	repeats     *detect.Repeats
+
+	working sync.WaitGroup
+	mu      sync.Mutex
+	workers map[*worker]struct{}   // guarded by mu
+	pauses  map[kube.Key]time.Time // guarded by mu; until when keys in hot loops are held back
 }
 
-// failures is what is remembered of a key that fails.
-type failures struct {
-	inARow int
-	stack  bool // the stack of a panic was logged
-}
-
-func newLoop[T kube.Object](config Config[T], inf *informer.Informer[T]) *loop[T] {
+func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
+	config := c.config
 	l := &loop[T]{
 		config:   config,
-		informer: inf,
-		queue:    workqueue.New[kube.Key](),
+		informer: c.informer,
+		queue:    workqueue.New(workqueue.Config[kube.Key]{Group: config.Group, GroupLimit: config.GroupLimit}),
 		logger:   config.Logger.With("controller", config.Name),
-		failures: map[kube.Key]failures{},
-		terminal: map[kube.Key]struct{}{},
+		kind:     c.informer.Kind().GroupKind(),
+		rules:    c.rules,
+		history:  c.history,
+		troubles: c.troubles,
+		failures: failures{keys: map[kube.Key]*failing{}},
+		ends:     ends{keys: map[kube.Key]*end{}},
+		pauses:   map[kube.Key]time.Time{},
+		repeats:  detect.NewRepeats(),
+		workers:  map[*worker]struct{}{},
 	}
 	l.first.room, l.first.ran = make(chan struct{}, 1), map[kube.Key]struct{}{}
 	l.first.active.Store(true)
+	l.successes = newSuccesses()
+	l.hot = detect.NewHotLoops(detect.HotLoopsConfig{Content: l.content})
+	l.timers = timers{keys: map[kube.Key]map[string]*time.Timer{}, fire: l.timerFired}
+	l.consistency = &consistency{timeout: config.ConsistencyTimeout, queue: l.queue, watched: l.watched, keys: map[kube.Key]*unseen{}}
 	l.sources = newSources(config.Name, l.triggered, config.Sources)
 	return l
+}
+
+func (l *loop[T]) timerFired(key kube.Key, name string) {
+	if l.informer.Has(key) {
+		l.again(key, workqueue.Cause{Type: workqueue.CauseTimer, Detail: name}, workqueue.Options{Wake: true})
+	}
 }
 
 // run works until ctx ends or a source fails, and returns when everything that it
@@ -83,24 +115,34 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	defer unsubscribe()
 	l.sources.begin(intake, background, stopIntake)
 	defer l.sources.leave()
-	var workers, walks sync.WaitGroup
+	defer l.consistency.stop()
+	defer l.timers.end()
+	var others sync.WaitGroup
+	watch, stopWatch := context.WithCancel(background)
+	defer stopWatch()
 	synced := l.waitSynced(intake, informers)
 	if synced == nil {
 		entered(PhaseRunning)
 		l.logger.InfoContext(ctx, "controller works", "objects", l.informer.Len(), "workers", l.config.Workers)
 		l.works.Store(true)
 		for range l.config.Workers {
-			workers.Go(func() { l.work(workCtx, &workers) }) // waited for by drain
+			l.startWorker(workCtx)
 		}
-		walks.Go(func() { l.walk(intake) }) // waited for below
+		others.Go(func() { l.walk(intake) })          // waited for below
+		others.Go(func() { l.watch(watch, workCtx) }) // waited for below
 	}
 	<-intake.Done()
 	entered(PhaseDraining)
-	l.queue.ShutDown()
+	if l.config.DrainQueue {
+		l.queue.Drain()
+	} else {
+		l.queue.ShutDown()
+	}
 	// Sources are joined after the drain: one that is slow to end must not delay the
 	// cancelling of handlers.
-	l.drain(ctx, &workers, cancelWork)
-	walks.Wait()
+	l.drain(ctx, cancelWork)
+	stopWatch()
+	others.Wait()
 	return l.sources.wait()
 }
 
@@ -121,15 +163,18 @@ func (l *loop[T]) waitSynced(ctx context.Context, informers []Readable) error {
 
 // drain waits for the workers, and cancels their handlers when the drain time is over
 // or leadership is lost.
-func (l *loop[T]) drain(ctx context.Context, workers *sync.WaitGroup, cancelWork context.CancelCauseFunc) {
+func (l *loop[T]) drain(ctx context.Context, cancelWork context.CancelCauseFunc) {
 	ended := make(chan struct{})
 	go func() { // ends with the workers, whom this function waits for
-		workers.Wait()
+		l.working.Wait()
 		close(ended)
 	}()
 	timeout := time.NewTimer(max(l.config.DrainTimeout, 0))
 	defer timeout.Stop()
+	// What is left in a queue that is being drained is not begun any more from here on.
+	defer l.queue.ShutDown()
 	if errors.Is(context.Cause(ctx), kube.ErrLeadershipLost) {
+		l.queue.ShutDown()
 		cancelWork(kube.ErrLeadershipLost)
 		<-ended
 		return
@@ -138,8 +183,10 @@ func (l *loop[T]) drain(ctx context.Context, workers *sync.WaitGroup, cancelWork
 	case <-ended:
 		return
 	case <-kube.LeadershipLost(ctx):
+		l.queue.ShutDown()
 		cancelWork(kube.ErrLeadershipLost)
 	case <-timeout.C:
+		l.queue.ShutDown()
 		cancelWork(errDrained)
 		if l.config.DrainTimeout > 0 {
 			l.logger.WarnContext(ctx, "handlers are cancelled: the drain time is over",
@@ -147,218 +194,4 @@ func (l *loop[T]) drain(ctx context.Context, workers *sync.WaitGroup, cancelWork
 		}
 	}
 	<-ended
-}
-
-// changed is the informer's subscriber.
-func (l *loop[T]) changed(c informer.Change) {
-	// What is listed before the controller works is in the store when the first pass walks it.
-	if c.Type == informer.Listed && !l.works.Load() {
-		return
-	}
-	if l.matters(c) {
-		if c.Type == informer.Listed {
-			l.first.enqueued(c.Key)
-		}
-		l.enqueue(c)
-		return
-	}
-	if c.Type == informer.Deleted {
-		l.hopeless(c.Key, false) // no run will find that it is gone
-	}
-}
-
-// enqueue adds the key of a change.
-func (l *loop[T]) enqueue(c informer.Change) {
-	switch c.Type {
-	case informer.Listed:
-		l.add(c.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseListed}, Priority: workqueue.PriorityLow})
-	case informer.Added:
-		l.add(c.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseAdded}})
-	case informer.Updated:
-		l.add(c.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseUpdated}})
-	case informer.Deleted:
-		l.add(c.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseDeleted}})
-	}
-}
-
-// triggered is what sources call.
-func (l *loop[T]) triggered(key kube.Key, detail string) {
-	l.add(key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseTriggered, Detail: detail}})
-}
-
-func (l *loop[T]) add(key kube.Key, o workqueue.Options) bool {
-	added := l.queue.Add(key, o)
-	if added && l.config.Metrics != nil {
-		l.config.Metrics.Queued(l.config.Name, o.Cause.Type)
-	}
-	return added
-}
-
-// work is one worker.
-func (l *loop[T]) work(ctx context.Context, workers *sync.WaitGroup) {
-	returned := false
-	defer func() {
-		if !returned {
-			// A handler has called runtime.Goexit, as t.FailNow does: this goroutine ends, and
-			// another takes its place.
-			workers.Go(func() { l.work(ctx, workers) }) // waited for by drain
-		}
-	}()
-	for {
-		item, ok := l.queue.Get()
-		if !ok {
-			break
-		}
-		l.handle(ctx, item)
-	}
-	returned = true
-}
-
-// errNoReturn is the error of a handler that has not returned.
-var errNoReturn = errors.New("the handler ended its goroutine (runtime.Goexit; t.FailNow does that)")
-
-// handle runs one key and decides what follows.
-func (l *loop[T]) handle(ctx context.Context, item workqueue.Item[kube.Key]) {
-	run := &Run{
-		Controller: l.config.Name,
-		Key:        item.Key,
-		Causes:     item.Causes,
-		Attempt:    l.failuresOf(item.Key),
-		Started:    time.Now(),
-		logger:     l.logger,
-	}
-	runCtx, cancel := context.WithValue(ctx, runKey{}, run), context.CancelFunc(func() {})
-	if l.config.Timeout > 0 {
-		runCtx, cancel = context.WithTimeout(runCtx, l.config.Timeout)
-	}
-	err := errNoReturn
-	// Deferred, because the handler might not return.
-	defer func() {
-		timedOut := errors.Is(runCtx.Err(), context.DeadlineExceeded)
-		cancel()
-		l.finish(runCtx, run, item.Wait, err, timedOut, ctx.Err() != nil)
-		// Only now: what was added for the key is filed before the key can be taken again,
-		// so that it merges with what came in meanwhile.
-		l.queue.Done(item.Key)
-		l.first.ended(l.queued)
-	}()
-	l.first.began(item.Key, item.Causes)
-	err = l.call(runCtx, item.Key)
-}
-
-// finish measures and logs a run, and enqueues the next one.
-func (l *loop[T]) finish(ctx context.Context, run *Run, wait time.Duration, err error, timedOut, cancelled bool) {
-	duration := time.Since(run.Started)
-	outcome, requeue := outcomeOf(err, timedOut, cancelled)
-	if l.config.Metrics != nil {
-		l.config.Metrics.Handled(l.config.Name, Handled{Outcome: outcome, Attempt: run.Attempt, Wait: wait, Duration: duration})
-	}
-	if l.logger.Enabled(ctx, slog.LevelDebug) {
-		run.Logger().DebugContext(ctx, "handled", "outcome", string(outcome), "duration", duration, "causes", run.Causes.String(), "attempt", run.Attempt)
-	}
-	l.follow(ctx, run, outcome, requeue, err)
-}
-
-// follow enqueues the next run, as the outcome of this one demands.
-func (l *loop[T]) follow(ctx context.Context, run *Run, outcome Outcome, requeue *RequeueError, err error) {
-	switch outcome {
-	case OutcomeSuccess:
-		l.forget(run.Key)
-	case OutcomeRequeue:
-		l.forget(run.Key)
-		l.add(run.Key, workqueue.Options{
-			Cause: workqueue.Cause{Type: workqueue.CauseRequeue, Detail: requeue.Reason},
-			After: requeue.After,
-		})
-	case OutcomeError, OutcomeTimeout, OutcomePanic:
-		l.retry(ctx, run, outcome, err)
-	case OutcomeTerminal:
-		l.forget(run.Key)
-		// Without an object there is no resync to hold back, and no end of it to hear of.
-		l.hopeless(run.Key, l.informer.Has(run.Key))
-		run.Logger().ErrorContext(ctx, "handler failed for good: not tried again until the object changes", "error", err)
-	case OutcomeCancelled:
-		l.forget(run.Key)
-		run.Logger().InfoContext(ctx, "handler was cancelled: this process is to work no longer", "error", err)
-	case OutcomeGone:
-		l.forget(run.Key)
-	}
-}
-
-// retry enqueues a failed key again, or gives it up.
-func (l *loop[T]) retry(ctx context.Context, run *Run, outcome Outcome, err error) {
-	var panicked *PanicError
-	errors.As(err, &panicked)
-	inARow, logStack := l.failed(run.Key, panicked != nil)
-	if logStack {
-		// Once: the retries of the same panic would only repeat it.
-		run.Logger().ErrorContext(ctx, "handler panicked", "error", err, "stack", string(panicked.Stack))
-	}
-	attrs := []any{"error", err, "outcome", string(outcome), "attempt", run.Attempt, "causes", run.Causes.String()}
-	if l.config.Retry.exhausted(inARow) {
-		l.forget(run.Key)
-		run.Logger().ErrorContext(ctx, "handler failed and is given up until the object changes or is resynced", append(attrs, "retries", inARow-1)...)
-		return
-	}
-	delay := l.config.Retry.delay(inARow)
-	if l.queue.Stats().Down {
-		run.Logger().WarnContext(ctx, "handler failed while the controller ends: the next start tries again", attrs...)
-		return
-	}
-	l.add(run.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseRetry}, After: delay})
-	run.Logger().WarnContext(ctx, "handler failed, will try again", append(attrs, "after", delay)...)
-}
-
-// call calls the handler, or the reconciler, and turns a panic into an error.
-func (l *loop[T]) call(ctx context.Context, key kube.Key) (err error) {
-	defer RecoverPanic(&err)
-	if l.config.Reconciler != nil {
-		return l.config.Reconciler.Reconcile(ctx, key)
-	}
-	obj, found, err := l.informer.Get(key)
-	switch {
-	case err != nil:
-		return fmt.Errorf("read %s from the cache: %w", key, err)
-	case !found:
-		return errGone
-	}
-	return l.config.Handler.Handle(ctx, obj)
-}
-
-func (l *loop[T]) failuresOf(key kube.Key) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.failures[key].inARow
-}
-
-// failed counts a failure. It returns how many there are in a row, and whether the stack
-// of this one, a panic, is to be logged.
-func (l *loop[T]) failed(key kube.Key, panicked bool) (inARow int, logStack bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.terminal, key)
-	f := l.failures[key]
-	f.inARow++
-	logStack = panicked && !f.stack
-	f.stack = f.stack || panicked
-	l.failures[key] = f
-	return f.inARow, logStack
-}
-
-func (l *loop[T]) forget(key kube.Key) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.failures, key)
-	delete(l.terminal, key)
-}
-
-// hopeless remembers whether key has failed for good.
-func (l *loop[T]) hopeless(key kube.Key, is bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if is {
-		l.terminal[key] = struct{}{}
-	} else {
-		delete(l.terminal, key)
-	}
 }

@@ -114,6 +114,16 @@ func Outcomes() []Outcome {
 	}
 }
 
+// Failed reports whether the handler was called and returned an error that is none of the
+// answers that are no failures.
+func (o Outcome) Failed() bool {
+	switch o {
+	case OutcomeError, OutcomeTimeout, OutcomePanic, OutcomeTerminal, OutcomeCancelled:
+		return true
+	}
+	return false
+}
+
 // errGone is the answer for an object that is gone.
 var errGone = errors.New("the object is gone")
 
@@ -139,6 +149,13 @@ func outcomeOf(err error, timedOut, cancelled bool) (Outcome, *RequeueError) {
 	default:
 		return OutcomeError, nil
 	}
+}
+
+// OutcomeOf returns what a handler's answer comes to, for middleware. A run's own time limit, and
+// the end of the process's work, are known to the controller alone: they are errors here.
+func OutcomeOf(err error) Outcome {
+	outcome, _ := outcomeOf(err, false, false)
+	return outcome
 }
 
 // IsRequeue reports whether err, a handler's answer, asks for another run and says

@@ -2,11 +2,12 @@ package controller
 
 import (
 	"context"
+	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
@@ -26,7 +27,7 @@ const (
 //
 // It goes no further ahead of the workers than manyQueued: a queue of all objects of a large
 // cluster would be larger than the cache. But it does not wait for ever: where changes keep
-// the queue full, keys have to be in it to get older than those (workqueue.LowPriorityPatience).
+// the queue full, keys have to be in it to get older than those (workqueue.PriorityPatience).
 // An object that an event has made run meanwhile has had its first run.
 type firstPass struct {
 	active atomic.Bool
@@ -99,7 +100,7 @@ func (l *loop[T]) walk(ctx context.Context) {
 // waitForRoom waits until few keys wait for workers, or for long enough. It returns false when
 // ctx ends.
 func (l *loop[T]) waitForRoom(ctx context.Context) bool {
-	patience := time.NewTimer(workqueue.LowPriorityPatience)
+	patience := time.NewTimer(workqueue.PriorityPatience)
 	defer patience.Stop()
 	for l.queued() >= fewQueued {
 		select {
@@ -115,15 +116,22 @@ func (l *loop[T]) waitForRoom(ctx context.Context) bool {
 
 func (l *loop[T]) queued() int { return l.queue.Stats().Ready }
 
+// looks is how often each object is looked at in a resync interval: one that ran of late is run
+// again when the interval since its last success has passed, or a quarter of it later at the most.
+const looks = 8
+
 // resync enqueues every object once per interval, a share of them at a time, until ctx ends.
 //
 // It walks the informer instead of keeping a timer per object: objects at rest cost nothing.
+// Each of those has its moment in the interval. What has been run for another reason than a
+// list or a resync is resynced an interval after its last success (see successes).
 func (l *loop[T]) resync(ctx context.Context) {
 	interval := l.config.ResyncInterval
 	if interval < 0 {
 		return
 	}
 	shares := int(max(1, min(walkShares, interval/resyncStep)))
+	step := max(shares/looks, 1)
 	began := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -140,11 +148,28 @@ func (l *loop[T]) resync(ctx context.Context) {
 				return
 			case <-timer.C:
 			}
-			for c := range l.informer.Listed(share, shares) {
-				if l.matters(c) && l.resyncs(c.Key) {
-					l.add(c.Key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseResync}, Priority: workqueue.PriorityLow})
-				}
+			l.resyncShare(share, shares, true)
+			for other := share + step; other < share+shares && step < shares; other += step {
+				l.resyncShare(other%shares, shares, false)
 			}
+		}
+	}
+}
+
+// resyncShare enqueues those objects of a share that are due: those that ran of late when that
+// is an interval ago, and all others if their moment has come.
+func (l *loop[T]) resyncShare(share, shares int, moment bool) {
+	if !moment && l.successes.none() {
+		return
+	}
+	now := time.Now()
+	for c := range l.informer.Listed(share, shares) {
+		due := moment
+		if at, recent := l.successes.of(c.Key); recent {
+			due = now.Sub(at) >= l.config.ResyncInterval
+		}
+		if due && l.matters(c) && l.failures.resyncs(c.Key) {
+			l.again(c.Key, workqueue.Cause{Type: workqueue.CauseResync}, workqueue.Options{Priority: workqueue.PriorityLow})
 		}
 	}
 }
@@ -156,17 +181,53 @@ func resyncMoment(interval time.Duration, share, shares int) time.Duration {
 	return interval - spread + time.Duration(float64(spread)*float64(share+1)/float64(shares))
 }
 
-// resyncs reports whether a resync may run key: not while it fails, which has its own times,
-// nor when only a change can mend it.
-func (l *loop[T]) resyncs(key kube.Key) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, fails := l.failures[key]
-	_, terminal := l.terminal[key]
-	return !fails && !terminal
+// successes are the moments of the last success of objects that have been run for another
+// reason than a list or a resync. It keeps hashes instead of keys, about 26 B for an object: two
+// keys of one hash would be resynced at the moment of one of them, which does no harm.
+type successes struct {
+	seed  maphash.Seed
+	epoch time.Time
+
+	mu sync.Mutex
+	at map[uint64]uint32 // guarded by mu; milliseconds/64 since epoch, which lasts for 8 years
 }
 
-// matters reports whether a change of the controller's own objects is to make the handler run.
-func (l *loop[T]) matters(c informer.Change) bool {
-	return l.config.Predicate == nil || l.config.Predicate(c)
+const successTick = 64 * time.Millisecond
+
+func newSuccesses() successes {
+	return successes{seed: maphash.MakeSeed(), epoch: time.Now(), at: map[uint64]uint32{}}
+}
+
+// note notes a success of key at a moment.
+func (s *successes) note(key kube.Key, causes workqueue.Causes, now time.Time) {
+	hash := maphash.Comparable(s.seed, key)
+	ordinary := !slices.ContainsFunc(causes.List(), func(c workqueue.Cause) bool {
+		return c.Type != workqueue.CauseListed && c.Type != workqueue.CauseResync
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, recent := s.at[hash]; recent || !ordinary {
+		s.at[hash] = uint32(now.Sub(s.epoch) / successTick)
+	}
+}
+
+func (s *successes) of(key kube.Key) (at time.Time, recent bool) {
+	hash := maphash.Comparable(s.seed, key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ticks, recent := s.at[hash]
+	return s.epoch.Add(time.Duration(ticks) * successTick), recent
+}
+
+func (s *successes) none() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.at) == 0
+}
+
+func (s *successes) forget(key kube.Key) {
+	hash := maphash.Comparable(s.seed, key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.at, hash)
 }

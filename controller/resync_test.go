@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // resyncs counts the runs that a resync has caused, by name.
@@ -108,13 +109,18 @@ func TestResyncFollowsWhatComesAndGoes(t *testing.T) {
 		}
 		server.Delete(key("goes"))
 		seen.take()
-		time.Sleep(time.Hour) // from one half to the next
+		time.Sleep(55 * time.Minute)
+		if runs := seen.take(); len(runs) > 1 || runs["stays"] == nil && len(runs) == 1 {
+			t.Errorf("%d objects were resynced before the interval since their success had passed", len(runs))
+		}
+		time.Sleep(20 * time.Minute)
 		runs := seen.take()
 		if runs["goes"] != nil {
 			t.Error("an object that is gone was resynced")
 		}
-		if len(runs) != 301 {
-			t.Errorf("%d objects were resynced, want 301", len(runs))
+		delete(runs, "stays") // which has its moment in every hour
+		if len(runs) != 300 {
+			t.Errorf("%d objects were resynced, want 300", len(runs))
 		}
 		for name, times := range runs {
 			if len(times) > 1 {
@@ -146,7 +152,7 @@ func TestResyncLeavesFailingObjectsToTheirRetries(t *testing.T) {
 			return nil
 		})
 		c.ResyncInterval = time.Minute
-		c.Retry = controller.Retry{Base: 100 * time.Hour, Max: 100 * time.Hour}
+		c.Retry = retry.Config{Every: retry.Policy{Base: 100 * time.Hour, Max: 100 * time.Hour}}
 		start(t, newController(t, c))
 		time.Sleep(10 * time.Minute)
 		runs := seen.take()
@@ -163,8 +169,35 @@ func TestResyncLeavesFailingObjectsToTheirRetries(t *testing.T) {
 		server.Put(object("terminal", "2"))
 		time.Sleep(10 * time.Minute)
 		runs = seen.take()
-		if len(runs["fails"]) != 10 || len(runs["terminal"]) != 10 {
-			t.Errorf("after they were mended, %d and %d resyncs; want 10 of each", len(runs["fails"]), len(runs["terminal"]))
+		for _, name := range []string{"fails", "terminal"} {
+			if n := len(runs[name]); n < 8 || n > 10 {
+				t.Errorf("after it was mended, %d resyncs of %q in 10 intervals", n, name)
+			}
+		}
+	})
+}
+
+// What has run for another reason is resynced when the interval since then has passed.
+func TestResyncCountsFromTheLastSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const interval = time.Hour
+		server := newServer("a")
+		var seen resyncs
+		c := config(server, func(ctx context.Context, obj configMap) error { seen.note(ctx, obj.Name); return nil })
+		c.ResyncInterval = interval
+		start(t, newController(t, c))
+		last := time.Now()
+		for i := range 20 {
+			time.Sleep(time.Duration(i) * 7 * time.Minute)
+			for _, at := range seen.take()["a"] {
+				if passed := at.Sub(last); passed > interval*5/4 || i > 1 && passed < interval {
+					t.Errorf("a resync came %s after the last success, want %s to %s", passed, interval, interval*5/4)
+				}
+				last = at
+			}
+			server.Put(object("a", fmt.Sprint(i)))
+			synctest.Wait()
+			last = time.Now()
 		}
 	})
 }
@@ -178,7 +211,7 @@ func TestResyncMeetsGivenUpObjects(t *testing.T) {
 			return errors.New("fails")
 		})
 		c.ResyncInterval = time.Hour
-		c.Retry = controller.Retry{MaxRetries: 2}
+		c.Retry = retry.Config{Every: retry.Policy{MaxRetries: 2}}
 		start(t, newController(t, c))
 		time.Sleep(5 * time.Hour)
 		if n := len(seen.take()["a"]); n != 5 {

@@ -2,46 +2,211 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// Run is what a handler may know about being called.
+// Run is one call of a handler for one key: while it lasts, what the handler may know about
+// being called (RunFrom); afterwards, the record of it (Controller.Runs, Controller.Explain).
 type Run struct {
-	// Controller is the controller's name.
+	// Controller is the controller's name, and ID counts its runs from 1.
 	Controller string
-	// Key is the object's key.
-	Key kube.Key
+	ID         uint64
+	// Key is the object's key. UID and Generation are the object's when it was read; zero for
+	// an object that was gone, and for a Reconciler, which reads it itself.
+	Key        kube.Key
+	UID        types.UID
+	Generation int64
 	// Causes is why the handler runs.
 	Causes workqueue.Causes
-	// Attempt is how many runs of this key failed in a row before this one.
-	Attempt int
+	// Attempt is how many runs of this key failed in a row before this one, and AttemptClass
+	// the class of their last error. Zero unless this is a retry.
+	Attempt      int
+	AttemptClass retry.Class
+	// Wait is how long the key was due before this run, and Held for how much of that it was kept
+	// back, because an informer did not yet show what the run before had written, or because of
+	// a hot loop.
+	Wait time.Duration
+	Held time.Duration
 	// Started is when the run began.
 	Started time.Time
+	// Staleness is how long ago the informer of the controller's objects had last heard from
+	// the API server: how old what the handler reads may be.
+	Staleness time.Duration
 
-	logger *slog.Logger // carries the controller
+	// The following grow while the run lasts.
+
+	// Calls is how many requests the handler made, and CallTime how long they took in all.
+	// Only those are known that were made with the handler's context, through a client of the
+	// same kube.Cluster: its HTTPClient, or a config that is its RESTConfig.
+	Calls    int
+	CallTime time.Duration
+	// Writes are those of them that were to change something, at most MaxWrites; the others are
+	// counted in WritesDropped.
+	Writes        []Write
+	WritesDropped int
+	writesDone    int // also of those that were dropped
+	// TraceID is the trace that the run belongs to, when middleware.Trace is used.
+	TraceID string
+
+	// The following are known when the run has ended.
+
+	// Decode is how long reading the object from the cache took, Duration the whole run.
+	Decode   time.Duration
+	Duration time.Duration
+	Outcome  Outcome
+	// Class is the class of Error. Both are empty unless the run has failed.
+	Class retry.Class
+	Error string
+	// Next says what follows.
+	Next Next
 }
 
-// Logger returns a logger that carries the controller and the key. Outside a run it is
-// slog.Default().
-func (r Run) Logger() *slog.Logger {
-	if r.logger == nil {
-		return slog.Default()
+// Next is what follows a run.
+type Next struct {
+	// At is when the key is run again unless something happens before. Zero: only when
+	// something happens (resyncs are not foreseen).
+	At time.Time
+	// Why says why it is run again, or when: "when something changes".
+	Why string
+}
+
+// MaxWrites is how many writes a Run keeps.
+const MaxWrites = 16
+
+// WriteOutcome is how a write ended.
+type WriteOutcome string
+
+// The outcomes of writes.
+const (
+	// WriteDone: the API server has done it.
+	WriteDone WriteOutcome = "done"
+	// WriteNoChange: the API server has accepted it, and nothing has changed.
+	WriteNoChange WriteOutcome = "no change"
+	// WriteDryRun: the API server would do it.
+	WriteDryRun WriteOutcome = "dry run"
+	// WriteRejected: the API server has refused it; see Status.
+	WriteRejected WriteOutcome = "rejected"
+	// WriteUnknown: no answer came. It may have been done.
+	WriteUnknown WriteOutcome = "unknown"
+)
+
+// Write is one write of a run.
+type Write struct {
+	// Verb is create, update, patch, delete or deletecollection; Kind the kind, or the
+	// resource where the kind is not known; Subresource is empty for the object itself.
+	Verb        string
+	Kind        string
+	Subresource string
+	Key         kube.Key
+	Outcome     WriteOutcome
+	// Status is the HTTP status of the answer. 0: none came.
+	Status int
+	// ResourceVersion is the object's after the write, where the answer tells.
+	ResourceVersion string
+	Duration        time.Duration
+}
+
+// String returns the write in a line:
+// "patch Deployment/status shop/web: done (resource version 4711)".
+func (w Write) String() string {
+	what := w.Kind
+	if w.Subresource != "" {
+		what += "/" + w.Subresource
 	}
-	// Made when it is asked for: few runs log anything.
-	return r.logger.With("key", r.Key.String())
+	switch {
+	case w.Key.Name != "":
+		what += " " + w.Key.String()
+	case w.Key.Namespace != "": // of a create that was refused, the answer says no name
+		what += " in " + w.Key.Namespace
+	}
+	s := fmt.Sprintf("%s %s: %s", w.Verb, what, w.Outcome)
+	switch {
+	case w.Outcome == WriteRejected:
+		s += fmt.Sprintf(" (%s)", strings.TrimSpace(fmt.Sprintf("%d %s", w.Status, http.StatusText(w.Status))))
+	case w.ResourceVersion != "":
+		s += fmt.Sprintf(" (resource version %s)", w.ResourceVersion)
+	}
+	return s
+}
+
+// running is a Run under way, which several goroutines of a handler may write to.
+type running struct {
+	logger   *slog.Logger // carries the controller
+	timers   *timers
+	writer   writer
+	stuck    atomic.Bool // reported as stuck
+	finished atomic.Bool // the handler has returned
+
+	mu  sync.Mutex
+	run Run // guarded by mu
+}
+
+// snapshot returns the run as it is now.
+func (r *running) snapshot() Run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	run := r.run
+	run.Writes = slices.Clone(run.Writes)
+	return run
+}
+
+// log returns a logger that carries the controller, the key and the run's number. It is made
+// when it is asked for: few runs log anything.
+func (r *running) log() *slog.Logger {
+	logger := r.logger.With(slog.Group("run", "key", r.run.Key.String(), "id", r.run.ID))
+	r.mu.Lock()
+	trace := r.run.TraceID
+	r.mu.Unlock()
+	if trace != "" {
+		logger = logger.With("trace_id", trace) // as OpenTelemetry calls it
+	}
+	return logger
 }
 
 type runKey struct{}
 
-// RunFrom returns the run that ctx, a handler's context, belongs to. Outside a handler
-// ok is false.
+func runningFrom(ctx context.Context) *running {
+	r, _ := ctx.Value(runKey{}).(*running)
+	return r
+}
+
+// RunFrom returns the run that ctx, a handler's context, belongs to, as it is now. Outside a
+// handler ok is false.
 func RunFrom(ctx context.Context) (run Run, ok bool) {
-	if r, ok := ctx.Value(runKey{}).(*Run); ok {
-		return *r, true
+	if r := runningFrom(ctx); r != nil {
+		return r.snapshot(), true
 	}
 	return Run{}, false
+}
+
+// LoggerFrom returns a logger that carries the controller and, as a group "run", the key and
+// the run's number. Outside a handler it is slog.Default().
+func LoggerFrom(ctx context.Context) *slog.Logger {
+	if r := runningFrom(ctx); r != nil {
+		return r.log()
+	}
+	return slog.Default()
+}
+
+// SetTraceID notes the trace that the run of ctx belongs to, for its record, its log lines
+// and exemplars. middleware.Trace calls it.
+func SetTraceID(ctx context.Context, id string) {
+	if r := runningFrom(ctx); r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.run.TraceID = id
+	}
 }

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
-
-	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // sources are the sources of one term of a controller. They may be added and removed while
@@ -15,7 +14,7 @@ import (
 type sources struct {
 	// Immutable after newSources.
 	controller string
-	enqueue    func(key kube.Key, detail string)
+	enqueue    func(source string) Enqueue // of the source of that name
 
 	mu      sync.Mutex
 	waiting []*sourceRun // guarded by mu; added before the term began
@@ -38,7 +37,7 @@ type sourceRun struct {
 	leave []func()        // of the informers that it reads; set before it runs
 }
 
-func newSources(controller string, enqueue func(kube.Key, string), all []Source) *sources {
+func newSources(controller string, enqueue func(source string) Enqueue, all []Source) *sources {
 	s := &sources{controller: controller, enqueue: enqueue}
 	for i, source := range all {
 		s.waiting = append(s.waiting, &sourceRun{source: source, name: fmt.Sprintf("source %d (%T)", i, source)})
@@ -64,11 +63,12 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 			for _, read := range readsOf(r.source) {
 				r.leave = append(r.leave, read.Join(background))
 			}
-			run := begun(ctx, r.source, s.enqueue)
+			enqueue := s.enqueue(nameOf(r.source))
+			run := begun(ctx, r.source, enqueue)
 			go func() { // waited for by wait, and by remove
 				defer s.runs.Done()
 				defer close(r.ended)
-				if err := run(ctx, s.enqueue); err != nil && ctx.Err() == nil {
+				if err := run(ctx, enqueue); err != nil && ctx.Err() == nil {
 					s.failed(fmt.Errorf("controller %q: %s: %w", s.controller, r.name, err))
 					stopIntake()
 				}
@@ -148,6 +148,20 @@ func (s *sources) reads() []Readable {
 	return all
 }
 
+// ready says what sources that can tell lack.
+func (s *sources) ready() error {
+	s.mu.Lock()
+	active := slices.Clone(s.active)
+	s.mu.Unlock()
+	var errs []error
+	for _, r := range active {
+		if telling, ok := r.source.(interface{ Ready() error }); ok {
+			errs = append(errs, telling.Ready())
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // waitSynced waits until the informers of all sources have listed, or ctx ends. It does not
 // wait for a source that is removed meanwhile, whose informers nobody may run any more, nor for
 // one that is added.
@@ -212,15 +226,15 @@ func (s *sources) leave() {
 }
 
 // begun begins what can be begun at once, and returns what is left to run.
-func begun(ctx context.Context, source Source, enqueue func(kube.Key, string)) func(context.Context, func(kube.Key, string)) error {
+func begun(ctx context.Context, source Source, enqueue Enqueue) func(context.Context, Enqueue) error {
 	starting, ok := source.(interface {
-		Start(ctx context.Context, enqueue func(kube.Key, string)) (stop func())
+		Start(ctx context.Context, enqueue Enqueue) (stop func())
 	})
 	if !ok {
 		return source.Run
 	}
 	stop := starting.Start(ctx, enqueue)
-	return func(ctx context.Context, _ func(kube.Key, string)) error {
+	return func(ctx context.Context, _ Enqueue) error {
 		<-ctx.Done()
 		stop()
 		return nil
@@ -232,4 +246,12 @@ func readsOf(source Source) []Readable {
 		return reading.Reads()
 	}
 	return nil
+}
+
+// nameOf returns what a source is called in causes and metrics.
+func nameOf(source Source) string {
+	if named, ok := source.(interface{ Name() string }); ok && named.Name() != "" {
+		return named.Name()
+	}
+	return strings.TrimLeft(fmt.Sprintf("%T", source), "*")
 }

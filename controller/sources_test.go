@@ -40,15 +40,16 @@ func newWatching(t *testing.T, server *fakeapi.Server[configMap]) *watching {
 	return &watching{objects: objects}
 }
 
-func (w *watching) Run(ctx context.Context, enqueue func(kube.Key, string)) error {
+func (w *watching) Run(ctx context.Context, enqueue controller.Enqueue) error {
 	w.running.Add(1)
 	defer w.running.Add(-1)
-	defer w.objects.Subscribe(func(c informer.Change) { enqueue(c.Key, c.Type.String()) })()
+	defer w.objects.Subscribe(func(c informer.Change) { enqueue(c.Key, controller.Trigger{Detail: c.Type.String()}) })()
 	<-ctx.Done()
 	return nil
 }
 
 func (w *watching) Reads() []controller.Readable { return []controller.Readable{w.objects} }
+func (w *watching) Name() string                 { return "watching" }
 func (w *watching) Validate() error              { return w.mistake }
 
 // watches returns how many watches of a server are open.
@@ -98,7 +99,7 @@ func TestSourcesInformersGateTheFirstHandling(t *testing.T) {
 		others.Fail("list", nil)
 		others.Fail("watch", nil)
 		time.Sleep(time.Minute)
-		if diff := cmp.Diff([]string{"a: listed", "other: triggered (listed)"}, runs.sorted()); diff != "" {
+		if diff := cmp.Diff([]string{"a: listed", "other: watching: triggered (listed)"}, runs.sorted()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if err := ctrl.Ready(); err != nil {
@@ -132,7 +133,7 @@ func TestSourcesAreAddedAndRemovedWhileTheControllerRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"other: triggered (listed)"}, runs.sorted()); diff != "" {
+		if diff := cmp.Diff([]string{"other: watching: triggered (listed)"}, runs.sorted()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		others.Fail("watch", errors.New("broken"))
@@ -154,7 +155,7 @@ func TestSourcesAreAddedAndRemovedWhileTheControllerRuns(t *testing.T) {
 		others.Put(object("later", "1"))
 		server.Put(object("a", "2"))
 		time.Sleep(time.Minute)
-		if diff := cmp.Diff([]string{"a: updated"}, runs.sorted()); diff != "" {
+		if diff := cmp.Diff([]string{"a: updated (spec)"}, runs.sorted()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		// And again: it is the same source.
@@ -162,7 +163,7 @@ func TestSourcesAreAddedAndRemovedWhileTheControllerRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"later: triggered (listed)", "other: triggered (listed)"}, runs.sorted()); diff != "" {
+		if diff := cmp.Diff([]string{"later: watching: triggered (listed)", "other: watching: triggered (listed)"}, runs.sorted()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		remove()
@@ -195,7 +196,7 @@ func TestSourcesAddedBeforeRunAreThereFromTheStart(t *testing.T) {
 		others.Fail("watch", nil)
 		others.Fail("list", nil)
 		time.Sleep(time.Minute)
-		if diff := cmp.Diff([]string{"a: listed", "other: triggered (listed)"}, runs.sorted()); diff != "" {
+		if diff := cmp.Diff([]string{"a: listed", "other: watching: triggered (listed)"}, runs.sorted()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if err := stop(); err != nil {
@@ -224,7 +225,7 @@ func TestAddedSourcesWorkInEachTermOfLeadership(t *testing.T) {
 		if w.running.Load() != 0 {
 			t.Error("a standby runs a source")
 		}
-		all := []string{"a: listed", "other: triggered (listed)"}
+		all := []string{"a: listed", "other: watching: triggered (listed)"}
 		for term := range 2 {
 			lost := make(chan struct{})
 			e.terms <- lost
@@ -244,7 +245,7 @@ func TestAddedSourcesWorkInEachTermOfLeadership(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"a: listed", "late: triggered (listed)"}, runs.sorted()); diff != "" {
+		if diff := cmp.Diff([]string{"a: listed", "late: watching: triggered (listed)"}, runs.sorted()); diff != "" {
 			t.Errorf("the last term (-want +got):\n%s", diff)
 		}
 		removeLate()
@@ -335,7 +336,7 @@ func TestRemovedSourceLeavesAnInformerThatOthersUse(t *testing.T) {
 			t.Errorf("%d watches are open, want the one that the first source uses", n)
 		}
 		others.Put(object("other", "2"))
-		if diff := cmp.Diff([]string{"other: triggered (updated)"}, runs.sorted()); diff != "" {
+		if diff := cmp.Diff([]string{"other: watching: triggered (updated)"}, runs.sorted()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if _, all, _ := others.Counts(); all != 1 {
@@ -406,7 +407,7 @@ func TestAddedSourceThatFailsEndsTheController(t *testing.T) {
 		go func() { ended <- ctrl.Run(t.Context()) }() // received below
 		synctest.Wait()
 		broken := errors.New("the source broke")
-		remove, err := ctrl.AddSource(controller.SourceFunc(func(context.Context, func(kube.Key, string)) error { return broken }))
+		remove, err := ctrl.AddSource(controller.SourceFunc(func(context.Context, controller.Enqueue) error { return broken }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -443,7 +444,7 @@ func TestPredicateSaysWhatIsHandled(t *testing.T) {
 		server.Put(object("a", "boring"))
 		expect()
 		server.Put(object("a", "news"))
-		expect("a: updated")
+		expect("a: updated (spec)")
 		server.Put(object("a", "boring"))
 		server.Put(object("b", "boring"))
 		expect("b: added")
@@ -454,7 +455,7 @@ func TestPredicateSaysWhatIsHandled(t *testing.T) {
 		if err != nil || !found || obj.Data["value"] != "boring" {
 			t.Errorf("a is %v in the cache, %v, %v", obj, found, err)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(75 * time.Minute)
 		expect("a: resync")
 		want := []string{"listed a", "updated a", "updated a", "updated a", "added b", "deleted b", "listed a"}
 		if diff := cmp.Diff(want, asked.take()); diff != "" {
@@ -466,13 +467,13 @@ func TestPredicateSaysWhatIsHandled(t *testing.T) {
 // starting is a source that begins at once.
 type starting struct{ begun, stopped atomic.Bool }
 
-func (s *starting) Run(context.Context, func(kube.Key, string)) error {
+func (s *starting) Run(context.Context, controller.Enqueue) error {
 	panic("a source that has a method Start is not run")
 }
 
-func (s *starting) Start(_ context.Context, enqueue func(kube.Key, string)) (stop func()) {
+func (s *starting) Start(_ context.Context, enqueue controller.Enqueue) (stop func()) {
 	s.begun.Store(true)
-	enqueue(key("a"), "begun")
+	enqueue(key("a"), controller.Trigger{Detail: "begun"})
 	return func() { s.stopped.Store(true) }
 }
 
@@ -492,7 +493,7 @@ func TestSourcesBeginBeforeTheFirstHandling(t *testing.T) {
 		synctest.Wait()
 		// The first pass adds its cause to the key, or finds that it has run, or that it runs.
 		got := runs.take()
-		if len(got) == 0 || len(got) > 2 || !strings.HasPrefix(got[0], "a: triggered (begun)") || !strings.HasSuffix(got[0], "(begun: true)") {
+		if len(got) == 0 || len(got) > 2 || !strings.HasPrefix(got[0], "a: controller_test.starting: triggered (begun)") || !strings.HasSuffix(got[0], "(begun: true)") {
 			t.Errorf("got %q, want a first run because the source has begun", got)
 		}
 		if err := stop(); err != nil || !source.stopped.Load() {
@@ -504,9 +505,9 @@ func TestSourcesBeginBeforeTheFirstHandling(t *testing.T) {
 // nosy is a source that asks its controller things while it begins.
 type nosy struct{ ask func() }
 
-func (s nosy) Run(context.Context, func(kube.Key, string)) error { return nil }
+func (s nosy) Run(context.Context, controller.Enqueue) error { return nil }
 
-func (s nosy) Start(context.Context, func(kube.Key, string)) (stop func()) {
+func (s nosy) Start(context.Context, controller.Enqueue) (stop func()) {
 	s.ask()
 	return func() {}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // An object that cannot be read fails its own run, and the others go on.
@@ -44,7 +45,7 @@ func testUndecodableObject(t *testing.T) {
 	recorder := newRecorder()
 	c := config(nil, func(_ context.Context, m configMap) error { runs.add("%s=%s", m.Name, m.Data["value"]); return nil })
 	c.Retriever, c.Informer, c.Metrics, c.Logger = nil, typed, recorder, logs.logger(0)
-	c.Retry = controller.Retry{Base: time.Minute, Max: time.Minute, Jitter: -1}
+	c.Retry = retry.Config{Every: retry.Policy{Base: time.Minute, Max: time.Minute, Jitter: -1}}
 	ctrl := newController(t, c)
 	start(t, ctrl)
 	synctest.Wait()

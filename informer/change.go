@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/store"
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
@@ -54,8 +53,17 @@ type Change struct {
 type Predicate func(Change) bool
 
 // NewChange returns a change of an object of kind, for tests of what receives changes:
-// before is nil for Listed and Added, after is nil for Deleted.
+// before is nil for Listed and Added, after is nil for Deleted. It is as a watch brings it:
+// an Updated is Consecutive, a Deleted is Certain. Changed cannot tell the status from the
+// rest where the states are protobuf.
 func NewChange(t ChangeType, kind schema.GroupVersionKind, before, after *wire.Object) Change {
+	c := NewFoundChange(t, kind, before, after)
+	c.states.complete = true
+	return c
+}
+
+// NewFoundChange is NewChange for what a list has found: it is neither Consecutive nor Certain.
+func NewFoundChange(t ChangeType, kind schema.GroupVersionKind, before, after *wire.Object) Change {
 	c := Change{Type: t, states: &states{kind: kind, old: before, new: after, oldRead: true, newRead: true}}
 	if after != nil {
 		c.Key = after.Key
@@ -91,6 +99,41 @@ func (c Change) Kind() schema.GroupVersionKind {
 	return c.states.kind
 }
 
+// Changed returns in which of parts the states before and after an Updated differ: see
+// wire.Comparer. Subscribers that ask for the same share the work. What the resource version,
+// the generation, the UID and the deletion cost is next to nothing; for the other parts the
+// state before is read. It is zero for other types, and for states that cannot be read.
+func (c Change) Changed(parts kube.Change) kube.Change {
+	if c.Type != Updated || c.states == nil {
+		return 0
+	}
+	return c.states.compare(parts)
+}
+
+// Manager returns the field manager that wrote the state after the change last, as far as
+// metadata.managedFields tells (its times are in seconds). Empty: unknown, as for Deleted, and
+// for objects that had been kept when they were announced.
+func (c Change) Manager() string {
+	if c.states == nil || !c.states.newRead || c.states.new == nil {
+		return ""
+	}
+	return c.states.new.Manager
+}
+
+// Consecutive reports, for an Updated, whether the state after the change is the very next
+// after the one before: nobody else's state came between them. That is so for what a watch
+// brings that has missed nothing, and not for what a list has found. Where joined Retrievers
+// both have the object, it is not known, and false.
+func (c Change) Consecutive() bool {
+	return c.Type == Updated && c.states != nil && c.states.consecutive()
+}
+
+// Certain reports, for a Deleted, whether the state before the change is the last that the
+// object had (or had in the selection). It is false when a list has found the object gone.
+func (c Change) Certain() bool {
+	return c.Type == Deleted && c.states != nil && c.states.complete
+}
+
 // Decode returns the states before and after a change as objects of type T, which belong
 // to the caller. One that does not exist is nil.
 func Decode[T kube.Object](c Change) (before, after T, err error) {
@@ -113,85 +156,4 @@ func decodeState[T kube.Object](decoder wire.Decoder[T], state func() (*wire.Obj
 		return obj, err
 	}
 	return decoder.Decode(bytes)
-}
-
-// states are what a Change reads its objects from. Each informer has one, which is used
-// again for every change, while events is held.
-type states struct {
-	kind             schema.GroupVersionKind
-	oldRef, newRef   store.Ref    // read when somebody asks
-	old, new         *wire.Object // what was read, or given; nil: there is none
-	oldRead, newRead bool
-	oldKept, newKept wire.Object // with buffers that are used again
-}
-
-// arrived makes s the states of a change to an object that has just come; old is its kept
-// state, if there was one.
-func (s *states) arrived(old store.Ref, replaced bool, obj *wire.Object) {
-	s.oldRef, s.old, s.oldRead = old, nil, !replaced
-	s.new, s.newRead = obj, true
-}
-
-// kept makes s the states of an object that is kept and did not change.
-func (s *states) kept(ref store.Ref) {
-	s.old, s.oldRead = nil, true
-	s.newRef, s.new, s.newRead = ref, nil, false
-}
-
-// gone makes s the states of an object that is kept no more.
-func (s *states) gone(old store.Ref) {
-	s.oldRef, s.old, s.oldRead = old, nil, false
-	s.new, s.newRead = nil, true
-}
-
-// besides makes s, which is a Deleted or the coming of an object, the states of an update
-// from or to the state that another part keeps. It returns false for the coming of what is
-// there already. (Of a Deleted it never does: who walks the objects may have left this one to
-// the part that has lost it, see Listed.)
-func (s *states) besides(other store.Ref, t ChangeType) (matters bool) {
-	if t == Deleted {
-		s.newRef, s.new, s.newRead = other, nil, false
-		return true
-	}
-	s.oldRef, s.old, s.oldRead = other, nil, false
-	return !other.Same(s.new)
-}
-
-// done lets go of what the change referred to.
-func (s *states) done() {
-	s.oldRef, s.newRef, s.old, s.new = store.Ref{}, store.Ref{}, nil, nil
-	s.oldRead, s.newRead = true, true
-}
-
-func (s *states) readOld() (obj *wire.Object, err error) {
-	if !s.oldRead {
-		if s.old, err = readInto(&s.oldKept, s.oldRef); err != nil {
-			return nil, err
-		}
-		s.oldRead = true
-	}
-	return s.old, nil
-}
-
-func (s *states) readNew() (obj *wire.Object, err error) {
-	if !s.newRead {
-		if s.new, err = readInto(&s.newKept, s.newRef); err != nil {
-			return nil, err
-		}
-		s.newRead = true
-	}
-	return s.new, nil
-}
-
-func readInto(into *wire.Object, ref store.Ref) (*wire.Object, error) {
-	err := ref.Read(func(o *wire.Object) error {
-		buffer := append(into.Bytes[:0], o.Bytes...)
-		*into = *o
-		into.Bytes = buffer
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return into, nil
 }

@@ -21,10 +21,12 @@ import (
 // core is an informer without its type: what all the views of one informer share.
 type core struct {
 	// Immutable after New.
+	made     time.Time
 	name     string
 	kind     schema.GroupVersionKind // empty when the Retriever does not tell it
 	keeps    reflect.Type            // of the objects that are retrieved: the T of New
 	optional bool
+	whole    bool // objects are kept as they are, but for managedFields
 	metrics  Recorder
 	logger   *slog.Logger
 	newStore func() *store.Store
@@ -49,6 +51,7 @@ type counters struct {
 	received   atomic.Int64 // bytes read from the API server
 	decoded    atomic.Int64 // objects decoded for readers
 	decodeTime atomic.Int64 // nanoseconds of that
+	lag        atomic.Int64 // nanoseconds that the last write that was awaited took to be shown
 }
 
 type subscriber struct{ notify func(Change) }
@@ -152,6 +155,7 @@ func (c *core) begin(ctx context.Context) *session {
 		}
 		running.Wait()
 		stopMetrics()
+		c.releaseAll()
 		close(s.ended)
 	}()
 	return s

@@ -32,6 +32,14 @@ type Health struct {
 	// and DecodeTime how long that took in all.
 	Decoded    int64
 	DecodeTime time.Duration
+	// Staleness bounds the age of what is shown, while the informer runs: it was the truth no
+	// longer ago than that, as far as the API server says, through every one of its watches.
+	// With a healthy watch it stays below about a minute, after which the API server sends a
+	// bookmark if nothing else. Zero: the informer does not run, or has not listed.
+	Staleness time.Duration
+	// Lag is how long the last write that somebody awaited took to be shown: see Await. Zero:
+	// it was there at once, or none was awaited.
+	Lag time.Duration
 	// LastEvent is when the last list, event or bookmark arrived. Zero: none yet.
 	LastEvent time.Time
 	// Err is why the informer cannot list or watch now. Nil when it can.
@@ -74,9 +82,13 @@ func (c *core) health() Health {
 		Running: c.session != nil, Synced: true, Degraded: c.optional,
 		Received: c.counters.received.Load(), Decoded: c.counters.decoded.Load(),
 		DecodeTime: time.Duration(c.counters.decodeTime.Load()),
+		Lag:        time.Duration(c.counters.lag.Load()),
 	}
 	parts := c.parts
 	c.mu.Unlock()
+	if h.Running {
+		h.Staleness = staleness(parts)
+	}
 	degraded := false
 	var errs []error
 	for n, p := range parts {
@@ -105,6 +117,26 @@ func (c *core) health() Health {
 	h.Synced = h.Synced && h.Running
 	h.Err = errors.Join(errs...)
 	return h
+}
+
+// Staleness is Health().Staleness, at the cost of one lock.
+func (i *Informer[T]) Staleness() time.Duration {
+	i.core.mu.Lock()
+	running, parts := i.core.session != nil, i.core.parts
+	i.core.mu.Unlock()
+	if !running {
+		return 0
+	}
+	return staleness(parts)
+}
+
+// staleness returns that of the part that lags behind most.
+func staleness(parts []*part) time.Duration {
+	most := time.Duration(0)
+	for _, p := range parts {
+		most = max(most, p.staleness())
+	}
+	return most
 }
 
 // Ready is Health().Ready(): nil when the informer can be relied on.

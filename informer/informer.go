@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/store"
@@ -86,6 +87,8 @@ type Index[T kube.Object] struct {
 //     come so far, each in a state that was current at some moment.
 //   - What cannot be listed or watched is named by Health, Ready and the log at once,
 //     and tried again for ever, with back-off up to about 15 s.
+//   - A watch that is open but brings nothing, while a list shows that there is something to
+//     bring, is named (ErrSilentWatch) and replaced.
 //   - Every object that is read is freshly decoded, and belongs to the reader.
 //
 // An Informer may be shared: Run may be called by several at the same time.
@@ -120,16 +123,18 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 		return nil, fmt.Errorf("new informer %q: %w", config.Name, err)
 	}
 	c := &core{
+		made:      time.Now(),
 		name:      cmp.Or(config.Name, description.kind()),
 		kind:      description.GroupVersionKind,
 		keeps:     reflect.TypeFor[T](),
 		retrieves: description.String(),
 		optional:  config.Optional,
+		whole:     len(config.Cut) == 0,
 		metrics:   config.Metrics,
 		logger:    cmp.Or(config.Logger, slog.Default()),
 		synced:    make(chan struct{}),
 	}
-	c.states.kind = c.kind
+	c.states.kind, c.states.comparer = c.kind, wire.NewComparer(c.keeps)
 	indexes := storeIndexes(config.Indexes, decoder)
 	c.newStore = func() *store.Store { return store.New(store.Config{Indexes: indexes}) }
 	i := &Informer[T]{core: c, decoder: decoder, cut: cut}
@@ -171,6 +176,7 @@ func (i *Informer[T]) newPart(r Retriever[T]) *part {
 	p := &part{core: i.core, describes: description.String(), watchList: description.WatchList, identity: r, kept: i.core.newStore()}
 	if direct, ok := r.(*clusterRetriever[T]); ok {
 		p.feed = direct.feed(i.cut, &i.core.counters.received)
+		p.selects = direct.selects()
 	} else {
 		p.feed = objectFeed[T]{retriever: r, encoder: wire.NewEncoder[T](i.cut)}
 	}
@@ -206,6 +212,10 @@ func As[U, T kube.Object](i *Informer[T]) (*Informer[U], error) {
 
 // Name returns the informer's name.
 func (i *Informer[T]) Name() string { return i.core.name }
+
+// Kind returns the kind of the informer's objects. It is empty when the Retriever does not
+// tell it.
+func (i *Informer[T]) Kind() schema.GroupVersionKind { return i.core.kind }
 
 // Run lists and watches until ctx ends, and then returns nil.
 //

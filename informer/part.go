@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -28,7 +28,8 @@ type part struct {
 	feed      feed
 	describes string
 	watchList bool
-	identity  any // the Retriever, to find out whether another is the same
+	identity  any       // the Retriever, to find out whether another is the same
+	selects   selection // what it retrieves, as far as it is known
 
 	// Set by begin, for one session; guarded by core.mu.
 	stop    context.CancelFunc
@@ -48,8 +49,17 @@ type part struct {
 	noStreams bool            // guarded by mu; streamed lists do not come
 	gone410   int             // guarded by mu; how often in a row history was gone, since it last worked
 	newest    string          // guarded by mu; the newest resource version that a list, an event or a bookmark had
+	bookmarks bool            // guarded by mu; the Retriever's watches have brought bookmarks
+	silent    bool            // guarded by mu; err is that a watch was silent
+	suspect   bool            // guarded by mu; the next list must not come from the server's cache
+	checked   time.Time       // guarded by mu; when a list was last compared, because the watch was quiet
+
+	// current is since when something may be newer than what is kept: one more than the
+	// nanoseconds since core.made. Zero: there has been no list.
+	current atomic.Int64
 
 	listing // guarded by core.events
+	awaits  // guarded by core.events
 }
 
 // listing is what is remembered of the list that is coming.
@@ -59,8 +69,9 @@ type listing struct {
 	consistent bool
 	// streamed is true when what is being listed comes by a watch.
 	streamed bool
-	// open is true until the list has ended.
-	open bool
+	// open is true until the list has ended, which began at a moment.
+	open  bool
+	began time.Time
 	// doubtful are objects of a list that contradict what was seen, until the list has ended.
 	//
 	// Of a list that is not consistent: those that were not kept, although everything up to
@@ -88,7 +99,9 @@ func (p *part) begin(stop context.CancelFunc, first ChangeType) {
 	p.kept, p.first = p.core.newStore(), first
 	p.synced, p.degraded, p.err, p.errSince, p.broken = false, false, nil, time.Time{}, false
 	p.lastEvent, p.newest, p.gone410 = time.Time{}, "", 0
+	p.silent, p.suspect, p.checked = false, false, time.Time{}
 	p.mu.Unlock()
+	p.current.Store(0)
 }
 
 // isSettled reports whether settled is closed.
@@ -105,6 +118,7 @@ func (p *part) isSettled() bool {
 // that says how far they go.
 func (p *part) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	if opts.Continue == "" {
+		opts = p.distrust(opts)
 		p.beginList(opts.ResourceVersion == "", false)
 	}
 	as := p.asNew()
@@ -134,7 +148,7 @@ func (p *part) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 func (p *part) beginList(consistent, streamed bool) {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()
-	p.listing = listing{consistent: consistent, streamed: streamed, open: true}
+	p.listing = listing{consistent: consistent, streamed: streamed, open: true, began: time.Now()}
 	p.objects().BeginList()
 }
 
@@ -144,6 +158,7 @@ func (p *part) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 		if p.refusesStreams() {
 			return nil, errNoStreamedLists
 		}
+		opts = p.distrust(opts)
 		p.beginList(opts.ResourceVersion == "", true)
 	}
 	events, err := p.feed.watch(ctx, opts)
@@ -185,18 +200,6 @@ func (p *part) asNew() ChangeType {
 	return p.first
 }
 
-// origin says what has brought an object.
-type origin int
-
-const (
-	// fromList: it is an item of a list, in no order.
-	fromList origin = iota
-	// fromWatch: it comes in the order of resource versions; all before it have been seen.
-	fromWatch
-	// fromStart: it comes by a watch that begins with what there is, in no order.
-	fromStart
-)
-
 // arrived stores an object that a list or an event has brought, and announces the change,
 // unless the kept state is the same or, except where the list is to be believed, newer. An
 // object that was not kept is announced as asNew says.
@@ -207,7 +210,7 @@ func (p *part) arrived(o *wire.Object, asNew ChangeType, from origin) {
 	listed := from == fromList
 	believed := listed && p.consistent
 	delete(p.doubtful, o.Key)
-	p.store(objects, o, asNew, func(kept store.Ref, found bool) bool {
+	p.store(objects, o, asNew, from, func(kept store.Ref, found bool) bool {
 		isOlder := found && older(o.ResourceVersion, kept.ResourceVersion())
 		switch {
 		case found && kept.Same(o), isOlder && !believed:
@@ -220,6 +223,7 @@ func (p *part) arrived(o *wire.Object, asNew ChangeType, from origin) {
 		}
 		return false
 	})
+	p.shown(o.Key)
 }
 
 // doubt puts o off until the list has ended. It is called with events held.
@@ -231,7 +235,7 @@ func (p *part) doubt(o *wire.Object) {
 }
 
 // store keeps o, if accept says so, and announces it. It is called with events held.
-func (p *part) store(objects *store.Store, o *wire.Object, asNew ChangeType, accept func(kept store.Ref, found bool) bool) {
+func (p *part) store(objects *store.Store, o *wire.Object, asNew ChangeType, from origin, accept func(kept store.Ref, found bool) bool) {
 	old, replaced, put, err := objects.PutIf(o, accept)
 	if !put {
 		return
@@ -240,7 +244,7 @@ func (p *part) store(objects *store.Store, o *wire.Object, asNew ChangeType, acc
 		p.core.logger.Warn("informer keeps an object without an index",
 			"informer", p.core.name, "key", o.Key.String(), "error", err)
 	}
-	p.core.states.arrived(old, replaced, o)
+	p.core.states.arrived(p, old, replaced, o, from)
 	as := asNew
 	if replaced {
 		as = Updated
@@ -252,6 +256,7 @@ func (p *part) store(objects *store.Store, o *wire.Object, asNew ChangeType, acc
 func (p *part) gone(o *wire.Object, from origin) {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()
+	defer p.shown(o.Key)
 	objects, _ := p.saw(o.ResourceVersion, from)
 	if listed, doubted := p.doubtful[o.Key]; doubted && !older(o.ResourceVersion, listed.ResourceVersion) {
 		delete(p.doubtful, o.Key)
@@ -263,13 +268,14 @@ func (p *part) gone(o *wire.Object, from origin) {
 	if kept.UID() != o.UID && older(o.ResourceVersion, kept.ResourceVersion()) {
 		return // an earlier incarnation's end
 	}
-	p.forget(objects, o.Key)
+	p.forget(objects, o.Key, from == unbroken && kept.UID() == o.UID)
 }
 
-// forget drops what is kept under key and announces it. It is called with events held.
-func (p *part) forget(objects *store.Store, key kube.Key) {
+// forget drops what is kept under key and announces it; last says that it is the object's last
+// state. It is called with events held.
+func (p *part) forget(objects *store.Store, key kube.Key, last bool) {
 	if old, found := objects.Delete(key); found {
-		p.core.states.gone(old)
+		p.core.states.gone(old, last)
 		p.core.announce(p, Deleted, key)
 	}
 }
@@ -289,8 +295,13 @@ func (p *part) listed(resourceVersion string) {
 		p.mu.Lock()
 		p.newest = resourceVersion
 		p.mu.Unlock()
+		if p.streamed {
+			p.isCurrent(time.Now())
+		} else {
+			p.isCurrent(p.began) // what came while its pages did is not in it
+		}
 		for _, o := range p.doubtful {
-			p.store(objects, o, as, func(kept store.Ref, found bool) bool {
+			p.store(objects, o, as, fromList, func(kept store.Ref, found bool) bool {
 				return !found || p.consistent || older(kept.ResourceVersion(), o.ResourceVersion)
 			})
 		}
@@ -301,12 +312,13 @@ func (p *part) listed(resourceVersion string) {
 		if !found || (!p.consistent && older(resourceVersion, kept.ResourceVersion())) {
 			continue // the list is older than this object: it says nothing about it
 		}
-		p.forget(objects, key)
+		p.forget(objects, key, false)
 	}
 	objects.EndList()
 	p.mu.Lock()
-	p.synced = true
+	p.synced, p.suspect = true, false
 	p.mu.Unlock()
+	p.shownAll()
 	// A list in pages is followed by a watch, which has yet to stand; a streamed one is the
 	// beginning of it.
 	if p.streamed {
@@ -325,39 +337,52 @@ func (p *part) forgetAll() {
 	p.mu.Unlock()
 	objects := p.objects()
 	for key := range objects.Keys() {
-		p.forget(objects, key)
+		p.forget(objects, key, false)
 	}
+	p.release()
 }
 
 // saw notes that something at resourceVersion has come. It returns the store, and the newest
 // resource version that everything has been seen up to.
 func (p *part) saw(resourceVersion string, from origin) (objects *store.Store, newest string) {
 	now := time.Now()
+	if from.inOrder() {
+		p.isCurrent(now)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lastEvent = now
-	if from == fromWatch && !older(resourceVersion, p.newest) {
+	if from.inOrder() && !older(resourceVersion, p.newest) {
 		p.newest = resourceVersion
 	}
 	return p.kept, p.newest
+}
+
+// isCurrent notes that at a moment nothing was newer than what the part keeps.
+func (p *part) isCurrent(at time.Time) { p.current.Store(int64(at.Sub(p.core.made)) + 1) }
+
+// staleness returns for how long something may have been newer than what the part keeps; zero
+// when it has not listed.
+func (p *part) staleness() time.Duration {
+	since := p.current.Load()
+	if since == 0 {
+		return 0
+	}
+	return time.Since(p.core.made) - time.Duration(since-1)
+}
+
+// bookmarked notes that everything up to resourceVersion has come.
+func (p *part) bookmarked(resourceVersion string, from origin) {
+	p.core.events.Lock()
+	defer p.core.events.Unlock()
+	p.saw(resourceVersion, from)
+	if from.inOrder() {
+		p.shownAll()
+	}
 }
 
 func (p *part) resourceVersion() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.newest
-}
-
-// older reports whether resource version a is before b. Versions that cannot be
-// compared, as those of some test doubles, are never older.
-func older(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order < 0
-}
-
-// notAfter reports whether resource version a is b or before it. Versions that cannot be
-// compared never are.
-func notAfter(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order <= 0
 }

@@ -51,6 +51,7 @@ type stream struct {
 	// Owned by pump.
 	listing  bool // the initial events of a streamed list are coming
 	ordered  bool // events come in the order of resource versions
+	unbroken bool // and from a version on that everything had been seen up to
 	opened   time.Time
 	got      bool      // an event has come
 	reached  string    // the resource version of the last event
@@ -67,6 +68,7 @@ func newStream(ctx context.Context, p *part, e events, opts metav1.ListOptions) 
 		out:     make(chan watch.Event), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.ordered = !s.listing && opts.ResourceVersion != "" && opts.ResourceVersion != "0"
+	s.unbroken = s.ordered && notAfter(opts.ResourceVersion, p.resourceVersion())
 	go s.pump(ctx) // waited for by Stop, which the Reflector calls for every watch
 	return s
 }
@@ -91,40 +93,62 @@ func (s *stream) pump(ctx context.Context) {
 	defer close(s.ended)
 	defer close(s.out)
 	var silent atomic.Bool
-	patience := time.AfterFunc(standing, s.part.works)
+	patience := time.AfterFunc(standing, s.part.stands)
 	if s.listing {
 		patience.Stop()
 		patience = time.AfterFunc(silentList, func() { silent.Store(true); s.events.stop() })
 	}
 	defer func() { patience.Stop() }()
+	guard := &guard{part: s.part, stop: s.events.stop, opened: s.opened}
+	defer guard.runs.Wait()
+	guarded, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !s.listing {
+		guard.begin(guarded)
+	}
 	for {
 		event, err := s.events.next()
 		// A watch whose context has ended may say so in any way.
 		if ctx.Err() != nil || s.isStopped() {
 			return
 		}
-		if silent.Load() && s.listing {
-			s.send(s.part.refuseStreamedLists())
-			return
-		}
-		if err != nil {
-			s.end(err)
+		if s.isOver(err, silent.Load() && s.listing, guard.silent.Load()) {
 			return
 		}
 		listing := s.listing
 		if listing {
 			patience.Stop() // subscribers may take long; that is not the server's silence
 		}
-		if !s.take(event) {
+		guard.busy.Store(true) // nor is it then
+		goesOn := s.take(event)
+		guard.busy.Store(false)
+		if !goesOn {
 			return
 		}
 		switch {
 		case listing && s.listing:
 			patience.Reset(silentList)
 		case listing:
-			patience = time.AfterFunc(standing, s.part.works)
+			patience = time.AfterFunc(standing, s.part.stands)
+			guard.begin(guarded)
 		}
 	}
+}
+
+// isOver ends the stream when there is a reason to: it has sent no list, it misses something,
+// or next has returned an error. It returns false when there is none.
+func (s *stream) isOver(err error, listsNothing, silent bool) bool {
+	switch {
+	case listsNothing:
+		s.send(s.part.refuseStreamedLists())
+	case silent:
+		s.send(silenced())
+	case err != nil:
+		s.end(err)
+	default:
+		return false
+	}
+	return true
 }
 
 func (s *stream) isStopped() bool {
@@ -148,17 +172,22 @@ func (s *stream) take(event wire.Event) bool {
 	s.reached = event.Object.ResourceVersion
 	switch event.Type {
 	case watch.Added, watch.Modified:
-		s.part.arrived(event.Object, s.asNew(), s.origin())
+		s.part.arrived(event.Object, s.asNew(), s.origin(event.Type))
 	case watch.Deleted:
-		s.part.gone(event.Object, s.origin())
+		s.part.gone(event.Object, s.origin(event.Type))
 	case watch.Bookmark:
-		s.part.saw(s.reached, s.origin())
+		s.part.bookmarked(s.reached, s.origin(event.Type))
 		if s.listing && event.Object.Annotations()[metav1.InitialEventsAnnotationKey] == "true" {
 			s.listing, s.ordered = false, true
 			s.part.listed(s.reached) // not only when the Reflector asks: events may follow at once
+			s.unbroken = notAfter(s.reached, s.part.resourceVersion())
 			return s.send(bookmark(s.reached, true))
 		}
-		return s.listing || s.tell()
+		if s.listing {
+			return true
+		}
+		s.part.heardBookmark()
+		return s.tell()
 	}
 	if s.listing {
 		return true // how far a list has come says nothing before its end
@@ -195,10 +224,12 @@ func (s *stream) asNew() ChangeType {
 	return Added
 }
 
-func (s *stream) origin() origin {
+func (s *stream) origin(event watch.EventType) origin {
 	switch {
 	case s.listing:
 		return fromList
+	case s.unbroken && event != watch.Added:
+		return unbroken
 	case s.ordered:
 		return fromWatch
 	}

@@ -56,6 +56,7 @@ func (p *part) trouble(err error, broken bool) {
 	p.logged[reason] = true
 	p.err = err
 	p.broken = p.broken || broken
+	p.silent = errors.Is(err, ErrSilentWatch)
 	degrades := p.core.optional && isUnavailable(err)
 	p.degraded = degrades // and no longer, when the server is out of reach
 	p.mu.Unlock()
@@ -67,8 +68,22 @@ func (p *part) trouble(err error, broken bool) {
 		if isNotServed(err) {
 			p.forgetAll()
 		}
+		p.letGo()
 		p.core.settle(p)
 	}
+}
+
+// letGo calls those who wait for what p will not show now.
+func (p *part) letGo() {
+	p.core.events.Lock()
+	defer p.core.events.Unlock()
+	p.release()
+}
+
+func (p *part) isDegraded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.degraded
 }
 
 // problem returns why the part cannot list or watch now, or nil.
@@ -109,8 +124,18 @@ func (p *part) opened() {
 	}
 }
 
-// works notes that an event has come, or that a watch stands.
+// works notes that an event has come.
 func (p *part) works() { p.mended(true) }
+
+// stands notes that a watch stands. Silent ones do, too.
+func (p *part) stands() {
+	p.mu.Lock()
+	silent := p.silent
+	p.mu.Unlock()
+	if !silent {
+		p.works()
+	}
+}
 
 // mended notes that what was wrong is over; history says that it is there, too.
 func (p *part) mended(history bool) {
@@ -119,7 +144,7 @@ func (p *part) mended(history bool) {
 		p.gone410 = 0
 	}
 	was, since := p.err, p.errSince
-	p.err, p.errSince, p.broken, p.degraded = nil, time.Time{}, false, false
+	p.err, p.errSince, p.broken, p.degraded, p.silent = nil, time.Time{}, false, false, false
 	p.mu.Unlock()
 	if was != nil {
 		p.core.logger.Info("informer retrieves again",

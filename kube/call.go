@@ -29,6 +29,9 @@ type Call struct {
 	Key Key
 	// DryRun is true when the request asks that nothing be kept.
 	DryRun bool
+	// Request is the body of an update or a patch, as RequestType says. Do not change it.
+	Request     []byte
+	RequestType string
 	// Began is when the request was sent.
 	Began time.Time
 
@@ -108,6 +111,9 @@ func (t callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.next.RoundTrip(req)
 	}
 	call := callOf(req, t.cluster.basePath)
+	if observed && (call.Verb == "update" || call.Verb == "patch") {
+		call.Request, call.RequestType = requestBody(req), req.Header.Get("Content-Type")
+	}
 	call.Kind = t.cluster.knownKind(call.Resource)
 	select {
 	case <-lost:
@@ -188,18 +194,27 @@ func callOf(req *http.Request, basePath string) Call {
 
 // asksForDryRun reads a deletion's options, which travel in its body.
 func asksForDryRun(req *http.Request) bool {
-	if req.Method != http.MethodDelete || req.GetBody == nil {
-		return false
-	}
-	options, err := req.GetBody()
-	if err != nil {
-		return false
-	}
-	defer options.Close()
-	encoded, err := io.ReadAll(options)
 	// The one value that there is (metav1.DryRunAll); no other option can contain it, in JSON
 	// or in protobuf.
-	return err == nil && bytes.Contains(encoded, []byte(metav1.DryRunAll))
+	return req.Method == http.MethodDelete && bytes.Contains(requestBody(req), []byte(metav1.DryRunAll))
+}
+
+// requestBody returns a request's body, which it leaves to be sent; nil when that can be read
+// once only. client-go's can be read again.
+func requestBody(req *http.Request) []byte {
+	if req.GetBody == nil {
+		return nil
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil
+	}
+	defer body.Close()
+	encoded, err := io.ReadAll(body)
+	if err != nil {
+		return nil
+	}
+	return encoded
 }
 
 func verbOf(method string, named bool, watch string) string {
@@ -224,14 +239,28 @@ func verbOf(method string, named bool, watch string) string {
 	return ""
 }
 
-// knownKind returns the kind of a resource, if it has been asked for.
+// knownKind returns the kind of a resource, if it has been asked for, in this version or in
+// another one.
 func (c *Cluster) knownKind(resource schema.GroupVersionResource) schema.GroupVersionKind {
-	gv := resource.GroupVersion()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, r := range c.resources[gv] {
+	if kind := kindIn(c.resources[resource.GroupVersion()], resource); !kind.Empty() {
+		return kind
+	}
+	for gv, known := range c.resources {
+		if gv.Group == resource.Group {
+			if kind := kindIn(known, resource); !kind.Empty() {
+				return kind
+			}
+		}
+	}
+	return schema.GroupVersionKind{}
+}
+
+func kindIn(known []metav1.APIResource, resource schema.GroupVersionResource) schema.GroupVersionKind {
+	for _, r := range known {
 		if r.Name == resource.Resource {
-			return gv.WithKind(r.Kind)
+			return resource.GroupVersion().WithKind(r.Kind)
 		}
 	}
 	return schema.GroupVersionKind{}

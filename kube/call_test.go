@@ -64,6 +64,7 @@ func (o *observer) last() kube.Call { return o.calls[len(o.calls)-1] }
 // TestCallsOfAnyClientAreObserved makes requests through client-go's dynamic client, made of the
 // cluster's HTTP client and of its config, and looks at what is told of them.
 func TestCallsOfAnyClientAreObserved(t *testing.T) {
+	t.Parallel()
 	server := fakeserver.New(configMaps())
 	cluster := connectTo(t, server.Config("test"))
 	if _, err := cluster.Resource(t.Context(), configMaps().GroupVersionKind); err != nil {
@@ -127,6 +128,7 @@ func TestCallsOfAnyClientAreObserved(t *testing.T) {
 }
 
 func TestObserversOfNestedContextsHearAll(t *testing.T) {
+	t.Parallel()
 	server := fakeserver.New(configMaps())
 	cluster := connectTo(t, server.Config("test"))
 	outer, inner := &observer{}, &observer{}
@@ -145,6 +147,7 @@ func TestObserversOfNestedContextsHearAll(t *testing.T) {
 
 // TestCallOfALostAnswer has the server do what was asked and lose the answer.
 func TestCallOfALostAnswer(t *testing.T) {
+	t.Parallel()
 	server := fakeserver.New(configMaps())
 	lost := errors.New("connection reset")
 	server.Hook(func(_ *http.Request, do func() *http.Response) (*http.Response, error) {
@@ -171,6 +174,7 @@ func TestCallOfALostAnswer(t *testing.T) {
 
 // TestContract6NoWriteAfterLeadershipIsLost: reads go on, writes do not leave the process.
 func TestContract6NoWriteAfterLeadershipIsLost(t *testing.T) {
+	t.Parallel()
 	server := fakeserver.New(configMaps())
 	client, err := connectTo(t, server.Config("test")).RESTClient(schema.GroupVersion{Version: "v1"})
 	if err != nil {
@@ -199,6 +203,7 @@ func TestContract6NoWriteAfterLeadershipIsLost(t *testing.T) {
 
 // TestCallBehindAProxy: the API server's URL may have a path.
 func TestCallBehindAProxy(t *testing.T) {
+	t.Parallel()
 	var paths []string
 	config := &rest.Config{Host: "http://proxy/k8s/clusters/c-1", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		paths = append(paths, r.URL.Path)

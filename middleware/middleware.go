@@ -44,14 +44,14 @@ func Timeout[T kube.Object](d time.Duration) controller.Middleware[T] {
 
 // Log logs every call of the wrapped Handler, with the object's key, the duration and the
 // causes: at info level, or at warning level when it returns an error that is not a
-// RequeueAfter. Default logger: the run's own (see controller.RunFrom), when logger is nil.
+// RequeueAfter. Default logger: the run's own (see controller.LoggerFrom), when logger is nil.
 func Log[T kube.Object](logger *slog.Logger) controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		return controller.HandlerFunc[T](func(ctx context.Context, obj T) error {
 			run, _ := controller.RunFrom(ctx)
-			to := run.Logger()
+			to := controller.LoggerFrom(ctx)
 			if logger != nil {
-				to = logger.With("controller", run.Controller, "key", kube.KeyOf(obj).String())
+				to = logger.With("controller", run.Controller, slog.Group("run", "key", kube.KeyOf(obj).String(), "id", run.ID))
 			}
 			start := time.Now()
 			err := next.Handle(ctx, obj)

@@ -146,10 +146,13 @@ func TestTimeoutKeepsWhatTheErrorMeans(t *testing.T) {
 	})
 }
 
+type runOf struct{ Key string }
+
 // record is a log record of a call, as JSON has it.
 type record struct {
-	Level, Msg, Controller, Key, Causes, Error string
-	Duration                                   time.Duration
+	Level, Msg, Controller, Causes, Error string
+	Run                                   runOf
+	Duration                              time.Duration
 }
 
 func records(t *testing.T, log *bytes.Buffer) []record {
@@ -192,7 +195,7 @@ func TestLogSaysHowEachCallEnded(t *testing.T) {
 				if got != tc.answer { //nolint:errorlint // the very value
 					t.Errorf("the answer became %v", got)
 				}
-				tc.want.Msg, tc.want.Key, tc.want.Duration = "handled", "default/web", 3*time.Second
+				tc.want.Msg, tc.want.Run.Key, tc.want.Duration = "handled", "default/web", 3*time.Second
 				if diff := cmp.Diff([]record{tc.want}, records(t, &log)); diff != "" {
 					t.Errorf("log (-want +got):\n%s", diff)
 				}

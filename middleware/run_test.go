@@ -83,8 +83,8 @@ func TestLogInAController(t *testing.T) {
 					}
 				}
 				want := []record{
-					{Level: "INFO", Msg: "handled", Controller: "pods", Key: "default/web", Causes: "listed"},
-					{Level: "INFO", Msg: "handled", Controller: "pods", Key: "default/web", Causes: "requeue (look again)"},
+					{Level: "INFO", Msg: "handled", Controller: "pods", Run: runOf{"default/web"}, Causes: "listed"},
+					{Level: "INFO", Msg: "handled", Controller: "pods", Run: runOf{"default/web"}, Causes: "requeue (look again)"},
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("log (-want +got):\n%s", diff)

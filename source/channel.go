@@ -8,22 +8,34 @@ import (
 )
 
 // Channel is a source that enqueues each key it receives, until the channel is closed
-// or the controller ends. name is the detail of the cause.
+// or the controller ends. name names the source in
+// causes and metrics, so it should be one of few.
 //
 // A key that is sent while the controller is not working (standby, draining) is received
 // when it works again, or never: the channel's buffer and its sender decide.
 func Channel(name string, keys <-chan kube.Key) controller.Source {
-	return controller.SourceFunc(func(ctx context.Context, enqueue func(kube.Key, string)) error {
-		for {
-			select {
-			case <-ctx.Done():
+	return channel{name, keys}
+}
+
+type channel struct {
+	name string
+	keys <-chan kube.Key
+}
+
+// Name names the source in causes and metrics.
+func (c channel) Name() string { return c.name }
+
+// Run implements controller.Source.
+func (c channel) Run(ctx context.Context, enqueue controller.Enqueue) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case key, open := <-c.keys:
+			if !open {
 				return nil
-			case key, open := <-keys:
-				if !open {
-					return nil
-				}
-				enqueue(key, name)
 			}
+			enqueue(key, controller.Trigger{})
 		}
-	})
+	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
 )
@@ -16,8 +17,8 @@ func ring(ctx context.Context, keys <-chan kube.Key) (got *[]enqueued, ended <-c
 	got = &[]enqueued{}
 	answer := make(chan error, 1)
 	go func() { // waited for through ended
-		answer <- source.Channel("bell", keys).Run(ctx, func(key kube.Key, detail string) {
-			*got = append(*got, enqueued{key, detail})
+		answer <- source.Channel("bell", keys).Run(ctx, func(key kube.Key, why controller.Trigger) {
+			*got = append(*got, enqueued{key, why.Detail})
 		})
 	}()
 	return got, answer
@@ -35,9 +36,9 @@ func TestChannelEnqueuesEachKeyUntilItIsClosed(t *testing.T) {
 		t.Errorf("Run returned %v", err)
 	}
 	want := []enqueued{
-		{kube.Key{Namespace: "default", Name: "a"}, "bell"},
-		{kube.Key{Name: "b"}, "bell"},
-		{kube.Key{Namespace: "default", Name: "a"}, "bell"},
+		{kube.Key{Namespace: "default", Name: "a"}, ""},
+		{kube.Key{Name: "b"}, ""},
+		{kube.Key{Namespace: "default", Name: "a"}, ""},
 	}
 	if diff := cmp.Diff(want, *got); diff != "" {
 		t.Errorf("enqueued (-want +got):\n%s", diff)
@@ -89,7 +90,7 @@ func TestChannelLeavesKeysThatComeAfterTheEnd(t *testing.T) {
 	if err := <-again; err != nil {
 		t.Errorf("the next Run returned %v", err)
 	}
-	if diff := cmp.Diff([]enqueued{{kube.Key{Name: "late"}, "bell"}}, *got); diff != "" {
+	if diff := cmp.Diff([]enqueued{{kube.Key{Name: "late"}, ""}}, *got); diff != "" {
 		t.Errorf("the next run enqueued (-want +got):\n%s", diff)
 	}
 }

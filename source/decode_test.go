@@ -57,19 +57,19 @@ func TestAStateThatCannotBeDecodedIsLoggedAndTheOtherCounts(t *testing.T) {
 		q.expect(t)
 		logged("source=mapped informer=children key=ns/c change=listed error=")
 		server.Put(dynamicConfigMap("c", map[string]any{"to": "a"}))
-		q.expect(t, "ns/a: children ns/c updated") // whom it concerns now
+		q.expect(t, "ns/a: ns/c updated") // whom it concerns now
 		logged("change=updated")
 		server.Put(dynamicConfigMap("c", map[string]any{"to": "b"}))
-		q.expect(t, "ns/a: children ns/c updated", "ns/b: children ns/c updated")
+		q.expect(t, "ns/a: ns/c updated", "ns/b: ns/c updated")
 		logged("")
 		server.Put(dynamicConfigMap("c", "broken"))
-		q.expect(t, "ns/b: children ns/c updated") // whom it concerned
+		q.expect(t, "ns/b: ns/c updated") // whom it concerned
 		logged("change=updated")
 		server.Delete(key("c"))
 		q.expect(t)
 		logged("change=deleted")
 		server.Put(dynamicConfigMap("d", map[string]any{"to": "a"}))
-		q.expect(t, "ns/a: children ns/d added") // the others go on
+		q.expect(t, "ns/a: ns/d added") // the others go on
 		logged("")
 	})
 }
@@ -84,7 +84,7 @@ func TestMappedOverUnstructuredObjects(t *testing.T) {
 			return []kube.Key{key(to)}
 		}))
 		defer stop()
-		q.expect(t, "ns/a: children ns/c listed")
+		q.expect(t, "ns/a: ns/c listed")
 	})
 }
 
@@ -101,6 +101,6 @@ func TestMappedOverMetadata(t *testing.T) {
 			return []kube.Key{key(obj.Labels["to"])}
 		}))
 		defer stop()
-		q.expect(t, "ns/a: children ns/c listed")
+		q.expect(t, "ns/a: ns/c listed")
 	})
 }

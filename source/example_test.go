@@ -66,8 +66,8 @@ func ExampleOwnedIn() {
 	}
 	// Output:
 	// web has 0 pods: listed
-	// web has 1 pods: triggered (pods shop/web-1 added)
-	// web has 0 pods: triggered (pods shop/web-1 deleted)
+	// web has 1 pods: owned pods: shop/web-1 added
+	// web has 0 pods: owned pods: shop/web-1 deleted
 }
 
 // A controller of Pods handles them again when a ConfigMap changes that they are configured by:
@@ -139,5 +139,5 @@ func ExampleMapped() {
 	}
 	// Output:
 	// web-1: listed
-	// web-1: triggered (configs shop/colours updated)
+	// web-1: mapped configs: shop/colours updated (spec)
 }

@@ -62,10 +62,16 @@ type queue struct {
 	all []enqueued
 }
 
-func (q *queue) add(key kube.Key, detail string) {
+func (q *queue) add(key kube.Key, why controller.Trigger) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.all = append(q.all, enqueued{key, detail})
+	q.all = append(q.all, enqueued{key, why.Change.Key.String() + " " + why.Change.Type.String()})
+}
+
+func (q *queue) note(key kube.Key, text string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.all = append(q.all, enqueued{key, text})
 }
 
 // take returns what has come since the last take, as "key: detail", sorted.

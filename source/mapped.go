@@ -104,12 +104,15 @@ func (s *mapped) Validate() error {
 	return nil
 }
 
+// Name names the source in causes and metrics: "owned Pod".
+func (s *mapped) Name() string { return s.what + " " + s.objects.Name() }
+
 // Reads returns the informer, which the controller runs.
 func (s *mapped) Reads() []controller.Readable { return []controller.Readable{s.objects} }
 
 // Run implements controller.Source. When it has returned, it enqueues nothing more: the end
 // of the subscription waits for a change that is being announced.
-func (s *mapped) Run(ctx context.Context, enqueue func(kube.Key, string)) error {
+func (s *mapped) Run(ctx context.Context, enqueue controller.Enqueue) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
@@ -120,11 +123,11 @@ func (s *mapped) Run(ctx context.Context, enqueue func(kube.Key, string)) error 
 }
 
 // Start subscribes at once, so that a controller knows that nothing is missed from there on.
-func (s *mapped) Start(ctx context.Context, enqueue func(kube.Key, string)) (stop func()) {
+func (s *mapped) Start(ctx context.Context, enqueue controller.Enqueue) (stop func()) {
 	return s.objects.Subscribe(func(c informer.Change) { s.changed(ctx, c, enqueue) })
 }
 
-func (s *mapped) changed(ctx context.Context, c informer.Change, enqueue func(kube.Key, string)) {
+func (s *mapped) changed(ctx context.Context, c informer.Change, enqueue controller.Enqueue) {
 	if ctx.Err() != nil {
 		return // the end must not wait for all objects of a large list
 	}
@@ -141,12 +144,12 @@ func (s *mapped) changed(ctx context.Context, c informer.Change, enqueue func(ku
 	if len(before)+len(after) == 0 {
 		return
 	}
-	detail := s.objects.Name() + " " + c.Key.String() + " " + c.Type.String()
+	why := controller.Trigger{Change: c}
 	for _, key := range after {
-		enqueue(key, detail)
+		enqueue(key, why)
 	}
 	for _, key := range missingFrom(after, before) {
-		enqueue(key, detail)
+		enqueue(key, why)
 	}
 }
 

@@ -40,17 +40,17 @@ func TestMappedAsksAboutTheStatesBeforeAndAfter(t *testing.T) {
 		server.Put(pointing("c", "a b"))
 		q, stop := start(t, source.Mapped(newInformer(t, server), targets))
 		defer stop()
-		q.expect(t, "ns/a: children ns/c listed", "ns/b: children ns/c listed")
+		q.expect(t, "ns/a: ns/c listed", "ns/b: ns/c listed")
 		server.Put(pointing("c", "b d"))
-		q.expect(t, "ns/a: children ns/c updated", "ns/b: children ns/c updated", "ns/d: children ns/c updated")
+		q.expect(t, "ns/a: ns/c updated", "ns/b: ns/c updated", "ns/d: ns/c updated")
 		server.Put(pointing("e", "a"))
-		q.expect(t, "ns/a: children ns/e added")
+		q.expect(t, "ns/a: ns/e added")
 		server.Put(pointing("e", ""))
-		q.expect(t, "ns/a: children ns/e updated")
+		q.expect(t, "ns/a: ns/e updated")
 		server.Put(pointing("e", ""))
 		q.expect(t)
 		server.Delete(key("c"))
-		q.expect(t, "ns/b: children ns/c deleted", "ns/d: children ns/c deleted")
+		q.expect(t, "ns/b: ns/c deleted", "ns/d: ns/c deleted")
 	})
 }
 
@@ -67,7 +67,7 @@ func TestMappedGivesObjectsAway(t *testing.T) {
 			return keys
 		}))
 		defer stop()
-		q.expect(t, "ns/a: children ns/c listed")
+		q.expect(t, "ns/a: ns/c listed")
 		obj, _, err := objects.Get(key("c"))
 		if err != nil || obj.Data["to"] != "a" {
 			t.Errorf("the informer has %v, %v", obj, err)
@@ -85,13 +85,13 @@ func TestASourceThatJoinsLateIsToldWhatThereIs(t *testing.T) {
 		defer leave()
 		synctest.Wait()
 		q, stop := start(t, source.Mapped(objects, targets))
-		q.expect(t, "ns/a: children ns/c listed")
+		q.expect(t, "ns/a: ns/c listed")
 		stop()
 		server.Put(pointing("c", "b"))
 		q.expect(t) // it has ended
 		q, stop = start(t, source.Mapped(objects, targets))
 		defer stop()
-		q.expect(t, "ns/b: children ns/c listed")
+		q.expect(t, "ns/b: ns/c listed")
 	})
 }
 
@@ -168,7 +168,7 @@ func TestAnEndedSourceAsksNobody(t *testing.T) {
 			cancel()
 			return targets(obj)
 		})
-		if err := s.Run(ctx, func(kube.Key, string) {}); err != nil || asked != 1 {
+		if err := s.Run(ctx, func(kube.Key, controller.Trigger) {}); err != nil || asked != 1 {
 			t.Errorf("Run: %v; it asked %d times", err, asked)
 		}
 	})
@@ -303,7 +303,7 @@ func TestAMappedSourceInAControllerThatSharesItsInformer(t *testing.T) {
 			Handler: controller.HandlerFunc[configMap](func(ctx context.Context, obj configMap) error {
 				readAll(t, objects)
 				run, _ := controller.RunFrom(ctx)
-				handled.add(kube.KeyOf(obj), run.Causes.String())
+				handled.note(kube.KeyOf(obj), run.Causes.String())
 				return nil
 			}),
 			Sources: []controller.Source{source.Mapped(objects, targets)},
@@ -319,7 +319,7 @@ func TestAMappedSourceInAControllerThatSharesItsInformer(t *testing.T) {
 		server.Put(pointing("b", "a b"))
 		synctest.Wait()
 		got := strings.Join(handled.take(), "; ")
-		if !strings.Contains(got, "ns/a: triggered (children ns/b updated)") || !strings.Contains(got, "ns/b: ") {
+		if !strings.Contains(got, "ns/a: mapped children: ns/b updated (spec)") || !strings.Contains(got, "ns/b: ") {
 			t.Errorf("handled: %s", got)
 		}
 		cancel()

@@ -27,15 +27,15 @@ func TestOwnedEnqueuesTheOwnerOfWhatHappensToAChild(t *testing.T) {
 		server.Put(child("nobodys"))
 		q, stop := start(t, source.OwnedIn(newInformer(t, server), source.Owner{Kind: website()}))
 		defer stop()
-		q.expect(t, "ns/a: children ns/before listed")
+		q.expect(t, "ns/a: ns/before listed")
 		server.Put(child("c", by("a")))
-		q.expect(t, "ns/a: children ns/c added")
+		q.expect(t, "ns/a: ns/c added")
 		changed := child("c", by("a"))
 		changed.Data = map[string]string{"x": "y"}
 		server.Put(changed)
-		q.expect(t, "ns/a: children ns/c updated") // once, although both states name it
+		q.expect(t, "ns/a: ns/c updated") // once, although both states name it
 		server.Delete(key("c"))
-		q.expect(t, "ns/a: children ns/c deleted")
+		q.expect(t, "ns/a: ns/c deleted")
 		server.Put(child("nobodys"))
 		server.Delete(key("nobodys"))
 		q.expect(t)
@@ -49,13 +49,13 @@ func TestOwnedEnqueuesTheOwnersBeforeAndAfter(t *testing.T) {
 		server.Put(child("c", by("a")))
 		q, stop := start(t, source.OwnedIn(newInformer(t, server), source.Owner{Kind: website()}))
 		defer stop()
-		q.expect(t, "ns/a: children ns/c listed")
+		q.expect(t, "ns/a: ns/c listed")
 		server.Put(child("c", by("b")))
-		q.expect(t, "ns/a: children ns/c updated", "ns/b: children ns/c updated")
+		q.expect(t, "ns/a: ns/c updated", "ns/b: ns/c updated")
 		server.Put(child("c"))
-		q.expect(t, "ns/b: children ns/c updated")
+		q.expect(t, "ns/b: ns/c updated")
 		server.Put(child("c", by("a")))
-		q.expect(t, "ns/a: children ns/c updated")
+		q.expect(t, "ns/a: ns/c updated")
 	})
 }
 
@@ -96,7 +96,7 @@ func TestOwnedTakesTheReferencesThatItIsTold(t *testing.T) {
 				defer stop()
 				var want []string
 				for _, key := range test.want {
-					want = append(want, key+": children ns/c listed")
+					want = append(want, key+": ns/c listed")
 				}
 				q.expect(t, want...)
 			})
@@ -114,7 +114,7 @@ func TestOwnedKnowsTheOwnerByAnotherVersion(t *testing.T) {
 		server.Put(child("c", older))
 		q, stop := start(t, source.OwnedIn(newInformer(t, server), source.Owner{Kind: website()}))
 		defer stop()
-		q.expect(t, "ns/a: children ns/c listed")
+		q.expect(t, "ns/a: ns/c listed")
 	})
 }
 
@@ -129,7 +129,7 @@ func TestOwnedWorksOnMetadata(t *testing.T) {
 		}
 		q, stop := start(t, source.OwnedIn(view, source.Owner{Kind: website()}))
 		defer stop()
-		q.expect(t, "ns/a: children ns/c listed")
+		q.expect(t, "ns/a: ns/c listed")
 	})
 }
 
@@ -143,17 +143,17 @@ func TestOwnerLabelEnqueuesWhomTheLabelNames(t *testing.T) {
 		server.Put(labeled("empty", map[string]string{label: ""}))
 		q, stop := start(t, source.OwnerLabelIn(newInformer(t, server), label))
 		defer stop()
-		q.expect(t, "ns/a: children ns/c listed")
+		q.expect(t, "ns/a: ns/c listed")
 		server.Put(labeled("c", map[string]string{label: "b"}))
-		q.expect(t, "ns/a: children ns/c updated", "ns/b: children ns/c updated")
+		q.expect(t, "ns/a: ns/c updated", "ns/b: ns/c updated")
 		server.Put(labeled("c", map[string]string{label: "b", "app": "api"}))
-		q.expect(t, "ns/b: children ns/c updated")
+		q.expect(t, "ns/b: ns/c updated")
 		server.Put(labeled("c", nil))
-		q.expect(t, "ns/b: children ns/c updated")
+		q.expect(t, "ns/b: ns/c updated")
 		server.Put(labeled("d", map[string]string{label: "a"}))
-		q.expect(t, "ns/a: children ns/d added")
+		q.expect(t, "ns/a: ns/d added")
 		server.Delete(key("d"))
-		q.expect(t, "ns/a: children ns/d deleted")
+		q.expect(t, "ns/a: ns/d deleted")
 	})
 }
 
@@ -173,9 +173,9 @@ func TestPredicatesFilterASource(t *testing.T) {
 		q.expect(t)
 		annotated.Labels = map[string]string{"x": "y"}
 		server.Put(annotated)
-		q.expect(t, "ns/a: children ns/c updated")
+		q.expect(t, "ns/a: ns/c updated")
 		server.Delete(key("c"))
-		q.expect(t, "ns/a: children ns/c deleted")
+		q.expect(t, "ns/a: ns/c deleted")
 	})
 }
 

@@ -61,6 +61,32 @@ func (r Ref) Same(o *wire.Object) bool {
 	return string(h.appendVersion(buffer[:0])) == o.ResourceVersion && string(h.appendUID(buffer[:0])) == string(o.UID)
 }
 
+// Differs returns which of UID, resource version, generation and deletion are others in o than
+// in the state that is kept. It does not unpack that, and allocates nothing. Everything is
+// another in o than in no state.
+func (r Ref) Differs(o *wire.Object) kube.Change {
+	const all = kube.ChangedUID | kube.ChangedResourceVersion | kube.ChangedGeneration | kube.ChangedDeletion
+	if r.record == "" {
+		return all
+	}
+	h := parse(r.record)
+	var buffer [64]byte
+	changed := kube.Change(0)
+	if string(h.appendUID(buffer[:0])) != string(o.UID) {
+		changed |= kube.ChangedUID
+	}
+	if string(h.appendVersion(buffer[:0])) != o.ResourceVersion {
+		changed |= kube.ChangedResourceVersion
+	}
+	if h.generation != o.Generation {
+		changed |= kube.ChangedGeneration
+	}
+	if (h.flags&flagDeleting != 0) != o.Deleting {
+		changed |= kube.ChangedDeletion
+	}
+	return changed
+}
+
 // Read calls use with the object. The object and its Bytes are valid during the call
 // only; its strings may be kept. The error is that of use, as it is.
 func (r Ref) Read(use func(*wire.Object) error) error {

@@ -352,3 +352,36 @@ func TestPutIfAsksFirst(t *testing.T) {
 		t.Errorf("%d objects, %q is kept", s.Len(), r.ResourceVersion())
 	}
 }
+
+//nolint:paralleltest // allocations of other tests would be counted
+func TestDiffersComparesHeads(t *testing.T) {
+	base := wire.Object{
+		Format: wire.JSON, Bytes: []byte(`{}`), Key: kube.Key{Name: "a"},
+		UID: "0b7f3c1e-5a64-4c0e-9b57-2f6f6f9f1c11", ResourceVersion: "7", Generation: 2,
+	}
+	for want, change := range map[kube.Change]func(*wire.Object){
+		0:                           func(*wire.Object) {},
+		kube.ChangedUID:             func(o *wire.Object) { o.UID = "u" },
+		kube.ChangedResourceVersion: func(o *wire.Object) { o.ResourceVersion = "07" },
+		kube.ChangedGeneration:      func(o *wire.Object) { o.Generation = 3 },
+		kube.ChangedDeletion:        func(o *wire.Object) { o.Deleting = true },
+		kube.ChangedUID | kube.ChangedResourceVersion: func(o *wire.Object) { o.UID, o.ResourceVersion = "", "" },
+	} {
+		s := New(Config{})
+		if _, _, err := s.Put(&base); err != nil {
+			t.Fatal(err)
+		}
+		kept, _ := s.Get(base.Key)
+		other := base
+		change(&other)
+		if got := kept.Differs(&other); got != want {
+			t.Errorf("Differs is %s, want %s", got, want)
+		}
+		if n := testing.AllocsPerRun(10, func() { kept.Differs(&other) }); n > 0 {
+			t.Errorf("%v allocations", n)
+		}
+	}
+	if got := (Ref{}).Differs(&base); !got.Has(kube.ChangedUID) {
+		t.Errorf("no state differs from one in %s", got)
+	}
+}

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 func mustCut(tb testing.TB, typ reflect.Type, paths ...string) *Cut {
@@ -127,6 +129,33 @@ func BenchmarkLabels(b *testing.B) {
 			for b.Loop() {
 				if len(o.Labels()) == 0 {
 					b.Fatal("no labels")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkCompare compares two states whose status differs.
+func BenchmarkCompare(b *testing.B) {
+	cut := mustCut(b, reflect.TypeFor[*corev1.Pod](), ManagedFields)
+	changed := realPod()
+	changed.ResourceVersion, changed.Status.Conditions[1].Status = "184468", corev1.ConditionFalse
+	crChanged := bytes.Replace(bytes.Replace(realCRJSON(), []byte(`"5512"`), []byte(`"5513"`), 1), []byte(`"ready":true`), []byte(`"ready":false`), 1)
+	for name, states := range map[string][2][]byte{
+		"protobuf": {asProto(b, realPod(), podKind), asProto(b, changed, podKind)},
+		"json":     {realCRJSON(), crChanged},
+	} {
+		b.Run(name, func(b *testing.B) {
+			before, err := Parse(states[0], cut)
+			after, err2 := Parse(states[1], cut)
+			if err != nil || err2 != nil {
+				b.Fatal(err, err2)
+			}
+			comparer := NewComparer(reflect.TypeFor[*corev1.Pod]())
+			b.ReportAllocs()
+			for b.Loop() {
+				if got := comparer.Compare(before, after, kube.ChangedAnything); got != kube.ChangedResourceVersion|kube.ChangedStatus {
+					b.Fatal(got)
 				}
 			}
 		})

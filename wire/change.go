@@ -5,54 +5,11 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/kube"
 )
-
-// Change is a set of the parts in which two states of an object differ.
-type Change uint16
-
-// The parts of an object.
-const (
-	// ChangedUID: another object of the same name has taken the place of the old one.
-	ChangedUID Change = 1 << iota
-	ChangedResourceVersion
-	ChangedGeneration
-	// ChangedDeletion: the object has got (or lost) a deletionTimestamp.
-	ChangedDeletion
-	ChangedLabels
-	ChangedAnnotations
-	ChangedFinalizers
-	ChangedOwnerReferences
-	// ChangedSpec: anything outside the metadata and the status, whatever it is called
-	// (the data of a Secret, for one).
-	ChangedSpec
-	ChangedStatus
-
-	// ChangedAnything asks for all of them.
-	ChangedAnything Change = 1<<iota - 1
-)
-
-// Has tells whether c has at least one of parts.
-func (c Change) Has(parts Change) bool { return c&parts != 0 }
-
-// String lists the parts, separated by commas; "nothing" for none.
-func (c Change) String() string {
-	names := [...]string{
-		"uid", "resourceVersion", "generation", "deletion", "labels", "annotations", "finalizers", "ownerReferences", "spec", "status",
-	}
-	var has []string
-	for i, name := range names {
-		if c&(1<<i) != 0 {
-			has = append(has, name)
-		}
-	}
-	if len(has) == 0 {
-		return "nothing"
-	}
-	return strings.Join(has, ",")
-}
 
 // Comparer tells what differs between two states of an object of one Go type, without
 // decoding them. The zero Comparer works for every type; it cannot tell the spec from
@@ -83,145 +40,147 @@ func NewComparer(t reflect.Type) Comparer {
 // bytes: a difference that only the encoder made (the order of keys, another format) is
 // reported too; API servers encode the same state in the same way. What was cut from
 // both states is not compared.
-func (c Comparer) Compare(before, after *Object, parts Change) Change {
-	changed := Change(0)
-	note := func(part Change, differs bool) {
+func (c Comparer) Compare(before, after *Object, parts kube.Change) kube.Change {
+	changed := kube.Change(0)
+	note := func(part kube.Change, differs bool) {
 		if differs {
 			changed |= part & parts
 		}
 	}
-	note(ChangedUID, before.UID != after.UID)
-	note(ChangedResourceVersion, before.ResourceVersion != after.ResourceVersion)
-	note(ChangedGeneration, before.Generation != after.Generation)
-	note(ChangedDeletion, before.Deleting != after.Deleting)
-	if parts.Has(ChangedLabels) {
-		note(ChangedLabels, !sameField(before, after, metaLabels) && !maps.Equal(before.Labels(), after.Labels()))
+	note(kube.ChangedUID, before.UID != after.UID)
+	note(kube.ChangedResourceVersion, before.ResourceVersion != after.ResourceVersion)
+	note(kube.ChangedGeneration, before.Generation != after.Generation)
+	note(kube.ChangedDeletion, before.Deleting != after.Deleting)
+	if parts&(metadataParts|contentParts) != 0 {
+		unlike := c.unlike(before, after, parts)
+		changed |= unlike&contentParts | compareMetadata(before, after, unlike)
 	}
-	if parts.Has(ChangedAnnotations) {
-		note(ChangedAnnotations, !sameField(before, after, metaAnnotations) && !maps.Equal(before.Annotations(), after.Annotations()))
+	return changed
+}
+
+const (
+	metadataParts = kube.ChangedLabels | kube.ChangedAnnotations | kube.ChangedFinalizers | kube.ChangedOwnerReferences
+	contentParts  = kube.ChangedSpec | kube.ChangedStatus
+)
+
+// unlike returns which of parts have not the same bytes in both, as far as it can tell;
+// otherwise all.
+func (c Comparer) unlike(a, b *Object, parts kube.Change) (unlike kube.Change) {
+	switch {
+	case a.Format != b.Format:
+		return parts
+	case a.Format == JSON:
+		return unlikeJSON(a.Bytes, b.Bytes) & parts
 	}
-	if parts.Has(ChangedFinalizers) {
-		note(ChangedFinalizers, !sameField(before, after, metaFinalizers) && !slices.Equal(before.Finalizers(), after.Finalizers()))
+	if parts.Has(metadataParts) {
+		unlike |= unlikeMetadata(a, b)
 	}
-	if parts.Has(ChangedOwnerReferences) {
-		note(ChangedOwnerReferences, !sameField(before, after, metaOwnerReferences) &&
-			!slices.EqualFunc(before.OwnerReferences(), after.OwnerReferences(), sameOwner))
+	if parts.Has(contentParts) {
+		unlike |= c.unlikeContent(a, b)
 	}
-	if parts.Has(ChangedSpec | ChangedStatus) {
-		changed |= c.compareContent(before, after) & parts
+	return unlike & parts
+}
+
+// compareMetadata decodes those parts of the metadata that have other bytes, and compares them.
+func compareMetadata(before, after *Object, unlike kube.Change) (changed kube.Change) {
+	if unlike.Has(kube.ChangedLabels) && !maps.Equal(before.Labels(), after.Labels()) {
+		changed |= kube.ChangedLabels
+	}
+	if unlike.Has(kube.ChangedAnnotations) && !maps.Equal(before.Annotations(), after.Annotations()) {
+		changed |= kube.ChangedAnnotations
+	}
+	if unlike.Has(kube.ChangedFinalizers) && !slices.Equal(before.Finalizers(), after.Finalizers()) {
+		changed |= kube.ChangedFinalizers
+	}
+	if unlike.Has(kube.ChangedOwnerReferences) && !slices.EqualFunc(before.OwnerReferences(), after.OwnerReferences(), sameOwner) {
+		changed |= kube.ChangedOwnerReferences
 	}
 	return changed
 }
 
 func sameOwner(a, b metav1.OwnerReference) bool { return reflect.DeepEqual(a, b) }
 
-// sameField is true when a field of the metadata has the same bytes in both.
-func sameField(a, b *Object, field metaField) bool {
-	if a.Format != b.Format {
-		return false
-	}
-	if a.Format == JSON {
-		av, aok := jsonMetadataField(a.Bytes, field.name())
-		bv, bok := jsonMetadataField(b.Bytes, field.name())
-		return aok && bok && bytes.Equal(av, bv)
-	}
+// unlikeMetadata returns the parts of the metadata that have not the same bytes in protobuf.
+func unlikeMetadata(a, b *Object) (unlike kube.Change) {
 	am, aok := protoMetadataBytes(a.Bytes)
 	bm, bok := protoMetadataBytes(b.Bytes)
-	return aok && bok && sameFields(am, bm, func(num int32) bool { return num == int32(field) })
+	if !aok || !bok || !eachUnlike(am, bm, func(num int32) { unlike |= protoPart(num) }) {
+		return metadataParts
+	}
+	return unlike
 }
 
-// compareContent compares what is outside the metadata.
-func (c Comparer) compareContent(before, after *Object) (changed Change) {
-	const all = ChangedSpec | ChangedStatus
-	if before.Format != after.Format {
-		return all
-	}
-	if before.Format == JSON {
-		return compareJSON(before.Bytes, after.Bytes)
-	}
-	if !c.typed {
-		if sameFields(before.Bytes, after.Bytes, func(num int32) bool { return num != numMetadata }) {
-			return 0
-		}
-		return all
-	}
-	if !sameFields(before.Bytes, after.Bytes, func(num int32) bool { return num == c.status }) {
-		changed |= ChangedStatus
-	}
-	if !sameFields(before.Bytes, after.Bytes, func(num int32) bool { return num != c.status && num != numMetadata }) {
-		changed |= ChangedSpec
-	}
-	return changed
-}
-
-// sameFields compares the fields of two messages that are asked for, in their order.
-func sameFields(a, b []byte, asked func(num int32) bool) bool {
-	i, j := 0, 0
-	for {
-		f, endA, okA := nextAsked(a, i, asked)
-		g, endB, okB := nextAsked(b, j, asked)
-		if !okA || !okB {
-			return false
-		}
-		if endA || endB {
-			return endA == endB
-		}
-		if !bytes.Equal(a[f.start:f.end], b[g.start:g.end]) {
-			return false
-		}
-		i, j = f.end, g.end
+func protoPart(num int32) kube.Change {
+	switch num {
+	case numLabels:
+		return kube.ChangedLabels
+	case numAnnotations:
+		return kube.ChangedAnnotations
+	case numFinalizers:
+		return kube.ChangedFinalizers
+	case numOwnerReferences:
+		return kube.ChangedOwnerReferences
+	default:
+		return 0
 	}
 }
 
-func nextAsked(b []byte, i int, asked func(num int32) bool) (f field, end, ok bool) {
-	for i < len(b) {
-		if f, ok = nextField(b, i); !ok {
-			return f, false, false
+// eachUnlike goes through the fields of two messages at once, and calls unlike with the number
+// of every field that has not the same bytes in both at that place. A number that it is not
+// called with has the same fields in both. (The reverse need not hold.) It returns false
+// for what is no message.
+func eachUnlike(a, b []byte, unlike func(num int32)) (ok bool) {
+	for i, j := 0, 0; i < len(a) || j < len(b); {
+		var f, g field
+		if i < len(a) {
+			if f, ok = nextField(a, i); !ok {
+				return false
+			}
 		}
-		if asked(f.num) {
-			return f, false, true
+		if j < len(b) {
+			if g, ok = nextField(b, j); !ok {
+				return false
+			}
 		}
-		i = f.end
+		if f.num == g.num {
+			i, j = f.end, g.end
+			if !bytes.Equal(a[f.start:f.end], b[g.start:g.end]) {
+				unlike(f.num)
+				if bytes.Equal(a[i:], b[j:]) {
+					return true // as often in the metadata, behind the resourceVersion
+				}
+			}
+			continue
+		}
+		// Encoders write fields in the order of their numbers: one has a field that the other
+		// has not.
+		if g.num == 0 || f.num != 0 && f.num < g.num {
+			unlike(f.num)
+			i = f.end
+		} else {
+			unlike(g.num)
+			j = g.end
+		}
 	}
-	return f, true, true
+	return true
 }
 
-// compareJSON compares the members of two objects.
-func compareJSON(a, b []byte) (changed Change) {
-	as, aStatus, aok := jsonContent(a)
-	bs, bStatus, bok := jsonContent(b)
-	if !aok || !bok {
-		return ChangedSpec | ChangedStatus
-	}
-	if !slices.EqualFunc(aStatus, bStatus, bytes.Equal) {
-		changed |= ChangedStatus
-	}
-	if !slices.EqualFunc(as, bs, bytes.Equal) {
-		changed |= ChangedSpec
-	}
-	return changed
-}
-
-// jsonContent returns the members of an object, key and value, and those of its status.
-func jsonContent(data []byte) (spec, status [][]byte, ok bool) {
-	s := scanner{data: data}
-	var m members
-	for {
-		t, more, err := s.next(&m)
-		if err != nil || !more {
-			return spec, status, err == nil
-		}
-		start := t.start
-		if err := s.skip(); err != nil {
-			return nil, nil, false
-		}
-		member := data[start:s.i]
-		switch string(s.key(t)) {
-		case "apiVersion", "kind", "metadata":
-		case "status":
-			status = append(status, member)
+// unlikeContent is unlikeMetadata for what is outside of the metadata.
+func (c Comparer) unlikeContent(before, after *Object) (changed kube.Change) {
+	const all = contentParts
+	ok := eachUnlike(before.Bytes, after.Bytes, func(num int32) {
+		switch {
+		case num == numMetadata:
+		case !c.typed:
+			changed = all
+		case num == c.status:
+			changed |= kube.ChangedStatus
 		default:
-			spec = append(spec, member)
+			changed |= kube.ChangedSpec
 		}
+	})
+	if !ok {
+		return all
 	}
+	return changed
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
@@ -60,7 +61,7 @@ func ExampleComparer() {
 	if err != nil {
 		panic(err)
 	}
-	changed := wire.NewComparer(reflect.TypeFor[*corev1.Pod]()).Compare(before, after, wire.ChangedAnything)
-	fmt.Println(changed, changed.Has(wire.ChangedSpec))
+	changed := wire.NewComparer(reflect.TypeFor[*corev1.Pod]()).Compare(before, after, kube.ChangedAnything)
+	fmt.Println(changed, changed.Has(kube.ChangedSpec))
 	// Output: labels,status false
 }

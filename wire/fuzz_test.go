@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +55,7 @@ func checkMetadata(t *testing.T, want *metav1.ObjectMeta, o *Object) {
 	var w Object
 	w.Format, w.Bytes = o.Format, o.Bytes
 	w.setMetadata(want)
+	w.Manager = o.Manager // checked by checkManager, which needs the managedFields also where they were cut
 	if diff := cmp.Diff(&w, o); diff != "" {
 		t.Errorf("metadata (-want +got):\n%s", diff)
 	}
@@ -62,7 +64,7 @@ func checkMetadata(t *testing.T, want *metav1.ObjectMeta, o *Object) {
 	if err != nil {
 		t.Fatalf("Read of what Parse returned: %v", err)
 	}
-	again.Bytes = o.Bytes
+	again.Bytes, again.Manager = o.Bytes, o.Manager // which may have been cut
 	if diff := cmp.Diff(*o, again); diff != "" {
 		t.Errorf("Read of what Parse returned (-Parse +Read):\n%s", diff)
 	}
@@ -82,6 +84,15 @@ func checkLists(t *testing.T, want *metav1.ObjectMeta, o *Object) {
 	}
 	if got := o.OwnerReferences(); !same(want.OwnerReferences, got) {
 		t.Errorf("OwnerReferences() = %+v, want %+v", got, want.OwnerReferences)
+	}
+}
+
+// checkManager compares the last writer with the decoded managedFields. Of entries that only
+// the real decoders understand nothing need be known.
+func checkManager(t *testing.T, entries []metav1.ManagedFieldsEntry, o *Object) {
+	t.Helper()
+	if o.Manager != "" && !slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == o.Manager }) {
+		t.Errorf("the last writer is %q, which is none of the managers", o.Manager)
 	}
 }
 
@@ -152,7 +163,7 @@ func FuzzProtobuf(f *testing.F) {
 			}
 			return
 		}
-		saved := bytes.Clone(data)
+		saved, managers := bytes.Clone(data), want.ManagedFields
 		for _, cut := range []*Cut{nil, managed, metaOnly, deep} {
 			want := want.DeepCopy()
 			switch cut {
@@ -172,6 +183,7 @@ func FuzzProtobuf(f *testing.F) {
 				t.Fatalf("Parse refuses what the real decoder takes: %v", err)
 			}
 			checkMetadata(t, &want.ObjectMeta, o)
+			checkManager(t, managers, o)
 			checkDecode(t, want, o)
 		}
 		if !bytes.Equal(saved, data) {

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -45,30 +44,6 @@ func (n *jsonNode) add(name string) *jsonNode {
 	return c
 }
 
-// metaField is a field of the metadata, by its number in protobuf.
-type metaField int32
-
-const (
-	metaLabels          metaField = numLabels
-	metaAnnotations     metaField = numAnnotations
-	metaOwnerReferences metaField = numOwnerReferences
-	metaFinalizers      metaField = numFinalizers
-)
-
-// name is the field's name in JSON.
-func (f metaField) name() string {
-	switch f {
-	case metaLabels:
-		return "labels"
-	case metaAnnotations:
-		return "annotations"
-	case metaOwnerReferences:
-		return "ownerReferences"
-	default:
-		return "finalizers"
-	}
-}
-
 // parseJSON reads an object that is all of data.
 func (p *parser) parseJSON(data []byte) error {
 	s := scanner{data: data}
@@ -87,7 +62,8 @@ type jsonObject struct {
 	metadata int
 	seen     uint8
 	// odd is set by what the typed and the unstructured decoder may see differently.
-	odd bool
+	odd    bool
+	writer lastWriter
 }
 
 // scanObject reads the object at s.i, without the space around it.
@@ -105,6 +81,7 @@ func (p *parser) scanObject(s *scanner) error {
 	}
 	p.obj.Bytes = s.finish(start)
 	p.buf = s.dst
+	p.obj.Manager = p.names.intern(o.writer.name)
 	if !o.odd {
 		return nil
 	}
@@ -132,6 +109,11 @@ func (s *scanner) key(t text) []byte {
 // object passes an object, cuts what node says, and gives every member that stays to
 // use, which passes its value.
 func (s *scanner) object(node *jsonNode, use func(key []byte, child *jsonNode) error) error {
+	return s.objectCutting(node, use, func([]byte) error { return s.skip() })
+}
+
+// objectCutting is object, and gives every member that is cut to cut, which passes its value.
+func (s *scanner) objectCutting(node *jsonNode, use func(key []byte, child *jsonNode) error, cut func(key []byte) error) error {
 	var m members
 	for {
 		t, more, err := s.next(&m)
@@ -141,7 +123,7 @@ func (s *scanner) object(node *jsonNode, use func(key []byte, child *jsonNode) e
 		key := s.key(t)
 		child := node.child(key)
 		if child != nil && child.remove {
-			if err := s.skip(); err != nil {
+			if err := cut(key); err != nil {
 				return err
 			}
 			s.remove(&m)
@@ -188,12 +170,23 @@ func (o *jsonObject) root(node *jsonNode) error {
 			o.odd = true
 			return o.s.value(child)
 		case o.s.peek() == '{':
-			return o.s.object(child, o.meta)
+			return o.s.objectCutting(child, o.meta, o.cutMeta)
 		default:
 			o.odd = true
 			return o.s.value(child)
 		}
 	})
+}
+
+// nameManagedFields is the name of that field of the metadata.
+const nameManagedFields = "managedFields"
+
+// cutMeta passes a field of the metadata that is cut.
+func (o *jsonObject) cutMeta(key []byte) error {
+	if string(key) == nameManagedFields {
+		return o.writer.json(o.s)
+	}
+	return o.s.skip()
 }
 
 // meta reads one field of the metadata.
@@ -212,6 +205,11 @@ func (o *jsonObject) meta(key []byte, child *jsonNode) error {
 		bit = 16
 	case "deletionTimestamp":
 		bit = 32
+	case nameManagedFields:
+		if child != nil { // something within them is cut
+			return o.s.value(child)
+		}
+		return o.writer.json(o.s)
 	default:
 		return o.s.value(child)
 	}
@@ -261,8 +259,17 @@ func (o *jsonObject) meta(key []byte, child *jsonNode) error {
 // plainTime is true for times as API servers write them, 2006-01-02T15:04:05Z, that
 // are surely valid.
 func plainTime(b []byte) bool {
+	if !shapedLikeTime(b) || b[0] == '0' {
+		return false
+	}
+	two := func(i int) int { return int(b[i]-'0')*10 + int(b[i+1]-'0') }
+	return two(5) >= 1 && two(5) <= 12 && two(8) >= 1 && two(8) <= 28 && two(11) < 24 && two(14) < 60 && two(17) < 60
+}
+
+// shapedLikeTime is true for what looks like a time that an API server wrote.
+func shapedLikeTime(b []byte) bool {
 	const layout = "dddd-dd-ddTdd:dd:ddZ"
-	if len(b) != len(layout) || b[0] == '0' {
+	if len(b) != len(layout) {
 		return false
 	}
 	for i, c := range b {
@@ -270,8 +277,7 @@ func plainTime(b []byte) bool {
 			return false
 		}
 	}
-	two := func(i int) int { return int(b[i]-'0')*10 + int(b[i+1]-'0') }
-	return two(5) >= 1 && two(5) <= 12 && two(8) >= 1 && two(8) <= 28 && two(11) < 24 && two(14) < 60 && two(17) < 60
+	return true
 }
 
 // decodeJSONMetadata reads the metadata as the decoders of Kubernetes do. There are two,
@@ -312,88 +318,4 @@ func looseMetadata(u *unstructured.Unstructured) *metav1.ObjectMeta {
 		OwnerReferences:   u.GetOwnerReferences(),
 		Finalizers:        u.GetFinalizers(),
 	}
-}
-
-// jsonMetadataField returns the value of one field of the metadata; nil when there is
-// none, false when it is there more than once.
-func jsonMetadataField(data []byte, name string) (value []byte, ok bool) {
-	found := 0
-	ok = eachJSONMetadata(data, func(key, v []byte) {
-		if string(key) == name {
-			found++
-			value = v
-		}
-	})
-	return value, ok && found <= 1
-}
-
-// eachJSONMetadata calls use for every field of the metadata. It returns false for what is
-// no object, or has metadata more than once.
-func eachJSONMetadata(data []byte, use func(key, value []byte)) bool {
-	metas := 0
-	s := scanner{data: data}
-	err := s.object(nil, func(key []byte, _ *jsonNode) error {
-		if string(key) != "metadata" {
-			return s.skip()
-		}
-		metas++
-		if s.peek() != '{' {
-			return s.skip()
-		}
-		return s.object(nil, func(key []byte, _ *jsonNode) error {
-			start := s.i
-			if err := s.skip(); err != nil {
-				return err
-			}
-			use(key, data[start:s.i])
-			return nil
-		})
-	})
-	return err == nil && metas <= 1
-}
-
-func jsonStringMap(data []byte, name string) (m map[string]string, ok bool) {
-	value, ok := jsonMetadataField(data, name)
-	if !ok || value == nil {
-		return nil, ok
-	}
-	s := scanner{data: value}
-	plain := true
-	err := s.object(nil, func(key []byte, _ *jsonNode) error {
-		if s.peek() != '"' {
-			plain = false
-			return s.skip()
-		}
-		t, err := s.str()
-		if plain = plain && err == nil && t.plain; plain {
-			if m == nil {
-				m = map[string]string{}
-			}
-			m[string(key)] = string(value[t.start:t.end])
-		}
-		return err
-	})
-	if err != nil || !plain {
-		m = nil
-		ok = decodeMetadataField(data, name, &m)
-		return m, ok
-	}
-	return m, true
-}
-
-func jsonOwners(data []byte) (refs []metav1.OwnerReference, ok bool) {
-	ok = decodeMetadataField(data, metaOwnerReferences.name(), &refs)
-	return refs, ok
-}
-
-func jsonFinalizers(data []byte) (names []string, ok bool) {
-	ok = decodeMetadataField(data, metaFinalizers.name(), &names)
-	return names, ok
-}
-
-// decodeMetadataField decodes one field of the metadata. It leaves to the slow path what
-// typed and unstructured decoders see differently: nulls among others.
-func decodeMetadataField(data []byte, name string, into any) bool {
-	value, ok := jsonMetadataField(data, name)
-	return ok && !bytes.Contains(value, []byte("null")) && (value == nil || utiljson.Unmarshal(value, into) == nil)
 }

@@ -48,6 +48,11 @@ type Object struct {
 	Generation      int64
 	// Deleting is true when the object has a deletionTimestamp.
 	Deleting bool
+	// Manager is the field manager that wrote the object last, as far as
+	// metadata.managedFields tells, whose times are in seconds. It is known of objects as
+	// they come from the API server, also where managedFields are cut; a store does not keep
+	// it. Empty: unknown.
+	Manager string
 }
 
 // Clone returns a copy of o that shares no memory with it, and so stays valid.

@@ -194,6 +194,7 @@ func readProto(msg []byte, o *Object, names *interner) (meta field, ok bool) {
 }
 
 func readProtoMetadata(b []byte, o *Object, names *interner) bool {
+	var writer lastWriter
 	for i := 0; i < len(b); {
 		f, ok := nextField(b, i)
 		if !ok {
@@ -228,9 +229,12 @@ func readProtoMetadata(b []byte, o *Object, names *interner) bool {
 			o.Generation = int64(f.value)
 		case numDeletionTimestamp:
 			o.Deleting = true
+		case numManagedFields:
+			writer.proto(content)
 		}
 		i = f.end
 	}
+	o.Manager = names.intern(writer.name)
 	return true
 }
 

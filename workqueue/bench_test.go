@@ -3,92 +3,131 @@ package workqueue_test
 import (
 	"fmt"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	clientgo "k8s.io/client-go/util/workqueue"
 
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // queue is what both queues can do.
 type queue interface {
-	add(key int)
-	get() (key int, ok bool)
-	done(key int)
+	add(key kube.Key)
+	get() (key kube.Key, ok bool)
+	done(key kube.Key)
 	shutDown()
 	len() int
 }
 
-type ours struct{ *workqueue.Queue[int] }
+type ours struct{ *workqueue.Queue[kube.Key] }
 
-func (q ours) add(key int) {
-	q.Add(key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseUpdated}})
+// add gives a cause as a controller does.
+func (q ours) add(key kube.Key) {
+	q.Add(key, workqueue.Options{Cause: workqueue.Cause{
+		Type: workqueue.CauseUpdated, Source: workqueue.SourceSelf, Object: key,
+		UID: "29e4e3c4-3a1f-4e43-a4ab-8d4b5b5f1d5a", ResourceVersion: "4711", Manager: "kubectl-edit",
+	}})
 }
 
-func (q ours) get() (int, bool) {
+func (q ours) get() (kube.Key, bool) {
 	item, ok := q.Get()
 	return item.Key, ok
 }
-func (q ours) done(key int) { q.Done(key) }
-func (q ours) shutDown()    { q.ShutDown() }
-func (q ours) len() int     { return q.Stats().Ready }
+func (q ours) done(key kube.Key) { q.Done(key) }
+func (q ours) shutDown()         { q.ShutDown() }
+func (q ours) len() int          { return q.Stats().Ready }
 
 // theirs is the queue that controllers on client-go use: with delays and rate limits, of
 // which this benchmark uses neither.
 type theirs struct {
-	clientgo.TypedRateLimitingInterface[int]
+	clientgo.TypedRateLimitingInterface[kube.Key]
 }
 
-func (q theirs) add(key int) { q.Add(key) }
+func (q theirs) add(key kube.Key) { q.Add(key) }
 
-func (q theirs) get() (int, bool) {
+func (q theirs) get() (kube.Key, bool) {
 	key, down := q.Get()
 	return key, !down
 }
-func (q theirs) done(key int) { q.Done(key) }
-func (q theirs) shutDown()    { q.ShutDown() }
-func (q theirs) len() int     { return q.Len() }
+func (q theirs) done(key kube.Key) { q.Done(key) }
+func (q theirs) shutDown()         { q.ShutDown() }
+func (q theirs) len() int          { return q.Len() }
 
-// BenchmarkQueue measures one key's way through the queue: Add, Get and Done, among a
-// thousand different keys; and then Add alone, with workers beside the producers.
+// BenchmarkQueue measures keys' way through the queue, Add, Get and Done: one after the other;
+// and with producers beside workers, of keys that are all different (each is handed out once)
+// and of a hundred keys that come again and again (most Adds merge).
+//
+// The heap has a floor, as in a process with a cache of objects: in an empty one the garbage
+// collector would run a hundred times as often as it does there.
 func BenchmarkQueue(b *testing.B) {
+	floor := make([]byte, 64<<20)
+	defer runtime.KeepAlive(floor)
 	for _, of := range []struct {
 		name string
 		make func() queue
 	}{
-		{"evenkeel", func() queue { return ours{workqueue.New[int]()} }},
+		{"evenkeel", func() queue { return ours{workqueue.New(workqueue.Config[kube.Key]{})} }},
+		{"evenkeel-grouped", func() queue {
+			return ours{workqueue.New(workqueue.Config[kube.Key]{Group: func(k kube.Key) string { return k.Namespace }})}
+		}},
 		{"client-go", func() queue {
-			return theirs{clientgo.NewTypedRateLimitingQueue(clientgo.DefaultTypedControllerRateLimiter[int]())}
+			return theirs{clientgo.NewTypedRateLimitingQueue(clientgo.DefaultTypedControllerRateLimiter[kube.Key]())}
 		}},
 	} {
-		b.Run(of.name+"/alternating", func(b *testing.B) {
-			q := of.make()
+		b.Run("alternating/"+of.name, func(b *testing.B) {
+			q, keys := of.make(), newKeys()
 			defer q.shutDown()
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				q.add(i % 1000)
+				q.add(keys.at(i))
 				key, _ := q.get()
 				q.done(key)
 			}
 		})
 		for _, n := range []int{1, 8} {
-			b.Run(fmt.Sprintf("%s/producers-and-workers=%d", of.name, n), func(b *testing.B) {
-				b.ReportAllocs()
-				traffic(b, of.make(), n)
+			b.Run(fmt.Sprintf("distinct-%d/%s", n, of.name), func(b *testing.B) {
+				traffic(b, of.make(), n, 1<<22)
+			})
+			b.Run(fmt.Sprintf("hot-%d/%s", n, of.name), func(b *testing.B) {
+				traffic(b, of.make(), n, 100)
 			})
 		}
 	}
 }
 
-// traffic lets n producers add b.N keys and n workers take them. How many of the keys are
-// handed out, and how many merge with one that waits, is for the scheduler to say, and is
-// told beside the time: figures are comparable where it is alike.
-func traffic(b *testing.B, q queue, n int) {
+// keys makes different keys without allocating.
+type keys struct{ namespaces, names []string }
+
+func newKeys() keys {
+	const each = 2048
+	k := keys{make([]string, each), make([]string, each)}
+	for i := range each {
+		k.namespaces[i], k.names[i] = "namespace-"+strconv.Itoa(i), "the-name-of-an-object-"+strconv.Itoa(i)
+	}
+	return k
+}
+
+func (k keys) at(i int) kube.Key {
+	n := len(k.names)
+	return kube.Key{Namespace: k.namespaces[i/n%n], Name: k.names[i%n]}
+}
+
+// traffic lets n producers add b.N keys, of which so many are different, and n workers take
+// them. How many are handed out, and how many merge with one that waits, is for the scheduler
+// to say, and is told beside the time: figures are comparable where it is alike.
+func traffic(b *testing.B, q queue, n, different int) {
 	b.Helper()
+	b.ReportAllocs()
+	// A producer that is far ahead waits: otherwise the garbage collector would be measured.
+	const ahead = 4096
 	var producers, workers sync.WaitGroup
-	var handed atomic.Int64
+	var added, handed atomic.Int64
+	keys := newKeys()
+	b.ResetTimer()
 	for range n {
 		workers.Go(func() { // waited for below
 			for {
@@ -104,7 +143,11 @@ func traffic(b *testing.B, q queue, n int) {
 	for p := range n {
 		producers.Go(func() { // waited for below
 			for i := p; i < b.N; i += n {
-				q.add(i % 1000)
+				for different > b.N && added.Load()-handed.Load() > ahead {
+					runtime.Gosched()
+				}
+				q.add(keys.at(i % different))
+				added.Add(1)
 			}
 		})
 	}

@@ -1,8 +1,15 @@
 package workqueue
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // CauseType says what kind of thing put a key into the queue. The set is small and
@@ -11,13 +18,13 @@ type CauseType string
 
 // The types of causes.
 const (
-	// CauseListed: the object was in the first list after the start.
+	// CauseListed: an object was in the first list after the start.
 	CauseListed CauseType = "listed"
-	// CauseAdded: the object was created.
+	// CauseAdded: an object was created, or came into the selection.
 	CauseAdded CauseType = "added"
-	// CauseUpdated: the object changed.
+	// CauseUpdated: an object changed.
 	CauseUpdated CauseType = "updated"
-	// CauseDeleted: the object is gone.
+	// CauseDeleted: an object is gone.
 	CauseDeleted CauseType = "deleted"
 	// CauseResync: the resync interval since the last success has passed.
 	CauseResync CauseType = "resync"
@@ -25,7 +32,9 @@ const (
 	CauseRetry CauseType = "retry"
 	// CauseRequeue: the last run asked to be run again after a while.
 	CauseRequeue CauseType = "requeue"
-	// CauseTriggered: a source enqueued the key.
+	// CauseTimer: a timer of the object (controller.SetTimer) has fired.
+	CauseTimer CauseType = "timer"
+	// CauseTriggered: a source enqueued the key for a reason of its own.
 	CauseTriggered CauseType = "triggered"
 )
 
@@ -33,24 +42,89 @@ const (
 func CauseTypes() []CauseType {
 	return []CauseType{
 		CauseListed, CauseAdded, CauseUpdated, CauseDeleted,
-		CauseResync, CauseRetry, CauseRequeue, CauseTriggered,
+		CauseResync, CauseRetry, CauseRequeue, CauseTimer, CauseTriggered,
 	}
 }
+
+// The sources that every controller has. Others have the names that they were given.
+const (
+	// SourceSelf is the Retriever: the controller's own objects.
+	SourceSelf = "self"
+	// SourceLoop is the loop itself: retries, requeues, resyncs, timers.
+	SourceLoop = "loop"
+)
 
 // Cause is why a key is in the queue.
 type Cause struct {
 	Type CauseType
-	// Detail says more, for people: the source's name, the reason of a requeue. May be
-	// empty. Causes of equal Type and Detail are one.
+	// Source is the name of the source that enqueued the key: SourceSelf, SourceLoop, or a
+	// name of a small fixed set, so that it can be a metric's label.
+	Source string
+
+	// Kind, Object and UID name the object whose change this is, and ResourceVersion its
+	// state. Empty where no object is concerned.
+	Kind            schema.GroupKind
+	Object          kube.Key
+	UID             types.UID
+	ResourceVersion string
+	// Changed is which parts of the object changed, for CauseUpdated.
+	Changed kube.Change
+	// Manager is the field manager that wrote the object last, where the object tells.
+	Manager string
+	// Previous is the resource version of the state that was known before, for CauseUpdated.
+	Previous string
+
+	// Attempt is how many runs in a row had failed, for CauseRetry.
+	Attempt int
+	// Detail says more, for people: the reason of a requeue, the name of a timer. May be empty.
 	Detail string
+	// Staleness is how long ago the informer of the controller's objects had last heard from
+	// the API server, for causes that do not come from there.
+	Staleness time.Duration
+
+	// Time is when the (first of the) cause arose, and Count how often it did: causes of equal
+	// Type, Source, Kind, Object and Detail are one. Of what differs otherwise, the last is
+	// kept; of Changed, all.
+	Time  time.Time
+	Count int
 }
 
-// String returns "type" or "type (detail)".
+// String returns the cause in a line: "updated (spec) by kubectl-edit", "updated 2 times
+// (labels,spec) by kubectl", "owned deployments: Deployment shop/web updated (status)", "retry 3",
+// "requeue (the reason)".
 func (c Cause) String() string {
-	if c.Detail == "" {
-		return string(c.Type)
+	var s strings.Builder
+	if c.Source != SourceSelf && c.Source != SourceLoop && c.Source != "" {
+		s.WriteString(c.Source + ": ")
 	}
-	return string(c.Type) + " (" + c.Detail + ")"
+	if c.Source != SourceSelf && c.Object != (kube.Key{}) {
+		if c.Kind.Kind != "" && !strings.HasSuffix(c.Source, c.Kind.Kind) {
+			s.WriteString(c.Kind.Kind + " ")
+		}
+		s.WriteString(c.Object.String() + " ")
+	}
+	s.WriteString(string(c.Type))
+	if c.Count > 1 {
+		fmt.Fprintf(&s, " %d times", c.Count)
+	}
+	if c.Type == CauseRetry && c.Attempt > 0 {
+		fmt.Fprintf(&s, " %d", c.Attempt)
+	}
+	if c.Type == CauseUpdated && c.Changed != 0 {
+		s.WriteString(" (" + c.Changed.Summary() + ")")
+	}
+	if c.Detail != "" {
+		s.WriteString(" (" + c.Detail + ")")
+	}
+	if c.Manager != "" {
+		s.WriteString(" by " + c.Manager)
+	}
+	return s.String()
+}
+
+// same reports whether two causes are one.
+func (c *Cause) same(d *Cause) bool {
+	return c.Type == d.Type && c.Source == d.Source && c.Object == d.Object && c.Kind == d.Kind && c.Detail == d.Detail
 }
 
 // MaxCauses is how many different causes an item keeps; the others are counted.
@@ -62,6 +136,15 @@ type Causes struct {
 	dropped int
 }
 
+// NewCauses returns a set of causes, for tests of what receives one.
+func NewCauses(causes ...Cause) Causes {
+	var c Causes
+	for _, cause := range causes {
+		c.add(&cause)
+	}
+	return c
+}
+
 // List returns the causes, oldest first. Do not change the slice.
 func (c Causes) List() []Cause { return c.list }
 
@@ -70,30 +153,51 @@ func (c Causes) Dropped() int { return c.dropped }
 
 // Has reports whether a cause of type t is in the set.
 func (c Causes) Has(t CauseType) bool {
-	for _, cause := range c.list {
-		if cause.Type == t {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.list, func(cause Cause) bool { return cause.Type == t })
 }
 
 // String joins the causes with commas.
 func (c Causes) String() string {
-	words := make([]string, len(c.list))
+	words := make([]string, len(c.list), len(c.list)+1)
 	for i, cause := range c.list {
 		words[i] = cause.String()
+	}
+	if c.dropped > 0 {
+		words = append(words, fmt.Sprintf("and %d more", c.dropped))
 	}
 	return strings.Join(words, ", ")
 }
 
-func (c *Causes) add(cause Cause) {
-	if slices.Contains(c.list, cause) {
-		return
+// add adds a cause, which it copies.
+func (c *Causes) add(cause *Cause) {
+	for i := range c.list {
+		if known := &c.list[i]; known.same(cause) {
+			known.again(cause)
+			return
+		}
 	}
 	if len(c.list) == MaxCauses {
 		c.dropped++
 		return
 	}
-	c.list = append(c.list, cause)
+	c.list = append(c.list, *cause)
+	last := &c.list[len(c.list)-1]
+	last.Count = max(last.Count, 1)
 }
+
+// again makes c the cause that came again as d.
+func (c *Cause) again(d *Cause) {
+	time, count, changed := c.Time, c.Count, c.Changed
+	*c = *d
+	c.Time, c.Count, c.Changed = time, count+max(d.Count, 1), changed|d.Changed
+}
+
+// addAll adds the causes of another set.
+func (c *Causes) addAll(other *Causes) {
+	for i := range other.list {
+		c.add(&other.list[i])
+	}
+	c.dropped += other.dropped
+}
+
+func (c *Causes) clone() Causes { return Causes{slices.Clone(c.list), c.dropped} }

@@ -1,54 +1,76 @@
 package workqueue
 
-import "time"
+// byTime is a heap of items, the earliest first: by item.at, and then by item.sequence. It
+// keeps item.index, so that any item can be removed. (container/heap would do the same through
+// an interface, which takes twice the time.)
+type byTime[K comparable] []*item[K]
 
-// byDue is a heap (container/heap) of waiting items, earliest first.
-type byDue[K comparable] []*item[K]
+// notInHeap is the index of an item in no heap, where that matters.
+const notInHeap = -1
 
-func (h byDue[K]) Len() int           { return len(h) }
-func (h byDue[K]) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
-func (h byDue[K]) Swap(i, j int)      { swap(h, i, j) }
-func (h *byDue[K]) Push(x any)        { push((*[]*item[K])(h), x) }
-func (h *byDue[K]) Pop() any          { return pop((*[]*item[K])(h)) }
-
-// byRank is a heap of ready items in the order in which workers get them.
-type byRank[K comparable] []*item[K]
-
-func (h byRank[K]) Len() int { return len(h) }
-func (h byRank[K]) Less(i, j int) bool {
-	a, b := h[i].rank(), h[j].rank()
-	if a.Equal(b) {
-		return h[i].sequence < h[j].sequence
-	}
-	return a.Before(b)
-}
-func (h byRank[K]) Swap(i, j int) { swap(h, i, j) }
-func (h *byRank[K]) Push(x any)   { push((*[]*item[K])(h), x) }
-func (h *byRank[K]) Pop() any     { return pop((*[]*item[K])(h)) }
-
-// rank is the moment by which a due item is ordered.
-func (it *item[K]) rank() time.Time {
-	if it.priority < PriorityNormal {
-		return it.due.Add(LowPriorityPatience)
-	}
-	return it.due
+func (it *item[K]) before(other *item[K]) bool {
+	return it.at < other.at || it.at == other.at && it.sequence < other.sequence
 }
 
-func swap[K comparable](h []*item[K], i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-func push[K comparable](h *[]*item[K], x any) {
-	it := x.(*item[K])
-	it.index = len(*h)
+func (h *byTime[K]) push(it *item[K]) {
 	*h = append(*h, it)
+	h.up(len(*h)-1, it)
 }
 
-func pop[K comparable](h *[]*item[K]) any {
-	last := len(*h) - 1
-	it := (*h)[last]
-	(*h)[last] = nil // or the array keeps the item alive
-	*h = (*h)[:last]
-	return it
+func (h *byTime[K]) pop() *item[K] {
+	first := (*h)[0]
+	h.remove(first)
+	return first
+}
+
+func (h *byTime[K]) remove(it *item[K]) {
+	i, end := it.index, len(*h)-1
+	last := (*h)[end]
+	(*h)[end] = nil // or the array keeps the item alive
+	*h = (*h)[:end]
+	if i == end {
+		return
+	}
+	// The last one fills the gap, and goes from there to where it belongs.
+	if i > 0 && last.before((*h)[(i-1)/2]) {
+		h.up(i, last)
+	} else {
+		h.down(i, last)
+	}
+}
+
+// up puts it at i, or as far above as it comes before what is there.
+func (h byTime[K]) up(i int, it *item[K]) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !it.before(h[parent]) {
+			break
+		}
+		h[i] = h[parent]
+		h[i].index = i
+		i = parent
+	}
+	h[i] = it
+	it.index = i
+}
+
+// down puts it at i, or as far below as something there comes before it.
+func (h byTime[K]) down(i int, it *item[K]) {
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			break
+		}
+		if other := child + 1; other < len(h) && h[other].before(h[child]) {
+			child = other
+		}
+		if !h[child].before(it) {
+			break
+		}
+		h[i] = h[child]
+		h[i].index = i
+		i = child
+	}
+	h[i] = it
+	it.index = i
 }

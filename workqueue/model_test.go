@@ -1,137 +1,423 @@
 package workqueue_test
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// model is a queue that is slow and easy to believe: it looks at every key at every step.
-// Time is what its user says it is.
+// model is a queue that is slow and easy to believe: it looks at every key at every step, and
+// keeps lists instead of heaps and rings. Time is what its user says it is.
 type model struct {
-	now  time.Time
-	keys map[byte]*modelKey
-	down bool
+	now     time.Time
+	groupOf func(byte) string
+	limit   int
+	keys    []*modelKey
+	// turns are the groups that can give a key of a band, the lowest band first.
+	turns          [3][]string
+	filed, readied int // counters
+	draining, down bool
 }
 
-// modelKey is what is known of a key. One that is neither to be run nor taken is not kept.
+// modelKey is a key that is to be run, or taken, or both.
 type modelKey struct {
-	toRun    bool
+	key   byte
+	group string
+	next  *modelRun // nil: it is not to be run
+	taken *modelRun // nil: no worker has it
+}
+
+// modelRun is a run of a key.
+type modelRun struct {
+	why      string // "delayed", "planned", "back-off", "held"
 	due      time.Time
+	latest   time.Time // how far Debounce may put it off
+	woken    bool
 	priority workqueue.Priority
 	causes   []workqueue.Cause
 	dropped  int
-	taken    bool
+
+	since      time.Time // since when it counts as due: due, but for held ones
+	filed      int       // the order in which due times were set
+	ready      bool
+	readySince time.Time
+	readied    int // the order in which runs became ready
+	risen      int
 }
 
-func (m *model) add(key byte, o workqueue.Options) {
-	if m.down {
+func (m *model) find(key byte) *modelKey {
+	for _, k := range m.keys {
+		if k.key == key {
+			return k
+		}
+	}
+	return nil
+}
+
+func (m *model) add(key byte, o workqueue.Options) bool {
+	if m.draining || m.down {
+		return false
+	}
+	k := m.find(key)
+	if k == nil {
+		k = &modelKey{key: key, group: m.groupOf(key)}
+		m.keys = append(m.keys, k)
+	}
+	o.Priority = min(max(o.Priority, -1), 1)
+	var before modelRun
+	if k.next != nil {
+		before = *k.next
+	}
+	if !m.addTo(k, o) {
+		return false
+	}
+	if k.next.due != before.due || (k.next.why == "back-off") != (before.why == "back-off") || before.filed == 0 {
+		m.file(k)
+	}
+	m.settle()
+	return true
+}
+
+// addTo says what an Add makes of a key's next run.
+func (m *model) addTo(k *modelKey, o workqueue.Options) bool {
+	fresh := m.runFor(o)
+	old := k.next
+	if old == nil {
+		k.next = fresh
+		return true
+	}
+	failed, plan := o.BackOff && o.After > 0, o.After > 0
+	switch {
+	case old.ready && plan:
+		return false // it comes first, and decides anew
+	case old.ready, old.why == "held" && (!plan || !fresh.due.After(old.due)):
+		old.merge(o)
+		return true
+	case old.why == "held":
+		return false
+	case failed && old.woken && !old.due.After(fresh.due):
+		return false // it will be run anyway, without a back-off
+	case failed && old.why == "planned" && fresh.due.Before(old.due):
+		fresh.woken = old.woken
+		k.next = fresh
+		return true
+	case failed:
+		old.why, old.due, old.woken = "back-off", fresh.due, false
+		old.merge(o)
+		return true
+	case plan && fresh.due.After(old.due):
+		if fresh.due.Before(old.latest) {
+			old.latest = fresh.due
+		}
+		return false
+	case old.why == "planned" && fresh.due.Before(old.due):
+		fresh.woken = fresh.woken || old.woken
+		k.next = fresh
+		return true
+	case old.why == "back-off" && !o.Wake:
+		old.merge(o)
+		return true
+	}
+	// What has happened merges, and the earlier time wins.
+	if old.why != "delayed" {
+		old.why, old.latest = "delayed", old.due
+	}
+	switch {
+	case !fresh.due.After(old.due):
+		old.due = fresh.due
+		if fresh.latest.Before(old.latest) {
+			old.latest = fresh.latest
+		}
+	case old.due.After(m.now) && fresh.due.Before(old.latest): // Debounce puts it off
+		old.due = fresh.due
+	case old.due.After(m.now):
+		old.due = old.latest
+	}
+	old.merge(o)
+	return true
+}
+
+// runFor is the run that an Add alone asks for.
+func (m *model) runFor(o workqueue.Options) *modelRun {
+	r := &modelRun{why: "delayed", due: m.now, latest: m.now, woken: o.Wake}
+	switch {
+	case o.After > 0:
+		r.why, r.due, r.latest = "planned", m.now.Add(o.After), m.now.Add(o.After)
+		if o.BackOff {
+			r.why, r.woken = "back-off", false
+		}
+	case o.Debounce > 0:
+		r.due, r.latest = m.now.Add(o.Debounce), m.now.Add(10*o.Debounce)
+	}
+	r.priority = o.Priority
+	r.cause(o.Cause)
+	return r
+}
+
+func (r *modelRun) merge(o workqueue.Options) {
+	r.cause(o.Cause)
+	r.priority = max(r.priority, o.Priority)
+	r.woken = r.woken || o.Wake && (!o.BackOff || o.After <= 0)
+}
+
+func (r *modelRun) cause(c workqueue.Cause) {
+	c.Count = max(c.Count, 1)
+	for i := range r.causes {
+		if known := &r.causes[i]; known.Type == c.Type && known.Detail == c.Detail {
+			known.Count += c.Count
+			return
+		}
+	}
+	if len(r.causes) == workqueue.MaxCauses {
+		r.dropped++
 		return
 	}
-	k := m.keys[key]
-	if k == nil {
-		k = &modelKey{}
-		m.keys[key] = k
-	}
-	due := m.now.Add(max(o.After, 0))
-	switch isNow := !due.After(m.now); {
-	case !k.toRun, k.due.After(m.now) && due.Before(k.due):
-		// It was not to be run, or only later than now asked for.
-		k.toRun, k.due, k.priority, k.causes, k.dropped = true, due, o.Priority, nil, 0
-		k.cause(o.Cause)
-	case isNow, due.Equal(k.due):
-		// It is due already, or will be at the same time: merge.
-		k.priority = max(k.priority, o.Priority)
-		k.cause(o.Cause)
-	}
-	// Otherwise what was there comes first, and decides anew.
+	r.causes = append(r.causes, c)
 }
 
-func (k *modelKey) cause(c workqueue.Cause) {
-	switch {
-	case slices.Contains(k.causes, c):
-	case len(k.causes) < workqueue.MaxCauses:
-		k.causes = append(k.causes, c)
-	default:
-		k.dropped++
+// file notes that a due time was set, and makes the key ready when that is now.
+func (m *model) file(k *modelKey) {
+	m.filed++
+	k.next.filed = m.filed
+	if k.taken == nil && !k.next.due.After(m.now) {
+		m.makeReady(k)
 	}
 }
 
-// next returns the keys of which any may be handed out next: those that are due, that no
-// worker has, and that no other such key comes before.
-func (m *model) next() []byte {
-	var first []byte
-	for key, k := range m.keys {
-		if !m.ready(k) || m.passed(k) {
+func (m *model) makeReady(k *modelKey) {
+	r := k.next
+	if r.why != "held" {
+		r.since = r.due
+	}
+	m.readied++
+	r.ready, r.readySince, r.readied = true, m.now, m.readied
+	m.settle()
+}
+
+// wait lets time pass, and what is due meanwhile become ready at its moment.
+func (m *model) wait(d time.Duration) {
+	end := m.now.Add(d)
+	for {
+		var first *modelKey
+		for _, k := range m.keys {
+			if k.taken != nil || k.next.ready || k.next.due.After(end) {
+				continue
+			}
+			if first == nil || cmp.Or(k.next.due.Compare(first.next.due), k.next.filed-first.next.filed) < 0 {
+				first = k
+			}
+		}
+		if first == nil {
+			break
+		}
+		m.now = first.next.due
+		m.makeReady(first)
+	}
+	m.now = end
+}
+
+func (m *model) takenOf(group string) int {
+	n := 0
+	for _, k := range m.keys {
+		if k.group == group && k.taken != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// band is 0 for low, 1 for normal and 2 for high priority.
+func (r *modelRun) band() int { return min(int(r.priority)+1+r.risen, 2) }
+
+// readyOf returns the ready keys of a group in a band, in the order of their turn.
+func (m *model) readyOf(group string, band int) []*modelKey {
+	var ready []*modelKey
+	for _, k := range m.keys {
+		if k.next != nil && k.next.ready && k.group == group && k.next.band() == band {
+			ready = append(ready, k)
+		}
+	}
+	slices.SortFunc(ready, func(a, b *modelKey) int {
+		return cmp.Or(a.next.since.Compare(b.next.since), a.next.filed-b.next.filed)
+	})
+	return ready
+}
+
+// settle lets groups that cannot give a key of a band lose their turns, and others that now
+// can join at the end. The higher bands are the first, as everywhere.
+func (m *model) settle() {
+	for band := 2; band >= 0; band-- {
+		can := func(group string) bool {
+			return len(m.readyOf(group, band)) > 0 && (m.limit <= 0 || m.takenOf(group) < m.limit)
+		}
+		m.turns[band] = slices.DeleteFunc(m.turns[band], func(group string) bool { return !can(group) })
+		for _, k := range m.keys {
+			if can(k.group) && !slices.Contains(m.turns[band], k.group) {
+				m.turns[band] = append(m.turns[band], k.group)
+			}
+		}
+	}
+}
+
+// mayTake reports whether there is a key that a worker can take.
+func (m *model) mayTake() bool { return !m.down && slices.ContainsFunc(m.turns[:], hasAny) }
+
+func hasAny(groups []string) bool { return len(groups) > 0 }
+
+// take hands out the next key.
+func (m *model) take() *modelKey {
+	m.age()
+	for band := 2; ; band-- {
+		if len(m.turns[band]) == 0 {
 			continue
 		}
-		first = append(first, key)
+		group := m.turns[band][0]
+		k := m.readyOf(group, band)[0]
+		k.taken, k.next = k.next, nil
+		m.turns[band] = append(m.turns[band][1:], group)
+		m.settle()
+		return k
 	}
-	return first
 }
 
-func (m *model) ready(k *modelKey) bool { return k.toRun && !k.taken && !k.due.After(m.now) }
-
-// passed reports whether another key must be handed out before k.
-func (m *model) passed(k *modelKey) bool {
-	for _, other := range m.keys {
-		if !m.ready(other) {
-			continue
-		}
-		before := other.due.Before(k.due)
-		switch {
-		case other.priority > k.priority:
-			before = other.due.Before(k.due.Add(workqueue.LowPriorityPatience))
-		case other.priority < k.priority:
-			before = other.due.Add(workqueue.LowPriorityPatience).Before(k.due)
-		}
-		if before {
-			return true
+// age lets ready keys rise: first those that do it for the first time. (The queue lets a
+// bounded number rise at once, of which a test with few keys sees nothing.)
+func (m *model) age() {
+	for age := range 2 {
+		ready := slices.DeleteFunc(slices.Clone(m.keys), func(k *modelKey) bool { return k.next == nil || !k.next.ready })
+		slices.SortFunc(ready, func(a, b *modelKey) int { return a.next.readied - b.next.readied })
+		for _, k := range ready {
+			if k.next.risen == age && m.now.Sub(k.next.readySince) >= time.Duration(age+1)*workqueue.PriorityPatience {
+				k.next.risen++
+				m.settle()
+			}
 		}
 	}
-	return false
-}
-
-// take marks key as taken, and returns what its worker is to be told.
-func (m *model) take(key byte) modelKey {
-	k := m.keys[key]
-	told := *k
-	*k = modelKey{taken: true}
-	return told
 }
 
 func (m *model) done(key byte) {
-	k := m.keys[key]
-	if k == nil || !k.taken {
+	k := m.find(key)
+	if k == nil || k.taken == nil {
 		return
 	}
-	k.taken = false
-	if !k.toRun || m.down {
-		delete(m.keys, key)
+	k.taken = nil
+	m.settle()
+	if k.next == nil || m.down || m.draining && k.next.due.After(m.now) {
+		m.forget(k)
+		return
 	}
+	m.file(k)
+}
+
+func (m *model) forget(k *modelKey) {
+	m.keys = slices.DeleteFunc(m.keys, func(other *modelKey) bool { return other == k })
+}
+
+func (m *model) hold(key byte, atMost time.Duration) {
+	k := m.find(key)
+	if k == nil || k.taken == nil || m.draining || m.down {
+		m.done(key)
+		return
+	}
+	r, meanwhile := k.taken, k.next
+	r.why, r.due, r.ready, r.risen, r.woken = "held", m.now.Add(atMost), false, 0, false
+	if meanwhile != nil && (meanwhile.why != "planned" || !meanwhile.due.After(r.due)) {
+		for _, c := range meanwhile.causes {
+			r.cause(c)
+		}
+		r.dropped += meanwhile.dropped
+		r.priority = max(r.priority, meanwhile.priority)
+	}
+	k.next = r
+	m.done(key)
+}
+
+func (m *model) release(key byte) {
+	if k := m.find(key); k != nil && k.taken == nil && k.next.why == "held" && !k.next.ready {
+		k.next.due = m.now
+		m.file(k)
+	}
+}
+
+func (m *model) forgive(key byte, match func(workqueue.Cause) bool) int {
+	k := m.find(key)
+	if k == nil || k.taken == nil || k.next == nil || k.next.dropped > 0 {
+		return 0
+	}
+	var left []workqueue.Cause
+	for _, c := range k.next.causes {
+		if c.Count > 1 || !match(c) {
+			left = append(left, c)
+		}
+	}
+	n := len(k.next.causes) - len(left)
+	if k.next.causes = left; len(left) == 0 {
+		k.next = nil
+	}
+	return n
+}
+
+// end is Drain and ShutDown: it keeps what is ready, or nothing, and what is taken.
+func (m *model) end(down bool) {
+	m.draining, m.down = true, m.down || down
+	m.keys = slices.DeleteFunc(m.keys, func(k *modelKey) bool {
+		return k.taken == nil && (m.down || !k.next.ready)
+	})
+	m.settle()
+}
+
+func (k *modelKey) place() workqueue.Place {
+	switch {
+	case k.taken != nil && k.next != nil:
+		return workqueue.PlaceRunningAgain
+	case k.taken != nil:
+		return workqueue.PlaceRunning
+	case k.next.ready:
+		return workqueue.PlaceReady
+	case k.next.why == "back-off":
+		return workqueue.PlaceBackOff
+	case k.next.why == "held":
+		return workqueue.PlaceHeld
+	}
+	return workqueue.PlaceWaiting
 }
 
 func (m *model) stats() workqueue.Stats {
-	s := workqueue.Stats{Down: m.down}
+	s := workqueue.Stats{Down: m.draining || m.down}
+	groups := map[string]bool{}
 	for _, k := range m.keys {
-		switch {
-		case k.taken:
+		switch k.place() {
+		case workqueue.PlaceRunning, workqueue.PlaceRunningAgain:
 			s.Taken++
-		case m.ready(k):
-			s.Ready++
-		default:
+		case workqueue.PlaceBackOff:
+			s.BackOff++
+		case workqueue.PlaceHeld:
+			s.Held++
+		case workqueue.PlaceWaiting:
 			s.Waiting++
+		case workqueue.PlaceReady:
+			s.Ready++
+			groups[k.group] = true
+			if s.OldestReady.IsZero() || k.next.readySince.Before(s.OldestReady) {
+				s.OldestReady = k.next.readySince
+			}
 		}
 	}
+	s.Groups = len(groups)
 	return s
 }
 
-func (m *model) shutDown() {
-	m.down = true
-	for key, k := range m.keys {
-		if !k.taken {
-			delete(m.keys, key)
-		}
+// state is what Lookup has to return, without the causes.
+func (k *modelKey) state() (workqueue.State[byte], *modelRun) {
+	s, r := workqueue.State[byte]{Key: k.key, Place: k.place()}, k.next
+	if r == nil {
+		r = k.taken
 	}
+	s.Due, s.Priority = r.due, r.priority
+	if s.Place == workqueue.PlaceReady || s.Place == workqueue.PlaceRunning {
+		s.Due = r.since
+	}
+	return s, r
 }

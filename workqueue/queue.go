@@ -1,247 +1,186 @@
 // Package workqueue is the queue between what happens in the cluster and the workers
-// that handle it: a deduplicating, delaying, prioritised queue of keys that knows why
+// that handle it: a deduplicating, delaying, prioritised and fair queue of keys that knows why
 // each key is in it.
+//
+// To read it: this file has the way of a key through the queue, schedule.go says when a key is
+// due, and bands.go in which order keys that are due are handed out.
 package workqueue
 
 import (
-	"container/heap"
 	"sync"
 	"time"
 )
-
-// Priority orders keys that are due. Higher runs first, but nothing starves: a key is
-// never passed by keys that became due more than LowPriorityPatience after it.
-type Priority int
-
-// The priorities.
-const (
-	// PriorityLow is for work that nobody waits for: first lists and resyncs.
-	PriorityLow Priority = -1
-	// PriorityNormal is for changes, retries and requeues.
-	PriorityNormal Priority = 0
-)
-
-// LowPriorityPatience is how long a due key of low priority lets keys of normal
-// priority go first. Ordering by due time plus patience gives aging without a sweep:
-// the older a key of low priority is, the fewer new ones pass it.
-const LowPriorityPatience = 30 * time.Second
-
-// Options says how a key is added.
-type Options struct {
-	// Cause is why. Required.
-	Cause Cause
-	// After is how long the key waits before it is due. Default 0: due now.
-	After time.Duration
-	// Priority orders the key among those that are due. Default PriorityNormal.
-	Priority Priority
-}
-
-// Item is a key that a worker has taken, and what is known about its way here.
-type Item[K comparable] struct {
-	Key    K
-	Causes Causes
-	// Priority is the highest of the Adds that made the key due.
-	Priority Priority
-	// Wait is how long the key was due before a worker took it.
-	Wait time.Duration
-}
 
 // Queue hands each key to one worker at a time.
 //
 // Guarantees:
 //   - A key is in the queue at most once; adding it again merges.
-//   - A key that was taken with Get is not handed out again before Done; if it was
-//     added in between, it comes again after Done.
-//   - When a key waits for one time and is added for another, the earlier time wins. The
-//     causes that are kept are those that are due then: what was scheduled for later
-//     is superseded, because the run that comes first decides anew.
-//   - Among due keys the order is by priority and then by time; see LowPriorityPatience.
+//   - A key that was taken with Get is not handed out again before Done or Hold; if it was
+//     added in between, it comes again after that.
+//   - When a key waits for one time and is added for another, the earlier time wins. Where an
+//     Add with After waits alone, its cause is superseded by an Add for an earlier time,
+//     because the run that comes first decides anew. Keys that back off or are held wait to
+//     the end, and keep every cause: see Options.BackOff and Hold.
+//   - Among keys that are due, those of the highest priority go first; among these, groups take
+//     turns, a key each; in a group, the key that has been due for longest is first.
+//   - Nothing starves: a key that has been ready for two PriorityPatience is passed only by keys
+//     of other groups. There are at most N times G of them, when its group has N keys that were
+//     due before it and G groups have ready keys. (After a flood it may take longer by one Get
+//     for each 16 keys of the flood, since that is how many a Get lets rise.) Where there is a
+//     GroupLimit, the bound counts from when the group is below it.
+//   - Get does not block while there is a key that may be taken.
 //
-// Every operation takes one lock and O(log n) time. The zero value is not usable; New
-// makes a queue.
+// Every operation takes one lock and O(log n) time; Snapshot, Drain and ShutDown, which see all
+// keys, take O(n). The zero value is not usable; New makes a queue.
 type Queue[K comparable] struct {
+	// Immutable after New.
+	groupOf func(K) string
+	began   time.Time
+
 	mu sync.Mutex
-	// notEmpty wakes workers; it is signalled once for each key that becomes ready, and
-	// broadcast at shutdown.
-	notEmpty *sync.Cond
+	// takable wakes workers. It is signalled once for each key more that could be taken, and
+	// broadcast when Get has to return false.
+	takable *sync.Cond
 	// All below is guarded by mu.
 
-	// items holds every key that is waiting, ready, or taken. A taken key that was added
-	// again is pending but in neither heap until Done.
-	items map[K]*item[K]
-	// waiting holds keys that are not due yet, earliest first.
-	waiting byDue[K]
-	// ready holds keys that are due, in the order in which workers get them.
-	ready byRank[K]
-	// timer moves keys from waiting to ready. It is set for timerAt, which is at or
-	// before the due time of the first waiting key.
+	// items holds every key that is waiting, ready, or taken, and groups the groups of these.
+	items  map[K]*item[K]
+	groups map[string]*group[K]
+	// only is the group of all keys where the config has no groups. It is never forgotten.
+	only group[K]
+	// waiting holds the keys that are not due yet, in the order in which they will be.
+	waiting byTime[K]
+	// free holds items for keys to come, and spare is a group for them: most queues are short
+	// most of the time, and then an Add allocates nothing but its cause.
+	free  []*item[K]
+	spare *group[K]
+	// ready holds the keys that are due.
+	ready ready[K]
+	// count is how many keys are in each place.
+	count [places]int
+	// timer moves keys from waiting to ready. It is set for timerAt, which is at or before the
+	// due time of the first waiting key, or not set.
 	timer    *time.Timer
-	timerAt  time.Time
+	timerAt  time.Duration
+	timerSet bool
 	sequence uint64
-	taken    int
-	down     bool
+	most     int // keys since the queue was empty
+	phase    phase
 }
 
+// item is a key in the queue.
 type item[K comparable] struct {
-	key      K
-	causes   Causes
-	priority Priority
-	due      time.Time
-	sequence uint64 // keeps keys of equal rank in the order of their arrival
-	index    int    // in the heap that holds the item
-	place    place
-	taken    bool // a worker has it
+	key   K
+	group *group[K]
+	// next is the run that is to come; while the place is running it is out of date.
+	next run
+	// current is what the worker has been given that has the key.
+	current taken
+
+	// at and sequence order the item among those that wait, or those that are ready: the
+	// sequence keeps keys of equal time in the order in which they got that time.
+	at       time.Duration
+	sequence uint64
+	index    int // in the heap, where it is in one
+
+	// readySince and rises are for ready: since when the item is there, and how many bands it
+	// has risen.
+	readySince time.Duration
+	rises      int8
+	place      place
+	links      [lists]link[K]
 }
 
-// place says where an item is. A taken item is nowhere, or pending.
-type place int8
+// phase is how far a queue is in its life.
+type phase int8
 
 const (
-	nowhere place = iota // taken, and not added again
-	pending              // taken, and added again
-	inWaiting
-	inReady
+	open     phase = iota
+	draining       // no key comes in, and those that are ready go out
+	down           // no key comes in or goes out
 )
 
 // New returns an empty queue.
-func New[K comparable]() *Queue[K] {
-	q := &Queue[K]{items: map[K]*item[K]{}}
-	q.notEmpty = sync.NewCond(&q.mu)
+func New[K comparable](config Config[K]) *Queue[K] {
+	q := &Queue[K]{
+		groupOf: config.Group,
+		began:   time.Now(),
+		items:   map[K]*item[K]{},
+		groups:  map[string]*group[K]{},
+		ready:   newReady[K](config.GroupLimit),
+	}
+	q.takable = sync.NewCond(&q.mu)
 	return q
 }
 
+// now returns the moment. Moments are durations since the queue was made: these are smaller
+// than times, and quicker to read and to compare.
+func (q *Queue[K]) now() time.Duration { return time.Since(q.began) }
+
 // Add puts key into the queue, or merges with what is there. It never blocks. It returns
-// false when it has changed nothing: an earlier run is coming, or the queue is shut down.
+// false when it has changed nothing: an earlier run is coming, or the queue is drained or shut
+// down.
 func (q *Queue[K]) Add(key K, o Options) bool {
+	o.Priority = min(max(o.Priority, PriorityLow), PriorityHigh)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.down {
+	if q.phase != open {
 		return false
 	}
-	it, known := q.items[key]
-	if known && it.place == inReady {
+	it := q.items[key]
+	if it == nil {
+		it = q.enter(key)
+	}
+	if it.place == inReady {
 		if o.After > 0 {
 			return false // an earlier run is coming, and will decide anew
 		}
-		q.mergeReady(it, o)
+		it.next.causes.add(&o.Cause)
+		q.ready.raise(it, o.Priority)
 		return true
 	}
 	// Only with the lock held: what another Add has filed as due must be due here too.
-	now := time.Now()
-	due := now.Add(max(o.After, 0))
-	if !known {
-		it = &item[K]{key: key}
-		q.items[key] = it
-	}
-	if it.place == nowhere {
-		it.due, it.priority, it.causes = due, o.Priority, Causes{}
-		it.causes.add(o.Cause)
+	now := q.now()
+	if it.place == nowhere || it.place == running {
+		it.next.begin(&o, now)
 		q.file(it, now)
 		return true
 	}
-	return q.merge(it, due, o, now)
-}
-
-// mergeReady applies a further Add for now to an item that is ready.
-func (q *Queue[K]) mergeReady(it *item[K], o Options) {
-	it.causes.add(o.Cause)
-	if o.Priority > it.priority {
-		it.priority = o.Priority
-		heap.Fix(&q.ready, it.index)
+	before := it.next.schedule
+	if !it.next.merge(&o, now) {
+		return false
 	}
-}
-
-// merge applies a further Add to an item that is waiting or pending.
-func (q *Queue[K]) merge(it *item[K], due time.Time, o Options, now time.Time) bool {
-	if due.After(now) && due.After(it.due) {
-		return false // an earlier run is coming, and will decide anew
-	}
-	if it.due.After(now) && due.Before(it.due) {
-		// What was scheduled for later is superseded.
-		it.due, it.causes, it.priority = due, Causes{}, o.Priority
-		it.causes.add(o.Cause)
+	if it.next.due != before.due || placeOf(it.next.reason) != placeOf(before.reason) {
 		q.file(it, now)
-		return true
 	}
-	it.causes.add(o.Cause)
-	it.priority = max(it.priority, o.Priority)
 	return true
 }
 
-// file puts an item that is not ready where its due time says it belongs.
-func (q *Queue[K]) file(it *item[K], now time.Time) {
-	if it.place == inWaiting {
-		heap.Remove(&q.waiting, it.index)
-	}
-	switch {
-	case it.taken:
-		it.place = pending
-	case it.due.After(now):
-		it.place = inWaiting
-		heap.Push(&q.waiting, it)
-		q.setTimer(now)
-	default:
-		q.makeReady(it)
-	}
-}
-
-func (q *Queue[K]) makeReady(it *item[K]) {
-	q.sequence++
-	it.sequence = q.sequence
-	it.place = inReady
-	heap.Push(&q.ready, it)
-	q.notEmpty.Signal()
-}
-
-// setTimer makes sure that the timer fires when the first waiting key is due.
-func (q *Queue[K]) setTimer(now time.Time) {
-	if len(q.waiting) == 0 || q.down {
-		return
-	}
-	first := q.waiting[0].due
-	switch {
-	case q.timer == nil:
-		// The function needs no one to wait for it: it holds the lock for its whole life
-		// and does nothing after ShutDown.
-		q.timer = time.AfterFunc(first.Sub(now), q.releaseDue)
-	case q.timerAt.IsZero() || first.Before(q.timerAt):
-		q.timer.Reset(first.Sub(now))
-	default:
-		return
-	}
-	q.timerAt = first
-}
-
-// releaseDue is the timer's function: it moves the keys that are due now to ready.
-func (q *Queue[K]) releaseDue() {
+// Get returns the next key, and blocks until there is one. The caller must call Done with the
+// key when its work ends, or Hold when it has not begun. ok is false after ShutDown, even when
+// keys are left, and after Drain when none is.
+func (q *Queue[K]) Get() (item Item[K], ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.down {
-		return
+	for {
+		if q.phase == down || q.phase == draining && q.ready.len == 0 {
+			return Item[K]{}, false
+		}
+		now := q.now()
+		if it := q.ready.take(now); it != nil {
+			it.current = it.next.taken
+			q.move(it, running)
+			if q.phase == draining && q.ready.len == 0 {
+				q.takable.Broadcast() // this was the last
+			}
+			r := &it.current
+			if r.heldFrom > 0 {
+				r.held, r.heldFrom = r.held+it.readySince-r.heldFrom, 0
+			}
+			return Item[K]{Key: it.key, Causes: r.causes, Priority: r.priority, Wait: now - r.since, Held: r.held}, true
+		}
+		q.takable.Wait()
 	}
-	now := time.Now()
-	q.timerAt = time.Time{}
-	for len(q.waiting) > 0 && !q.waiting[0].due.After(now) {
-		q.makeReady(heap.Pop(&q.waiting).(*item[K]))
-	}
-	q.setTimer(now)
-}
-
-// Get returns the next key. It blocks until one is due; ok is false after ShutDown,
-// even when keys are left. The caller must call Done with the key when its work ends.
-func (q *Queue[K]) Get() (taken Item[K], ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.ready) == 0 && !q.down {
-		q.notEmpty.Wait()
-	}
-	if q.down {
-		return Item[K]{}, false
-	}
-	it := heap.Pop(&q.ready).(*item[K])
-	it.place, it.taken = nowhere, true
-	q.taken++
-	return Item[K]{Key: it.key, Causes: it.causes, Priority: it.priority, Wait: time.Since(it.due)}, true
 }
 
 // Done says that the worker has finished with key. If the key was added in the
@@ -249,67 +188,185 @@ func (q *Queue[K]) Get() (taken Item[K], ok bool) {
 func (q *Queue[K]) Done(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	it, known := q.items[key]
-	if !known || !it.taken {
+	it := q.items[key]
+	if it == nil || !it.taken() {
 		return
 	}
-	it.taken = false
-	q.taken--
-	if it.place == nowhere || q.down {
-		delete(q.items, key)
-		q.shrink()
+	q.giveBack(it)
+}
+
+// giveBack ends the taking of an item, and files or forgets it.
+func (q *Queue[K]) giveBack(it *item[K]) {
+	if q.ready.release(it.group) {
+		q.takable.Signal()
+	}
+	again := it.place == runningAgain
+	q.move(it, nowhere)
+	if again {
+		now := q.now()
+		if q.phase == open || q.phase == draining && it.next.due <= now {
+			it.current = taken{}
+			q.file(it, now)
+			return
+		}
+	}
+	q.forget(it)
+}
+
+// file puts an item where its next run says it belongs, from wherever it was but ready.
+func (q *Queue[K]) file(it *item[K], now time.Duration) {
+	if it.place.waits() {
+		q.waiting.remove(it)
+	}
+	q.sequence++
+	it.sequence = q.sequence
+	switch {
+	case it.taken():
+		q.move(it, runningAgain)
+	case it.next.due > now:
+		q.move(it, placeOf(it.next.reason))
+		it.at = it.next.due
+		q.waiting.push(it)
+		q.setTimer(now)
+	default:
+		q.makeReady(it, now)
+	}
+}
+
+// makeReady moves an item that is due, and is in no heap, to ready.
+func (q *Queue[K]) makeReady(it *item[K], now time.Duration) {
+	if it.next.reason != held {
+		it.next.since = it.next.due
+	}
+	q.move(it, inReady)
+	if q.ready.push(it, now) {
+		q.takable.Signal()
+	}
+}
+
+// setTimer makes sure that the timer fires when the first waiting key is due.
+func (q *Queue[K]) setTimer(now time.Duration) {
+	if len(q.waiting) == 0 {
 		return
 	}
-	q.file(it, time.Now())
+	first := q.waiting[0].at
+	switch {
+	case q.timer == nil:
+		// The function needs no one to wait for it: it holds the lock for its whole life
+		// and does nothing after Drain or ShutDown.
+		q.timer = time.AfterFunc(first-now, q.releaseDue)
+	case !q.timerSet || first < q.timerAt:
+		q.timer.Reset(first - now)
+	default:
+		return
+	}
+	q.timerAt, q.timerSet = first, true
+}
+
+// releaseDue is the timer's function: it moves the keys that are due now to ready.
+func (q *Queue[K]) releaseDue() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.phase != open {
+		return
+	}
+	now := q.now()
+	q.timerSet = false
+	for len(q.waiting) > 0 && q.waiting[0].at <= now {
+		q.makeReady(q.waiting.pop(), now)
+	}
+	q.setTimer(now)
+}
+
+// enter makes an item for a key that is not in the queue.
+func (q *Queue[K]) enter(key K) *item[K] {
+	g := &q.only
+	if q.groupOf != nil {
+		name := q.groupOf(key)
+		if g = q.groups[name]; g == nil {
+			g, q.spare = q.spare, nil
+			if g == nil {
+				g = new(group[K])
+			}
+			g.name = name
+			q.groups[name] = g
+		}
+	}
+	g.items++
+	var it *item[K]
+	if last := len(q.free) - 1; last >= 0 {
+		it, q.free = q.free[last], q.free[:last]
+	} else {
+		it = new(item[K])
+	}
+	it.key, it.group = key, g
+	q.items[key] = it
+	q.count[nowhere]++
+	q.most = max(q.most, len(q.items))
+	return it
 }
 
 // largeQueue is from how many keys on a queue gives its memory back when it is empty again:
 // neither a map nor a slice shrinks by itself.
 const largeQueue = 4096
 
-// shrink gives the memory of a large queue back when it has become empty.
-func (q *Queue[K]) shrink() {
-	if len(q.items) == 0 && max(cap(q.ready), cap(q.waiting)) > largeQueue {
-		q.items, q.ready, q.waiting = map[K]*item[K]{}, nil, nil
+// freeItems is how many items are kept for keys to come.
+const freeItems = 256
+
+// forget removes an item that is nowhere, and with the last one what a large queue needed.
+func (q *Queue[K]) forget(it *item[K]) {
+	q.count[it.place]--
+	delete(q.items, it.key)
+	if g := it.group; g.items > 1 || g == &q.only {
+		g.items--
+	} else {
+		delete(q.groups, g.name)
+		*g = group[K]{}
+		q.spare = g
+	}
+	*it = item[K]{}
+	if len(q.free) < freeItems {
+		q.free = append(q.free, it)
+	}
+	if len(q.items) == 0 && q.most > largeQueue {
+		q.items, q.groups, q.only = map[K]*item[K]{}, map[string]*group[K]{}, group[K]{}
+		q.waiting, q.free, q.most = nil, nil, 0
 	}
 }
 
-// Stats are the queue's sizes at one moment.
-type Stats struct {
-	// Ready is how many keys are due and wait for a worker.
-	Ready int
-	// Waiting is how many keys are not due yet.
-	Waiting int
-	// Taken is how many keys workers have.
-	Taken int
-	// Down is true after ShutDown.
-	Down bool
-}
-
-// Stats returns the queue's sizes.
-func (q *Queue[K]) Stats() Stats {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return Stats{Ready: len(q.ready), Waiting: len(q.waiting), Taken: q.taken, Down: q.down}
-}
+// Drain lets the queue run empty: Add does nothing from now on, and keys that are not due are
+// forgotten. Keys that are due are still handed out, also those that wait for their group's
+// limit and those that were added while they are taken; when none is left, Get returns false.
+// Of a key that is added again while it is taken, the worker that has it gets to know first,
+// so workers must call Get until it returns false.
+func (q *Queue[K]) Drain() { q.end(draining) }
 
 // ShutDown ends the queue: Get returns false from now on, Add does nothing, and what
 // was in the queue is forgotten. Workers that have a key finish it and call Done.
-func (q *Queue[K]) ShutDown() {
+func (q *Queue[K]) ShutDown() { q.end(down) }
+
+// end moves the queue to a later phase of its life.
+func (q *Queue[K]) end(next phase) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.down {
+	if q.phase >= next {
 		return
 	}
-	q.down = true
+	q.phase = next
 	if q.timer != nil {
 		q.timer.Stop()
 	}
-	for key, it := range q.items {
-		if !it.taken {
-			delete(q.items, key)
+	q.waiting = nil
+	if next == down {
+		q.ready = newReady[K](q.ready.limit)
+	}
+	for _, it := range q.items {
+		if next == down {
+			it.group.noneReady()
+		}
+		if it.place.waits() || next == down && it.place == inReady {
+			q.forget(it)
 		}
 	}
-	q.waiting, q.ready = nil, nil
-	q.notEmpty.Broadcast()
+	q.takable.Broadcast()
 }

@@ -30,9 +30,9 @@ func later(after time.Duration, detail string) workqueue.Options {
 	return o
 }
 
-func low() workqueue.Options {
+func priority(p workqueue.Priority) workqueue.Options {
 	o := now()
-	o.Priority = workqueue.PriorityLow
+	o.Priority = p
 	return o
 }
 
@@ -63,21 +63,21 @@ func takeAll(t *testing.T, q *workqueue.Queue[string]) string {
 
 func expectStats(t *testing.T, q *workqueue.Queue[string], ready, waiting, taken int) {
 	t.Helper()
-	if diff := cmp.Diff(workqueue.Stats{Ready: ready, Waiting: waiting, Taken: taken}, q.Stats(), cmpopts.IgnoreFields(workqueue.Stats{}, "Down")); diff != "" {
+	if diff := cmp.Diff(workqueue.Stats{Ready: ready, Waiting: waiting, Taken: taken}, q.Stats(), cmpopts.IgnoreFields(workqueue.Stats{}, "Down", "Groups", "OldestReady")); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)
 	}
 }
 
 func TestAKeyIsInTheQueueOnce(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New[string]()
+	q := workqueue.New(workqueue.Config[string]{})
 	q.Add("a", because("first"))
 	q.Add("b", now())
 	q.Add("a", because("second"))
 	q.Add("a", because("first"))
 	expectStats(t, q, 2, 0, 0)
 	item := take(t, q)
-	if item.Key != "a" || item.Causes.String() != "triggered (first), triggered (second)" {
+	if item.Key != "a" || item.Causes.String() != "triggered 2 times (first), triggered (second)" {
 		t.Errorf("took %s because of %q", item.Key, item.Causes)
 	}
 	q.Done("a")
@@ -89,7 +89,7 @@ func TestAKeyIsInTheQueueOnce(t *testing.T) {
 
 func TestATakenKeyComesAgainOnlyAfterDone(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New[string]()
+	q := workqueue.New(workqueue.Config[string]{})
 	q.Add("a", because("first"))
 	take(t, q)
 	q.Add("a", because("meanwhile"))
@@ -106,7 +106,7 @@ func TestATakenKeyComesAgainOnlyAfterDone(t *testing.T) {
 func TestATakenKeyThatIsAddedForLaterWaitsFromThatMoment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New[string]()
+		q := workqueue.New(workqueue.Config[string]{})
 		q.Add("a", now())
 		take(t, q)
 		q.Add("a", later(time.Minute, "retry"))
@@ -132,7 +132,7 @@ func TestATakenKeyThatIsAddedForLaterWaitsFromThatMoment(t *testing.T) {
 
 func TestDoneOfAKeyThatWasNotTakenDoesNothing(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New[string]()
+	q := workqueue.New(workqueue.Config[string]{})
 	q.Done("unknown")
 	q.Add("a", now())
 	q.Done("a")
@@ -146,7 +146,7 @@ func TestDoneOfAKeyThatWasNotTakenDoesNothing(t *testing.T) {
 func TestDelayedKeysComeInTheOrderOfTheirTimes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New[string]()
+		q := workqueue.New(workqueue.Config[string]{})
 		started := time.Now()
 		for key, after := range map[string]time.Duration{"c": 3 * time.Hour, "a": time.Hour, "b": 2 * time.Hour} {
 			q.Add(key, later(after, "later"))
@@ -205,7 +205,7 @@ func TestTheEarlierTimeWinsAndDecidesTheCauses(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, taken=%t", name, taken), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					q := workqueue.New[string]()
+					q := workqueue.New(workqueue.Config[string]{})
 					if taken {
 						q.Add("a", now())
 						take(t, q)
@@ -234,7 +234,7 @@ func TestTheEarlierTimeWinsAndDecidesTheCauses(t *testing.T) {
 func TestASupersededTimeDoesNotRunTheKeyAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New[string]()
+		q := workqueue.New(workqueue.Config[string]{})
 		q.Add("a", later(time.Hour, "later"))
 		q.Add("a", now())
 		if got := takeAll(t, q); got != "a" {
@@ -246,41 +246,10 @@ func TestASupersededTimeDoesNotRunTheKeyAgain(t *testing.T) {
 	})
 }
 
-func TestPriorityGoesFirst(t *testing.T) {
-	t.Parallel()
-	q := workqueue.New[string]()
-	for _, key := range []string{"low1", "low2", "low3"} {
-		q.Add(key, low())
-	}
-	for _, key := range []string{"a", "b"} {
-		q.Add(key, now())
-	}
-	q.Add("low3", now()) // raised, but due since before a
-	if got := takeAll(t, q); got != "low3 a b low1 low2" {
-		t.Errorf("the order was %q", got)
-	}
-}
-
-// What is of low priority is passed for LowPriorityPatience and no longer.
-func TestLowPriorityDoesNotStarve(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New[string]()
-		q.Add("low", low())
-		time.Sleep(workqueue.LowPriorityPatience - time.Nanosecond)
-		q.Add("in time", now())
-		time.Sleep(2 * time.Nanosecond)
-		q.Add("too late", now())
-		if got := takeAll(t, q); got != "in time low too late" {
-			t.Errorf("the order was %q", got)
-		}
-	})
-}
-
 func TestWaitIsTheTimeForWhichAKeyWasDue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New[string]()
+		q := workqueue.New(workqueue.Config[string]{})
 		q.Add("a", later(time.Hour, "later"))
 		time.Sleep(time.Hour + 5*time.Second)
 		q.Add("a", now()) // merges, and does not begin anew
@@ -295,7 +264,7 @@ func TestWaitIsTheTimeForWhichAKeyWasDue(t *testing.T) {
 func TestShutDownWakesAllAndDropsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New[string]()
+		q := workqueue.New(workqueue.Config[string]{})
 		q.Add("taken", now())
 		q.Add("taken too", now())
 		take(t, q)
@@ -335,7 +304,7 @@ func TestShutDownWakesAllAndDropsWhatIsLeft(t *testing.T) {
 
 func TestShutDownDropsWhatIsDue(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New[string]()
+	q := workqueue.New(workqueue.Config[string]{})
 	q.Add("a", now())
 	q.ShutDown()
 	if item, ok := q.Get(); ok {
@@ -346,7 +315,7 @@ func TestShutDownDropsWhatIsDue(t *testing.T) {
 
 func TestAddSaysWhetherItHasChangedAnything(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New[string]()
+	q := workqueue.New(workqueue.Config[string]{})
 	defer q.ShutDown()
 	for i, add := range []struct {
 		after time.Duration

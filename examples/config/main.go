@@ -4,12 +4,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/event"
 	"github.com/evenkeel-go/evenkeel/examples/internal/connect"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -24,6 +27,8 @@ import (
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/predicate"
+	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 func main() {
@@ -55,6 +60,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 
+	events, err := event.New(event.Config{Cluster: cluster, Controller: "config-example", Logger: logger})
+	if err != nil {
+		return err
+	}
 	services, err := informer.New(informer.Config[*corev1.Service]{
 		Name:      "config-example-services",
 		Retriever: informer.RetrieveSelected[*corev1.Service](cluster, informer.Selection{Namespaces: []string{*namespace}}),
@@ -94,20 +103,74 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		// Each object is handled again once per interval (default 3 min;
 		// negative: never), for what no event tells.
 		ResyncInterval: 10 * time.Minute,
-		// When a failed object is tried again. These delays double from 100 ms to 1 min
-		// (default 5 ms to 1000 s), each up to half shorter at random (default 0.2), and
-		// end after 20 retries (default: never).
-		Retry: controller.Retry{Base: 100 * time.Millisecond, Max: time.Minute, Jitter: 0.5, MaxRetries: 20},
+		// An object that changes again and again is handled when it has been quiet for so long
+		// (default: at once).
+		Debounce: 100 * time.Millisecond,
+		// How urgent a change is (default: lists and resyncs are low, all else is normal): here,
+		// what is being deleted comes first.
+		Priority: func(change informer.Change) workqueue.Priority {
+			if change.Changed(kube.ChangedDeletion) != 0 {
+				return workqueue.PriorityHigh
+			}
+			return workqueue.PriorityNormal
+		},
+		// Which objects take turns with which (default: those of each namespace), and how many
+		// of one group are handled at the same time (default: as many as there are workers).
+		Group:      func(key kube.Key) string { return key.Namespace },
+		GroupLimit: 4,
+
+		// When a failed object is tried again.
+		Retry: retry.Config{
+			// What class an error is of; "" leaves it to the default.
+			Classify: func(err error) retry.Class {
+				if errors.Is(err, os.ErrDeadlineExceeded) {
+					return "vendor"
+				}
+				return ""
+			},
+			// For every class: the delays grow by half from 100 ms to 1 min (the defaults
+			// depend on the class), each up to half shorter at random, and end after 20
+			// retries (default: never). The first failure is logged at debug level. A server's
+			// Retry-After counts.
+			Every: retry.Policy{
+				Base: 100 * time.Millisecond, Max: time.Minute, Factor: 1.5, Jitter: 0.5, MaxRetries: 20,
+				QuietFailures: 1, IgnoreRetryAfter: false,
+			},
+			// For single classes.
+			Policies: retry.Policies{"vendor": {Base: time.Second}},
+		},
+		// What ends the wait for a retry early (default: a change of the object itself).
+		WakeOn: controller.WakeOnOwnChange,
+		// Whether the changes that the handler itself makes run it again (default: no).
+		HandleOwnWrites: false,
+		// An object whose last run has written something waits until the caches show it, for
+		// so long at the most (default 10 s; negative: it does not wait).
+		ConsistencyTimeout: 5 * time.Second,
+		// What is called for an object that has gone, with the last state that is known.
+		Deleted: func(ctx context.Context, last *corev1.ConfigMap, stale bool) error {
+			controller.LoggerFrom(ctx).InfoContext(ctx, "a ConfigMap has gone", "keys", len(last.Data), "stale", stale)
+			return nil
+		},
+		// A handler that does not return for so long is reported with its stack, and another
+		// worker takes its place (default 5 min; negative: never). It makes the program unready
+		// (default: it does not).
+		StuckAfter:       2 * time.Minute,
+		UnreadyWhenStuck: true,
 		// A handler that takes longer has its context cancelled (default: never).
 		Timeout: 30 * time.Second,
 		// At the end, handlers that are under way may take so long to finish (default
 		// 25 s, which fits the 30 s that a Pod is given).
 		DrainTimeout: 5 * time.Second,
+		// Whether the objects that are due then are still handled (default: the next start
+		// handles every object).
+		DrainQueue: false,
 
 		// Of several replicas, one works (default: each does).
 		LeaderElector: elector,
 		// Where measurements go (default: nowhere).
 		Metrics: recorder,
+		// Where Events about objects in trouble go (default: nowhere).
+		Events: events,
 		// Where the log goes (default: slog.Default()).
 		Logger: logger,
 	}
@@ -116,20 +179,22 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	var recording sync.WaitGroup
+	defer recording.Wait()
+	recording.Go(func() { _ = events.Run(ctx) }) // waited for above; its end sends what is left
 	return ctrl.Run(ctx)
 }
 
 func handler(services *informer.Informer[*corev1.Service]) controller.Handler[*corev1.ConfigMap] {
 	return controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, configMap *corev1.ConfigMap) error {
-		run, _ := controller.RunFrom(ctx)
-		run.Logger().InfoContext(ctx, "a ConfigMap", "keys", len(configMap.Data), "services", services.Len())
+		controller.LoggerFrom(ctx).InfoContext(ctx, "a ConfigMap", "keys", len(configMap.Data), "services", services.Len())
 		return nil
 	})
 }
 
 // clock enqueues the key every interval.
 func clock(interval time.Duration, key kube.Key) controller.Source {
-	return controller.SourceFunc(func(ctx context.Context, enqueue func(kube.Key, string)) error {
+	return controller.SourceFunc(func(ctx context.Context, enqueue controller.Enqueue) error {
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
 		for {
@@ -137,7 +202,7 @@ func clock(interval time.Duration, key kube.Key) controller.Source {
 			case <-ctx.Done():
 				return nil
 			case <-ticker.C:
-				enqueue(key, "clock")
+				enqueue(key, controller.Trigger{Detail: "clock"})
 			}
 		}
 	})

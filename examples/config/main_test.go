@@ -16,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, nil) }
@@ -33,10 +34,10 @@ func TestHandlesSelectedConfigMapsAndWhatTheClockEnqueues(t *testing.T) {
 	out, stop := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
 		return run(ctx, []string{"--namespace", namespace}, out)
 	})
-	out.Wait(t, `msg=handled controller=config-example key=`+namespace+`/watched`)
-	out.Wait(t, `causes="triggered (clock)"`)
+	out.Wait(t, `msg=handled controller=config-example run.key=`+namespace+`/watched`)
+	out.Wait(t, `causes="func: triggered (clock)"`)
 	exampletest.CreateConfigMap(t, namespace, "added", selected)
-	out.Wait(t, `msg="a ConfigMap" controller=config-example key=`+namespace+`/added keys=0 services=1`)
+	out.Wait(t, `msg="a ConfigMap" controller=config-example run.key=`+namespace+`/added`)
 	stop()
 	if text := out.String(); strings.Contains(text, "services=0") {
 		t.Errorf("the handler was called before the Services were listed:\n%s", text)
@@ -61,7 +62,7 @@ func TestSetsEveryFieldOfConfig(t *testing.T) {
 		}
 		return true
 	})
-	for _, of := range []reflect.Type{reflect.TypeFor[controller.Config[*corev1.ConfigMap]](), reflect.TypeFor[controller.Retry]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[controller.Config[*corev1.ConfigMap]](), reflect.TypeFor[retry.Config](), reflect.TypeFor[retry.Policy]()} {
 		for field := range of.Fields() {
 			if !set[field.Name] {
 				t.Errorf("field %s of %s is not in the example: add it, with what it is for", field.Name, of)

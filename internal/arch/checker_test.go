@@ -31,7 +31,7 @@ func TestCheckImports(t *testing.T) {
 		"two layers up":                      {pkg("wire", "informer"), "wire must not import informer"},
 		"the layer above":                    {pkg("informer", "controller"), "informer must not import controller"},
 		"the package beside":                 {pkg("source", "middleware"), "source must not import middleware"},
-		"the leaves do not know each other":  {pkg("workqueue", "kube"), "workqueue must not import kube"},
+		"the leaves do not know each other":  {pkg("kube", "workqueue"), "kube must not import workqueue"},
 		"the core imports an adapter":        {pkg("controller", "metrics/prometheus"), "controller must not import metrics/prometheus"},
 		"an adapter imports the core":        {pkg("metrics/prometheus", "controller"), ""},
 		"leader and kube":                    {pkg("leader", "kube"), ""},

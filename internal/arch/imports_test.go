@@ -54,7 +54,7 @@ func layers() map[string]place {
 		"leader": {may: []string{"kube"}, never: []string{"controller", "informer"}, why: standalone},
 
 		"client": {may: []string{"kube"}, never: []string{"controller", "informer"}, why: "requests need no cache"},
-		"event":  {may: []string{"kube"}, never: []string{"controller", "informer"}, why: "the controller takes a recorder as an interface"},
+		"event":  {may: []string{"kube", "retry"}, never: []string{"controller", "informer"}, why: "the controller takes a recorder as an interface"},
 
 		// Tests and commands start a cluster with it. It imports nothing of ours, so that it cannot be broken by what it tests.
 		"kube/localcluster": {},

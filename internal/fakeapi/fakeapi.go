@@ -41,6 +41,7 @@ type Server[T kube.Object] struct {
 	open    map[*watcher[T]]struct{}
 	fail    map[string]error
 	stale   runtime.Object
+	mute    bool // watches bring nothing of what happens
 }
 
 type event[T kube.Object] struct {
@@ -105,7 +106,8 @@ func (s *Server[T]) DropWatches() {
 	s.changed.Broadcast()
 }
 
-// Compact forgets the history: a watch from before now is answered with 410.
+// Compact forgets the history: a watch from before now is answered with 410, and so is an open
+// one that has yet to bring something.
 func (s *Server[T]) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,6 +148,25 @@ func (s *Server[T]) Restore(version int, objects ...T) {
 	}
 	for w := range s.open {
 		w.dropped = true
+	}
+	s.changed.Broadcast()
+}
+
+// Mute makes watches, open ones and those that will be opened, bring nothing of what happens,
+// or bring it again, with all that was missed. Streamed lists come nevertheless.
+func (s *Server[T]) Mute(mute bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mute = mute
+	s.changed.Broadcast()
+}
+
+// Bookmark sends a bookmark to all open watches that are not mute.
+func (s *Server[T]) Bookmark() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.open {
+		w.bookmark = true
 	}
 	s.changed.Broadcast()
 }
@@ -247,9 +268,11 @@ type watcher[T kube.Object] struct {
 	initial []watch.Event
 	next    int // guarded by server.mu; the last version sent
 	dropped bool
-	events  chan watch.Event
-	once    sync.Once
-	stop    chan struct{}
+	// bookmark is guarded by server.mu; one is to be sent.
+	bookmark bool
+	events   chan watch.Event
+	once     sync.Once
+	stop     chan struct{}
 }
 
 // Stop implements watch.Interface.
@@ -282,7 +305,7 @@ func (w *watcher[T]) pump() {
 	}
 	for {
 		e, ok := w.wait()
-		if !ok || !w.send(e) {
+		if !ok || !w.send(e) || e.Type == watch.Error {
 			return
 		}
 	}
@@ -297,10 +320,23 @@ func (w *watcher[T]) wait() (watch.Event, bool) {
 		if w.dropped {
 			return watch.Event{}, false
 		}
-		for _, e := range s.history {
-			if e.version > w.next {
-				w.next = e.version
-				return watch.Event{Type: e.kind, Object: e.object.DeepCopyObject()}, true
+		if w.next < s.oldest {
+			// What was to be sent next is forgotten.
+			gone := apierrors.NewResourceExpired("too old resource version")
+			return watch.Event{Type: watch.Error, Object: &gone.ErrStatus}, true
+		}
+		if !s.mute {
+			for _, e := range s.history {
+				if e.version > w.next {
+					w.next = e.version
+					return watch.Event{Type: e.kind, Object: e.object.DeepCopyObject()}, true
+				}
+			}
+			if w.bookmark {
+				w.bookmark = false
+				at := kube.New[T]()
+				at.SetResourceVersion(strconv.Itoa(s.version))
+				return watch.Event{Type: watch.Bookmark, Object: at}, true
 			}
 		}
 		s.changed.Wait()

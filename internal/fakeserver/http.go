@@ -74,7 +74,7 @@ func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
 	if len(parts) > 2 {
 		r.subresource = parts[2]
 	}
-	do := func() *http.Response { return s.do(r) }
+	do := func() *http.Response { return s.do(r) } //nolint:contextcheck // it is the request's own
 	if hook != nil {
 		return hook(req, do)
 	}

@@ -127,7 +127,8 @@ func (s *Server) hold(resource string, until func(held int) int) {
 	s.changed.Broadcast()
 }
 
-// Break ends every watch of a resource. With compact, it can only be followed by a new list.
+// Break ends every watch of a resource. With compact, the history is gone: every watch ends, of
+// other resources too, and can only be followed by a new list.
 func (s *Server) Break(resource string, compact bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,9 +137,9 @@ func (s *Server) Break(resource string, compact bool) {
 	if compact {
 		s.oldest = s.version
 		for _, each := range s.kinds {
-			each.history = nil
+			each.history, each.held = nil, 0
+			each.watches++
 		}
-		r.held = 0
 	}
 	s.changed.Broadcast()
 }
@@ -237,7 +238,7 @@ func (s *Server) store(r *resources, kind watch.EventType, obj *unstructured.Uns
 	now := metav1.NewTime(time.Now())
 	obj.SetManagedFields(append(fields, metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: obj.GetAPIVersion(),
-		Time: &now, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")},
+		Time: &now, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{}"),
 	}))
 	stored := &unstructured.Unstructured{}
 	encoded, err := json.Marshal(obj.Object)

@@ -93,7 +93,7 @@ func (w *watcher) dueBookmark() {
 }
 
 func (w *watcher) pump(first []any, ticker *time.Timer) {
-	defer w.out.Close()
+	defer func() { _ = w.out.Close() }() // it never fails
 	encoder := json.NewEncoder(w.out)
 	for _, e := range first {
 		if encoder.Encode(e) != nil {

@@ -8,15 +8,16 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
+	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // tellAll tells a Recorder one of everything, so that each metric has each of its values.
 func tellAll(recorder *metrics.Recorder) {
-	recorder.ObserveController("pods", func() controller.Stats { return controller.Stats{} })
-	recorder.ObserveInformer("Pod", func() informer.Health { return informer.Health{LastEvent: time.Unix(1, 0)} })
+	recorder.ObserveController("pods", func() controller.Stats { return controller.Stats{FailingSince: time.Unix(1, 0)} })
+	recorder.ObserveInformer("Pod", func() informer.Health { return informer.Health{Synced: true, LastEvent: time.Unix(1, 0)} })
 	for _, cause := range workqueue.CauseTypes() {
-		recorder.Queued("pods", cause)
+		recorder.Triggered("pods", "channel", cause)
 	}
 	for _, outcome := range controller.Outcomes() {
 		recorder.Handled("pods", controller.Handled{Outcome: outcome, Attempt: 1})
@@ -26,18 +27,37 @@ func tellAll(recorder *metrics.Recorder) {
 // BenchmarkRecorder measures what is on the way of each run, and a scrape.
 func BenchmarkRecorder(b *testing.B) {
 	run := controller.Handled{Outcome: controller.OutcomeSuccess, Wait: time.Millisecond, Duration: 5 * time.Millisecond}
-	b.Run("Queued", func(b *testing.B) {
+	writes, fails, traced := run, run, run
+	writes.Writes, writes.Decode, writes.Held = 2, 7*time.Microsecond, time.Millisecond
+	fails.Outcome, fails.Class, fails.Attempt, fails.Decode = controller.OutcomeError, retry.Conflict, 1, 7*time.Microsecond
+	traced.TraceID = "4bf92f3577b34da6a3ce929d0e0e4736"
+	for _, one := range []struct {
+		name string
+		call func(r *metrics.Recorder)
+	}{
+		{"Triggered", func(r *metrics.Recorder) { r.Triggered("pods", workqueue.SourceSelf, workqueue.CauseUpdated) }},
+		{"Skipped", func(r *metrics.Recorder) { r.Skipped("pods", controller.SkipPredicate) }},
+		{"Handled", func(r *metrics.Recorder) { r.Handled("pods", run) }},
+		{"Handled with writes", func(r *metrics.Recorder) { r.Handled("pods", writes) }},
+		{"Handled with an error", func(r *metrics.Recorder) { r.Handled("pods", fails) }},
+		{"Handled with a trace", func(r *metrics.Recorder) { r.Handled("pods", traced) }},
+	} {
+		b.Run(one.name, func(b *testing.B) {
+			recorder, _ := newRecorder(b)
+			b.ReportAllocs()
+			for b.Loop() {
+				one.call(recorder)
+			}
+		})
+	}
+	b.Run("Triggered by sources beyond the limit", func(b *testing.B) {
 		recorder, _ := newRecorder(b)
-		b.ReportAllocs()
-		for b.Loop() {
-			recorder.Queued("pods", workqueue.CauseUpdated)
+		for i := range 100 {
+			recorder.Triggered("pods", fmt.Sprint("source ", i), workqueue.CauseTriggered)
 		}
-	})
-	b.Run("Handled", func(b *testing.B) {
-		recorder, _ := newRecorder(b)
 		b.ReportAllocs()
 		for b.Loop() {
-			recorder.Handled("pods", run)
+			recorder.Triggered("pods", "source 99", workqueue.CauseTriggered)
 		}
 	})
 	b.Run("Handled in parallel", func(b *testing.B) {

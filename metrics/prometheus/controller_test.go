@@ -66,22 +66,30 @@ func TestAControllersRunsAreCounted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- ctrl.Run(ctx) }() // waited for through ended
+		synctest.Wait()
+		expectValues(t, registry, map[string]float64{
+			"evenkeel_controller_queue_backoff{controller=pods}":                   1,
+			"evenkeel_controller_queue_waiting{controller=pods}":                   0,
+			"evenkeel_controller_failing_keys{controller=pods}":                    1,
+			"evenkeel_controller_failing_since_timestamp_seconds{controller=pods}": float64(time.Now().Unix()),
+		})
 		time.Sleep(time.Minute)
 
-		running := gather(t, registry)
-		for series, want := range map[string]float64{
-			"evenkeel_controller_queued_total{cause=listed,controller=pods}": 1,
-			"evenkeel_controller_queued_total{cause=retry,controller=pods}":  2,
-			"evenkeel_controller_retries_total{controller=pods}":             2,
-			"evenkeel_controller_workers{controller=pods}":                   controller.DefaultWorkers,
-			"evenkeel_controller_phase{controller=pods,phase=running}":       1,
-			"evenkeel_informer_objects{informer=pods}":                       1,
-			"evenkeel_informer_synced{informer=pods}":                        1,
-			"evenkeel_informer_failing{informer=pods,reason=Other}":          0,
-		} {
-			if got, found := running[series]; !found || got != want {
-				t.Errorf("%s is %v (there: %t), want %v", series, got, found, want)
-			}
+		expectValues(t, registry, map[string]float64{
+			"evenkeel_controller_triggers_total{controller=pods,source=self,type=listed}": 1,
+			"evenkeel_controller_triggers_total{controller=pods,source=loop,type=retry}":  2,
+			"evenkeel_controller_retries_total{controller=pods}":                          2,
+			"evenkeel_controller_failures_total{class=error,controller=pods}":             2,
+			"evenkeel_controller_failing_keys{controller=pods}":                           0,
+			"evenkeel_controller_queue_backoff{controller=pods}":                          0,
+			"evenkeel_controller_workers{controller=pods}":                                controller.DefaultWorkers,
+			"evenkeel_controller_phase{controller=pods,phase=running}":                    1,
+			"evenkeel_informer_objects{informer=pods}":                                    1,
+			"evenkeel_informer_synced{informer=pods}":                                     1,
+			"evenkeel_informer_failing{informer=pods,reason=Other}":                       0,
+		})
+		if since, found := gather(t, registry)["evenkeel_controller_failing_since_timestamp_seconds{controller=pods}"]; found {
+			t.Errorf("no key fails any more, and they do since %v", since)
 		}
 		want := map[string]uint64{
 			"{controller=pods,outcome=error}":   2,

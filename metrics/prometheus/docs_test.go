@@ -81,48 +81,60 @@ What ` + "`metrics/prometheus`" + ` exposes, under the default namespace, ` + "`
 `
 
 const tableNotes = `
-The labels ` + "`controller` and `informer`" + ` are the names that the program gave. The other labels have few and fixed values:
+The labels ` + "`controller` and `informer`" + ` are the names that the program gave, and ` + "`source`" + ` is ` + "`self`" + ` (the controller's own objects),
+` + "`loop`" + ` (retries, requeues, resyncs, timers) or the name of a source. The other labels have few and fixed values:
 
-| label | values |
-|---|---|
+| label | of | values |
+|---|---|---|
 `
 
 const tableEnd = `
+- ` + "`source` and `class`" + ` may be of a program's own making: of each controller, the first 50 sources and the first 20 classes get
+  series of their own, and the rest count as ` + "`other`" + `.
+- A trigger that finds its key in the queue merges with what is there: there are more triggers than runs. What was skipped is
+  not among the triggers.
+- ` + "`evenkeel_controller_queue_length`, `_waiting`, `_backoff` and `_held`" + ` have no key in common.
 - A run that failed and will be tried again counts as ` + "`error`, `timeout` or `panic`" + `, never as ` + "`success`" + `.
 - Counters and histograms stay after a controller has stopped. Sizes and states, and the counters of informers, are read
   when Prometheus scrapes, and are gone when the controller or informer has stopped.
-- Controllers of one name in one process are summed. Of informers of one name, sizes and counters are summed; they are synced
-  when all are, failing or degraded when one is, and the last event is that of the one that has been without events for
-  longest.
+- Controllers of one name in one process are summed; of the oldest wait and the oldest failure, it is the oldest. Of informers
+  of one name, sizes and counters are summed; they are synced when all are, failing or degraded when one is, and staleness, lag
+  and last event are those of the one that is worst.
+- ` + "`evenkeel_informer_staleness_seconds`" + ` stays below about a minute with a healthy watch, after which the API server sends a bookmark
+  if nothing else. It is not there until something has been listed. ` + "`evenkeel_informer_lag_seconds`" + ` is 0 when the write was there
+  before its answer, and when none was waited for.
+- ` + "`evenkeel_controller_handle_seconds` and `evenkeel_controller_queue_wait_seconds`" + ` have exemplars with the label ` + "`trace_id`" + `, where
+  runs have a trace. They are only exposed in OpenMetrics: ` + "`promhttp.HandlerOpts{EnableOpenMetrics: true}`" + `.
 - ` + "`evenkeel_informer_received_bytes_total`" + ` is what the informer itself reads from the API server: 0 for a Retriever of your own.
   An object that many read is decoded many times: ` + "`evenkeel_informer_decode_seconds_total`" + ` says what that costs.
-- ` + "`reason`" + ` is ` + "`Forbidden`" + ` when a permission is missing, ` + "`Unauthorized`" + ` when the API server does not know the user,
-  ` + "`NotServed`" + ` when the cluster has no such kind (a CustomResourceDefinition is missing), and ` + "`Unreachable`" + ` when the API
-  server gave no answer, or one that says that it cannot serve now. The error itself is in the log and in readiness.
+- ` + "`reason`" + ` of an informer is ` + "`Forbidden`" + ` when a permission is missing, ` + "`Unauthorized`" + ` when the API server does not know the user,
+  ` + "`NotServed`" + ` when the cluster has no such kind (a CustomResourceDefinition is missing), ` + "`Silent`" + ` when a watch is open
+  and brings nothing while a list shows changes, and ` + "`Unreachable`" + ` when the API server gave no answer, or one that says that
+  it cannot serve now. The error itself is in the log and in readiness.
 - ` + "`Config.NativeHistograms`" + ` adds native histograms to the classic ones.
 `
 
 func tableOf(all map[string]exposed) string {
 	var table strings.Builder
 	table.WriteString(tableIntro)
-	values := map[string]map[string]bool{}
+	type set struct{ label, values string }
+	sets := map[set][]string{} // the metrics whose label has these values
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		e := all[name]
 		labels := slices.Sorted(maps.Keys(e.labels))
 		fmt.Fprintf(&table, "| `%s` | %s | `%s` | %s |\n", name, e.kind, strings.Join(labels, "`, `"), e.help)
 		for label := range e.labels {
-			if label == "controller" || label == "informer" {
+			if label == "controller" || label == "informer" || label == "source" {
 				continue
 			}
-			if values[label] == nil {
-				values[label] = map[string]bool{}
-			}
-			maps.Copy(values[label], e.labels[label])
+			values := set{label, strings.Join(slices.Sorted(maps.Keys(e.labels[label])), "`, `")}
+			sets[values] = append(sets[values], name)
 		}
 	}
 	table.WriteString(tableNotes)
-	for _, label := range slices.Sorted(maps.Keys(values)) {
-		fmt.Fprintf(&table, "| `%s` | `%s` |\n", label, strings.Join(slices.Sorted(maps.Keys(values[label])), "`, `"))
+	byLabel := func(a, b set) int { return strings.Compare(a.label+a.values, b.label+b.values) }
+	for _, s := range slices.SortedFunc(maps.Keys(sets), byLabel) {
+		fmt.Fprintf(&table, "| `%s` | `%s` | `%s` |\n", s.label, strings.Join(sets[s], "`, `"), s.values)
 	}
 	table.WriteString(tableEnd)
 	return table.String()
@@ -187,7 +199,7 @@ func TestDashboardIsWhole(t *testing.T) {
 	}
 	wantVariables := map[string]string{
 		"datasource": "datasource ",
-		"controller": "query label_values(evenkeel_controller_queued_total, controller)",
+		"controller": "query label_values(evenkeel_controller_triggers_total, controller)",
 		"informer":   "query label_values(evenkeel_informer_objects, informer)",
 	}
 	if diff := cmp.Diff(wantVariables, variables); diff != "" {
@@ -208,7 +220,7 @@ func TestDashboardIsWhole(t *testing.T) {
 			t.Errorf("panel %d (%q) lacks a title, a description, the datasource variable or a query", panel.ID, panel.Title)
 		}
 	}
-	if diff := cmp.Diff([]string{"Controllers", "Informers"}, rows); diff != "" {
+	if diff := cmp.Diff([]string{"What is in trouble", "Controllers", "Why did it run", "How stale", "Informers"}, rows); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 }

@@ -11,8 +11,6 @@ import (
 	"math"
 	"regexp"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,8 +49,8 @@ type Config struct {
 	// DurationBuckets are the upper bounds of the duration of runs, in seconds,
 	// increasing. Default DefaultBuckets().
 	DurationBuckets []float64
-	// WaitBuckets are the upper bounds of the wait in the queue, in seconds, increasing.
-	// Default DefaultBuckets().
+	// WaitBuckets are the upper bounds of the wait in the queue, and of how long keys are
+	// held back, in seconds, increasing. Default DefaultBuckets().
 	WaitBuckets []float64
 	// NativeHistograms adds native histograms to the classic ones, for Prometheus servers
 	// that scrape them. Default false.
@@ -69,29 +67,27 @@ type Config struct {
 //     are gone when the controller or informer has stopped: nothing of it is read, and nothing
 //     kept, after that. An informer that is run again goes on counting where it was.
 //   - Counters and histograms of controllers stay, so that one that works again, for instance
-//     because it leads again, goes on counting. Their labels are the controller's name and
-//     small fixed sets; a program must not make up names without end.
+//     because it leads again, goes on counting. Their labels are small fixed sets; the names
+//     of sources and of classes of errors, of which those after the first 50 and 20 of a
+//     user's own count as "other"; and the controller's name: a program must not make up
+//     names of controllers without end.
 //   - Controllers of the same name are one to Prometheus: sizes, counts and histograms are
-//     summed. Of informers of the same name, sizes and counters are summed (so that one
-//     of them which stops looks like a counter that was reset); they are synced when all are,
-//     failing or degraded when one is, and their last event is that of the one that has been
-//     without events for longest.
+//     summed; the oldest wait is the longest, and they have been failing since the first began
+//     to. Of informers of the same name, sizes and counters are summed (so that one of them
+//     which stops looks like a counter that was reset); they are synced when all are, failing
+//     or degraded when one is; and staleness, lag and last event are those of the one that is
+//     worst.
+//   - Durations of runs and waits in the queue have exemplars with the label trace_id, where
+//     runs have a trace: about one a second for each bucket. Prometheus gets them only in
+//     OpenMetrics (promhttp.HandlerOpts.EnableOpenMetrics).
 type Recorder struct {
 	// Immutable after New.
-	queued    *prometheus.CounterVec
-	retries   *prometheus.CounterVec
-	wait      *prometheus.HistogramVec
-	durations *prometheus.HistogramVec
-	gauges    gauges
+	vectors vectors
+	gauges  gauges
 
 	controllers observations[controller.Stats]
 	informers   observations[informer.Health]
-
-	// tallies has what Queued and Handled need, by controller. Both are on the way of each
-	// run, so they read it without a lock; who adds to it copies it, which happens once for
-	// each name.
-	tallies atomic.Pointer[map[string]*tally]
-	mu      sync.Mutex // held while tallies is replaced
+	tallies     *lookup[*tally] // by controller
 }
 
 var _ controller.Recorder = (*Recorder)(nil)
@@ -107,22 +103,8 @@ func New(config Config) (*Recorder, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("new Prometheus recorder: %w", err)
 	}
-	r := &Recorder{
-		queued: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: config.name("controller_queued_total"),
-			Help: "Keys put into the queue, also those that merged with one that was there, by cause.",
-		}, []string{"controller", "cause"}),
-		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: config.name("controller_retries_total"),
-			Help: "Runs of keys whose run before had failed.",
-		}, []string{"controller"}),
-		wait: prometheus.NewHistogramVec(config.histogram("controller_queue_wait_seconds",
-			"How long keys were due before a worker took them.", config.WaitBuckets), []string{"controller"}),
-		durations: prometheus.NewHistogramVec(config.histogram("controller_handle_seconds",
-			"How long runs took, by outcome. The count is the number of runs.", config.DurationBuckets), []string{"controller", "outcome"}),
-		gauges: newGauges(config),
-	}
-	r.tallies.Store(&map[string]*tally{})
+	r := &Recorder{vectors: newVectors(config), gauges: newGauges(config)}
+	r.tallies = newLookup[*tally, string](anyName, r.vectors.newTally)
 	// One collector for all: registering it succeeds or fails as a whole.
 	if err := config.Registerer.Register((*collector)(r)); err != nil {
 		return nil, fmt.Errorf("new Prometheus recorder: register the metrics %s_...: %w: "+
@@ -134,7 +116,7 @@ func New(config Config) (*Recorder, error) {
 // ObserveController implements controller.Recorder. stop waits for a scrape that is
 // reading stats.
 func (r *Recorder) ObserveController(name string, stats func() controller.Stats) (stop func()) {
-	r.tallyOf(name) // so that the counters show their zeros from the start
+	r.tallies.of(name) // so that the counters show their zeros from the start
 	return r.controllers.add(name, stats)
 }
 
@@ -144,14 +126,24 @@ func (r *Recorder) ObserveInformer(name string, health func() informer.Health) (
 	return r.informers.add(name, health)
 }
 
-// Queued implements controller.Recorder.
-func (r *Recorder) Queued(name string, cause workqueue.CauseType) {
-	r.tallyOf(name).countQueued(cause)
+// Triggered implements controller.Recorder.
+func (r *Recorder) Triggered(name, source string, cause workqueue.CauseType) {
+	r.tallies.of(name).triggers.of(source).of(string(cause)).Inc()
+}
+
+// Skipped implements controller.Recorder.
+func (r *Recorder) Skipped(name string, why controller.SkipReason) {
+	r.tallies.of(name).skipped.of(string(why)).Inc()
+}
+
+// Troubled implements controller.Recorder.
+func (r *Recorder) Troubled(name string, trouble controller.TroubleType) {
+	r.tallies.of(name).troubles.of(string(trouble)).Inc()
 }
 
 // Handled implements controller.Recorder.
 func (r *Recorder) Handled(name string, run controller.Handled) {
-	r.tallyOf(name).countRun(run)
+	r.tallies.of(name).countRun(run)
 }
 
 func (c Config) name(rest string) string { return c.Namespace + "_" + rest }

@@ -2,6 +2,7 @@ package prometheus_test
 
 import (
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
+	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
@@ -58,6 +60,18 @@ func gather(tb testing.TB, registry prometheus.Gatherer) map[string]float64 {
 	return values
 }
 
+// expectValues compares series that are not histograms with what they should be. Of a gauge
+// that is not there, the value is not 0.
+func expectValues(tb testing.TB, registry prometheus.Gatherer, want map[string]float64) {
+	tb.Helper()
+	got := gather(tb, registry)
+	for series, want := range want {
+		if value, found := got[series]; !found || value != want {
+			tb.Errorf("%s is %v (there: %t), want %v", series, value, found, want)
+		}
+	}
+}
+
 func families(tb testing.TB, registry prometheus.Gatherer) []*dto.MetricFamily {
 	tb.Helper()
 	found, err := registry.Gather()
@@ -89,111 +103,47 @@ func labelsOf(m *dto.Metric) string {
 	return "{" + strings.Join(pairs, ",") + "}"
 }
 
-const smallStory = `
-# HELP evenkeel_controller_handle_seconds How long runs took, by outcome. The count is the number of runs.
-# TYPE evenkeel_controller_handle_seconds histogram
-evenkeel_controller_handle_seconds_bucket{controller="pods",outcome="error",le="0.1"} 1
-evenkeel_controller_handle_seconds_bucket{controller="pods",outcome="error",le="10"} 2
-evenkeel_controller_handle_seconds_bucket{controller="pods",outcome="error",le="+Inf"} 2
-evenkeel_controller_handle_seconds_sum{controller="pods",outcome="error"} 2.0625
-evenkeel_controller_handle_seconds_count{controller="pods",outcome="error"} 2
-evenkeel_controller_handle_seconds_bucket{controller="pods",outcome="success",le="0.1"} 0
-evenkeel_controller_handle_seconds_bucket{controller="pods",outcome="success",le="10"} 0
-evenkeel_controller_handle_seconds_bucket{controller="pods",outcome="success",le="+Inf"} 1
-evenkeel_controller_handle_seconds_sum{controller="pods",outcome="success"} 30
-evenkeel_controller_handle_seconds_count{controller="pods",outcome="success"} 1
-# HELP evenkeel_controller_phase 1 for the phase that the controller is in, 0 for the others.
-# TYPE evenkeel_controller_phase gauge
-evenkeel_controller_phase{controller="pods",phase="draining"} 0
-evenkeel_controller_phase{controller="pods",phase="running"} 1
-evenkeel_controller_phase{controller="pods",phase="standby"} 0
-evenkeel_controller_phase{controller="pods",phase="stopped"} 0
-evenkeel_controller_phase{controller="pods",phase="syncing"} 0
-# HELP evenkeel_controller_queue_length Keys that are due and wait for a worker.
-# TYPE evenkeel_controller_queue_length gauge
-evenkeel_controller_queue_length{controller="pods"} 4
-# HELP evenkeel_controller_queue_wait_seconds How long keys were due before a worker took them.
-# TYPE evenkeel_controller_queue_wait_seconds histogram
-evenkeel_controller_queue_wait_seconds_bucket{controller="pods",le="1"} 2
-evenkeel_controller_queue_wait_seconds_bucket{controller="pods",le="+Inf"} 3
-evenkeel_controller_queue_wait_seconds_sum{controller="pods"} 2.75
-evenkeel_controller_queue_wait_seconds_count{controller="pods"} 3
-# HELP evenkeel_controller_queue_waiting Keys that wait for their time: retries, requeues, resyncs.
-# TYPE evenkeel_controller_queue_waiting gauge
-evenkeel_controller_queue_waiting{controller="pods"} 5
-# HELP evenkeel_controller_queued_total Keys put into the queue, also those that merged with one that was there, by cause.
-# TYPE evenkeel_controller_queued_total counter
-evenkeel_controller_queued_total{cause="added",controller="pods"} 1
-evenkeel_controller_queued_total{cause="deleted",controller="pods"} 0
-evenkeel_controller_queued_total{cause="listed",controller="pods"} 0
-evenkeel_controller_queued_total{cause="requeue",controller="pods"} 0
-evenkeel_controller_queued_total{cause="resync",controller="pods"} 0
-evenkeel_controller_queued_total{cause="retry",controller="pods"} 2
-evenkeel_controller_queued_total{cause="triggered",controller="pods"} 0
-evenkeel_controller_queued_total{cause="updated",controller="pods"} 0
-# HELP evenkeel_controller_retries_total Runs of keys whose run before had failed.
-# TYPE evenkeel_controller_retries_total counter
-evenkeel_controller_retries_total{controller="pods"} 2
-# HELP evenkeel_controller_workers Workers that the controller has.
-# TYPE evenkeel_controller_workers gauge
-evenkeel_controller_workers{controller="pods"} 3
-# HELP evenkeel_controller_workers_busy Workers that are handling a key.
-# TYPE evenkeel_controller_workers_busy gauge
-evenkeel_controller_workers_busy{controller="pods"} 2
-# HELP evenkeel_informer_cache_bytes Memory that the cache takes, with its indexes: an estimate.
-# TYPE evenkeel_informer_cache_bytes gauge
-evenkeel_informer_cache_bytes{informer="Pod"} 2800
-# HELP evenkeel_informer_decode_seconds_total Time spent on decoding objects for readers of the cache.
-# TYPE evenkeel_informer_decode_seconds_total counter
-evenkeel_informer_decode_seconds_total{informer="Pod"} 0.25
-# HELP evenkeel_informer_decoded_objects_total Objects decoded for readers of the cache.
-# TYPE evenkeel_informer_decoded_objects_total counter
-evenkeel_informer_decoded_objects_total{informer="Pod"} 9
-# HELP evenkeel_informer_degraded 1 while an optional informer does without what the cluster does not serve or forbids to read, otherwise 0.
-# TYPE evenkeel_informer_degraded gauge
-evenkeel_informer_degraded{informer="Pod"} 0
-# HELP evenkeel_informer_failing 1 for the reason why the informer cannot list or watch now, 0 for the others.
-# TYPE evenkeel_informer_failing gauge
-evenkeel_informer_failing{informer="Pod",reason="Forbidden"} 0
-evenkeel_informer_failing{informer="Pod",reason="NotServed"} 0
-evenkeel_informer_failing{informer="Pod",reason="Other"} 0
-evenkeel_informer_failing{informer="Pod",reason="Unauthorized"} 0
-evenkeel_informer_failing{informer="Pod",reason="Unreachable"} 0
-# HELP evenkeel_informer_last_event_timestamp_seconds When the last list, event or bookmark arrived, in seconds since 1970.
-# TYPE evenkeel_informer_last_event_timestamp_seconds gauge
-evenkeel_informer_last_event_timestamp_seconds{informer="Pod"} 1000.5
-# HELP evenkeel_informer_objects Objects in the cache.
-# TYPE evenkeel_informer_objects gauge
-evenkeel_informer_objects{informer="Pod"} 7
-# HELP evenkeel_informer_received_bytes_total Bytes read from the API server.
-# TYPE evenkeel_informer_received_bytes_total counter
-evenkeel_informer_received_bytes_total{informer="Pod"} 34000
-# HELP evenkeel_informer_synced 1 when everything has been listed since the informer was started, otherwise 0.
-# TYPE evenkeel_informer_synced gauge
-evenkeel_informer_synced{informer="Pod"} 1
-`
-
 func TestExpositionOfASmallStory(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newRecorder(t)
 	recorder.ObserveController("pods", func() controller.Stats {
-		return controller.Stats{Phase: controller.PhaseRunning, Queued: 4, Waiting: 5, Busy: 2, Workers: 3}
+		return controller.Stats{
+			Phase: controller.PhaseRunning, Queued: 4, Waiting: 5, BackOff: 6, Held: 1, Busy: 2, Workers: 3,
+			OldestWait: 1500 * time.Millisecond, Failing: 8, FailingSince: time.UnixMilli(2_000_250),
+			Troubles: map[controller.TroubleType]int{controller.TroubleFailing: 2},
+		}
 	})
 	recorder.ObserveInformer("Pod", func() informer.Health {
 		return informer.Health{
 			Informer: "Pod", Synced: true, Objects: 7, LastEvent: time.UnixMilli(1_000_500),
 			Bytes: 2800, Received: 34_000, Decoded: 9, DecodeTime: 250 * time.Millisecond,
+			Staleness: 12 * time.Second, Lag: 20 * time.Millisecond,
 		}
 	})
-	// One key fails twice and then succeeds.
-	recorder.Queued("pods", workqueue.CauseAdded)
-	recorder.Handled("pods", controller.Handled{Outcome: controller.OutcomeError, Wait: 500 * time.Millisecond, Duration: 62500 * time.Microsecond})
-	recorder.Queued("pods", workqueue.CauseRetry)
-	recorder.Handled("pods", controller.Handled{Outcome: controller.OutcomeError, Attempt: 1, Wait: 250 * time.Millisecond, Duration: 2 * time.Second})
-	recorder.Queued("pods", workqueue.CauseRetry)
-	recorder.Handled("pods", controller.Handled{Outcome: controller.OutcomeSuccess, Attempt: 2, Wait: 2 * time.Second, Duration: 30 * time.Second})
+	// One key fails twice, of which the second is reported, and then succeeds: it waits for what
+	// was written, writes, and its own write comes back.
+	recorder.Triggered("pods", workqueue.SourceSelf, workqueue.CauseAdded)
+	recorder.Handled("pods", controller.Handled{
+		Outcome: controller.OutcomeError, Class: retry.Default, Wait: 500 * time.Millisecond, Duration: 62500 * time.Microsecond, Decode: 250 * time.Millisecond,
+	})
+	recorder.Triggered("pods", workqueue.SourceLoop, workqueue.CauseRetry)
+	recorder.Handled("pods", controller.Handled{
+		Outcome: controller.OutcomeError, Class: retry.Conflict, Attempt: 1, Wait: 250 * time.Millisecond, Duration: 2 * time.Second, Writes: 1,
+	})
+	recorder.Troubled("pods", controller.TroubleFailing)
+	recorder.Triggered("pods", workqueue.SourceLoop, workqueue.CauseRetry)
+	recorder.Triggered("pods", "owned.Deployment", workqueue.CauseUpdated)
+	recorder.Handled("pods", controller.Handled{
+		Outcome: controller.OutcomeSuccess, Attempt: 2, Wait: 2 * time.Second, Held: 500 * time.Millisecond, Duration: 30 * time.Second,
+		Decode: 500 * time.Millisecond, Writes: 2,
+	})
+	recorder.Skipped("pods", controller.SkipOwnWrite)
 
-	expect(t, registry, smallStory)
+	want, err := os.ReadFile("testdata/story.prom")
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, registry, string(want))
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("names and help that Prometheus advises against: %v, %v", problems, err)
 	}
@@ -254,6 +204,7 @@ func TestDefaults(t *testing.T) {
 	want := map[string][]float64{
 		metrics.DefaultNamespace + "_controller_handle_seconds":     metrics.DefaultBuckets(),
 		metrics.DefaultNamespace + "_controller_queue_wait_seconds": metrics.DefaultBuckets(),
+		metrics.DefaultNamespace + "_controller_hold_seconds":       metrics.DefaultBuckets(),
 	}
 	if diff := cmp.Diff(want, bounds); diff != "" {
 		t.Errorf("buckets (-want +got):\n%s", diff)

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -25,12 +26,14 @@ const (
 	reasonNotServed reason = "NotServed"
 	// reasonUnreachable: no answer came, or one that says that none can be given now.
 	reasonUnreachable reason = "Unreachable"
+	// reasonSilent: a watch is open and brings nothing, while there is something to bring.
+	reasonSilent reason = "Silent"
 	// reasonOther: anything else.
 	reasonOther reason = "Other"
 )
 
 func reasons() []reason {
-	return []reason{reasonForbidden, reasonUnauthorized, reasonNotServed, reasonUnreachable, reasonOther}
+	return []reason{reasonForbidden, reasonUnauthorized, reasonNotServed, reasonUnreachable, reasonSilent, reasonOther}
 }
 
 // reasonsOf returns the reasons in the error of an informer's health, which joins those of
@@ -52,8 +55,11 @@ func reasonsOf(err error) []reason {
 }
 
 func reasonOf(err error) reason {
-	if errors.Is(err, kube.ErrNotServed) {
+	switch {
+	case errors.Is(err, kube.ErrNotServed):
 		return reasonNotServed
+	case errors.Is(err, informer.ErrSilentWatch):
+		return reasonSilent
 	}
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return reasonOfAnswer(int(status.Status().Code))

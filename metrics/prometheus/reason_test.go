@@ -42,6 +42,7 @@ func TestReasonsWhyAnInformerFails(t *testing.T) {
 		"a gateway without a server": {listing(gateway), []string{"Unreachable"}},
 		"shutting down":              {listing(apierrors.NewServiceUnavailable("later")), []string{"Unreachable"}},
 		"too many requests":          {listing(apierrors.NewTooManyRequests("later", 1)), []string{"Unreachable"}},
+		"nothing comes":              {fmt.Errorf("watch Pod: %w", informer.ErrSilentWatch), []string{"Silent"}},
 		"a failure of the server":    {listing(apierrors.NewInternalError(errors.New("etcd"))), []string{"Other"}},
 		"something else":             {listing(errors.New("what")), []string{"Other"}},
 		"two parts, two reasons": {

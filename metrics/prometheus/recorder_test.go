@@ -17,6 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
+	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
@@ -53,8 +54,8 @@ func TestRecordersOnDifferentRegistriesAreIndependent(t *testing.T) {
 	t.Parallel()
 	one, first := newRecorder(t)
 	_, second := newRecorder(t)
-	one.Queued("pods", workqueue.CauseAdded)
-	if got := gather(t, first)["evenkeel_controller_queued_total{cause=added,controller=pods}"]; got != 1 {
+	one.Triggered("pods", workqueue.SourceSelf, workqueue.CauseAdded)
+	if got := gather(t, first)["evenkeel_controller_triggers_total{controller=pods,source=self,type=added}"]; got != 1 {
 		t.Errorf("the first registry has %v, want 1", got)
 	}
 	if diff := cmp.Diff(map[string]float64{}, gather(t, second)); diff != "" {
@@ -71,8 +72,8 @@ func TestNamespaceBeginsEachName(t *testing.T) {
 	}
 	tellAll(recorder)
 	found := families(t, registry)
-	if len(found) != 18 {
-		t.Errorf("%d metrics, want 18", len(found))
+	if len(found) != 32 {
+		t.Errorf("%d metrics, want 32", len(found))
 	}
 	for _, family := range found {
 		if !strings.HasPrefix(family.GetName(), "shop_") {
@@ -85,50 +86,74 @@ func TestSameNameIsSummed(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newRecorder(t)
 	for _, stats := range []controller.Stats{
-		{Phase: controller.PhaseRunning, Queued: 1, Waiting: 2, Busy: 3, Workers: 4},
-		{Phase: controller.PhaseSyncing, Queued: 10, Waiting: 20, Busy: 30, Workers: 40},
+		{
+			Phase: controller.PhaseRunning, Queued: 1, Waiting: 2, Busy: 3, Workers: 4, BackOff: 5, Held: 6, OldestWait: 7 * time.Second,
+			Failing: 8, FailingSince: time.Unix(50, 0), Troubles: map[controller.TroubleType]int{controller.TroubleStuck: 1},
+		},
+		{
+			Phase: controller.PhaseSyncing, Queued: 10, Waiting: 20, Busy: 30, Workers: 40, BackOff: 50, Held: 60, OldestWait: 2 * time.Second,
+			Failing: 80, FailingSince: time.Unix(40, 0), Troubles: map[controller.TroubleType]int{controller.TroubleStuck: 2, controller.TroubleHotLoop: 3},
+		},
+		{},
 	} {
 		recorder.ObserveController("pods", func() controller.Stats { return stats })
 	}
 	for _, health := range []informer.Health{
-		{Synced: true, Objects: 1, Bytes: 100, Received: 1000, Decoded: 1, DecodeTime: time.Second},
-		{Synced: true, Objects: 2, Bytes: 200, Received: 2000, Decoded: 2, DecodeTime: 2 * time.Second, Optional: true, Degraded: true, LastEvent: time.Unix(30, 0)},
+		{Synced: true, Objects: 1, Bytes: 100, Received: 1000, Decoded: 1, DecodeTime: time.Second, Staleness: 8 * time.Second, Lag: 2 * time.Second},
+		{Synced: true, Objects: 2, Bytes: 200, Received: 2000, Decoded: 2, DecodeTime: 2 * time.Second, Optional: true, Degraded: true, LastEvent: time.Unix(30, 0), Staleness: 9 * time.Second, Lag: time.Second},
 		{Synced: false, Objects: 4, LastEvent: time.Unix(20, 0), Err: errors.New("broken")},
 	} {
 		recorder.ObserveInformer("Pod", func() informer.Health { return health })
 	}
 	recorder.ObserveInformer("Node", func() informer.Health { return informer.Health{Synced: true, Objects: 9} })
+	recorder.ObserveInformer("Lease", func() informer.Health { return informer.Health{Staleness: 3 * time.Second} }) // one of two has listed
+	recorder.ObserveInformer("Secret", func() informer.Health { return informer.Health{} })
+	recorder.ObserveController("nodes", func() controller.Stats { return controller.Stats{} })
 
+	expectValues(t, registry, map[string]float64{
+		"evenkeel_controller_queue_length{controller=pods}":                    11,
+		"evenkeel_controller_queue_waiting{controller=pods}":                   22,
+		"evenkeel_controller_workers_busy{controller=pods}":                    33,
+		"evenkeel_controller_workers{controller=pods}":                         44,
+		"evenkeel_controller_phase{controller=pods,phase=running}":             1,
+		"evenkeel_controller_phase{controller=pods,phase=syncing}":             1,
+		"evenkeel_controller_phase{controller=pods,phase=standby}":             0,
+		"evenkeel_controller_queue_backoff{controller=pods}":                   55,
+		"evenkeel_controller_queue_held{controller=pods}":                      66,
+		"evenkeel_controller_queue_oldest_wait_seconds{controller=pods}":       7,
+		"evenkeel_controller_failing_keys{controller=pods}":                    88,
+		"evenkeel_controller_failing_since_timestamp_seconds{controller=pods}": 40,
+		"evenkeel_controller_troubles_active{controller=pods,type=stuck}":      3,
+		"evenkeel_controller_troubles_active{controller=pods,type=hot-loop}":   3,
+		"evenkeel_controller_troubles_active{controller=pods,type=stalled}":    0,
+		"evenkeel_controller_failing_keys{controller=nodes}":                   0,
+		"evenkeel_informer_staleness_seconds{informer=Pod}":                    9,
+		"evenkeel_informer_staleness_seconds{informer=Node}":                   0,
+		"evenkeel_informer_staleness_seconds{informer=Lease}":                  3,
+		"evenkeel_informer_lag_seconds{informer=Pod}":                          2,
+		"evenkeel_informer_objects{informer=Pod}":                              7,
+		"evenkeel_informer_synced{informer=Pod}":                               0,
+		"evenkeel_informer_failing{informer=Pod,reason=Other}":                 1,
+		"evenkeel_informer_failing{informer=Pod,reason=Forbidden}":             0,
+		"evenkeel_informer_last_event_timestamp_seconds{informer=Pod}":         20,
+		"evenkeel_informer_objects{informer=Node}":                             9,
+		"evenkeel_informer_cache_bytes{informer=Pod}":                          300,
+		"evenkeel_informer_received_bytes_total{informer=Pod}":                 3000,
+		"evenkeel_informer_decoded_objects_total{informer=Pod}":                3,
+		"evenkeel_informer_decode_seconds_total{informer=Pod}":                 3,
+		"evenkeel_informer_degraded{informer=Pod}":                             1,
+		"evenkeel_informer_degraded{informer=Node}":                            0,
+		"evenkeel_informer_synced{informer=Node}":                              1,
+	})
 	got := gather(t, registry)
-	for series, want := range map[string]float64{
-		"evenkeel_controller_queue_length{controller=pods}":                 11,
-		"evenkeel_controller_queue_waiting{controller=pods}":                22,
-		"evenkeel_controller_workers_busy{controller=pods}":                 33,
-		"evenkeel_controller_workers{controller=pods}":                      44,
-		"evenkeel_controller_phase{controller=pods,phase=running}":          1,
-		"evenkeel_controller_phase{controller=pods,phase=syncing}":          1,
-		"evenkeel_controller_phase{controller=pods,phase=standby}":          0,
-		"evenkeel_informer_objects{informer=Pod}":                           7,
-		"evenkeel_informer_synced{informer=Pod}":                            0,
-		"evenkeel_informer_failing{informer=Pod,reason=Other}":              1,
-		"evenkeel_informer_failing{informer=Pod,reason=Forbidden}":          0,
-		"evenkeel_informer_last_event_timestamp_seconds{informer=Pod}":      20,
-		"evenkeel_informer_objects{informer=Node}":                          9,
-		"evenkeel_informer_cache_bytes{informer=Pod}":                       300,
-		"evenkeel_informer_received_bytes_total{informer=Pod}":              3000,
-		"evenkeel_informer_decoded_objects_total{informer=Pod}":             3,
-		"evenkeel_informer_decode_seconds_total{informer=Pod}":              3,
-		"evenkeel_informer_degraded{informer=Pod}":                          1,
-		"evenkeel_informer_degraded{informer=Node}":                         0,
-		"evenkeel_informer_synced{informer=Node}":                           1,
-		"evenkeel_controller_queued_total{cause=triggered,controller=pods}": 0,
+	for series, why := range map[string]string{
+		"evenkeel_informer_last_event_timestamp_seconds{informer=Node}":         "it has seen nothing",
+		"evenkeel_informer_staleness_seconds{informer=Secret}":                  "0 would mean that it is up to date, and it has listed nothing",
+		"evenkeel_controller_failing_since_timestamp_seconds{controller=nodes}": "no key fails",
 	} {
-		if value, found := got[series]; !found || value != want {
-			t.Errorf("%s is %v (there: %v), want %v", series, value, found, want)
+		if value, found := got[series]; found {
+			t.Errorf("%s is %v, though %s", series, value, why)
 		}
-	}
-	if _, found := got["evenkeel_informer_last_event_timestamp_seconds{informer=Node}"]; found {
-		t.Error("an informer that has seen nothing has a last event")
 	}
 }
 
@@ -138,7 +163,7 @@ func TestStopRemovesWhatIsReadAndKeepsWhatWasCounted(t *testing.T) {
 	stopController := recorder.ObserveController("pods", func() controller.Stats { return controller.Stats{Workers: 2} })
 	stopOther := recorder.ObserveController("pods", func() controller.Stats { return controller.Stats{Workers: 3} })
 	stopInformer := recorder.ObserveInformer("Pod", func() informer.Health { return informer.Health{} })
-	recorder.Queued("pods", workqueue.CauseAdded)
+	recorder.Triggered("pods", workqueue.SourceSelf, workqueue.CauseAdded)
 
 	stopController()
 	stopController() // a second call changes nothing
@@ -149,11 +174,11 @@ func TestStopRemovesWhatIsReadAndKeepsWhatWasCounted(t *testing.T) {
 	stopInformer()
 	got := gather(t, registry)
 	for series := range got {
-		if !strings.HasPrefix(series, "evenkeel_controller_queued_total{") && series != "evenkeel_controller_retries_total{controller=pods}" {
+		if !strings.Contains(series, "_total{") {
 			t.Errorf("%s is still there", series)
 		}
 	}
-	if got["evenkeel_controller_queued_total{cause=added,controller=pods}"] != 1 {
+	if got["evenkeel_controller_triggers_total{controller=pods,source=self,type=added}"] != 1 {
 		t.Errorf("the count is gone: %v", got)
 	}
 }
@@ -246,20 +271,59 @@ func TestAScrapeHoldsNoLockThatObservingNeeds(t *testing.T) {
 	<-observed
 }
 
+// What users name gets series of its own as long as it is little; what is not in a fixed set
+// gets none.
 func TestUnknownValuesDoNotMakeSeriesWithoutEnd(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newRecorder(t)
-	for i := range 10 {
-		recorder.Queued("pods", workqueue.CauseType(fmt.Sprint("cause ", i)))
-		recorder.Handled("pods", controller.Handled{Outcome: controller.Outcome(fmt.Sprint("outcome ", i))})
+	const names, sources, classes = 1000, 50, 20
+	for i := range names {
+		name := fmt.Sprint("name ", i)
+		recorder.Triggered("pods", workqueue.SourceSelf, workqueue.CauseType(name))
+		recorder.Triggered("pods", name, workqueue.CauseTriggered)
+		recorder.Triggered("nodes", name, workqueue.CauseTriggered)
+		recorder.Skipped("pods", controller.SkipReason(name))
+		recorder.Troubled("pods", controller.TroubleType(name))
+		recorder.Handled("pods", controller.Handled{Outcome: controller.Outcome(name), Class: retry.Class(name)})
 	}
-	if got := gather(t, registry)["evenkeel_controller_queued_total{cause=other,controller=pods}"]; got != 10 {
-		t.Errorf("%v keys were queued for another cause, want 10", got)
+	for i := range sources {
+		recorder.Triggered("pods", fmt.Sprint("name ", i), workqueue.CauseTriggered) // it keeps its series
+	}
+	expectValues(t, registry, map[string]float64{
+		"evenkeel_controller_triggers_total{controller=pods,source=self,type=other}":        names,
+		"evenkeel_controller_triggers_total{controller=pods,source=name 0,type=triggered}":  2,
+		"evenkeel_controller_triggers_total{controller=pods,source=name 49,type=triggered}": 2,
+		"evenkeel_controller_triggers_total{controller=pods,source=other,type=triggered}":   names - sources,
+		"evenkeel_controller_triggers_total{controller=nodes,source=other,type=triggered}":  names - sources,
+		"evenkeel_controller_skipped_total{controller=pods,reason=other}":                   names,
+		"evenkeel_controller_troubles_total{controller=pods,type=other}":                    names,
+		"evenkeel_controller_failures_total{class=name 19,controller=pods}":                 1,
+		"evenkeel_controller_failures_total{class=other,controller=pods}":                   names - classes,
+		"evenkeel_controller_failures_total{class=conflict,controller=pods}":                0,
+	})
+	counts := map[string]int{}
+	for series := range gather(t, registry) {
+		name, _, _ := strings.Cut(series, "{")
+		counts[name]++
+	}
+	wantCounts := map[string]int{
+		// self and loop have 4 each from the start, and self has "other"; nodes has not that.
+		"evenkeel_controller_triggers_total": (4 + 4 + sources + 1) + 1 + (4 + 4 + sources + 1),
+		"evenkeel_controller_skipped_total":  2*len(controller.SkipReasons()) + 1,
+		"evenkeel_controller_troubles_total": 2*len(controller.TroubleTypes()) + 1,
+		"evenkeel_controller_failures_total": 2*len(retry.Classes()) + classes + 1,
+	}
+	for name, want := range wantCounts {
+		if counts[name] != want {
+			t.Errorf("%s has %d series, want %d", name, counts[name], want)
+		}
 	}
 	want := map[string]uint64{
-		"{controller=pods,outcome=other}":   10,
-		"{controller=pods,outcome=error}":   0,
-		"{controller=pods,outcome=success}": 0,
+		"{controller=nodes,outcome=error}":   0,
+		"{controller=nodes,outcome=success}": 0,
+		"{controller=pods,outcome=other}":    names,
+		"{controller=pods,outcome=error}":    0,
+		"{controller=pods,outcome=success}":  0,
 	}
 	if diff := cmp.Diff(want, histogramCounts(t, registry, "evenkeel_controller_handle_seconds")); diff != "" {
 		t.Errorf("runs by outcome (-want +got):\n%s", diff)
@@ -271,12 +335,14 @@ func TestNamesThatAreNoUTF8DoNotPanic(t *testing.T) {
 	recorder, registry := newRecorder(t)
 	defer recorder.ObserveController("a\xff", func() controller.Stats { return controller.Stats{Workers: 1} })()
 	defer recorder.ObserveInformer("b\xff", func() informer.Health { return informer.Health{Objects: 1} })()
-	recorder.Queued("a\xff", workqueue.CauseAdded)
+	recorder.Triggered("a\xff", "c\xff", workqueue.CauseAdded)
+	recorder.Handled("a\xff", controller.Handled{Outcome: controller.OutcomeError, Class: "d\xff", TraceID: "e\xff"})
 	got := gather(t, registry)
 	for _, series := range []string{
 		"evenkeel_controller_workers{controller=a\uFFFD}",
 		"evenkeel_informer_objects{informer=b\uFFFD}",
-		"evenkeel_controller_queued_total{cause=added,controller=a\uFFFD}",
+		"evenkeel_controller_triggers_total{controller=a\uFFFD,source=c\uFFFD,type=added}",
+		"evenkeel_controller_failures_total{class=d\uFFFD,controller=a\uFFFD}",
 	} {
 		if got[series] != 1 {
 			t.Errorf("%s is %v, want 1", series, got[series])
@@ -292,11 +358,11 @@ func TestConcurrentUse(t *testing.T) {
 	for i := range controllers {
 		name := fmt.Sprint("controller ", i%3)
 		all.Go(func() { // waited for below
-			for range runs {
+			for run := range runs {
 				stop := recorder.ObserveController(name, func() controller.Stats { return controller.Stats{} })
 				stopInformer := recorder.ObserveInformer(name, func() informer.Health { return informer.Health{} })
-				recorder.Queued(name, workqueue.CauseUpdated)
-				recorder.Handled(name, controller.Handled{Outcome: controller.OutcomePanic, Attempt: 1})
+				recorder.Triggered(name, fmt.Sprint("source ", run%100), workqueue.CauseUpdated)
+				recorder.Handled(name, controller.Handled{Outcome: controller.OutcomePanic, Attempt: 1, TraceID: "1"})
 				stop()
 				stopInformer()
 			}
@@ -310,16 +376,16 @@ func TestConcurrentUse(t *testing.T) {
 		})
 	}
 	all.Wait()
-	queued, retries := 0.0, 0.0
+	triggers, retries := 0.0, 0.0
 	for series, value := range gather(t, registry) {
-		if strings.HasPrefix(series, "evenkeel_controller_queued_total{cause=updated") {
-			queued += value
+		if strings.HasPrefix(series, "evenkeel_controller_triggers_total{") {
+			triggers += value
 		}
 		if strings.HasPrefix(series, "evenkeel_controller_retries_total") {
 			retries += value
 		}
 	}
-	if queued != controllers*runs || retries != controllers*runs {
-		t.Errorf("%v keys queued, %v retries, want %d of each", queued, retries, controllers*runs)
+	if triggers != controllers*runs || retries != controllers*runs {
+		t.Errorf("%v triggers, %v retries, want %d of each", triggers, retries, controllers*runs)
 	}
 }

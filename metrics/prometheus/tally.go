@@ -1,92 +1,99 @@
 package prometheus
 
 import (
-	"maps"
 	"strings"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// otherValue is the label of a cause or an outcome that this package does not know, so
-// that no caller can make up series without end.
-const otherValue = "other"
+// How many names of a user's own get series of their own, for each controller. The others
+// share "other".
+const (
+	maxSources = 50
+	maxClasses = 20
+)
 
-// tally is one controller's counters and histograms, looked up once: finding a series by
-// its labels costs more than counting.
+// tally is one controller's counters and histograms.
 type tally struct {
-	queued  map[workqueue.CauseType]prometheus.Counter
-	other   func() prometheus.Counter
-	retries prometheus.Counter
-	wait    prometheus.Observer
+	triggers *lookup[*lookup[prometheus.Counter]] // by source, by type
+	skipped  *lookup[prometheus.Counter]          // by reason
+	troubles *lookup[prometheus.Counter]          // by type
+
 	// durations makes a histogram when its outcome first happens. Most controllers see
 	// few of the outcomes, and each histogram is some twenty series.
-	durations     map[controller.Outcome]func() prometheus.Observer
-	otherDuration func() prometheus.Observer
+	durations *lookup[*histogram]
+	wait      *histogram
+	hold      prometheus.Observer
+	retries   prometheus.Counter
+	failures  *lookup[prometheus.Counter] // by class
+	writes    prometheus.Counter
+	decode    prometheus.Counter
 }
 
-func (r *Recorder) tallyOf(name string) *tally {
-	if t, ok := (*r.tallies.Load())[name]; ok {
-		return t
+func (v vectors) newTally(name string) *tally {
+	of := func(counters *prometheus.CounterVec) func(string) prometheus.Counter {
+		return func(value string) prometheus.Counter { return counters.WithLabelValues(name, value) }
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := *r.tallies.Load()
-	if t, ok := known[name]; ok {
-		return t
+	classes := retry.Classes()
+	return &tally{
+		triggers: newLookup(upTo(len(ownSources())+maxSources), func(source string) *lookup[prometheus.Counter] {
+			return v.triggersOf(name, source)
+		}, ownSources()...),
+		skipped:  newLookup(oneOf(controller.SkipReasons()), of(v.skipped), controller.SkipReasons()...),
+		troubles: newLookup(oneOf(controller.TroubleTypes()), of(v.troubles), controller.TroubleTypes()...),
+		// These two are there from the start: a rate over a series that begins with its first
+		// failure does not show that failure.
+		durations: newLookup(oneOf(controller.Outcomes()), func(outcome string) *histogram {
+			return newHistogram(v.durations.WithLabelValues(name, outcome), v.durationBuckets)
+		}, controller.OutcomeSuccess, controller.OutcomeError),
+		wait:     newHistogram(v.wait.WithLabelValues(name), v.waitBuckets),
+		hold:     v.hold.WithLabelValues(name),
+		retries:  v.retries.WithLabelValues(name),
+		failures: newLookup(upTo(len(classes)+maxClasses), of(v.failures), classes...),
+		writes:   v.writes.WithLabelValues(name),
+		decode:   v.decode.WithLabelValues(name),
 	}
-	t := r.newTally(label(name))
-	next := maps.Clone(known)
-	next[name] = t
-	r.tallies.Store(&next)
-	return t
 }
 
-func (r *Recorder) newTally(name string) *tally {
-	duration := func(outcome string) func() prometheus.Observer {
-		return sync.OnceValue(func() prometheus.Observer { return r.durations.WithLabelValues(name, outcome) })
-	}
-	t := &tally{
-		queued:        map[workqueue.CauseType]prometheus.Counter{},
-		other:         sync.OnceValue(func() prometheus.Counter { return r.queued.WithLabelValues(name, otherValue) }),
-		retries:       r.retries.WithLabelValues(name),
-		wait:          r.wait.WithLabelValues(name),
-		durations:     map[controller.Outcome]func() prometheus.Observer{},
-		otherDuration: duration(otherValue),
-	}
-	for _, cause := range workqueue.CauseTypes() {
-		t.queued[cause] = r.queued.WithLabelValues(name, string(cause))
-	}
-	for _, outcome := range controller.Outcomes() {
-		t.durations[outcome] = duration(string(outcome))
-	}
-	// These two are there from the start: a rate over a series that begins with its first
-	// failure does not show that failure.
-	t.durations[controller.OutcomeSuccess]()
-	t.durations[controller.OutcomeError]()
-	return t
-}
+// ownSources are the sources that every controller has.
+func ownSources() []string { return []string{workqueue.SourceSelf, workqueue.SourceLoop} }
 
-func (t *tally) countQueued(cause workqueue.CauseType) {
-	counter, known := t.queued[cause]
-	if !known {
-		counter = t.other()
+// triggersOf returns a source's counters by type. Those that every controller can see are there
+// from the start.
+func (v vectors) triggersOf(name, source string) *lookup[prometheus.Counter] {
+	var first []workqueue.CauseType
+	switch source {
+	case workqueue.SourceSelf:
+		first = []workqueue.CauseType{workqueue.CauseListed, workqueue.CauseAdded, workqueue.CauseUpdated, workqueue.CauseDeleted}
+	case workqueue.SourceLoop:
+		first = []workqueue.CauseType{workqueue.CauseResync, workqueue.CauseRetry, workqueue.CauseRequeue, workqueue.CauseTimer}
 	}
-	counter.Inc()
+	return newLookup(oneOf(workqueue.CauseTypes()), func(cause string) prometheus.Counter {
+		return v.triggers.WithLabelValues(name, source, cause)
+	}, first...)
 }
 
 func (t *tally) countRun(run controller.Handled) {
-	duration, known := t.durations[run.Outcome]
-	if !known {
-		duration = t.otherDuration
-	}
-	duration().Observe(run.Duration.Seconds())
-	t.wait.Observe(run.Wait.Seconds())
+	t.durations.of(string(run.Outcome)).observe(run.Duration, run.TraceID)
+	t.wait.observe(run.Wait, run.TraceID)
 	if run.Attempt > 0 {
 		t.retries.Inc()
+	}
+	if run.Class != "" {
+		t.failures.of(string(run.Class)).Inc()
+	}
+	if run.Held > 0 {
+		t.hold.Observe(run.Held.Seconds())
+	}
+	if run.Writes > 0 {
+		t.writes.Add(float64(run.Writes))
+	}
+	if run.Decode > 0 {
+		t.decode.Add(run.Decode.Seconds())
 	}
 }
 

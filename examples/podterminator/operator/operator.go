@@ -16,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // Name is the name of the operator's controller, of its lease, and of what
@@ -94,7 +95,7 @@ func New(cluster *kube.Cluster, config Config) (*Operator, error) {
 		// one ends, and other PodTerminators have their turn in between.
 		Timeout: time.Minute,
 		// The default, up to 1000 s, could leave out many rounds after one long failure.
-		Retry:         controller.Retry{Max: 30 * time.Second},
+		Retry:         retry.Config{Every: retry.Policy{Max: 30 * time.Second}},
 		LeaderElector: config.LeaderElector,
 		Metrics:       config.Metrics,
 		Logger:        config.Logger,

@@ -25,4 +25,6 @@ func (o *outcomes) Handled(_ string, run controller.Handled) {
 
 func (o *outcomes) ObserveController(string, func() controller.Stats) func() { return func() {} }
 func (o *outcomes) ObserveInformer(string, func() informer.Health) func()    { return func() {} }
-func (o *outcomes) Queued(string, workqueue.CauseType)                       {}
+func (o *outcomes) Triggered(string, string, workqueue.CauseType)            {}
+func (o *outcomes) Skipped(string, controller.SkipReason)                    {}
+func (o *outcomes) Troubled(string, controller.TroubleType)                  {}

@@ -1,0 +1,160 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// DeleteLive deletes obj, if what the API server has is still that object and check approves
+// of its state.
+//
+// Flow:
+//
+//  1. The object is read from the API server, as by Live.
+//  2. check is called with what was read. Nil approves of everything. An error ends the
+//     matter, and is wrapped.
+//  3. The object is deleted with its uid and the resourceVersion that was read as
+//     preconditions. Nothing is tried twice: a conflict is the caller's to think about.
+//
+// Guarantees: no object is deleted but the one that obj was read from, and not in a state that
+// check has not seen. It returns when the API server has accepted the deletion; finalizers and
+// the grace period go on after that.
+//
+// Options: Unchanged, DryRun, Propagation, GracePeriod.
+//
+// Errors: those of Live and of check; ErrGone and ErrChanged also for what happened after the
+// read. For a caller that only wants the object away, ErrGone is a success. An answer that was
+// lost on the way (a timeout) says nothing: the object may have been deleted.
+func DeleteLive[T kube.Object](ctx context.Context, cluster *kube.Cluster, obj T, check func(live T) error, options ...Option) error {
+	s := newSettings(options)
+	t, live, err := prepare(ctx, cluster, obj, check, s, "Unchanged", "DryRun", "Propagation", "GracePeriod")
+	if err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	if err := t.delete(ctx, live, s); err != nil {
+		return fmt.Errorf("delete %s: %w", t, err)
+	}
+	return nil
+}
+
+// ScaleLive sets the number of replicas of obj, if what the API server has is still that object
+// and check approves of its state. The kind needs a scale subresource, as Deployments,
+// StatefulSets and ReplicaSets have it, and custom resources whose definition says so.
+//
+// Flow and guarantees are those of DeleteLive, with an update of the scale subresource that
+// carries the resourceVersion which was read. Whoever else sets replicas, an autoscaler for
+// one, will do so again; and after a scale to zero the API server (1.36) counts nobody as the
+// manager of spec.replicas, so that others who apply it meet no conflict.
+//
+// Options: Unchanged, DryRun.
+//
+// Errors: those of Live and of check; ErrGone and ErrChanged also for what happened after the
+// read; a negative number; a kind without a scale subresource. A lost answer says nothing: the
+// object may have been scaled.
+func ScaleLive[T kube.Object](ctx context.Context, cluster *kube.Cluster, obj T, replicas int32, check func(live T) error, options ...Option) error {
+	if replicas < 0 {
+		return fmt.Errorf("scale to %d replicas: there cannot be fewer than none", replicas)
+	}
+	s := newSettings(options)
+	t, live, err := prepare(ctx, cluster, obj, check, s, "Unchanged", "DryRun")
+	if err != nil {
+		return fmt.Errorf("scale to %d replicas: %w", replicas, err)
+	}
+	err = t.scale(ctx, live, replicas, s)
+	if errors.Is(err, ErrGone) || errors.Is(err, kube.ErrNotServed) {
+		// The API server says the same of a subresource that it does not have.
+		if _, stillThere := readLive(ctx, t, obj, settings{}); stillThere == nil {
+			err = errors.New("its kind has no scale subresource")
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("scale %s to %d replicas: %w", t, replicas, err)
+	}
+	return nil
+}
+
+// prepare reads the object and has it checked.
+func prepare[T kube.Object](
+	ctx context.Context, cluster *kube.Cluster, obj T, check func(T) error, s settings, allowed ...string,
+) (target, T, error) {
+	var none T
+	t, err := newTarget(ctx, cluster, obj)
+	if err != nil {
+		return t, none, err
+	}
+	if err := s.only(allowed...); err != nil {
+		return t, none, fmt.Errorf("%s: %w", t, err)
+	}
+	live, err := readLive(ctx, t, obj, s)
+	if err != nil {
+		return t, none, fmt.Errorf("%s: read it again: %w", t, err)
+	}
+	version := live.GetResourceVersion()
+	if check != nil {
+		if err := check(live); err != nil {
+			return t, none, fmt.Errorf("%s: not done: %w", t, err)
+		}
+	}
+	// A check may change its object; the preconditions are of what was read.
+	live.SetUID(obj.GetUID())
+	live.SetResourceVersion(version)
+	return t, live, nil
+}
+
+// delete deletes the object in exactly that state.
+func (t target) delete(ctx context.Context, live metav1.Object, s settings) error {
+	uid, version := live.GetUID(), live.GetResourceVersion()
+	body := metav1.DeleteOptions{
+		TypeMeta:          metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+		PropagationPolicy: s.propagation,
+		DryRun:            s.dryRun,
+	}
+	if s.grace != nil {
+		seconds := int64(*s.grace / time.Second)
+		body.GracePeriodSeconds = &seconds
+	}
+	return t.write(ctx, t.place(t.client.Delete()), body)
+}
+
+// scale sets the replicas of the object in exactly that state.
+func (t target) scale(ctx context.Context, live metav1.Object, replicas int32, s settings) error {
+	body := autoscalingv1.Scale{
+		TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: t.key.Namespace, Name: t.key.Name, UID: live.GetUID(), ResourceVersion: live.GetResourceVersion(),
+		},
+		Spec: autoscalingv1.ScaleSpec{Replicas: replicas},
+	}
+	req := t.place(t.client.Put()).SubResource("scale")
+	for _, dryRun := range s.dryRun {
+		req.Param("dryRun", dryRun)
+	}
+	return t.write(ctx, req, body)
+}
+
+// write makes a request whose preconditions may be refused.
+func (t target) write(ctx context.Context, req *rest.Request, body any) error {
+	// Encoded here, because what a Cluster's client makes of a type depends on what else is
+	// registered.
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encode the request: %w", err)
+	}
+	err = req.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(encoded).Do(ctx).Error()
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("%w: %w", ErrChanged, err)
+	}
+	return t.explain(err)
+}

@@ -1,0 +1,200 @@
+package client_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+var errNeeded = errors.New("it is needed")
+
+// acts are what is done to the database, by name.
+func acts() map[string]func(t *testing.T, cluster *kube.Cluster, check func(*appsv1.StatefulSet) error, options ...client.Option) error {
+	return map[string]func(*testing.T, *kube.Cluster, func(*appsv1.StatefulSet) error, ...client.Option) error{
+		"delete": func(t *testing.T, cluster *kube.Cluster, check func(*appsv1.StatefulSet) error, options ...client.Option) error {
+			t.Helper()
+			return client.DeleteLive(t.Context(), cluster, database(), check, options...)
+		},
+		"scale": func(t *testing.T, cluster *kube.Cluster, check func(*appsv1.StatefulSet) error, options ...client.Option) error {
+			t.Helper()
+			return client.ScaleLive(t.Context(), cluster, database(), 0, check, options...)
+		},
+	}
+}
+
+// done reports whether the database was deleted or scaled down.
+func done(t *testing.T, server *apiServer) bool {
+	t.Helper()
+	return !server.has(databasePath) || server.replicas(t) != 3
+}
+
+func TestDestructiveActsAreDoneToTheObjectThatWasMeant(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		before  func(*unstructured.Unstructured) // since the cache was filled
+		between func(*unstructured.Unstructured) // after the live read
+		check   func(*appsv1.StatefulSet) error
+		options []client.Option
+		want    error
+		is      func(error) bool
+	}{
+		"nothing has happened":     {before: same, between: same},
+		"the cache was stale":      {before: touch, between: same},
+		"unchanged, and it is not": {before: touch, between: same, options: []client.Option{client.Unchanged()}, want: client.ErrChanged, is: apierrors.IsConflict},
+		"unchanged, and it is":     {before: same, between: same, options: []client.Option{client.Unchanged()}},
+		"replaced before":          {before: replace, between: same, want: client.ErrReplaced, is: apierrors.IsConflict},
+		"gone before":              {before: nil, between: same, want: client.ErrGone, is: apierrors.IsNotFound},
+		"changed in between":       {before: same, between: touch, want: client.ErrChanged, is: apierrors.IsConflict},
+		"replaced in between":      {before: same, between: replace, want: client.ErrChanged, is: apierrors.IsConflict},
+		"gone in between":          {before: same, between: nil, want: client.ErrGone, is: apierrors.IsNotFound},
+		"the check says no": {
+			before: same, between: same,
+			check: func(*appsv1.StatefulSet) error { return errNeeded }, want: errNeeded,
+		},
+		"the check sees what is live": {
+			before: func(obj *unstructured.Unstructured) {
+				obj.SetAnnotations(map[string]string{"needed": "yes"})
+				touch(obj)
+			},
+			check: func(live *appsv1.StatefulSet) error {
+				if live.Annotations["needed"] == "yes" {
+					return errNeeded
+				}
+				return nil
+			},
+			between: same, want: errNeeded,
+		},
+		"the check changes its object": {
+			before: touch, between: same,
+			check: func(live *appsv1.StatefulSet) error { *live = appsv1.StatefulSet{}; return nil },
+		},
+		"the check cannot hide a change": {
+			before: same, between: touch,
+			check: func(live *appsv1.StatefulSet) error { live.ResourceVersion = "8"; return nil },
+			want:  client.ErrChanged, is: apierrors.IsConflict,
+		},
+	} {
+		for act, do := range acts() {
+			t.Run(act+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				server, cluster := newServer(t)
+				server.edit(databasePath, test.before)
+				first := true
+				server.afterGet = func() {
+					if first && server.has(databasePath) {
+						server.edit(databasePath, test.between)
+					}
+					first = false
+				}
+				err := do(t, cluster, test.check, test.options...)
+				if !errors.Is(err, test.want) {
+					t.Fatalf("the error is %v, want %v", err, test.want)
+				}
+				if server.has(databasePath) || test.want == nil {
+					if got, want := done(t, server), test.want == nil; got != want {
+						t.Errorf("it was done: %t, want %t; requests: %q", got, want, server.log())
+					}
+				}
+				if test.is != nil && !test.is(err) {
+					t.Errorf("%v: apimachinery does not know it", err)
+				}
+				if err != nil && !strings.Contains(err.Error(), "StatefulSet shop/db") {
+					t.Errorf("the error does not say what it is about: %v", err)
+				}
+			})
+		}
+	}
+}
+
+func same(*unstructured.Unstructured) {}
+
+func TestNothingIsTriedTwice(t *testing.T) {
+	t.Parallel()
+	for act, do := range acts() {
+		server, cluster := newServer(t)
+		server.afterGet = func() { server.edit(databasePath, touch) }
+		if err := do(t, cluster, nil); !errors.Is(err, client.ErrChanged) {
+			t.Errorf("%s: the error is %v, want a change", act, err)
+		}
+		if got := server.verbs(); len(got) != 2 {
+			t.Errorf("%s: the requests are %q, want one to read and one to write", act, got)
+		}
+	}
+}
+
+func TestRequestsOfDestructiveActs(t *testing.T) {
+	t.Parallel()
+	server, cluster := newServer(t)
+	for _, err := range []error{
+		client.ScaleLive(t.Context(), cluster, database(), 2, nil),
+		client.ScaleLive(t.Context(), cluster, database(), 0, nil, client.DryRun()),
+		client.DeleteLive(t.Context(), cluster, database(), nil, client.DryRun(), client.Propagation(metav1.DeletePropagationForeground)),
+		client.DeleteLive(t.Context(), cluster, &corev1.Pod{ObjectMeta: meta("shop", "db-0")}, nil, client.GracePeriod(time.Minute)),
+		client.DeleteLive(t.Context(), cluster, node(), nil),
+		client.DeleteLive(t.Context(), cluster, widget(), nil),
+		client.DeleteLive(t.Context(), cluster, &metav1.PartialObjectMetadata{TypeMeta: database().TypeMeta, ObjectMeta: database().ObjectMeta}, nil),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	const (
+		scaled  = `{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"db","namespace":"shop","uid":"u1","resourceVersion":"7"},"spec":`
+		options = `{"kind":"DeleteOptions","apiVersion":"v1",`
+		exactly = `"preconditions":{"uid":"u1","resourceVersion":"7"}`
+	)
+	want := []string{
+		"GET " + databasePath, "PUT " + databasePath + "/scale " + scaled + `{"replicas":2},"status":{"replicas":0}}`,
+		"GET " + databasePath, "PUT " + databasePath + "/scale?dryRun=All " + scaled + `{},"status":{"replicas":0}}`,
+		"GET " + databasePath, "DELETE " + databasePath + " " + options + exactly + `,"propagationPolicy":"Foreground","dryRun":["All"]}`,
+		"GET " + podPath, "DELETE " + podPath + " " + options + `"gracePeriodSeconds":60,` + exactly + `}`,
+		"GET " + nodePath, "DELETE " + nodePath + " " + options + exactly + `}`,
+		"GET " + widgetPath, "DELETE " + widgetPath + " " + options + exactly + `}`,
+		"GET " + databasePath, "DELETE " + databasePath + " " + options + exactly + `}`,
+	}
+	if diff := cmp.Diff(want, server.log()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestAKindWithoutScaleIsNamed(t *testing.T) {
+	t.Parallel()
+	_, cluster := newServer(t)
+	err := client.ScaleLive(t.Context(), cluster, widget(), 0, nil)
+	if err == nil || errors.Is(err, client.ErrGone) || !strings.Contains(err.Error(), "Widget shop/w to 0 replicas: its kind has no scale subresource") {
+		t.Errorf("the error is %v, want that Widgets cannot be scaled", err)
+	}
+}
+
+func TestDestructiveActsRefuseWhatTheyCannotBeSureOf(t *testing.T) {
+	t.Parallel()
+	server, cluster := newServer(t)
+	unknown := database()
+	unknown.UID = ""
+	for want, err := range map[string]error{
+		"has no uid":                             client.DeleteLive(t.Context(), cluster, unknown, nil),
+		"shop/db has no uid":                     client.ScaleLive(t.Context(), cluster, unknown, 0, nil),
+		"scale to -1 replicas":                   client.ScaleLive(t.Context(), cluster, database(), -1, nil),
+		"option Propagation has no meaning here": client.ScaleLive(t.Context(), cluster, database(), 0, nil, client.Propagation("Orphan")),
+		"option GracePeriod is 1.5s":             client.DeleteLive(t.Context(), cluster, database(), nil, client.GracePeriod(1500*time.Millisecond)),
+		"option GracePeriod is -1s":              client.DeleteLive(t.Context(), cluster, database(), nil, client.GracePeriod(-time.Second)),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q", err, want)
+		}
+	}
+	if got := server.log(); got != nil {
+		t.Errorf("requests were made all the same: %q", got)
+	}
+}

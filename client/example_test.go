@@ -1,0 +1,48 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/evenkeel-go/evenkeel/client"
+)
+
+// A handler that scales databases down which are not needed, and does not trust its cache when
+// it comes to that.
+func ExampleScaleLive() {
+	server, cluster, stop := startServer() // in a program: kube.Connect
+	defer stop()
+
+	needed := func(database *appsv1.StatefulSet) bool {
+		return database.Annotations["shop.example.com/needed"] != ""
+	}
+	handle := func(ctx context.Context, database *appsv1.StatefulSet) error {
+		if needed(database) || *database.Spec.Replicas == 0 {
+			return nil // the cache says so, and it costs nothing to believe it
+		}
+		return client.ScaleLive(ctx, cluster, database, 0, func(live *appsv1.StatefulSet) error {
+			if needed(live) {
+				return errors.New("it is needed again")
+			}
+			return nil
+		})
+	}
+
+	cached := database()
+	server.edit(databasePath, func(live *unstructured.Unstructured) { // and the cache does not know yet
+		live.SetAnnotations(map[string]string{"shop.example.com/needed": "until Friday"})
+		live.SetResourceVersion("8")
+	})
+	fmt.Println(handle(context.Background(), cached))
+
+	server.edit(databasePath, nil)
+	err := handle(context.Background(), cached)
+	fmt.Println(errors.Is(err, client.ErrGone))
+	// Output:
+	// scale to 0 replicas: StatefulSet shop/db: not done: it is needed again
+	// true
+}

@@ -1,0 +1,269 @@
+package client_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// apiServer has objects by path, and heeds preconditions as a real one does.
+type apiServer struct {
+	// afterGet is called when a GET of an object has been answered, before anything else is.
+	// Nil: nothing happens.
+	afterGet func()
+
+	mu       sync.Mutex
+	objects  map[string]*unstructured.Unstructured // guarded by mu
+	requests []string                              // guarded by mu; of objects: "GET /api/..." and the body
+	unserved bool                                  // guarded by mu; no path is known, as after the end of a CRD
+	asked    int                                   // guarded by mu; how often kinds were asked for
+}
+
+const (
+	databasePath = "/apis/apps/v1/namespaces/shop/statefulsets/db"
+	podPath      = "/api/v1/namespaces/shop/pods/db-0"
+	nodePath     = "/api/v1/nodes/n1"
+	widgetPath   = "/apis/shop.example.com/v1/namespaces/shop/widgets/w"
+)
+
+func newServer(t *testing.T) (*apiServer, *kube.Cluster) {
+	t.Helper()
+	server, cluster, stop := startServer()
+	t.Cleanup(stop)
+	return server, cluster
+}
+
+// startServer starts one that has a database of three replicas, one Pod of it, a Node and a
+// custom object.
+func startServer() (server *apiServer, cluster *kube.Cluster, stop func()) {
+	server = &apiServer{objects: map[string]*unstructured.Unstructured{}}
+	server.put(databasePath, database())
+	server.put(podPath, &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: meta("shop", "db-0"), Spec: corev1.PodSpec{NodeName: "n1"},
+	})
+	server.put(nodePath, node())
+	server.put(widgetPath, widget())
+	listening := httptest.NewServer(server)
+	cluster, err := kube.Connect(&rest.Config{Host: listening.URL})
+	if err != nil {
+		panic(err)
+	}
+	return server, cluster, func() {
+		cluster.HTTPClient().CloseIdleConnections()
+		listening.Close()
+	}
+}
+
+func meta(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "u1", ResourceVersion: "7"}
+}
+
+func database() *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
+		ObjectMeta: meta("shop", "db"), Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3))},
+	}
+}
+
+func node() *corev1.Node {
+	return &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: meta("", "n1")}
+}
+
+func widget() *unstructured.Unstructured {
+	w := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(3)}}}
+	w.SetAPIVersion("shop.example.com/v1")
+	w.SetKind("Widget")
+	w.SetNamespace("shop")
+	w.SetName("w")
+	w.SetUID("u1")
+	w.SetResourceVersion("7")
+	return w
+}
+
+func (s *apiServer) put(path string, obj runtime.Object) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		panic(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects[path] = &unstructured.Unstructured{Object: content}
+}
+
+// edit changes an object as another client would; a nil change deletes it.
+func (s *apiServer) edit(path string, change func(*unstructured.Unstructured)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if change == nil {
+		delete(s.objects, path)
+		return
+	}
+	change(s.objects[path])
+}
+
+func touch(obj *unstructured.Unstructured) { obj.SetResourceVersion("8") }
+
+func replace(obj *unstructured.Unstructured) {
+	obj.SetUID("u2")
+	obj.SetResourceVersion("9")
+}
+
+func (s *apiServer) replicas(t *testing.T) int64 {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, _, err := unstructured.NestedInt64(s.objects[databasePath].Object, "spec", "replicas")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (s *apiServer) has(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.objects[path] != nil
+}
+
+// verbs returns the methods of the requests for objects.
+func (s *apiServer) verbs() []string {
+	var verbs []string
+	for _, request := range s.log() {
+		verb, _, _ := strings.Cut(request, " ")
+		verbs = append(verbs, verb)
+	}
+	return verbs
+}
+
+func (s *apiServer) log() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// ServeHTTP implements http.Handler.
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if list := resourcesOf(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/apis/"), "/api/")); list != nil {
+		s.mu.Lock()
+		s.asked++
+		s.mu.Unlock()
+		answer(w, http.StatusOK, list)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	s.requests = append(s.requests, strings.TrimSpace(fmt.Sprint(r.Method, " ", r.URL.RequestURI(), " ", string(body))))
+	s.serve(w, r, body)
+	s.mu.Unlock()
+	if r.Method == http.MethodGet && s.afterGet != nil {
+		s.afterGet()
+	}
+}
+
+// serve answers a request for an object. s.mu must be held.
+func (s *apiServer) serve(w http.ResponseWriter, r *http.Request, body []byte) {
+	path, isScale := strings.CutSuffix(r.URL.Path, "/scale")
+	obj := s.objects[path]
+	switch {
+	case s.unserved:
+		http.NotFound(w, r)
+	case obj == nil, isScale && path != databasePath:
+		refuse(w, apierrors.NewNotFound(schema.GroupResource{}, path))
+	case r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata"):
+		answer(w, http.StatusOK, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": obj.Object["metadata"],
+		}})
+	case r.Method == http.MethodGet:
+		answer(w, http.StatusOK, obj)
+	case r.Method == http.MethodDelete:
+		var options metav1.DeleteOptions
+		if err := json.Unmarshal(body, &options); err != nil || options.Kind != "DeleteOptions" || options.Preconditions == nil {
+			refuse(w, apierrors.NewBadRequest(fmt.Sprintf("no options that this server knows: %s, %v", body, err)))
+			return
+		}
+		p := options.Preconditions
+		if p.UID != nil && *p.UID != obj.GetUID() || p.ResourceVersion != nil && *p.ResourceVersion != obj.GetResourceVersion() {
+			refuse(w, apierrors.NewConflict(schema.GroupResource{}, path, fmt.Errorf("preconditions")))
+			return
+		}
+		if options.DryRun == nil {
+			delete(s.objects, path)
+		}
+		answer(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Success"})
+	case r.Method == http.MethodPut && isScale:
+		s.scale(w, r, obj, body)
+	default:
+		http.Error(w, "not expected", http.StatusMethodNotAllowed)
+	}
+}
+
+func (s *apiServer) scale(w http.ResponseWriter, r *http.Request, obj *unstructured.Unstructured, body []byte) {
+	scale := &unstructured.Unstructured{}
+	if err := json.Unmarshal(body, scale); err != nil || scale.GetKind() != "Scale" || scale.GetAPIVersion() != "autoscaling/v1" ||
+		scale.GetName() != obj.GetName() || scale.GetNamespace() != obj.GetNamespace() {
+		refuse(w, apierrors.NewBadRequest(fmt.Sprintf("no scale that this server knows: %s, %v", body, err)))
+		return
+	}
+	if scale.GetUID() != obj.GetUID() || scale.GetResourceVersion() != obj.GetResourceVersion() {
+		refuse(w, apierrors.NewConflict(schema.GroupResource{}, obj.GetName(), fmt.Errorf("preconditions")))
+		return
+	}
+	if r.URL.Query().Get("dryRun") == "" {
+		replicas, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas") // 0 when it is left out
+		obj.Object["spec"].(map[string]any)["replicas"] = replicas
+	}
+	answer(w, http.StatusOK, scale)
+}
+
+func resourcesOf(groupVersion string) *metav1.APIResourceList {
+	resources := map[string][]metav1.APIResource{
+		"v1": {
+			{Name: "pods", Kind: "Pod", Namespaced: true},
+			{Name: "nodes", Kind: "Node"},
+		},
+		"apps/v1":             {{Name: "statefulsets", Kind: "StatefulSet", Namespaced: true}},
+		"shop.example.com/v1": {{Name: "widgets", Kind: "Widget", Namespaced: true}},
+	}
+	if list, ok := resources[groupVersion]; ok {
+		return &metav1.APIResourceList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: groupVersion, APIResources: list,
+		}
+	}
+	return nil
+}
+
+func answer(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // a client that went away shows in its test
+}
+
+func refuse(w http.ResponseWriter, err *apierrors.StatusError) {
+	err.ErrStatus.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	answer(w, int(err.ErrStatus.Code), err.ErrStatus)
+}

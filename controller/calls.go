@@ -1,0 +1,167 @@
+package controller
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// writer is what a run tells of its writes: the loop.
+type writer interface {
+	// known returns an object as the run has written it last, or as informers show it, or nil.
+	known(r *running, kind schema.GroupVersionKind, object kube.Key) *before
+	// wrote is told of a write that was done: of what there was before, if that is known, and
+	// of what the API server answered.
+	wrote(ctx context.Context, r *running, call kube.Call, was *before, a answer) WriteOutcome
+}
+
+// before is an object as it was known when a write of it was sent. whole is false when the
+// informer keeps only part of it, or another version.
+type before struct {
+	object *wire.Object
+	whole  bool
+}
+
+type beforeKey struct{}
+
+// CallBegan implements kube.CallObserver.
+func (r *running) CallBegan(ctx context.Context, call kube.Call) context.Context {
+	if !call.Writes() || call.Key.Name == "" || call.Kind.Kind == "" {
+		return ctx
+	}
+	if was := r.writer.known(r, call.Kind, call.Key); was != nil {
+		return context.WithValue(ctx, beforeKey{}, was)
+	}
+	return ctx
+}
+
+// CallEnded implements kube.CallObserver.
+func (r *running) CallEnded(ctx context.Context, call kube.Call) {
+	writes := call.Writes() || call.DryRun
+	var record Write
+	if writes {
+		was, _ := ctx.Value(beforeKey{}).(*before)
+		record = r.record(ctx, call, was)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run.Calls++
+	r.run.CallTime += call.Duration
+	if record.Outcome == WriteDone {
+		r.run.writesDone++
+	}
+	switch {
+	case !writes:
+	case len(r.run.Writes) == MaxWrites:
+		r.run.WritesDropped++
+	default:
+		r.run.Writes = append(r.run.Writes, record)
+	}
+}
+
+// record tells the loop of a write that was done, and returns what is kept of any.
+func (r *running) record(ctx context.Context, call kube.Call, was *before) Write {
+	w := Write{
+		Verb: call.Verb, Kind: cmp.Or(call.Kind.Kind, call.Resource.Resource), Subresource: call.Subresource,
+		Key: call.Key, Status: call.Status, Duration: call.Duration,
+	}
+	switch {
+	case call.Err != nil:
+		w.Outcome = WriteUnknown
+	case !call.Done():
+		w.Outcome = WriteRejected
+	case call.DryRun:
+		w.Outcome = WriteDryRun
+	default:
+		a := readAnswer(call)
+		w.Key = a.key(call.Key)
+		if a.object != nil {
+			w.ResourceVersion = a.object.ResourceVersion
+		}
+		w.Outcome = r.writer.wrote(ctx, r, call, was, a)
+	}
+	return w
+}
+
+// answer is what the API server said to a write that it has done.
+type answer struct {
+	// object is the object after the write; nil when the answer is none.
+	object *wire.Object
+	// uid is the object's, also when the answer is no object.
+	uid types.UID
+}
+
+// readAnswer reads the object in an answer, or the uid in a Status.
+func readAnswer(call kube.Call) answer {
+	if obj, err := wire.Parse(call.Answer, nil); err == nil && obj.UID != "" {
+		return answer{object: obj, uid: obj.UID}
+	}
+	var status metav1.Status
+	encoded := call.Answer
+	if rest, isProtobuf := bytes.CutPrefix(encoded, []byte("k8s\x00")); isProtobuf {
+		var envelope runtime.Unknown
+		if envelope.Unmarshal(rest) != nil || envelope.Kind != "Status" || status.Unmarshal(envelope.Raw) != nil {
+			return answer{}
+		}
+	} else if json.Unmarshal(encoded, &status) != nil {
+		return answer{}
+	}
+	if status.Details == nil {
+		return answer{}
+	}
+	return answer{uid: status.Details.UID}
+}
+
+// key returns the key of the object: that of a create is in the answer only.
+func (a answer) key(asked kube.Key) kube.Key {
+	if a.object != nil && a.object.Key.Name != "" {
+		return a.object.Key
+	}
+	return asked
+}
+
+// writeOf returns what informers will see of a write that was done. ok is false for one of
+// which nothing can be said: the deletion of many, or an answer without an object.
+func writeOf(call kube.Call, a answer) (w informer.Write, ok bool) {
+	w = informer.Write{Key: a.key(call.Key), UID: a.uid, Object: a.object}
+	switch {
+	case call.Verb == "delete" && call.Subresource == "" && (a.object == nil || !a.object.Deleting):
+		w.Deleted, w.Object = true, nil
+		return w, a.uid != ""
+	case call.Verb == "deletecollection" || a.object == nil:
+		return w, false
+	case (call.Verb == "update" || call.Verb == "patch") && endedBy(a.object):
+		w.Deleted, w.Object = true, nil
+		return w, true
+	}
+	w.ResourceVersion = a.object.ResourceVersion
+	return w, true
+}
+
+// endedBy reports whether the object that an update or a patch was answered with is gone by it,
+// as is one that waited for its last finalizer only. The answer then has the resource version
+// from before.
+func endedBy(o *wire.Object) bool {
+	if !o.Deleting || len(o.Finalizers()) > 0 {
+		return false
+	}
+	// In protobuf, the metadata of all kinds are where those of PartialObjectMetadata are.
+	content, err := detect.Content(o, func() kube.Object { return &metav1.PartialObjectMetadata{} })
+	if err != nil {
+		return false
+	}
+	grace, found, err := unstructured.NestedInt64(content, "metadata", "deletionGracePeriodSeconds")
+	return err == nil && found && grace == 0
+}

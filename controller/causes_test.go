@@ -1,0 +1,305 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// TestContract11_EveryRunKnowsItsCauses changes each class of thing in turn, by several hands.
+func TestContract11_EveryRunKnowsItsCauses(t *testing.T) {
+	edit := func(w *world, manager string, change func(obj map[string]any)) {
+		w.Edit("widgets", key("a"), manager, func(obj map[string]any) bool { change(obj); return true })
+	}
+	metadata := func(field string, value any) func(map[string]any) {
+		return func(obj map[string]any) { obj["metadata"].(map[string]any)[field] = value }
+	}
+	for name, test := range map[string]struct {
+		do   func(w *world)
+		want string
+	}{
+		"spec": {func(w *world) { w.put("widgets", "a", 2) }, "updated (spec) by somebody"},
+		"status": {func(w *world) {
+			edit(w, "other-operator", func(o map[string]any) { o["status"] = map[string]any{"x": "y"} })
+		}, "updated (status) by other-operator"},
+		"labels":      {func(w *world) { edit(w, "kubectl-label", metadata("labels", map[string]any{"a": "b"})) }, "updated (labels) by kubectl-label"},
+		"annotations": {func(w *world) { edit(w, "kubectl", metadata("annotations", map[string]any{"a": "b"})) }, "updated (annotations) by kubectl"},
+		"finalizers":  {func(w *world) { edit(w, "x", metadata("finalizers", []any{"example.com/y"})) }, "updated (finalizers) by x"},
+		"owner references": {func(w *world) {
+			edit(w, "x", metadata("ownerReferences", []any{map[string]any{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}}))
+		}, "updated (ownerReferences) by x"},
+		"several merge": {func(w *world) {
+			w.HoldWatches("widgets")
+			w.put("widgets", "a", 2)
+			edit(w, "x", metadata("labels", map[string]any{"a": "b"}))
+			w.ReleaseWatches("widgets")
+		}, "updated 2 times (labels,spec) by x"},
+		"creation":           {func(w *world) { w.put("widgets", "b", 1) }, "added by somebody"},
+		"an object of its":   {func(w *world) { w.put("parts", "p", 2) }, "owner label parts: Part ns/p updated (spec) by somebody"},
+		"what goes":          {func(w *world) { w.remove("parts", "p") }, "owner label parts: Part ns/p deleted"},
+		"what is created":    {func(w *world) { _ = w.create(t.Context(), "parts", "Part", "q", "widget", "a") }, "owner label parts: Part ns/q added by operator"},
+		"what is changed by": {func(w *world) { _ = w.patch(t.Context(), "parts", "p", `{"status":{"n":1}}`) }, "owner label parts: Part ns/p updated (status) by operator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var runs journal
+				c := w.config(func(ctx context.Context, _ unstructuredObject) error { runs.add("%s", causesOf(ctx)); return nil })
+				c.Sources = []controller.Source{source.OwnerLabelIn(w.parts(informer.Selection{}), "widget")}
+				c.Debounce = time.Second
+				w.put("widgets", "a", 1)
+				if err := w.create(t.Context(), "parts", "Part", "p", "widget", "a"); err != nil {
+					t.Fatal(err)
+				}
+				w.run(c)
+				time.Sleep(time.Minute)
+				runs.take()
+				test.do(w)
+				time.Sleep(time.Minute)
+				if got := runs.take(); !slices.Equal(got, []string{test.want}) {
+					t.Errorf("causes %q, want %q", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// TestContract11_CausesCarryTheirDetails: everything that a cause can say, for a machine.
+func TestContract11_CausesCarryTheirDetails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var last []workqueue.Cause
+		fail := false
+		c := w.config(func(ctx context.Context, widget unstructuredObject) error {
+			run, _ := controller.RunFrom(ctx)
+			last = run.Causes.List()
+			if fail {
+				fail = false
+				return errors.New("no luck")
+			}
+			if widget.GetName() == "later" {
+				return controller.RequeueAfter(time.Minute, "it takes a while")
+			}
+			return nil
+		})
+		before := w.put("widgets", "a", 1)
+		w.run(c)
+		synctest.Wait()
+		after := w.put("widgets", "a", 2)
+		synctest.Wait()
+		want := workqueue.Cause{
+			Type: workqueue.CauseUpdated, Source: workqueue.SourceSelf, Kind: kindOf("Widget").GroupKind(), Object: key("a"), UID: "uid-1",
+			ResourceVersion: after, Previous: before, Changed: kube.ChangedSpec | kube.ChangedGeneration | kube.ChangedResourceVersion,
+			Manager: "somebody", Time: time.Now(), Count: 1,
+		}
+		if diff := cmp.Diff([]workqueue.Cause{want}, last); diff != "" {
+			t.Errorf("the cause of an update (-want +got):\n%s", diff)
+		}
+		fail = true
+		w.put("widgets", "a", 3)
+		time.Sleep(time.Second)
+		retried := workqueue.Cause{Type: workqueue.CauseRetry, Source: workqueue.SourceLoop, Attempt: 1, Detail: "error", Count: 1}
+		if diff := cmp.Diff([]workqueue.Cause{retried}, last, cmpopts.IgnoreFields(workqueue.Cause{}, "Time", "Staleness")); diff != "" {
+			t.Errorf("the cause of a retry (-want +got):\n%s", diff)
+		}
+		w.put("widgets", "later", 1)
+		time.Sleep(90 * time.Second)
+		if len(last) != 1 || last[0].Type != workqueue.CauseRequeue || last[0].Detail != "it takes a while" {
+			t.Errorf("the cause of a requeue: %+v", last)
+		}
+	})
+}
+
+// TestContract11_StalenessIsInCauses: a cause that does not come from the API server says for how
+// long nothing has.
+func TestContract11_StalenessIsInCauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var staleness []time.Duration
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			run, _ := controller.RunFrom(ctx)
+			for _, cause := range run.Causes.List() {
+				staleness = append(staleness, cause.Staleness.Round(time.Millisecond), run.Staleness.Round(time.Millisecond))
+			}
+			return controller.RequeueAfter(10 * time.Second)
+		})
+		w.put("widgets", "a", 1)
+		w.HoldWatches("widgets")
+		w.run(c)
+		time.Sleep(15 * time.Second)
+		// The first run comes with the list; when it ends, nothing is stale. Ten seconds later the
+		// run is.
+		if want := []time.Duration{0, 0, 0, 10 * time.Second}; !slices.Equal(staleness, want) {
+			t.Errorf("causes and runs are stale by %s, want %s", staleness, want)
+		}
+	})
+}
+
+// TestContract11_CausesAreBounded: what finds no place is counted.
+func TestContract11_CausesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var runs journal
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error { runs.add("%s", causesOf(ctx)); return nil })
+		c.Sources = []controller.Source{source.OwnerLabelIn(w.parts(informer.Selection{}), "widget")}
+		c.Debounce = time.Second
+		w.put("widgets", "a", 1)
+		w.run(c)
+		time.Sleep(time.Minute)
+		runs.take()
+		for i := range 2 * workqueue.MaxCauses {
+			if err := w.create(t.Context(), "parts", "Part", fmt.Sprint("p", i), "widget", "a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if got := runs.take(); len(got) != 1 || strings.Count(got[0], "added") != workqueue.MaxCauses || !strings.Contains(got[0], fmt.Sprintf("and %d more", workqueue.MaxCauses)) {
+			t.Errorf("causes %q", got)
+		}
+	})
+}
+
+// TestContract12_ARunIsARecord: what a run was, did, and led to.
+func TestContract12_ARunIsARecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			time.Sleep(2 * time.Second)
+			if _, err := w.objects("parts").Get(ctx, "p", metav1.GetOptions{}); err == nil {
+				t.Error("there is a part")
+			}
+			_ = w.create(ctx, "parts", "Part", "p")
+			_ = w.create(ctx, "parts", "Part", "p")
+			_ = w.patch(ctx, "widgets", "a", `{"status":{"a":1}}`, "status")
+			_ = w.patch(ctx, "widgets", "a", `{"status":{"a":1}}`, "status")
+			_ = w.objects("parts").Delete(ctx, "p", metav1.DeleteOptions{})
+			return controller.RequeueAfter(time.Hour, "to look again")
+		})
+		w.put("widgets", "a", 1)
+		ctrl := w.run(c)
+		time.Sleep(time.Second)
+		under := ctrl.Runs()
+		if len(under) != 1 || under[0].Outcome != "" || !strings.HasSuffix(under[0].String(), "listed -> running") {
+			t.Errorf("a run under way: %v", under)
+		}
+		time.Sleep(time.Minute)
+		runs := ctrl.Runs()
+		if len(runs) != 1 {
+			t.Fatalf("%d runs, want 1", len(runs))
+		}
+		run := runs[0]
+		var writes []string
+		for _, write := range run.Writes {
+			writes = append(writes, write.String())
+		}
+		want := []string{
+			"create Part ns/p: done (resource version 1002)",
+			"create Part in ns: rejected (409 Conflict)",
+			"patch Widget/status ns/a: done (resource version 1003)",
+			"patch Widget/status ns/a: no change (resource version 1003)",
+			"delete Part ns/p: done",
+		}
+		if diff := cmp.Diff(want, writes); diff != "" {
+			t.Errorf("writes (-want +got):\n%s", diff)
+		}
+		if run.Controller != "widgets" || run.ID != 1 || run.Key != key("a") || run.UID != "uid-1" || run.Generation != 1 ||
+			run.Duration != 2*time.Second || run.Outcome != controller.OutcomeRequeue || run.Calls != 6 {
+			t.Errorf("run %+v", run)
+		}
+		if run.Next.Why != "as the handler asked (to look again)" || !run.Next.At.Equal(run.Started.Add(2*time.Second+time.Hour)) {
+			t.Errorf("next %+v", run.Next)
+		}
+	})
+}
+
+// TestContract12_RecordsAreBounded runs many keys often.
+func TestContract12_RecordsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.config(func(context.Context, unstructuredObject) error { return nil })
+		const objects = 700
+		for i := range objects {
+			w.put("widgets", fmt.Sprint("w", i), 1)
+		}
+		ctrl := w.run(c)
+		synctest.Wait()
+		for round := range 6 {
+			w.put("widgets", "w0", round+2)
+			synctest.Wait()
+		}
+		runs := ctrl.Runs()
+		if len(runs) != 256 || runs[0].ID != objects+6 {
+			t.Errorf("%d runs are kept, the latest is number %d", len(runs), runs[0].ID)
+		}
+		if of := ctrl.Explain(key("w0")).Runs; len(of) != 4 || of[0].ID != objects+6 || of[3].ID != objects+3 {
+			t.Errorf("of one key: %v", of)
+		}
+		known := 0
+		for i := range objects {
+			known += min(len(ctrl.Explain(key(fmt.Sprint("w", i))).Runs), 1)
+		}
+		if known != 256 {
+			t.Errorf("runs of %d keys are kept, want 256", known)
+		}
+	})
+}
+
+// TestContract12_WhatDidNotRunIsExplained: a change that a predicate drops, and the states of a
+// key.
+func TestContract12_WhatDidNotRunIsExplained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var answer error
+		c := w.config(func(context.Context, unstructuredObject) error { return answer })
+		c.Predicate = func(change informer.Change) bool {
+			return change.Type != informer.Updated || change.Changed(kube.ChangedSpec) != 0
+		}
+		w.put("widgets", "a", 1)
+		ctrl, err := controller.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(texts ...string) {
+			t.Helper()
+			got := ctrl.Explain(key("a")).String()
+			for _, text := range texts {
+				if !strings.Contains(got, text) {
+					t.Errorf("the explanation lacks %q:\n%s", text, got)
+				}
+			}
+		}
+		expect("the controller is stopped", "the informer has no such object")
+		start(t, ctrl)
+		synctest.Wait()
+		expect("ns/a is at rest, and runs again when something changes", "run 1: listed -> success")
+		w.Edit("widgets", key("a"), "other", func(obj map[string]any) bool { obj["status"] = "x"; return true })
+		synctest.Wait()
+		expect("skipped (predicate): updated")
+		answer = controller.Terminal(errors.New("nothing will help"))
+		w.put("widgets", "a", 2)
+		synctest.Wait()
+		expect("ns/a is at rest, and runs again when the object changes (the error is terminal)", "nothing will help")
+		answer = errors.New("no luck")
+		w.put("widgets", "a", 3)
+		time.Sleep(10 * time.Second)
+		expect("ns/a backs off, for ", "no luck", "times in a row")
+		if state := ctrl.Queue(10); len(state) != 1 || state[0].Key != key("a") {
+			t.Errorf("the queue has %+v", state)
+		}
+	})
+}

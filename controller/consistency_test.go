@@ -1,0 +1,421 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/store"
+)
+
+// parts makes an informer of Parts.
+func (w *world) parts(selection informer.Selection) *informer.Informer[unstructuredObject] {
+	w.t.Helper()
+	selection.Kind = kindOf("Part")
+	parts, err := informer.New(informer.Config[unstructuredObject]{
+		Name: "parts", Retriever: informer.RetrieveSelected[unstructuredObject](w.cluster, selection), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return parts
+}
+
+// TestContract07_AHandlerSeesItsOwnWrites has a watch lag behind a handler that creates what it
+// does not see. It would create it twice.
+func TestContract07_AHandlerSeesItsOwnWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		parts := w.parts(informer.Selection{})
+		var runs journal
+		c := w.config(func(ctx context.Context, widget unstructuredObject) error {
+			runs.add("%s: %s", widget.GetName(), causesOf(ctx))
+			n, err := parts.Count(store.Query{Namespace: "ns"})
+			if err != nil || n > 0 || widget.GetName() != "a" {
+				return err
+			}
+			_, err = w.objects("parts").Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "example.com/v1", "kind": "Part", "metadata": map[string]any{"generateName": "part-"},
+			}}, metav1.CreateOptions{})
+			return err
+		})
+		c.Reads = []controller.Readable{parts}
+		c.Workers = 1
+		w.HoldWatches("parts")
+		w.put("widgets", "a", 1)
+		w.put("widgets", "b", 1)
+		ctrl := w.run(c)
+		synctest.Wait()
+		runs.take()
+		w.put("widgets", "a", 2)
+		time.Sleep(5 * time.Second)
+		w.put("widgets", "b", 2) // does not wait for a's writes, though there is one worker
+		synctest.Wait()
+		if got := runs.take(); !slices.Equal(got, []string{"b: updated (spec) by somebody"}) {
+			t.Errorf("before the informer showed the part, handled: %q", got)
+		}
+		if e := ctrl.Explain(key("a")); e.Queued == nil || e.Queued.Place != "held" || len(e.Unseen) != 1 || !strings.HasPrefix(e.Unseen[0], "Part ns/part-") {
+			t.Errorf("explanation of a held key:\n%s", e)
+		}
+		w.ReleaseWatches("parts")
+		synctest.Wait()
+		if got := runs.take(); !slices.Equal(got, []string{"a: updated (spec) by somebody"}) {
+			t.Errorf("when the informer showed the part, handled: %q", got)
+		}
+		if keys := w.Keys("parts"); len(keys) != 1 {
+			t.Errorf("parts %v, want one", keys)
+		}
+		if run := ctrl.Explain(key("a")).Runs[0]; run.Held.Round(time.Millisecond) != 5*time.Second {
+			t.Errorf("the record says that the run was held for %s, want 5 s", run.Held)
+		}
+	})
+}
+
+// TestContract07_TheWaitIsBounded: an informer that never shows a write delays the key for
+// Config.ConsistencyTimeout, once, and is reported once.
+func TestContract07_TheWaitIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		parts := w.parts(informer.Selection{})
+		var runs, logs journal
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			runs.add("%s", causesOf(ctx))
+			if len(w.Keys("parts")) > 0 {
+				return nil
+			}
+			return w.create(ctx, "parts", "Part", "p")
+		})
+		c.Reads = []controller.Readable{parts}
+		c.Logger = logs.logger(slog.LevelWarn)
+		w.put("widgets", "a", 1)
+		w.HoldWatches("parts")
+		ctrl := w.run(c)
+		synctest.Wait()
+		began := time.Now()
+		w.put("widgets", "a", 2)
+		for len(runs.take()) == 0 || time.Since(began) == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(began).Round(time.Second); took != controller.DefaultConsistencyTimeout {
+			t.Errorf("the key ran after %s, want %s", took, controller.DefaultConsistencyTimeout)
+		}
+		lines := logs.take()
+		if len(lines) != 1 || !strings.Contains(lines[0], "Part ns/p") || !strings.Contains(lines[0], "unseen-write") {
+			t.Errorf("logged %q, want one line that names the part", lines)
+		}
+		w.put("widgets", "a", 3)
+		synctest.Wait()
+		if got := runs.take(); len(got) != 1 {
+			t.Errorf("after the wait was over, a change made the handler run %d times at once, want once", len(got))
+		}
+		_ = ctrl
+	})
+}
+
+// TestContract07_AnInformerThatFailsIsWaitedFor: as long as an informer says itself that it is
+// behind, every run would be misled.
+func TestContract07_AnInformerThatFailsIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		parts := w.parts(informer.Selection{})
+		var runs journal
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			runs.add("%s", causesOf(ctx))
+			if len(w.Keys("parts")) > 0 {
+				return nil
+			}
+			return w.create(ctx, "parts", "Part", "p")
+		})
+		c.Reads = []controller.Readable{parts}
+		w.put("widgets", "a", 1)
+		w.HoldWatches("parts")
+		w.run(c)
+		synctest.Wait()
+		runs.take()
+		w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+			if strings.Contains(req.URL.Path, "parts") {
+				return nil, errors.New("no route to host")
+			}
+			return do(), nil
+		})
+		w.Break("parts", false)
+		w.put("widgets", "a", 2)
+		time.Sleep(5 * time.Minute)
+		if got := runs.take(); len(got) != 0 {
+			t.Errorf("while the informer could not watch, handled: %q", got)
+		}
+		w.Hook(nil)
+		w.ReleaseWatches("parts")
+		time.Sleep(time.Minute)
+		if got := runs.take(); len(got) != 1 {
+			t.Errorf("when the informer could watch again, handled: %q", got)
+		}
+	})
+}
+
+// TestContract07_WhatNoInformerWillShowIsNotWaitedFor writes objects of a kind without an
+// informer, outside the selection of the one there is, and deletes one.
+func TestContract07_WhatNoInformerWillShowIsNotWaitedFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		selection *informer.Selection
+		write     func(w *world, ctx context.Context) error
+		waits     bool
+	}{
+		"a kind without an informer": {nil, func(w *world, ctx context.Context) error { return w.create(ctx, "parts", "Part", "p") }, false},
+		"another namespace": {&informer.Selection{Namespaces: []string{"elsewhere"}}, func(w *world, ctx context.Context) error {
+			return w.create(ctx, "parts", "Part", "p")
+		}, false},
+		"other labels": {&informer.Selection{LabelSelector: "color=red"}, func(w *world, ctx context.Context) error {
+			return w.create(ctx, "parts", "Part", "p", "color", "blue")
+		}, false},
+		"the same labels": {&informer.Selection{LabelSelector: "color=red"}, func(w *world, ctx context.Context) error {
+			return w.create(ctx, "parts", "Part", "p", "color", "red")
+		}, true},
+		"a deletion": {&informer.Selection{}, func(w *world, ctx context.Context) error {
+			return w.objects("parts").Delete(ctx, "old", metav1.DeleteOptions{})
+		}, true},
+		"a dry run": {&informer.Selection{}, func(w *world, ctx context.Context) error {
+			return w.objects("parts").Delete(ctx, "old", metav1.DeleteOptions{DryRun: []string{"All"}})
+		}, false},
+		"a write that changes nothing": {&informer.Selection{}, func(w *world, ctx context.Context) error {
+			return w.patch(ctx, "parts", "old", `{"spec":{"value":"1"}}`)
+		}, false},
+		"a write that is refused": {&informer.Selection{}, func(w *world, ctx context.Context) error {
+			_ = w.create(ctx, "parts", "Part", "old") // it exists
+			return nil
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var runs journal
+				var once sync.Once
+				c := w.config(func(ctx context.Context, _ unstructuredObject) (err error) {
+					runs.add("run")
+					once.Do(func() { err = test.write(w, ctx) })
+					return err
+				})
+				if test.selection != nil {
+					c.Reads = []controller.Readable{w.parts(*test.selection)}
+				}
+				w.put("widgets", "a", "1")
+				w.put("parts", "old", "1")
+				w.HoldWatches("parts")
+				w.run(c)
+				synctest.Wait()
+				runs.take()
+				w.put("widgets", "a", "2")
+				synctest.Wait()
+				if ran := len(runs.take()) == 1; ran == test.waits {
+					t.Errorf("the key waits: %v, want %v", !ran, test.waits)
+				}
+				w.ReleaseWatches("parts")
+				synctest.Wait()
+				if ran := len(runs.take()) == 1; ran != test.waits {
+					t.Errorf("the key runs when the watch goes on: %v, want %v", ran, test.waits)
+				}
+			})
+		})
+	}
+}
+
+// TestContract13_OwnWritesDoNotMakeTheHandlerRun: neither when the informer is slower than the
+// answer, nor when it is faster.
+func TestContract13_OwnWritesDoNotMakeTheHandlerRun(t *testing.T) {
+	for name, test := range map[string]struct {
+		slow bool // the answers
+		on   bool // HandleOwnWrites
+		want int
+	}{
+		"the answer comes first": {false, false, 1},
+		"the event comes first":  {true, false, 1},
+		"switched on":            {false, true, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				parts := w.parts(informer.Selection{})
+				var runs journal
+				c := w.config(func(ctx context.Context, widget unstructuredObject) error {
+					runs.add("%s", causesOf(ctx))
+					if widget.Object["status"] != nil {
+						return nil
+					}
+					return errors.Join(
+						w.create(ctx, "parts", "Part", "p", "widget", "a"),
+						w.patch(ctx, "widgets", "a", `{"metadata":{"finalizers":["example.com/f"]}}`),
+						w.patch(ctx, "widgets", "a", `{"status":{"ready":true}}`, "status"))
+				})
+				c.Sources = []controller.Source{source.OwnerLabelIn(parts, "widget")}
+				c.HandleOwnWrites = test.on
+				if test.slow {
+					w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+						resp := do()
+						if req.Method != http.MethodGet {
+							time.Sleep(time.Second)
+						}
+						return resp, nil
+					})
+				}
+				w.put("widgets", "a", 1)
+				ctrl := w.run(c)
+				time.Sleep(time.Minute)
+				if got := runs.take(); len(got) != test.want {
+					t.Errorf("%d runs, want %d: %q\n%s", len(got), test.want, got, ctrl.Explain(key("a")))
+				}
+				w.put("widgets", "a", 2)
+				w.put("parts", "p", 2)
+				time.Sleep(time.Minute)
+				if got := runs.take(); len(got) == 0 {
+					t.Error("changes by another hand did not make the handler run")
+				}
+			})
+		})
+	}
+}
+
+// TestContract13_AForeignChangeBehindAnOwnWriteIsNotMissed: a relist shows the handler's own
+// write, and hides that somebody else has changed the object before it.
+func TestContract13_AForeignChangeBehindAnOwnWriteIsNotMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var runs journal
+		first := true
+		c := w.config(func(ctx context.Context, widget unstructuredObject) error {
+			value, _, _ := unstructured.NestedString(widget.Object, "spec", "value")
+			runs.add("%s", value)
+			if !first {
+				return nil
+			}
+			first = false
+			w.HoldWatches("widgets")
+			w.put("widgets", "a", "foreign")
+			return w.patch(ctx, "widgets", "a", `{"status":{"ready":true}}`, "status")
+		})
+		w.put("widgets", "a", "1")
+		w.run(c)
+		synctest.Wait()
+		w.Break("widgets", true)
+		time.Sleep(time.Minute)
+		if got := runs.take(); !slices.Contains(got, "foreign") {
+			t.Errorf("the handler has seen %q, not the change by another hand", got)
+		}
+	})
+}
+
+// TestContract13_NoWakeUpIsLost lets a handler write, other hands change what it reads and what
+// it writes, answers get lost or come late, watches lag, break and begin anew, all at random. In
+// the end the handler must have seen the last state of each object.
+func TestContract13_NoWakeUpIsLost(t *testing.T) {
+	seeds := 150
+	if testing.Short() {
+		seeds = 20
+	}
+	for seed := range seeds {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(uint64(seed), 4))
+			var mu sync.Mutex // for random
+			chance := func(n int) bool { mu.Lock(); defer mu.Unlock(); return random.IntN(n) == 0 }
+			w := newWorld(t)
+			parts := w.parts(informer.Selection{})
+			seen := map[string]string{}
+			c := w.config(func(ctx context.Context, widget unstructuredObject) error {
+				name := widget.GetName()
+				value := fmt.Sprint(widget.Object["spec"])
+				part, found, err := parts.Get(key(name))
+				if err != nil {
+					return err
+				}
+				partValue := ""
+				if found && part.Object["spec"] != nil { // somebody has changed it
+					partValue = fmt.Sprint(part.Object["spec"])
+				}
+				mu.Lock()
+				seen[name] = value + partValue
+				mu.Unlock()
+				var errs []error
+				if !found || chance(4) {
+					errs = append(errs, w.create(ctx, "parts", "Part", name, "widget", name))
+				}
+				if chance(3) {
+					errs = append(errs, w.patch(ctx, "parts", name, fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d"}}}`, time.Now().UnixNano())))
+				}
+				if chance(2) {
+					errs = append(errs, w.patch(ctx, "widgets", name, fmt.Sprintf(`{"status":{"seen":%q}}`, value), "status"))
+				}
+				if chance(3) {
+					return errors.Join(errs...)
+				}
+				return nil
+			})
+			c.Sources = []controller.Source{source.OwnerLabelIn(parts, "widget")}
+			w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+				if req.Method == http.MethodGet {
+					return do(), nil
+				}
+				resp := do()
+				switch {
+				case chance(8):
+					return nil, errors.New("connection reset by peer")
+				case chance(3):
+					time.Sleep(30 * time.Millisecond)
+				}
+				return resp, nil
+			})
+			ctrl := w.run(c)
+			names := []string{"a", "b", "c"}
+			for step := range 60 {
+				name := names[step%len(names)]
+				resource := []string{"widgets", "parts"}[step/3%2]
+				switch {
+				case resource == "parts" && w.Object("parts", key(name)) != nil:
+					w.put("parts", name, step)
+				case resource == "widgets":
+					w.put("widgets", name, step)
+				}
+				switch {
+				case chance(10):
+					w.HoldWatches(resource)
+				case chance(6):
+					w.ReleaseWatches(resource)
+				case chance(12):
+					w.Break(resource, chance(2))
+				}
+				mu.Lock()
+				pause := time.Duration(random.IntN(40)) * time.Millisecond
+				mu.Unlock()
+				time.Sleep(pause)
+			}
+			w.Hook(nil)
+			w.ReleaseWatches("widgets")
+			w.ReleaseWatches("parts")
+			time.Sleep(30 * time.Minute)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, name := range names {
+				want := fmt.Sprint(w.Object("widgets", key(name)).Object["spec"])
+				if part := w.Object("parts", key(name)); part != nil && part.Object["spec"] != nil {
+					want += fmt.Sprint(part.Object["spec"])
+				}
+				if seen[name] != want {
+					t.Errorf("seed %d: the handler of %s has seen %s last, want %s\n%s", seed, name, seen[name], want, ctrl.Explain(key(name)))
+				}
+			}
+		})
+	}
+}

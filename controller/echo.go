@@ -1,0 +1,122 @@
+package controller
+
+import (
+	"encoding/json"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// ownWrite is a write of a run, as informers will see it.
+//
+// Its event is an echo, which need not run the key again, when nothing is in it but the write:
+// when the state before it is one that the informer has announced, and the step from there is
+// the write's alone. That the resource version is the one in the answer does not say so. A write
+// that changes nothing is answered with the state that somebody else has made, whose event may
+// still be on its way; and a write without a precondition may have followed another hand's that
+// no event will show, because the watch broke and a list came in its place. So an echo is
+//
+//   - the coming of an object that the run has created, in the state that it was created in;
+//   - the step from the version that an update or patch named as its precondition to the
+//     version that it was answered with;
+//   - the step from the version that the run knew (from the informer, or by its own last write)
+//     to the one that it was answered with, if every difference between the two is in the
+//     request.
+//
+// Deletions are no echoes: they are wishes, whose fulfilment others decide on.
+type ownWrite struct {
+	informer.Write
+	kind    schema.GroupKind
+	created bool
+	base    string // the version that the write led away from; empty: not known for certain
+}
+
+// isBehind reports whether cause is the coming of exactly what w has written.
+func (w *ownWrite) isBehind(cause *workqueue.Cause) bool {
+	if w.ResourceVersion == "" || w.ResourceVersion != cause.ResourceVersion ||
+		w.Key != cause.Object || w.UID != cause.UID || w.kind != cause.Kind {
+		return false
+	}
+	return cause.Type == workqueue.CauseAdded && w.created ||
+		cause.Type == workqueue.CauseUpdated && w.base != "" && w.base == cause.Previous
+}
+
+// baseOf returns the version that an update or patch led away from to after, if nothing but the
+// write lies between.
+func (l *loop[T]) baseOf(call kube.Call, was *before, after *wire.Object) string {
+	if after == nil || call.Verb != "update" && call.Verb != "patch" {
+		return ""
+	}
+	// Read without the kind's type, which is known only where an informer keeps whole objects.
+	if sent, err := wire.Parse(call.Request, nil); err == nil && sent.ResourceVersion != "" {
+		if sent.ResourceVersion == after.ResourceVersion {
+			return "" // it has changed nothing: the state is another hand's, read since was
+		}
+		return sent.ResourceVersion
+	}
+	if was == nil || !was.whole || was.object.UID != after.UID || was.object.ResourceVersion == after.ResourceVersion {
+		return ""
+	}
+	request, ok := l.requestOf(call)
+	if !ok {
+		return ""
+	}
+	kind := call.Kind.GroupKind()
+	from, errFrom := l.content(kind, was.object)
+	to, errTo := l.content(kind, after)
+	if errFrom != nil || errTo != nil || !explains(request, call, from, to) {
+		return ""
+	}
+	return was.object.ResourceVersion
+}
+
+// requestOf decodes the body of an update or a patch. ok is false for what is no object, such
+// as a JSON patch.
+func (l *loop[T]) requestOf(call kube.Call) (request map[string]any, ok bool) {
+	if strings.HasPrefix(string(call.Request), "k8s\x00") {
+		obj, err := wire.Parse(call.Request, nil)
+		if err != nil {
+			return nil, false
+		}
+		request, err = l.content(call.Kind.GroupKind(), obj)
+		return request, err == nil
+	}
+	return request, json.Unmarshal(call.Request, &request) == nil && request != nil
+}
+
+// maxDifferences is how many differences are looked at: more are not worth the time.
+const maxDifferences = 4096
+
+// explains reports whether a request is all that lies between two states: each field that
+// differs has the value that the request gives it. That a field is gone is explained by a whole
+// object without it only: a patch may have left it out for any reason.
+func explains(request map[string]any, call kube.Call, from, to map[string]any) bool {
+	changes, total := detect.Diff(from, to, maxDifferences)
+	others, otherTotal := detect.Diff(request, to, maxDifferences)
+	if total > len(changes) || otherTotal > len(others) {
+		return false
+	}
+	for _, change := range changes {
+		if call.Subresource != "" && !within(change.Path, call.Subresource) || change.To == "" && call.Verb != "update" {
+			return false
+		}
+		for _, other := range others {
+			if within(change.Path, other.Path) || within(other.Path, change.Path) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// within reports whether path is outer, or a field of it.
+func within(path, outer string) bool {
+	rest, ok := strings.CutPrefix(path, outer)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}

@@ -1,0 +1,58 @@
+package controller_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// TestContract13_AWriteOfNothingIsNoOwnWrite: a handler whose cache lags reads the object afresh and
+// writes it as it is. The answer has the version that another hand has made, whose change the
+// handler has yet to see.
+func TestContract13_AWriteOfNothingIsNoOwnWrite(t *testing.T) {
+	for name, write := range map[string]func(ctx context.Context, w *world, live *unstructured.Unstructured) error{
+		"update": func(ctx context.Context, w *world, live *unstructured.Unstructured) error {
+			_, err := w.objects("widgets").Update(ctx, live, metav1.UpdateOptions{})
+			return err
+		},
+		"patch with a precondition": func(ctx context.Context, w *world, live *unstructured.Unstructured) error {
+			return w.patch(ctx, "widgets", "a", `{"metadata":{"resourceVersion":"`+live.GetResourceVersion()+`"},"spec":{"value":"foreign"}}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var runs journal
+				first := true
+				c := w.config(func(ctx context.Context, widget *unstructured.Unstructured) error {
+					value, _, _ := unstructured.NestedString(widget.Object, "spec", "value")
+					runs.add("%s", value)
+					if !first {
+						return nil
+					}
+					first = false
+					w.HoldWatches("widgets")
+					w.put("widgets", "a", "foreign")
+					live, err := w.objects("widgets").Get(ctx, "a", metav1.GetOptions{})
+					if err != nil {
+						return err
+					}
+					return write(ctx, w, live)
+				})
+				w.put("widgets", "a", "1")
+				ctrl := w.run(c)
+				synctest.Wait()
+				w.ReleaseWatches("widgets")
+				time.Sleep(time.Minute)
+				if got := runs.take(); !slices.Contains(got, "foreign") {
+					t.Errorf("the handler has seen %q, not the change by another hand\n%s", got, ctrl.Explain(key("a")))
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// Runs returns the latest runs, latest first, those under way included: 256 at the most. They
+// outlive terms of leadership, not the process.
+func (c *Controller[T]) Runs() []Run { return c.history.all() }
+
+// Troubles returns the episodes of trouble that last, oldest first, and what informers lack.
+func (c *Controller[T]) Troubles() []Trouble {
+	all := c.troubles.all()
+	c.mu.Lock()
+	works := c.loop != nil
+	c.mu.Unlock()
+	if !works {
+		return all
+	}
+	for _, err := range notReady(c.reads()) {
+		all = append(all, Trouble{Type: TroubleInformer, Message: err.Error()})
+	}
+	return all
+}
+
+// Queue returns at most limit of the keys that are queued, waiting or being handled, in no
+// order.
+func (c *Controller[T]) Queue(limit int) []workqueue.State[kube.Key] {
+	c.mu.Lock()
+	l := c.loop
+	c.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	return l.queue.Snapshot(limit)
+}
+
+// Explanation says of one key why it ran, why it runs, or why it does not.
+type Explanation struct {
+	Key kube.Key
+	// Phase is the controller's.
+	Phase Phase
+	// NotReady is what Controller.Ready says: a list that cannot be had, for instance. Nil: it
+	// is ready.
+	NotReady error
+	// Exists is true when the informer has the object. Retrieves is what it retrieves.
+	Exists    bool
+	Retrieves string
+	// Queued is the key's place in the queue. Nil: it is not in it.
+	Queued *workqueue.State[kube.Key]
+	// Stats are the controller's figures: what else it has to do.
+	Stats Stats
+	// Failures is how many runs failed in a row, the last one with LastError, since
+	// FailingSince. Terminal is true when nothing but a change of the object runs the key again.
+	Failures     int
+	FailingSince time.Time
+	LastError    string
+	Terminal     bool
+	// Unseen is what the last run has written and informers do not show yet.
+	Unseen []string
+	// Runs are the latest runs of the key, latest first, one under way included. At most 4, of
+	// the 256 keys that ran last.
+	Runs []Run
+	// Skipped is what of late did not make it run, latest first: of the last 256 of all keys.
+	Skipped []Skip
+	// Troubles are those of the key that last.
+	Troubles []Trouble
+}
+
+// Explain says of a key why it ran, why it runs, or why it does not. It makes no request.
+func (c *Controller[T]) Explain(key kube.Key) Explanation {
+	e := Explanation{Key: key, NotReady: c.Ready(), Stats: c.Stats()}
+	c.mu.Lock()
+	l := c.loop
+	e.Phase = c.phase
+	c.mu.Unlock()
+	e.Exists, e.Retrieves = c.informer.Has(key), c.informer.Health().Retrieves
+	e.Runs, e.Skipped = c.history.of(key)
+	for _, t := range c.troubles.all() {
+		if t.Key == key {
+			e.Troubles = append(e.Troubles, t)
+		}
+	}
+	if l == nil {
+		return e
+	}
+	if state, ok := l.queue.Lookup(key); ok {
+		e.Queued = &state
+	}
+	f := l.failures.of(key)
+	e.Failures, e.FailingSince, e.LastError, e.Terminal = f.inARow, f.since, f.err, f.terminal
+	e.Unseen = l.consistency.unseenOf(key)
+	return e
+}

@@ -1,0 +1,269 @@
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// maxMoments is how many runs and skips an Explanation's text has.
+const maxMoments = 12
+
+// String returns the explanation as text for people: first where the key is now, and what stands
+// in its way; then what has happened, latest first. Times are counted from now on.
+func (e Explanation) String() string {
+	now := time.Now()
+	var s strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
+	line("%s %s", e.Key, e.state(now))
+	if e.NotReady != nil && e.Phase != PhaseStopped && e.Phase != PhaseDraining {
+		line("  %s", strings.ReplaceAll(e.NotReady.Error(), "\n", "\n  "))
+	}
+	if !e.Exists && e.works() {
+		line("  it is not in the cache, which has: %s", e.Retrieves)
+	}
+	switch {
+	case e.Failures == 1:
+		line("  failed, %s: %s", ago(e.FailingSince, now), e.LastError)
+	case e.Failures > 1:
+		line("  failed %d times in a row, for %s: %s", e.Failures, rounded(now.Sub(e.FailingSince)), e.LastError)
+	}
+	for _, write := range e.Unseen {
+		line("  its informer does not show yet: %s", write)
+	}
+	for _, t := range e.Troubles {
+		line("  %s", strings.ReplaceAll(t.text(), "\n", "\n  "))
+	}
+	happened := e.timeline(now)
+	for _, moment := range happened[:min(len(happened), maxMoments)] {
+		line("  %s", moment)
+	}
+	if more := len(happened) - maxMoments; more > 0 {
+		line("  and %d more before", more)
+	}
+	return s.String()
+}
+
+// state says where the key is, as the rest of a sentence that begins with the key.
+func (e Explanation) state(now time.Time) string {
+	switch {
+	case e.Phase == PhaseStandby:
+		return "does not run: the controller stands by, another process leads"
+	case !e.works():
+		return "does not run: the controller is " + e.Phase.String()
+	case e.Queued == nil:
+		return "is at rest" + e.restsUntil()
+	}
+	left, since := rounded(e.Queued.Due.Sub(now)), rounded(now.Sub(e.Queued.Due))
+	switch e.Queued.Place {
+	case workqueue.PlaceRunning:
+		return fmt.Sprintf("is running, for %s so far: %s", rounded(now.Sub(e.started(now))), e.Queued.Causes)
+	case workqueue.PlaceRunningAgain:
+		return fmt.Sprintf("is running, for %s so far, and will run again: %s", rounded(now.Sub(e.started(now))), e.Queued.Causes)
+	case workqueue.PlaceReady:
+		return fmt.Sprintf("has been due for %s: %s\n  busy workers: %d of %d; due keys: %d, the first for %s",
+			since, e.Queued.Causes, e.Stats.Busy, e.Stats.Workers, e.Stats.Queued, rounded(e.Stats.OldestWait))
+	case workqueue.PlaceHeld:
+		return fmt.Sprintf("is held back, for %s more at the most: %s", left, e.Queued.Causes)
+	case workqueue.PlaceBackOff:
+		return fmt.Sprintf("backs off, for %s more: %s", left, e.Queued.Causes)
+	case workqueue.PlaceWaiting:
+		return fmt.Sprintf("runs in %s: %s", left, e.Queued.Causes)
+	}
+	return fmt.Sprintf("is %s: %s", e.Queued.Place, e.Queued.Causes)
+}
+
+// works reports whether the controller knows its objects.
+func (e Explanation) works() bool { return e.Phase == PhaseRunning || e.Phase == PhaseDraining }
+
+// restsUntil says what ends the rest of a key that is not in the queue.
+func (e Explanation) restsUntil() string {
+	switch {
+	case !e.Exists:
+		return ""
+	case len(e.Runs) == 0:
+		return ": nothing is known of it"
+	}
+	return ", and runs again " + e.Runs[0].Next.Why
+}
+
+// started is when the run that goes on began.
+func (e Explanation) started(now time.Time) time.Time {
+	if len(e.Runs) == 0 {
+		return now
+	}
+	return e.Runs[0].Started
+}
+
+// timeline returns what has happened, latest first.
+func (e Explanation) timeline(now time.Time) []string {
+	type moment struct {
+		at    time.Time
+		text  string
+		count int
+	}
+	var all []moment
+	for _, skip := range e.Skipped {
+		all = append(all, moment{skip.Time, fmt.Sprintf("skipped (%s): %s", skip.Why, skip.Cause), 1})
+	}
+	for _, r := range e.Runs {
+		all = append(all, moment{r.Started, r.chapter(), 1})
+	}
+	slices.SortStableFunc(all, func(a, b moment) int { return b.at.Compare(a.at) })
+	var texts []string
+	for i, m := range all {
+		if i+1 < len(all) && all[i+1].text == m.text { // the same again
+			all[i+1].count += m.count
+			all[i+1].at = m.at
+			continue
+		}
+		if m.count > 1 {
+			m.text += fmt.Sprintf(", %d times", m.count)
+		}
+		texts = append(texts, ago(m.at, now)+" "+m.text)
+	}
+	return texts
+}
+
+// chapter returns the run as a paragraph: its line, its writes, and what follows.
+func (r Run) chapter() string {
+	text := fmt.Sprintf("run %d: %s", r.ID, r.story())
+	for _, w := range r.Writes {
+		text += "\n    " + w.String()
+	}
+	if r.WritesDropped > 0 {
+		text += fmt.Sprintf("\n    and %d more", r.WritesDropped)
+	}
+	if r.Next.Why != "" {
+		text += "\n    next: " + r.Next.after(r.Started.Add(r.Duration))
+	}
+	return text
+}
+
+// String returns the run in a line.
+func (r Run) String() string { return fmt.Sprintf("run %d of %s: %s", r.ID, r.Key, r.story()) }
+
+// Times below these are not worth a word in a line.
+const (
+	tellingWait      = 100 * time.Millisecond
+	tellingDecode    = 10 * time.Millisecond
+	tellingCalls     = 100 * time.Millisecond
+	tellingStaleness = 2 * time.Minute // bookmarks come each minute
+)
+
+// story says why the run was, what became of it, and where the time went, if it took some.
+func (r Run) story() string {
+	var s strings.Builder
+	s.WriteString(r.Causes.String())
+	if r.Attempt > 0 {
+		fmt.Fprintf(&s, ", attempt %d", r.Attempt+1)
+	}
+	switch {
+	case r.Wait-r.Held < tellingWait && r.Held >= tellingWait:
+		fmt.Fprintf(&s, ", held back for %s", rounded(r.Held))
+	case r.Held >= tellingWait:
+		fmt.Fprintf(&s, ", waited %s (held back for %s of it)", rounded(r.Wait), rounded(r.Held))
+	case r.Wait >= tellingWait:
+		fmt.Fprintf(&s, ", waited %s", rounded(r.Wait))
+	}
+	if r.Staleness >= tellingStaleness {
+		fmt.Fprintf(&s, ", the cache %s old", rounded(r.Staleness))
+	}
+	s.WriteString(" -> ")
+	if r.Outcome == "" {
+		s.WriteString("running")
+		return s.String() + r.took()
+	}
+	fmt.Fprintf(&s, "%s in %s%s", r.Outcome, rounded(r.Duration), r.took())
+	if n := len(r.Writes) + r.WritesDropped; n > 0 {
+		fmt.Fprintf(&s, ", %s", counted(n, "write"))
+	}
+	if r.Error != "" {
+		fmt.Fprintf(&s, ": %s", r.Error)
+	}
+	return s.String()
+}
+
+// took says what of the run's time was not the handler's own.
+func (r Run) took() string {
+	var parts []string
+	if r.Decode >= tellingDecode {
+		parts = append(parts, fmt.Sprintf("decoding took %s", rounded(r.Decode)))
+	}
+	if r.CallTime >= tellingCalls {
+		parts = append(parts, fmt.Sprintf("%s took %s", counted(r.Calls, "call"), rounded(r.CallTime)))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+// after says what follows a run that ended at that time.
+func (n Next) after(ended time.Time) string {
+	if n.At.IsZero() {
+		return n.Why
+	}
+	return fmt.Sprintf("in %s, %s", rounded(n.At.Sub(ended)), n.Why)
+}
+
+// String returns the trouble as text: a sentence, and a line for each detail.
+func (t Trouble) String() string {
+	if t.Key == (kube.Key{}) {
+		return t.text()
+	}
+	return t.Key.String() + " " + t.text()
+}
+
+func (t Trouble) text() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "in trouble (%s): %s", t.Type, t.Message)
+	for _, d := range t.Details {
+		fmt.Fprintf(&s, "\n  %s: %s", d.Name, strings.ReplaceAll(strings.TrimSpace(d.Value), "\n", "\n    "))
+	}
+	return s.String()
+}
+
+func ago(t, now time.Time) string { return rounded(now.Sub(t)) + " ago" }
+
+// rounded returns d as people read it: with some three digits.
+func rounded(d time.Duration) string {
+	unit := time.Microsecond
+	switch d = d.Abs(); {
+	case d >= time.Hour:
+		unit = time.Minute
+	case d >= time.Minute:
+		unit = time.Second
+	case d >= 10*time.Second:
+		unit = 100 * time.Millisecond
+	case d >= time.Second:
+		unit = 10 * time.Millisecond
+	case d >= 10*time.Millisecond:
+		unit = time.Millisecond
+	}
+	text := d.Round(unit).String()
+	if short, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = short + "m"
+	}
+	if short, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = short + "h"
+	}
+	return text
+}
+
+// counted returns "1 write" or "2 writes".
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func waits(keys int) string {
+	return cmp.Or(map[int]string{1: "1 key is due"}[keys], fmt.Sprintf("%d keys are due", keys))
+}

@@ -1,0 +1,179 @@
+package controller
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// When a key that keeps failing is called failing (TroubleFailing): after both.
+const (
+	failingAttempts = 10
+	failingTime     = 10 * time.Minute
+)
+
+// WakeOnOwnChange is the default of Config.WakeOn. It ends a back-off for what may have mended
+// the failure: a change of the object itself, unless it is of the status alone; a timer of the
+// object; and what a source enqueues for a reason of its own, such as a channel. Changes of
+// other objects do not: children report their state all the time, and each would run a key that
+// fails because of something else. A handler that waits for another object has not failed: it
+// returns RequeueAfter, which every change ends.
+func WakeOnOwnChange(cause workqueue.Cause) bool {
+	switch cause.Type {
+	case workqueue.CauseTriggered, workqueue.CauseTimer:
+		return true
+	case workqueue.CauseUpdated:
+		const meaningful = kube.ChangedAnything &^ (kube.ChangedStatus | kube.ChangedResourceVersion)
+		return cause.Source == workqueue.SourceSelf && cause.Changed.Has(meaningful)
+	}
+	return cause.Source == workqueue.SourceSelf
+}
+
+// WakeOnAnything is a Config.WakeOn that ends a back-off at whatever enqueues the key.
+func WakeOnAnything(workqueue.Cause) bool { return true }
+
+// failures remembers the keys whose last run has failed.
+type failures struct {
+	mu   sync.Mutex
+	keys map[kube.Key]*failing // guarded by mu
+}
+
+// failing is what is remembered of a key whose last run has failed.
+type failing struct {
+	since   time.Time // of the first failure in a row
+	inARow  int       // of all classes
+	class   retry.Class
+	ofClass int // of the class of the last one
+	err     string
+	stack   bool // the stack of a panic was logged
+
+	stalled  bool // it was given up after the last retry
+	reported bool // as failing for long
+	// terminal is true when it was given up until its object changes, which was uid in
+	// generation.
+	terminal   bool
+	uid        types.UID
+	generation int64
+}
+
+// of returns a copy of what is known of key; zero when it has not failed.
+func (f *failures) of(key kube.Key) failing {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if known := f.keys[key]; known != nil {
+		return *known
+	}
+	return failing{}
+}
+
+// failed counts a failure, and lets note say more of it. It returns what is known then.
+func (f *failures) failed(key kube.Key, class retry.Class, err error, now time.Time, note func(*failing)) failing {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known := f.keys[key]
+	if known == nil {
+		known = &failing{since: now}
+		f.keys[key] = known
+	}
+	if known.class != class {
+		known.class, known.ofClass = class, 0
+	}
+	known.inARow++
+	known.ofClass++
+	known.err = err.Error()
+	known.terminal = false
+	note(known)
+	return *known
+}
+
+// gaveUp notes that a key has no retries left: what follows begins a new budget. It returns
+// false when it had been given up before without a success since.
+func (f *failures) gaveUp(key kube.Key) (news bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known := f.keys[key]
+	if known == nil {
+		return false
+	}
+	news = !known.stalled
+	known.stalled, known.inARow, known.ofClass = true, 0, 0
+	return news
+}
+
+// forGood notes that key is given up until its object, which is uid in generation, changes.
+func (f *failures) forGood(key kube.Key, uid types.UID, generation int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if known := f.keys[key]; known != nil {
+		known.terminal, known.uid, known.generation = true, uid, generation
+	}
+}
+
+// reported notes that key has been reported as failing for long.
+func (f *failures) reported(key kube.Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if known := f.keys[key]; known != nil {
+		known.reported = true
+	}
+}
+
+// forget drops key, whose run has not failed, or has no object any more. It returns what was
+// known.
+func (f *failures) forget(key kube.Key) failing {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known := f.keys[key]
+	if known == nil {
+		return failing{}
+	}
+	delete(f.keys, key)
+	return *known
+}
+
+// resyncs reports whether a resync may run key: not while it waits for its retry, which has its
+// own times, nor when only a change can mend it. One that was given up it may.
+func (f *failures) resyncs(key kube.Key) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known := f.keys[key]
+	return known == nil || known.stalled && known.inARow == 0 && !known.terminal
+}
+
+// ignores reports whether a change of a key's object is none to a key that has failed for good:
+// the generation, by which the API server counts the states that are wanted, is the same. Kinds
+// that count none have generation 0: each change counts.
+func (f *failures) ignores(c informer.Change) bool {
+	f.mu.Lock()
+	known := f.keys[c.Key]
+	ignores := known != nil && known.terminal && known.generation != 0
+	var uid types.UID
+	var generation int64
+	if ignores {
+		uid, generation = known.uid, known.generation
+	}
+	f.mu.Unlock()
+	if !ignores || c.Type == informer.Deleted {
+		return false
+	}
+	obj, err := c.New()
+	return err == nil && obj != nil && obj.UID == uid && obj.Generation == generation
+}
+
+// figures are how many keys fail now, and since when the one that has failed for longest.
+func (f *failures) figures() (failing int, oldest time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, known := range f.keys {
+		if oldest.IsZero() || known.since.Before(oldest) {
+			oldest = known.since
+		}
+	}
+	return len(f.keys), oldest
+}

@@ -1,0 +1,283 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// events is a controller.EventRecorder that writes down.
+type events struct{ journal }
+
+func (e *events) Event(regarding corev1.ObjectReference, eventType, reason, _, note string) {
+	e.add("%s %s/%s (%s) %s: %s", eventType, regarding.Kind, regarding.Name, regarding.UID, reason, note)
+}
+
+// TestContract17_ErrorClassesHaveTheirPolicies: when the second run comes, how loud the first
+// failure is, and what it is called.
+func TestContract17_ErrorClassesHaveTheirPolicies(t *testing.T) {
+	resource := schema.GroupResource{Group: "example.com", Resource: "widgets"}
+	for name, test := range map[string]struct {
+		err       error
+		class     retry.Class
+		from, to  time.Duration
+		warns     bool
+		mentioned string
+	}{
+		"conflict":  {apierrors.NewConflict(resource, "a", errors.New("modified")), retry.Conflict, 2 * time.Millisecond, 5 * time.Millisecond, false, ""},
+		"throttled": {apierrors.NewTooManyRequests("slow down", 7), retry.Throttled, 7 * time.Second, 11 * time.Second, true, ""},
+		"transient": {apierrors.NewInternalError(errors.New("etcdserver: leader changed")), retry.Transient, 50 * time.Millisecond, 100 * time.Millisecond, true, ""},
+		"forbidden": {apierrors.NewForbidden(resource, "a", errors.New("no role")), retry.Forbidden, 800 * time.Millisecond, time.Second, true, ""},
+		"invalid": {
+			apierrors.NewInvalid(schema.GroupKind{Kind: "Widget"}, "a", field.ErrorList{field.Required(field.NewPath("spec", "size"), "say how large")}),
+			retry.Invalid, 24 * time.Second, 30 * time.Second, true, "spec.size",
+		},
+		"own":     {errors.New("no luck"), retry.Default, 4 * time.Millisecond, 5 * time.Millisecond, true, ""},
+		"of mine": {retry.WithClass(errors.New("the vendor is down"), "vendor"), "vendor", time.Hour, time.Hour, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var logs journal
+				var at []time.Time
+				var attempts []retry.Class
+				c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+					run, _ := controller.RunFrom(ctx)
+					at, attempts = append(at, time.Now()), append(attempts, run.AttemptClass)
+					if len(at) > 1 {
+						return nil
+					}
+					return test.err
+				})
+				c.Logger = logs.logger(slog.LevelWarn)
+				c.Retry = retry.Config{Policies: retry.Policies{"vendor": {Base: time.Hour, Jitter: -1}}}
+				w.put("widgets", "a", 1)
+				ctrl := w.run(c)
+				synctest.Wait()
+				if run := ctrl.Runs()[0]; run.Class != test.class {
+					t.Errorf("class %q, want %q", run.Class, test.class)
+				}
+				time.Sleep(2 * time.Hour)
+				if len(at) != 2 || at[1].Sub(at[0]) < test.from || at[1].Sub(at[0]) > test.to {
+					t.Fatalf("runs at %v, want the second one after %s to %s", at, test.from, test.to)
+				}
+				if !slices.Equal(attempts, []retry.Class{"", test.class}) {
+					t.Errorf("the runs learn of failures of the classes %q", attempts)
+				}
+				lines := logs.take()
+				if warned := len(lines) > 0; warned != test.warns || !strings.Contains(strings.Join(lines, ""), test.mentioned) {
+					t.Errorf("logged %q", lines)
+				}
+			})
+		})
+	}
+}
+
+// TestContract17_AfterItsLastRetryAKeyIsStalled: metric, log line and Event, once, until it
+// succeeds.
+func TestContract17_AfterItsLastRetryAKeyIsStalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var logs journal
+		var told events
+		fails, runs := true, 0
+		c := w.config(func(context.Context, unstructuredObject) error {
+			runs++
+			if fails {
+				return errors.New("no luck")
+			}
+			return nil
+		})
+		c.Logger, c.Events, c.Metrics = logs.logger(slog.LevelError), &told, newRecorder()
+		c.Retry.Every.MaxRetries = 3
+		w.put("widgets", "a", 1)
+		ctrl := w.run(c)
+		time.Sleep(time.Minute)
+		troubles := ctrl.Troubles()
+		if runs != 4 || len(troubles) != 1 || troubles[0].Type != controller.TroubleStalled || troubles[0].Key != key("a") {
+			t.Fatalf("%d runs, troubles %+v", runs, troubles)
+		}
+		w.put("widgets", "a", 2)
+		time.Sleep(time.Minute)
+		if runs != 8 {
+			t.Errorf("a change of the object gave %d further runs, want 4", runs-4)
+		}
+		if got := told.take(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning Widget/a (uid-1) Stalled: given up after 4 attempts") {
+			t.Errorf("Events %q, want one", got)
+		}
+		if got := logs.take(); len(got) != 1 {
+			t.Errorf("logged %q, want one line", got)
+		}
+		if n := ctrl.Stats().Troubles[controller.TroubleStalled]; n != 1 {
+			t.Errorf("Stats counts %d stalled keys", n)
+		}
+		fails = false
+		w.put("widgets", "a", 3)
+		time.Sleep(time.Minute)
+		if troubles := ctrl.Troubles(); len(troubles) != 0 {
+			t.Errorf("after a success, troubles %+v", troubles)
+		}
+	})
+}
+
+// TestContract17_TerminalLastsUntilTheGenerationChanges.
+func TestContract17_TerminalLastsUntilTheGenerationChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var runs journal
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			runs.add("%s", causesOf(ctx))
+			return controller.Terminal(errors.New("this will never do"))
+		})
+		c.ResyncInterval = time.Minute
+		w.put("widgets", "a", 1)
+		ctrl := w.run(c)
+		synctest.Wait()
+		runs.take()
+		edit := func(field string) {
+			w.Edit("widgets", key("a"), "somebody", func(obj map[string]any) bool {
+				obj[field] = map[string]any{"x": time.Now().String()}
+				return true
+			})
+		}
+		edit("status")
+		w.Edit("widgets", key("a"), "somebody", func(obj map[string]any) bool {
+			obj["metadata"].(map[string]any)["labels"] = map[string]any{"a": "b"}
+			return true
+		})
+		time.Sleep(time.Hour)
+		if got := runs.take(); len(got) != 0 {
+			t.Errorf("without a change of the generation, handled: %q", got)
+		}
+		if got := ctrl.Explain(key("a")).String(); !strings.Contains(got, "skipped (terminal): updated (labels) by somebody") {
+			t.Errorf("the explanation does not say what was skipped:\n%s", got)
+		}
+		edit("spec")
+		synctest.Wait()
+		if got := runs.take(); len(got) != 1 {
+			t.Errorf("when the generation changes, handled: %q", got)
+		}
+	})
+}
+
+// TestContract17_BackOffIsEndedByWhatMayHelp: a change of the object itself, not of its parts,
+// nor of its status, unless Config.WakeOn says so.
+func TestContract17_BackOffIsEndedByWhatMayHelp(t *testing.T) {
+	for name, test := range map[string]struct {
+		wakeOn func(workqueue.Cause) bool
+		do     func(w *world)
+		wakes  bool
+	}{
+		"its spec":             {nil, func(w *world) { w.put("widgets", "a", 2) }, true},
+		"its status":           {nil, func(w *world) { setStatus(w, "widgets", "a") }, false},
+		"a part":               {nil, func(w *world) { w.put("parts", "p", 2) }, false},
+		"a part that goes":     {nil, func(w *world) { w.remove("parts", "p") }, false},
+		"a part, where it may": {controller.WakeOnAnything, func(w *world) { w.put("parts", "p", 2) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var runs journal
+				c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+					runs.add("%s", causesOf(ctx))
+					return errors.New("no luck")
+				})
+				c.Sources = []controller.Source{source.OwnerLabelIn(w.parts(informer.Selection{}), "widget")}
+				c.Retry.Every = retry.Policy{Base: time.Hour, Jitter: -1}
+				c.WakeOn = test.wakeOn
+				w.put("widgets", "a", 1)
+				if err := w.create(t.Context(), "parts", "Part", "p", "widget", "a"); err != nil {
+					t.Fatal(err)
+				}
+				w.run(c)
+				time.Sleep(time.Second)
+				runs.take()
+				test.do(w)
+				time.Sleep(time.Second)
+				if woken := len(runs.take()) > 0; woken != test.wakes {
+					t.Errorf("the key runs: %v, want %v", woken, test.wakes)
+				}
+				time.Sleep(2 * time.Hour)
+				if got := runs.take(); len(got) == 0 || !test.wakes && !strings.Contains(got[0], ", ") {
+					t.Errorf("at the end of the back-off, handled for %q: what came meanwhile should be among the causes", got)
+				}
+			})
+		})
+	}
+}
+
+func setStatus(w *world, resource, name string) {
+	w.Edit(resource, key(name), "somebody", func(obj map[string]any) bool {
+		obj["status"] = map[string]any{"at": time.Now().String()}
+		return true
+	})
+}
+
+// TestContract17_RequeueAfterAndEventsTheEarliestWins: an answer that is no failure is no
+// back-off.
+func TestContract17_RequeueAfterAndEventsTheEarliestWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var runs journal
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			runs.add("%s", causesOf(ctx))
+			return controller.RequeueAfter(time.Hour)
+		})
+		w.put("widgets", "a", 1)
+		w.run(c)
+		time.Sleep(time.Minute)
+		runs.take()
+		setStatus(w, "widgets", "a")
+		synctest.Wait()
+		if got := runs.take(); len(got) != 1 {
+			t.Errorf("a change before the hour is over: handled %q", got)
+		}
+		time.Sleep(59 * time.Minute)
+		if got := runs.take(); len(got) != 0 {
+			t.Errorf("the earlier answer was superseded, but handled: %q", got)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := runs.take(); !slices.Equal(got, []string{"requeue"}) {
+			t.Errorf("an hour after the last answer, handled: %q", got)
+		}
+	})
+}
+
+// TestContract21_KeysThatNeverSucceedAreReported once, after ten attempts and ten minutes.
+func TestContract21_KeysThatNeverSucceedAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var told events
+		c := w.config(func(context.Context, unstructuredObject) error { return errors.New("no luck") })
+		c.Events = &told
+		w.put("widgets", "a", 1)
+		ctrl := w.run(c)
+		time.Sleep(9 * time.Minute)
+		if troubles := ctrl.Troubles(); len(troubles) != 0 {
+			t.Errorf("after nine minutes: %+v", troubles)
+		}
+		time.Sleep(5 * time.Hour)
+		if got := told.take(); len(got) != 1 || !strings.Contains(got[0], "Failing: has failed ") {
+			t.Errorf("Events %q", got)
+		}
+		if s := ctrl.Stats(); s.Failing != 1 || time.Since(s.FailingSince) < 5*time.Hour {
+			t.Errorf("Stats %+v", s)
+		}
+	})
+}

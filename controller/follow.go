@@ -1,0 +1,156 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// follow decides what follows a run, and does it.
+func (l *loop[T]) follow(ctx context.Context, r *running, outcome Outcome, requeue *RequeueError, err error) Next {
+	key := r.run.Key
+	switch outcome {
+	case OutcomeSuccess, OutcomeRequeue:
+		l.succeeded(ctx, r, outcome)
+		if requeue == nil {
+			return Next{Why: "when something changes"}
+		}
+		l.again(key, workqueue.Cause{Type: workqueue.CauseRequeue, Detail: requeue.Reason}, workqueue.Options{After: requeue.After})
+		return Next{At: time.Now().Add(requeue.After), Why: strings.TrimSuffix("as the handler asked ("+requeue.Reason+")", " ()")}
+	case OutcomeCancelled:
+		l.failures.forget(key)
+		r.log().InfoContext(ctx, "handler was cancelled: this process is to work no longer", "error", err)
+		return Next{Why: "at the next start"}
+	case OutcomeGone:
+		l.failures.forget(key)
+		l.troubles.endOf(key)
+		return Next{Why: "when there is such an object again"}
+	}
+	return l.failed(ctx, r, outcome, err)
+}
+
+// succeeded notes a run that did not fail.
+func (l *loop[T]) succeeded(ctx context.Context, r *running, outcome Outcome) {
+	key := r.run.Key
+	l.successes.note(key, r.run.Causes, time.Now())
+	l.troubles.endOf(key, TroubleFailing, TroubleStalled, TroubleUnseenWrite)
+	if before := l.failures.forget(key); before.inARow > 0 || before.stalled || before.terminal {
+		r.log().InfoContext(ctx, "handler succeeds again", "outcome", string(outcome), "failedFor", time.Since(before.since).Round(time.Millisecond))
+	}
+}
+
+// classOf returns the class of a failed run's error.
+func (l *loop[T]) classOf(outcome Outcome, err error) retry.Class {
+	switch outcome {
+	case OutcomeTerminal:
+		return retry.Terminal
+	case OutcomePanic:
+		return retry.Panic
+	case OutcomeTimeout:
+		return retry.Timeout
+	}
+	return l.rules.Classify(err)
+}
+
+// failed notes a failed run, and enqueues the key again or gives it up.
+func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err error) Next {
+	key, class := r.run.Key, l.classOf(outcome, err)
+	var panicked *PanicError
+	errors.As(err, &panicked)
+	logStack := false
+	f := l.failures.failed(key, class, err, time.Now(), func(f *failing) {
+		logStack = panicked != nil && !f.stack
+		f.stack = f.stack || panicked != nil
+	})
+	r.mu.Lock()
+	r.run.Class = class
+	r.mu.Unlock()
+	if logStack {
+		// Once: the retries of the same panic would only repeat it.
+		r.log().ErrorContext(ctx, "handler panicked", "error", err, "stack", string(panicked.Stack))
+	}
+	if class == retry.Terminal {
+		return l.failedForGood(ctx, r, err)
+	}
+	attrs := []any{"error", err, "outcome", string(outcome), "class", string(class), "attempt", r.run.Attempt, "causes", r.run.Causes.String()}
+	if fields := retry.Fields(err); len(fields) > 0 {
+		attrs = append(attrs, "fields", fields)
+	}
+	decision := l.rules.Decide(class, err, f.ofClass)
+	if decision.GiveUp {
+		return l.stalled(ctx, r, f, err, attrs)
+	}
+	if l.queue.Stats().Down {
+		r.log().WarnContext(ctx, "handler failed while the controller ends: the next start tries again", attrs...)
+		return Next{Why: "at the next start"}
+	}
+	l.again(key, workqueue.Cause{Type: workqueue.CauseRetry, Attempt: f.inARow, Detail: string(class)}, workqueue.Options{After: decision.Delay, BackOff: true})
+	l.logFailure(ctx, r, err, decision, append(attrs, "after", decision.Delay))
+	l.failsForLong(ctx, r, f)
+	return Next{At: time.Now().Add(decision.Delay), Why: fmt.Sprintf("retry %d (%s)", f.inARow, class)}
+}
+
+// logFailure logs a failure that will be retried: at debug level while it is no news, and the
+// same error of a key at most once a second.
+func (l *loop[T]) logFailure(ctx context.Context, r *running, err error, decision retry.Decision, attrs []any) {
+	if decision.Quiet {
+		r.log().DebugContext(ctx, "handler failed, will try again", attrs...)
+		return
+	}
+	allowed, suppressed := l.repeats.Allow(r.run.Key, err.Error(), time.Now())
+	if !allowed {
+		return
+	}
+	if suppressed > 0 {
+		attrs = append(attrs, "repeated", suppressed)
+	}
+	r.log().WarnContext(ctx, "handler failed, will try again", attrs...)
+}
+
+// failedForGood notes that a key is not to be tried again until its object changes.
+func (l *loop[T]) failedForGood(ctx context.Context, r *running, err error) Next {
+	key := r.run.Key
+	uid, generation, found := r.run.UID, r.run.Generation, l.informer.Has(key)
+	if found && uid == "" { // a Reconciler has read it itself, if at all
+		if kept, ok := l.informer.Kept(key); ok {
+			uid, generation = kept.UID, kept.Generation
+		}
+	}
+	if !found {
+		// Without an object there is no resync to hold back, and no end of it to hear of.
+		l.failures.forget(key)
+	} else {
+		l.failures.forGood(key, uid, generation)
+	}
+	r.log().ErrorContext(ctx, "handler failed for good: not tried again until the object changes", "error", err)
+	return Next{Why: "when the object changes (the error is terminal)"}
+}
+
+// stalled gives a key up after its last retry.
+func (l *loop[T]) stalled(ctx context.Context, r *running, f failing, err error, attrs []any) Next {
+	if l.failures.gaveUp(r.run.Key) {
+		r.log().ErrorContext(ctx, "handler failed and is given up until the object changes or is resynced", append(attrs, "retries", f.ofClass-1)...)
+		l.troubles.begin(ctx, Trouble{
+			Type: TroubleStalled, Key: r.run.Key, Since: f.since,
+			Message: fmt.Sprintf("given up after %s, until the object changes or is resynced: %v", counted(f.inARow, "attempt"), err),
+		}, true)
+	}
+	return Next{Why: fmt.Sprintf("when the object changes or is resynced (given up after %s)", counted(f.inARow, "attempt"))}
+}
+
+// failsForLong reports a key that has failed often and for long, once.
+func (l *loop[T]) failsForLong(ctx context.Context, r *running, f failing) {
+	if f.reported || f.inARow < failingAttempts || time.Since(f.since) < failingTime {
+		return
+	}
+	l.failures.reported(r.run.Key)
+	l.troubles.begin(ctx, Trouble{
+		Type: TroubleFailing, Key: r.run.Key, Since: f.since,
+		Message: fmt.Sprintf("has failed %s in a row, for %s, the last time with: %s", counted(f.inARow, "time"), rounded(time.Since(f.since)), f.err),
+	}, false)
+}

@@ -1,0 +1,103 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// known implements writer.
+func (l *loop[T]) known(r *running, kind schema.GroupVersionKind, object kube.Key) *before {
+	if own := l.consistency.last(r.run.Key, kind.GroupKind(), object); own != nil {
+		return &before{own, true}
+	}
+	for _, informer := range l.watched(kind.GroupKind()) {
+		if obj, found := informer.Kept(object); found {
+			_, whole := informer.Model()
+			return &before{obj, whole && informer.Kind() == kind}
+		}
+	}
+	return nil
+}
+
+// content decodes an object of a kind for comparison.
+func (l *loop[T]) content(kind schema.GroupKind, o *wire.Object) (map[string]any, error) {
+	for _, informer := range l.watched(kind) {
+		if _, whole := informer.Model(); whole {
+			return detect.Content(o, func() kube.Object { model, _ := informer.Model(); return model })
+		}
+	}
+	return detect.Content(o, nil)
+}
+
+// wroteAgain asks whether a write is a sign of a hot loop, and reports one that begins.
+func (l *loop[T]) wroteAgain(ctx context.Context, r *running, kind schema.GroupKind, object kube.Key, was *before, is *wire.Object) {
+	step := detect.Step{Kind: kind, Object: object, After: is, Manager: is.Manager, Run: r.run.ID, Causes: r.run.Causes}
+	if was != nil && was.whole {
+		step.Before = was.object
+	}
+	found, began := l.hot.Wrote(r.run.Key, &step, time.Now())
+	if !began {
+		return
+	}
+	trouble := Trouble{Type: TroubleHotLoop, Key: r.run.Key, Since: found.Since, Message: found.Message, Details: []Detail{
+		{"object", kind.Kind + " " + object.String()},
+		{"managers", strings.Join(found.Managers, ", ")},
+	}}
+	for _, field := range found.Fields {
+		trouble.Details = append(trouble.Details, Detail{field.Path, field.Values[0] + " <-> " + field.Values[1]})
+	}
+	if found.MoreFields > 0 {
+		trouble.Details = append(trouble.Details, Detail{"further fields", fmt.Sprint(found.MoreFields)})
+	}
+	l.troubles.begin(ctx, trouble, false)
+}
+
+// othersChange tells the detector of hot loops who changes what a suspect writes.
+func (l *loop[T]) othersChange(key kube.Key, c informer.Change, manager string) {
+	if c.Type != informer.Updated || !l.hot.Suspect(key) {
+		return
+	}
+	before, errBefore := c.Old()
+	after, errAfter := c.New()
+	if errBefore == nil && errAfter == nil {
+		l.hot.Changed(key, &detect.Step{Kind: c.Kind().GroupKind(), Object: c.Key, Before: before, After: after, Manager: manager}, time.Now())
+	}
+}
+
+// pauseAfter notes, when a run of key has ended, for how long its next is held back.
+func (l *loop[T]) pauseAfter(key kube.Key) (pause time.Duration) {
+	now := time.Now()
+	pause = l.hot.Pause(key, now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case pause > 0:
+		l.pauses[key] = now.Add(pause)
+	case len(l.pauses) > 0:
+		delete(l.pauses, key)
+	}
+	return pause
+}
+
+// paused returns for how much longer key is held back.
+func (l *loop[T]) paused(key kube.Key) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.pauses) == 0 {
+		return 0
+	}
+	until, paused := l.pauses[key]
+	if !paused {
+		return 0
+	}
+	return time.Until(until)
+}

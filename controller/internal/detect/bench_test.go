@@ -1,0 +1,137 @@
+package detect
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// BenchmarkWrote is the cost of a write: of the first and the second of an object, where
+// objects come for the first time and the table is full, and of a suspect.
+func BenchmarkWrote(b *testing.B) {
+	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
+	w := newWorld(b)
+	const objects = 20_000
+	steps := make([]Step, objects)
+	for i := range steps {
+		key := kube.Key{Namespace: "shop", Name: fmt.Sprint("web-", i)}
+		after := &wire.Object{Key: key, UID: "1", ResourceVersion: fmt.Sprint(i)}
+		steps[i] = Step{Kind: site, Object: key, After: after, Causes: workqueue.NewCauses(w.cause())}
+	}
+	b.Run("first of many objects", func(b *testing.B) {
+		h := NewHotLoops(HotLoopsConfig{})
+		i := 0
+		b.ReportAllocs()
+		for b.Loop() {
+			s := &steps[i%objects]
+			h.Wrote(s.Object, s, now)
+			i++
+		}
+	})
+	b.Run("first and second", func(b *testing.B) {
+		h := NewHotLoops(HotLoopsConfig{})
+		var states [2][objects]wire.Object
+		for i := range steps {
+			states[0][i], states[1][i] = *steps[i].After, *steps[i].After
+			states[1][i].ResourceVersion = fmt.Sprint(objects + i)
+		}
+		i := 0
+		b.ReportAllocs()
+		for b.Loop() {
+			s := &steps[i/2%objects]
+			s.After = &states[i%2][i/2%objects]
+			h.Wrote(s.Object, s, now)
+			i++
+		}
+	})
+	b.Run("no write", func(b *testing.B) {
+		h := NewHotLoops(HotLoopsConfig{})
+		s := &steps[0]
+		s.Before = s.After
+		b.ReportAllocs()
+		for b.Loop() {
+			h.Wrote(s.Object, s, now)
+		}
+	})
+	b.Run("of a suspect", func(b *testing.B) {
+		w := newWorld(b)
+		w.runs(because(workqueue.CauseRequeue))
+		large := fields{}
+		for i := range 100 {
+			large[fmt.Sprint("field-", i)] = fields{"name": fmt.Sprint("value of ", i), "count": i}
+		}
+		w.put(site, shopWeb, fields{"spec": large})
+		var writes []Step
+		for i := range dullLimit {
+			before, after := w.put(site, shopWeb, fields{"status": i})
+			writes = append(writes, Step{Kind: site, Object: shopWeb, Before: before, After: after, Run: 1})
+		}
+		b.SetBytes(int64(len(writes[0].After.Bytes)))
+		b.ReportAllocs()
+		h := w.h
+		i := 0
+		for b.Loop() {
+			if i == len(writes) {
+				h, i = NewHotLoops(HotLoopsConfig{}), 0
+			}
+			h.Wrote(shopWeb, &writes[i], now)
+			i++
+		}
+	})
+}
+
+func (w *world) cause() workqueue.Cause {
+	return workqueue.Cause{Type: workqueue.CauseUpdated, Kind: site, Object: shopWeb, ResourceVersion: "1"}
+}
+
+// BenchmarkChanged is the cost of an event: without any suspect, and where its key is none.
+func BenchmarkChanged(b *testing.B) {
+	w := newWorld(b)
+	change := Step{Kind: site, Object: shopWeb, Before: &wire.Object{}, After: &wire.Object{}, Manager: "kubectl"}
+	b.Run("no suspects", func(b *testing.B) {
+		for b.Loop() {
+			w.h.Changed(shopWeb, &change, w.now)
+		}
+	})
+	for i := range 100 {
+		w.h.suspects.add(kube.Key{Namespace: "other", Name: fmt.Sprint(i)}, 1)
+	}
+	key := shopWeb
+	for i := 0; w.h.Suspect(key); i++ {
+		key.Name = fmt.Sprint("web-", i)
+	}
+	b.Run("Suspect, of another than 100 suspects", func(b *testing.B) {
+		for b.Loop() {
+			w.h.Suspect(key)
+		}
+	})
+	b.Run("another than 100 suspects", func(b *testing.B) {
+		for b.Loop() {
+			w.h.Changed(key, &change, w.now)
+		}
+	})
+	b.Run("Pause without episodes", func(b *testing.B) {
+		for b.Loop() {
+			w.h.Pause(key, w.now)
+		}
+	})
+}
+
+func BenchmarkCurrentGoroutine(b *testing.B) {
+	for b.Loop() {
+		CurrentGoroutine()
+	}
+}
+
+func BenchmarkRepeats(b *testing.B) {
+	r := NewRepeats()
+	now := time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Allow(shopWeb, "update the status of Site shop/web: conflict", now)
+	}
+}

@@ -1,0 +1,218 @@
+package detect
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// FieldChange is one field that differs between two states of an object.
+type FieldChange struct {
+	// Path names the field as people write it: spec.replicas, metadata.labels[example.com/team],
+	// status.conditions[Ready].reason, spec.containers[web].image, spec.rules[0].
+	Path string
+	// From and To are its values as JSON. Empty: the field is not there.
+	From, To string
+}
+
+// isTime is true when the field's new value is a time, and its old one was too, or was not there.
+func (c FieldChange) isTime() bool {
+	return looksLikeTime(c.To) && (c.From == "" || looksLikeTime(c.From))
+}
+
+// looksLikeTime recognises the JSON of a metav1.Time or MicroTime.
+func looksLikeTime(encoded string) bool {
+	if len(encoded) < len(`"2006-01-02T15:04:05Z"`) || encoded[0] != '"' || encoded[11] != 'T' {
+		return false
+	}
+	_, err := time.Parse(time.RFC3339, strings.Trim(encoded, `"`))
+	return err == nil
+}
+
+// Content decodes an object for Diff. A JSON object is decoded as it is. Protobuf does not say
+// what its fields are called: twin makes a new typed object of the kind, which knows. It is not
+// needed for JSON.
+func Content(o *wire.Object, twin func() kube.Object) (map[string]any, error) {
+	decoder, err := wire.NewDecoderVia[*unstructured.Unstructured](schema.GroupVersionKind{}, twin)
+	if err != nil {
+		return nil, fmt.Errorf("read the fields of %s: %w", o.Key, err)
+	}
+	u, err := decoder.Decode(o)
+	if err != nil {
+		return nil, fmt.Errorf("read the fields of %s: %w", o.Key, err)
+	}
+	return u.Object, nil
+}
+
+// Diff returns the fields in which two states of an object differ, ordered by path, at most
+// limit of them, and how many there are in all.
+//
+// Left out is what every write changes, and what says who and what an object is: apiVersion,
+// kind, and of the metadata uid, resourceVersion, generation, creationTimestamp and
+// managedFields. A null is as good as no field. The elements of a list of objects are compared
+// by their name, type or key, where each has another, or else by their place; other lists are
+// one value. What one state has and the other has not is one field, however large.
+func Diff(before, after map[string]any, limit int) (changes []FieldChange, total int) {
+	d := differ{limit: limit}
+	d.maps("", before, after)
+	return d.changes, d.total
+}
+
+type differ struct {
+	limit   int
+	changes []FieldChange
+	total   int
+}
+
+func ignored(path string) bool {
+	switch path {
+	case "apiVersion", "kind", "metadata.uid", "metadata.resourceVersion", "metadata.generation",
+		"metadata.creationTimestamp", "metadata.managedFields", "metadata.selfLink":
+		return true
+	}
+	return false
+}
+
+func (d *differ) maps(path string, before, after map[string]any) {
+	names := slices.Collect(maps.Keys(before))
+	for name := range after {
+		if _, both := before[name]; !both {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if field := join(path, name); !ignored(field) {
+			d.values(field, before[name], after[name])
+		}
+	}
+}
+
+// join appends a name to a path. Names with dots or slashes, which labels have, are put in
+// brackets.
+func join(path, name string) string {
+	if strings.ContainsAny(name, "./") {
+		return path + "[" + name + "]"
+	}
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func (d *differ) values(path string, before, after any) {
+	switch b := before.(type) {
+	case map[string]any:
+		if a, ok := after.(map[string]any); ok {
+			d.maps(path, b, a)
+			return
+		}
+	case []any:
+		if a, ok := after.([]any); ok && isObjects(b) && isObjects(a) {
+			d.lists(path, b, a)
+			return
+		}
+	}
+	// Without the encoding for the usual case, in which nothing has changed.
+	if sameScalar(before, after) {
+		return
+	}
+	from, to := encode(before), encode(after)
+	if from == to {
+		return
+	}
+	d.total++
+	if len(d.changes) < d.limit {
+		d.changes = append(d.changes, FieldChange{Path: path, From: from, To: to})
+	}
+}
+
+func sameScalar(before, after any) bool {
+	switch b := before.(type) {
+	case string:
+		a, ok := after.(string)
+		return ok && a == b
+	case bool:
+		a, ok := after.(bool)
+		return ok && a == b
+	case int64:
+		a, ok := after.(int64)
+		return ok && a == b
+	}
+	return false
+}
+
+// encode returns a value as JSON, in which 3 and 3.0 are the same.
+func encode(value any) string {
+	if value == nil {
+		return ""
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value) // not from an object: JSON has come this way before
+	}
+	return string(encoded)
+}
+
+func isObjects(list []any) bool {
+	return len(list) > 0 && !slices.ContainsFunc(list, func(e any) bool {
+		_, ok := e.(map[string]any)
+		return !ok
+	})
+}
+
+// lists compares two lists of objects.
+func (d *differ) lists(path string, before, after []any) {
+	for _, key := range []string{"name", "type", "key"} {
+		b, okB := byKey(before, key)
+		a, okA := byKey(after, key)
+		if !okB || !okA {
+			continue
+		}
+		names := slices.Collect(maps.Keys(b))
+		for name := range a {
+			if _, both := b[name]; !both {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			d.values(path+"["+name+"]", b[name], a[name])
+		}
+		return
+	}
+	for i := range max(len(before), len(after)) {
+		d.values(path+"["+strconv.Itoa(i)+"]", at(before, i), at(after, i))
+	}
+}
+
+func at(list []any, i int) any {
+	if i >= len(list) {
+		return nil
+	}
+	return list[i]
+}
+
+// byKey returns the elements under the names that they have in the field key. ok is false when
+// one has none, or two have the same.
+func byKey(list []any, key string) (elements map[string]any, ok bool) {
+	elements = make(map[string]any, len(list))
+	for _, e := range list {
+		name, ok := e.(map[string]any)[key].(string)
+		if _, twice := elements[name]; !ok || twice {
+			return nil, false
+		}
+		elements[name] = e
+	}
+	return elements, true
+}

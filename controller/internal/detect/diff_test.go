@@ -1,0 +1,172 @@
+package detect
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+func TestDiff(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		before, after string
+		want          []FieldChange
+	}{
+		"equal":         {before: `{"a":{"b":[1,{"c":2}]}}`, after: `{"a":{"b":[1,{"c":2}]}}`},
+		"scalar":        {before: `{"spec":{"replicas":3,"x":true}}`, after: `{"spec":{"replicas":5,"x":true}}`, want: []FieldChange{{"spec.replicas", "3", "5"}}},
+		"another type":  {before: `{"port":"80"}`, after: `{"port":80}`, want: []FieldChange{{"port", `"80"`, "80"}}},
+		"same number":   {before: `{"ratio":3}`, after: `{"ratio":3.0}`},
+		"null is none":  {before: `{"spec":{"a":null}}`, after: `{"spec":{}}`},
+		"empty is some": {before: `{"spec":{"a":{}}}`, after: `{"spec":{}}`, want: []FieldChange{{"spec.a", "{}", ""}}},
+		"added and removed": {
+			before: `{"spec":{"a":{"x":1}}}`, after: `{"spec":{"b":[]}}`,
+			want: []FieldChange{{"spec.a", `{"x":1}`, ""}, {"spec.b", "", "[]"}},
+		},
+		"ignored": {
+			before: `{"kind":"A","metadata":{"uid":"1","resourceVersion":"1","generation":1,"creationTimestamp":null,"managedFields":[{}]}}`,
+			after:  `{"kind":"B","metadata":{"uid":"2","resourceVersion":"2","generation":2,"creationTimestamp":"2026-11-20T08:00:00Z"}}`,
+		},
+		"not ignored elsewhere": {before: `{"spec":{"generation":1}}`, after: `{"spec":{"generation":2}}`, want: []FieldChange{{"spec.generation", "1", "2"}}},
+		"labels": {
+			before: `{"metadata":{"labels":{"app":"a","example.com/team":"x"}}}`, after: `{"metadata":{"labels":{"app":"b","example.com/team":"y"}}}`,
+			want: []FieldChange{{"metadata.labels.app", `"a"`, `"b"`}, {"metadata.labels[example.com/team]", `"x"`, `"y"`}},
+		},
+		"list by name, in another order": {
+			before: `{"c":[{"name":"a","image":"1"},{"name":"b","image":"1"}]}`, after: `{"c":[{"name":"b","image":"2"},{"name":"a","image":"1"}]}`,
+			want: []FieldChange{{"c[b].image", `"1"`, `"2"`}},
+		},
+		"list by type, with one more": {
+			before: `{"conditions":[{"type":"Ready","status":"True"}]}`,
+			after:  `{"conditions":[{"type":"Old","status":"x"},{"type":"Ready","status":"False"}]}`,
+			want: []FieldChange{
+				{"conditions[Old]", "", `{"status":"x","type":"Old"}`},
+				{"conditions[Ready].status", `"True"`, `"False"`},
+			},
+		},
+		"list by place: a name comes twice": {
+			before: `{"c":[{"name":"a","x":1},{"name":"a","x":2}]}`, after: `{"c":[{"name":"a","x":1},{"name":"a","x":3},{"name":"b"}]}`,
+			want: []FieldChange{{"c[1].x", "2", "3"}, {"c[2]", "", `{"name":"b"}`}},
+		},
+		"list of values":      {before: `{"args":["a","b"]}`, after: `{"args":["b"]}`, want: []FieldChange{{"args", `["a","b"]`, `["b"]`}}},
+		"list becomes object": {before: `{"x":[{}]}`, after: `{"x":{}}`, want: []FieldChange{{"x", "[{}]", "{}"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var before, after map[string]any
+			for text, into := range map[string]*map[string]any{test.before: &before, test.after: &after} {
+				if err := json.Unmarshal([]byte(text), into); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.before == test.after {
+				after = before
+			}
+			got, total := Diff(before, after, 100)
+			if diff := cmp.Diff(test.want, got); diff != "" || total != len(got) {
+				t.Errorf("%d changes (-want +got):\n%s", total, diff)
+			}
+			if len(test.want) < 2 {
+				return
+			}
+			if got, total := Diff(before, after, 1); len(got) != 1 || total != len(test.want) {
+				t.Errorf("at most one: got %d of %d, want 1 of %d", len(got), total, len(test.want))
+			}
+		})
+	}
+}
+
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	for encoded, want := range map[string]bool{
+		`"2026-11-20T08:30:15Z"`:        true,
+		`"2026-11-20T08:30:15.123456Z"`: true,
+		`"2026-11-20T08:30:15+01:00"`:   true,
+		`"2026-11-20"`:                  false,
+		`"this is noT a time at all"`:   false,
+		`"2026-99-20T08:30:15Z"`:        false,
+		"":                              false,
+		"5":                             false,
+	} {
+		if looksLikeTime(encoded) != want {
+			t.Errorf("%s: a time %t, want %t", encoded, !want, want)
+		}
+	}
+}
+
+// Protobuf and JSON of the same state have the same fields.
+func TestContent(t *testing.T) {
+	t.Parallel()
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u", ResourceVersion: "1"},
+		Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Template: corev1.PodTemplateSpec{
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
+		}},
+	}
+	asProto, err := wire.FromObject(d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := d.DeepCopy()
+	changed.Spec.Template.Spec.Containers[0].Image, changed.ResourceVersion = "web:2", "2"
+	encoded, err := json.Marshal(changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asJSON, err := wire.Parse(encoded, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin := func() kube.Object { return &appsv1.Deployment{} }
+	before, err := Content(asProto, twin)
+	if err != nil || asProto.Format != wire.Protobuf {
+		t.Fatal(asProto.Format, err)
+	}
+	after, err := Content(asJSON, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := Diff(before, after, 100)
+	want := []FieldChange{{"spec.template.spec.containers[web].image", `"web:1"`, `"web:2"`}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := Content(asProto, nil); err == nil {
+		t.Error("protobuf was decoded without knowing its type")
+	}
+}
+
+// Two states in different API versions, or of different objects, are not compared: all that
+// differs would look like a change.
+func TestStatesThatAreNotCompared(t *testing.T) {
+	t.Parallel()
+	h := NewHotLoops(HotLoopsConfig{})
+	parse := func(text string) *wire.Object {
+		o, err := wire.Parse([]byte(text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	before := parse(`{"apiVersion":"example.com/v1","kind":"Site","metadata":{"name":"a","uid":"1"},"spec":{"x":1}}`)
+	for name, test := range map[string]struct {
+		after string
+		known bool
+	}{
+		"the same":        {after: `{"apiVersion":"example.com/v1","kind":"Site","metadata":{"name":"a","uid":"1"},"spec":{"x":2}}`, known: true},
+		"another version": {after: `{"apiVersion":"example.com/v2","kind":"Site","metadata":{"name":"a","uid":"1"},"spec":{"y":1}}`},
+		"another object":  {after: `{"apiVersion":"example.com/v1","kind":"Site","metadata":{"name":"a","uid":"2"},"spec":{"x":2}}`},
+	} {
+		changes, known := h.compare(schema.GroupKind{}, before, parse(test.after))
+		if known != test.known || known != (len(changes) == 1) {
+			t.Errorf("%s: known %t, changes %v", name, known, changes)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package detect
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+func five(int) int { return 5 }
+
+// One episode, however long it lasts; it ends a window after its last sign; the next is another.
+func TestEpisodeBeginsAndEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	fight(w, 10, time.Second, five)
+	w.one()
+	for range 20 { // slowed down, it goes on
+		w.pass(4 * time.Minute)
+		fight(w, 1, 0, five)
+	}
+	if e := w.one(); len(w.h.Episodes(w.now)) != 1 || w.h.Episodes(w.now)[0].Since != e.Since {
+		t.Errorf("episodes that last: %+v, want the one", w.h.Episodes(w.now))
+	}
+	w.pass(DefaultWindow - time.Second)
+	w.runs(because(workqueue.CauseRequeue))
+	w.writes(deployment, shopWeb, fields{"data": "something new"}) // no sign
+	w.pass(time.Second)
+	if w.h.Pause(shopWeb, w.now) == 0 {
+		t.Error("the episode was over before the window had passed")
+	}
+	w.pass(time.Second)
+	if d := w.h.Pause(shopWeb, w.now); d != 0 || len(w.h.Episodes(w.now)) != 0 || w.h.some.Load() {
+		t.Errorf("a window after the last sign: pause %s, episodes %+v", d, w.h.Episodes(w.now))
+	}
+	w.pass(DefaultWindow)
+	fight(w, 10, time.Second, five)
+	if len(w.found) != 2 {
+		t.Errorf("found %d episodes, want another", len(w.found))
+	}
+}
+
+func TestPauseDoubles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if d := w.h.Pause(shopWeb, w.now); d != 0 {
+		t.Errorf("pause %s without an episode", d)
+	}
+	fight(w, 6, 10*time.Millisecond, five)
+	w.one()
+	var got []string
+	for range 9 {
+		pause := w.h.Pause(shopWeb, w.now)
+		if other := w.h.Pause(kube.Key{Name: "other"}, w.now); other != 0 {
+			t.Fatalf("another key is held back for %s", other)
+		}
+		got = append(got, pause.String())
+		w.pass(pause)
+		fight(w, 2, 0, five) // two writes are one step
+	}
+	want := []string{"1s", "2s", "4s", "8s", "16s", "32s", "1m0s", "1m0s", "1m0s"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pauses (-want +got):\n%s", diff)
+	}
+}
+
+func TestSuspect(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i, want := range []bool{false, false, true, true} {
+		w.runs(because(workqueue.CauseRequeue))
+		w.writes(site, shopWeb, fields{"status": i})
+		if w.h.Suspect(shopWeb) != want {
+			t.Errorf("after %d writes: Suspect %t, want %t", i+1, !want, want)
+		}
+	}
+	if other := (kube.Key{Name: "somebody-else"}); w.h.Suspect(other) {
+		t.Errorf("%s is a suspect", other)
+	}
+	// Any event after a while acquits it.
+	w.pass(DefaultWindow + time.Second)
+	w.somebody("kubectl", site, shopWeb, fields{"spec": "x"})
+	if w.h.Suspect(shopWeb) || w.h.kept != 0 {
+		t.Errorf("a suspect for ever; %d bytes kept", w.h.kept)
+	}
+	// So does its own next write.
+	for i := range 4 {
+		w.writes(site, shopWeb, fields{"status": 10 + i})
+	}
+	w.pass(DefaultWindow + time.Second)
+	w.writes(site, shopWeb, fields{"status": 20})
+	if w.h.Suspect(shopWeb) || w.h.kept != 0 {
+		t.Errorf("a suspect after one write; %d bytes kept", w.h.kept)
+	}
+}
+
+// A write that changes nothing is none, also where no cache tells what was there.
+func TestWritesThatChangeNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for range 20 {
+		w.pass(time.Second)
+		w.runs(because(workqueue.CauseRequeue))
+		_, after := w.put(site, shopWeb, fields{"spec": "x"})
+		w.wrote(Step{Kind: site, Object: shopWeb, After: after})
+	}
+	if w.h.Suspect(shopWeb) {
+		t.Error("it is a suspect")
+	}
+}
+
+// What writes all the time, and well, is not compared all the time.
+func TestDullObjectsRest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	compared := 0
+	for i := range 600 {
+		w.pass(time.Second)
+		w.runs(because(workqueue.CauseRequeue))
+		w.writes(site, shopWeb, fields{"status": i})
+		if w.h.Suspect(shopWeb) {
+			compared++
+		}
+	}
+	if compared < 2*(dullLimit-1) || compared > 3*dullLimit {
+		t.Errorf("compared after %d writes of 600, want two or three times %d", compared, dullLimit)
+	}
+	w.none()
+	// And a loop in it is found in the end.
+	w.pass(DefaultWindow)
+	fight(w, 10, time.Second, five)
+	w.one()
+}
+
+func TestDeletedObjectsAreForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	fight(w, 4, time.Second, five)
+	w.wrote(Step{Kind: deployment, Object: shopWeb})
+	if w.h.Suspect(shopWeb) || w.h.tracks.len() != 0 || w.h.kept != 0 {
+		t.Errorf("suspect %t, %d objects, %d bytes kept", w.h.Suspect(shopWeb), w.h.tracks.len(), w.h.kept)
+	}
+}
+
+func TestSecretsAreNotShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	secret := schema.GroupKind{Kind: "Secret"}
+	for range 10 {
+		w.pass(time.Second)
+		w.runs(w.somebody("vault", secret, shopWeb, fields{"data": fields{"password": "aHVudGVyMg=="}}))
+		w.writes(secret, shopWeb, fields{"data": fields{"password": "c2VjcmV0"}})
+	}
+	e := w.one()
+	if text := fmt.Sprint(e); strings.Contains(text, "aHVud") || strings.Contains(text, "c2Vj") || !strings.Contains(text, "data.password") {
+		t.Errorf("got %s", text)
+	}
+}
+
+func TestManyFields(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	spec := func(value string) fields {
+		all := fields{}
+		for i := range 20 {
+			all[fmt.Sprintf("f%02d", i)] = strings.Repeat(value, 30)
+		}
+		return fields{"spec": all}
+	}
+	for range 10 {
+		w.pass(time.Second)
+		w.runs(w.somebody("other", site, shopWeb, spec("ü")))
+		w.writes(site, shopWeb, spec("b"))
+	}
+	e := w.one()
+	if len(e.Fields) != 8 || e.MoreFields != 12 || e.Fields[0].Path != "spec.f00" {
+		t.Errorf("%d fields and %d more, the first %v", len(e.Fields), e.MoreFields, e.Fields[0])
+	}
+	if from := e.Fields[0].Values[0]; from != `"`+strings.Repeat("ü", 19)+"..." {
+		t.Errorf("shortened to %q", from)
+	}
+	if !strings.Contains(e.Message, "17 more") {
+		t.Errorf("message: %s", e.Message)
+	}
+}
+
+// States that cannot be decoded are found by their number alone.
+func TestUndecodableObjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.h.content = func(schema.GroupKind, *wire.Object) (map[string]any, error) { return nil, fmt.Errorf("no") }
+	w.runs(because(workqueue.CauseListed))
+	for i := range 310 {
+		w.writes(site, shopWeb, fields{"status": i % 2})
+		w.pass(10 * time.Millisecond)
+		w.runs(w.changed(site, shopWeb))
+	}
+	if e := w.one(); e.Pattern != PatternEndless || len(e.Fields) != 0 || !strings.Contains(e.Message, "not known") {
+		t.Errorf("got %+v", e)
+	}
+}
+
+// Memory is bounded also where every object is large.
+func TestKeptStatesAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	large := strings.Repeat("x", 1<<20)
+	for i := range 24 {
+		object := kube.Key{Name: fmt.Sprint("large-", i)}
+		for j := range 4 {
+			w.runs(because(workqueue.CauseRequeue))
+			w.writes(site, object, fields{"spec": large, "status": j})
+		}
+	}
+	sum := 0
+	for _, e := range w.h.tracks.entries {
+		if k := e.value.history; k != nil && k.last != nil {
+			sum += len(k.last.Bytes)
+		}
+	}
+	if sum != w.h.kept || sum > maxKept || sum < maxKept*3/4 {
+		t.Errorf("%d bytes are kept, %d are counted, want at most %d", sum, w.h.kept, maxKept)
+	}
+}
+
+// Under the race detector: everything at once.
+func TestHotLoopsConcurrently(t *testing.T) {
+	t.Parallel()
+	shared := newWorld(t).h
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() { // the Wait below waits for it
+			w := newWorld(t)
+			w.h = shared
+			fight(w, 50, time.Second, five)
+			shared.Pause(shopWeb, w.now)
+			shared.Episodes(w.now)
+			shared.Suspect(kube.Key{Name: fmt.Sprint(i)})
+		})
+	}
+	all.Wait()
+	if n := len(shared.Episodes(newWorld(t).now)); n > 1 {
+		t.Errorf("%d episodes of one key", n)
+	}
+}

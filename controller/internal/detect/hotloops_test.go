@@ -1,0 +1,436 @@
+package detect
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// Histories that are hot loops.
+
+// fight plays two controllers that each want another number of replicas, while a third reports
+// each change in the status, with a counter.
+func fight(w *world, rounds int, pause time.Duration, theirs func(round int) int) {
+	w.runs(because(workqueue.CauseListed))
+	w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": 3}})
+	for i := range rounds {
+		w.pass(pause)
+		cause := w.somebody("autoscaler", deployment, shopWeb, fields{"spec": fields{"replicas": theirs(i)}})
+		w.runs(cause)
+		w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": 3}})
+		w.somebody("kube-controller-manager", deployment, shopWeb, fields{"status": fields{"observedGeneration": 10 + i}})
+	}
+}
+
+func TestFight(t *testing.T) {
+	t.Parallel()
+	for name, theirs := range map[string]func(round int) int{
+		"over one value":       func(int) int { return 5 },
+		"with changing values": func(round int) int { return 5 + round },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			fight(w, 20, 300*time.Millisecond, theirs)
+			e := w.one()
+			if e.Pattern != PatternUndone || e.Key != shopWeb || e.Object != shopWeb || e.Kind != deployment || e.Writes != 5 {
+				t.Errorf("got %+v", e)
+			}
+			want := []FieldValues{{"spec.replicas", [2]string{fmt.Sprint(theirs(6 - 1)), "3"}}}
+			if diff := cmp.Diff(want, e.Fields); diff != "" {
+				t.Errorf("fields (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{"site-operator", "autoscaler"}, e.Managers); diff != "" {
+				t.Errorf("managers (-want +got):\n%s", diff)
+			}
+			for _, word := range []string{"Deployment shop/web", "spec.replicas", "autoscaler", "5 times"} {
+				if !strings.Contains(e.Message, word) {
+					t.Errorf("the message does not contain %q: %s", word, e.Message)
+				}
+			}
+		})
+	}
+}
+
+func TestFightAgainstTheSameManager(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for range 20 {
+		w.pass(time.Second)
+		w.runs(w.somebody("site-operator", deployment, shopWeb, fields{"spec": fields{"color": "red"}}))
+		w.writes(deployment, shopWeb, fields{"spec": fields{"color": "blue"}})
+	}
+	if e := w.one(); !strings.Contains(e.Message, "another copy") || len(e.Managers) != 1 {
+		t.Errorf("got %+v", e)
+	}
+}
+
+func TestLoopsByOwnEchoes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status  func(i int) fields
+		pattern Pattern
+		path    string
+		message string
+		writes  int // until it is found
+	}{
+		"two values": {
+			status:  func(i int) fields { return fields{"phase": []string{"A", "B"}[i%2], "fixed": "x"} },
+			pattern: PatternReturning, path: "status.phase", message: `"A"`, writes: 12,
+		},
+		"three values": {
+			status:  func(i int) fields { return fields{"phase": []string{"A", "B", "C"}[i%3]} },
+			pattern: PatternReturning, path: "status.phase", writes: 16,
+		},
+		"the time": {
+			status: func(i int) fields {
+				return fields{"conditions": []any{fields{
+					"type": "Ready", "status": "True",
+					"lastTransitionTime": time.Unix(int64(i), 0).UTC().Format(time.RFC3339),
+				}}}
+			},
+			pattern: PatternReturning, path: "status.conditions[Ready].lastTransitionTime", message: "nothing but times", writes: 8,
+		},
+		"the time in microseconds": {
+			status: func(i int) fields {
+				return fields{"seen": time.UnixMicro(int64(i)).UTC().Format("2006-01-02T15:04:05.000000Z07:00")}
+			},
+			pattern: PatternReturning, path: "status.seen", message: "nothing but times", writes: 8,
+		},
+		"a counter": {
+			status:  func(i int) fields { return fields{"runs": i} },
+			pattern: PatternEndless, path: "status.runs", message: "300 writes", writes: 303,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.runs(because(workqueue.CauseListed))
+			for i := range 400 {
+				w.writes(site, shopWeb, fields{"status": test.status(i)})
+				w.pass(20 * time.Millisecond)
+				w.runs(w.changed(site, shopWeb))
+				if len(w.found) == 1 && test.writes > 0 {
+					if i+1 > test.writes {
+						t.Errorf("found after %d writes, want at most %d", i+1, test.writes)
+					}
+					test.writes = 0
+				}
+			}
+			e := w.one()
+			if e.Pattern != test.pattern || len(e.Fields) != 1 || e.Fields[0].Path != test.path || !strings.Contains(e.Message, test.message) {
+				t.Errorf("got %+v", e)
+			}
+			if diff := cmp.Diff([]string{"site-operator"}, e.Managers); diff != "" {
+				t.Errorf("managers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Who merely writes the field as well is not named: only who takes away what the key wrote.
+func TestOpponents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for range 20 {
+		w.pass(time.Second)
+		w.somebody("first", deployment, shopWeb, fields{"spec": fields{"replicas": 5}})
+		w.runs(w.somebody("second", deployment, shopWeb, fields{"spec": fields{"replicas": 6}}))
+		w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": 3}})
+	}
+	if diff := cmp.Diff([]string{"site-operator", "first"}, w.one().Managers); diff != "" {
+		t.Errorf("managers (-want +got):\n%s", diff)
+	}
+}
+
+// Of a kind without an informer nothing is known but what the key itself has written.
+func TestLoopWithoutCache(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.lagging = true
+	w.runs(because(workqueue.CauseListed))
+	for i := range 20 {
+		w.writes(site, shopWeb, fields{"status": fields{"phase": i % 2}})
+		w.runs(w.changed(site, shopWeb))
+	}
+	if e := w.one(); e.Pattern != PatternReturning || e.Fields[0].Path != "status.phase" {
+		t.Errorf("got %+v", e)
+	}
+}
+
+// A handler that changes its own mind, kept going by what others do about it: with own echoes
+// suppressed, this is what is left of a ping-pong.
+func TestFlipping(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 200 {
+		w.pass(time.Second)
+		w.runs(w.somebody("kube-controller-manager", deployment, shopWeb, fields{"status": fields{"observedGeneration": i}}))
+		w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": 3 + i%2}})
+	}
+	if e := w.one(); e.Pattern != PatternFlipping || e.Fields[0].Path != "spec.replicas" {
+		t.Errorf("got %+v", e)
+	}
+}
+
+func TestLoopOfManyKeysIsFoundInSome(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.h = NewHotLoops(HotLoopsConfig{MaxObjects: 100})
+	found := 0
+	for round := range 60 {
+		w.pass(time.Second)
+		for i := range 500 {
+			key := kube.Key{Namespace: "shop", Name: fmt.Sprint("web-", i)}
+			before, after := w.put(site, key, fields{"spec": fields{"x": round % 2}})
+			step := Step{Kind: site, Object: key, Before: before, After: after, Run: uint64(round)}
+			if before != nil {
+				step.Causes = causedBy(site, key, before.ResourceVersion)
+			}
+			if _, began := w.h.Wrote(key, &step, w.now); began {
+				found++
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("found %d loops, want some", found)
+	}
+	if n := w.h.tracks.len(); n > 100 {
+		t.Errorf("%d objects are remembered, want at most 100", n)
+	}
+}
+
+// Histories that are not.
+
+func TestNoFalseAlarm(t *testing.T) {
+	t.Parallel()
+	child := func(i int) kube.Key { return kube.Key{Namespace: "shop", Name: fmt.Sprint("web-", i)} }
+	for name, play := range map[string]func(w *world){
+		"progress, by requeues": func(w *world) {
+			for i := range 101 {
+				w.pass(time.Second)
+				w.runs(because(workqueue.CauseRequeue))
+				w.writes(site, shopWeb, fields{"status": fields{"percent": i, "time": w.now.Format(time.RFC3339)}})
+			}
+		},
+		"progress, in one run": func(w *world) {
+			w.runs(w.somebody("kubectl", site, shopWeb, fields{"spec": fields{"version": 2}}))
+			for i := range 1000 {
+				w.pass(100 * time.Millisecond)
+				w.writes(site, shopWeb, fields{"status": fields{"percent": i}})
+			}
+		},
+		"progress, step by step through own echoes": func(w *world) {
+			w.runs(w.somebody("kubectl", site, shopWeb, fields{"spec": fields{"version": 2}}))
+			for i := range 101 {
+				w.pass(100 * time.Millisecond)
+				w.writes(site, shopWeb, fields{"status": fields{"percent": i, "phase": fmt.Sprint("step", i%4)}})
+				w.runs(w.changed(site, shopWeb))
+			}
+		},
+		"drift, repaired now and then": func(w *world) {
+			for range 100 {
+				w.pass(2 * time.Minute)
+				w.runs(w.somebody("kubectl-edit", deployment, shopWeb, fields{"spec": fields{"replicas": 5}}))
+				w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": 3}})
+			}
+		},
+		"a thousand children, each run, one write each": func(w *world) {
+			for run := range 4 {
+				w.pass(10 * time.Second)
+				w.runs(w.somebody("kubectl", site, shopWeb, fields{"spec": fields{"version": run}}))
+				for i := range 1000 {
+					w.writes(deployment, child(i), fields{"spec": fields{"version": run}})
+				}
+			}
+		},
+		"others' flapping field, and a cache that is behind every other write": func(w *world) {
+			for i := range 600 {
+				w.pass(time.Second)
+				w.lagging = i%2 == 1
+				w.runs(w.somebody("kubelet", site, shopWeb, fields{"status": fields{"ready": i%2 == 1}}))
+				w.lagging = true
+				w.writes(site, shopWeb, fields{"data": fields{"count": i}})
+			}
+		},
+		"others' flapping field, that changes during the writes now and then": func(w *world) {
+			for i := range 600 {
+				w.pass(time.Second)
+				w.runs(w.somebody("kubelet", site, shopWeb, fields{"status": fields{"ready": i%2 == 0}}))
+				if i%20 == 1 {
+					w.lagging = true
+					w.somebody("kubelet", site, shopWeb, fields{"status": fields{"ready": true}})
+				}
+				w.lagging = false
+				w.writes(site, shopWeb, fields{"data": fields{"count": i}})
+			}
+		},
+		"a lock that is handed over": func(w *world) {
+			for i := range 20 {
+				w.pass(15 * time.Second)
+				w.runs(w.somebody("site-operator", site, shopWeb, fields{"spec": fields{"holder": fmt.Sprint("b", i), "renewed": w.now.Format(time.RFC3339)}}))
+				w.writes(site, shopWeb, fields{"spec": fields{"holder": fmt.Sprint("a", i), "renewed": w.now.Format(time.RFC3339)}})
+			}
+		},
+		"two heartbeats in one object": func(w *world) {
+			for range 100 {
+				w.pass(time.Second)
+				w.somebody("site-operator", site, shopWeb, fields{"status": fields{"beat": w.now.Format(time.RFC3339)}})
+				w.pass(time.Second)
+				w.runs(because(workqueue.CauseTimer))
+				w.writes(site, shopWeb, fields{"status": fields{"beat": w.now.Format(time.RFC3339)}})
+			}
+		},
+		"the time of every event of the object": func(w *world) {
+			for i := range 200 {
+				w.pass(time.Second)
+				w.runs(w.somebody("kube-controller-manager", deployment, shopWeb, fields{"status": fields{"ready": i}}))
+				w.writes(deployment, shopWeb, fields{"data": fields{"seen": w.now.Format(time.RFC3339)}})
+			}
+		},
+		"a status that follows Pods that flap": func(w *world) {
+			for i := range 200 {
+				w.pass(time.Second)
+				w.runs(w.somebody("kubelet", pod, shopWeb, fields{"status": fields{"ready": i%2 == 0}}))
+				w.writes(site, shopWeb, fields{"status": fields{"ready": i%2 == 0}})
+				// With own echoes not suppressed: a run that writes nothing.
+				w.runs(w.changed(site, shopWeb))
+				w.writes(site, shopWeb, fields{"status": fields{"ready": i%2 == 0}})
+			}
+		},
+		"a status that follows a probe that flaps": func(w *world) {
+			for i := range 200 {
+				w.pass(time.Second)
+				w.runs(because(workqueue.CauseRequeue))
+				w.writes(site, shopWeb, fields{"status": fields{"up": i%2 == 0}})
+			}
+		},
+		"busy at the beginning of each run, ready at its end": func(w *world) {
+			for i := range 200 {
+				w.pass(time.Second)
+				w.runs(w.somebody("kube-controller-manager", deployment, shopWeb, fields{"status": fields{"ready": i}}))
+				w.writes(deployment, shopWeb, fields{"data": fields{"state": "busy"}})
+				w.writes(deployment, shopWeb, fields{"data": fields{"state": "ready"}})
+			}
+		},
+		"the same, with a cache that is behind": func(w *world) {
+			for i := range 200 {
+				w.pass(time.Second)
+				w.lagging = false
+				w.runs(w.somebody("kubelet", deployment, shopWeb, fields{"status": fields{"ready": i}}))
+				w.lagging = true
+				w.writes(deployment, shopWeb, fields{"data": fields{"state": "busy"}})
+				w.writes(deployment, shopWeb, fields{"data": fields{"state": "ready"}})
+			}
+		},
+		"a part that the handler takes away and adds, while others write": func(w *world) {
+			for i := range 50 {
+				w.pass(time.Second)
+				w.runs(w.somebody("kubelet", pod, shopWeb, fields{"status": fields{"ready": i}}))
+				switch i % 4 { // 0 -> 1, away, back with 0: nobody else has set it to 0
+				case 0, 3:
+					w.writes(site, shopWeb, fields{"spec": fields{"part": fields{"x": 0, "y": 1}}})
+				case 1:
+					w.writes(site, shopWeb, fields{"spec": fields{"part": fields{"x": 1, "y": 1}}})
+				case 2:
+					w.writes(site, shopWeb, fields{"spec": fields{}})
+				}
+			}
+		},
+		"retries that report that they have begun and failed": func(w *world) {
+			for range 30 {
+				w.pass(time.Second)
+				w.runs(because(workqueue.CauseRetry))
+				w.writes(site, shopWeb, fields{"status": fields{"state": "trying"}})
+				w.writes(site, shopWeb, fields{"status": fields{"state": "failed"}})
+			}
+		},
+		"values that others change a few times each": func(w *world) {
+			for i := range 100 {
+				w.pass(10 * time.Second)
+				w.runs(w.somebody("kubectl-edit", deployment, shopWeb, fields{"spec": fields{"replicas": 1}}))
+				w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": 3 + i/4}})
+			}
+		},
+		"the time of every event, and once more for the own echo": func(w *world) {
+			for i := range 100 {
+				w.pass(time.Second)
+				w.runs(w.somebody("kubelet", pod, shopWeb, fields{"status": fields{"ready": i}}))
+				w.writes(site, shopWeb, fields{"status": fields{"seen": w.now.Format(time.RFC3339)}})
+				w.pass(time.Second)
+				w.runs(w.changed(site, shopWeb))
+				w.writes(site, shopWeb, fields{"status": fields{"seen": w.now.Format(time.RFC3339)}})
+			}
+		},
+		"a ping-pong by own echoes that ends": func(w *world) {
+			for range 10 {
+				w.pass(10 * time.Second)
+				w.runs(w.somebody("kubectl", site, shopWeb, fields{"spec": fields{"version": w.version}}))
+				for i := range 8 {
+					w.writes(site, shopWeb, fields{"status": fields{"phase": i % 2}})
+					w.runs(w.changed(site, shopWeb))
+				}
+			}
+		},
+		"a mind that is changed now and then": func(w *world) {
+			for i := range 200 {
+				w.pass(11 * time.Second)
+				w.runs(w.somebody("kubelet", deployment, shopWeb, fields{"status": fields{"ready": i}}))
+				w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": 3 + i%2}})
+			}
+		},
+		"echoes of so many objects that other causes are dropped": func(w *world) {
+			for i := range 50 {
+				causes := []workqueue.Cause{}
+				for j := range min(i, 1) * (workqueue.MaxCauses + 1) {
+					causes = append(causes, w.changed(site, child(j)))
+				}
+				w.pass(time.Second)
+				w.runs(append(causes, w.somebody("kubelet", pod, shopWeb, fields{"status": fields{"ready": i}}))...)
+				for j := range workqueue.MaxCauses + 1 {
+					w.writes(site, child(j), fields{"status": fields{"ready": i % 2}})
+				}
+			}
+		},
+		"a Pod that is created again and again": func(w *world) {
+			for i := range 50 {
+				w.pass(time.Second)
+				w.runs(workqueue.Cause{Type: workqueue.CauseDeleted, Kind: pod, Object: shopWeb})
+				_, after := w.put(pod, shopWeb, fields{"spec": fields{"node": fmt.Sprint("n", i%2)}})
+				created := after.Clone()
+				created.UID = types.UID(fmt.Sprint("u", i))
+				w.wrote(Step{Kind: pod, Object: shopWeb, After: created, Manager: "site-operator"})
+			}
+		},
+		"runs that write nothing": func(w *world) {
+			w.put(site, shopWeb, fields{"status": fields{"ready": true}})
+			for range 10_000 {
+				w.pass(time.Millisecond)
+				w.runs(w.changed(site, shopWeb))
+				w.writes(site, shopWeb, fields{"status": fields{"ready": true}})
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			play(w)
+			w.none()
+			if d := w.h.Pause(shopWeb, w.now); d != 0 {
+				t.Errorf("the key is held back for %s", d)
+			}
+		})
+	}
+}
+
+func causedBy(kind schema.GroupKind, key kube.Key, version string) workqueue.Causes {
+	return workqueue.NewCauses(workqueue.Cause{Type: workqueue.CauseUpdated, Kind: kind, Object: key, ResourceVersion: version})
+}

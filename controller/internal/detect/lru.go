@@ -1,0 +1,86 @@
+package detect
+
+// lru is a map of bounded size that forgets what was used least recently. It is not safe for
+// concurrent use.
+type lru[K comparable, V any] struct {
+	limit   int
+	entries map[K]*entry[K, V]
+	ring    entry[K, V] // ring.next was used last, ring.prev longest ago
+}
+
+type entry[K comparable, V any] struct {
+	prev, next *entry[K, V]
+	key        K
+	value      V
+}
+
+func newLRU[K comparable, V any](limit int) *lru[K, V] {
+	l := &lru[K, V]{limit: limit, entries: make(map[K]*entry[K, V])}
+	l.ring.prev, l.ring.next = &l.ring, &l.ring
+	return l
+}
+
+func (l *lru[K, V]) len() int { return len(l.entries) }
+
+// get returns what is kept under key, and counts as a use of it.
+func (l *lru[K, V]) get(key K) (value V, ok bool) {
+	e := l.entries[key]
+	if e == nil {
+		return value, false
+	}
+	e.unlink()
+	e.link(&l.ring, l.ring.next)
+	return e.value, true
+}
+
+// peek is get without being a use.
+func (l *lru[K, V]) peek(key K) (value V, ok bool) {
+	e := l.entries[key]
+	if e == nil {
+		return value, false
+	}
+	return e.value, true
+}
+
+// add keeps value under key, which is new. When there are limit entries already, the one used
+// least recently goes and is returned. A guest takes the place of that one in the order: it is
+// the next to go, unless it is used before.
+func (l *lru[K, V]) add(key K, value V, guest bool) (gone V, full bool) {
+	var e *entry[K, V]
+	if len(l.entries) < l.limit {
+		e = &entry[K, V]{}
+	} else {
+		e = l.ring.prev
+		e.unlink()
+		delete(l.entries, e.key)
+		gone, full = e.value, true
+	}
+	e.key, e.value = key, value
+	if guest {
+		e.link(l.ring.prev, &l.ring)
+	} else {
+		e.link(&l.ring, l.ring.next)
+	}
+	l.entries[key] = e
+	return gone, full
+}
+
+// oldest returns what was used least recently.
+func (l *lru[K, V]) oldest() (key K, value V, ok bool) {
+	e := l.ring.prev
+	return e.key, e.value, e != &l.ring
+}
+
+func (l *lru[K, V]) remove(key K) {
+	if e := l.entries[key]; e != nil {
+		e.unlink()
+		delete(l.entries, key)
+	}
+}
+
+func (e *entry[K, V]) unlink() { e.prev.next, e.next.prev = e.next, e.prev }
+
+func (e *entry[K, V]) link(prev, next *entry[K, V]) {
+	e.prev, e.next = prev, next
+	prev.next, next.prev = e, e
+}

@@ -1,0 +1,148 @@
+package detect
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// world is an API server with a clock, and one controller whose runs the tests play. Its cache
+// shows everything at once, unless told otherwise.
+type world struct {
+	tb      testing.TB
+	h       *HotLoops
+	now     time.Time
+	version int
+	objects map[name]*wire.Object
+	cached  map[name]*wire.Object
+	lagging bool // the cache stands still
+	found   []Episode
+	run     uint64
+	causes  workqueue.Causes
+}
+
+//nolint:gochecknoglobals // names
+var (
+	shopWeb    = kube.Key{Namespace: "shop", Name: "web"}
+	deployment = schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	site       = schema.GroupKind{Group: "example.com", Kind: "Site"}
+	pod        = schema.GroupKind{Kind: "Pod"}
+)
+
+func newWorld(tb testing.TB) *world {
+	tb.Helper()
+	return &world{
+		tb: tb, h: NewHotLoops(HotLoopsConfig{}), now: time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC), version: 1000,
+		objects: make(map[name]*wire.Object), cached: make(map[name]*wire.Object),
+	}
+}
+
+func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
+
+type name struct {
+	kind schema.GroupKind
+	key  kube.Key
+}
+
+// fields are the top-level fields of an object beside its metadata: spec, status, data.
+type fields map[string]any
+
+// put makes the fields of an object those given (others stay), and returns what it was and is.
+func (w *world) put(kind schema.GroupKind, key kube.Key, f fields) (before, after *wire.Object) {
+	w.tb.Helper()
+	id := name{kind, key}
+	before = w.objects[id]
+	content := map[string]any{}
+	if before != nil {
+		if err := json.Unmarshal(before.Bytes, &content); err != nil {
+			w.tb.Fatal(err)
+		}
+	}
+	old := encode(content)
+	maps.Copy(content, f)
+	// Through JSON, so that types do not differ where values are equal.
+	if before != nil && encode(content) == old {
+		return before, before
+	}
+	w.version++
+	content["apiVersion"], content["kind"] = "v1", kind.Kind
+	content["metadata"] = map[string]any{
+		"namespace": key.Namespace, "name": key.Name, "uid": "u-" + key.Name,
+		"resourceVersion": fmt.Sprint(w.version), "generation": w.version / 7,
+	}
+	after, err := wire.Parse([]byte(encode(content)), nil)
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	w.objects[id] = after
+	if !w.lagging {
+		w.cached[id] = after
+	}
+	return before, after
+}
+
+// runs begins a run.
+func (w *world) runs(causes ...workqueue.Cause) {
+	w.run++
+	w.causes = workqueue.NewCauses(causes...)
+}
+
+// writes is a write of the key shop/web in its present run.
+func (w *world) writes(kind schema.GroupKind, object kube.Key, f fields) {
+	w.tb.Helper()
+	cached := w.cached[name{kind, object}]
+	_, after := w.put(kind, object, f)
+	w.wrote(Step{Kind: kind, Object: object, Before: cached, After: after, Manager: "site-operator"})
+}
+
+func (w *world) wrote(s Step) {
+	s.Run, s.Causes = w.run, w.causes
+	if found, began := w.h.Wrote(shopWeb, &s, w.now); began {
+		w.found = append(w.found, found)
+	}
+}
+
+// somebody is a write by another, which the informer shows and which enqueues the key.
+func (w *world) somebody(manager string, kind schema.GroupKind, object kube.Key, f fields) workqueue.Cause {
+	w.tb.Helper()
+	before, after := w.put(kind, object, f)
+	w.h.Changed(shopWeb, &Step{Kind: kind, Object: object, Before: before, After: after, Manager: manager}, w.now)
+	return w.changed(kind, object)
+}
+
+// changed is the cause that the last change of an object makes.
+func (w *world) changed(kind schema.GroupKind, object kube.Key) workqueue.Cause {
+	after := w.objects[name{kind, object}]
+	return workqueue.Cause{
+		Type: workqueue.CauseUpdated, Kind: kind, Object: object, ResourceVersion: after.ResourceVersion, Time: w.now,
+	}
+}
+
+// one returns the episode that was found, and fails when there is not exactly one.
+func (w *world) one() Episode {
+	w.tb.Helper()
+	if len(w.found) != 1 {
+		w.tb.Fatalf("found %d episodes, want 1: %+v", len(w.found), w.found)
+	}
+	return w.found[0]
+}
+
+// none fails when an episode was found.
+func (w *world) none() {
+	w.tb.Helper()
+	for _, e := range w.found {
+		w.tb.Errorf("called a hot loop (%s): %s", e.Pattern, e.Message)
+	}
+}
+
+func because(t workqueue.CauseType) workqueue.Cause {
+	return workqueue.Cause{Type: t, Source: workqueue.SourceLoop}
+}

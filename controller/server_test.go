@@ -1,0 +1,115 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// world is an API server of Widgets, which have a status, and of Parts, with a controller's
+// view of it and another hand's.
+type world struct {
+	*fakeserver.Server
+	t       *testing.T
+	cluster *kube.Cluster
+	client  dynamic.Interface // of the controller: its calls are observed
+}
+
+type unstructuredObject = *unstructured.Unstructured
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	gv := schema.GroupVersion{Group: "example.com", Version: "v1"}
+	server := fakeserver.New(
+		fakeserver.Kind{GroupVersionKind: gv.WithKind("Widget"), Resource: "widgets", Status: true},
+		fakeserver.Kind{GroupVersionKind: gv.WithKind("Part"), Resource: "parts"},
+	)
+	cluster, err := kube.Connect(server.Config("operator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{Server: server, t: t, cluster: cluster, client: client}
+}
+
+func kindOf(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: kind}
+}
+
+// objects returns a client of a resource in the tests' namespace.
+func (w *world) objects(resource string) dynamic.ResourceInterface {
+	return w.client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: resource}).Namespace("ns")
+}
+
+// patch applies a merge patch, as the controller.
+func (w *world) patch(ctx context.Context, resource, name, patch string, subresources ...string) error {
+	_, err := w.objects(resource).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	return err
+}
+
+// create creates an object, as the controller. labels are key and value, alternating.
+func (w *world) create(ctx context.Context, resource, kind, name string, labels ...string) error {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(kindOf(kind))
+	obj.SetName(name)
+	for i := 0; i+1 < len(labels); i += 2 {
+		obj.SetLabels(map[string]string{labels[i]: labels[i+1]})
+	}
+	_, err := w.objects(resource).Create(ctx, obj, metav1.CreateOptions{})
+	return err
+}
+
+// put sets spec.value of an object by another hand, and creates it if it is not there.
+func (w *world) put(resource, name string, value any) string {
+	return w.Edit(resource, key(name), "somebody", func(obj map[string]any) bool {
+		obj["spec"] = map[string]any{"value": value}
+		return true
+	})
+}
+
+// remove deletes an object by another hand.
+func (w *world) remove(resource, name string) {
+	w.Edit(resource, key(name), "somebody", func(map[string]any) bool { return false })
+}
+
+// config is a config of a controller of Widgets.
+func (w *world) config(handle func(ctx context.Context, widget unstructuredObject) error) controller.Config[unstructuredObject] {
+	return controller.Config[unstructuredObject]{
+		Name:           "widgets",
+		Retriever:      informer.RetrieveSelected[unstructuredObject](w.cluster, informer.Selection{Kind: kindOf("Widget")}),
+		Handler:        controller.HandlerFunc[unstructuredObject](handle),
+		ResyncInterval: -1,
+		Logger:         slog.New(slog.DiscardHandler),
+	}
+}
+
+// run runs a controller until the test ends.
+func (w *world) run(c controller.Config[unstructuredObject]) *controller.Controller[unstructuredObject] {
+	w.t.Helper()
+	ctrl, err := controller.New(c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	start(w.t, ctrl)
+	return ctrl
+}
+
+func causesOf(ctx context.Context) string {
+	run, _ := controller.RunFrom(ctx)
+	return fmt.Sprint(run.Causes)
+}

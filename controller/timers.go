@@ -1,0 +1,130 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// SetTimer makes the key that ctx, a handler's context, belongs to run once after d, with a
+// cause of type timer whose detail is name. A timer lives as long as its object: unlike
+// RequeueAfter it is not superseded by other runs, only by another SetTimer of the same name;
+// and it is gone when the object is deleted, or deleted and created again, and when the
+// process stops working. So set it in each run that should have it: what is set again for a
+// later time begins anew, which HasTimer tells beforehand.
+//
+// It returns an error outside a handler. A d of zero or less means at once. name should be one
+// of few.
+func SetTimer(ctx context.Context, name string, d time.Duration) error {
+	r := runningFrom(ctx)
+	if r == nil {
+		return fmt.Errorf("set timer %q: %w", name, errNoRun)
+	}
+	r.timers.set(r.run.Key, name, d)
+	return nil
+}
+
+// StopTimer stops a timer of the object that is being handled. It does nothing when there is
+// none.
+func StopTimer(ctx context.Context, name string) {
+	if r := runningFrom(ctx); r != nil {
+		r.timers.stop(r.run.Key, name)
+	}
+}
+
+// HasTimer reports whether the object that is being handled has a timer of this name that has
+// not fired.
+func HasTimer(ctx context.Context, name string) bool {
+	r := runningFrom(ctx)
+	return r != nil && r.timers.has(r.run.Key, name)
+}
+
+var errNoRun = errors.New("the context is no handler's context")
+
+// timers are the timers of the objects of one term.
+type timers struct {
+	fire func(key kube.Key, name string)
+
+	mu    sync.Mutex
+	keys  map[kube.Key]map[string]*time.Timer // guarded by mu
+	ended bool                                // guarded by mu
+}
+
+func (t *timers) set(key kube.Key, name string, d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return
+	}
+	if t.keys[key] == nil {
+		t.keys[key] = map[string]*time.Timer{}
+	}
+	if old := t.keys[key][name]; old != nil {
+		old.Stop()
+	}
+	var timer *time.Timer
+	// The function needs no one to wait for it: it does nothing when the timer is not there
+	// any more, and nothing but to enqueue when it is.
+	timer = time.AfterFunc(d, func() {
+		t.mu.Lock()
+		current := t.keys[key][name] == timer
+		if current {
+			t.drop(key, name)
+		}
+		t.mu.Unlock()
+		if current {
+			t.fire(key, name)
+		}
+	})
+	t.keys[key][name] = timer
+}
+
+func (t *timers) stop(key kube.Key, name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if timer := t.keys[key][name]; timer != nil {
+		timer.Stop()
+		t.drop(key, name)
+	}
+}
+
+// drop forgets a timer. It is called with mu held.
+func (t *timers) drop(key kube.Key, name string) {
+	delete(t.keys[key], name)
+	if len(t.keys[key]) == 0 {
+		delete(t.keys, key)
+	}
+}
+
+func (t *timers) has(key kube.Key, name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.keys[key][name] != nil
+}
+
+// stopAll stops the timers of an object that is gone.
+func (t *timers) stopAll(key kube.Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, timer := range t.keys[key] {
+		timer.Stop()
+	}
+	delete(t.keys, key)
+}
+
+// end stops all timers. None is set any more.
+func (t *timers) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
+	for _, timers := range t.keys {
+		for _, timer := range timers {
+			timer.Stop()
+		}
+	}
+	t.keys = nil
+}

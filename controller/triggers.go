@@ -1,0 +1,148 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// changed is the informer's subscriber: a change of the controller's own objects.
+func (l *loop[T]) changed(c informer.Change) {
+	// What is listed before the controller works is in the store when the first pass walks it.
+	if c.Type == informer.Listed && !l.works.Load() {
+		return
+	}
+	l.noteEnd(c)
+	switch {
+	case !l.matters(c):
+		if c.Type == informer.Deleted {
+			l.failures.forget(c.Key) // no run will find that it is gone
+		}
+		l.skip(SkipPredicate, c.Key, workqueue.Cause{Type: typeOf(c), Source: workqueue.SourceSelf, Kind: l.kind, Object: c.Key})
+		return
+	case l.failures.ignores(c):
+		l.skip(SkipTerminal, c.Key, l.causeOf(workqueue.SourceSelf, c))
+		return
+	case c.Type == informer.Listed:
+		l.first.enqueued(c.Key)
+	}
+	l.enqueue(c)
+}
+
+// noteEnd notes the end of an object, which may be that another has taken its place.
+func (l *loop[T]) noteEnd(c informer.Change) {
+	replaced := c.Type == informer.Updated && c.Changed(kube.ChangedUID) != 0
+	if c.Type != informer.Deleted && !replaced {
+		return
+	}
+	l.timers.stopAll(c.Key)
+	if l.config.Deleted != nil {
+		l.ends.note(c)
+	}
+	if c.Type == informer.Deleted {
+		l.successes.forget(c.Key)
+	}
+}
+
+// matters reports whether a change of the controller's own objects is to make the handler run.
+func (l *loop[T]) matters(c informer.Change) bool {
+	return l.config.Predicate == nil || l.config.Predicate(c)
+}
+
+// enqueue adds the key of a change of the controller's own objects.
+func (l *loop[T]) enqueue(c informer.Change) {
+	priority := workqueue.PriorityNormal
+	switch {
+	case c.Type == informer.Listed:
+		priority = workqueue.PriorityLow
+	case l.config.Priority != nil:
+		priority = l.config.Priority(c)
+	}
+	cause := l.causeOf(workqueue.SourceSelf, c)
+	l.othersChange(c.Key, c, cause.Manager)
+	l.offer(c.Key, &cause, priority)
+}
+
+// triggered is what the source of a name calls.
+func (l *loop[T]) triggered(source string) Enqueue {
+	return func(key kube.Key, why Trigger) {
+		cause := workqueue.Cause{Type: workqueue.CauseTriggered, Source: source, Time: time.Now()}
+		if why.Change.Key != (kube.Key{}) {
+			cause = l.causeOf(source, why.Change)
+			l.othersChange(key, why.Change, cause.Manager)
+		}
+		if why.Type != "" {
+			cause.Type = why.Type
+		}
+		cause.Detail = why.Detail
+		l.offer(key, &cause, why.Priority)
+	}
+}
+
+// causeOf returns the cause that a change is. What a list brings is not looked at: there is
+// much of it, and nothing to compare it with.
+func (l *loop[T]) causeOf(source string, c informer.Change) workqueue.Cause {
+	cause := workqueue.Cause{Type: typeOf(c), Source: source, Kind: c.Kind().GroupKind(), Object: c.Key, Time: time.Now()}
+	if c.Type != informer.Added && c.Type != informer.Updated {
+		return cause
+	}
+	if state, err := c.New(); err == nil && state != nil {
+		cause.UID, cause.ResourceVersion = state.UID, state.ResourceVersion
+	}
+	cause.Manager = c.Manager()
+	if c.Type == informer.Updated {
+		cause.Previous, cause.Changed = c.OldVersion(), c.Changed(kube.ChangedAnything)
+	}
+	return cause
+}
+
+func typeOf(c informer.Change) workqueue.CauseType {
+	switch c.Type {
+	case informer.Listed:
+		return workqueue.CauseListed
+	case informer.Added:
+		return workqueue.CauseAdded
+	case informer.Deleted:
+		return workqueue.CauseDeleted
+	}
+	return workqueue.CauseUpdated
+}
+
+// offer puts key into the queue because something has happened, unless that was the key's own
+// write.
+func (l *loop[T]) offer(key kube.Key, cause *workqueue.Cause, priority workqueue.Priority) {
+	if !l.config.HandleOwnWrites && l.consistency.isEcho(key, cause) {
+		l.skip(SkipOwnWrite, key, *cause)
+		return
+	}
+	l.add(key, &workqueue.Options{
+		Cause: *cause, Priority: priority, Debounce: l.config.Debounce, Wake: l.config.WakeOn(*cause),
+	})
+}
+
+// again puts key into the queue for a reason of the loop's own.
+func (l *loop[T]) again(key kube.Key, cause workqueue.Cause, o workqueue.Options) bool {
+	cause.Source, cause.Time, cause.Staleness = workqueue.SourceLoop, time.Now(), l.informer.Staleness()
+	o.Cause = cause
+	return l.add(key, &o)
+}
+
+func (l *loop[T]) add(key kube.Key, o *workqueue.Options) bool {
+	added := l.queue.Add(key, *o)
+	if added && l.config.Metrics != nil {
+		l.config.Metrics.Triggered(l.config.Name, o.Cause.Source, o.Cause.Type)
+	}
+	return added
+}
+
+func (l *loop[T]) skip(why SkipReason, key kube.Key, cause workqueue.Cause) {
+	if cause.Time.IsZero() {
+		cause.Time = time.Now()
+	}
+	l.history.skip(Skip{Time: cause.Time, Key: key, Why: why, Cause: cause})
+	if l.config.Metrics != nil {
+		l.config.Metrics.Skipped(l.config.Name, why)
+	}
+}

@@ -1,0 +1,317 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+)
+
+// TestContract19_AHotLoopIsNamedAndSlowed: two hands fight over a field.
+func TestContract19_AHotLoopIsNamedAndSlowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var told events
+		var logs journal
+		runs := 0
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			runs++
+			return w.patch(ctx, "widgets", "a", `{"spec":{"replicas":3}}`)
+		})
+		c.Events, c.Logger = &told, logs.logger(slog.LevelWarn)
+		w.put("widgets", "a", 1)
+		ctrl := w.run(c)
+		fight := func(rounds int) {
+			for range rounds {
+				time.Sleep(100 * time.Millisecond)
+				w.Edit("widgets", key("a"), "autoscaler", func(obj map[string]any) bool {
+					obj["spec"].(map[string]any)["replicas"] = int64(5)
+					return true
+				})
+			}
+		}
+		fight(300)
+		troubles := ctrl.Troubles()
+		if len(troubles) != 1 || troubles[0].Type != controller.TroubleHotLoop || troubles[0].Key != key("a") {
+			t.Fatalf("troubles %+v", troubles)
+		}
+		text := fmt.Sprint(troubles[0])
+		for _, want := range []string{"spec.replicas", "autoscaler", "operator", "3", "5", "Widget ns/a"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the trouble does not name %q: %s", want, text)
+			}
+		}
+		if got := told.take(); len(got) != 1 || !strings.Contains(got[0], "HotLoop") {
+			t.Errorf("Events %q, want one", got)
+		}
+		if got := logs.take(); len(got) != 1 {
+			t.Errorf("logged %q, want one line", got)
+		}
+		before := runs
+		fight(600) // a minute
+		if runs-before > 10 {
+			t.Errorf("%d runs in a minute of the episode: it is not slowed", runs-before)
+		}
+		time.Sleep(time.Hour)
+		if troubles := ctrl.Troubles(); len(troubles) != 0 {
+			t.Errorf("an hour after the last of it, troubles %+v", troubles)
+		}
+	})
+}
+
+// TestContract20_AStuckHandlerIsReportedAndReplaced: its stack is logged once, readiness tells
+// where that is wanted, and another worker does its work.
+func TestContract20_AStuckHandlerIsReportedAndReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var logs, handled journal
+		release := make(chan struct{})
+		c := w.config(func(_ context.Context, widget unstructuredObject) error {
+			if widget.GetName() == "stuck" {
+				waitForALongTime(release)
+			}
+			handled.add("%s", widget.GetName())
+			return nil
+		})
+		c.Workers, c.StuckAfter, c.UnreadyWhenStuck = 1, time.Minute, true
+		c.Logger = logs.logger(slog.LevelWarn)
+		w.put("widgets", "stuck", 1)
+		ctrl := w.run(c)
+		synctest.Wait()
+		w.put("widgets", "b", 1)
+		time.Sleep(50 * time.Second)
+		if got := handled.take(); len(got) != 0 || ctrl.Ready() != nil {
+			t.Errorf("before the minute is over, handled %q, ready: %v", got, ctrl.Ready())
+		}
+		time.Sleep(30 * time.Second)
+		if got := handled.take(); !slices.Equal(got, []string{"b"}) {
+			t.Errorf("beside a stuck handler, handled %q", got)
+		}
+		time.Sleep(10 * time.Minute)
+		lines := logs.take()
+		if len(lines) != 1 || !strings.Contains(lines[0], "waitForALongTime") || !strings.Contains(lines[0], "ns/stuck") {
+			t.Errorf("logged %q, want one line with the stack", lines)
+		}
+		if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), "ns/stuck") {
+			t.Errorf("Ready: %v, want the stuck key", err)
+		}
+		if s := ctrl.Stats(); s.Troubles[controller.TroubleStuck] != 1 || s.Busy != 1 {
+			t.Errorf("Stats %+v", s)
+		}
+		close(release)
+		synctest.Wait()
+		if err := ctrl.Ready(); err != nil || len(ctrl.Troubles()) != 0 {
+			t.Errorf("when it has returned: %v, troubles %+v", err, ctrl.Troubles())
+		}
+		// There is one worker again.
+		w.put("widgets", "stuck", 2)
+		w.put("widgets", "b", 2)
+		synctest.Wait()
+		if got := handled.take(); len(got) != 3 {
+			t.Errorf("handled %q", got)
+		}
+	})
+}
+
+func waitForALongTime(release chan struct{}) { <-release }
+
+// TestContract21_AQueueThatOnlyGrowsIsReported once per episode.
+func TestContract21_AQueueThatOnlyGrowsIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var logs journal
+		slow := true
+		c := w.config(func(context.Context, unstructuredObject) error {
+			if slow {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		c.Workers, c.Logger = 1, logs.logger(slog.LevelWarn)
+		ctrl := w.run(c)
+		for i := range 180 * 5 {
+			w.put("widgets", fmt.Sprint("w", i), 1)
+			time.Sleep(200 * time.Millisecond)
+		}
+		if troubles := ctrl.Troubles(); len(troubles) != 1 || troubles[0].Type != controller.TroubleQueueGrowing {
+			t.Errorf("troubles %+v", troubles)
+		}
+		if s := ctrl.Stats(); s.OldestWait < time.Minute {
+			t.Errorf("Stats %+v", s)
+		}
+		if got := logs.take(); len(got) != 1 || !strings.Contains(got[0], "queue-growing") {
+			t.Errorf("logged %q", got)
+		}
+		slow = false
+		time.Sleep(time.Hour)
+		if troubles := ctrl.Troubles(); len(troubles) != 0 {
+			t.Errorf("when the queue is empty, troubles %+v", troubles)
+		}
+	})
+}
+
+// TestContract23_TimersLiveAsLongAsTheirObjects.
+func TestContract23_TimersLiveAsLongAsTheirObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var runs journal
+		c := w.config(func(ctx context.Context, widget unstructuredObject) error {
+			runs.add("%s: %s", widget.GetName(), causesOf(ctx))
+			run, _ := controller.RunFrom(ctx)
+			if run.Causes.Has("timer") || controller.HasTimer(ctx, "certificate") {
+				return nil
+			}
+			return errors.Join(
+				controller.SetTimer(ctx, "certificate", time.Hour),
+				controller.SetTimer(ctx, "never", 2*time.Hour),
+				func() error { controller.StopTimer(ctx, "never"); return nil }())
+		})
+		for _, name := range []string{"stays", "goes", "returns"} {
+			w.put("widgets", name, 1)
+		}
+		w.run(c)
+		time.Sleep(30 * time.Minute)
+		runs.take()
+		w.put("widgets", "stays", 2) // other runs do not supersede a timer
+		w.remove("widgets", "goes")
+		w.remove("widgets", "returns")
+		synctest.Wait()
+		w.put("widgets", "returns", 1) // with a timer of its own
+		time.Sleep(35 * time.Minute)
+		if got := runs.take(); !slices.Equal(got, []string{"stays: updated (spec) by somebody", "returns: added by somebody", "stays: timer (certificate)"}) {
+			t.Errorf("handled %q", got)
+		}
+		time.Sleep(time.Hour)
+		if got := runs.take(); !slices.Equal(got, []string{"returns: timer (certificate)"}) {
+			t.Errorf("an hour later, handled %q", got)
+		}
+	})
+	if err := controller.SetTimer(t.Context(), "x", time.Second); err == nil {
+		t.Error("SetTimer outside a handler returns no error")
+	}
+}
+
+// TestContract25_DeletedGetsTheLastState, and is told when that may not be the last.
+func TestContract25_DeletedGetsTheLastState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var calls journal
+		fails := true
+		c := w.config(func(_ context.Context, widget unstructuredObject) error {
+			calls.add("handle %s %v", widget.GetName(), widget.Object["spec"])
+			return nil
+		})
+		c.Deleted = func(_ context.Context, last unstructuredObject, stale bool) error {
+			calls.add("deleted %s %v stale=%v", last.GetName(), last.Object["spec"], stale)
+			if last.GetName() == "fails" && fails {
+				fails = false
+				return errors.New("no luck")
+			}
+			return nil
+		}
+		for _, name := range []string{"watched", "fails", "listed", "replaced"} {
+			w.put("widgets", name, 1)
+		}
+		w.run(c)
+		synctest.Wait()
+		expect := func(what string, want ...string) {
+			t.Helper()
+			if got := calls.take(); !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", what, got, want)
+			}
+		}
+		calls.take()
+		w.remove("widgets", "watched")
+		synctest.Wait()
+		expect("by a watch", "deleted watched map[value:1] stale=false")
+		w.remove("widgets", "fails")
+		time.Sleep(time.Second)
+		expect("when it fails, it is tried again", "deleted fails map[value:1] stale=false", "deleted fails map[value:1] stale=false")
+		w.HoldWatches("widgets")
+		w.put("widgets", "listed", 2)
+		w.remove("widgets", "listed")
+		w.Break("widgets", true)
+		time.Sleep(time.Minute)
+		expect("by a list", "deleted listed map[value:1] stale=true")
+		w.HoldWatches("widgets")
+		w.remove("widgets", "replaced")
+		w.put("widgets", "replaced", 2)
+		w.Break("widgets", true)
+		time.Sleep(time.Minute)
+		expect("another in its place", "deleted replaced map[value:1] stale=true", "handle replaced map[value:2]")
+	})
+}
+
+// TestContract26_LogLines: each run at debug level, each change of the outcome at info level or
+// above, and the same error of a key once a second.
+func TestContract26_LogLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var logs journal
+		fails := true
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			controller.LoggerFrom(ctx).Info("the handler speaks")
+			if fails {
+				return errors.New("no luck")
+			}
+			return nil
+		})
+		c.Logger = logs.logger(slog.LevelDebug)
+		w.put("widgets", "a", 1)
+		w.run(c)
+		time.Sleep(10 * time.Second)
+		count := func(lines []string, texts ...string) (n int) {
+			for _, line := range lines {
+				if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+					n++
+				}
+			}
+			return n
+		}
+		lines := logs.take()
+		handled, spoken := count(lines, "level=DEBUG", "msg=handled"), count(lines, "the handler speaks", "controller=widgets", "run.key=ns/a", "run.id=")
+		if handled < 10 || handled != spoken {
+			t.Errorf("%d lines of runs, %d of handlers", handled, spoken)
+		}
+		if n := count(lines, "level=WARN", "will try again"); n < 3 || n > 6 {
+			t.Errorf("the same error is logged %d times in 10 s in which %d runs failed", n, handled)
+		}
+		fails = false
+		w.put("widgets", "a", 2)
+		synctest.Wait()
+		w.put("widgets", "a", 3)
+		synctest.Wait()
+		lines = logs.take()
+		if n := count(lines, "level=INFO", "handler succeeds again"); n != 1 {
+			t.Errorf("that the handler succeeds again is logged %d times: %q", n, lines)
+		}
+	})
+}
+
+// TestContract15_LiveStaleness: an informer says how old what it shows may be.
+func TestContract15_AnInformerSaysHowStaleItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.config(func(context.Context, unstructuredObject) error { return nil })
+		w.put("widgets", "a", 1)
+		ctrl := w.run(c)
+		synctest.Wait()
+		w.HoldWatches("widgets")
+		time.Sleep(45 * time.Second)
+		if s := ctrl.Informer().Health().Staleness; s.Round(time.Second) != 45*time.Second {
+			t.Errorf("after 45 s without a word from the API server: stale by %s", s)
+		}
+		w.ReleaseWatches("widgets")
+		time.Sleep(10 * time.Minute)
+		if s := ctrl.Informer().Health().Staleness; s > time.Minute {
+			t.Errorf("with a bookmark every minute: stale by %s", s)
+		}
+	})
+}

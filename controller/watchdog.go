@@ -1,0 +1,128 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+const (
+	// sampling is how often the watchdog looks, unless StuckAfter asks for more.
+	sampling = 10 * time.Second
+	// replacements is how many workers may stand in for stuck ones, for each worker that the
+	// controller is to have: a goroutine cannot be ended from outside, and each keeps its memory.
+	replacements = 3
+)
+
+// watch is the watchdog: it looks for handlers that do not return and for a queue that only
+// grows, until ctx ends.
+func (l *loop[T]) watch(ctx, workCtx context.Context) {
+	every := sampling
+	if l.config.StuckAfter > 0 {
+		every = min(every, max(l.config.StuckAfter/4, time.Millisecond))
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	var growth detect.Growth
+	sampled := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			l.lookForStuck(ctx, workCtx, now)
+			if now.Sub(sampled) >= sampling {
+				sampled = now
+				l.lookForGrowth(ctx, &growth, now)
+				l.endHotLoops(now)
+			}
+		}
+	}
+}
+
+func (l *loop[T]) lookForStuck(ctx, workCtx context.Context, now time.Time) {
+	if l.config.StuckAfter < 0 {
+		return
+	}
+	l.mu.Lock()
+	var stuck []*worker
+	for w := range l.workers {
+		if r := w.run.Load(); r != nil && now.Sub(r.run.Started) >= l.config.StuckAfter && r.stuck.CompareAndSwap(false, true) {
+			stuck = append(stuck, w)
+		}
+	}
+	replace := len(l.workers) < l.config.Workers*(1+replacements)
+	l.mu.Unlock()
+	for _, w := range stuck {
+		r := w.run.Load()
+		if r == nil {
+			continue // it has just ended
+		}
+		message := fmt.Sprintf("a handler has been running for %s: another worker takes its place until it returns", rounded(now.Sub(r.run.Started)))
+		if !replace {
+			message = fmt.Sprintf("a handler has been running for %s, and so many others do that no further worker takes its place", rounded(now.Sub(r.run.Started)))
+		} else if !w.replaced.Swap(true) && ctx.Err() == nil {
+			l.startWorker(workCtx)
+		}
+		l.troubles.begin(ctx, Trouble{
+			Type: TroubleStuck, Key: r.run.Key, Since: r.run.Started, Message: message,
+			Details: []Detail{{"causes", r.run.Causes.String()}, {"stack", detect.StackOf(w.goroutine)}},
+		}, false)
+		if w.run.Load() != r {
+			l.troubles.endOf(r.run.Key, TroubleStuck) // it has ended meanwhile, and could not end this
+		}
+	}
+}
+
+func (l *loop[T]) lookForGrowth(ctx context.Context, growth *detect.Growth, now time.Time) {
+	stats := l.queue.Stats()
+	oldest := time.Duration(0)
+	if !stats.OldestReady.IsZero() {
+		oldest = now.Sub(stats.OldestReady)
+	}
+	grows, first := growth.Sample(stats.Ready, oldest, now)
+	if first {
+		l.troubles.begin(ctx, Trouble{
+			Type: TroubleQueueGrowing, Since: now,
+			Message: fmt.Sprintf("the queue only grows: %s, the first for %s, and more come than %s can handle", waits(stats.Ready), rounded(oldest), counted(l.config.Workers, "worker")),
+		}, false)
+	}
+	if !grows {
+		l.troubles.endOf(kube.Key{}, TroubleQueueGrowing)
+	}
+}
+
+// endHotLoops ends the episodes of hot loops that have shown no sign for long enough.
+func (l *loop[T]) endHotLoops(now time.Time) {
+	lasting := map[kube.Key]bool{}
+	for _, episode := range l.hot.Episodes(now) {
+		lasting[episode.Key] = true
+	}
+	for _, t := range l.troubles.all() {
+		if t.Type == TroubleHotLoop && !lasting[t.Key] {
+			l.troubles.endOf(t.Key, TroubleHotLoop)
+		}
+	}
+}
+
+// writesUnseen reports that informers have not shown in time what a run of key wrote.
+func (l *loop[T]) writesUnseen(ctx context.Context, key kube.Key, late []*unseenWrite, waits bool) {
+	var names []string
+	for _, w := range late {
+		names = append(names, w.String())
+	}
+	slices.Sort(names)
+	follows := "the handler runs without it"
+	if waits {
+		follows = "the key waits until the informer can watch again"
+	}
+	l.troubles.begin(ctx, Trouble{
+		Type: TroubleUnseenWrite, Key: key, Since: time.Now(),
+		Message: fmt.Sprintf("an informer does not show after %s what the last run wrote: %s; %s", rounded(l.config.ConsistencyTimeout), strings.Join(names, ", "), follows),
+	}, false)
+}

@@ -1,0 +1,226 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// worker takes keys from the queue and runs them, one at a time.
+type worker struct {
+	goroutine detect.Goroutine
+	run       atomic.Pointer[running] // what it is at; nil: it waits for a key
+	replaced  atomic.Bool             // its handler was stuck, and another has taken its place
+}
+
+// startWorker starts a worker. The drain waits for it.
+func (l *loop[T]) startWorker(ctx context.Context) {
+	w := &worker{}
+	l.mu.Lock()
+	l.workers[w] = struct{}{}
+	l.mu.Unlock()
+	l.working.Go(func() { l.work(ctx, w) }) // waited for by drain
+}
+
+// work is one worker.
+func (l *loop[T]) work(ctx context.Context, w *worker) {
+	w.goroutine = detect.CurrentGoroutine()
+	returned := false
+	defer func() {
+		l.mu.Lock()
+		delete(l.workers, w)
+		l.mu.Unlock()
+		if !returned && !w.replaced.Load() {
+			// A handler has called runtime.Goexit, as t.FailNow does: this goroutine ends, and
+			// another takes its place.
+			l.startWorker(ctx)
+		}
+	}()
+	for !w.replaced.Load() {
+		item, ok := l.queue.Get()
+		if !ok {
+			break
+		}
+		if !l.heldBack(ctx, item.Key) {
+			l.handle(ctx, w, item)
+		}
+	}
+	returned = true
+}
+
+// heldBack gives a key that must not run yet back to the queue.
+func (l *loop[T]) heldBack(ctx context.Context, key kube.Key) bool {
+	held, late := l.consistency.hold(key)
+	if len(late) > 0 {
+		l.writesUnseen(ctx, key, late, held)
+	}
+	if held {
+		return true
+	}
+	if pause := l.paused(key); pause > 0 {
+		l.queue.Hold(key, pause)
+		return true
+	}
+	return false
+}
+
+// errNoReturn is the error of a handler that has not returned.
+var errNoReturn = errors.New("the handler ended its goroutine (runtime.Goexit; t.FailNow does that)")
+
+// handle runs one key and decides what follows.
+func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kube.Key]) {
+	r := l.begin(item)
+	w.run.Store(r)
+	runCtx, cancel := kube.ObserveCalls(context.WithValue(ctx, runKey{}, r), r), context.CancelFunc(func() {})
+	if l.config.Timeout > 0 {
+		runCtx, cancel = context.WithTimeout(runCtx, l.config.Timeout)
+	}
+	err := errNoReturn
+	// Deferred, because the handler might not return.
+	defer func() {
+		timedOut := errors.Is(runCtx.Err(), context.DeadlineExceeded)
+		cancel()
+		l.finish(runCtx, r, err, timedOut, ctx.Err() != nil)
+		w.run.Store(nil)
+		if r.stuck.Load() {
+			l.troubles.endOf(item.Key, TroubleStuck)
+			r.log().InfoContext(runCtx, "the handler that was stuck has returned", "after", time.Since(r.run.Started).Round(time.Millisecond))
+		}
+		// Only now: what was added for the key is filed before the key can be taken again,
+		// so that it merges with what came in meanwhile.
+		l.queue.Done(item.Key)
+		l.first.ended(l.queued)
+	}()
+	l.first.began(item.Key, item.Causes)
+	err = l.call(runCtx, r)
+}
+
+// begin makes the record of a run.
+func (l *loop[T]) begin(item workqueue.Item[kube.Key]) *running {
+	failed := l.failures.of(item.Key)
+	r := &running{logger: l.logger, timers: &l.timers, writer: l, run: Run{
+		Controller: l.config.Name,
+		Key:        item.Key,
+		Causes:     item.Causes,
+		Attempt:    failed.inARow,
+		Wait:       item.Wait,
+		Held:       item.Held,
+		Started:    time.Now(),
+		Staleness:  l.informer.Staleness(),
+	}}
+	if failed.inARow > 0 {
+		r.run.AttemptClass = failed.class
+	}
+	l.history.begin(r)
+	return r
+}
+
+// call calls the handler, or the reconciler, and turns a panic into an error.
+func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
+	defer RecoverPanic(&err)
+	key := r.run.Key
+	ended, err := l.endOf(ctx, key)
+	if err != nil {
+		return err
+	}
+	if l.config.Reconciler != nil {
+		return l.config.Reconciler.Reconcile(ctx, key)
+	}
+	obj, found, err := l.informer.Get(key)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read %s from the cache: %w", key, err)
+	case !found && ended:
+		return nil
+	case !found:
+		return errGone
+	}
+	r.mu.Lock()
+	r.run.Decode, r.run.UID, r.run.Generation = time.Since(r.run.Started), obj.GetUID(), obj.GetGeneration()
+	r.mu.Unlock()
+	return l.config.Handler.Handle(ctx, obj)
+}
+
+// wrote implements writer: it remembers the write until the informers show it.
+func (l *loop[T]) wrote(ctx context.Context, r *running, call kube.Call, was *before, a answer) WriteOutcome {
+	seen, ok := writeOf(call, a)
+	kind := call.Kind.GroupKind()
+	if r.finished.Load() {
+		return WriteDone // by a goroutine that has outlived its handler: nobody will wait for it
+	}
+	w := ownWrite{Write: seen, kind: kind, created: call.Status == http.StatusCreated && call.Subresource == ""}
+	if !ok || kind.Kind == "" {
+		return WriteDone
+	}
+	if was != nil && was.object.UID == w.UID && was.object.ResourceVersion == w.ResourceVersion && call.Verb != "delete" {
+		return WriteNoChange
+	}
+	key := r.run.Key
+	w.base = l.baseOf(call, was, a.object)
+	l.consistency.wrote(key, w)
+	if !l.config.HandleOwnWrites {
+		// The informer may have been faster than the answer.
+		var echo workqueue.Cause
+		forgiven := l.queue.Forgive(key, func(cause workqueue.Cause) bool {
+			if !w.isBehind(&cause) {
+				return false
+			}
+			echo = cause
+			return true
+		})
+		if forgiven > 0 {
+			l.skip(SkipOwnWrite, key, echo)
+		}
+	}
+	if a.object != nil {
+		l.wroteAgain(ctx, r, kind, w.Key, was, a.object)
+	}
+	return WriteDone
+}
+
+// watched returns the informers of kind that the controller runs.
+func (l *loop[T]) watched(kind schema.GroupKind) []Watched {
+	var all []Watched
+	for _, informer := range append([]Readable{l.informer}, append(l.config.Reads, l.sources.reads()...)...) {
+		if w, ok := informer.(Watched); ok && w.Kind().GroupKind() == kind {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// finish measures and logs a run, and enqueues the next one.
+func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, cancelled bool) {
+	now := time.Now()
+	outcome, requeue := outcomeOf(err, timedOut, cancelled)
+	r.finished.Store(true)
+	l.consistency.ended(r.run.Key)
+	next := l.follow(ctx, r, outcome, requeue, err)
+	if pause := l.pauseAfter(r.run.Key); pause > 0 {
+		next.Why += fmt.Sprintf(", not before %s have passed (hot loop)", rounded(pause))
+	}
+	r.mu.Lock()
+	r.run.Duration, r.run.Outcome, r.run.Next = now.Sub(r.run.Started), outcome, next
+	if outcome.Failed() {
+		r.run.Error = err.Error()
+	}
+	run := r.run
+	r.mu.Unlock()
+	if l.config.Metrics != nil {
+		l.config.Metrics.Handled(l.config.Name, handledOf(run))
+	}
+	if l.logger.Enabled(ctx, slog.LevelDebug) {
+		r.log().DebugContext(ctx, "handled", "outcome", string(outcome), "duration", run.Duration,
+			"causes", run.Causes.String(), "attempt", run.Attempt, "writes", len(run.Writes)+run.WritesDropped, "next", next.Why)
+	}
+}

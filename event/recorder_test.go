@@ -1,0 +1,407 @@
+package event_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/event"
+)
+
+func TestAnEventIsCreated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, _ := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		recorder.Event(pod("web"), "Warning", "Stalled", "Retry", "the database is away")
+		synctest.Wait()
+		got := server.one(t)
+		if !strings.HasPrefix(got.Name, "web.") {
+			t.Errorf("it is called %q, want web.<its time>", got.Name)
+		}
+		if !got.EventTime.Time.Equal(server.start) {
+			t.Errorf("its time is %s, want %s", got.EventTime, server.start)
+		}
+		got.Name, got.EventTime = "", metav1.MicroTime{}
+		want := &eventsv1.Event{
+			TypeMeta:            metav1.TypeMeta{APIVersion: "events.k8s.io/v1", Kind: "Event"},
+			ObjectMeta:          metav1.ObjectMeta{Namespace: "shop"},
+			ReportingController: "shop.example.com/operator",
+			ReportingInstance:   "shop-0",
+			Regarding:           pod("web"),
+			Type:                "Warning", Reason: "Stalled", Action: "Retry", Note: "the database is away",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the Event (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestWhatTheAPIServerWouldRefuseIsMended(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ä", 1000)
+	type said struct{ Type, Reason, Action, Note string }
+	for name, test := range map[string]struct{ said, want said }{
+		"nothing said":       {said{}, said{"Normal", "Unknown", "Unknown", ""}},
+		"no action":          {said{"Normal", "Done", "", "x"}, said{"Normal", "Done", "Done", "x"}},
+		"no reason":          {said{"Normal", "", "Scale", "x"}, said{"Normal", "Scale", "Scale", "x"}},
+		"unknown type":       {said{"Fatal", "A", "B", ""}, said{"Warning", "A", "B", ""}},
+		"too long":           {said{"Normal", long, long, long}, said{"Normal", long[:124] + "...", long[:124] + "...", long[:1020] + "..."}},
+		"as long as allowed": {said{"Normal", long[:128], "B", long[:1024]}, said{"Normal", long[:128], "B", long[:1024]}},
+		"no UTF-8":           {said{"Normal", "A", "B", strings.Repeat("a\xff", 600)}, said{"Normal", "A", "B", strings.Repeat("a\uFFFD", 255) + "a..."}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newAPIServer()
+				recorder, logged := server.recorder(t, event.Config{})
+				start(t, t.Context(), recorder)
+				recorder.Event(pod("web"), test.said.Type, test.said.Reason, test.said.Action, test.said.Note)
+				synctest.Wait()
+				if n := logged.with(""); n > 0 {
+					t.Fatal(logged.text)
+				}
+				e := server.one(t)
+				if diff := cmp.Diff(test.want, said{e.Type, e.Reason, e.Action, e.Note}); diff != "" {
+					t.Errorf("the Event (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestEventsAreCalledLikeTheirObjects(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 235)
+	for name, test := range map[string]struct {
+		regarding corev1.ObjectReference
+		want      string // before the time
+	}{
+		"an ordinary name":              {pod("web"), "shop/web"},
+		"no namespace":                  {corev1.ObjectReference{Kind: "Node", Name: "n1"}, "default/n1"},
+		"a name for no Event":           {corev1.ObjectReference{Kind: "ClusterRole", Name: "system:controller:X-"}, "default/system-controller-x"},
+		"a name of nothing that counts": {corev1.ObjectReference{Kind: "User", Name: ":::"}, "default/object"},
+		"a long name":                   {pod(long + "." + strings.Repeat("y", 17)), "shop/" + long},
+		"an odd name":                   {pod("a..b"), "shop/object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newAPIServer()
+				recorder, _ := server.recorder(t, event.Config{})
+				start(t, t.Context(), recorder)
+				recorder.Event(test.regarding, "Normal", "A", "B", "")
+				synctest.Wait()
+				e := server.one(t)
+				if got := e.Namespace + "/" + e.Name[:strings.LastIndex(e.Name, ".")]; got != test.want {
+					t.Errorf("it is %s, want %s", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestRepeatsBecomeACount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, _ := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		regarding := pod("web")
+		for i := range 10 { // at 0s, 1m, ... 9m
+			regarding.ResourceVersion = fmt.Sprint(i) // the object changes meanwhile
+			recorder.Event(regarding, "Warning", "Stalled", "Retry", "again")
+			time.Sleep(time.Minute)
+		}
+		// The repeats of 1m to 5m are told at 5m, those up to 10m at 10m.
+		time.Sleep(time.Hour)
+		if diff := cmp.Diff([]string{"0s POST", "5m0s PATCH", "10m0s PATCH"}, server.log()); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		series := server.one(t).Series
+		if want := server.start.Add(9 * time.Minute); series.Count != 10 || !series.LastObservedTime.Time.Equal(want) {
+			t.Errorf("it was seen %d times, last %s, want 10 and %s", series.Count, series.LastObservedTime, want)
+		}
+		// An hour later it is news.
+		recorder.Event(regarding, "Warning", "Stalled", "Retry", "again")
+		synctest.Wait()
+		if got := server.list(); len(got) != 2 {
+			t.Errorf("the server has %q, want a second Event", got)
+		}
+		if diff := cmp.Diff(event.Stats{Sent: 4}, recorder.Stats()); diff != "" {
+			t.Errorf("stats (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestASeriesLastsAsLongAsItIsRepeated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, _ := server.recorder(t, event.Config{RepeatInterval: time.Minute})
+		start(t, t.Context(), recorder)
+		for range 100 {
+			recorder.Event(pod("web"), "Normal", "A", "B", "")
+			time.Sleep(119 * time.Second)
+		}
+		if got := server.one(t).Series.Count; got != 100 {
+			t.Errorf("it was counted %d times, want 100", got)
+		}
+	})
+}
+
+func TestWhatDiffersIsNoRepeat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, _ := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		other := pod("web")
+		other.UID = "u2"
+		recorder.Event(pod("web"), "Normal", "A", "B", "c")
+		recorder.Event(pod("web"), "Warning", "A", "B", "c")
+		recorder.Event(pod("web"), "Normal", "x", "B", "c")
+		recorder.Event(pod("web"), "Normal", "A", "x", "c")
+		recorder.Event(pod("web"), "Normal", "A", "B", "x")
+		recorder.Event(other, "Normal", "A", "B", "c")
+		synctest.Wait()
+		if got := server.list(); len(got) != 6 {
+			t.Errorf("the server has %q, want 6 Events", got)
+		}
+	})
+}
+
+func TestAnExpiredEventIsCreatedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, _ := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		time.Sleep(time.Minute)
+		server.expire()
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		time.Sleep(time.Hour)
+		got := server.one(t)
+		if !got.EventTime.Time.Equal(server.start) || got.Series == nil || got.Series.Count != 3 {
+			t.Errorf("the Event is of %s with series %v, want %s and 3 times", got.EventTime, got.Series, server.start)
+		}
+		if diff := cmp.Diff(event.Stats{Sent: 2}, recorder.Stats()); diff != "" {
+			t.Errorf("stats (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAnObjectHasABudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, logged := server.recorder(t, event.Config{ObjectBurst: 3, ObjectInterval: time.Minute})
+		start(t, t.Context(), recorder)
+		say := func(name string, n int) {
+			for range n {
+				recorder.Event(pod(name), "Normal", "A", "B", fmt.Sprint("it is now ", time.Now().UnixNano(), " ", len(server.log())))
+				synctest.Wait()
+			}
+		}
+		const burst = 3
+		for _, step := range []struct {
+			after   time.Duration
+			object  string
+			calls   int
+			created int
+		}{
+			{0, "noisy", 10, burst},
+			{0, "calm", 2, 2}, // has its own
+			{59 * time.Second, "noisy", 10, 0},
+			{time.Second, "noisy", 10, 1},
+			{3 * time.Minute / 2, "noisy", 10, 1},
+			{30 * time.Second, "noisy", 10, 1}, // the half was kept
+			{24 * time.Hour, "noisy", 10, burst},
+		} {
+			time.Sleep(step.after)
+			before := len(server.log())
+			say(step.object, step.calls)
+			if got := len(server.log()) - before; got != step.created {
+				t.Errorf("%d events about %s after %s: %d were sent, want %d", step.calls, step.object, step.after, got, step.created)
+			}
+		}
+		if got := recorder.Stats().Dropped; got != 51 {
+			t.Errorf("%d were dropped, want 51", got)
+		}
+		if got := logged.with("events were dropped"); got < 1 || got > 6 {
+			t.Errorf("drops were logged %d times, want once a minute at most", got)
+		}
+	})
+}
+
+func TestAFullQueueDropsWhatIsNew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		open := make(chan struct{})
+		server.answer = func(*http.Request) (*http.Response, error) { <-open; return nil, nil } //nolint:nilnil // the server's word
+		recorder, _ := server.recorder(t, event.Config{QueueSize: 2})
+		start(t, t.Context(), recorder)
+		began := time.Now()
+		for i := range 5 {
+			recorder.Event(pod(fmt.Sprint("web", i)), "Normal", "A", "B", "")
+			synctest.Wait() // the first is being sent
+		}
+		recorder.Event(pod("web0"), "Normal", "A", "B", "") // repeats need no place
+		recorder.Event(pod("web1"), "Normal", "A", "B", "")
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("Event has kept its caller waiting for %s", waited)
+		}
+		close(open)
+		time.Sleep(time.Hour)
+		got := server.list()
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"web0 A x2", "web1 A x2", "web2 A x1"}, got); diff != "" {
+			t.Errorf("the server has (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(event.Stats{Sent: 4, Dropped: 2}, recorder.Stats()); diff != "" {
+			t.Errorf("stats (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestObjectsThatWereSpokenOfLongAgoAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, _ := server.recorder(t, event.Config{Objects: 2})
+		start(t, t.Context(), recorder)
+		for _, name := range []string{"a", "b", "b", "a", "c" /* forgets b and its repeat */, "a", "b"} {
+			recorder.Event(pod(name), "Normal", "A", "B", "")
+			synctest.Wait()
+		}
+		time.Sleep(time.Hour)
+		got := server.list()
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"a A x3", "b A x1", "b A x1", "c A x1"}, got); diff != "" {
+			t.Errorf("the server has (-want +got):\n%s", diff)
+		}
+		if got := recorder.Stats().Dropped; got != 1 {
+			t.Errorf("%d were dropped, want the repeat about b", got)
+		}
+	})
+}
+
+func TestAnEventAboutNothingIsDropped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, _ := server.recorder(t, event.Config{})
+		recorder.Event(corev1.ObjectReference{Kind: "Pod"}, "Normal", "A", "B", "")
+		if diff := cmp.Diff(event.Stats{Dropped: 1}, recorder.Stats()); diff != "" {
+			t.Errorf("stats (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestEventsOfOneMomentHaveTheirOwnNames(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, _ := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		for i := range 20 { // time stands still
+			recorder.Event(pod("web"), "Normal", "A", "B", fmt.Sprint(i))
+		}
+		synctest.Wait()
+		if got := server.list(); len(got) != 20 {
+			t.Errorf("the server has %d Events, want 20", len(got))
+		}
+	})
+}
+
+func TestRecordersThatSpeakAtTheSameMomentDoNotMeet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		for range 3 {
+			recorder, _ := server.recorder(t, event.Config{})
+			start(t, t.Context(), recorder)
+			recorder.Event(pod("web"), "Normal", "A", "B", "")
+			recorder.Event(pod("web"), "Normal", "A", "B", "")
+		}
+		time.Sleep(time.Hour)
+		if diff := cmp.Diff([]string{"web A x2", "web A x2", "web A x2"}, server.list()); diff != "" {
+			t.Errorf("the server has (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestDefaultLimits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, _ := server.recorder(t, event.Config{})
+		for i := range event.DefaultQueueSize + 10 {
+			recorder.Event(pod(fmt.Sprint("queued", i)), "Normal", "A", "B", "")
+		}
+		if got := recorder.Stats().Dropped; got != 10 {
+			t.Errorf("of %d that wait %d were dropped, want 10", event.DefaultQueueSize+10, got)
+		}
+		start(t, t.Context(), recorder)
+		synctest.Wait()
+		sent := recorder.Stats().Sent
+		say := func(n int, want uint64) {
+			t.Helper()
+			for i := range n {
+				recorder.Event(pod("web"), "Normal", "A", "B", fmt.Sprint(time.Now(), i))
+			}
+			synctest.Wait()
+			if got := recorder.Stats().Sent - sent; got != want {
+				t.Errorf("%d different events about one object: %d were sent, want %d", n, got, want)
+			}
+			sent = recorder.Stats().Sent
+		}
+		say(30, 25)
+		time.Sleep(5*time.Minute - 1)
+		say(30, 0)
+		time.Sleep(time.Nanosecond)
+		say(30, 1)
+		for i := range event.DefaultObjects { // which make the recorder forget web
+			recorder.Event(pod(fmt.Sprint("other", i)), "Normal", "A", "B", "")
+		}
+		synctest.Wait()
+		sent = recorder.Stats().Sent
+		say(30, 25)
+	})
+}
+
+func BenchmarkEvent(b *testing.B) {
+	server := newAPIServer()
+	config := event.Config{Cluster: server.cluster(b), Controller: "bench", Instance: "bench"}
+	recorder, err := event.New(config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	regarding := pod("web")
+	b.Run("repeat", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			recorder.Event(regarding, "Warning", "Stalled", "Retry", "the database is away")
+		}
+	})
+	b.Run("dropped", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			recorder.Event(regarding, "Warning", "Stalled", "Retry", strconv.Itoa(i))
+		}
+	})
+}

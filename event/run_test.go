@@ -1,0 +1,324 @@
+package event_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/event"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+func TestEventsOutliveAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		server.answer = func(req *http.Request) (*http.Response, error) {
+			if time.Since(server.start) < 10*time.Second {
+				return nil, &url.Error{Op: "Post", URL: req.URL.String(), Err: errRefused}
+			}
+			return nil, nil //nolint:nilnil // the server's word
+		}
+		recorder, logged := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		for i := range 5 {
+			recorder.Event(pod(fmt.Sprint("web", i)), "Normal", "A", "B", "")
+		}
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff(event.Stats{Sent: 5}, recorder.Stats()); diff != "" {
+			t.Errorf("stats (-want +got):\n%s", diff)
+		}
+		if got := logged.with("class=transient"); got != 1 {
+			t.Errorf("the outage was logged %d times, want once", got)
+		}
+	})
+}
+
+func TestEventsAreGivenUpAfterAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		server.answer = func(*http.Request) (*http.Response, error) { return nil, errRefused }
+		recorder, _ := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		time.Sleep(3 * time.Minute)
+		if diff := cmp.Diff(event.Stats{Failed: 2}, recorder.Stats()); diff != "" {
+			t.Errorf("stats (-want +got):\n%s", diff)
+		}
+		server.answer = nil
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		synctest.Wait()
+		if got := server.one(t).Series; got != nil {
+			t.Errorf("the next one goes on with %v, want a new Event", got)
+		}
+	})
+}
+
+func TestTheServersRetryAfterIsObeyed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		server.answer = func(*http.Request) (*http.Response, error) {
+			if time.Since(server.start) < 7*time.Second {
+				return status(apierrors.NewTooManyRequests("slower", 7)), nil
+			}
+			return nil, nil //nolint:nilnil // the server's word
+		}
+		recorder, _ := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff([]string{"0s POST", "7s POST"}, server.log()); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestRefusalsAreCountedAndLoggedOnceAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		server.answer = func(*http.Request) (*http.Response, error) {
+			return status(apierrors.NewForbidden(resource(), "", errors.New("no Role"))), nil
+		}
+		recorder, logged := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		for i := range 150 { // one a second
+			recorder.Event(pod(fmt.Sprint("web", i)), "Normal", "A", "B", "")
+			time.Sleep(time.Second)
+		}
+		if diff := cmp.Diff(event.Stats{Failed: 150}, recorder.Stats()); diff != "" {
+			t.Errorf("stats (-want +got):\n%s", diff)
+		}
+		if got := len(server.log()); got != 150 {
+			t.Errorf("%d requests were made, want one for each event: what is forbidden stays so", got)
+		}
+		if got := logged.with("class=forbidden"); got != 3 {
+			t.Errorf("it was logged %d times in 150 s, want 3", got)
+		}
+		if got := logged.with("a Role must allow create and patch of events"); got != 3 {
+			t.Errorf("%d lines say what to do, want 3", got)
+		}
+	})
+}
+
+func TestALostAnswerIsNoSecondEvent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		first := true
+		server.answer = func(req *http.Request) (*http.Response, error) {
+			if !first {
+				return nil, nil //nolint:nilnil // the server's word
+			}
+			first = false
+			if _, err := server.handle(req); err != nil {
+				t.Error(err)
+			}
+			return nil, errRefused
+		}
+		recorder, _ := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		time.Sleep(time.Minute)
+		server.one(t)
+		if diff := cmp.Diff(event.Stats{Sent: 1}, recorder.Stats()); diff != "" {
+			t.Errorf("stats (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestWhatIsSaidBeforeRunIsSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, _ := server.recorder(t, event.Config{})
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		start(t, t.Context(), recorder)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"web A x2"}, server.list()); diff != "" {
+			t.Errorf("the server has (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestRunFlushesAtItsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		server.answer = func(*http.Request) (*http.Response, error) {
+			time.Sleep(100 * time.Millisecond)
+			return nil, nil //nolint:nilnil // the server's word
+		}
+		recorder, _ := server.recorder(t, event.Config{})
+		stop := start(t, t.Context(), recorder)
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		time.Sleep(time.Second)
+		recorder.Event(pod("web"), "Normal", "A", "B", "") // would wait for 5 min
+		for i := range 3 {
+			recorder.Event(pod(fmt.Sprint("db", i)), "Normal", "A", "B", "")
+		}
+		stop()
+		if took := time.Since(server.start); took != 1400*time.Millisecond {
+			t.Errorf("it took until %s, want 1.4s: no longer than the requests", took)
+		}
+		if diff := cmp.Diff(event.Stats{Sent: 5}, recorder.Stats()); diff != "" {
+			t.Errorf("stats (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestFlushingHasAnEnd(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		timeout time.Duration
+		answer  func(*http.Request) (*http.Response, error)
+		want    time.Duration
+	}{
+		"default, silent server": {0, func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		}, 2 * time.Second},
+		"5 s, silent server": {5 * time.Second, func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		}, 5 * time.Second},
+		"none, silent server": {-1, func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		}, 0},
+		"default, server is gone": {0, func(*http.Request) (*http.Response, error) { return nil, errRefused }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newAPIServer()
+				server.answer = test.answer
+				recorder, logged := server.recorder(t, event.Config{FlushTimeout: test.timeout})
+				stop := start(t, t.Context(), recorder)
+				for i := range 5 {
+					recorder.Event(pod(fmt.Sprint("web", i)), "Normal", "A", "B", "")
+				}
+				synctest.Wait()
+				stop()
+				if took := time.Since(server.start); took != test.want {
+					t.Errorf("it took %s, want %s", took, test.want)
+				}
+				stats := recorder.Stats()
+				if stats.Sent != 0 || stats.Dropped+stats.Failed != 5 {
+					t.Errorf("stats are %+v, want 5 dropped or failed", stats)
+				}
+				if stats.Dropped > 0 && logged.with("events were dropped") != 1 {
+					t.Error("what was dropped at the end is not logged")
+				}
+			})
+		})
+	}
+}
+
+func TestRunAgainAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, _ := server.recorder(t, event.Config{})
+		stop := start(t, t.Context(), recorder)
+		synctest.Wait()
+		if err := recorder.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "running already") {
+			t.Errorf("a second Run at the same time: %v, want an error", err)
+		}
+		stop()
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		start(t, t.Context(), recorder)
+		synctest.Wait()
+		server.one(t)
+	})
+}
+
+func TestNothingIsSentAfterLeadershipIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		lost := make(chan struct{})
+		recorder, _ := server.recorder(t, event.Config{})
+		stop := start(t, kube.WithLeadership(t.Context(), lost), recorder)
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		synctest.Wait()
+		close(lost)
+		recorder.Event(pod("db"), "Normal", "A", "B", "")
+		stop()
+		if diff := cmp.Diff([]string{"web A x1"}, server.list()); diff != "" {
+			t.Errorf("the server has (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestNewNamesAllMistakesAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := event.New(event.Config{
+		Controller: "shop operator", Instance: strings.Repeat("x", 129),
+		QueueSize: -1, ObjectBurst: -1, ObjectInterval: -1, Objects: -1, RepeatInterval: -1,
+	})
+	if err == nil {
+		t.Fatal("no mistake was found")
+	}
+	for _, want := range []string{
+		"Cluster is required", `Controller "shop operator" cannot be`, "Instance has 129 bytes",
+		"QueueSize is -1", "ObjectBurst is -1", "ObjectInterval is -1", "Objects is -1", "RepeatInterval is -1",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error lacks %q:\n%v", want, err)
+		}
+	}
+	if _, err := event.New(event.Config{}); err == nil || !strings.Contains(err.Error(), "Controller is required") {
+		t.Errorf("without a Controller: %v", err)
+	}
+	server := newAPIServer()
+	if _, err := event.New(event.Config{Cluster: server.cluster(t), Controller: "shop"}); err != nil {
+		t.Errorf("the host's name does as Instance, but: %v", err)
+	}
+}
+
+func TestRegardingRefersToAnObject(t *testing.T) {
+	t.Parallel()
+	cluster := newAPIServer().cluster(t)
+	meta := metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1", ResourceVersion: "7"}
+	got, err := event.Regarding(cluster, &corev1.Pod{ObjectMeta: meta})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(pod("web"), got); diff != "" {
+		t.Errorf("the reference (-want +got):\n%s", diff)
+	}
+	got, err = event.Regarding(cluster, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "admin"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := corev1.ObjectReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "admin"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the reference (-want +got):\n%s", diff)
+	}
+	if _, err := event.Regarding(cluster, &metav1.PartialObjectMetadata{ObjectMeta: meta}); err == nil {
+		t.Error("an object without a kind was referred to")
+	}
+}
+
+// eventRecorder is controller.EventRecorder, which this package must not import.
+type eventRecorder interface {
+	Event(regarding corev1.ObjectReference, eventType, reason, action, note string)
+}
+
+var _ eventRecorder = (*event.Recorder)(nil)

@@ -1,0 +1,261 @@
+package informer
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// Write is a write that somebody has done, and that an informer will see.
+type Write struct {
+	Key kube.Key
+	UID types.UID
+	// ResourceVersion is the object's after the write; for a deletion, the latest that is
+	// known. Empty for a deletion of which nothing is known.
+	ResourceVersion string
+	// Deleted is true when the object is gone by it; false also for a deletion that has only
+	// begun, because finalizers or a grace period stand before the end.
+	Deleted bool
+	// Object is the object after the write, for selections. May be nil.
+	Object *wire.Object
+}
+
+// Await calls seen, once, when the informer shows what w has written or something later, or
+// never will, because it does not run or does not retrieve the object. It may do so before
+// Await returns. Otherwise seen is called while the informer announces a change, after its
+// subscribers: it must be quick, and must not call the informer. cancel makes Await forget it:
+// after cancel has returned, seen is not called any more.
+//
+// The informer shows a write when it keeps the object's state after it or a later one, or has
+// come to the write's resource version; a deletion, when in addition the object is not kept,
+// or one with another UID is. An object that is outside of the selection after the write is
+// not waited for, unless an earlier state of it is kept. (Of field selectors, those of
+// metadata.name and metadata.namespace are understood; for the others, and for Retrievers of
+// one's own, the resource version decides. Where versions cannot be compared, only the very
+// state of the write is recognised: give up after a while.) Where joined Retrievers overlap,
+// all that may have the object have to show it.
+func (i *Informer[T]) Await(w Write, seen func()) (cancel func()) { return i.core.await(w, seen) }
+
+func (c *core) await(w Write, seen func()) (cancel func()) {
+	write := &waiter{Write: w, seen: seen, began: time.Now()}
+	write.version, write.comparable = parseVersion(w.ResourceVersion)
+	c.events.Lock()
+	c.mu.Lock()
+	running, parts := c.session != nil, c.parts
+	c.mu.Unlock()
+	if running {
+		for _, p := range parts {
+			p.await(write)
+		}
+	}
+	waits := len(write.awaited) > 0
+	c.events.Unlock()
+	if !waits {
+		if write.shown {
+			c.counters.lag.Store(0)
+		}
+		seen()
+		return func() {}
+	}
+	return func() {
+		c.events.Lock()
+		defer c.events.Unlock()
+		for _, a := range write.awaited {
+			a.part.forgetAwaited(a)
+		}
+		write.awaited = nil
+	}
+}
+
+// releaseAll tells all who wait that nothing more will be shown.
+func (c *core) releaseAll() {
+	c.events.Lock()
+	defer c.events.Unlock()
+	for _, p := range c.allParts() {
+		p.release()
+	}
+}
+
+// waiter is a write that somebody waits for. It is guarded by core.events.
+type waiter struct {
+	Write
+	seen       func()
+	began      time.Time
+	version    uint64 // the ResourceVersion, when comparable
+	comparable bool
+	shown      bool       // by a part, when it began
+	awaited    []*awaited // by the parts that have yet to show it
+}
+
+// awaited is a write that one part has yet to show.
+type awaited struct {
+	*waiter
+	part   *part
+	place  int  // in awaits.byVersion; -1: it is not there
+	misfit bool // the object is not selected after the write: it is to go
+}
+
+// awaits are the writes that a part has yet to show. They are guarded by core.events.
+type awaits struct {
+	byKey     map[kube.Key][]*awaited
+	byVersion versions // those of byKey whose versions can be compared
+}
+
+// await adds write to what p has yet to show, if it has. It is called with events held.
+func (p *part) await(write *waiter) {
+	if p.isDegraded() {
+		return // nothing is watched
+	}
+	may := p.selects.has(write.Write)
+	if may == never {
+		return
+	}
+	a := &awaited{waiter: write, part: p, place: -1, misfit: may == notNow}
+	if p.shows(a) {
+		write.shown = true
+		return
+	}
+	if p.byKey == nil {
+		p.byKey = map[kube.Key][]*awaited{}
+	}
+	p.byKey[write.Key] = append(p.byKey[write.Key], a)
+	if write.comparable {
+		heap.Push(&p.byVersion, a)
+	}
+	write.awaited = append(write.awaited, a)
+}
+
+// shows reports whether p shows what a waits for. It is called with events held.
+func (p *part) shows(a *awaited) bool {
+	kept, found := p.objects().Get(a.Key)
+	passed := a.comparable && notAfter(a.ResourceVersion, p.resourceVersion())
+	if a.Deleted {
+		gone := !found || a.UID != "" && kept.UID() != a.UID
+		// Before the deletion there may have been a creation that is yet to come.
+		later := found && notAfter(a.ResourceVersion, kept.ResourceVersion())
+		return gone && (!a.comparable || passed || later || a.misfit)
+	}
+	if found {
+		version := kept.ResourceVersion()
+		return passed || version == a.ResourceVersion || notAfter(a.ResourceVersion, version)
+	}
+	return passed || a.misfit
+}
+
+// shown calls those who wait for what p shows, after something about the object under key has
+// come. It is called with events held.
+func (p *part) shown(key kube.Key) {
+	if len(p.byKey) == 0 {
+		return
+	}
+	for _, a := range slices.Clone(p.byKey[key]) {
+		if p.shows(a) {
+			p.sawAwaited(a)
+		}
+	}
+	p.shownUpToNewest()
+}
+
+// shownUpToNewest calls those who wait for what is not newer than what p has come to. Whom
+// that is not enough is asked again when something about the key comes: a deletion, of which
+// the version was that of an earlier state. It is called with events held.
+func (p *part) shownUpToNewest() {
+	newest, ok := parseVersion(p.resourceVersion())
+	for ok && len(p.byVersion) > 0 && p.byVersion[0].version <= newest {
+		a := heap.Pop(&p.byVersion).(*awaited)
+		if p.shows(a) {
+			p.sawAwaited(a)
+		}
+	}
+}
+
+// shownAll is shown for all keys: after a list or a bookmark.
+func (p *part) shownAll() {
+	if len(p.byKey) == 0 {
+		return
+	}
+	var all []*awaited
+	for _, of := range p.byKey {
+		all = append(all, of...)
+	}
+	for _, a := range all {
+		if p.shows(a) {
+			p.sawAwaited(a)
+		}
+	}
+}
+
+// sawAwaited notes that p shows what a waits for.
+func (p *part) sawAwaited(a *awaited) {
+	if p.settleAwaited(a) {
+		p.core.counters.lag.Store(int64(time.Since(a.began)))
+		a.seen()
+	}
+}
+
+// release lets go of all that p has yet to show: it will not. It is called with events held.
+func (p *part) release() {
+	for _, of := range p.byKey {
+		for _, a := range slices.Clone(of) {
+			if p.settleAwaited(a) {
+				a.seen()
+			}
+		}
+	}
+}
+
+// settleAwaited forgets a, and reports whether it was the last that its waiter waited for.
+func (p *part) settleAwaited(a *awaited) (last bool) {
+	p.forgetAwaited(a)
+	a.waiter.awaited = slices.DeleteFunc(a.waiter.awaited, func(other *awaited) bool { return other == a })
+	return len(a.waiter.awaited) == 0
+}
+
+func (p *part) forgetAwaited(a *awaited) {
+	of := slices.DeleteFunc(p.byKey[a.Key], func(other *awaited) bool { return other == a })
+	if len(of) == 0 {
+		delete(p.byKey, a.Key)
+	} else {
+		p.byKey[a.Key] = of
+	}
+	if a.place >= 0 {
+		heap.Remove(&p.byVersion, a.place)
+	}
+}
+
+// versions is a heap of what is awaited, the lowest version first.
+type versions []*awaited
+
+// Len implements heap.Interface.
+func (v versions) Len() int { return len(v) }
+
+// Less implements heap.Interface.
+func (v versions) Less(i, j int) bool { return v[i].version < v[j].version }
+
+// Swap implements heap.Interface.
+func (v versions) Swap(i, j int) {
+	v[i], v[j] = v[j], v[i]
+	v[i].place, v[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (v *versions) Push(x any) {
+	a := x.(*awaited)
+	a.place = len(*v)
+	*v = append(*v, a)
+}
+
+// Pop implements heap.Interface.
+func (v *versions) Pop() any {
+	last := len(*v) - 1
+	a := (*v)[last]
+	(*v)[last] = nil
+	*v = (*v)[:last]
+	a.place = -1
+	return a
+}

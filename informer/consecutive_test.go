@@ -1,0 +1,407 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// links writes down which changes are said to have missed nothing.
+type links struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *links) notify(c informer.Change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := fmt.Sprintf("%s %s", c.Type, c.Key.Name)
+	if c.Consecutive() {
+		line += ", consecutive"
+	}
+	if c.Certain() {
+		line += ", certain"
+	}
+	l.lines = append(l.lines, line)
+}
+
+func (l *links) expect(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if diff := cmp.Diff(want, l.lines); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	l.lines = nil
+}
+
+// linked starts an informer whose links are written down from now on.
+func linked(t *testing.T, server *fakeapi.Server[configMap], r informer.Retriever[configMap]) (fixture, *links) {
+	t.Helper()
+	f := start(t, server, r)
+	l := &links{}
+	f.informer.Subscribe(l.notify)
+	l.lines = nil
+	return f, l
+}
+
+func TestConsecutiveIsWhatAWatchBrings(t *testing.T) {
+	for _, watchList := range []bool{true, false} {
+		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(watchList)
+				server.Put(object("a", "1"))
+				f, l := linked(t, server, nil)
+				defer f.stop()
+				// The list was of one moment, and the watch begins there.
+				server.Put(object("a", "2"))
+				server.Put(object("a", "3"))
+				server.Put(object("b", "1"))
+				server.Put(object("b", "2"))
+				server.Delete(key("b"))
+				l.expect(t, "updated a, consecutive", "updated a, consecutive", "added b", "updated b, consecutive", "deleted b, certain")
+
+				// A watch that goes on where the last one ended has missed nothing.
+				server.DropWatches()
+				server.Put(object("a", "4"))
+				server.Put(object("a", "5"))
+				server.Put(object("c", "1"))
+				server.Delete(key("c"))
+				time.Sleep(time.Minute)
+				l.expect(t, "updated a, consecutive", "updated a, consecutive", "added c", "deleted c, certain")
+
+				// Deleted and created again is another object.
+				server.Delete(key("a"))
+				server.Put(object("a", "6"))
+				l.expect(t, "deleted a, certain", "added a")
+
+				// What a list finds may have been more than one step; what follows it is one again.
+				server.Put(object("d", "1"))
+				l.expect(t, "added d")
+				f.offline(func() {
+					server.Put(object("a", "7"))
+					server.Put(object("a", "8"))
+					server.Delete(key("d"))
+					server.Compact()
+				})
+				l.mu.Lock()
+				slices.Sort(l.lines)
+				l.mu.Unlock()
+				l.expect(t, "deleted d", "updated a")
+				server.Put(object("a", "9"))
+				server.Delete(key("a"))
+				l.expect(t, "updated a, consecutive", "deleted a, certain")
+			})
+		})
+	}
+}
+
+// listsAt is a Retriever whose lists say that they are of one version.
+type listsAt struct {
+	informer.Retriever[configMap]
+	version string
+}
+
+func (l listsAt) List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	list, err := l.Retriever.List(ctx, opts)
+	if err == nil {
+		list.(*corev1.ConfigMapList).ResourceVersion = l.version
+	}
+	return list, err
+}
+
+// watched starts an informer of one object "a" at version 101 which lists, and then watches
+// what is sent to the channel; listed is the version of the list.
+func watched(t *testing.T, listed string) (fixture, *links, *watch.FakeWatcher) {
+	t.Helper()
+	server := newServer(false)
+	server.Put(object("a", "1"))
+	w := watch.NewFakeWithChanSize(10, false)
+	var once sync.Once
+	f, l := linked(t, server, listsAt{scripted{server, func(metav1.ListOptions) (watch.Interface, error) {
+		first := false
+		once.Do(func() { first = true })
+		if first {
+			return w, nil
+		}
+		return nil, errors.New("one is enough")
+	}}, listed})
+	return f, l, w
+}
+
+// A watch from "0", or from nothing, begins with what there is, and says nothing of what has
+// been deleted, or changed twice.
+func TestConsecutiveNeedsAWatchThatBeganSomewhere(t *testing.T) {
+	at := func(value, version string) configMap {
+		obj := object("a", value)
+		obj.UID, obj.ResourceVersion = "uid-1", version
+		return obj
+	}
+	for listed, want := range map[string][]string{
+		"101": {"updated a, consecutive", "updated a, consecutive", "deleted a, certain"},
+		"0":   {"updated a", "updated a", "deleted a"},
+		"":    {"updated a", "updated a", "deleted a"},
+		"x":   {"updated a", "updated a", "deleted a"},
+	} {
+		t.Run("list at "+listed, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, l, w := watched(t, listed)
+				defer f.stop()
+				w.Modify(at("2", "102"))
+				w.Modify(at("3", "103"))
+				w.Delete(at("3", "104"))
+				l.expect(t, want...)
+			})
+		})
+	}
+	tests := map[string]struct {
+		events []watch.Event
+		want   []string
+	}{
+		"a creation of what is kept": {[]watch.Event{{Type: watch.Added, Object: at("2", "102")}}, []string{"updated a"}},
+		"another object": {[]watch.Event{{Type: watch.Modified, Object: func() configMap {
+			obj := at("2", "102")
+			obj.UID = "uid-2"
+			return obj
+		}()}}, []string{"updated a"}},
+		"another object's end": {[]watch.Event{{Type: watch.Deleted, Object: func() configMap {
+			obj := at("2", "102")
+			obj.UID = "uid-2"
+			return obj
+		}()}}, []string{"deleted a"}},
+		"versions that cannot be compared": {[]watch.Event{{Type: watch.Modified, Object: at("2", "x")}}, []string{"updated a"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, l, w := watched(t, "101")
+				defer f.stop()
+				for _, e := range test.events {
+					w.Action(e.Type, e.Object)
+				}
+				l.expect(t, test.want...)
+			})
+		})
+	}
+}
+
+// Where Retrievers overlap, one may lag behind the other: an update of one is no step of the
+// view. Nor is what is left of an object when one has lost it.
+func TestConsecutiveNeedsOneWatchAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, other := newServer(true), newServer(true)
+		one.Put(object("both", "1"))
+		one.Put(object("alone", "1"))
+		other.Put(object("both", "1"))
+		f, l := linked(t, one, informer.Join[configMap](one, other))
+		defer f.stop()
+		one.Put(object("alone", "2"))
+		one.Put(object("both", "2"))
+		l.expect(t, "updated alone, consecutive", "updated both")
+		other.Delete(key("both"))
+		l.expect(t, "updated both")
+		one.Put(object("both", "3"))
+		one.Delete(key("both"))
+		l.expect(t, "updated both, consecutive", "deleted both, certain")
+	})
+}
+
+// A kind that goes takes its objects with it, and nobody has seen how they ended.
+func TestCertainIsNotWhatIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		server.Put(object("a", "1"))
+		f := startWith(t, server, informer.Config[configMap]{Optional: true})
+		defer f.stop()
+		l := &links{}
+		f.informer.Subscribe(l.notify)
+		l.lines = nil
+		fail(server, apierrors.NewNotFound(corev1.Resource("configmaps"), ""))
+		server.DropWatches()
+		time.Sleep(time.Minute)
+		l.expect(t, "deleted a")
+		fail(server, nil)
+		time.Sleep(time.Minute)
+		server.Put(object("a", "2"))
+		l.expect(t, "added a", "updated a, consecutive")
+	})
+}
+
+// The proof that own echoes rest on: whatever happens to watches and lists, nothing was
+// written between the two states of a consecutive update.
+func TestConsecutiveMissesNothingWhateverHappens(t *testing.T) {
+	for seed := range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(uint64(seed), 1))
+			server := newServer(seed%2 == 0)
+			var mu sync.Mutex
+			history := map[string]string{} // guarded by mu; the version before, of each version of one object
+			last := map[string]string{}
+			put := func(name string) {
+				mu.Lock()
+				defer mu.Unlock()
+				version := server.Put(object(name, fmt.Sprint(random.Int()))).ResourceVersion
+				history[version], last[name] = last[name], version
+			}
+			names := []string{"a", "b", "c"}
+			for _, name := range names {
+				put(name)
+			}
+			f := start(t, server, nil)
+			defer f.stop()
+			consecutive := 0
+			defer f.informer.Subscribe(func(c informer.Change) {
+				if !c.Consecutive() {
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				consecutive++
+				before, _ := c.Old()
+				after, _ := c.New()
+				if history[after.ResourceVersion] != before.ResourceVersion {
+					t.Errorf("seed %d: %s from %s to %s is said to be consecutive, but %s came between",
+						seed, c.Key, before.ResourceVersion, after.ResourceVersion, history[after.ResourceVersion])
+				}
+			})()
+			broken := errors.New("broken")
+			for range 150 {
+				name := names[random.IntN(len(names))]
+				switch random.IntN(14) {
+				case 0:
+					server.DropWatches()
+				case 1:
+					server.Fail("watch", broken)
+				case 2:
+					server.Fail("list", broken)
+				case 3:
+					server.Compact()
+				case 4:
+					server.ServeStale()
+				case 5:
+					server.Bookmark()
+				case 6:
+					if last[name] != "" {
+						server.Delete(key(name))
+						last[name] = ""
+					}
+				case 7, 8:
+					server.Fail("watch", nil)
+					server.Fail("list", nil)
+					server.Fresh()
+				case 9:
+					time.Sleep(time.Duration(random.IntN(10_000)) * time.Millisecond)
+				default:
+					put(name)
+				}
+				if random.IntN(2) == 0 {
+					synctest.Wait()
+				}
+			}
+			server.Fail("watch", nil)
+			server.Fail("list", nil)
+			server.Fresh()
+			time.Sleep(time.Minute)
+			put("a")
+			put("a")
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if consecutive == 0 {
+				t.Errorf("seed %d: no update is said to be consecutive", seed)
+			}
+		})
+	}
+}
+
+func TestChangedAndManager(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		first := object("a", "1")
+		first.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "someone", Operation: metav1.ManagedFieldsOperationUpdate}}
+		server.Put(first)
+		f := start(t, server, nil)
+		defer f.stop()
+		var lines []string
+		notify := func(c informer.Change) {
+			// In parts, all at once, and after the states were read: it is all the same.
+			head := c.Changed(kube.ChangedUID | kube.ChangedResourceVersion)
+			all := c.Changed(kube.ChangedAnything)
+			if _, err := c.Old(); err != nil {
+				t.Error(err)
+			}
+			if again := c.Changed(kube.ChangedUID | kube.ChangedResourceVersion); again != head || !all.Has(head) && head != 0 {
+				t.Errorf("%s: %s, then %s, of %s", c.Type, head, again, all)
+			}
+			lines = append(lines, fmt.Sprintf("%s: %s by %q", c.Type, all, c.Manager()))
+		}
+		defer f.informer.Subscribe(notify)()
+		defer f.informer.Subscribe(notify)()
+		second := first.DeepCopy()
+		second.Labels, second.Data = map[string]string{"x": "y"}, map[string]string{"value": "2"}
+		second.ManagedFields[0].Manager = "other"
+		server.Put(second)
+		server.Put(second)
+		server.Delete(key("a"))
+		synctest.Wait()
+		want := []string{
+			`listed: nothing by ""`, `listed: nothing by ""`,
+			`updated: resourceVersion,labels,spec by "other"`, `updated: resourceVersion,labels,spec by "other"`,
+			`updated: resourceVersion by "other"`, `updated: resourceVersion by "other"`,
+			`deleted: nothing by ""`, `deleted: nothing by ""`,
+		}
+		if diff := cmp.Diff(want, lines); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestNewChangeIsAsAWatchBringsIt(t *testing.T) {
+	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	encode := func(value, manager string) *wire.Object {
+		obj := object("a", value)
+		obj.UID, obj.ManagedFields = "u", []metav1.ManagedFieldsEntry{{Manager: manager}}
+		o, err := wire.FromObject(obj, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	before, after := encode("1", "m"), encode("2", "n")
+	updated := informer.NewChange(informer.Updated, kind, before, after)
+	deleted := informer.NewChange(informer.Deleted, kind, before, nil)
+	if !updated.Consecutive() || updated.Certain() || !deleted.Certain() || deleted.Consecutive() {
+		t.Error("an update is not consecutive, or a deletion not certain, or the other way round")
+	}
+	if updated.Manager() != "n" || deleted.Manager() != "" || !updated.Changed(kube.ChangedAnything).Has(kube.ChangedSpec) {
+		t.Errorf("written by %q and %q, changed %s", updated.Manager(), deleted.Manager(), updated.Changed(kube.ChangedAnything))
+	}
+	for _, c := range []informer.Change{
+		informer.NewFoundChange(informer.Updated, kind, before, after), informer.NewFoundChange(informer.Deleted, kind, before, nil),
+		informer.NewChange(informer.Added, kind, nil, after),
+		{},
+	} {
+		if c.Consecutive() || c.Certain() || c.Changed(kube.ChangedAnything) != 0 && c.Type != informer.Updated {
+			t.Errorf("%s is certain", c.Type)
+		}
+	}
+}

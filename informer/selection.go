@@ -1,0 +1,75 @@
+package informer
+
+import (
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// selection is which objects a part retrieves, as far as that can be told from an object. The
+// zero value is one of which nothing is known.
+type selection struct {
+	namespace string               // empty: all
+	names     []fields.Requirement // on metadata.name and metadata.namespace
+	labels    labels.Selector      // nil: all
+}
+
+// selects returns which objects r retrieves. What it cannot read is r's problem.
+func (r *clusterRetriever[T]) selects() selection {
+	s := selection{namespace: r.namespace}
+	if selector, err := fields.ParseSelector(r.fields); err == nil {
+		for _, requirement := range selector.Requirements() {
+			if requirement.Field == fieldName || requirement.Field == fieldNamespace {
+				s.names = append(s.names, requirement)
+			}
+		}
+	}
+	if selector, err := labels.Parse(r.labels); err == nil && !selector.Empty() {
+		s.labels = selector
+	}
+	return s
+}
+
+// The fields that can be selected of objects of all kinds.
+const (
+	fieldName      = "metadata.name"
+	fieldNamespace = "metadata.namespace"
+)
+
+// belongs says whether an object is selected.
+type belongs int
+
+const (
+	// perhaps: it is, or it cannot be told.
+	perhaps belongs = iota
+	// notNow: it is not selected in this state.
+	notNow
+	// never: it is selected in no state.
+	never
+)
+
+// has says whether the object that was written is selected, or was when it was deleted.
+func (s selection) has(w Write) belongs {
+	if s.namespace != "" && w.Key.Namespace != s.namespace {
+		return never
+	}
+	for _, requirement := range s.names {
+		if !meets(w.Key, requirement) {
+			return never
+		}
+	}
+	if s.labels != nil && w.Object != nil && !s.labels.Matches(labels.Set(w.Object.Labels())) {
+		return notNow
+	}
+	return perhaps
+}
+
+func meets(key kube.Key, requirement fields.Requirement) bool {
+	value := key.Name
+	if requirement.Field == fieldNamespace {
+		value = key.Namespace
+	}
+	// There is nothing else than equality and its opposite.
+	return (value == requirement.Value) == (requirement.Operator != "!=")
+}

@@ -1,0 +1,123 @@
+package informer_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// selected is a cluster in memory whose lists have the ConfigMap ns/kept at version 5, and whose
+// watches bring what is written to events.
+func selected(t *testing.T) (cluster *kube.Cluster, events *io.PipeWriter) {
+	t.Helper()
+	body, events := io.Pipe()
+	const item = `{"metadata":{"namespace":"ns","name":"kept","uid":"u","resourceVersion":"5","labels":{"app":"a"}}}`
+	answer := func(body io.ReadCloser) *http.Response {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body}
+	}
+	text := func(s string) *http.Response { return answer(io.NopCloser(strings.NewReader(s))) }
+	cluster, err := kube.Connect(&rest.Config{Host: "http://cluster.example", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		query := r.URL.Query()
+		switch {
+		case r.URL.Path == "/api/v1":
+			return text(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[{"name":"configmaps","namespaced":true,"kind":"ConfigMap","verbs":["list","watch"]}]}`), nil
+		case query.Get("sendInitialEvents") == "true":
+			return &http.Response{StatusCode: http.StatusBadRequest, Body: io.NopCloser(bytes.NewReader(nil))}, nil
+		case query.Get("watch") == "true":
+			return answer(body), nil
+		}
+		return text(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[` + item + `]}`), nil
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster, events
+}
+
+func send(t *testing.T, events io.Writer, kind, name, version string) {
+	t.Helper()
+	_, err := fmt.Fprintf(events, `{"type":%q,"object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"ns","name":%q,"uid":"u","resourceVersion":%q}}}`+"\n", kind, name, version)
+	if err != nil {
+		t.Error(err)
+	}
+	synctest.Wait()
+}
+
+// What is not selected is not waited for, as far as that can be told.
+func TestAwaitKnowsTheSelection(t *testing.T) {
+	labelled := func(name, labels string) *wire.Object {
+		o, err := wire.Parse(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"ns","name":%q,"uid":"u","resourceVersion":"11","labels":{%s}}}`, name, labels), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	write := func(namespace, name string, after *wire.Object) informer.Write {
+		return informer.Write{Key: kube.Key{Namespace: namespace, Name: name}, UID: "u", ResourceVersion: "11", Object: after}
+	}
+	deletion := write("ns", "kept", labelled("kept", `"app":"b"`))
+	deletion.Deleted = true
+	for name, test := range map[string]struct {
+		selection informer.Selection
+		write     informer.Write
+		atOnce    bool
+	}{
+		"all":                      {informer.Selection{}, write("ns", "new", nil), false},
+		"another namespace":        {informer.Selection{Namespaces: []string{"ns"}}, write("other", "new", nil), true},
+		"its namespace":            {informer.Selection{Namespaces: []string{"ns"}}, write("ns", "new", nil), false},
+		"another name":             {informer.Selection{FieldSelector: "metadata.name=kept"}, write("ns", "new", nil), true},
+		"its name":                 {informer.Selection{FieldSelector: "metadata.name==kept"}, write("ns", "kept", nil), false},
+		"not its name":             {informer.Selection{FieldSelector: "metadata.name!=kept"}, write("ns", "kept", nil), true},
+		"not another name":         {informer.Selection{FieldSelector: "metadata.name!=kept"}, write("ns", "new", nil), false},
+		"a namespace by its field": {informer.Selection{FieldSelector: "metadata.namespace=ns,metadata.name=new"}, write("other", "new", nil), true},
+		"another field":            {informer.Selection{FieldSelector: "spec.nodeName=x"}, write("ns", "new", nil), false},
+		"labels":                   {informer.Selection{LabelSelector: "app=a"}, write("ns", "new", labelled("new", `"app":"a"`)), false},
+		"other labels":             {informer.Selection{LabelSelector: "app=a"}, write("ns", "new", labelled("new", `"app":"b"`)), true},
+		"labels that are unknown":  {informer.Selection{LabelSelector: "app=a"}, write("ns", "new", nil), false},
+		"no selection by labels":   {informer.Selection{LabelSelector: " "}, write("ns", "new", labelled("new", ``)), false},
+		"other labels, of what is kept": {
+			informer.Selection{LabelSelector: "app=a"}, write("ns", "kept", labelled("kept", `"app":"b"`)), false,
+		},
+		"a deletion of what was not selected": {informer.Selection{LabelSelector: "app=a"}, informer.Write{
+			Key: kube.Key{Namespace: "ns", Name: "new"}, UID: "u", ResourceVersion: "11", Deleted: true, Object: labelled("new", `"app":"b"`),
+		}, true},
+		"a deletion": {informer.Selection{LabelSelector: "app=a"}, deletion, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, events := selected(t)
+				inf, err := informer.New(informer.Config[configMap]{Retriever: informer.RetrieveSelected[configMap](cluster, test.selection)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer inf.Join(t.Context())()
+				synctest.Wait()
+				var seen atomic.Int32
+				inf.Await(test.write, func() { seen.Add(1) })
+				if test.atOnce {
+					expectSeen(t, "at once", &seen, 1)
+					return
+				}
+				expectSeen(t, "before", &seen, 0)
+				if strings.Contains(test.selection.LabelSelector, "app") && inf.Has(test.write.Key) {
+					send(t, events, "DELETED", test.write.Key.Name, "11") // it has left the selection
+				} else {
+					send(t, events, "BOOKMARK", "", "11")
+				}
+				expectSeen(t, "after", &seen, 1)
+				_ = events.Close() // never fails
+			})
+		})
+	}
+}

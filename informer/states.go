@@ -1,0 +1,151 @@
+package informer
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/store"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// states are what a Change reads its objects from. Each informer has one, which is used
+// again for every change, while events is held.
+type states struct {
+	kind             schema.GroupVersionKind
+	comparer         wire.Comparer
+	oldRef, newRef   store.Ref    // read when somebody asks
+	old, new         *wire.Object // what was read, or given; nil: there is none
+	oldRead, newRead bool
+	oldKept, newKept wire.Object // with buffers that are used again
+
+	asked, differs kube.Change // what was compared, and what of it differs
+	// complete is true when the change came by a watch that has missed nothing since the
+	// state before.
+	complete bool
+	// part is where the change came; nil: it does not matter. Others may have the object, too.
+	part *part
+	key  kube.Key
+}
+
+// arrived makes s the states of a change to an object that has just come to p; old is its
+// kept state, if there was one.
+func (s *states) arrived(p *part, old store.Ref, replaced bool, obj *wire.Object, from origin) {
+	s.oldRef, s.old, s.oldRead = old, nil, !replaced
+	s.new, s.newRead = obj, true
+	s.part, s.key, s.complete = p, obj.Key, from == unbroken
+}
+
+// kept makes s the states of an object that is kept and did not change.
+func (s *states) kept(ref store.Ref) {
+	s.old, s.oldRead = nil, true
+	s.newRef, s.new, s.newRead = ref, nil, false
+}
+
+// gone makes s the states of an object that is kept no more; complete says that old was its
+// last state.
+func (s *states) gone(old store.Ref, complete bool) {
+	s.oldRef, s.old, s.oldRead = old, nil, false
+	s.new, s.newRead = nil, true
+	s.complete = complete
+}
+
+// besides makes s, which is a Deleted or the coming of an object, the states of an update
+// from or to the state that another part keeps. It returns false for the coming of what is
+// there already. (Of a Deleted it never does: who walks the objects may have left this one to
+// the part that has lost it, see Listed.)
+func (s *states) besides(other store.Ref, t ChangeType) (matters bool) {
+	s.complete = false
+	if t == Deleted {
+		s.newRef, s.new, s.newRead = other, nil, false
+		return true
+	}
+	s.oldRef, s.old, s.oldRead = other, nil, false
+	return !other.Same(s.new)
+}
+
+// done lets go of what the change referred to.
+func (s *states) done() {
+	s.oldRef, s.newRef, s.old, s.new = store.Ref{}, store.Ref{}, nil, nil
+	s.oldRead, s.newRead = true, true
+	s.asked, s.differs = 0, 0
+	s.complete, s.part, s.key = false, nil, kube.Key{}
+}
+
+// heads are the parts of an object that are kept beside its bytes.
+const heads = kube.ChangedUID | kube.ChangedResourceVersion | kube.ChangedGeneration | kube.ChangedDeletion
+
+// compare returns which of parts differ. What was compared is not compared again.
+func (s *states) compare(parts kube.Change) kube.Change {
+	if missing := parts &^ s.asked; missing != 0 {
+		s.asked, s.differs = s.asked|missing, s.differs|s.compareAnew(missing)
+	}
+	return s.differs & parts
+}
+
+func (s *states) compareAnew(parts kube.Change) kube.Change {
+	after, err := s.readNew()
+	if err != nil || after == nil {
+		return 0
+	}
+	if parts&^heads == 0 && !s.oldRead {
+		return s.oldRef.Differs(after) & parts
+	}
+	before, err := s.readOld()
+	if err != nil || before == nil {
+		return 0
+	}
+	return s.comparer.Compare(before, after, parts)
+}
+
+// consecutive reports whether no state came between those of an update.
+//
+// A watch that is unbroken brings every event after the version that it began at, and up to
+// that version everything had been seen. So all that came after the state that is kept has
+// come, and the next event about the same object is its next state, whether the kept state
+// itself came by a watch or by a list.
+func (s *states) consecutive() bool {
+	if !s.complete || s.compare(kube.ChangedUID) != 0 {
+		return false
+	}
+	if s.part == nil {
+		return true
+	}
+	if !older(s.oldRef.ResourceVersion(), s.new.ResourceVersion) {
+		return false // versions that cannot be compared
+	}
+	_, overlap := s.part.core.keptBeside(s.part, s.key)
+	return !overlap
+}
+
+func (s *states) readOld() (obj *wire.Object, err error) {
+	if !s.oldRead {
+		if s.old, err = readInto(&s.oldKept, s.oldRef); err != nil {
+			return nil, err
+		}
+		s.oldRead = true
+	}
+	return s.old, nil
+}
+
+func (s *states) readNew() (obj *wire.Object, err error) {
+	if !s.newRead {
+		if s.new, err = readInto(&s.newKept, s.newRef); err != nil {
+			return nil, err
+		}
+		s.newRead = true
+	}
+	return s.new, nil
+}
+
+func readInto(into *wire.Object, ref store.Ref) (*wire.Object, error) {
+	err := ref.Read(func(o *wire.Object) error {
+		buffer := append(into.Bytes[:0], o.Bytes...)
+		*into = *o
+		into.Bytes = buffer
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return into, nil
+}

@@ -1,0 +1,93 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Tracer makes spans of runs. Package tracing/otel has one for OpenTelemetry. It must be safe
+// for concurrent use.
+type Tracer interface {
+	// Start is called before the Handler. run is why and when it runs (controller.RunFrom);
+	// outside of a controller only Key and Started are set. obj is the object, to be read and
+	// not to be kept, because it is the Handler's; nil for a Reconciler.
+	//
+	// The context that it returns is the Handler's: ctx, or one made of it. A nil Span says
+	// that this run is not recorded: nothing more is asked about it.
+	Start(ctx context.Context, run controller.Run, obj kube.Object) (context.Context, Span)
+}
+
+// Span is a run under way that is recorded.
+type Span interface {
+	// CallObserver hears of the requests that are made with the Handler's context, as
+	// controller.Run.Calls says. They may run at once, and may go on after End.
+	kube.CallObserver
+	// TraceID is what the trace can be found by, for logs and exemplars. Empty: by nothing.
+	TraceID() string
+	// End is called once, with the Handler's context and answer: a *controller.PanicError for a
+	// panic.
+	End(ctx context.Context, err error)
+}
+
+// Trace has tracer make spans of each call of the wrapped Handler, and of the requests that it
+// makes, and notes the trace in controller.Run.TraceID. Put it first in a Chain, so that it
+// measures the rest. A nil tracer means off: the Handler is returned as it is.
+//
+// A panic of the Handler ends the spans and goes on, with its stack.
+func Trace[T kube.Object](tracer Tracer) controller.Middleware[T] {
+	return func(next controller.Handler[T]) controller.Handler[T] {
+		if tracer == nil {
+			return next
+		}
+		return controller.HandlerFunc[T](func(ctx context.Context, obj T) error {
+			return traced(ctx, tracer, kube.KeyOf(obj), obj, func(ctx context.Context) error { return next.Handle(ctx, obj) })
+		})
+	}
+}
+
+// TraceReconciler is Trace for a Reconciler.
+func TraceReconciler(tracer Tracer) func(controller.Reconciler) controller.Reconciler {
+	return func(next controller.Reconciler) controller.Reconciler {
+		if tracer == nil {
+			return next
+		}
+		return controller.ReconcilerFunc(func(ctx context.Context, key kube.Key) error {
+			return traced(ctx, tracer, key, nil, func(ctx context.Context) error { return next.Reconcile(ctx, key) })
+		})
+	}
+}
+
+// errNoReturn is what a Span is told of a Handler that does not return.
+var errNoReturn = errors.New("the handler ended its goroutine (runtime.Goexit; t.FailNow does that)")
+
+func traced(ctx context.Context, tracer Tracer, key kube.Key, obj kube.Object, handle func(context.Context) error) (err error) {
+	run, ok := controller.RunFrom(ctx)
+	if !ok {
+		run = controller.Run{Key: key, Started: time.Now()}
+	}
+	ctx, span := tracer.Start(ctx, run, obj)
+	if span == nil {
+		return handle(ctx)
+	}
+	if id := span.TraceID(); id != "" {
+		controller.SetTraceID(ctx, id)
+	}
+	err = errNoReturn
+	defer func() {
+		value := recover()
+		if value == nil {
+			span.End(ctx, err)
+			return
+		}
+		span.End(ctx, &controller.PanicError{Value: value, Stack: debug.Stack()})
+		// From here, where the frames of the first panic are still on the stack for whoever
+		// prints it.
+		panic(value)
+	}()
+	return handle(kube.ObserveCalls(ctx, span))
+}

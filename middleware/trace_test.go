@@ -1,0 +1,222 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/middleware"
+)
+
+type tracedKey struct{}
+
+// notebook is a Tracer that writes down what it is told, and the span of the one run that it
+// sees.
+type notebook struct {
+	off   bool // Start returns no Span
+	lines []string
+	ended error
+}
+
+func (n *notebook) note(format string, args ...any) {
+	n.lines = append(n.lines, fmt.Sprintf(format, args...))
+}
+
+func (n *notebook) Start(ctx context.Context, run controller.Run, obj kube.Object) (context.Context, middleware.Span) {
+	n.note("start %s of %q, causes %q, object %v, since %s", run.Key, run.Controller, run.Causes, obj != nil, time.Since(run.Started))
+	ctx = context.WithValue(ctx, tracedKey{}, true)
+	if n.off {
+		return ctx, nil
+	}
+	return ctx, n
+}
+
+func (n *notebook) TraceID() string { return "4bf92f35" }
+
+func (n *notebook) CallBegan(ctx context.Context, call kube.Call) context.Context {
+	n.note("call of %s %s", call.Verb, call.Resource.Resource)
+	return ctx
+}
+
+func (n *notebook) CallEnded(_ context.Context, call kube.Call) { n.note("answer %d", call.Status) }
+
+func (n *notebook) End(ctx context.Context, err error) {
+	n.note("end, the context of Start: %v, error %v", ctx.Value(tracedKey{}), err)
+	n.ended = err
+}
+
+func (n *notebook) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if !slices.Equal(n.lines, want) {
+		t.Errorf("the tracer was told\n\t%s\nwant\n\t%s", strings.Join(n.lines, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+// answering is an API server that says 404 to everything.
+type answering struct{}
+
+func (answering) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: req}, nil
+}
+
+// get makes a request with ctx through a Cluster.
+func get(ctx context.Context, t *testing.T) {
+	t.Helper()
+	cluster, err := kube.Connect(&rest.Config{Host: "http://server", Transport: answering{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://server/api/v1/namespaces/default/pods/web", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := cluster.HTTPClient().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+}
+
+const started = `start default/web of "", causes "", object true, since 0s`
+
+func TestTraceTellsOfTheHandlerAndItsCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, answer := range []error{nil, errBroken} {
+			var n notebook
+			err := handle(t.Context(), middleware.Trace[*corev1.Pod](&n), func(ctx context.Context, _ *corev1.Pod) error {
+				if ctx.Value(tracedKey{}) == nil {
+					t.Error("the handler's context is not made of the tracer's")
+				}
+				get(ctx, t)
+				return answer
+			})
+			if err != answer { //nolint:errorlint // the very value
+				t.Errorf("the answer became %v", err)
+			}
+			n.expect(t, started, "call of get pods", "answer 404", fmt.Sprintf("end, the context of Start: true, error %v", answer))
+		}
+	})
+}
+
+func TestTraceCostsNothingThatIsOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		handler := controller.Handler[*corev1.Pod](new(counting))
+		if got := middleware.Trace[*corev1.Pod](nil)(handler); got != handler {
+			t.Error("without a tracer the handler is wrapped")
+		}
+		reconciler := controller.Reconciler(new(counting))
+		if got := middleware.TraceReconciler(nil)(reconciler); got != reconciler {
+			t.Error("without a tracer the reconciler is wrapped")
+		}
+		n := notebook{off: true}
+		err := handle(t.Context(), middleware.Trace[*corev1.Pod](&n), func(ctx context.Context, _ *corev1.Pod) error {
+			if ctx.Value(tracedKey{}) == nil {
+				t.Error("the handler's context is not made of the tracer's: its own spans would be sampled")
+			}
+			get(ctx, t)
+			return errBroken
+		})
+		if !errors.Is(err, errBroken) {
+			t.Errorf("the answer became %v", err)
+		}
+		n.expect(t, started)
+	})
+}
+
+// counting is a comparable Handler and Reconciler.
+type counting struct{ calls int }
+
+func (c *counting) Handle(context.Context, *corev1.Pod) error { c.calls++; return nil }
+func (c *counting) Reconcile(context.Context, kube.Key) error { c.calls++; return nil }
+
+func explode() { panic(errBroken) }
+
+// A panic ends the span and goes on, and whoever recovers it sees where it came from.
+func TestTraceEndsWithAPanic(t *testing.T) {
+	t.Parallel()
+	var n notebook
+	err := controller.Chain[*corev1.Pod](controller.HandlerFunc[*corev1.Pod](func(context.Context, *corev1.Pod) error {
+		explode()
+		return nil
+	}), middleware.Recover[*corev1.Pod](), middleware.Trace[*corev1.Pod](&n)).Handle(t.Context(), pod())
+	for who, err := range map[string]error{"the span": n.ended, "the middleware outside": err} {
+		var panicked *controller.PanicError
+		if !errors.As(err, &panicked) || panicked.Value != any(errBroken) || !strings.Contains(string(panicked.Stack), "middleware_test.explode") {
+			t.Errorf("%s was told %v, want a panic with its stack", who, err)
+		}
+	}
+}
+
+func TestTraceEndsWithTheGoroutine(t *testing.T) {
+	t.Parallel()
+	var n notebook
+	ended := make(chan struct{})
+	go func() { // waited for below
+		defer close(ended)
+		_ = handle(t.Context(), middleware.Trace[*corev1.Pod](&n), func(context.Context, *corev1.Pod) error {
+			runtime.Goexit()
+			return nil
+		})
+	}()
+	<-ended
+	if n.ended == nil || !strings.Contains(n.ended.Error(), "Goexit") {
+		t.Errorf("the span was told %v, want that the goroutine has ended", n.ended)
+	}
+}
+
+// In a controller the tracer knows the run, and the run the trace.
+func TestTraceInAController(t *testing.T) {
+	t.Parallel()
+	for name, reconciles := range map[string]bool{"a handler": false, "a reconciler": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var n notebook
+				seen := ""
+				see := func(ctx context.Context) error {
+					run, _ := controller.RunFrom(ctx)
+					seen = run.TraceID
+					return errBroken
+				}
+				config := controller.Config[*corev1.Pod]{Name: "pods", Retriever: onePod{}, ResyncInterval: -1, Logger: slog.New(slog.DiscardHandler)}
+				if reconciles {
+					config.Reconciler = middleware.TraceReconciler(&n)(controller.ReconcilerFunc(func(ctx context.Context, _ kube.Key) error { return see(ctx) }))
+				} else {
+					config.Handler = middleware.Trace[*corev1.Pod](&n)(controller.HandlerFunc[*corev1.Pod](func(ctx context.Context, _ *corev1.Pod) error { return see(ctx) }))
+				}
+				ctrl, err := controller.New(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- ctrl.Run(ctx) }() // waited for through ended
+				synctest.Wait()
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				n.expect(t, fmt.Sprintf(`start default/web of "pods", causes "listed", object %v, since 0s`, !reconciles),
+					"end, the context of Start: true, error broken")
+				if run := ctrl.Runs()[0]; seen != "4bf92f35" || run.TraceID != seen {
+					t.Errorf("the handler sees the trace %q, and the record of the run has %q", seen, run.TraceID)
+				}
+			})
+		})
+	}
+}

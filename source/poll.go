@@ -1,0 +1,256 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Defaults of PollConfig.
+const (
+	DefaultPollInterval = time.Minute
+	DefaultPollJitter   = 0.1
+	DefaultPollTimeout  = 30 * time.Second
+)
+
+// MaxRetryAfter is the longest wait that a RetryAfter error can ask for.
+const MaxRetryAfter = time.Hour
+
+// PollConfig says what is polled, and when. It is taken by value: Poll neither keeps nor
+// changes the caller's.
+type PollConfig struct {
+	// Name names the source in causes, logs and readiness, so it should be one of few.
+	// Required.
+	Name string
+	// Poller finds out what is there now: ListFunc is a function as one, HTTP fetches a
+	// document. Required.
+	Poller Poller
+
+	// KeysOf returns who else an item concerns, besides Item.Keys, at the moment at which it
+	// is listed, added, updated or removed: the objects of an informer that refer to it, for
+	// instance. Of a removed item it gets the ID, and the Keys that it had. Its answers are
+	// not remembered: what an item itself says belongs into Item.Keys. It is called for one
+	// item after the other. After a panic in it, that item and those that follow are announced
+	// by the next poll. Default nil: nobody.
+	KeysOf func(item Item) []kube.Key
+
+	// Interval is the time from the end of a poll to the start of the next. Default 1 min.
+	Interval time.Duration
+	// MaxBackOff is the longest wait while polls fail: from the second failure in a row on,
+	// the wait doubles each time. At least Interval. Default: 32 times Interval, but no more
+	// than the longer of an hour and Interval.
+	MaxBackOff time.Duration
+	// Jitter is the largest part, from 0 to 1, by which each wait is lengthened at random, so
+	// that replicas do not poll in step. Default 0.1; negative: none.
+	Jitter float64
+	// Timeout is after how long a poll's context is cancelled, which makes it a failure if
+	// the Poller then says so. Default 30 s; negative: never.
+	Timeout time.Duration
+
+	// Logger receives failing polls at warning level (panics, with their stack, at error
+	// level), once per reason until a poll succeeds, which is told at info level. Default:
+	// slog.Default() at the time of Poll.
+	Logger *slog.Logger
+}
+
+// Item is one thing in the outside world that keys depend on: a document, a row, a machine.
+type Item struct {
+	// ID tells the item from the others of its source. The causes of the keys that it
+	// concerns show it, cut to 128 bytes. Required.
+	ID string
+	// Version differs whenever the item differs: an ETag, a revision, a hash. It is only
+	// compared. Default: a hash of Content.
+	Version string
+	// Content is compared where there is no Version. It is not kept. An item with neither is
+	// only there, or not.
+	Content []byte
+	// Keys are the keys that the item concerns. An item whose Keys differ (as a set) is
+	// updated, whatever its Version. May be empty.
+	Keys []kube.Key
+}
+
+// Poller finds out what there is of something outside the cluster. It remembers nothing
+// between polls but what it puts into PollResult.Token, so that several controllers may use
+// one. It may also have a method Validate() error, which is asked for mistakes in how it was
+// made.
+type Poller interface {
+	// Poll returns all that is there now. An error, or a panic, changes nothing: a list that
+	// is only partly known is an error. Poll should return when ctx ends; until it does, no
+	// other poll begins, and the controller cannot stop.
+	//
+	// token is that of the result before. It is nil at the first poll of each Run of the
+	// source, and when not all of the result before could be announced.
+	Poll(ctx context.Context, token any) (PollResult, error)
+}
+
+// PollResult is what a Poller has found.
+type PollResult struct {
+	// Items are all that there are, in any order, each ID once. None: all are gone.
+	Items []Item
+	// Unchanged says that everything is as at the poll before; Items does not matter then. It
+	// is a mistake where token was nil.
+	Unchanged bool
+	// Token is given to the next poll: what it takes to find out cheaply whether anything
+	// has changed, such as an ETag. Nobody else looks into it.
+	Token any
+}
+
+// ListFunc is a function that lists everything, as a Poller.
+type ListFunc func(ctx context.Context) ([]Item, error)
+
+// Poll implements Poller.
+func (f ListFunc) Poll(ctx context.Context, _ any) (PollResult, error) {
+	items, err := f(ctx)
+	return PollResult{Items: items}, err
+}
+
+// RetryAfter marks the error of a poll: the next poll should not begin before delay has
+// passed, however short the interval is. More than MaxRetryAfter is cut to that.
+func RetryAfter(delay time.Duration, err error) error {
+	return &retryAfterError{delay: delay, err: err}
+}
+
+type retryAfterError struct {
+	delay time.Duration
+	err   error
+}
+
+func (e *retryAfterError) Error() string { return e.err.Error() }
+func (e *retryAfterError) Unwrap() error { return e.err }
+
+// Poll is a source of what no watch tells: it asks a Poller again and again what there is
+// outside the cluster, and enqueues the keys that are concerned when an item has come, changed
+// or gone. Its items need no objects in the cluster, only keys.
+//
+// Flow:
+//  1. The first poll begins at once. Each item of the first that succeeds is listed: its keys
+//     are enqueued, at low priority, with a cause of type CauseListed.
+//  2. From then on, what a poll finds is compared with the last: CauseAdded, CauseUpdated (also
+//     for the keys that an item had before) and CauseDeleted (for the keys that it had). What
+//     is the same enqueues nothing.
+//  3. In each term of leadership this begins anew, with no memory of the last one.
+//
+// Guarantees: polls do not overlap. A poll that fails changes nothing, and does not end the
+// controller; Ready and Health tell, the log says so once per reason, and further polls follow
+// with back-off. A poll that is under way when the controller ends is cancelled. Between polls
+// about 200 bytes are kept for an item, and no content.
+//
+// Caller must: expect handlers to be called before the first poll has succeeded, for no
+// controller waits for what is outside the cluster; and nobody to see a change that is undone
+// between two polls.
+//
+// Mistakes in config are returned by controller.New and AddSource, as for every source.
+func Poll(config PollConfig) *PollSource {
+	config = config.withDefaults()
+	return &PollSource{config: config, problem: config.validate()}
+}
+
+// withDefaults returns the config with every zero field set to its default.
+func (c PollConfig) withDefaults() PollConfig {
+	c.Interval = cmp.Or(c.Interval, DefaultPollInterval)
+	c.MaxBackOff = cmp.Or(c.MaxBackOff, defaultMaxBackOff(c.Interval))
+	c.Jitter = max(cmp.Or(c.Jitter, DefaultPollJitter), 0)
+	c.Timeout = cmp.Or(c.Timeout, DefaultPollTimeout)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	return c
+}
+
+func defaultMaxBackOff(interval time.Duration) time.Duration {
+	if interval > time.Hour/32 {
+		return max(interval, time.Hour)
+	}
+	return 32 * interval
+}
+
+// validate names every mistake in a config with its defaults set.
+func (c PollConfig) validate() error {
+	var errs []error
+	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Name == "" {
+		mistake("Name is required: causes, logs and readiness name the source by it")
+	}
+	if list, ok := c.Poller.(ListFunc); isNil(c.Poller) || ok && list == nil {
+		mistake("Poller is required: source.ListFunc makes one of a function, source.HTTP of a URL")
+	} else if checked, ok := c.Poller.(interface{ Validate() error }); ok {
+		errs = append(errs, checked.Validate())
+	}
+	if fetch, ok := c.Poller.(*httpPoller); ok && fetch.concernsNobody() && c.KeysOf == nil {
+		mistake("the document would concern nobody: set HTTPConfig.Keys, HTTPConfig.Split or PollConfig.KeysOf")
+	}
+	if c.Interval < 0 {
+		mistake("Interval is %s: it cannot be negative (0 means %s)", c.Interval, DefaultPollInterval)
+	} else if c.MaxBackOff < c.Interval {
+		mistake("MaxBackOff is %s, below Interval, %s", c.MaxBackOff, c.Interval)
+	}
+	if c.Jitter > 1 {
+		mistake("Jitter is %g: it cannot exceed 1", c.Jitter)
+	}
+	return errors.Join(errs...)
+}
+
+// wait returns how long to wait after a poll that failed with err, as the last of so many in a
+// row; after a success, these are nil and 0.
+func (c PollConfig) wait(failures int, err error) time.Duration {
+	d := c.Interval
+	for i := 1; i < failures && d < c.MaxBackOff; i++ {
+		if d > c.MaxBackOff/2 {
+			d = c.MaxBackOff
+		} else {
+			d *= 2
+		}
+	}
+	if later, ok := errors.AsType[*retryAfterError](err); ok {
+		d = max(d, min(later.delay, MaxRetryAfter))
+	}
+	return d + time.Duration(rand.Float64()*c.Jitter*float64(d))
+}
+
+// PollSource is the source that Poll makes.
+type PollSource struct {
+	// Immutable after Poll.
+	config  PollConfig
+	problem error
+
+	mu       sync.Mutex
+	runs     []*pollRun // guarded by mu; those under way
+	polls    int64      // guarded by mu
+	failures int64      // guarded by mu
+}
+
+// Validate returns the mistakes in the PollConfig.
+func (s *PollSource) Validate() error {
+	if s.problem != nil {
+		return fmt.Errorf("source.Poll %q: %w", s.config.Name, s.problem)
+	}
+	return nil
+}
+
+// Name names the source in causes and metrics.
+func (s *PollSource) Name() string { return s.config.Name }
+
+// Run implements controller.Source: it polls until ctx ends, and returns when the poll that is
+// under way then has returned. Several Runs at a time have nothing to do with each other.
+func (s *PollSource) Run(ctx context.Context, enqueue controller.Enqueue) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	r := s.begin(enqueue)
+	defer s.end(r)
+	for ctx.Err() == nil {
+		timer := time.NewTimer(r.poll(ctx))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package source_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+// BenchmarkPollUnchanged is a poll of many items of which none has changed, each with one key;
+// and what is kept of an item.
+func BenchmarkPollUnchanged(b *testing.B) {
+	const items = 100_000
+	list := func() (all []source.Item) {
+		for i := range items {
+			all = append(all, item(fmt.Sprintf("machine-%06d.example.com", i), "1", kube.Key{Namespace: "machines", Name: fmt.Sprintf("m%06d", i)}))
+		}
+		return all
+	}
+	heap := func() uint64 {
+		runtime.GC()
+		var memory runtime.MemStats
+		runtime.ReadMemStats(&memory)
+		return memory.HeapAlloc
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	all, polls := list(), 0
+	var before, kept uint64
+	s := source.Poll(source.PollConfig{
+		Name: "machines", Interval: time.Nanosecond, Logger: slog.New(slog.DiscardHandler),
+		Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+			switch polls++; {
+			case polls == 1:
+				before = heap()
+			case polls == 2:
+				kept = heap() - before
+				b.ResetTimer()
+			case polls > b.N+1:
+				b.StopTimer()
+				cancel()
+			}
+			return all, nil
+		}),
+	})
+	b.ReportAllocs()
+	if err := s.Run(ctx, func(kube.Key, controller.Trigger) {}); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(kept)/items, "kept-B/item")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/items, "ns/item")
+}

@@ -1,0 +1,121 @@
+package source_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// A controller of Deployments handles those again that a machine outside the cluster serves,
+// when the inventory of machines says that it has come, changed or gone.
+func ExamplePoll() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	logger := slog.New(slog.DiscardHandler)
+	deployments := fakeapi.New[*appsv1.Deployment](func() runtime.Object { return &appsv1.DeploymentList{} }, true)
+
+	// The inventory. It answers when the handler has run, so that the example is the same
+	// each time.
+	inventory := make(chan []source.Item, 1)
+	web := []kube.Key{{Namespace: "shop", Name: "web"}}
+	then := []func(){
+		func() { inventory <- []source.Item{{ID: "rack-1/m7", Version: "free", Keys: web}} },
+		func() { inventory <- []source.Item{{ID: "rack-1/m7", Version: "in use", Keys: web}} },
+		func() { inventory <- nil },
+		cancel,
+	}
+	machines := source.Poll(source.PollConfig{
+		Name:     "machines",
+		Interval: time.Millisecond, // a minute, elsewhere
+		Poller: source.ListFunc(func(ctx context.Context) ([]source.Item, error) {
+			select {
+			case items := <-inventory:
+				return items, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}),
+		Logger: logger,
+	})
+	ctrl, err := controller.New(controller.Config[*appsv1.Deployment]{
+		Name:      "machines-of-deployments",
+		Retriever: deployments,
+		Handler: controller.HandlerFunc[*appsv1.Deployment](func(ctx context.Context, d *appsv1.Deployment) error {
+			run, _ := controller.RunFrom(ctx)
+			fmt.Printf("%s: %s\n", d.Name, run.Causes)
+			then[0]()
+			then = then[1:]
+			return nil
+		}),
+		Sources: []controller.Source{machines},
+		Logger:  logger,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	deployments.Put(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+	if err := ctrl.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// web: listed
+	// web: machines: listed (rack-1/m7)
+	// web: machines: updated (rack-1/m7)
+	// web: machines: deleted (rack-1/m7)
+}
+
+// answers are those of a server, one after the other; the last one again and again.
+type answers []string
+
+// RoundTrip implements http.RoundTripper.
+func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
+	body := (*a)[0]
+	if len(*a) > 1 {
+		*a = (*a)[1:]
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}, nil
+}
+
+// A policy document concerns every object that there is when it changes; KeysOf would list an
+// informer. The server sends no ETag, so the bodies are compared.
+func ExampleHTTP() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	policy := source.Poll(source.PollConfig{
+		Name: "policy",
+		Poller: source.HTTP(source.HTTPConfig{
+			URL:    "https://example.com/policy?token=0815",
+			Client: &http.Client{Transport: &answers{"allow", "allow", "allow", "deny"}}, // leave it out, elsewhere
+		}),
+		KeysOf:   func(source.Item) []kube.Key { return []kube.Key{{Namespace: "shop", Name: "web"}} },
+		Interval: time.Millisecond, // a minute, elsewhere
+	})
+	// What a controller does with its Sources.
+	err := policy.Run(ctx, func(key kube.Key, why controller.Trigger) {
+		fmt.Println(key, why.Type, why.Detail)
+		if why.Type == workqueue.CauseUpdated {
+			cancel()
+		}
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// shop/web listed https://example.com/policy
+	// shop/web updated https://example.com/policy
+}

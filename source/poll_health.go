@@ -1,0 +1,175 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+)
+
+// maxReasons is how many reasons of failure are logged before a poll succeeds. More are a sign
+// of texts that never repeat, such as those with an ID of the request.
+const maxReasons = 16
+
+// PollHealth is the truth about a PollSource at one moment.
+type PollHealth struct {
+	// Source is the source's name.
+	Source string
+	// Running is true while a controller runs the source.
+	Running bool
+	// Listed is true once a poll has succeeded since the source was started.
+	Listed bool
+	// Items is how many items there were at the last poll that succeeded.
+	Items int
+	// Polls is how many polls there have been since the source was made, and Failures how
+	// many of them failed.
+	Polls, Failures int64
+	// LastSuccess is when the last poll succeeded. Zero: none has since the source was
+	// started.
+	LastSuccess time.Time
+	// Err is why the last poll failed, or has not returned in time. Nil when it succeeded.
+	Err error
+	// ErrSince is when Err began.
+	ErrSince time.Time
+}
+
+// Ready returns nil when the last poll succeeded, however few items it found; otherwise an
+// error that says what is wrong. It makes no request.
+func (h PollHealth) Ready() error {
+	switch {
+	case !h.Running:
+		return fmt.Errorf("source %q: not running", h.Source)
+	case h.Err != nil:
+		return fmt.Errorf("source %q cannot poll: %w", h.Source, h.Err)
+	case !h.Listed:
+		return fmt.Errorf("source %q: the first poll is under way", h.Source)
+	}
+	return nil
+}
+
+// Ready is Health().Ready(). Controller.Ready asks it.
+func (s *PollSource) Ready() error { return s.Health().Ready() }
+
+// Health returns the source's state. Where several controllers run it, it is the worst of each.
+func (s *PollSource) Health() PollHealth {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := PollHealth{
+		Source: s.config.Name, Polls: s.polls, Failures: s.failures,
+		Running: len(s.runs) > 0, Listed: len(s.runs) > 0,
+	}
+	var errs []error
+	for i, r := range s.runs {
+		state := r.health()
+		h.Listed = h.Listed && state.listed
+		h.Items = max(h.Items, state.items)
+		if i == 0 || state.success.Before(h.LastSuccess) {
+			h.LastSuccess = state.success
+		}
+		if state.err != nil {
+			errs = append(errs, state.err)
+			if h.ErrSince.IsZero() || state.since.Before(h.ErrSince) {
+				h.ErrSince = state.since
+			}
+		}
+	}
+	h.Err = errors.Join(errs...)
+	return h
+}
+
+// begin registers a run, and end ends it.
+func (s *PollSource) begin(enqueue controller.Enqueue) *pollRun {
+	r := &pollRun{source: s, enqueue: enqueue, known: map[string]knownItem{}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs = append(s.runs, r)
+	return r
+}
+
+func (s *PollSource) end(r *pollRun) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs = slices.DeleteFunc(s.runs, func(other *pollRun) bool { return other == r })
+}
+
+// count counts a poll.
+func (s *PollSource) count(failed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.polls++
+	if failed {
+		s.failures++
+	}
+}
+
+// health returns the state, with a poll that takes much longer than it may as an error: its
+// Poller does not listen to its context, and would keep silent for ever.
+func (r *pollRun) health() pollState {
+	r.mu.Lock()
+	state := r.state
+	r.mu.Unlock()
+	timeout := r.source.config.Timeout
+	if timeout <= 0 || state.began.IsZero() || time.Since(state.began) <= 2*timeout {
+		return state
+	}
+	state.err = fmt.Errorf("the poll under way has taken %s, though its context ended after Timeout, %s: the Poller does not listen to it",
+		time.Since(state.began).Round(time.Second), timeout)
+	if state.since.IsZero() {
+		state.since = state.began.Add(timeout)
+	}
+	return state
+}
+
+// failed notes why a poll failed, and logs it once per reason.
+func (r *pollRun) failed(ctx context.Context, err error, wait time.Duration) {
+	r.source.count(true)
+	reason := reasonOf(err)
+	r.mu.Lock()
+	if r.state.err == nil {
+		r.state.since, r.state.logged = r.state.began, map[string]bool{}
+	}
+	r.state.began = time.Time{}
+	r.state.err = err
+	quiet := r.state.logged[reason] || len(r.state.logged) == maxReasons
+	if !quiet {
+		r.state.logged[reason] = true
+	}
+	r.mu.Unlock()
+	if quiet {
+		return
+	}
+	logger := r.source.config.Logger.With("source", r.source.config.Name, "error", err, "again_in", wait.Round(time.Millisecond))
+	if panicked, ok := errors.AsType[*panicError](err); ok {
+		logger.ErrorContext(ctx, "a source's poll panicked, will try again", "stack", string(panicked.stack))
+		return
+	}
+	logger.WarnContext(ctx, "a source cannot poll, will try again")
+}
+
+// succeeded notes that a poll succeeded, and logs that what was wrong is over.
+func (r *pollRun) succeeded(ctx context.Context) {
+	r.source.count(false)
+	r.mu.Lock()
+	was, since := r.state.err, r.state.since
+	r.state = pollState{listed: true, items: len(r.known), success: time.Now()}
+	r.mu.Unlock()
+	if was != nil {
+		r.source.config.Logger.InfoContext(ctx, "a source polls again",
+			"source", r.source.config.Name, "after", time.Since(since).Round(time.Millisecond))
+	}
+}
+
+// reasonOf returns the error's text in a form that does not change from one poll to the next:
+// without numbers, such as ports.
+func reasonOf(err error) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, err.Error())
+}

@@ -1,0 +1,265 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// pollRun is one Run of a PollSource: what it knows of the outside world.
+type pollRun struct {
+	// Immutable after begin.
+	source  *PollSource
+	enqueue controller.Enqueue
+
+	// Owned by the run loop.
+	known    map[string]knownItem // by ID; nothing in it is part of an answer
+	token    any                  // of the last poll that succeeded; nil: ask for everything
+	failures int                  // in a row
+
+	mu    sync.Mutex
+	state pollState // guarded by mu
+}
+
+// pollState is what others may know of a pollRun.
+type pollState struct {
+	listed  bool // a poll has succeeded
+	items   int
+	success time.Time // when the last poll succeeded
+	began   time.Time // when the poll under way began; zero: none is
+	err     error     // why the last poll failed
+	since   time.Time // when polls began to fail
+	logged  map[string]bool
+}
+
+// knownItem is what is kept of an item.
+type knownItem struct {
+	digest [16]byte   // of its version or content
+	keys   []kube.Key // sorted, each once
+}
+
+// poll polls once, and returns how long to wait for the next time.
+func (r *pollRun) poll(ctx context.Context) time.Duration {
+	r.mu.Lock()
+	r.state.began = time.Now()
+	r.mu.Unlock()
+	result, err := r.ask(ctx)
+	if err == nil && !result.Unchanged {
+		// Until all has been announced, what is known is neither what there was nor what there
+		// is, and nothing can be unchanged since then.
+		r.token = nil
+		err = r.compare(ctx, result.Items)
+	}
+	if ctx.Err() != nil {
+		return 0 // the end of the run is nobody's failure
+	}
+	if err != nil {
+		r.failures++
+		wait := r.source.config.wait(r.failures, err)
+		r.failed(ctx, err, wait)
+		return wait
+	}
+	r.token = result.Token
+	r.failures = 0
+	r.succeeded(ctx)
+	return r.source.config.wait(0, nil)
+}
+
+// ask calls the Poller.
+func (r *pollRun) ask(ctx context.Context) (result PollResult, err error) {
+	c := r.source.config
+	if c.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.Timeout)
+		defer cancel()
+	}
+	defer recovered("Poller", &err)
+	result, err = c.Poller.Poll(ctx, r.token)
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return PollResult{}, fmt.Errorf("no answer within Timeout, %s: %w", c.Timeout, err)
+	case err != nil:
+		return PollResult{}, err
+	case result.Unchanged && r.token == nil:
+		return PollResult{}, errors.New("the Poller says that nothing has changed, but was not told since when: it got no token")
+	case result.Unchanged:
+		return result, nil
+	}
+	return result, validateItems(result.Items)
+}
+
+func validateItems(items []Item) error {
+	ids := make(map[string]bool, len(items))
+	for i, item := range items {
+		if item.ID == "" {
+			return fmt.Errorf("item %d of %d has no ID", i, len(items))
+		}
+		if ids[item.ID] {
+			return fmt.Errorf("two items have the ID %q: what happens to one could not be told from what happens to the other", shown(item.ID))
+		}
+		ids[item.ID] = true
+	}
+	return nil
+}
+
+// compare announces in what items differ from what is known. When it fails, the items that
+// have not been announced are not known either, so that the next poll finds them again.
+func (r *pollRun) compare(ctx context.Context, items []Item) error {
+	r.mu.Lock()
+	first := !r.state.listed
+	r.mu.Unlock()
+	there := make(map[string]bool, len(items))
+	for _, item := range items {
+		there[item.ID] = true
+		before, was := r.known[item.ID]
+		now := knownItem{digest: digestOf(item), keys: before.keys}
+		if !slices.Equal(item.Keys, before.keys) {
+			now.keys = sorted(cloned(item.Keys))
+		}
+		if was && now.digest == before.digest && slices.Equal(now.keys, before.keys) {
+			continue
+		}
+		what := workqueue.CauseUpdated
+		switch {
+		case first && !was:
+			what = workqueue.CauseListed
+		case !was:
+			what = workqueue.CauseAdded
+		}
+		if err := r.announce(ctx, what, item, slices.Concat(before.keys, now.keys)); err != nil {
+			return err
+		}
+		r.known[strings.Clone(item.ID)] = now
+	}
+	for id, gone := range r.known {
+		if there[id] {
+			continue
+		}
+		if err := r.announce(ctx, workqueue.CauseDeleted, Item{ID: id, Keys: gone.keys}, gone.keys); err != nil {
+			return err
+		}
+		delete(r.known, id)
+	}
+	return nil
+}
+
+// announce enqueues keys, and who else is concerned by what happened to an item. It fails when
+// ctx has ended: the end must not wait for all of a long list.
+func (r *pollRun) announce(ctx context.Context, what workqueue.CauseType, item Item, keys []kube.Key) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	also, err := r.alsoConcerned(item)
+	if err != nil {
+		return fmt.Errorf("item %q, %s: %w", shown(item.ID), what, err)
+	}
+	why := controller.Trigger{Type: what, Detail: shown(item.ID)}
+	if what == workqueue.CauseListed {
+		why.Priority = workqueue.PriorityLow // as first lists are
+	}
+	for _, key := range sorted(slices.Concat(keys, also)) {
+		r.enqueue(key, why)
+	}
+	return nil
+}
+
+func (r *pollRun) alsoConcerned(item Item) (keys []kube.Key, err error) {
+	if r.source.config.KeysOf == nil {
+		return nil, nil
+	}
+	defer recovered("KeysOf", &err)
+	item.Keys = slices.Clone(item.Keys)
+	return r.source.config.KeysOf(item), nil
+}
+
+// digestOf returns what differs when the item does.
+func digestOf(item Item) (digest [16]byte) {
+	h := sha256.New()
+	if item.Version != "" {
+		h.Write([]byte("version "))
+		h.Write([]byte(item.Version))
+	} else {
+		h.Write([]byte("content "))
+		h.Write(item.Content)
+	}
+	copy(digest[:], h.Sum(nil))
+	return digest
+}
+
+// sorted returns keys in order, each once, in a slice of its own.
+func sorted(keys []kube.Key) []kube.Key {
+	if len(keys) == 0 {
+		return nil
+	}
+	keys = slices.Clone(keys)
+	slices.SortFunc(keys, func(a, b kube.Key) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return slices.Compact(keys)
+}
+
+// cloned returns keys whose texts are their own: those of an item may be parts of a large
+// answer, which would be kept as long as they are.
+func cloned(keys []kube.Key) []kube.Key {
+	own := make([]kube.Key, len(keys))
+	for i, key := range keys {
+		own[i] = kube.Key{Namespace: strings.Clone(key.Namespace), Name: strings.Clone(key.Name)}
+	}
+	return own
+}
+
+// maxShown is how many bytes of an ID are shown.
+const maxShown = 128
+
+// shown returns an ID as people may see it: on one line, and not too long.
+func shown(id string) string {
+	cut := id
+	if len(cut) > maxShown {
+		end := maxShown - len("…")
+		for end > 0 && !utf8.RuneStart(cut[end]) {
+			end--
+		}
+		cut = cut[:end] + "…"
+	}
+	return strings.Clone(strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, cut))
+}
+
+// panicError is a panic in a function of the user's, as the error of a poll.
+type panicError struct {
+	who   string
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("%s panicked: %v", e.who, e.value) }
+
+// Unwrap returns the value of the panic when it was an error.
+func (e *panicError) Unwrap() error {
+	err, _ := e.value.(error)
+	return err
+}
+
+// recovered turns a panic into a *panicError in err. It has to be deferred itself.
+func recovered(who string, err *error) {
+	if value := recover(); value != nil {
+		*err = &panicError{who: who, value: value, stack: debug.Stack()}
+	}
+}

@@ -1,0 +1,351 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+func TestPollTellsWhatDiffers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{}
+		o.set(item("x", "1", key("a")), item("y", "1", key("b"), key("c")), item("nobody's", "1"))
+		_, q, stop := runPoll(t, source.PollConfig{Poller: o})
+		defer stop()
+		q.expect(t, "ns/a: listed x (low)", "ns/b: listed y (low)", "ns/c: listed y (low)")
+		time.Sleep(time.Hour) // nothing changes
+		q.expect(t)
+		o.set(item("y", "1", key("b"), key("c")), item("x", "2", key("a")), item("z", "1", key("a"))) // in another order
+		time.Sleep(time.Minute)
+		q.expect(t, "ns/a: added z", "ns/a: updated x")
+		o.set(item("x", "2", key("a")))
+		time.Sleep(time.Minute)
+		q.expect(t, "ns/a: deleted z", "ns/b: deleted y", "ns/c: deleted y")
+		o.set(item("x", "2", key("a")), item("y", "1", key("b"))) // back again
+		time.Sleep(time.Minute)
+		q.expect(t, "ns/b: added y")
+		o.set()
+		time.Sleep(time.Minute)
+		q.expect(t, "ns/a: deleted x", "ns/b: deleted y")
+	})
+}
+
+// Whom an item no longer concerns has to hear of that.
+func TestPollTellsTheKeysBeforeAndAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{}
+		o.set(item("x", "1", key("a"), key("b")))
+		_, q, stop := runPoll(t, source.PollConfig{Poller: o})
+		defer stop()
+		q.expect(t, "ns/a: listed x (low)", "ns/b: listed x (low)")
+		o.set(item("x", "1", key("b"), key("a"), key("b"))) // the same set
+		time.Sleep(time.Minute)
+		q.expect(t)
+		o.set(item("x", "1", key("b"), key("c"))) // the version is the same
+		time.Sleep(time.Minute)
+		q.expect(t, "ns/a: updated x", "ns/b: updated x", "ns/c: updated x")
+		o.set(item("x", "2"))
+		time.Sleep(time.Minute)
+		q.expect(t, "ns/b: updated x", "ns/c: updated x")
+		o.set()
+		time.Sleep(time.Minute)
+		q.expect(t)
+	})
+}
+
+func TestPollComparesContentWhereThereIsNoVersion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{}
+		set := func(version, content string) {
+			o.set(source.Item{ID: "x", Version: version, Content: []byte(content), Keys: []kube.Key{key("a")}})
+			time.Sleep(time.Minute)
+		}
+		_, q, stop := runPoll(t, source.PollConfig{Poller: o})
+		defer stop()
+		set("", "red")
+		q.expect(t, "ns/a: listed x (low)")
+		set("", "red")
+		q.expect(t)
+		set("", "green")
+		q.expect(t, "ns/a: updated x")
+		set("green", "blue") // a version that is the content of before
+		q.expect(t, "ns/a: updated x")
+		set("green", "white")
+		q.expect(t)
+		set("", "")
+		q.expect(t, "ns/a: updated x")
+		set("", "")
+		q.expect(t)
+	})
+}
+
+func TestPollChangesNothingOnAnError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{}
+		o.set(item("x", "1", key("a")), item("y", "1", key("b")))
+		s, q, stop := runPoll(t, source.PollConfig{Poller: o})
+		defer stop()
+		q.expect(t, "ns/a: listed x (low)", "ns/b: listed y (low)")
+		for name, broken := range map[string]func(){
+			"half of the list":    func() { o.set(item("x", "2", key("a"))); o.fail(errors.New("half of it")) },
+			"an item without ID":  func() { o.set(item("x", "2", key("a")), item("", "1")) },
+			"two of the same one": func() { o.set(item("x", "2", key("a")), item("y", "1"), item("y", "2")) },
+		} {
+			broken()
+			time.Sleep(4 * time.Minute)
+			q.expect(t)
+			if s.Ready() == nil {
+				t.Errorf("%s: ready", name)
+			}
+			o.set(item("x", "1", key("a")), item("y", "1", key("b")))
+			time.Sleep(10 * time.Minute)
+			q.expect(t)
+			ready(t, s, "")
+		}
+	})
+}
+
+func TestPollNamesWhatIsWrongWithAList(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{}
+		o.set(item("x", "1"), item("", "1"))
+		s, _, stop := runPoll(t, source.PollConfig{Poller: o})
+		defer stop()
+		ready(t, s, `source "outside" cannot poll: item 1 of 2 has no ID`)
+		o.set(item("x", "1"), item("x", "2"))
+		time.Sleep(time.Minute)
+		ready(t, s, `two items have the ID "x"`)
+	})
+}
+
+// Items that come after a failure at the start were there before, for all that is known.
+func TestPollListsAtItsFirstSuccess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{}
+		o.fail(errors.New("down"))
+		s, q, stop := runPoll(t, source.PollConfig{Poller: o})
+		defer stop()
+		ready(t, s, "down")
+		o.set(item("x", "1", key("a")))
+		time.Sleep(time.Minute)
+		q.expect(t, "ns/a: listed x (low)")
+		ready(t, s, "")
+	})
+}
+
+// A service that has nothing is no service that fails.
+func TestPollIsReadyWithoutItems(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{hold: time.Second}
+		s := source.Poll(source.PollConfig{Name: "outside", Poller: o})
+		ready(t, s, "not running")
+		q, stop := rerun(t, s)
+		ready(t, s, "the first poll is under way")
+		time.Sleep(2 * time.Second)
+		ready(t, s, "")
+		q.expect(t)
+		stop()
+		ready(t, s, "not running")
+	})
+}
+
+// A source is run again in each term of leadership, and knows nothing of the last one.
+func TestPollListsAgainInEachRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tokens := []any{}
+		s, q, stop := runPoll(t, source.PollConfig{Poller: pollerFunc(func(_ context.Context, token any) (source.PollResult, error) {
+			tokens = append(tokens, token)
+			if token != nil {
+				return source.PollResult{Unchanged: true, Token: token}, nil
+			}
+			return source.PollResult{Items: []source.Item{item("x", "1", key("a"))}, Token: "as it was"}, nil
+		})})
+		q.expect(t, "ns/a: listed x (low)")
+		time.Sleep(90 * time.Second)
+		stop()
+		q, stop = rerun(t, s)
+		q.expect(t, "ns/a: listed x (low)")
+		// And beside itself, in another controller.
+		other, stopOther := rerun(t, s)
+		other.expect(t, "ns/a: listed x (low)")
+		stop()
+		ready(t, s, "")
+		stopOther()
+		q.expect(t)
+		if diff := cmp.Diff([]any{nil, "as it was", nil, nil}, tokens); diff != "" {
+			t.Errorf("tokens (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestPollBelievesUnchangedOnlyWithAToken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, q, stop := runPoll(t, source.PollConfig{Poller: pollerFunc(func(context.Context, any) (source.PollResult, error) {
+			return source.PollResult{Unchanged: true}, nil
+		})})
+		defer stop()
+		ready(t, s, "nothing has changed, but was not told since when")
+		q.expect(t)
+	})
+}
+
+func TestPollAsksWhoElseIsConcerned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{}
+		o.set(item("x", "1", key("a")), item("y", "1"))
+		var asked []source.Item
+		var everybody atomic.Pointer[[]kube.Key]
+		everybody.Store(&[]kube.Key{key("a"), key("b")})
+		_, q, stop := runPoll(t, source.PollConfig{Poller: o, KeysOf: func(item source.Item) []kube.Key {
+			asked = append(asked, source.Item{ID: item.ID, Keys: slices.Clone(item.Keys)})
+			clear(item.Keys) // it is the function's own
+			if item.ID == "y" {
+				return nil
+			}
+			return *everybody.Load()
+		}})
+		defer stop()
+		q.expect(t, "ns/a: listed x (low)", "ns/b: listed x (low)")
+		everybody.Store(&[]kube.Key{key("c"), key("c")})
+		time.Sleep(time.Minute)
+		q.expect(t) // who is concerned is no change of the item
+		o.set(item("x", "2", key("d"), key("e")), item("y", "1"))
+		time.Sleep(time.Minute)
+		q.expect(t, "ns/a: updated x", "ns/c: updated x", "ns/d: updated x", "ns/e: updated x")
+		o.set(item("y", "1"))
+		time.Sleep(time.Minute)
+		q.expect(t, "ns/c: deleted x", "ns/d: deleted x", "ns/e: deleted x")
+		want := []source.Item{
+			item("x", "", key("a")), item("y", ""), item("x", "", key("d"), key("e")), item("x", "", key("d"), key("e")),
+		}
+		if diff := cmp.Diff(want, asked); diff != "" {
+			t.Errorf("asked about (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// What has not been announced is announced by the next poll, although the Poller could say then
+// that nothing has changed.
+func TestPollAnnouncesLaterWhatAPanicHasStopped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		logs := &logBuffer{}
+		var broken atomic.Bool
+		broken.Store(true)
+		s, q, stop := runPoll(t, source.PollConfig{
+			Logger: logs.logger(),
+			Poller: pollerFunc(func(_ context.Context, token any) (source.PollResult, error) {
+				if token != nil {
+					return source.PollResult{Unchanged: true, Token: token}, nil
+				}
+				return source.PollResult{Items: []source.Item{item("x", "1", key("a")), item("y", "1", key("b"))}, Token: 1}, nil
+			}),
+			KeysOf: func(item source.Item) []kube.Key {
+				if broken.Load() && item.ID == "y" {
+					panic("on y")
+				}
+				return nil
+			},
+		})
+		defer stop()
+		q.expect(t, "ns/a: listed x (low)")
+		ready(t, s, `item "y", listed: KeysOf panicked: on y`)
+		broken.Store(false)
+		time.Sleep(time.Minute)
+		q.expect(t, "ns/b: listed y (low)")
+		ready(t, s, "")
+		if got := logs.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "poll_test.go") {
+			t.Errorf("the panic is not logged with its stack, once:\n%s", got)
+		}
+	})
+}
+
+func TestPollTakesAPanicForAnError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		logs := &logBuffer{}
+		cause := errors.New("index out of range")
+		s, _, stop := runPoll(t, source.PollConfig{Logger: logs.logger(), Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+			panic(cause)
+		})})
+		defer stop()
+		time.Sleep(time.Hour)
+		ready(t, s, "Poller panicked: index out of range")
+		if !errors.Is(s.Ready(), cause) {
+			t.Error("the error that was panicked with is hidden")
+		}
+		if got := logs.String(); strings.Count(got, "stack=") != 1 {
+			t.Errorf("the stack is not logged once:\n%s", got)
+		}
+	})
+}
+
+func TestPollShowsIDsOnOneShortLine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{}
+		o.set(item("a\nb\x1b[1m\xff", "", key("a")), item(strings.Repeat("x", 124)+"ééé", "", key("b")))
+		_, q, stop := runPoll(t, source.PollConfig{Poller: o})
+		defer stop()
+		q.expect(t, "ns/a: listed a?b?[1m\uFFFD (low)", "ns/b: listed "+strings.Repeat("x", 124)+"… (low)")
+	})
+}
+
+// Keys and IDs may be cut out of a large answer, which must not be kept for them: neither by the
+// source nor by the queue.
+func TestPollKeepsNoContent(t *testing.T) {
+	t.Parallel()
+	const items, size = 64, 1 << 20
+	synctest.Test(t, func(t *testing.T) {
+		s := source.Poll(source.PollConfig{Name: "outside", Poller: source.ListFunc(func(context.Context) (all []source.Item, err error) {
+			for i := range items {
+				text := fmt.Sprintf("%04d", i) + strings.Repeat(" ", size)
+				all = append(all, source.Item{ID: text[:4], Content: []byte(text), Keys: []kube.Key{{Namespace: text[:2], Name: text[2:4]}}})
+			}
+			return all, nil
+		})})
+		ctx, cancel := context.WithCancel(t.Context())
+		var queued []kube.Key
+		var details []string
+		ended := make(chan error)
+		go func() { // waited for below
+			ended <- s.Run(ctx, func(key kube.Key, why controller.Trigger) {
+				queued, details = append(queued, key), append(details, why.Detail)
+			})
+		}()
+		ready(t, s, "")
+		runtime.GC()
+		var memory runtime.MemStats
+		runtime.ReadMemStats(&memory)
+		if memory.HeapAlloc > items*size/2 {
+			t.Errorf("%d bytes are in use after %d were read", memory.HeapAlloc, items*size)
+		}
+		cancel()
+		if err := <-ended; err != nil || len(queued) != items || len(details) != items {
+			t.Errorf("Run returned %v after %d keys", err, len(queued))
+		}
+	})
+}

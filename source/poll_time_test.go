@@ -1,0 +1,342 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+func TestPollTimes(t *testing.T) {
+	t.Parallel()
+	down := errors.New("down")
+	for name, test := range map[string]struct {
+		config source.PollConfig
+		hold   time.Duration
+		err    error
+		lasts  time.Duration
+		want   []float64 // minutes
+	}{
+		"by default":           {lasts: 3*time.Minute + time.Second, want: []float64{0, 1, 2, 3}},
+		"slower than interval": {config: source.PollConfig{Interval: 30 * time.Second, Timeout: time.Hour}, hold: time.Minute, lasts: 4 * time.Minute, want: []float64{0, 1.5, 3}},
+		"failing": {
+			err: down, lasts: 200 * time.Minute, // 32 times a minute at most
+			want: []float64{0, 1, 3, 7, 15, 31, 63, 95, 127, 159, 191},
+		},
+		"failing every half hour": {
+			config: source.PollConfig{Interval: 30 * time.Minute}, err: down, lasts: 4 * time.Hour, // an hour at most
+			want: []float64{0, 30, 90, 150, 210},
+		},
+		"failing every two hours": {
+			config: source.PollConfig{Interval: 2 * time.Hour}, err: down, lasts: 5 * time.Hour,
+			want: []float64{0, 120, 240},
+		},
+		"failing, capped": {
+			config: source.PollConfig{MaxBackOff: 3 * time.Minute}, err: down, lasts: 13 * time.Minute,
+			want: []float64{0, 1, 3, 6, 9, 12},
+		},
+		"told to wait":         {err: source.RetryAfter(10*time.Minute, down), lasts: 25 * time.Minute, want: []float64{0, 10, 20}},
+		"told to wait, deeper": {err: fmt.Errorf("fetch: %w", source.RetryAfter(10*time.Minute, down)), lasts: 15 * time.Minute, want: []float64{0, 10}},
+		"told not to wait":     {err: source.RetryAfter(0, down), lasts: 5 * time.Minute, want: []float64{0, 1, 3}},
+		"told to wait for ever": {
+			err: source.RetryAfter(time.Duration(1<<63-1), down), lasts: 150 * time.Minute,
+			want: []float64{0, 60, 120},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				o := &outside{err: test.err, hold: test.hold}
+				test.config.Poller = o
+				_, _, stop := runPoll(t, test.config)
+				time.Sleep(test.lasts)
+				stop()
+				if diff := cmp.Diff(test.want, o.polled()); diff != "" {
+					t.Errorf("polled at minute (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestPollForgetsFailuresAfterASuccess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{err: errors.New("down")}
+		_, _, stop := runPoll(t, source.PollConfig{Poller: o})
+		time.Sleep(150 * time.Second)
+		o.set()
+		time.Sleep(time.Minute) // the poll at minute 3
+		o.fail(errors.New("down again"))
+		time.Sleep(4 * time.Minute)
+		stop()
+		if diff := cmp.Diff([]float64{0, 1, 3, 4, 5, 7}, o.polled()); diff != "" {
+			t.Errorf("polled at minute (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestPollJitterLengthensWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{}
+		_, _, stop := runPoll(t, source.PollConfig{Poller: o, Jitter: source.DefaultPollJitter})
+		time.Sleep(5 * time.Hour)
+		stop()
+		minutes := o.polled()
+		var waits []float64
+		for i := range minutes[1:] {
+			waits = append(waits, minutes[i+1]-minutes[i])
+		}
+		least, most := slices.Min(waits), slices.Max(waits)
+		if minutes[0] != 0 || least < 1 || most > 1.1 || most-least < 0.05 {
+			t.Errorf("first at %g; then every %g to %g minutes, want 1 to 1.1", minutes[0], least, most)
+		}
+	})
+}
+
+// A poll that takes too long has failed: nobody knows what there is.
+func TestPollTimeoutIsAFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{}
+		o.set(item("x", "1", key("a")))
+		s, q, stop := runPoll(t, source.PollConfig{Poller: o})
+		defer stop()
+		q.expect(t, "ns/a: listed x (low)")
+		o.mu.Lock()
+		o.hold = time.Hour
+		o.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		ready(t, s, "no answer within Timeout, 30s: context deadline exceeded")
+		q.expect(t)
+		h := s.Health()
+		want := source.PollHealth{
+			Source: "outside", Running: true, Listed: true, Items: 1, Polls: 2, Failures: 1,
+			LastSuccess: h.LastSuccess, Err: h.Err, ErrSince: h.LastSuccess.Add(time.Minute),
+		}
+		if h != want {
+			t.Errorf("Health is %+v, want %+v", h, want)
+		}
+	})
+}
+
+func TestPollWithoutTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{hold: 24 * time.Hour}
+		s, _, stop := runPoll(t, source.PollConfig{Poller: o, Timeout: -1})
+		defer stop()
+		time.Sleep(25 * time.Hour)
+		ready(t, s, "")
+	})
+}
+
+// A Poller that does not listen to its context holds up the source, and not in silence.
+func TestPollTellsOfAPollerThatDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		polls := 0
+		s, q, stop := runPoll(t, source.PollConfig{Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+			polls++
+			<-answer
+			return []source.Item{item("x", "1", key("a"))}, nil
+		})})
+		time.Sleep(50 * time.Second)
+		ready(t, s, "the first poll is under way")
+		time.Sleep(70 * time.Second)
+		ready(t, s, "the poll under way has taken 2m0s, though its context ended after Timeout, 30s")
+		if polls != 1 {
+			t.Errorf("%d polls at a time", polls)
+		}
+		answer <- struct{}{} // better late than never
+		q.expect(t, "ns/a: listed x (low)")
+		ready(t, s, "")
+		close(answer)
+		stop()
+	})
+}
+
+func TestPollEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]*outside{
+		"while it waits":    {},
+		"in a poll":         {hold: 20 * time.Second},
+		"while it fails":    {err: errors.New("down")},
+		"in a failing poll": {hold: 20 * time.Second, err: errors.New("down")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				logs := &logBuffer{}
+				s, _, stop := runPoll(t, source.PollConfig{Poller: o, Logger: logs.logger()})
+				time.Sleep(10 * time.Second)
+				logged := logs.String()
+				began := time.Now()
+				stop()
+				if took := time.Since(began); took != 0 {
+					t.Errorf("it took %s", took)
+				}
+				if more := strings.TrimPrefix(logs.String(), logged); more != "" {
+					t.Errorf("the end is logged as trouble: %s", more)
+				}
+				if len(o.polled()) != 1 || s.Health().Running {
+					t.Errorf("it goes on: %v", o.polled())
+				}
+			})
+		})
+	}
+}
+
+// What a poll finds after the end is for the next term.
+func TestPollEnqueuesNothingAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, q, stop := runPoll(t, source.PollConfig{Poller: source.ListFunc(func(ctx context.Context) ([]source.Item, error) {
+			<-ctx.Done()
+			return []source.Item{item("x", "1", key("a"))}, nil
+		})})
+		synctest.Wait()
+		stop()
+		q.expect(t)
+	})
+}
+
+func TestPollLogsEachReasonOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		logs := &logBuffer{}
+		o := &outside{}
+		_, _, stop := runPoll(t, source.PollConfig{Poller: o, Logger: logs.logger()})
+		defer stop()
+		expect := func(want ...string) {
+			t.Helper()
+			var got []string
+			for line := range strings.Lines(logs.String()) {
+				_, line, _ = strings.Cut(strings.TrimSpace(line), "level=")
+				got = append(got, line)
+			}
+			logs.mu.Lock()
+			logs.text.Reset()
+			logs.mu.Unlock()
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("logged (-want +got):\n%s", diff)
+			}
+		}
+		for i := range 5 { // at minutes 1, 2, 4, 8 and 16
+			o.fail(fmt.Errorf("refused from port %d", 40000+i))
+			time.Sleep(time.Minute << max(i-1, 0))
+		}
+		synctest.Wait()
+		expect(`WARN msg="a source cannot poll, will try again" source=outside error="refused from port 40000" again_in=1m0s`)
+		o.fail(errors.New("reset"))
+		time.Sleep(16 * time.Minute)
+		o.fail(errors.New("refused from port 1"))
+		time.Sleep(32 * time.Minute)
+		synctest.Wait()
+		expect(`WARN msg="a source cannot poll, will try again" source=outside error=reset again_in=32m0s`)
+		o.set()
+		time.Sleep(32 * time.Minute)
+		synctest.Wait()
+		expect(`INFO msg="a source polls again" source=outside after=1h35m0s`)
+		o.fail(errors.New("reset"))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		expect(`WARN msg="a source cannot poll, will try again" source=outside error=reset again_in=1m0s`)
+	})
+}
+
+// Texts that never repeat must not fill the log, nor memory.
+func TestPollLogsABoundedNumberOfReasons(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		logs := &logBuffer{}
+		reason := ""
+		_, _, stop := runPoll(t, source.PollConfig{Logger: logs.logger(), Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+			reason += "x"
+			return nil, errors.New(reason)
+		})})
+		time.Sleep(48 * time.Hour)
+		stop()
+		if got := strings.Count(logs.String(), "level=WARN"); got != 16 {
+			t.Errorf("%d reasons are logged, want 16", got)
+		}
+	})
+}
+
+func TestPollValidateNamesEveryMistake(t *testing.T) {
+	t.Parallel()
+	poller := &outside{}
+	for name, test := range map[string]struct {
+		config source.PollConfig
+		want   []string // none: it is valid
+	}{
+		"valid":                {source.PollConfig{Name: "x", Poller: poller}, nil},
+		"nothing":              {source.PollConfig{}, []string{"Name is required", "Poller is required"}},
+		"a nil function":       {source.PollConfig{Name: "x", Poller: source.ListFunc(nil)}, []string{`source.Poll "x": Poller is required`}},
+		"a nil Poller":         {source.PollConfig{Name: "x", Poller: (*outside)(nil)}, []string{"Poller is required"}},
+		"a negative interval":  {source.PollConfig{Name: "x", Poller: poller, Interval: -1}, []string{"Interval is -1ns"}},
+		"a short back-off":     {source.PollConfig{Name: "x", Poller: poller, MaxBackOff: time.Second}, []string{"MaxBackOff is 1s, below Interval, 1m0s"}},
+		"too much jitter":      {source.PollConfig{Name: "x", Poller: poller, Jitter: 1.5}, []string{"Jitter is 1.5"}},
+		"the Poller's mistake": {source.PollConfig{Name: "x", Poller: source.HTTP(source.HTTPConfig{})}, []string{"HTTPConfig.URL is required", "would concern nobody"}},
+		"a document for some":  {source.PollConfig{Name: "x", Poller: document(source.HTTPConfig{Keys: []kube.Key{key("a")}})}, nil},
+		"a document for those that it names": {source.PollConfig{
+			Name: "x", Poller: document(source.HTTPConfig{Split: func([]byte) ([]source.Item, error) { return nil, nil }}),
+		}, nil},
+		"a document for those who ask": {source.PollConfig{
+			Name: "x", Poller: document(source.HTTPConfig{}), KeysOf: func(source.Item) []kube.Key { return nil },
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := source.Poll(test.config)
+			err := s.Validate()
+			if len(test.want) == 0 {
+				if err != nil {
+					t.Errorf("Validate: %v", err)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatal("Validate finds nothing wrong")
+			}
+			for _, part := range test.want {
+				if strings.Count(err.Error(), part) != 1 {
+					t.Errorf("Validate: %v; want %q in it, once", err, part)
+				}
+			}
+			if runErr := s.Run(t.Context(), nil); runErr == nil || runErr.Error() != err.Error() {
+				t.Errorf("Run: %v, want %v", runErr, err)
+			}
+		})
+	}
+}
+
+func document(c source.HTTPConfig) source.Poller {
+	c.URL = "https://example.com/document"
+	return source.HTTP(c)
+}
+
+func TestControllerRefusesAPollWithAMistake(t *testing.T) {
+	t.Parallel()
+	_, err := controller.New(controller.Config[configMap]{
+		Name: "test", Retriever: newServer(), Logger: slog.New(slog.DiscardHandler),
+		Handler: controller.HandlerFunc[configMap](func(context.Context, configMap) error { return nil }),
+		Sources: []controller.Source{source.Poll(source.PollConfig{Name: "x"})},
+	})
+	if err == nil || !strings.Contains(err.Error(), `source.Poll "x": Poller is required`) {
+		t.Errorf("New: %v", err)
+	}
+}

@@ -1,0 +1,133 @@
+package otel_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/middleware"
+	"github.com/evenkeel-go/evenkeel/tracing/otel"
+)
+
+// BenchmarkTrace measures what Trace adds to a run with one cause: without a request, and with
+// one, to a server that answers at once.
+func BenchmarkTrace(b *testing.B) {
+	for _, provider := range []struct {
+		name string
+		trace.TracerProvider
+	}{
+		{"off", nil},
+		{"noop", noop.NewTracerProvider()},
+		{"sampled-out", sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))},
+		// Without a processor the SDK records nothing.
+		{"recorded", sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(dropping{}))},
+	} {
+		var tracer middleware.Tracer
+		if provider.TracerProvider != nil {
+			var err error
+			if tracer, err = otel.New(otel.Config{TracerProvider: provider.TracerProvider}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		client := answeringClient(b)
+		for name, call := range map[string]func(context.Context) error{
+			"handler": func(context.Context) error { return nil },
+			"request": func(ctx context.Context) error { return get(ctx, client) },
+		} {
+			b.Run(name+"/"+provider.name, func(b *testing.B) {
+				handler := middleware.Trace[object](tracer)(controller.HandlerFunc[object](func(ctx context.Context, _ object) error {
+					return call(ctx)
+				}))
+				inARun(b, func(ctx context.Context, widget object) {
+					b.ReportAllocs()
+					for b.Loop() {
+						if err := handler.Handle(ctx, widget); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// dropping is a span processor that throws spans away.
+type dropping struct{}
+
+func (dropping) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (dropping) OnEnd(sdktrace.ReadOnlySpan)                     {}
+func (dropping) Shutdown(context.Context) error                  { return nil }
+func (dropping) ForceFlush(context.Context) error                { return nil }
+
+// inARun calls f with the context of a run, so that what it measures has one.
+func inARun(b *testing.B, f func(ctx context.Context, widget object)) {
+	b.Helper()
+	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: version().WithKind("Widget"), Resource: "widgets"})
+	server.Edit("widgets", key("a"), "somebody", func(obj map[string]any) bool {
+		(&unstructured.Unstructured{Object: obj}).SetAnnotations(map[string]string{"a": "b"})
+		return true
+	})
+	cluster, err := kube.Connect(server.Config("operator"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	ctrl, err := controller.New(controller.Config[object]{
+		Name:      "widgets",
+		Retriever: informer.RetrieveSelected[object](cluster, informer.Selection{Kind: version().WithKind("Widget")}),
+		Handler: controller.HandlerFunc[object](func(ctx context.Context, widget object) error {
+			defer cancel()
+			f(ctx, widget)
+			return nil
+		}),
+		ResyncInterval: -1,
+		Logger:         slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := ctrl.Run(ctx); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// answering is an API server that has everything.
+type answering struct{}
+
+func (answering) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}")), Request: req}, nil
+}
+
+func answeringClient(b *testing.B) *http.Client {
+	b.Helper()
+	cluster, err := kube.Connect(&rest.Config{Host: "http://server", Transport: answering{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return cluster.HTTPClient()
+}
+
+func get(ctx context.Context, client *http.Client) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://server/apis/example.com/v1/namespaces/ns/widgets/a", http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}

@@ -1,0 +1,188 @@
+package otel
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/middleware"
+	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// Start implements middleware.Tracer. For a run that is sampled out it starts the one span that
+// a sampler is asked with, and builds nothing else.
+func (t *Tracer) Start(ctx context.Context, run controller.Run, obj kube.Object) (context.Context, middleware.Span) {
+	now := time.Now()
+	began := beginning(run)
+	options := []trace.SpanStartOption{trace.WithTimestamp(began), trace.WithNewRoot()}
+	if t.parent && obj != nil && isNews(run) {
+		if under, remote := t.extract(ctx, obj); remote.IsValid() {
+			ctx, options = under, options[:1]
+		}
+	}
+	runCtx, span := t.tracer.Start(ctx, named("run", run.Controller), options...)
+	if !span.IsRecording() {
+		return runCtx, nil
+	}
+	span.SetAttributes(ofRun(run)...)
+	t.linkAll(ctx, span, run.Causes, obj)
+	t.causes(runCtx, run, began)
+	if run.Wait > 0 {
+		t.between(runCtx, "queue wait", run.Started.Add(-run.Wait), run.Started, attributes{}.seconds(keyQueueHeld, run.Held))
+	}
+	handleCtx, handle := t.tracer.Start(runCtx, named("handle", run.Controller), trace.WithTimestamp(now),
+		trace.WithAttributes(attributes{}.text(keyController, run.Controller)...))
+	return handleCtx, &runSpan{tracer: t.tracer, run: span, handle: handle}
+}
+
+// beginning is when what is to be seen of a run began: with the first event that caused it, or
+// when the key was due. The causes of the loop's own are planned: they arose when the run before
+// ended, and a trace of an hour in which nothing was to happen would look slow.
+func beginning(run controller.Run) time.Time {
+	began := run.Started.Add(-run.Wait)
+	for _, cause := range run.Causes.List() {
+		if cause.Source != workqueue.SourceLoop && !cause.Time.IsZero() && cause.Time.Before(began) {
+			began = cause.Time
+		}
+	}
+	return began
+}
+
+// causes makes a span of no length for each cause.
+func (t *Tracer) causes(ctx context.Context, run controller.Run, began time.Time) {
+	for _, cause := range run.Causes.List() {
+		at, delay := cause.Time, began.Sub(cause.Time)
+		if at.IsZero() {
+			at, delay = began, 0
+		}
+		if delay > 0 {
+			at = began
+		}
+		t.between(ctx, "cause "+string(cause.Type), at, at, ofCause(cause, delay))
+	}
+}
+
+// between makes a span of what is over.
+func (t *Tracer) between(ctx context.Context, name string, from, to time.Time, a attributes) {
+	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(from), trace.WithAttributes(a...))
+	span.End(trace.WithTimestamp(to))
+}
+
+// named names a span of a controller, which may have no name outside of one.
+func named(what, controller string) string {
+	if controller == "" {
+		return what
+	}
+	return what + " " + controller
+}
+
+// runSpan is a middleware.Span: a run under way. It is immutable.
+type runSpan struct {
+	tracer      trace.Tracer
+	run, handle trace.Span
+}
+
+// TraceID implements middleware.Span.
+func (s *runSpan) TraceID() string {
+	if context := s.run.SpanContext(); context.IsSampled() {
+		return context.TraceID().String()
+	}
+	return "" // recorded for this process only, and found nowhere
+}
+
+// callKey is where the span of a request of a run is in the request's context. The current span
+// there need not be it: other observers may have put theirs below it.
+type callKey struct{ of *runSpan }
+
+// CallBegan implements kube.CallObserver.
+func (s *runSpan) CallBegan(ctx context.Context, call kube.Call) context.Context {
+	name := call.Verb + " " + call.Resource.Resource
+	switch {
+	case call.Verb == "":
+		name = "call"
+	case call.Subresource != "":
+		name += "/" + call.Subresource
+	}
+	ctx, span := s.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(call.Began))
+	if span.IsRecording() {
+		span.SetAttributes(ofCall(call)...)
+	}
+	return context.WithValue(ctx, callKey{s}, span)
+}
+
+// CallEnded implements kube.CallObserver.
+func (s *runSpan) CallEnded(ctx context.Context, call kube.Call) {
+	span, ok := ctx.Value(callKey{s}).(trace.Span)
+	if !ok {
+		return
+	}
+	if call.Status != 0 {
+		span.SetAttributes(semconv.HTTPResponseStatusCode(call.Status))
+	}
+	switch {
+	case call.Err != nil:
+		span.SetAttributes(semconv.ErrorType(call.Err))
+		span.SetStatus(codes.Error, call.Err.Error())
+	case call.Status >= 400:
+		span.SetAttributes(semconv.ErrorTypeKey.String(strconv.Itoa(call.Status)))
+		span.SetStatus(codes.Error, "")
+	}
+	span.End(trace.WithTimestamp(call.Began.Add(call.Duration)))
+}
+
+// End implements middleware.Span.
+func (s *runSpan) End(ctx context.Context, err error) {
+	outcome := outcomeOf(err, ctx.Err())
+	a := attributes{keyOutcome.String(string(outcome))}
+	if outcome.Failed() {
+		a = append(a, semconv.ErrorTypeKey.String(string(classOf(outcome, err))))
+		var stack attributes
+		if panicked, ok := errors.AsType[*controller.PanicError](err); ok {
+			stack = append(stack, semconv.ExceptionStacktrace(string(panicked.Stack)))
+		}
+		s.handle.RecordError(err, trace.WithAttributes(stack...))
+		s.handle.SetStatus(codes.Error, err.Error())
+		s.run.SetStatus(codes.Error, err.Error())
+	}
+	s.handle.SetAttributes(a...)
+	s.handle.End()
+	var requeue *controller.RequeueError
+	if outcome == controller.OutcomeRequeue && errors.As(err, &requeue) {
+		a = a.seconds(keyRequeue, requeue.After)
+	}
+	s.run.SetAttributes(a...)
+	s.run.End()
+}
+
+// outcomeOf reads a Handler's answer as the controller will.
+func outcomeOf(err, ended error) controller.Outcome {
+	outcome := controller.OutcomeOf(err)
+	switch {
+	case outcome != controller.OutcomeError || ended == nil:
+		return outcome
+	case errors.Is(ended, context.DeadlineExceeded):
+		return controller.OutcomeTimeout
+	}
+	return controller.OutcomeCancelled
+}
+
+// classOf returns the class of a failure, by the rules that a controller has by default.
+func classOf(outcome controller.Outcome, err error) retry.Class {
+	switch outcome {
+	case controller.OutcomePanic:
+		return retry.Panic
+	case controller.OutcomeTerminal:
+		return retry.Terminal
+	case controller.OutcomeTimeout:
+		return retry.Timeout
+	}
+	return retry.Classify(err)
+}

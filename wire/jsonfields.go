@@ -1,0 +1,116 @@
+package wire
+
+import (
+	"bytes"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// metaField is a field of the metadata, by its number in protobuf.
+type metaField int32
+
+const (
+	metaLabels          metaField = numLabels
+	metaAnnotations     metaField = numAnnotations
+	metaOwnerReferences metaField = numOwnerReferences
+	metaFinalizers      metaField = numFinalizers
+)
+
+// name is the field's name in JSON.
+func (f metaField) name() string {
+	switch f {
+	case metaLabels:
+		return "labels"
+	case metaAnnotations:
+		return "annotations"
+	case metaOwnerReferences:
+		return "ownerReferences"
+	default:
+		return "finalizers"
+	}
+}
+
+// jsonMetadataField returns the value of one field of the metadata; nil when there is
+// none, false when it is there more than once.
+func jsonMetadataField(data []byte, name string) (value []byte, ok bool) {
+	found := 0
+	ok = eachJSONMetadata(data, func(key, v []byte) {
+		if string(key) == name {
+			found++
+			value = v
+		}
+	})
+	return value, ok && found <= 1
+}
+
+// eachJSONMetadata calls use for every field of the metadata. It returns false for what is
+// no object, or has metadata more than once.
+func eachJSONMetadata(data []byte, use func(key, value []byte)) bool {
+	metas := 0
+	s := scanner{data: data}
+	err := s.object(nil, func(key []byte, _ *jsonNode) error {
+		if string(key) != "metadata" {
+			return s.skip()
+		}
+		metas++
+		if s.peek() != '{' {
+			return s.skip()
+		}
+		return s.object(nil, func(key []byte, _ *jsonNode) error {
+			start := s.i
+			if err := s.skip(); err != nil {
+				return err
+			}
+			use(key, data[start:s.i])
+			return nil
+		})
+	})
+	return err == nil && metas <= 1
+}
+
+func jsonStringMap(data []byte, name string) (m map[string]string, ok bool) {
+	value, ok := jsonMetadataField(data, name)
+	if !ok || value == nil {
+		return nil, ok
+	}
+	s := scanner{data: value}
+	plain := true
+	err := s.object(nil, func(key []byte, _ *jsonNode) error {
+		if s.peek() != '"' {
+			plain = false
+			return s.skip()
+		}
+		t, err := s.str()
+		if plain = plain && err == nil && t.plain; plain {
+			if m == nil {
+				m = map[string]string{}
+			}
+			m[string(key)] = string(value[t.start:t.end])
+		}
+		return err
+	})
+	if err != nil || !plain {
+		m = nil
+		ok = decodeMetadataField(data, name, &m)
+		return m, ok
+	}
+	return m, true
+}
+
+func jsonOwners(data []byte) (refs []metav1.OwnerReference, ok bool) {
+	ok = decodeMetadataField(data, metaOwnerReferences.name(), &refs)
+	return refs, ok
+}
+
+func jsonFinalizers(data []byte) (names []string, ok bool) {
+	ok = decodeMetadataField(data, metaFinalizers.name(), &names)
+	return names, ok
+}
+
+// decodeMetadataField decodes one field of the metadata. It leaves to the slow path what
+// typed and unstructured decoders see differently: nulls among others.
+func decodeMetadataField(data []byte, name string, into any) bool {
+	value, ok := jsonMetadataField(data, name)
+	return ok && !bytes.Contains(value, []byte("null")) && (value == nil || utiljson.Unmarshal(value, into) == nil)
+}

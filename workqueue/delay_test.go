@@ -1,0 +1,252 @@
+package workqueue_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+func failed(after time.Duration) workqueue.Options {
+	o := later(after, "failed")
+	o.BackOff = true
+	return o
+}
+
+func waking(o workqueue.Options) workqueue.Options {
+	o.Wake = true
+	return o
+}
+
+func debounced(by time.Duration, detail string) workqueue.Options {
+	o := because(detail)
+	o.Debounce = by
+	return o
+}
+
+// When a key runs again that was added several times, and why: what a worker adds while it has
+// the key counts as what others add when it waits.
+func TestWhenAKeyIsDue(t *testing.T) {
+	t.Parallel()
+	const minute = time.Minute
+	for name, tc := range map[string]struct {
+		adds       []workqueue.Options
+		want       time.Duration
+		wantCauses string
+	}{
+		"a back-off is not cut short by what happens": {
+			[]workqueue.Options{failed(minute), because("event")}, minute, "triggered (failed), triggered (event)",
+		},
+		"nor by what was planned": {
+			[]workqueue.Options{failed(minute), later(time.Second, "planned")}, minute, "triggered (failed), triggered (planned)",
+		},
+		"what is planned for later than its end is superseded": {
+			[]workqueue.Options{failed(minute), later(2*minute, "planned")}, minute, "triggered (failed)",
+		},
+		"Wake ends it": {
+			[]workqueue.Options{failed(minute), because("event"), waking(because("woken"))},
+			0, "triggered (failed), triggered (event), triggered (woken)",
+		},
+		"Wake with After ends it then": {
+			[]workqueue.Options{failed(minute), waking(later(time.Second, "woken"))},
+			time.Second, "triggered (failed), triggered (woken)",
+		},
+		"and then what happens is earlier": {
+			[]workqueue.Options{failed(minute), waking(later(time.Second, "woken")), because("event")},
+			0, "triggered (failed), triggered (woken), triggered (event)",
+		},
+		"Wake with Debounce waits no longer than the back-off": {
+			[]workqueue.Options{failed(minute), waking(debounced(2*minute, "woken"))}, minute, "triggered (failed), triggered (woken)",
+		},
+		"the last back-off counts": {
+			[]workqueue.Options{failed(minute), failed(2 * minute)}, 2 * minute, "triggered 2 times (failed)",
+		},
+		"BackOff without After is nothing": {
+			[]workqueue.Options{later(minute, "planned"), failed(0)}, 0, "triggered (failed)",
+		},
+		"what was planned earlier waits with the back-off": {
+			[]workqueue.Options{later(time.Second, "planned"), failed(minute)}, minute, "triggered (planned), triggered (failed)",
+		},
+		"what was planned for later is superseded by it": {
+			[]workqueue.Options{later(2*minute, "planned"), failed(minute)}, minute, "triggered (failed)",
+		},
+		"a wish to wake outlives a plan": {
+			[]workqueue.Options{waking(later(2*minute, "woken")), later(time.Second, "planned"), failed(minute)},
+			time.Second, "triggered (planned)",
+		},
+		"Debounce waits": {
+			[]workqueue.Options{debounced(time.Second, "event")}, time.Second, "triggered (event)",
+		},
+		"an Add without it is due now": {
+			[]workqueue.Options{debounced(time.Second, "event"), because("now")}, 0, "triggered (event), triggered (now)",
+		},
+		"a plan bounds it": {
+			[]workqueue.Options{debounced(minute, "event"), later(time.Second, "planned")}, time.Second, "triggered (event), triggered (planned)",
+		},
+		"also a plan for later bounds what comes then": {
+			[]workqueue.Options{debounced(time.Second, "event"), later(5*time.Second, "planned"), debounced(minute, "event")},
+			5 * time.Second, "triggered 2 times (event)",
+		},
+		"a plan that is earlier takes it along": {
+			[]workqueue.Options{later(time.Second, "planned"), debounced(minute, "event")}, time.Second, "triggered (planned), triggered (event)",
+		},
+		"a plan that is later is superseded": {
+			[]workqueue.Options{later(minute, "planned"), debounced(time.Second, "event")}, time.Second, "triggered (event)",
+		},
+		"After switches it off": {
+			[]workqueue.Options{{Cause: because("both").Cause, After: time.Second, Debounce: minute}}, time.Second, "triggered (both)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expectDue(t, tc.adds, tc.want, tc.wantCauses, false)
+		})
+		t.Run(name+", taken", func(t *testing.T) {
+			t.Parallel()
+			expectDue(t, tc.adds, tc.want, tc.wantCauses, true)
+		})
+	}
+}
+
+// expectDue adds a key, perhaps while it is taken, and expects it after so long because of that.
+func expectDue(t *testing.T, adds []workqueue.Options, after time.Duration, causes string, taken bool) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string]{})
+		if taken {
+			q.Add("a", now())
+			take(t, q)
+		}
+		began := time.Now()
+		for _, o := range adds {
+			q.Add("a", o)
+		}
+		q.Done("a")
+		item, _ := q.Get()
+		if got := time.Since(began); got != after || item.Wait != 0 {
+			t.Errorf("it was due after %s and waited for %s, want %s and no wait", got, item.Wait, after)
+		}
+		if got := item.Causes.String(); got != causes {
+			t.Errorf("the causes were %q, want %q", got, causes)
+		}
+		q.Done("a")
+		expectStats(t, q, 0, 0, 0)
+	})
+}
+
+// What comes while a worker has the key, and before it reports that it has failed.
+func TestABackOffBeginsWhileTheKeyIsTaken(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		before workqueue.Options
+		want   time.Duration
+		causes string
+	}{
+		"an event waits with it":   {because("event"), time.Minute, "triggered (event), triggered (failed)"},
+		"unless it wakes":          {waking(because("event")), 0, "triggered (event)"},
+		"a wake-up that is late":   {waking(debounced(time.Hour, "event")), time.Minute, "triggered (event), triggered (failed)"},
+		"an event that is put off": {debounced(time.Second, "event"), time.Minute, "triggered (event), triggered (failed)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expectDue(t, []workqueue.Options{tc.before, failed(time.Minute)}, tc.want, tc.causes, true)
+		})
+	}
+}
+
+func TestBackOffIsToldApart(t *testing.T) {
+	t.Parallel()
+	q := workqueue.New(workqueue.Config[string]{})
+	defer q.ShutDown()
+	q.Add("failed", failed(time.Minute))
+	q.Add("planned", later(time.Minute, "planned"))
+	if s := q.Stats(); s.BackOff != 1 || s.Waiting != 1 {
+		t.Errorf("stats %+v: want one key that backs off and one that waits", s)
+	}
+	if q.Add("failed", waking(because("event"))); q.Stats().BackOff != 0 || q.Stats().Ready != 1 {
+		t.Errorf("after Wake the stats are %+v", q.Stats())
+	}
+}
+
+// Each Add with Debounce puts the key off, but not for ever.
+func TestDebounce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string]{})
+		began := time.Now()
+		for range 3 {
+			q.Add("quiet", debounced(time.Second, "event"))
+			time.Sleep(time.Second - 1)
+		}
+		item, _ := q.Get()
+		if got, want := time.Since(began), 2*(time.Second-1)+time.Second; got != want {
+			t.Errorf("it was due after %s, want %s", got, want)
+		}
+		if got := item.Causes.String(); got != "triggered 3 times (event)" {
+			t.Errorf("the causes were %q", got)
+		}
+		q.Done("quiet")
+
+		began = time.Now()
+		for q.Stats().Ready == 0 {
+			q.Add("restless", debounced(time.Second, "event"))
+			time.Sleep(time.Second / 2)
+			synctest.Wait()
+		}
+		if got := time.Since(began); got != workqueue.MaxDebounce*time.Second {
+			t.Errorf("it was due after %s, want %d s", got, workqueue.MaxDebounce)
+		}
+		q.ShutDown()
+	})
+}
+
+// What is added for times beyond what can be counted waits for ever, and not in the past.
+func TestDistantTimes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string]{})
+		time.Sleep(time.Hour)
+		q.Add("after", later(math.MaxInt64, "later"))
+		q.Add("debounce", debounced(math.MaxInt64, "later"))
+		q.Add("back-off", failed(math.MaxInt64))
+		q.Add("held", now())
+		take(t, q)
+		q.Hold("held", math.MaxInt64)
+		time.Sleep(1000 * time.Hour)
+		synctest.Wait()
+		if s := q.Stats(); s.Ready != 0 || s.Waiting != 2 || s.BackOff != 1 || s.Held != 1 {
+			t.Errorf("stats %+v", s)
+		}
+		q.ShutDown()
+	})
+}
+
+// Many keys whose times change come in the order of their last times, each at its own.
+func TestManyDelayedKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 500
+		q := workqueue.New(workqueue.Config[int]{})
+		random := rand.New(rand.NewPCG(1, 2))
+		began := time.Now()
+		due := make([]time.Duration, keys)
+		for range 5 {
+			for key := range keys {
+				after := time.Duration(1+random.IntN(1_000_000)) * time.Millisecond
+				if q.Add(key, later(after, "planned")) {
+					due[key] = after
+				}
+			}
+		}
+		for range keys {
+			item, _ := q.Get()
+			if got := time.Since(began); got != due[item.Key] {
+				t.Errorf("key %d came after %s, want %s", item.Key, got, due[item.Key])
+			}
+			q.Done(item.Key)
+		}
+	})
+}
