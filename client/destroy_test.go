@@ -39,7 +39,7 @@ func done(t *testing.T, server *apiServer) bool {
 	return !server.has(databasePath) || server.replicas(t) != 3
 }
 
-func TestDestructiveActsAreDoneToTheObjectThatWasMeant(t *testing.T) {
+func TestContract14_DestructiveActsAreDoneToTheObjectThatWasMeant(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		before  func(*unstructured.Unstructured) // since the cache was filled

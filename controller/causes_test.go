@@ -227,8 +227,8 @@ func TestContract12_ARunIsARecord(t *testing.T) {
 	})
 }
 
-// TestContract12_RecordsAreBounded runs many keys often.
-func TestContract12_RecordsAreBounded(t *testing.T) {
+// TestContract30_RecordsAreBounded runs many keys often.
+func TestContract30_RecordsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.config(func(context.Context, unstructuredObject) error { return nil })

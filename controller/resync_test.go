@@ -44,7 +44,7 @@ func (r *resyncs) take() map[string][]time.Time {
 	return runs
 }
 
-func TestResyncMeetsEveryObjectOncePerInterval(t *testing.T) {
+func TestContract29_EachObjectHasItsMomentInTheInterval(t *testing.T) {
 	for _, interval := range []time.Duration{100 * time.Millisecond, 10 * time.Second, 3 * time.Minute, 10 * time.Hour} {
 		t.Run(interval.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestResyncLeavesFailingObjectsToTheirRetries(t *testing.T) {
 }
 
 // What has run for another reason is resynced when the interval since then has passed.
-func TestResyncCountsFromTheLastSuccess(t *testing.T) {
+func TestContract29_ResyncCountsFromTheLastSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const interval = time.Hour
 		server := newServer("a")

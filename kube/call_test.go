@@ -172,8 +172,8 @@ func TestCallOfALostAnswer(t *testing.T) {
 	}
 }
 
-// TestContract6NoWriteAfterLeadershipIsLost: reads go on, writes do not leave the process.
-func TestContract6NoWriteAfterLeadershipIsLost(t *testing.T) {
+// TestContract06_NoWriteAfterLeadershipIsLost: reads go on, writes do not leave the process.
+func TestContract06_NoWriteAfterLeadershipIsLost(t *testing.T) {
 	t.Parallel()
 	server := fakeserver.New(configMaps())
 	client, err := connectTo(t, server.Config("test")).RESTClient(schema.GroupVersion{Version: "v1"})

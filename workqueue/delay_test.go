@@ -172,7 +172,7 @@ func TestBackOffIsToldApart(t *testing.T) {
 }
 
 // Each Add with Debounce puts the key off, but not for ever.
-func TestDebounce(t *testing.T) {
+func TestContract16_Debounce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := workqueue.New(workqueue.Config[string]{})

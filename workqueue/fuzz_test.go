@@ -24,7 +24,7 @@ func FuzzQueue(f *testing.F) {
 }
 
 // TestQueueIsLikeTheModel does what FuzzQueue does, with operations that are always the same.
-func TestQueueIsLikeTheModel(t *testing.T) {
+func TestContract16_TheQueueIsLikeTheModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		compareWithModel(t, randomOperations(seed))

@@ -19,7 +19,7 @@ func heap() int {
 // A flood leaves nothing behind.
 //
 //nolint:paralleltest // it measures the heap
-func TestMemoryGoesBack(t *testing.T) {
+func TestContract30_MemoryOfTheQueueGoesBack(t *testing.T) {
 	q := workqueue.New(workqueue.Config[int]{Group: func(key int) string { return fmt.Sprint(key) }})
 	before := heap()
 	const flood = 100_000

@@ -25,7 +25,7 @@ func addAll(q *workqueue.Queue[string], o workqueue.Options, keys ...string) {
 	}
 }
 
-func TestPriorityGoesFirst(t *testing.T) {
+func TestContract16_PriorityGoesFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := workqueue.New(workqueue.Config[string]{})
@@ -43,7 +43,7 @@ func TestPriorityGoesFirst(t *testing.T) {
 }
 
 // A key rises one priority for each PriorityPatience that it has been ready.
-func TestNothingStarves(t *testing.T) {
+func TestContract16_NothingStarves(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		after time.Duration
@@ -113,7 +113,7 @@ func TestGroupsTakeTurns(t *testing.T) {
 
 // Workers wait while all ready keys are of groups that have as many taken as they may, and
 // one more is woken for each key that is given back.
-func TestGroupLimit(t *testing.T) {
+func TestContract16_GroupLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := byTenant(2)
@@ -183,7 +183,7 @@ func TestGroupLimitWithoutGroups(t *testing.T) {
 }
 
 // One tenant with 10,000 keys and nine with 10: those nine wait little longer than without it.
-func TestANoisyTenantDelaysOthersByItsShareOnly(t *testing.T) {
+func TestContract16_ANoisyTenantDelaysOthersByItsShareOnly(t *testing.T) {
 	t.Parallel()
 	alone, beside := p99OfNine(t, 0), p99OfNine(t, 10_000)
 	if beside >= 2*alone {

@@ -223,7 +223,7 @@ func TestOldestReady(t *testing.T) {
 }
 
 // Drain hands out what is ready, to the last key, and then sends the workers home.
-func TestDrain(t *testing.T) {
+func TestContract16_Drain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := byTenant(1)

@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}) // which exemplars need)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})) // which exemplars need
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := ctrl.Ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
