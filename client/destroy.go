@@ -25,7 +25,8 @@ import (
 //  2. check is called with what was read. Nil approves of everything. An error ends the
 //     matter, and is wrapped.
 //  3. The object is deleted with its uid and the resourceVersion that was read as
-//     preconditions. Nothing is tried twice: a conflict is the caller's to think about.
+//     preconditions. It is not tried twice: a conflict is the caller's to think about, and
+//     a Retry-After the workqueue's (retry.RetryAfter).
 //
 // Guarantees: no object is deleted but the one that obj was read from, and not in a state that
 // check has not seen. It returns when the API server has accepted the deletion; finalizers and
@@ -152,7 +153,8 @@ func (t target) write(ctx context.Context, req *rest.Request, body any) error {
 	if err != nil {
 		return fmt.Errorf("encode the request: %w", err)
 	}
-	err = req.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(encoded).Do(ctx).Error()
+	// client-go would wait for a Retry-After and send it again, up to ten times, in the handler.
+	err = req.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(encoded).MaxRetries(0).Do(ctx).Error()
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("%w: %w", ErrChanged, err)
 	}

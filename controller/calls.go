@@ -50,16 +50,16 @@ func (r *running) CallBegan(ctx context.Context, call kube.Call) context.Context
 // CallEnded implements kube.CallObserver.
 func (r *running) CallEnded(ctx context.Context, call kube.Call) {
 	writes := call.Writes() || call.DryRun
-	var record Write
+	var write Write
 	if writes {
 		was, _ := ctx.Value(beforeKey{}).(*before)
-		record = r.record(ctx, call, was)
+		write = r.noted(ctx, call, was)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.run.Calls++
 	r.run.CallTime += call.Duration
-	if record.Outcome == WriteDone {
+	if write.Outcome == WriteDone {
 		r.run.writesDone++
 	}
 	switch {
@@ -67,12 +67,12 @@ func (r *running) CallEnded(ctx context.Context, call kube.Call) {
 	case len(r.run.Writes) == MaxWrites:
 		r.run.WritesDropped++
 	default:
-		r.run.Writes = append(r.run.Writes, record)
+		r.run.Writes = append(r.run.Writes, write)
 	}
 }
 
-// record tells the loop of a write that was done, and returns what is kept of any.
-func (r *running) record(ctx context.Context, call kube.Call, was *before) Write {
+// noted tells the loop of a write that was done, and returns what is kept of any.
+func (r *running) noted(ctx context.Context, call kube.Call, was *before) Write {
 	w := Write{
 		Verb: call.Verb, Kind: cmp.Or(call.Kind.Kind, call.Resource.Resource), Subresource: call.Subresource,
 		Key: call.Key, Status: call.Status, Duration: call.Duration,
@@ -99,6 +99,9 @@ func (r *running) record(ctx context.Context, call kube.Call, was *before) Write
 type answer struct {
 	// object is the object after the write; nil when the answer is none.
 	object *wire.Object
+	// kind is what the answer calls the object: for a scale, or for an answer of metadata alone,
+	// another one than that of what was written.
+	kind schema.GroupVersionKind
 	// uid is the object's, also when the answer is no object.
 	uid types.UID
 }
@@ -106,7 +109,7 @@ type answer struct {
 // readAnswer reads the object in an answer, or the uid in a Status.
 func readAnswer(call kube.Call) answer {
 	if obj, err := wire.Parse(call.Answer, nil); err == nil && obj.UID != "" {
-		return answer{object: obj, uid: obj.UID}
+		return answer{object: obj, kind: kindOf(call.Answer), uid: obj.UID}
 	}
 	var status metav1.Status
 	encoded := call.Answer
@@ -122,6 +125,21 @@ func readAnswer(call kube.Call) answer {
 		return answer{}
 	}
 	return answer{uid: status.Details.UID}
+}
+
+// kindOf returns what an encoded object says that it is.
+func kindOf(encoded []byte) schema.GroupVersionKind {
+	var meta metav1.TypeMeta
+	if rest, isProtobuf := bytes.CutPrefix(encoded, []byte("k8s\x00")); isProtobuf {
+		var envelope runtime.Unknown
+		if envelope.Unmarshal(rest) != nil {
+			return schema.GroupVersionKind{}
+		}
+		meta.APIVersion, meta.Kind = envelope.APIVersion, envelope.Kind
+	} else if json.Unmarshal(encoded, &meta) != nil {
+		return schema.GroupVersionKind{}
+	}
+	return meta.GroupVersionKind()
 }
 
 // key returns the key of the object: that of a create is in the answer only.

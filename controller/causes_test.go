@@ -113,12 +113,14 @@ func TestContract11_CausesCarryTheirDetails(t *testing.T) {
 		fail = true
 		w.put("widgets", "a", 3)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		retried := workqueue.Cause{Type: workqueue.CauseRetry, Source: workqueue.SourceLoop, Attempt: 1, Detail: "error", Count: 1}
 		if diff := cmp.Diff([]workqueue.Cause{retried}, last, cmpopts.IgnoreFields(workqueue.Cause{}, "Time", "Staleness")); diff != "" {
 			t.Errorf("the cause of a retry (-want +got):\n%s", diff)
 		}
 		w.put("widgets", "later", 1)
 		time.Sleep(90 * time.Second)
+		synctest.Wait()
 		if len(last) != 1 || last[0].Type != workqueue.CauseRequeue || last[0].Detail != "it takes a while" {
 			t.Errorf("the cause of a requeue: %+v", last)
 		}
@@ -142,6 +144,7 @@ func TestContract11_StalenessIsInCauses(t *testing.T) {
 		w.HoldWatches("widgets")
 		w.run(c)
 		time.Sleep(15 * time.Second)
+		synctest.Wait()
 		// The first run comes with the list; when it ends, nothing is stale. Ten seconds later the
 		// run is.
 		if want := []time.Duration{0, 0, 0, 10 * time.Second}; !slices.Equal(staleness, want) {
@@ -283,7 +286,7 @@ func TestContract12_WhatDidNotRunIsExplained(t *testing.T) {
 				}
 			}
 		}
-		expect("the controller is stopped", "the informer has no such object")
+		expect("ns/a does not run: the controller is stopped")
 		start(t, ctrl)
 		synctest.Wait()
 		expect("ns/a is at rest, and runs again when something changes", "run 1: listed -> success")

@@ -74,8 +74,8 @@ type Config[T kube.Object] struct {
 	// happened to it for this long, ten times this long at the most. Default 0: none.
 	Debounce time.Duration
 	// Priority says how urgent a change of the objects themselves is (those of sources say so in
-	// their Trigger). What is less urgent waits for what is more, for
-	// workqueue.PriorityPatience at the most. It is called as Predicate is. Default nil: a first
+	// their Trigger). What is less urgent waits for what is more; after
+	// workqueue.PriorityPatience it gets a share of the workers. It is called as Predicate is. Default nil: a first
 	// list and resyncs are low, everything else is normal.
 	Priority func(informer.Change) workqueue.Priority
 	// Group says which keys belong together: groups take turns, so that one with many keys does
@@ -112,8 +112,9 @@ type Config[T kube.Object] struct {
 	// handler's.
 	//
 	// It is a best effort: deletions while no process works are not told, nor those for which
-	// it failed before a restart. What must be cleaned up for certain needs a finalizer. Default
-	// nil: keys whose object is gone are dropped.
+	// it failed before a restart, nor those that Predicate drops; after a terminal error, and when
+	// it has used up its retries, it is not called again for that object. What must be cleaned
+	// up for certain needs a finalizer. Default nil: keys whose object is gone are dropped.
 	Deleted func(ctx context.Context, last T, stale bool) error
 
 	// Timeout is after how long a handler's context is cancelled. Default 0: never.
@@ -137,10 +138,12 @@ type Config[T kube.Object] struct {
 	// LeaderElector lets the controller work only while it leads; package leader has
 	// one. Default nil: it works at once.
 	LeaderElector LeaderElector
-	// Metrics receives measurements; metrics/prometheus has an adapter. Default nil: none.
+	// Metrics receives measurements; metrics/prometheus has an adapter. Default nil
+	// (also a nil pointer): none.
 	Metrics Recorder
 	// Events receives an Event about the object for each Trouble that concerns one;
-	// event.Recorder writes them to the cluster. Default nil: none.
+	// event.Recorder writes them to the cluster while the program runs it (event.Recorder.Run).
+	// Default nil (also a nil pointer): none.
 	Events EventRecorder
 	// Logger receives failed runs at warning level; panics, terminal errors and keys that
 	// are given up at error level; the begin of work, a first list that takes long and
@@ -265,6 +268,13 @@ func (c Config[T]) withDefaults() Config[T] {
 	}
 	if c.WakeOn == nil {
 		c.WakeOn = WakeOnOwnChange
+	}
+	// A nil pointer of an adapter's type is what a program has that has not made one.
+	if isNil(c.Metrics) {
+		c.Metrics = nil
+	}
+	if isNil(c.Events) {
+		c.Events = nil
 	}
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Sources = slices.Clone(c.Sources)

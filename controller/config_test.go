@@ -77,6 +77,7 @@ func TestContract16_GroupsHaveALimit(t *testing.T) {
 		}
 		w.run(c)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if most["a"] != 2 || most["b"] != 2 {
 			t.Errorf("handled at the same time: %v, want 2 of each", most)
 		}
@@ -124,12 +125,14 @@ func TestContract16_DebounceWaitsForQuiet(t *testing.T) {
 		w.put("widgets", "a", 0)
 		w.run(c)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		at, began = nil, time.Now()
 		for i := range 5 {
 			w.put("widgets", "a", i+1)
 			time.Sleep(500 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(at) != 1 || at[0] != 3*time.Second {
 			t.Errorf("five changes in 2 s: runs after %v, want one after 3 s", at)
 		}
@@ -138,6 +141,7 @@ func TestContract16_DebounceWaitsForQuiet(t *testing.T) {
 			w.put("widgets", "a", -i)
 			time.Sleep(500 * time.Millisecond)
 		}
+		synctest.Wait()
 		if len(at) == 0 || at[0] != workqueue.MaxDebounce*time.Second {
 			t.Errorf("changes for 20 s: runs after %v, want the first after 10 s", at)
 		}

@@ -65,26 +65,41 @@ type unseenWrite struct {
 	cancel  []func()
 }
 
-// wrote remembers a write of a key that is being handled.
-func (c *consistency) wrote(key kube.Key, w ownWrite) {
+// wrote remembers a write of a run that has not ended. With forgive it also takes back that the
+// key was enqueued because of it: the informer may have been faster than the answer. It returns
+// what was taken back, and false when the run has ended: nobody will wait for the write.
+func (c *consistency) wrote(r *running, w ownWrite, forgive bool) (echo workqueue.Cause, forgiven, noted bool) {
 	if c.timeout < 0 {
-		return
+		return echo, false, true
 	}
-	by := c.watched(w.kind)
-	if len(by) == 0 {
-		return
-	}
-	write := &unseenWrite{ownWrite: w, by: by, waiting: len(by)}
+	key, by := r.run.Key, c.watched(w.kind)
 	c.mu.Lock()
-	u := c.keys[key]
-	if u == nil {
-		u = &unseen{}
-		c.keys[key] = u
-		c.any.Add(1)
+	defer c.mu.Unlock()
+	// With the lock, because what follows a run relies on what has been added for the key
+	// while it went on.
+	if r.finished.Load() {
+		return echo, false, false
 	}
-	u.running = true
-	u.writes = append(u.writes, write)
-	c.mu.Unlock()
+	if len(by) > 0 {
+		u := c.keys[key]
+		if u == nil {
+			u = &unseen{}
+			c.keys[key] = u
+			c.any.Add(1)
+		}
+		u.running = true
+		u.writes = append(u.writes, &unseenWrite{ownWrite: w, by: by, waiting: len(by)})
+	}
+	if forgive {
+		forgiven = c.queue.Forgive(key, func(cause workqueue.Cause) bool {
+			if !w.isBehind(&cause) {
+				return false
+			}
+			echo = cause
+			return true
+		}) > 0
+	}
+	return echo, forgiven, true
 }
 
 // isEcho reports whether a change is exactly what the last run of key wrote; see ownWrite.
@@ -98,8 +113,8 @@ func (c *consistency) isEcho(key kube.Key, cause *workqueue.Cause) bool {
 	return u != nil && slices.ContainsFunc(u.writes, func(w *unseenWrite) bool { return w.isBehind(cause) })
 }
 
-// last returns the latest state that the present run of key has given an object, or nil.
-func (c *consistency) last(key kube.Key, kind schema.GroupKind, object kube.Key) (last *wire.Object) {
+// last returns the latest state that the present run of key has given an object of a kind, or nil.
+func (c *consistency) last(key kube.Key, kind schema.GroupVersionKind, object kube.Key) (last *before) {
 	if c.any.Load() == 0 {
 		return nil
 	}
@@ -107,20 +122,23 @@ func (c *consistency) last(key kube.Key, kind schema.GroupKind, object kube.Key)
 	defer c.mu.Unlock()
 	if u := c.keys[key]; u != nil {
 		for _, w := range u.writes {
-			if w.kind == kind && w.Key == object {
-				last = w.Object
+			switch {
+			case w.kind != kind.GroupKind() || w.Key != object:
+			case w.Object == nil: // a deletion
+				last = nil
+			default:
+				last = &before{w.Object, w.whole == kind}
 			}
 		}
 	}
 	return last
 }
 
-// ended begins the wait for what the run of key wrote.
-func (c *consistency) ended(key kube.Key) {
-	if c.any.Load() == 0 {
-		return
-	}
+// ended ends a run, and begins the wait for what it wrote.
+func (c *consistency) ended(r *running) {
+	key := r.run.Key
 	c.mu.Lock()
+	r.finished.Store(true)
 	u := c.keys[key]
 	if u == nil || !u.running {
 		c.mu.Unlock()
@@ -180,14 +198,24 @@ func (c *consistency) hold(key kube.Key) (held bool, late []*unseenWrite) {
 		return false, nil
 	}
 	left := time.Until(u.deadline)
-	if left <= 0 && !u.late {
-		u.late, late = true, slices.Clone(u.writes)
-	}
-	if left <= 0 && c.failing(u) {
-		// The informer knows that it is behind, and says so: until it is not, each run would
-		// be misled.
-		left = c.timeout
-		u.deadline = time.Now().Add(left)
+	if left <= 0 {
+		if !u.late {
+			u.late, late = true, slices.Clone(u.writes)
+		}
+		by := u.informers()
+		c.mu.Unlock()
+		failing := len(notReady(by)) > 0 // without mu: it calls informers
+		c.mu.Lock()
+		if c.keys[key] != u {
+			c.mu.Unlock()
+			return false, nil // all has been seen meanwhile
+		}
+		if failing {
+			// The informer knows that it is behind, and says so: until it is not, each run would
+			// be misled.
+			left = c.timeout
+			u.deadline = time.Now().Add(left)
+		}
 	}
 	if left > 0 {
 		u.held = true
@@ -213,16 +241,14 @@ func (u *unseen) cancels() []func() {
 	return all
 }
 
-// failing reports whether an informer that has not shown a write says itself that it cannot.
-func (c *consistency) failing(u *unseen) bool {
+// informers returns those that are to show what was written.
+func (u *unseen) informers() (all []Readable) {
 	for _, w := range u.writes {
 		for _, by := range w.by {
-			if by.Ready() != nil {
-				return true
-			}
+			all = append(all, by)
 		}
 	}
-	return false
+	return all
 }
 
 // unseenOf returns what the last run of key wrote and informers do not show yet.

@@ -80,7 +80,11 @@ func (c *Controller[T]) Informer() *informer.Informer[T] { return c.informer }
 // It returns nil when ctx ended; otherwise the error of a source or of the elector, or
 // that the controller runs already. It may be called again after it has returned.
 func (c *Controller[T]) Run(ctx context.Context) error {
-	if !c.enter(PhaseStopped, PhaseStandby) {
+	begins := PhaseStandby
+	if c.config.LeaderElector == nil {
+		begins = PhaseSyncing
+	}
+	if !c.enter(PhaseStopped, begins) {
 		return fmt.Errorf("run controller %q: it is running already", c.config.Name)
 	}
 	defer c.set(PhaseStopped, nil)
@@ -99,7 +103,7 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 // work is one term: from being allowed to work to the end of ctx.
 func (c *Controller[T]) work(ctx context.Context) error {
 	l := newLoop(c)
-	c.troubles.report = l.reportTrouble
+	c.troubles.begun(l.reportTrouble)
 	c.mu.Lock()
 	for _, a := range c.added {
 		a.remove = l.sources.add(a.source)

@@ -1,12 +1,11 @@
 package controller
 
 import (
-	"encoding/json"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/wire"
@@ -26,13 +25,15 @@ import (
 //   - the step from the version that an update or patch named as its precondition to the
 //     version that it was answered with;
 //   - the step from the version that the run knew (from the informer, or by its own last write)
-//     to the one that it was answered with, if every difference between the two is in the
-//     request.
+//     to the one that a patch was answered with, if every difference between the two is in the
+//     request. (An update without a precondition explains any difference, also that from a state
+//     of another hand's, which the handler has read past the cache.)
 //
 // Deletions are no echoes: they are wishes, whose fulfilment others decide on.
 type ownWrite struct {
 	informer.Write
 	kind    schema.GroupKind
+	whole   schema.GroupVersionKind // of Object; empty when that is not the whole object
 	created bool
 	base    string // the version that the write led away from; empty: not known for certain
 }
@@ -49,7 +50,8 @@ func (w *ownWrite) isBehind(cause *workqueue.Cause) bool {
 
 // baseOf returns the version that an update or patch led away from to after, if nothing but the
 // write lies between.
-func (l *loop[T]) baseOf(call kube.Call, was *before, after *wire.Object) string {
+func (l *loop[T]) baseOf(call kube.Call, was *before, a answer) string {
+	after := a.object
 	if after == nil || call.Verb != "update" && call.Verb != "patch" {
 		return ""
 	}
@@ -59,6 +61,12 @@ func (l *loop[T]) baseOf(call kube.Call, was *before, after *wire.Object) string
 			return "" // it has changed nothing: the state is another hand's, read since was
 		}
 		return sent.ResourceVersion
+	}
+	if call.Verb == "update" {
+		return "" // a whole object: it may have been read past the cache, with another hand's change
+	}
+	if a.kind != call.Kind {
+		return "" // only part of the object: what else has changed does not show
 	}
 	if was == nil || !was.whole || was.object.UID != after.UID || was.object.ResourceVersion == after.ResourceVersion {
 		return ""
@@ -87,36 +95,5 @@ func (l *loop[T]) requestOf(call kube.Call) (request map[string]any, ok bool) {
 		request, err = l.content(call.Kind.GroupKind(), obj)
 		return request, err == nil
 	}
-	return request, json.Unmarshal(call.Request, &request) == nil && request != nil
-}
-
-// maxDifferences is how many differences are looked at: more are not worth the time.
-const maxDifferences = 4096
-
-// explains reports whether a request is all that lies between two states: each field that
-// differs has the value that the request gives it. That a field is gone is explained by a whole
-// object without it only: a patch may have left it out for any reason.
-func explains(request map[string]any, call kube.Call, from, to map[string]any) bool {
-	changes, total := detect.Diff(from, to, maxDifferences)
-	others, otherTotal := detect.Diff(request, to, maxDifferences)
-	if total > len(changes) || otherTotal > len(others) {
-		return false
-	}
-	for _, change := range changes {
-		if call.Subresource != "" && !within(change.Path, call.Subresource) || change.To == "" && call.Verb != "update" {
-			return false
-		}
-		for _, other := range others {
-			if within(change.Path, other.Path) || within(other.Path, change.Path) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// within reports whether path is outer, or a field of it.
-func within(path, outer string) bool {
-	rest, ok := strings.CutPrefix(path, outer)
-	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	return request, utiljson.Unmarshal(call.Request, &request) == nil && request != nil
 }

@@ -20,6 +20,11 @@ func TestContract13_AWriteOfNothingIsNoOwnWrite(t *testing.T) {
 			_, err := w.objects("widgets").Update(ctx, live, metav1.UpdateOptions{})
 			return err
 		},
+		"update without a precondition": func(ctx context.Context, w *world, live *unstructured.Unstructured) error {
+			live.SetResourceVersion("")
+			_, err := w.objects("widgets").Update(ctx, live, metav1.UpdateOptions{})
+			return err
+		},
 		"patch with a precondition": func(ctx context.Context, w *world, live *unstructured.Unstructured) error {
 			return w.patch(ctx, "widgets", "a", `{"metadata":{"resourceVersion":"`+live.GetResourceVersion()+`"},"spec":{"value":"foreign"}}`)
 		},

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/wire"
+	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // ends are the objects that have gone, for Config.Deleted, until their keys have run.
@@ -51,7 +53,8 @@ func (e *ends) handled(key kube.Key, done *end) {
 }
 
 // endOf calls Config.Deleted for an object that has gone. called is false when there is none.
-func (l *loop[T]) endOf(ctx context.Context, key kube.Key) (called bool, err error) {
+func (l *loop[T]) endOf(ctx context.Context, r *running) (called bool, err error) {
+	key := r.run.Key
 	if l.config.Deleted == nil {
 		return false, nil
 	}
@@ -61,11 +64,27 @@ func (l *loop[T]) endOf(ctx context.Context, key kube.Key) (called bool, err err
 	}
 	last, err := l.informer.Decode(end.state)
 	if err != nil {
+		r.ending = end
 		return true, fmt.Errorf("read the last state of %s: %w", key, err)
 	}
 	if err := l.config.Deleted(ctx, last, end.stale); err != nil {
+		r.ending = end
 		return true, fmt.Errorf("deleted: %w", err)
 	}
 	l.ends.handled(key, end)
 	return true, nil
+}
+
+// endGivenUp is for a run in which Config.Deleted has failed for the last time. What is left of
+// the object is forgotten, so that it does not stand in the way of the next one of the name.
+func (l *loop[T]) endGivenUp(r *running) Next {
+	key := r.run.Key
+	l.ends.handled(key, r.ending)
+	l.failures.forget(key)
+	l.troubles.endOf(key, TroubleFailing, TroubleStalled, TroubleUnseenWrite)
+	if l.config.Reconciler == nil && !l.informer.Has(key) {
+		return Next{Why: "when there is such an object again (Deleted was given up)"}
+	}
+	l.again(key, workqueue.Cause{Type: workqueue.CauseRetry, Detail: "Deleted was given up"}, workqueue.Options{})
+	return Next{At: time.Now(), Why: "at once, without Deleted, which was given up"}
 }

@@ -1,8 +1,10 @@
 package controller
 
 import (
+	"slices"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
@@ -11,7 +13,8 @@ import (
 // outlive terms of leadership, not the process.
 func (c *Controller[T]) Runs() []Run { return c.history.all() }
 
-// Troubles returns the episodes of trouble that last, oldest first, and what informers lack.
+// Troubles returns the episodes of trouble that last, oldest first, and what keeps informers from
+// listing or watching.
 func (c *Controller[T]) Troubles() []Trouble {
 	all := c.troubles.all()
 	c.mu.Lock()
@@ -20,8 +23,15 @@ func (c *Controller[T]) Troubles() []Trouble {
 	if !works {
 		return all
 	}
-	for _, err := range notReady(c.reads()) {
-		all = append(all, Trouble{Type: TroubleInformer, Message: err.Error()})
+	for _, read := range c.reads() {
+		if told, ok := read.(interface{ Health() informer.Health }); ok {
+			if h := told.Health(); h.Err != nil && !h.Degraded {
+				trouble := Trouble{Type: TroubleInformer, Since: h.ErrSince, Message: h.Ready().Error()}
+				if !slices.ContainsFunc(all, func(t Trouble) bool { return t.Type == trouble.Type && t.Message == trouble.Message }) {
+					all = append(all, trouble) // once, however many sources share the informer
+				}
+			}
+		}
 	}
 	return all
 }
@@ -43,9 +53,9 @@ type Explanation struct {
 	Key kube.Key
 	// Phase is the controller's.
 	Phase Phase
-	// NotReady is what Controller.Ready says: a list that cannot be had, for instance. Nil: it
+	// NotReady is what Controller.Ready says: a list that cannot be had, for instance. Empty: it
 	// is ready.
-	NotReady error
+	NotReady string
 	// Exists is true when the informer has the object. Retrieves is what it retrieves.
 	Exists    bool
 	Retrieves string
@@ -72,7 +82,10 @@ type Explanation struct {
 
 // Explain says of a key why it ran, why it runs, or why it does not. It makes no request.
 func (c *Controller[T]) Explain(key kube.Key) Explanation {
-	e := Explanation{Key: key, NotReady: c.Ready(), Stats: c.Stats()}
+	e := Explanation{Key: key, Stats: c.Stats()}
+	if err := c.Ready(); err != nil {
+		e.NotReady = err.Error()
+	}
 	c.mu.Lock()
 	l := c.loop
 	e.Phase = c.phase

@@ -49,9 +49,13 @@ type failing struct {
 	since   time.Time // of the first failure in a row
 	inARow  int       // of all classes
 	class   retry.Class
-	ofClass int // of the class of the last one
+	ofClass int // of the class of the last one; others may have come in between
 	err     string
 	stack   bool // the stack of a panic was logged
+
+	// counts are how many failures in a row are of each class. A class counts on when others
+	// come in between: by turns they would never back off.
+	counts map[retry.Class]int // not to be read from copies
 
 	stalled  bool // it was given up after the last retry
 	reported bool // as failing for long
@@ -78,14 +82,12 @@ func (f *failures) failed(key kube.Key, class retry.Class, err error, now time.T
 	defer f.mu.Unlock()
 	known := f.keys[key]
 	if known == nil {
-		known = &failing{since: now}
+		known = &failing{since: now, counts: map[retry.Class]int{}}
 		f.keys[key] = known
 	}
-	if known.class != class {
-		known.class, known.ofClass = class, 0
-	}
 	known.inARow++
-	known.ofClass++
+	known.counts[class]++
+	known.class, known.ofClass = class, known.counts[class]
 	known.err = err.Error()
 	known.terminal = false
 	note(known)
@@ -103,6 +105,7 @@ func (f *failures) gaveUp(key kube.Key) (news bool) {
 	}
 	news = !known.stalled
 	known.stalled, known.inARow, known.ofClass = true, 0, 0
+	clear(known.counts)
 	return news
 }
 

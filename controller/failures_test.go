@@ -74,6 +74,7 @@ func TestContract17_ErrorClassesHaveTheirPolicies(t *testing.T) {
 					t.Errorf("class %q, want %q", run.Class, test.class)
 				}
 				time.Sleep(2 * time.Hour)
+				synctest.Wait()
 				if len(at) != 2 || at[1].Sub(at[0]) < test.from || at[1].Sub(at[0]) > test.to {
 					t.Fatalf("runs at %v, want the second one after %s to %s", at, test.from, test.to)
 				}
@@ -109,12 +110,14 @@ func TestContract17_AfterItsLastRetryAKeyIsStalled(t *testing.T) {
 		w.put("widgets", "a", 1)
 		ctrl := w.run(c)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		troubles := ctrl.Troubles()
 		if runs != 4 || len(troubles) != 1 || troubles[0].Type != controller.TroubleStalled || troubles[0].Key != key("a") {
 			t.Fatalf("%d runs, troubles %+v", runs, troubles)
 		}
 		w.put("widgets", "a", 2)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if runs != 8 {
 			t.Errorf("a change of the object gave %d further runs, want 4", runs-4)
 		}

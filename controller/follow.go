@@ -38,6 +38,9 @@ func (l *loop[T]) follow(ctx context.Context, r *running, outcome Outcome, reque
 func (l *loop[T]) succeeded(ctx context.Context, r *running, outcome Outcome) {
 	key := r.run.Key
 	l.successes.note(key, r.run.Causes, time.Now())
+	if !l.informer.Has(key) {
+		l.successes.forget(key) // a run for an object that is gone; its deletion may have been told before
+	}
 	l.troubles.endOf(key, TroubleFailing, TroubleStalled, TroubleUnseenWrite)
 	if before := l.failures.forget(key); before.inARow > 0 || before.stalled || before.terminal {
 		r.log().InfoContext(ctx, "handler succeeds again", "outcome", string(outcome), "failedFor", time.Since(before.since).Round(time.Millisecond))
@@ -115,6 +118,10 @@ func (l *loop[T]) logFailure(ctx context.Context, r *running, err error, decisio
 // failedForGood notes that a key is not to be tried again until its object changes.
 func (l *loop[T]) failedForGood(ctx context.Context, r *running, err error) Next {
 	key := r.run.Key
+	if r.ending != nil {
+		r.log().ErrorContext(ctx, "Deleted failed for good: it is not called again for this object", "error", err)
+		return l.endGivenUp(r)
+	}
 	uid, generation, found := r.run.UID, r.run.Generation, l.informer.Has(key)
 	if found && uid == "" { // a Reconciler has read it itself, if at all
 		if kept, ok := l.informer.Kept(key); ok {
@@ -124,6 +131,7 @@ func (l *loop[T]) failedForGood(ctx context.Context, r *running, err error) Next
 	if !found {
 		// Without an object there is no resync to hold back, and no end of it to hear of.
 		l.failures.forget(key)
+		l.troubles.endOf(key, TroubleFailing, TroubleStalled, TroubleUnseenWrite)
 	} else {
 		l.failures.forGood(key, uid, generation)
 	}
@@ -139,6 +147,14 @@ func (l *loop[T]) stalled(ctx context.Context, r *running, f failing, err error,
 			Type: TroubleStalled, Key: r.run.Key, Since: f.since,
 			Message: fmt.Sprintf("given up after %s, until the object changes or is resynced: %v", counted(f.inARow, "attempt"), err),
 		}, true)
+	}
+	if r.ending != nil {
+		return l.endGivenUp(r)
+	}
+	if !l.informer.Has(r.run.Key) {
+		// Without an object there is no resync, and no end of it to hear of.
+		l.failures.forget(r.run.Key)
+		l.troubles.endOf(r.run.Key, TroubleFailing, TroubleStalled, TroubleUnseenWrite)
 	}
 	return Next{Why: fmt.Sprintf("when the object changes or is resynced (given up after %s)", counted(f.inARow, "attempt"))}
 }

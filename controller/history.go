@@ -10,7 +10,7 @@ import (
 )
 
 // How much a controller remembers of what it did. A record takes about 0.75 KB, and some 200 B for
-// each further cause and write: less than 1 MB in usual use, whatever the number of objects.
+// each further cause and write: some 1 MB at the most in usual use, whatever the number of objects.
 const (
 	// recentRuns is how many runs are kept of a controller, keyRuns of one key, and recentKeys
 	// of how many keys: those that ran last.
@@ -51,7 +51,7 @@ func SkipReasons() []SkipReason { return []SkipReason{SkipPredicate, SkipOwnWrit
 type history struct {
 	mu    sync.Mutex
 	ids   uint64                   // guarded by mu; of the last run
-	runs  ring[*running]           // guarded by mu
+	runs  ring[*record]            // guarded by mu
 	keys  map[kube.Key]*keyHistory // guarded by mu
 	first *keyHistory              // guarded by mu; of the key that ran last; its next is of the one before
 	last  *keyHistory              // guarded by mu
@@ -61,18 +61,18 @@ type history struct {
 // keyHistory is the history of one key.
 type keyHistory struct {
 	key        kube.Key
-	runs       ring[*running]
+	runs       ring[*record]
 	prev, next *keyHistory
 }
 
 func newHistory() *history {
 	return &history{
-		runs: ring[*running]{limit: recentRuns}, skips: ring[Skip]{limit: recentSkips}, keys: map[kube.Key]*keyHistory{},
+		runs: ring[*record]{limit: recentRuns}, skips: ring[Skip]{limit: recentSkips}, keys: map[kube.Key]*keyHistory{},
 	}
 }
 
 // begin keeps a run that begins, and numbers it.
-func (h *history) begin(r *running) {
+func (h *history) begin(r *record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ids++
@@ -83,7 +83,7 @@ func (h *history) begin(r *running) {
 	case of != nil:
 		h.unlink(of)
 	case len(h.keys) < recentKeys:
-		of = &keyHistory{key: r.run.Key, runs: ring[*running]{limit: keyRuns}}
+		of = &keyHistory{key: r.run.Key, runs: ring[*record]{limit: keyRuns}}
 		h.keys[of.key] = of
 	default: // the key that has not run for longest makes room, and its memory is used again
 		of = h.last
@@ -137,7 +137,7 @@ func (h *history) all() []Run {
 // of returns the latest runs of key, latest first, and what was skipped of it.
 func (h *history) of(key kube.Key) (runs []Run, skips []Skip) {
 	h.mu.Lock()
-	var kept []*running
+	var kept []*record
 	if known := h.keys[key]; known != nil {
 		kept = known.runs.latestFirst()
 	}
@@ -146,7 +146,7 @@ func (h *history) of(key kube.Key) (runs []Run, skips []Skip) {
 	return snapshots(kept), skips
 }
 
-func snapshots(all []*running) []Run {
+func snapshots(all []*record) []Run {
 	runs := make([]Run, len(all))
 	for i, r := range all {
 		runs[i] = r.snapshot()

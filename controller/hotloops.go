@@ -14,10 +14,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
+// hotObjects is how many written objects are watched for hot loops. Only those that are written
+// again and again within minutes take more than 200 B.
+const hotObjects = 1024
+
 // known implements writer.
 func (l *loop[T]) known(r *running, kind schema.GroupVersionKind, object kube.Key) *before {
-	if own := l.consistency.last(r.run.Key, kind.GroupKind(), object); own != nil {
-		return &before{own, true}
+	if own := l.consistency.last(r.run.Key, kind, object); own != nil {
+		return own
 	}
 	for _, informer := range l.watched(kind.GroupKind()) {
 		if obj, found := informer.Kept(object); found {

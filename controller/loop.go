@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -59,6 +60,7 @@ type loop[T kube.Object] struct {
 	working sync.WaitGroup
 	mu      sync.Mutex
 	workers map[*worker]struct{}   // guarded by mu
+	ending  bool                   // guarded by mu; the drain has begun: it waits for the workers that there are
 	pauses  map[kube.Key]time.Time // guarded by mu; until when keys in hot loops are held back
 }
 
@@ -82,11 +84,20 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 	l.first.room, l.first.ran = make(chan struct{}, 1), map[kube.Key]struct{}{}
 	l.first.active.Store(true)
 	l.successes = newSuccesses()
-	l.hot = detect.NewHotLoops(detect.HotLoopsConfig{Content: l.content})
-	l.timers = timers{keys: map[kube.Key]map[string]*time.Timer{}, fire: l.timerFired}
+	l.hot = detect.NewHotLoops(detect.HotLoopsConfig{Content: l.content, MaxObjects: hotObjects})
+	l.timers = timers{keys: map[kube.Key]map[string]*time.Timer{}, fire: l.timerFired, gone: l.gone}
 	l.consistency = &consistency{timeout: config.ConsistencyTimeout, queue: l.queue, watched: l.watched, keys: map[kube.Key]*unseen{}}
 	l.sources = newSources(config.Name, l.triggered, config.Sources)
 	return l
+}
+
+// gone reports whether the object uid (or, if that is empty, any) is not there under key.
+func (l *loop[T]) gone(key kube.Key, uid types.UID) bool {
+	if uid == "" {
+		return !l.informer.Has(key)
+	}
+	kept, found := l.informer.Kept(key)
+	return !found || kept.UID != uid
 }
 
 func (l *loop[T]) timerFired(key kube.Key, name string) {
@@ -133,6 +144,9 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	}
 	<-intake.Done()
 	entered(PhaseDraining)
+	l.mu.Lock()
+	l.ending = true
+	l.mu.Unlock()
 	if l.config.DrainQueue {
 		l.queue.Drain()
 	} else {

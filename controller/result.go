@@ -39,7 +39,8 @@ func (e *RequeueError) Error() string {
 
 // Terminal marks err as one that trying again cannot mend: the key is not run again,
 // not even by resync, until its object changes, a source asks for it, or the controller
-// is started again. It counts as a failure. Terminal(nil) is nil.
+// is started again. Of an object that has a generation, a change is what makes another one;
+// of others (a ConfigMap), whatever changes. It counts as a failure. Terminal(nil) is nil.
 func Terminal(err error) error {
 	if err == nil {
 		return nil

@@ -142,20 +142,25 @@ func (w Write) String() string {
 	return s
 }
 
-// running is a Run under way, which several goroutines of a handler may write to.
-type running struct {
-	logger   *slog.Logger // carries the controller
-	timers   *timers
-	writer   writer
-	stuck    atomic.Bool // reported as stuck
-	finished atomic.Bool // the handler has returned
-
+// record is what is kept of a Run. It holds on to nothing of the loop, which it may outlive.
+type record struct {
 	mu  sync.Mutex
 	run Run // guarded by mu
 }
 
+// running is a Run under way, which several goroutines of a handler may write to.
+type running struct {
+	*record
+	logger   *slog.Logger // carries the controller
+	timers   *timers
+	writer   writer
+	stuck    atomic.Bool // reported as stuck
+	finished atomic.Bool // the handler has returned; set with consistency.mu held
+	ending   *end        // for which Config.Deleted has failed; the worker's
+}
+
 // snapshot returns the run as it is now.
-func (r *running) snapshot() Run {
+func (r *record) snapshot() Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	run := r.run

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -24,7 +26,10 @@ func SetTimer(ctx context.Context, name string, d time.Duration) error {
 	if r == nil {
 		return fmt.Errorf("set timer %q: %w", name, errNoRun)
 	}
-	r.timers.set(r.run.Key, name, d)
+	r.mu.Lock()
+	uid := r.run.UID
+	r.mu.Unlock()
+	r.timers.set(r.run.Key, uid, name, d)
 	return nil
 }
 
@@ -48,16 +53,20 @@ var errNoRun = errors.New("the context is no handler's context")
 // timers are the timers of the objects of one term.
 type timers struct {
 	fire func(key kube.Key, name string)
+	// gone reports whether key has another object than uid, or none.
+	gone func(key kube.Key, uid types.UID) bool
 
 	mu    sync.Mutex
 	keys  map[kube.Key]map[string]*time.Timer // guarded by mu
 	ended bool                                // guarded by mu
 }
 
-func (t *timers) set(key kube.Key, name string, d time.Duration) {
+// set sets a timer of the object uid, unless that is gone. An empty uid means whichever is there.
+func (t *timers) set(key kube.Key, uid types.UID, name string, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ended {
+	// With mu held, because an object that goes after this was asked takes its timers along.
+	if t.ended || t.gone(key, uid) {
 		return
 	}
 	if t.keys[key] == nil {

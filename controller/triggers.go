@@ -14,11 +14,13 @@ func (l *loop[T]) changed(c informer.Change) {
 	if c.Type == informer.Listed && !l.works.Load() {
 		return
 	}
-	l.noteEnd(c)
+	matters := l.matters(c)
+	l.noteEnd(c, matters)
 	switch {
-	case !l.matters(c):
-		if c.Type == informer.Deleted {
-			l.failures.forget(c.Key) // no run will find that it is gone
+	case !matters:
+		if c.Type == informer.Deleted { // no run will find that it is gone
+			l.failures.forget(c.Key)
+			l.troubles.endOf(c.Key, TroubleFailing, TroubleStalled, TroubleUnseenWrite)
 		}
 		l.skip(SkipPredicate, c.Key, workqueue.Cause{Type: typeOf(c), Source: workqueue.SourceSelf, Kind: l.kind, Object: c.Key})
 		return
@@ -31,14 +33,15 @@ func (l *loop[T]) changed(c informer.Change) {
 	l.enqueue(c)
 }
 
-// noteEnd notes the end of an object, which may be that another has taken its place.
-func (l *loop[T]) noteEnd(c informer.Change) {
+// noteEnd notes the end of an object, which may be that another has taken its place. told says
+// that its key will run.
+func (l *loop[T]) noteEnd(c informer.Change, told bool) {
 	replaced := c.Type == informer.Updated && c.Changed(kube.ChangedUID) != 0
 	if c.Type != informer.Deleted && !replaced {
 		return
 	}
 	l.timers.stopAll(c.Key)
-	if l.config.Deleted != nil {
+	if l.config.Deleted != nil && told {
 		l.ends.note(c)
 	}
 	if c.Type == informer.Deleted {
@@ -94,6 +97,9 @@ func (l *loop[T]) causeOf(source string, c informer.Change) workqueue.Cause {
 	cause.Manager = c.Manager()
 	if c.Type == informer.Updated {
 		cause.Previous, cause.Changed = c.OldVersion(), c.Changed(kube.ChangedAnything)
+		if cause.Changed.Has(kube.ChangedDeletion) {
+			cause.Manager = "" // who deletes is no field manager: the object names who wrote it before
+		}
 	}
 	return cause
 }

@@ -68,15 +68,15 @@ type EventRecorder interface {
 	Event(regarding corev1.ObjectReference, eventType, reason, action, note string)
 }
 
-// maxTroubles is how many episodes are kept at the same time; the others are only reported.
+// maxTroubles is how many episodes of keys are kept at the same time; the others are only
+// reported. Stuck handlers are kept in any case: there are no more of them than workers.
 const maxTroubles = 1024
 
 // troubles are the episodes that last. Each is reported once: when it begins.
 type troubles struct {
-	report func(ctx context.Context, t Trouble, logged bool)
-
-	mu   sync.Mutex
-	open map[troubleID]Trouble // guarded by mu
+	mu     sync.Mutex
+	report func(ctx context.Context, t Trouble, logged bool) // guarded by mu; the present term's
+	open   map[troubleID]Trouble                             // guarded by mu
 }
 
 type troubleID struct {
@@ -89,12 +89,15 @@ func (t *troubles) begin(ctx context.Context, trouble Trouble, logged bool) {
 	id := troubleID{trouble.Type, trouble.Key}
 	t.mu.Lock()
 	_, known := t.open[id]
-	if !known && len(t.open) < maxTroubles {
+	// Of the controller as a whole, and of stuck handlers, there are few, and readiness asks for them.
+	few := trouble.Key == kube.Key{} || trouble.Type == TroubleStuck
+	if !known && (few || len(t.open) < maxTroubles) {
 		t.open[id] = trouble
 	}
+	report := t.report
 	t.mu.Unlock()
 	if !known {
-		t.report(ctx, trouble, logged)
+		report(ctx, trouble, logged)
 	}
 }
 
@@ -170,6 +173,13 @@ func (t TroubleType) eventReason() string {
 		reason.WriteString(strings.ToUpper(word[:1]) + word[1:])
 	}
 	return reason.String()
+}
+
+// begun says who reports in the term that begins.
+func (t *troubles) begun(report func(ctx context.Context, t Trouble, logged bool)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.report = report
 }
 
 // clear ends all episodes: a term has ended.

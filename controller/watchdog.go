@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -36,7 +37,7 @@ func (l *loop[T]) watch(ctx, workCtx context.Context) {
 			return
 		case now := <-ticker.C:
 			l.lookForStuck(ctx, workCtx, now)
-			if now.Sub(sampled) >= sampling {
+			if now.Sub(sampled) >= sampling-every/2 { // ticks are not exact
 				sampled = now
 				l.lookForGrowth(ctx, &growth, now)
 				l.endHotLoops(now)
@@ -49,25 +50,24 @@ func (l *loop[T]) lookForStuck(ctx, workCtx context.Context, now time.Time) {
 	if l.config.StuckAfter < 0 {
 		return
 	}
+	stuck := map[*worker]*running{}
 	l.mu.Lock()
-	var stuck []*worker
 	for w := range l.workers {
 		if r := w.run.Load(); r != nil && now.Sub(r.run.Started) >= l.config.StuckAfter && r.stuck.CompareAndSwap(false, true) {
-			stuck = append(stuck, w)
+			stuck[w] = r
 		}
 	}
-	replace := len(l.workers) < l.config.Workers*(1+replacements)
 	l.mu.Unlock()
-	for _, w := range stuck {
-		r := w.run.Load()
-		if r == nil {
+	for w, r := range stuck {
+		if w.run.Load() != r {
 			continue // it has just ended
 		}
 		message := fmt.Sprintf("a handler has been running for %s: another worker takes its place until it returns", rounded(now.Sub(r.run.Started)))
-		if !replace {
+		switch ended, replaced := l.replace(workCtx, w); {
+		case ended:
+			message = fmt.Sprintf("a handler has been running for %s, and keeps the controller from ending", rounded(now.Sub(r.run.Started)))
+		case !replaced:
 			message = fmt.Sprintf("a handler has been running for %s, and so many others do that no further worker takes its place", rounded(now.Sub(r.run.Started)))
-		} else if !w.replaced.Swap(true) && ctx.Err() == nil {
-			l.startWorker(workCtx)
 		}
 		l.troubles.begin(ctx, Trouble{
 			Type: TroubleStuck, Key: r.run.Key, Since: r.run.Started, Message: message,
@@ -77,6 +77,19 @@ func (l *loop[T]) lookForStuck(ctx, workCtx context.Context, now time.Time) {
 			l.troubles.endOf(r.run.Key, TroubleStuck) // it has ended meanwhile, and could not end this
 		}
 	}
+}
+
+// replace starts another worker in the place of one that is stuck. ended says that the term is
+// ending, and replaced that there were not too many already.
+func (l *loop[T]) replace(ctx context.Context, w *worker) (ended, replaced bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ending || len(l.workers) >= l.config.Workers*(1+replacements) {
+		return l.ending, false
+	}
+	w.replaced.Store(true)
+	l.addWorker(ctx)
+	return false, true
 }
 
 func (l *loop[T]) lookForGrowth(ctx context.Context, growth *detect.Growth, now time.Time) {
@@ -108,6 +121,9 @@ func (l *loop[T]) endHotLoops(now time.Time) {
 			l.troubles.endOf(t.Key, TroubleHotLoop)
 		}
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.pauses, func(_ kube.Key, until time.Time) bool { return until.Before(now) }) // of keys that never ran again
 }
 
 // writesUnseen reports that informers have not shown in time what a run of key wrote.

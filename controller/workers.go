@@ -25,10 +25,15 @@ type worker struct {
 
 // startWorker starts a worker. The drain waits for it.
 func (l *loop[T]) startWorker(ctx context.Context) {
-	w := &worker{}
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.addWorker(ctx)
+}
+
+// addWorker is startWorker with mu held.
+func (l *loop[T]) addWorker(ctx context.Context) {
+	w := &worker{}
 	l.workers[w] = struct{}{}
-	l.mu.Unlock()
 	l.working.Go(func() { l.work(ctx, w) }) // waited for by drain
 }
 
@@ -108,7 +113,7 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kub
 // begin makes the record of a run.
 func (l *loop[T]) begin(item workqueue.Item[kube.Key]) *running {
 	failed := l.failures.of(item.Key)
-	r := &running{logger: l.logger, timers: &l.timers, writer: l, run: Run{
+	r := &running{logger: l.logger, timers: &l.timers, writer: l, record: &record{run: Run{
 		Controller: l.config.Name,
 		Key:        item.Key,
 		Causes:     item.Causes,
@@ -117,11 +122,11 @@ func (l *loop[T]) begin(item workqueue.Item[kube.Key]) *running {
 		Held:       item.Held,
 		Started:    time.Now(),
 		Staleness:  l.informer.Staleness(),
-	}}
+	}}}
 	if failed.inARow > 0 {
 		r.run.AttemptClass = failed.class
 	}
-	l.history.begin(r)
+	l.history.begin(r.record)
 	return r
 }
 
@@ -129,7 +134,7 @@ func (l *loop[T]) begin(item workqueue.Item[kube.Key]) *running {
 func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 	defer RecoverPanic(&err)
 	key := r.run.Key
-	ended, err := l.endOf(ctx, key)
+	ended, err := l.endOf(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -165,22 +170,16 @@ func (l *loop[T]) wrote(ctx context.Context, r *running, call kube.Call, was *be
 	if was != nil && was.object.UID == w.UID && was.object.ResourceVersion == w.ResourceVersion && call.Verb != "delete" {
 		return WriteNoChange
 	}
-	key := r.run.Key
-	w.base = l.baseOf(call, was, a.object)
-	l.consistency.wrote(key, w)
-	if !l.config.HandleOwnWrites {
-		// The informer may have been faster than the answer.
-		var echo workqueue.Cause
-		forgiven := l.queue.Forgive(key, func(cause workqueue.Cause) bool {
-			if !w.isBehind(&cause) {
-				return false
-			}
-			echo = cause
-			return true
-		})
-		if forgiven > 0 {
-			l.skip(SkipOwnWrite, key, echo)
-		}
+	w.base = l.baseOf(call, was, a)
+	if a.kind == call.Kind {
+		w.whole = a.kind
+	}
+	echo, forgiven, noted := l.consistency.wrote(r, w, !l.config.HandleOwnWrites)
+	if !noted {
+		return WriteDone
+	}
+	if forgiven {
+		l.skip(SkipOwnWrite, r.run.Key, echo)
 	}
 	if a.object != nil {
 		l.wroteAgain(ctx, r, kind, w.Key, was, a.object)
@@ -203,8 +202,7 @@ func (l *loop[T]) watched(kind schema.GroupKind) []Watched {
 func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, cancelled bool) {
 	now := time.Now()
 	outcome, requeue := outcomeOf(err, timedOut, cancelled)
-	r.finished.Store(true)
-	l.consistency.ended(r.run.Key)
+	l.consistency.ended(r)
 	next := l.follow(ctx, r, outcome, requeue, err)
 	if pause := l.pauseAfter(r.run.Key); pause > 0 {
 		next.Why += fmt.Sprintf(", not before %s have passed (hot loop)", rounded(pause))

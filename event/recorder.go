@@ -67,7 +67,7 @@ func New(config Config) (*Recorder, error) {
 
 // Event says something about an object: what happened (reason: a CamelCase word for machines),
 // what was done about it (action: the same), and more for people (note). eventType is
-// corev1.EventTypeNormal or corev1.EventTypeWarning; what is neither is a warning.
+// corev1.EventTypeNormal, which "" is too, or corev1.EventTypeWarning, which all else is.
 //
 // It never blocks and never fails. What the API server would refuse is mended: reason and
 // action are cut at 128 bytes, and stand in for each other when one is empty; the note is cut

@@ -112,7 +112,7 @@ func TestEventsAreCalledLikeTheirObjects(t *testing.T) {
 	}
 }
 
-func TestRepeatsBecomeACount(t *testing.T) {
+func TestContract18_RepeatsBecomeACount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -204,7 +204,7 @@ func TestAnExpiredEventIsCreatedAgain(t *testing.T) {
 	})
 }
 
-func TestAnObjectHasABudget(t *testing.T) {
+func TestContract18_AnObjectHasABudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +30,10 @@ const (
 
 // Run sends events until ctx ends, and then for up to FlushTimeout what is left. It returns nil
 // after the last request has ended.
+//
+// Caller must: end ctx after the controllers that use the Recorder have ended, for whatever
+// reason, and not with their context: they go on for their drain time, longer than
+// FlushTimeout, and what is said after Run is not sent.
 //
 // It sends one request at a time, which is slow on purpose: a flood of events must not
 // become one of requests. Under a lease (kube.WithLeadership) nothing is sent once it is lost.
@@ -194,7 +199,7 @@ func (s *sender) logError(class retry.Class, series *series, err error) {
 		"class", class, "error", err,
 		"kind", about.Kind, "namespace", about.Namespace, "name", about.Name, "reason", series.event.Reason,
 	}
-	if class == retry.Forbidden {
+	if class == retry.Forbidden && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		attrs = append(attrs, "hint", "a Role must allow create and patch of events (events.k8s.io) in namespace "+series.event.Namespace)
 	}
 	s.config.Logger.Warn("an event could not be sent", attrs...)

@@ -20,7 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-func TestEventsOutliveAnOutage(t *testing.T) {
+func TestContract18_EventsOutliveAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()

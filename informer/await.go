@@ -34,7 +34,7 @@ type Write struct {
 // The informer shows a write when it keeps the object's state after it or a later one, or has
 // come to the write's resource version; a deletion, when in addition the object is not kept,
 // or one with another UID is. An object that is outside of the selection after the write is
-// not waited for, unless an earlier state of it is kept. (Of field selectors, those of
+// not waited for, unless an earlier state of it is kept or awaited. (Of field selectors, those of
 // metadata.name and metadata.namespace are understood; for the others, and for Retrievers of
 // one's own, the resource version decides. Where versions cannot be compared, only the very
 // state of the write is recognised: give up after a while.) Where joined Retrievers overlap,
@@ -138,13 +138,21 @@ func (p *part) shows(a *awaited) bool {
 		gone := !found || a.UID != "" && kept.UID() != a.UID
 		// Before the deletion there may have been a creation that is yet to come.
 		later := found && notAfter(a.ResourceVersion, kept.ResourceVersion())
-		return gone && (!a.comparable || passed || later || a.misfit)
+		return gone && (!a.comparable || passed || later || a.misfit && !p.awaitsBefore(a))
 	}
 	if found {
 		version := kept.ResourceVersion()
 		return passed || version == a.ResourceVersion || notAfter(a.ResourceVersion, version)
 	}
-	return passed || a.misfit
+	return passed || a.misfit && !p.awaitsBefore(a)
+}
+
+// awaitsBefore reports whether an earlier state of a's object is awaited, which is selected: it
+// will come, and go again.
+func (p *part) awaitsBefore(a *awaited) bool {
+	return slices.ContainsFunc(p.byKey[a.Key], func(other *awaited) bool {
+		return !other.misfit && other.comparable && other.version < a.version
+	})
 }
 
 // shown calls those who wait for what p shows, after something about the object under key has

@@ -27,11 +27,14 @@ import (
 // it encodes: that costs time.)
 type Retriever[T kube.Object] interface {
 	// List returns a list object whose items are of type T, in one page or, when
-	// opts.Limit is set, with a continue token.
+	// opts.Limit is set, with a continue token. It must show what Watch has brought, at the
+	// same resource versions: a watch that has been quiet for minutes is checked against a
+	// list, which is then believed.
 	List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error)
 	// Watch streams changes of objects of type T from opts.ResourceVersion on, each state, in
-	// order: a controller tells its own writes from others' by that. It ends when ctx does. After Stop it must close its channel, as watch.Interface demands: the
-	// informer waits for that, 5 s at most.
+	// order: a controller tells its own writes from others' by that. It ends when ctx does.
+	// After Stop it must close its channel, as watch.Interface demands: the informer waits for
+	// that, 5 s at most.
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 	// Describe says what the Retriever retrieves. It makes no request.
 	Describe() Description[T]

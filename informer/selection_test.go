@@ -121,3 +121,42 @@ func TestAwaitKnowsTheSelection(t *testing.T) {
 		})
 	}
 }
+
+// A run that creates an object and takes it out of the selection must not see it in between.
+func TestAwaitOfWhatLeavesTheSelectionBeforeItIsSeen(t *testing.T) {
+	for name, deleted := range map[string]bool{"relabelled": false, "relabelled and deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, events := selected(t)
+				inf, err := informer.New(informer.Config[configMap]{
+					Retriever: informer.RetrieveSelected[configMap](cluster, informer.Selection{LabelSelector: "app=a"}),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer inf.Join(t.Context())()
+				synctest.Wait()
+				write := func(version, app string) (w informer.Write) {
+					after, err := wire.Parse(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"ns","name":"new","uid":"u","resourceVersion":%q,"labels":{"app":%q}}}`, version, app), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return informer.Write{Key: after.Key, UID: "u", ResourceVersion: version, Object: after}
+				}
+				var created, left atomic.Int32
+				inf.Await(write("11", "a"), func() { created.Add(1) })
+				last := write("12", "b")
+				last.Deleted = deleted
+				inf.Await(last, func() { left.Add(1) })
+				expectSeen(t, "the creation, before", &created, 0)
+				expectSeen(t, "the end, before", &left, 0)
+				send(t, events, "ADDED", "new", "11")
+				expectSeen(t, "the creation, with its event", &created, 1)
+				expectSeen(t, "the end, with the creation's event", &left, 0)
+				send(t, events, "DELETED", "new", "12")
+				expectSeen(t, "the end, with its event", &left, 1)
+				_ = events.Close() // never fails
+			})
+		})
+	}
+}

@@ -29,7 +29,8 @@ type Call struct {
 	Key Key
 	// DryRun is true when the request asks that nothing be kept.
 	DryRun bool
-	// Request is the body of an update or a patch, as RequestType says. Do not change it.
+	// Request is the body of an update or a patch, as RequestType says. Nil for what connects to
+	// something behind the API server. Do not change it.
 	Request     []byte
 	RequestType string
 	// Began is when the request was sent.
@@ -37,14 +38,15 @@ type Call struct {
 
 	// The following are set when the call has ended.
 
-	// Duration is the time to the answer's header, for a write to the end of the answer.
+	// Duration is the time to the answer's header, for a write with an Answer to its end.
 	Duration time.Duration
 	// Status is the answer's HTTP status. 0: none came, see Err.
 	Status int
 	// Err is why no (whole) answer came. A write may have been done all the same.
 	Err error
-	// Answer is the body of the answer to a write that was done, as ContentType says. Do not
-	// change it.
+	// Answer is the body of the answer to a write that was done, as ContentType says. Nil for
+	// what connects to something behind the API server: exec, attach, portforward, proxy. Do
+	// not change it.
 	Answer      []byte
 	ContentType string
 }
@@ -58,8 +60,22 @@ func (c Call) Writes() bool {
 	return false
 }
 
-// Done reports whether the API server has done what was asked.
-func (c Call) Done() bool { return c.Err == nil && c.Status >= 200 && c.Status < 300 }
+// Done reports whether the API server has done what was asked. For a connection that was asked
+// for (exec, port-forward) that is: whether there is one.
+func (c Call) Done() bool {
+	return c.Err == nil && (c.Status >= 200 && c.Status < 300 || c.Status == http.StatusSwitchingProtocols)
+}
+
+// connects reports whether the answer comes from behind the API server, and is no object: it
+// may have no end, or be a connection.
+func (c Call) connects() bool {
+	what, _, _ := strings.Cut(c.Subresource, "/")
+	switch what {
+	case "attach", "exec", "portforward", "proxy":
+		return true
+	}
+	return c.Status == http.StatusSwitchingProtocols
+}
 
 // CallObserver hears of the requests that are made under its context.
 type CallObserver interface {
@@ -81,6 +97,9 @@ func ObserveCalls(ctx context.Context, observer CallObserver) context.Context {
 	}
 	return context.WithValue(ctx, callObserverKey{}, observer)
 }
+
+// underCallKey marks the contexts of requests that observers have been told of.
+type underCallKey struct{}
 
 type callObservers [2]CallObserver
 
@@ -106,12 +125,17 @@ func (t callTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 func (t callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	observer, observed := ctx.Value(callObserverKey{}).(CallObserver)
+	if ctx.Value(underCallKey{}) != nil {
+		// Another Cluster, made of this one's RESTConfig, has sent the request through here: it
+		// was told of it, and is one call.
+		return t.next.RoundTrip(req)
+	}
 	lost := LeadershipLost(ctx)
 	if !observed && lost == nil {
 		return t.next.RoundTrip(req)
 	}
 	call := callOf(req, t.cluster.basePath)
-	if observed && (call.Verb == "update" || call.Verb == "patch") {
+	if observed && (call.Verb == "update" || call.Verb == "patch") && !call.connects() {
 		call.Request, call.RequestType = requestBody(req), req.Header.Get("Content-Type")
 	}
 	call.Kind = t.cluster.knownKind(call.Resource)
@@ -128,13 +152,11 @@ func (t callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !observed {
 		return t.next.RoundTrip(req)
 	}
-	if under := observer.CallBegan(ctx, call); under != ctx {
-		req = req.WithContext(under)
-	}
-	resp, err := t.next.RoundTrip(req)
+	under := observer.CallBegan(ctx, call)
+	resp, err := t.next.RoundTrip(req.WithContext(context.WithValue(under, underCallKey{}, true)))
 	if err == nil {
 		call.Status, call.ContentType = resp.StatusCode, resp.Header.Get("Content-Type")
-		if call.Writes() && call.Done() {
+		if call.Writes() && call.Done() && !call.connects() {
 			// The client gets the same: what was read, and why no more could be.
 			call.Answer, call.Err = io.ReadAll(resp.Body)
 			rest := io.Reader(bytes.NewReader(call.Answer))
@@ -147,7 +169,7 @@ func (t callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		call.Err = err
 	}
 	call.Duration = time.Since(call.Began)
-	observer.CallEnded(req.Context(), call)
+	observer.CallEnded(under, call)
 	return resp, err
 }
 

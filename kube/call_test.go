@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -218,6 +219,68 @@ func TestCallBehindAProxy(t *testing.T) {
 	c := o.last()
 	if c.Verb != "update" || c.Resource.Group != "apps" || c.Resource.Resource != "deployments" || c.Subresource != "status" || c.Key != (kube.Key{Namespace: "ns", Name: "web"}) {
 		t.Errorf("the call of %v is %+v", paths, c)
+	}
+}
+
+// TestACallThroughTwoClustersIsOne: a Cluster that is made of another one's config, to act as
+// somebody else for instance.
+func TestACallThroughTwoClustersIsOne(t *testing.T) {
+	t.Parallel()
+	server := fakeserver.New(configMaps())
+	first := connectTo(t, server.Config("test"))
+	client, err := connectTo(t, first.RESTConfig()).RESTClient(schema.GroupVersion{Version: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &observer{}
+	if err := client.Get().Resource("configmaps").Do(kube.ObserveCalls(t.Context(), o)).Into(&corev1.ConfigMapList{}); err != nil {
+		t.Fatal(err)
+	}
+	if o.began != 1 || len(o.calls) != 1 {
+		t.Errorf("%d calls began and %d ended, want one", o.began, len(o.calls))
+	}
+}
+
+// connection is the body of an answer that is no object: what is written to it comes back.
+type connection struct{ *io.PipeReader }
+
+func (connection) Write(p []byte) (int, error) { return len(p), nil }
+
+// TestConnectionsAreHandedOnAsTheyAre: an answer without an end must not be waited for, and one
+// that is a connection must stay one.
+func TestConnectionsAreHandedOnAsTheyAre(t *testing.T) {
+	t.Parallel()
+	for path, status := range map[string]int{
+		"/api/v1/namespaces/ns/pods/p/exec":          http.StatusSwitchingProtocols,
+		"/api/v1/namespaces/ns/pods/p/portforward":   http.StatusSwitchingProtocols,
+		"/api/v1/namespaces/ns/pods/p/proxy/events":  http.StatusOK,
+		"/api/v1/namespaces/ns/services/s/proxy":     http.StatusOK,
+		"/apis/example.com/v1/namespaces/ns/as/a/up": http.StatusSwitchingProtocols, // an aggregated API's own
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			reader, writer := io.Pipe()
+			t.Cleanup(func() { _ = writer.Close() })
+			cluster := connectTo(t, &rest.Config{Host: "http://server", Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: status, Header: http.Header{}, Body: connection{reader}}, nil
+			})})
+			o := &observer{}
+			req, err := http.NewRequestWithContext(kube.ObserveCalls(t.Context(), o), http.MethodPost, "http://server"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := cluster.HTTPClient().Transport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if _, ok := resp.Body.(io.ReadWriteCloser); !ok {
+				t.Errorf("the answer's body is a %T, which cannot be written to", resp.Body)
+			}
+			if c := o.last(); !c.Done() || c.Verb != "create" || c.Answer != nil {
+				t.Errorf("the call is %+v", c)
+			}
+		})
 	}
 }
 

@@ -46,6 +46,9 @@ func (c Change) String() string {
 	return strings.Join(has, ",")
 }
 
+// MarshalText returns String's text, so that JSON says what changed.
+func (c Change) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
 // changedByServer are parts that every write changes: they say nothing by themselves.
 const changedByServer = ChangedResourceVersion | ChangedGeneration
 

@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"errors"
+	"reflect"
 	"runtime/debug"
 	"time"
 
@@ -36,12 +37,13 @@ type Span interface {
 
 // Trace has tracer make spans of each call of the wrapped Handler, and of the requests that it
 // makes, and notes the trace in controller.Run.TraceID. Put it first in a Chain, so that it
-// measures the rest. A nil tracer means off: the Handler is returned as it is.
+// measures the rest. A nil tracer, also a nil pointer, means off: the Handler is returned as
+// it is.
 //
 // A panic of the Handler ends the spans and goes on, with its stack.
 func Trace[T kube.Object](tracer Tracer) controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
-		if tracer == nil {
+		if isNil(tracer) {
 			return next
 		}
 		return controller.HandlerFunc[T](func(ctx context.Context, obj T) error {
@@ -53,13 +55,19 @@ func Trace[T kube.Object](tracer Tracer) controller.Middleware[T] {
 // TraceReconciler is Trace for a Reconciler.
 func TraceReconciler(tracer Tracer) func(controller.Reconciler) controller.Reconciler {
 	return func(next controller.Reconciler) controller.Reconciler {
-		if tracer == nil {
+		if isNil(tracer) {
 			return next
 		}
 		return controller.ReconcilerFunc(func(ctx context.Context, key kube.Key) error {
 			return traced(ctx, tracer, key, nil, func(ctx context.Context) error { return next.Reconcile(ctx, key) })
 		})
 	}
+}
+
+// isNil is true for nil and for a nil pointer in the interface.
+func isNil(tracer Tracer) bool {
+	value := reflect.ValueOf(tracer)
+	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
 }
 
 // errNoReturn is what a Span is told of a Handler that does not return.

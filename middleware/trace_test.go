@@ -123,6 +123,14 @@ func TestTraceCostsNothingThatIsOff(t *testing.T) {
 		if got := middleware.TraceReconciler(nil)(reconciler); got != reconciler {
 			t.Error("without a tracer the reconciler is wrapped")
 		}
+		// What a program has whose tracer was not made, because tracing is off.
+		var off *notebook
+		if got := middleware.Trace[*corev1.Pod](off)(handler); got != handler {
+			t.Error("with a nil pointer as the tracer the handler is wrapped")
+		}
+		if got := middleware.TraceReconciler(off)(reconciler); got != reconciler {
+			t.Error("with a nil pointer as the tracer the reconciler is wrapped")
+		}
 		n := notebook{off: true}
 		err := handle(t.Context(), middleware.Trace[*corev1.Pod](&n), func(ctx context.Context, _ *corev1.Pod) error {
 			if ctx.Value(tracedKey{}) == nil {

@@ -207,6 +207,9 @@ func classOfCall(err error) Class {
 			return Transient
 		}
 		return ""
+	case *net.ParseError, *net.AddrError, net.UnknownNetworkError, net.InvalidAddrError:
+		// Texts that are no addresses. They are a net.Error, and stay what they are.
+		return ""
 	case net.Error: // *net.OpError, *net.DNSError and everything that timed out
 		return Transient
 	}

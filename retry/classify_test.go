@@ -111,6 +111,16 @@ type noError struct{}
 func (noError) Error() string           { return "run me again" }
 func (noError) RetryClass() retry.Class { return "" }
 
+func parseError() error {
+	_, _, err := net.ParseCIDR("10.0.0.0/33")
+	return err
+}
+
+func splitError() error {
+	_, _, err := net.SplitHostPort("shop")
+	return fmt.Errorf("spec.address: %w", err)
+}
+
 func TestOtherErrorsHaveClasses(t *testing.T) {
 	t.Parallel()
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
@@ -133,6 +143,10 @@ func TestOtherErrorsHaveClasses(t *testing.T) {
 		"any failed request":        {call(errors.New("tls: no")), retry.Transient},
 		"cancelled":                 {call(context.Canceled), retry.Default},
 		"a URL that is none":        {&url.Error{Op: "parse", URL: ":", Err: errors.New("missing protocol")}, retry.Default},
+		"a CIDR that is none":       {parseError(), retry.Default},
+		"an address that is none":   {splitError(), retry.Default},
+		"no such network":           {net.UnknownNetworkError("carrier pigeon"), retry.Default},
+		"no host to dial":           {&net.OpError{Op: "dial", Net: "tcp", Err: &net.AddrError{Err: "missing port in address", Addr: "x"}}, retry.Transient},
 		"marked":                    {retry.WithClass(conflict(), "quota"), "quota"},
 		"marked below":              {fmt.Errorf("x: %w", retry.WithClass(errors.New("x"), retry.Terminal)), retry.Terminal},
 		"marked twice":              {retry.WithClass(retry.WithClass(errors.New("x"), "inner"), "outer"), "outer"},

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // Defaults of PollConfig.
@@ -36,7 +38,8 @@ type PollConfig struct {
 
 	// KeysOf returns who else an item concerns, besides Item.Keys, at the moment at which it
 	// is listed, added, updated or removed: the objects of an informer that refer to it, for
-	// instance. Of a removed item it gets the ID, and the Keys that it had. Its answers are
+	// instance, which must be the controller's own or in its Config.Reads: one that nobody runs
+	// is empty. Of a removed item it gets the ID, and the Keys that it had. Its answers are
 	// not remembered: what an item itself says belongs into Item.Keys. It is called for one
 	// item after the other. After a panic in it, that item and those that follow are announced
 	// by the next poll. Default nil: nobody.
@@ -174,8 +177,12 @@ func defaultMaxBackOff(interval time.Duration) time.Duration {
 func (c PollConfig) validate() error {
 	var errs []error
 	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Name == "" {
+	switch c.Name {
+	case "":
 		mistake("Name is required: causes, logs and readiness name the source by it")
+	case workqueue.SourceSelf, workqueue.SourceLoop:
+		// WakeOnOwnChange, for one, would take an item for the object.
+		mistake("Name is %q: causes call so what comes from the controller itself", c.Name)
 	}
 	if list, ok := c.Poller.(ListFunc); isNil(c.Poller) || ok && list == nil {
 		mistake("Poller is required: source.ListFunc makes one of a function, source.HTTP of a URL")
@@ -190,8 +197,8 @@ func (c PollConfig) validate() error {
 	} else if c.MaxBackOff < c.Interval {
 		mistake("MaxBackOff is %s, below Interval, %s", c.MaxBackOff, c.Interval)
 	}
-	if c.Jitter > 1 {
-		mistake("Jitter is %g: it cannot exceed 1", c.Jitter)
+	if c.Jitter > 1 || math.IsNaN(c.Jitter) {
+		mistake("Jitter is %g: it cannot exceed 1 (negative: none)", c.Jitter)
 	}
 	return errors.Join(errs...)
 }
@@ -210,7 +217,11 @@ func (c PollConfig) wait(failures int, err error) time.Duration {
 	if later, ok := errors.AsType[*retryAfterError](err); ok {
 		d = max(d, min(later.delay, MaxRetryAfter))
 	}
-	return d + time.Duration(rand.Float64()*c.Jitter*float64(d))
+	jitter := rand.Float64() * c.Jitter * float64(d)
+	if jitter >= float64(math.MaxInt64-d) {
+		return math.MaxInt64 // whoever polls once in 200 years must not poll at once
+	}
+	return d + time.Duration(jitter)
 }
 
 // PollSource is the source that Poll makes.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +46,9 @@ func TestPollTimes(t *testing.T) {
 		"failing, capped": {
 			config: source.PollConfig{MaxBackOff: 3 * time.Minute}, err: down, lasts: 13 * time.Minute,
 			want: []float64{0, 1, 3, 6, 9, 12},
+		},
+		"once": {
+			config: source.PollConfig{Interval: math.MaxInt64, Jitter: 1}, lasts: 24 * time.Hour, want: []float64{0},
 		},
 		"told to wait":         {err: source.RetryAfter(10*time.Minute, down), lasts: 25 * time.Minute, want: []float64{0, 10, 20}},
 		"told to wait, deeper": {err: fmt.Errorf("fetch: %w", source.RetryAfter(10*time.Minute, down)), lasts: 15 * time.Minute, want: []float64{0, 10}},
@@ -283,15 +287,18 @@ func TestPollValidateNamesEveryMistake(t *testing.T) {
 		config source.PollConfig
 		want   []string // none: it is valid
 	}{
-		"valid":                {source.PollConfig{Name: "x", Poller: poller}, nil},
-		"nothing":              {source.PollConfig{}, []string{"Name is required", "Poller is required"}},
-		"a nil function":       {source.PollConfig{Name: "x", Poller: source.ListFunc(nil)}, []string{`source.Poll "x": Poller is required`}},
-		"a nil Poller":         {source.PollConfig{Name: "x", Poller: (*outside)(nil)}, []string{"Poller is required"}},
-		"a negative interval":  {source.PollConfig{Name: "x", Poller: poller, Interval: -1}, []string{"Interval is -1ns"}},
-		"a short back-off":     {source.PollConfig{Name: "x", Poller: poller, MaxBackOff: time.Second}, []string{"MaxBackOff is 1s, below Interval, 1m0s"}},
-		"too much jitter":      {source.PollConfig{Name: "x", Poller: poller, Jitter: 1.5}, []string{"Jitter is 1.5"}},
-		"the Poller's mistake": {source.PollConfig{Name: "x", Poller: source.HTTP(source.HTTPConfig{})}, []string{"HTTPConfig.URL is required", "would concern nobody"}},
-		"a document for some":  {source.PollConfig{Name: "x", Poller: document(source.HTTPConfig{Keys: []kube.Key{key("a")}})}, nil},
+		"valid":                   {source.PollConfig{Name: "x", Poller: poller}, nil},
+		"nothing":                 {source.PollConfig{}, []string{"Name is required", "Poller is required"}},
+		"a nil function":          {source.PollConfig{Name: "x", Poller: source.ListFunc(nil)}, []string{`source.Poll "x": Poller is required`}},
+		"the name of the objects": {source.PollConfig{Name: "self", Poller: poller}, []string{`Name is "self"`}},
+		"the name of the loop":    {source.PollConfig{Name: "loop", Poller: poller}, []string{`Name is "loop"`}},
+		"a nil Poller":            {source.PollConfig{Name: "x", Poller: (*outside)(nil)}, []string{"Poller is required"}},
+		"a negative interval":     {source.PollConfig{Name: "x", Poller: poller, Interval: -1}, []string{"Interval is -1ns"}},
+		"a short back-off":        {source.PollConfig{Name: "x", Poller: poller, MaxBackOff: time.Second}, []string{"MaxBackOff is 1s, below Interval, 1m0s"}},
+		"jitter of no number":     {source.PollConfig{Name: "x", Poller: poller, Jitter: math.NaN()}, []string{"Jitter is NaN"}},
+		"too much jitter":         {source.PollConfig{Name: "x", Poller: poller, Jitter: 1.5}, []string{"Jitter is 1.5"}},
+		"the Poller's mistake":    {source.PollConfig{Name: "x", Poller: source.HTTP(source.HTTPConfig{})}, []string{"HTTPConfig.URL is required", "would concern nobody"}},
+		"a document for some":     {source.PollConfig{Name: "x", Poller: document(source.HTTPConfig{Keys: []kube.Key{key("a")}})}, nil},
 		"a document for those that it names": {source.PollConfig{
 			Name: "x", Poller: document(source.HTTPConfig{Split: func([]byte) ([]source.Item, error) { return nil, nil }}),
 		}, nil},

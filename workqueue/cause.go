@@ -1,6 +1,7 @@
 package workqueue
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -150,6 +151,14 @@ func (c Causes) List() []Cause { return c.list }
 
 // Dropped is how many causes found no place in the set. One that comes again counts again.
 func (c Causes) Dropped() int { return c.dropped }
+
+// MarshalJSON returns the causes, and how many were dropped, as a JSON object.
+func (c Causes) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		List    []Cause
+		Dropped int
+	}{c.list, c.dropped})
+}
 
 // Has reports whether a cause of type t is in the set.
 func (c Causes) Has(t CauseType) bool {

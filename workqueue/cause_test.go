@@ -1,12 +1,15 @@
 package workqueue_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
@@ -77,5 +80,19 @@ func TestCauseTypesAreDifferent(t *testing.T) {
 	slices.Sort(types)
 	if got := len(slices.Compact(types)); got != 9 {
 		t.Errorf("%d different types, want 9: %v", got, types)
+	}
+}
+
+func TestCausesAsJSON(t *testing.T) {
+	t.Parallel()
+	causes := workqueue.NewCauses(workqueue.Cause{Type: workqueue.CauseUpdated, Changed: kube.ChangedSpec | kube.ChangedLabels})
+	encoded, err := json.Marshal(causes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"List":[{"Type":"updated"`, `"Changed":"labels,spec"`, `"Dropped":0`} {
+		if !strings.Contains(string(encoded), want) {
+			t.Errorf("the causes as JSON lack %s: %s", want, encoded)
+		}
 	}
 }

@@ -77,6 +77,10 @@ func TestWhenAKeyIsDue(t *testing.T) {
 			[]workqueue.Options{waking(later(2*minute, "woken")), later(time.Second, "planned"), failed(minute)},
 			time.Second, "triggered (planned)",
 		},
+		"a wish to wake later than what comes anyway is none": {
+			[]workqueue.Options{debounced(time.Second, "event"), waking(later(30*time.Second, "woken")), failed(minute)},
+			minute, "triggered (event), triggered (failed)",
+		},
 		"Debounce waits": {
 			[]workqueue.Options{debounced(time.Second, "event")}, time.Second, "triggered (event)",
 		},

@@ -23,7 +23,7 @@ func FuzzQueue(f *testing.F) {
 	f.Fuzz(compareWithModel)
 }
 
-// TestQueueIsLikeTheModel does what FuzzQueue does, with operations that are always the same.
+// TestContract16_TheQueueIsLikeTheModel does what FuzzQueue does, with operations that are always the same.
 func TestContract16_TheQueueIsLikeTheModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {

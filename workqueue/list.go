@@ -14,8 +14,9 @@ type link[K comparable] struct {
 type which int
 
 const (
-	byAge  which = iota // the keys that have risen as many bands
-	inLine              // the keys of one group and band
+	byAge   which = iota // all ready keys
+	byEntry              // the ready keys of one band
+	inLine               // those of one group and band
 	lists
 )
 
@@ -46,7 +47,7 @@ func (l *list[K]) remove(it *item[K], of which) {
 
 // line is the ready keys of one group and band, the earliest first. Nearly all keys become due
 // in the order in which they are added: these are in a list, and those that come out of that
-// order, such as keys that have risen, in a heap.
+// order, such as keys whose priority was raised, in a heap.
 type line[K comparable] struct {
 	inOrder list[K]
 	others  byTime[K]

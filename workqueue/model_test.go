@@ -17,7 +17,9 @@ type model struct {
 	keys    []*modelKey
 	// turns are the groups that can give a key of a band, the lowest band first.
 	turns          [3][]string
-	filed, readied int // counters
+	takes          int // how many keys were taken
+	overdueTurn    int // the band whose turn it is among overdue ones
+	filed, entered int // counters
 	draining, down bool
 }
 
@@ -35,6 +37,7 @@ type modelRun struct {
 	due      time.Time
 	latest   time.Time // how far Debounce may put it off
 	woken    bool
+	decides  bool // an Add has given way to it
 	priority workqueue.Priority
 	causes   []workqueue.Cause
 	dropped  int
@@ -43,8 +46,7 @@ type modelRun struct {
 	filed      int       // the order in which due times were set
 	ready      bool
 	readySince time.Time
-	readied    int // the order in which runs became ready
-	risen      int
+	entered    int // the order in which ready runs came to their bands
 }
 
 func (m *model) find(key byte) *modelKey {
@@ -76,6 +78,9 @@ func (m *model) add(key byte, o workqueue.Options) bool {
 	if k.next.due != before.due || (k.next.why == "back-off") != (before.why == "back-off") || before.filed == 0 {
 		m.file(k)
 	}
+	if before.ready && k.next.priority != before.priority {
+		m.enter(k.next)
+	}
 	m.settle()
 	return true
 }
@@ -98,9 +103,10 @@ func (m *model) addTo(k *modelKey, o workqueue.Options) bool {
 	case old.why == "held":
 		return false
 	case failed && old.woken && !old.due.After(fresh.due):
+		old.decides = true
 		return false // it will be run anyway, without a back-off
 	case failed && old.why == "planned" && fresh.due.Before(old.due):
-		fresh.woken = old.woken
+		fresh.woken, fresh.decides = old.woken, true
 		k.next = fresh
 		return true
 	case failed:
@@ -111,9 +117,10 @@ func (m *model) addTo(k *modelKey, o workqueue.Options) bool {
 		if fresh.due.Before(old.latest) {
 			old.latest = fresh.due
 		}
+		old.decides = true
 		return false
 	case old.why == "planned" && fresh.due.Before(old.due):
-		fresh.woken = fresh.woken || old.woken
+		fresh.woken, fresh.decides = fresh.woken || old.woken, true
 		k.next = fresh
 		return true
 	case old.why == "back-off" && !o.Wake:
@@ -191,9 +198,15 @@ func (m *model) makeReady(k *modelKey) {
 	if r.why != "held" {
 		r.since = r.due
 	}
-	m.readied++
-	r.ready, r.readySince, r.readied = true, m.now, m.readied
+	r.ready, r.readySince = true, m.now
+	m.enter(r)
 	m.settle()
+}
+
+// enter notes that a run has come to its band.
+func (m *model) enter(r *modelRun) {
+	m.entered++
+	r.entered = m.entered
 }
 
 // wait lets time pass, and what is due meanwhile become ready at its moment.
@@ -229,7 +242,7 @@ func (m *model) takenOf(group string) int {
 }
 
 // band is 0 for low, 1 for normal and 2 for high priority.
-func (r *modelRun) band() int { return min(int(r.priority)+1+r.risen, 2) }
+func (r *modelRun) band() int { return int(r.priority) + 1 }
 
 // readyOf returns the ready keys of a group in a band, in the order of their turn.
 func (m *model) readyOf(group string, band int) []*modelKey {
@@ -268,33 +281,46 @@ func hasAny(groups []string) bool { return len(groups) > 0 }
 
 // take hands out the next key.
 func (m *model) take() *modelKey {
-	m.age()
-	for band := 2; ; band-- {
-		if len(m.turns[band]) == 0 {
-			continue
-		}
-		group := m.turns[band][0]
-		k := m.readyOf(group, band)[0]
-		k.taken, k.next = k.next, nil
-		m.turns[band] = append(m.turns[band][1:], group)
-		m.settle()
-		return k
-	}
+	band := m.nextBand()
+	group := m.turns[band][0]
+	k := m.readyOf(group, band)[0]
+	k.taken, k.next = k.next, nil
+	m.turns[band] = append(m.turns[band][1:], group)
+	m.settle()
+	return k
 }
 
-// age lets ready keys rise: first those that do it for the first time. (The queue lets a
-// bounded number rise at once, of which a test with few keys sees nothing.)
-func (m *model) age() {
-	for age := range 2 {
-		ready := slices.DeleteFunc(slices.Clone(m.keys), func(k *modelKey) bool { return k.next == nil || !k.next.ready })
-		slices.SortFunc(ready, func(a, b *modelKey) int { return a.next.readied - b.next.readied })
-		for _, k := range ready {
-			if k.next.risen == age && m.now.Sub(k.next.readySince) >= time.Duration(age+1)*workqueue.PriorityPatience {
-				k.next.risen++
-				m.settle()
-			}
+// nextBand returns the highest band that can give a key, or each fourth time one below it that is
+// overdue. These take turns.
+func (m *model) nextBand() int {
+	highest := 2
+	for len(m.turns[highest]) == 0 {
+		highest--
+	}
+	m.takes++
+	if m.takes%4 > 0 {
+		return highest
+	}
+	for range 3 {
+		band := m.overdueTurn
+		m.overdueTurn = (band + 1) % 3
+		if band < highest && len(m.turns[band]) > 0 && m.overdue(band) {
+			return band
 		}
 	}
+	return highest // and the turn is whose it was
+}
+
+// overdue reports whether the key that came to a band first of those that are there has been
+// ready for too long.
+func (m *model) overdue(band int) bool {
+	var first *modelRun
+	for _, k := range m.keys {
+		if r := k.next; r != nil && r.ready && r.band() == band && (first == nil || r.entered < first.entered) {
+			first = r
+		}
+	}
+	return first != nil && m.now.Sub(first.readySince) >= workqueue.PriorityPatience
 }
 
 func (m *model) done(key byte) {
@@ -322,7 +348,7 @@ func (m *model) hold(key byte, atMost time.Duration) {
 		return
 	}
 	r, meanwhile := k.taken, k.next
-	r.why, r.due, r.ready, r.risen, r.woken = "held", m.now.Add(atMost), false, 0, false
+	r.why, r.due, r.ready, r.woken = "held", m.now.Add(atMost), false, false
 	if meanwhile != nil && (meanwhile.why != "planned" || !meanwhile.due.After(r.due)) {
 		for _, c := range meanwhile.causes {
 			r.cause(c)
@@ -343,7 +369,7 @@ func (m *model) release(key byte) {
 
 func (m *model) forgive(key byte, match func(workqueue.Cause) bool) int {
 	k := m.find(key)
-	if k == nil || k.taken == nil || k.next == nil || k.next.dropped > 0 {
+	if k == nil || k.taken == nil || k.next == nil || k.next.dropped > 0 || k.next.decides {
 		return 0
 	}
 	var left []workqueue.Cause

@@ -27,9 +27,12 @@ const (
 	PriorityHigh Priority = 1
 )
 
-// PriorityPatience is how long a key that is ready lets keys of higher priority go first: for
-// each PriorityPatience that it has been ready it rises by one priority. So after two of them
-// no key passes it but for its group's turn.
+// PriorityPatience is how long keys that are ready let those of higher priority go first. A
+// priority is overdue when, of its ready keys, the one that has had it for longest has been ready
+// for this long. While keys of a higher priority are ready as well, one in four of the keys that
+// are taken is then of the overdue priority (one in eight, when there are two such), and the
+// others are of the highest. Which key of a priority is next does not depend on this: keys never
+// pass others of their own priority because of their age.
 const PriorityPatience = 30 * time.Second
 
 // MaxDebounce is for how many times Options.Debounce a key can be put off at most.
@@ -54,7 +57,7 @@ type Options struct {
 	BackOff bool
 	// Wake ends a back-off, the one that goes on as well as the one that begins when the
 	// worker that has the key reports a failure: the key is due as this Add says. It has no
-	// effect together with BackOff.
+	// effect together with BackOff, nor in an Add that returns false.
 	Wake bool
 }
 

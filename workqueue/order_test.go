@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
@@ -42,56 +44,116 @@ func TestContract16_PriorityGoesFirst(t *testing.T) {
 	})
 }
 
-// A key rises one priority for each PriorityPatience that it has been ready.
-func TestContract16_NothingStarves(t *testing.T) {
+// What has been ready for PriorityPatience gets each fourth key that is taken, and no more.
+func TestContract16_WhatIsOverdueGetsAShare(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		after time.Duration
-		want  string
+	const low, normal, high = workqueue.PriorityLow, workqueue.PriorityNormal, workqueue.PriorityHigh
+	type adds map[workqueue.Priority]string
+	const patience = workqueue.PriorityPatience
+	for name, tc := range map[string]struct {
+		limit        int
+		early, later adds
+		after        time.Duration // between these
+		want         string
 	}{
-		{workqueue.PriorityPatience - 1, "high normal low"},
-		{workqueue.PriorityPatience, "high low normal"}, // due since before the normal one
-		{2*workqueue.PriorityPatience - 1, "high low normal"},
-		{2 * workqueue.PriorityPatience, "low high normal"},
+		"not yet": {
+			early: adds{low: "l1 l2"}, after: patience - 1, later: adds{high: "h1 h2 h3 h4 h5"},
+			want: "h1 h2 h3 h4 h5 l1 l2",
+		},
+		"one priority": {
+			early: adds{low: "l1 l2"}, after: patience, later: adds{high: "h1 h2 h3 h4 h5 h6 h7"},
+			want: "h1 h2 h3 l1 h4 h5 h6 l2 h7",
+		},
+		"below the highest that has keys": {
+			early: adds{low: "l1 l2"}, after: patience, later: adds{normal: "n1 n2 n3 n4"},
+			want: "n1 n2 n3 l1 n4 l2",
+		},
+		"however old": {
+			early: adds{low: "l1 l2"}, after: 100 * patience, later: adds{normal: "n1 n2 n3 n4"},
+			want: "n1 n2 n3 l1 n4 l2",
+		},
+		"two priorities take turns": {
+			early: adds{low: "l1 l2", normal: "n1 n2"}, after: patience, later: adds{high: "h1 h2 h3 h4 h5 h6 h7 h8 h9 h10"},
+			want: "h1 h2 h3 l1 h4 h5 h6 n1 h7 h8 h9 l2 h10 n2",
+		},
+		"the highest has no turn of these": {
+			early: adds{low: "l1 l2", high: "h1 h2 h3 h4 h5 h6"}, after: patience,
+			want: "h1 h2 h3 l1 h4 h5 h6 l2",
+		},
+		"not what has the priority since a moment ago": {
+			early: adds{low: "n2 l1"}, after: patience, later: adds{normal: "n1 n2", high: "h1 h2 h3 h4 h5 h6 h7 h8"},
+			want: "h1 h2 h3 l1 h4 h5 h6 h7 h8 n2 n1", // n2 is due since before n1
+		},
+		"as groups take turns": {
+			early: adds{low: "l/1 l/2"}, after: patience, later: adds{low: "m/1", high: "h/1 h/2 h/3 h/4 h/5 h/6 h/7"},
+			want: "h/1 h/2 h/3 l/1 h/4 h/5 h/6 m/1 h/7 l/2",
+		},
+		"unless the group has its limit": {
+			limit: 1,
+			early: adds{low: "l/1 l/2"}, after: patience, later: adds{normal: "a/ b/ c/ d/ e/ f/ g/"},
+			want: "a/ b/ c/ l/1 d/ e/ f/ g/",
+		},
 	} {
-		t.Run(tc.after.String(), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				q := workqueue.New(workqueue.Config[string]{})
-				q.Add("low", priority(workqueue.PriorityLow))
+				q := byTenant(tc.limit)
+				if !strings.Contains(tc.want, "/") {
+					q = workqueue.New(workqueue.Config[string]{})
+				}
+				addEach := func(of adds) {
+					for _, p := range []workqueue.Priority{low, normal, high} {
+						addAll(q, priority(p), strings.Fields(of[p])...)
+					}
+				}
+				addEach(tc.early)
 				time.Sleep(tc.after)
-				q.Add("normal", now())
-				q.Add("high", priority(workqueue.PriorityHigh))
-				if got := takeAll(t, q); got != tc.want {
-					t.Errorf("the order was %q, want %q", got, tc.want)
+				addEach(tc.later)
+				var got []string
+				for range strings.FieldsSeq(tc.want) {
+					got = append(got, take(t, q).Key)
+				}
+				if diff := cmp.Diff(strings.Fields(tc.want), got); diff != "" {
+					t.Errorf("the order (-want +got):\n%s", diff)
 				}
 			})
 		})
 	}
 }
 
-// A flood that has grown old rises in steps, and loses nothing of its order.
-func TestAFloodGrowsOld(t *testing.T) {
+// However many keys of all priorities keep coming, each is taken in the end.
+func TestContract16_NothingStarves(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const flood = 1000
-		q := workqueue.New(workqueue.Config[string]{})
-		var want []string
-		for i := range flood {
-			key := fmt.Sprint("low", i)
-			q.Add(key, priority(workqueue.PriorityLow))
-			want = append(want, key)
-		}
-		time.Sleep(workqueue.PriorityPatience)
-		for i := range flood {
-			key := fmt.Sprint("normal", i)
-			q.Add(key, now())
-			want = append(want, key)
-		}
-		if got := takeAll(t, q); got != strings.Join(want, " ") {
-			t.Errorf("the order was %q", got)
-		}
-	})
+	for _, p := range []workqueue.Priority{workqueue.PriorityLow, workqueue.PriorityNormal, workqueue.PriorityHigh} {
+		t.Run(fmt.Sprint(p), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const groups, before = 5, 10 // and so many keys of the group are due before it
+				q := byTenant(0)
+				for group := range groups {
+					for i := range before + 1 {
+						for other := workqueue.PriorityLow; other <= workqueue.PriorityHigh; other++ {
+							q.Add(fmt.Sprint(group, "/", other, "/", i), priority(other))
+						}
+					}
+				}
+				last := fmt.Sprint("0/", p, "/", before)
+				time.Sleep(workqueue.PriorityPatience)
+				for taken := 1; ; taken++ {
+					item := take(t, q)
+					if item.Key == last {
+						return
+					}
+					if taken == 8*groups*(before+1) {
+						t.Fatalf("the key was not among the %d that were taken", taken)
+					}
+					q.Add(item.Key, priority(item.Priority))
+					time.Sleep(time.Second) // so that what comes again becomes overdue again
+					q.Done(item.Key)
+				}
+			})
+		})
+	}
 }
 
 func TestGroupsTakeTurns(t *testing.T) {
@@ -180,58 +242,4 @@ func TestGroupLimitWithoutGroups(t *testing.T) {
 			t.Errorf("then came %s", got)
 		}
 	})
-}
-
-// One tenant with 10,000 keys and nine with 10: those nine wait little longer than without it.
-func TestContract16_ANoisyTenantDelaysOthersByItsShareOnly(t *testing.T) {
-	t.Parallel()
-	alone, beside := p99OfNine(t, 0), p99OfNine(t, 10_000)
-	if beside >= 2*alone {
-		t.Errorf("the 99th percentile of the nine's waits is %s, alone %s: want less than twice that", beside, alone)
-	}
-	t.Logf("the 99th percentile of the nine's waits: alone %s, beside the noisy one %s", alone, beside)
-}
-
-// p99OfNine returns the 99th percentile of the waits of nine tenants with 10 keys each beside
-// one with so many, with four workers that need a millisecond for a key.
-func p99OfNine(t *testing.T, noisy int) (p99 time.Duration) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		q := byTenant(0)
-		for i := range noisy {
-			q.Add(fmt.Sprint("noisy/", i), now())
-		}
-		for i := range 10 {
-			for tenant := range 9 {
-				q.Add(fmt.Sprint(tenant, "/", i), now())
-			}
-		}
-		var mu sync.Mutex
-		var waits []time.Duration
-		var workers sync.WaitGroup
-		for range 4 {
-			workers.Go(func() { // waited for below
-				for {
-					item, ok := q.Get()
-					if !ok {
-						return
-					}
-					time.Sleep(time.Millisecond)
-					q.Done(item.Key)
-					if !strings.HasPrefix(item.Key, "noisy") {
-						mu.Lock()
-						waits = append(waits, item.Wait)
-						mu.Unlock()
-					}
-				}
-			})
-		}
-		q.Drain() // the workers end when the queue is empty
-		workers.Wait()
-		if len(waits) != 90 {
-			t.Fatalf("%d keys of the nine were handled, want 90", len(waits))
-		}
-		p99 = waits[len(waits)*99/100] // handed out in the order of their waits
-	})
-	return p99
 }

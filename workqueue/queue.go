@@ -21,13 +21,15 @@ import (
 //     Add with After waits alone, its cause is superseded by an Add for an earlier time,
 //     because the run that comes first decides anew. Keys that back off or are held wait to
 //     the end, and keep every cause: see Options.BackOff and Hold.
-//   - Among keys that are due, those of the highest priority go first; among these, groups take
-//     turns, a key each; in a group, the key that has been due for longest is first.
-//   - Nothing starves: a key that has been ready for two PriorityPatience is passed only by keys
-//     of other groups. There are at most N times G of them, when its group has N keys that were
-//     due before it and G groups have ready keys. (After a flood it may take longer by one Get
-//     for each 16 keys of the flood, since that is how many a Get lets rise.) Where there is a
-//     GroupLimit, the bound counts from when the group is below it.
+//   - Among keys that are due, those of the highest priority go first, but for what is overdue;
+//     among these, groups take turns, a key each; in a group, the key that has been due for
+//     longest is first. Age changes nothing of that: however old a group's keys are, a new key
+//     of another group with the same priority waits for no more than its group's turn.
+//   - Nothing starves: a priority is overdue once a ready key has had it for PriorityPatience.
+//     From then on at least one in four of the keys that are taken is of that priority; one in
+//     eight when two priorities are overdue that are not the highest. Of those, the Nth key of a
+//     group is among the next N times G when G groups have some. Where there is a GroupLimit,
+//     that holds for as long as the group is below it.
 //   - Get does not block while there is a key that may be taken.
 //
 // Every operation takes one lock and O(log n) time; Snapshot, Drain and ShutDown, which see all
@@ -83,10 +85,8 @@ type item[K comparable] struct {
 	sequence uint64
 	index    int // in the heap, where it is in one
 
-	// readySince and rises are for ready: since when the item is there, and how many bands it
-	// has risen.
+	// readySince is since when the item is in ready.
 	readySince time.Duration
-	rises      int8
 	place      place
 	links      [lists]link[K]
 }

@@ -31,6 +31,9 @@ type schedule struct {
 	reason reason
 	// woken is true when an Add had Wake: no back-off follows that would delay it.
 	woken bool
+	// decides is true when an Add for later was refused or superseded because of this run,
+	// which is to decide anew. So it has to come.
+	decides bool
 }
 
 // reason is why a run is not due now. It decides what a further Add can do.
@@ -75,6 +78,7 @@ func (r *run) merge(o *Options, now time.Duration) bool {
 		return r.backOff(o, now)
 	case o.After > 0 && asked > r.due:
 		r.latest = min(r.latest, asked) // nor may others put the run off beyond it
+		r.decides = true
 		return false
 	case r.reason == planned && asked < r.due:
 		r.supersede(o, now)
@@ -101,12 +105,13 @@ func (r *run) backOff(o *Options, now time.Duration) bool {
 	asked, latest := o.times(now)
 	switch {
 	case r.woken && r.due <= asked:
+		r.decides = true
 		return false
 	case r.reason == planned && asked < r.due:
 		r.supersede(o, now)
 		return true
 	}
-	r.schedule = schedule{reason: backingOff, due: asked, latest: latest}
+	r.schedule = schedule{reason: backingOff, due: asked, latest: latest, decides: r.decides}
 	r.absorb(o)
 	return true
 }
@@ -115,7 +120,7 @@ func (r *run) backOff(o *Options, now time.Duration) bool {
 func (r *run) supersede(o *Options, now time.Duration) {
 	woken := r.woken
 	r.begin(o, now)
-	r.woken = r.woken || woken
+	r.woken, r.decides = r.woken || woken, true
 }
 
 // absorb takes over what an Add has beside its time.

@@ -48,8 +48,9 @@ func (q *Queue[K]) Release(key K) {
 // Forgive takes back causes for which a key was added while it is taken, and returns how many:
 // those that match says are none, such as the key's own writes. Only what is known for certain
 // is taken back: a cause that came more than once (Cause.Count) stands for more than what match
-// sees and stays, and where causes were dropped all stay. When none is left, the key is not
-// added any more; otherwise its due time and priority stay.
+// sees and stays, and where causes were dropped all stay; so they do where an Add for later has
+// given way to these, because nothing else would run the key then. When none is left, the key
+// is not added any more; otherwise its due time and priority stay.
 //
 // match must be quick and must not call the queue. Of a key that is not taken Forgive takes
 // nothing back.
@@ -57,7 +58,7 @@ func (q *Queue[K]) Forgive(key K, match func(Cause) bool) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	it := q.items[key]
-	if it == nil || it.place != runningAgain || it.next.causes.dropped > 0 {
+	if it == nil || it.place != runningAgain || it.next.causes.dropped > 0 || it.next.decides {
 		return 0
 	}
 	causes := &it.next.causes

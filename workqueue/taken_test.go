@@ -212,13 +212,20 @@ func TestOldestReady(t *testing.T) {
 		if got := q.Stats().OldestReady; !got.IsZero() {
 			t.Errorf("of an empty queue it is %s", got)
 		}
-		q.Add("low", priority(workqueue.PriorityLow))
-		time.Sleep(2 * workqueue.PriorityPatience)
-		addAll(q, priority(workqueue.PriorityHigh), "high", "higher")
-		take(t, q) // low, which has risen
-		if got := q.Stats().OldestReady; !got.Equal(began.Add(2 * workqueue.PriorityPatience)) {
-			t.Errorf("it is %s after the beginning", got.Sub(began))
+		expect := func(after time.Duration) {
+			t.Helper()
+			if got := q.Stats().OldestReady; !got.Equal(began.Add(after)) {
+				t.Errorf("it is %s after the beginning, want %s", got.Sub(began), after)
+			}
 		}
+		q.Add("low", priority(workqueue.PriorityLow))
+		time.Sleep(time.Second)
+		addAll(q, priority(workqueue.PriorityHigh), "high", "higher")
+		expect(0)
+		q.Add("low", priority(workqueue.PriorityHigh)) // it keeps its age
+		expect(0)
+		take(t, q) // low, which was due first
+		expect(time.Second)
 	})
 }
 
@@ -319,5 +326,33 @@ func TestShutDownAfterDrain(t *testing.T) {
 	q.Done("a/1")
 	if got := q.Stats(); got != (workqueue.Stats{Down: true}) {
 		t.Errorf("in the end the stats are %+v", got)
+	}
+}
+
+// What an Add for later has given way to is not taken back: nothing else would run the key then.
+func TestForgiveLeavesWhatOthersRelyOn(t *testing.T) {
+	t.Parallel()
+	for name, adds := range map[string][]workqueue.Options{
+		"a plan that was refused, because the echo's run comes first": {because("echo"), later(time.Minute, "planned")},
+		"a plan that the echo has superseded":                         {later(time.Minute, "planned"), because("echo")},
+		"a later plan that an earlier one has superseded":             {later(time.Hour, "planned"), later(time.Minute, "echo")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := workqueue.New(workqueue.Config[string]{})
+			defer q.ShutDown()
+			q.Add("a", now())
+			take(t, q)
+			for _, o := range adds {
+				q.Add("a", o)
+			}
+			if n := q.Forgive("a", func(c workqueue.Cause) bool { return c.Detail == "echo" }); n != 0 {
+				t.Errorf("Forgive returned %d, want 0", n)
+			}
+			q.Done("a")
+			if s := q.Stats(); s.Ready+s.Waiting != 1 {
+				t.Errorf("stats %+v: want a key that comes again", s)
+			}
+		})
 	}
 }

@@ -179,10 +179,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	// Events are sent until the controller has ended, for whatever reason: its last handlers may
+	// be the ones in trouble.
+	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var recording sync.WaitGroup
-	defer recording.Wait()
-	recording.Go(func() { _ = events.Run(ctx) }) // waited for above; its end sends what is left
-	return ctrl.Run(ctx)
+	recording.Go(func() { _ = events.Run(sending) }) // waited for below; its end sends what is left
+	err = ctrl.Run(ctx)
+	stop()
+	recording.Wait()
+	return err
 }
 
 func handler(services *informer.Informer[*corev1.Service]) controller.Handler[*corev1.ConfigMap] {

@@ -273,7 +273,7 @@ func TestAScrapeHoldsNoLockThatObservingNeeds(t *testing.T) {
 
 // What users name gets series of its own as long as it is little; what is not in a fixed set
 // gets none.
-func TestUnknownValuesDoNotMakeSeriesWithoutEnd(t *testing.T) {
+func TestContract28_UnknownValuesDoNotMakeSeriesWithoutEnd(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newRecorder(t)
 	const names, sources, classes = 1000, 50, 20

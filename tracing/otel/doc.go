@@ -6,7 +6,7 @@
 //	...
 //	Handler: controller.Chain(handler, middleware.Trace[*corev1.Pod](tracer)),
 //
-// Each run is a trace:
+// Each run that calls the Handler is a trace; what Config.Deleted does is in none:
 //
 //	run pods                      from the first event to the end of the run
 //	├── cause updated             a moment: when it happened; one span for each cause
@@ -46,6 +46,7 @@
 //
 // A request has no server.address and url.full: kube.Call does not tell.
 //
-// error.type of a run is the class of its error (package retry), of a request the HTTP status,
+// error.type of a run is the class of its error (package retry; see Config.Classify for classes
+// of the program's own), of a request the HTTP status,
 // or the error's type where no answer came. evenkeel.outcome is a controller.Outcome.
 package otel

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/middleware"
+	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
@@ -45,6 +46,9 @@ type Config struct {
 	// not about the controller's own object, of runs that are recorded. Default nil: no links
 	// to those.
 	CauseObject func(ctx context.Context, cause workqueue.Cause) (obj metav1.Object, found bool)
+	// Classify is what the controllers have in Config.Retry.Classify, so that the error.type of
+	// a run is the class that logs and metrics name. Default nil: classes of package retry.
+	Classify func(error) retry.Class
 }
 
 // Tracer is a middleware.Tracer that makes OpenTelemetry spans. One serves any number of
@@ -56,6 +60,7 @@ type Tracer struct {
 	prefix      string
 	parent      bool
 	causeObject func(context.Context, workqueue.Cause) (metav1.Object, bool)
+	rules       *retry.Rules // for classes only
 }
 
 var _ middleware.Tracer = (*Tracer)(nil)
@@ -68,12 +73,17 @@ func New(config Config) (*Tracer, error) {
 		return nil, fmt.Errorf("new OpenTelemetry tracer: %w",
 			errors.New("no TracerProvider: set otel.GetTracerProvider() of go.opentelemetry.io/otel, or one of the program's own"))
 	}
+	rules, err := retry.New(retry.Config{Classify: config.Classify})
+	if err != nil {
+		return nil, fmt.Errorf("new OpenTelemetry tracer: %w", err)
+	}
 	t := &Tracer{
 		tracer:      config.TracerProvider.Tracer(scopeName, trace.WithSchemaURL(semconv.SchemaURL)),
 		propagator:  config.Propagator,
 		prefix:      config.AnnotationPrefix,
 		parent:      config.Parent,
 		causeObject: config.CauseObject,
+		rules:       rules,
 	}
 	if t.propagator == nil {
 		t.propagator = propagation.TraceContext{}

@@ -40,7 +40,7 @@ func (t *Tracer) Start(ctx context.Context, run controller.Run, obj kube.Object)
 	}
 	handleCtx, handle := t.tracer.Start(runCtx, named("handle", run.Controller), trace.WithTimestamp(now),
 		trace.WithAttributes(attributes{}.text(keyController, run.Controller)...))
-	return handleCtx, &runSpan{tracer: t.tracer, run: span, handle: handle}
+	return handleCtx, &runSpan{tracer: t.tracer, rules: t.rules, run: span, handle: handle}
 }
 
 // beginning is when what is to be seen of a run began: with the first event that caused it, or
@@ -87,6 +87,7 @@ func named(what, controller string) string {
 // runSpan is a middleware.Span: a run under way. It is immutable.
 type runSpan struct {
 	tracer      trace.Tracer
+	rules       *retry.Rules
 	run, handle trace.Span
 }
 
@@ -143,7 +144,7 @@ func (s *runSpan) End(ctx context.Context, err error) {
 	outcome := outcomeOf(err, ctx.Err())
 	a := attributes{keyOutcome.String(string(outcome))}
 	if outcome.Failed() {
-		a = append(a, semconv.ErrorTypeKey.String(string(classOf(outcome, err))))
+		a = append(a, semconv.ErrorTypeKey.String(string(s.classOf(outcome, err))))
 		var stack attributes
 		if panicked, ok := errors.AsType[*controller.PanicError](err); ok {
 			stack = append(stack, semconv.ExceptionStacktrace(string(panicked.Stack)))
@@ -174,8 +175,8 @@ func outcomeOf(err, ended error) controller.Outcome {
 	return controller.OutcomeCancelled
 }
 
-// classOf returns the class of a failure, by the rules that a controller has by default.
-func classOf(outcome controller.Outcome, err error) retry.Class {
+// classOf returns the class of a failure, as the controller will.
+func (s *runSpan) classOf(outcome controller.Outcome, err error) retry.Class {
 	switch outcome {
 	case controller.OutcomePanic:
 		return retry.Panic
@@ -184,5 +185,5 @@ func classOf(outcome controller.Outcome, err error) retry.Class {
 	case controller.OutcomeTimeout:
 		return retry.Timeout
 	}
-	return retry.Classify(err)
+	return s.rules.Classify(err)
 }

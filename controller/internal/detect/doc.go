@@ -1,7 +1,7 @@
 // Package detect notices the troubles that a controller would otherwise keep to itself: keys
 // that are run and write again and again without progress (HotLoops), handlers that hang
-// (StackOf), keys that never succeed (Failing), a queue that only grows (Growth); and it keeps
-// the same line from filling the log (Repeats).
+// (StackOf), a queue that only grows (Growth); and it keeps the same line from filling the log
+// (Repeats). Keys that never succeed are seen by the controller itself.
 //
 // All of it is data: no goroutines, no timers, no clocks. The controller tells what happens and
 // what time it is, and does what is to be done about the answers.

@@ -37,7 +37,8 @@ const (
 	PatternEndless Pattern = "endless"
 	// PatternFlipping: 30 runs within the window, each after others had changed the object in some
 	// way, have written what an earlier run had written, and the run before something else: two
-	// parts of the handler disagree, and what others do about it keeps it going.
+	// parts of the handler disagree, and what others do about it keeps it going. (A status that
+	// mirrors a field of its own object, which others flip as often, looks the same.)
 	PatternFlipping Pattern = "flipping"
 )
 
@@ -213,7 +214,8 @@ func (e *Episode) message(k *history, onlyTimes bool, lasted time.Duration) stri
 			"write only what differs, and leave Config.HandleOwnWrites off", object, e.Writes, within, e.fields())
 	default:
 		return fmt.Sprintf("%s: the handler has changed its mind %d times %s (%s): "+
-			"look for two places in it that want different things, or for a result that depends on its own last one",
+			"look for two places in it that want different things, for a result that depends on its own last one, "+
+			"or for a value that it follows and that others change back and forth",
 			object, e.Writes, within, e.fields())
 	}
 }

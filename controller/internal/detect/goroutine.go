@@ -10,9 +10,11 @@ import (
 const (
 	// MaxStack is how much of a goroutine's stack StackOf returns, in bytes.
 	MaxStack = 32 << 10
-	// firstDump and maxDump bound the buffer for the stacks of all goroutines.
-	firstDump = 64 << 10
-	maxDump   = 16 << 20
+	// firstDump and maxDump bound the buffer for the stacks of all goroutines. usualStack is
+	// how much of it one takes, so that mostly they have to be stopped only once.
+	firstDump  = 64 << 10
+	maxDump    = 16 << 20
+	usualStack = 1 << 10
 )
 
 // Goroutine names one goroutine of this process. Numbers are not used again. Zero names none.
@@ -40,8 +42,8 @@ func goroutineOf(stack []byte) (id Goroutine, ok bool) {
 // StackOf returns the stack that g has now, at most MaxStack bytes of it: where a handler that
 // does not return is waiting. It is empty when g has ended.
 //
-// It stops all goroutines while it writes down their stacks (milliseconds where there are
-// thousands of them), so it is for the rare case, and once per case. Where the stacks of all
+// It stops all goroutines while it writes down their stacks (some 15 ms where there are ten
+// thousand of them), so it is for the rare case, and once per case. Where the stacks of all
 // goroutines take more than 16 MiB, g may be among those that were cut off; then the text says so.
 func StackOf(g Goroutine) string {
 	return stackIn(g, maxDump)
@@ -51,7 +53,7 @@ func stackIn(g Goroutine, limit int) string {
 	if g == 0 {
 		return ""
 	}
-	for size := min(firstDump, limit); ; size = min(2*size, limit) {
+	for size := min(max(firstDump, runtime.NumGoroutine()*usualStack), limit); ; size = min(2*size, limit) {
 		buffer := make([]byte, size)
 		n := runtime.Stack(buffer, true)
 		if n == size && size < limit {

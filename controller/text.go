@@ -21,8 +21,8 @@ func (e Explanation) String() string {
 	var s strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
 	line("%s %s", e.Key, e.state(now))
-	if e.NotReady != nil && e.Phase != PhaseStopped && e.Phase != PhaseDraining {
-		line("  %s", strings.ReplaceAll(e.NotReady.Error(), "\n", "\n  "))
+	if e.NotReady != "" && e.Phase != PhaseStopped && e.Phase != PhaseDraining {
+		line("  %s", strings.ReplaceAll(e.NotReady, "\n", "\n  "))
 	}
 	if !e.Exists && e.works() {
 		line("  it is not in the cache, which has: %s", e.Retrieves)
@@ -132,17 +132,18 @@ func (e Explanation) timeline(now time.Time) []string {
 
 // chapter returns the run as a paragraph: its line, its writes, and what follows.
 func (r Run) chapter() string {
-	text := fmt.Sprintf("run %d: %s", r.ID, r.story())
+	var s strings.Builder
+	fmt.Fprintf(&s, "run %d: %s", r.ID, r.story())
 	for _, w := range r.Writes {
-		text += "\n    " + w.String()
+		fmt.Fprintf(&s, "\n    %s", w)
 	}
 	if r.WritesDropped > 0 {
-		text += fmt.Sprintf("\n    and %d more", r.WritesDropped)
+		fmt.Fprintf(&s, "\n    and %d more", r.WritesDropped)
 	}
 	if r.Next.Why != "" {
-		text += "\n    next: " + r.Next.after(r.Started.Add(r.Duration))
+		fmt.Fprintf(&s, "\n    next: %s", r.Next.after(r.Started.Add(r.Duration)))
 	}
-	return text
+	return s.String()
 }
 
 // String returns the run in a line.

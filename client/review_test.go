@@ -1,0 +1,69 @@
+package client_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
+)
+
+// A server that asks to be asked later is the caller's to think about: its key waits in the
+// queue, where a request that is repeated below the caller would hold a worker for as long.
+func TestDestructiveActsAreSentOnce(t *testing.T) {
+	t.Parallel()
+	for name, act := range acts() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &apiServer{}
+			var mu sync.Mutex
+			var writes []string
+			listening := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, databasePath) {
+					answer(w, http.StatusOK, database())
+					return
+				}
+				if r.Method == http.MethodGet {
+					server.ServeHTTP(w, r)
+					return
+				}
+				mu.Lock()
+				writes = append(writes, r.Method)
+				first := len(writes) == 1
+				mu.Unlock()
+				if first {
+					w.Header().Set("Retry-After", "1")
+					refuse(w, apierrors.NewTooManyRequests("slower", 1))
+					return
+				}
+				answer(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Success"})
+			}))
+			t.Cleanup(listening.Close)
+			cluster, err := kube.Connect(&rest.Config{Host: listening.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(cluster.HTTPClient().CloseIdleConnections)
+			err = act(t, cluster, func(*appsv1.StatefulSet) error { return nil })
+			mu.Lock()
+			sent := slices.Clone(writes)
+			mu.Unlock()
+			if len(sent) != 1 {
+				t.Errorf("sent %v, want one request", sent)
+			}
+			if after, _ := retry.RetryAfter(err); retry.Classify(err) != retry.Throttled || after != time.Second {
+				t.Errorf("the answer is %v, want the server's, with its Retry-After", err)
+			}
+		})
+	}
+}

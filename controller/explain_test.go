@@ -1,0 +1,400 @@
+package controller_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/predicate"
+)
+
+//nolint:gochecknoglobals // a flag must be defined before the tests begin
+var update = flag.Bool("update", false, "write testdata/explain anew, which docs/causes.md shows: then run make docs")
+
+// TestExplanations has small stories happen to an operator, and compares what it says about them
+// with the files that docs/causes.md shows.
+func TestExplanations(t *testing.T) {
+	for name, story := range map[string]func(s *shop) string{
+		"day":         anOrdinaryDay,
+		"runs":        manyRuns,
+		"log":         theLog,
+		"skipped":     skippedByAPredicate,
+		"terminal":    failedForGood,
+		"backoff":     backingOff,
+		"held":        heldForAnUnseenWrite,
+		"unseen":      anUnseenWrite,
+		"stalled":     givenUp,
+		"debounced":   debounced,
+		"standby":     standingBy,
+		"forbidden":   aListThatIsForbidden,
+		"unselected":  anObjectThatIsNotSelected,
+		"ready":       dueAndNoWorker,
+		"slow":        slowRuns,
+		"stuck":       stuck,
+		"growing":     aQueueThatGrows,
+		"noisy":       aNoisyNamespace,
+		"hotloop":     aHotLoop,
+		"hotlooplog":  theLogOfAHotLoop,
+		"failing":     failingForLong,
+		"disagreeing": ownWritesOfEveryRun,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShop(t)
+				golden(t, name, story(s))
+			})
+		})
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	got = strings.TrimSpace(got) + "\n"
+	file := filepath.Join("testdata", "explain", name+".txt")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s is not what is said; go test ./controller -run TestExplanations -update writes it (-want +got):\n%s", file, diff)
+	}
+}
+
+func anOrdinaryDay(s *shop) string {
+	s.site("web", 2)
+	s.open()
+	s.rollout("web", 2)
+	time.Sleep(time.Minute)
+	s.site("web", 3)
+	time.Sleep(20 * time.Second)
+	s.rollout("web", 3)
+	time.Sleep(5 * time.Second)
+	return s.explain("web")
+}
+
+func manyRuns(s *shop) string {
+	s.site("web", 2)
+	s.open()
+	s.site("blog", 1)
+	time.Sleep(time.Second)
+	s.rollout("web", 2)
+	time.Sleep(time.Minute)
+	s.site("web", 3)
+	time.Sleep(12 * time.Minute)
+	var text strings.Builder
+	for _, run := range s.Runs() {
+		fmt.Fprintln(&text, run)
+	}
+	return text.String()
+}
+
+func theLog(s *shop) string {
+	s.config.Logger = s.logs.logger(slog.LevelDebug)
+	var answers atomic.Bool
+	reconcile := s.config.Handler
+	s.handler(func(ctx context.Context, site unstructuredObject) error {
+		if !answers.Load() {
+			return errors.New("the registry does not answer")
+		}
+		return reconcile.Handle(ctx, site)
+	})
+	s.site("web", 0)
+	s.open()
+	s.touch("web")
+	time.Sleep(3 * time.Second)
+	answers.Store(true)
+	time.Sleep(30 * time.Second)
+	return s.logged()
+}
+
+func skippedByAPredicate(s *shop) string {
+	s.config.Predicate = predicate.GenerationChanged()
+	s.site("web", 0)
+	s.open()
+	s.touch("web")
+	time.Sleep(time.Minute)
+	return s.explain("web")
+}
+
+func failedForGood(s *shop) string {
+	s.handler(func(context.Context, unstructuredObject) error {
+		return controller.Terminal(errors.New("spec.replicas: the plan of this customer allows 5"))
+	})
+	s.site("web", 50)
+	s.open()
+	s.touch("web")
+	time.Sleep(time.Hour)
+	return s.explain("web")
+}
+
+func backingOff(s *shop) string {
+	s.handler(func(context.Context, unstructuredObject) error {
+		return errors.New("the registry does not answer")
+	})
+	s.site("web", 2)
+	s.open()
+	time.Sleep(time.Minute)
+	return s.explain("web")
+}
+
+func heldForAnUnseenWrite(s *shop) string {
+	s.HoldWatches("deployments")
+	s.site("web", 2)
+	s.open()
+	s.site("web", 3)
+	time.Sleep(2 * time.Second)
+	return s.explain("web")
+}
+
+func anUnseenWrite(s *shop) string {
+	heldForAnUnseenWrite(s)
+	s.logged()
+	time.Sleep(8 * time.Second)
+	first, _, _ := strings.Cut(s.logged(), "\n")
+	return first
+}
+
+func givenUp(s *shop) string {
+	s.config.Retry.Every.MaxRetries = 3
+	s.handler(func(context.Context, unstructuredObject) error {
+		return errors.New("the registry does not answer")
+	})
+	s.site("web", 2)
+	s.open()
+	time.Sleep(time.Hour)
+	return s.explain("web")
+}
+
+func debounced(s *shop) string {
+	s.config.Debounce = 5 * time.Second
+	s.site("web", 0)
+	s.open()
+	time.Sleep(time.Minute)
+	for replicas := range 3 {
+		time.Sleep(2 * time.Second)
+		s.site("web", replicas+1)
+	}
+	time.Sleep(time.Second)
+	return s.explain("web")
+}
+
+// follower is a controller.LeaderElector that never leads.
+type follower struct{}
+
+func (follower) Run(ctx context.Context, _ func(context.Context) error) error {
+	<-ctx.Done()
+	return nil
+}
+
+func standingBy(s *shop) string {
+	s.config.LeaderElector = follower{}
+	s.site("web", 2)
+	s.open()
+	return s.explain("web")
+}
+
+func aListThatIsForbidden(s *shop) string {
+	s.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+		if strings.HasSuffix(req.URL.Path, "/deployments") {
+			return refused(req, apierrors.NewForbidden(deployments().GroupResource(), "",
+				errors.New(`User "system:serviceaccount:shop:website-operator" cannot list resource "deployments" in API group "apps" at the cluster scope`)))
+		}
+		return do(), nil
+	})
+	s.site("web", 2)
+	s.open()
+	time.Sleep(time.Minute)
+	return s.explain("web")
+}
+
+// refused is the API server's answer to a request that it does not do.
+func refused(req *http.Request, why *apierrors.StatusError) (*http.Response, error) {
+	status := why.Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	body, err := json.Marshal(status)
+	return &http.Response{
+		StatusCode: int(status.Code), Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body)), Request: req,
+	}, err
+}
+
+func anObjectThatIsNotSelected(s *shop) string {
+	s.config.Retriever = informer.RetrieveSelected[unstructuredObject](s.cluster, informer.Selection{Kind: website(), LabelSelector: "tier=gold"})
+	s.site("web", 2)
+	s.open()
+	time.Sleep(time.Minute)
+	return s.explain("web")
+}
+
+func dueAndNoWorker(s *shop) string {
+	s.handler(func(context.Context, unstructuredObject) error { time.Sleep(time.Minute); return nil })
+	s.config.Workers = 2
+	s.open()
+	for i := range 9 {
+		s.site(fmt.Sprint("big-", i), 2)
+	}
+	time.Sleep(10 * time.Second)
+	s.site("web", 2)
+	time.Sleep(20 * time.Second)
+	return s.explain("web")
+}
+
+func slowRuns(s *shop) string {
+	reconcile := s.config.Handler
+	s.handler(func(ctx context.Context, site unstructuredObject) error {
+		time.Sleep(300 * time.Millisecond)
+		return reconcile.Handle(ctx, site)
+	})
+	s.site("web", 2)
+	s.open()
+	s.rollout("web", 2)
+	time.Sleep(time.Minute)
+	s.HoldWatches("deployments")
+	s.site("web", 4)
+	time.Sleep(time.Second)
+	s.slow(http.MethodPatch, 2*time.Second)
+	s.site("web", 5)
+	time.Sleep(4 * time.Second)
+	s.ReleaseWatches("deployments")
+	time.Sleep(time.Minute)
+	return s.explain("web")
+}
+
+func stuck(s *shop) string {
+	answer := make(chan struct{})
+	s.config.StuckAfter = time.Minute
+	s.handler(func(context.Context, unstructuredObject) error { return askTheRegistry(answer) })
+	s.site("web", 2)
+	s.open()
+	s.t.Cleanup(func() { close(answer) })
+	time.Sleep(90 * time.Second)
+	return withoutMachine(s.explain("web"))
+}
+
+// askTheRegistry is a call without a timeout.
+func askTheRegistry(answer chan struct{}) error {
+	<-answer
+	return nil
+}
+
+// withoutMachine takes out of a stack what differs from one machine to the next, and the frames
+// below the handler.
+func withoutMachine(stack string) string {
+	for _, replace := range []struct{ pattern, by string }{
+		{`goroutine \d+ \[([a-z ]*[a-z])[^\]]*\]`, "goroutine 128 [$1]"},
+		{`\((?:0x)[^)]*\)`, "(...)"},
+		{`(?m)^\s+/\S+\.go:\d+( \+0x\w+)?\n`, ""},
+		{`(?m)^.*controller_test\.stuck.*\n(.*\n)*?(\s+\d)`, "      main.(*operator).Handle(...)\n$2"},
+		{`\S+/controller_test\.`, "main."},
+	} {
+		stack = regexp.MustCompile(replace.pattern).ReplaceAllString(stack, replace.by)
+	}
+	return stack
+}
+
+func aQueueThatGrows(s *shop) string {
+	s.handler(func(context.Context, unstructuredObject) error { time.Sleep(1013 * time.Millisecond); return nil })
+	s.open()
+	for i := range 1500 {
+		s.site(fmt.Sprint("site-", i), 1)
+		time.Sleep(199 * time.Millisecond)
+	}
+	var text strings.Builder
+	for _, trouble := range s.Troubles() {
+		fmt.Fprintln(&text, trouble)
+	}
+	return text.String()
+}
+
+func aNoisyNamespace(s *shop) string {
+	s.handler(func(context.Context, unstructuredObject) error { time.Sleep(70 * time.Millisecond); return nil })
+	s.config.Workers = 1
+	s.open()
+	for i := range 500 {
+		s.siteIn("noisy", fmt.Sprint("site-", i), 1)
+	}
+	time.Sleep(5 * time.Second)
+	s.siteIn("noisy", "last", 1)
+	s.site("web", 2)
+	time.Sleep(2 * time.Second)
+	return s.explain("web") + s.Explain(kube.Key{Namespace: "noisy", Name: "last"}).String()
+}
+
+func aHotLoop(s *shop) string {
+	fight(s)
+	return s.explain("web")
+}
+
+func theLogOfAHotLoop(s *shop) string {
+	fight(s)
+	return s.logged()
+}
+
+// fight has an autoscaler disagree with the operator.
+func fight(s *shop) {
+	s.site("web", 3)
+	s.open()
+	s.rollout("web", 3)
+	s.logged()
+	for range 200 {
+		time.Sleep(250 * time.Millisecond)
+		s.Edit("deployments", kube.Key{Namespace: "shop", Name: "web"}, "horizontal-pod-autoscaler", func(obj map[string]any) bool {
+			obj["spec"].(map[string]any)["replicas"] = int64(5)
+			return true
+		})
+	}
+}
+
+func failingForLong(s *shop) string {
+	s.handler(func(context.Context, unstructuredObject) error {
+		return errors.New("the registry does not answer")
+	})
+	s.config.Retry.Every.Max = time.Minute
+	s.site("web", 2)
+	s.open()
+	time.Sleep(15 * time.Minute)
+	var text strings.Builder
+	for _, trouble := range s.Troubles() {
+		fmt.Fprintln(&text, trouble)
+	}
+	return text.String()
+}
+
+// ownWritesOfEveryRun has a handler write the time at each run, and hear of it.
+func ownWritesOfEveryRun(s *shop) string {
+	s.config.HandleOwnWrites = true
+	s.handler(func(ctx context.Context, site unstructuredObject) error {
+		time.Sleep(time.Second)
+		return s.patch(ctx, websites(), kube.KeyOf(site), fmt.Sprintf(`{"status":{"seen":%q}}`, time.Now().UTC().Format(time.RFC3339)), "status")
+	})
+	s.site("web", 2)
+	s.open()
+	time.Sleep(time.Minute)
+	return s.explain("web")
+}

@@ -1,0 +1,163 @@
+package controller
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// explains reports whether a request is all that lies between two states: each field that
+// differs has the value that the request gives it. That a field is gone is explained by a whole
+// object without it only: a patch may have left it out for any reason.
+func explains(request map[string]any, call kube.Call, from, to map[string]any) bool {
+	for name := range union(from, to) {
+		e, asked := explanation{whole: call.Verb == "update", lists: call.RequestType == string(types.MergePatchType)}, request[name]
+		if call.Subresource != "" && name != call.Subresource {
+			e, asked = explanation{}, nil // whatever the request says, it is not done
+		}
+		explained := e.value
+		switch name {
+		case "apiVersion", "kind":
+			continue
+		case "metadata":
+			explained = e.metadata
+		}
+		if !explained(asked, from[name], to[name]) {
+			return false
+		}
+	}
+	return true
+}
+
+// explanation explains differences between two states by a request.
+type explanation struct {
+	whole bool // the request is a whole object: what is not in it is to go
+	lists bool // the request has whole lists: other patches may leave elements out
+}
+
+// metadata is value for an object's metadata, without what every write changes.
+func (e explanation) metadata(request, from, to any) bool {
+	asked, _ := request.(map[string]any)
+	before, _ := from.(map[string]any)
+	after, _ := to.(map[string]any)
+	for name := range union(before, after) {
+		switch name {
+		case "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink":
+			continue
+		}
+		if !e.value(asked[name], before[name], after[name]) {
+			return false
+		}
+	}
+	return true
+}
+
+// value reports whether request explains the step of one field from a value to another. nil: the
+// field is not there.
+func (e explanation) value(request, from, to any) bool {
+	switch {
+	case same(from, to):
+		return true
+	case to == nil:
+		return e.whole && request == nil
+	case same(request, to) && (e.whole || e.replaces(from, to)):
+		return true
+	}
+	asked, before, after, ok := asFields(request, from, to)
+	if !ok {
+		return false
+	}
+	for name := range union(before, after) {
+		if !e.value(asked[name], before[name], after[name]) {
+			return false
+		}
+	}
+	return true
+}
+
+// replaces reports whether a patch that has the value to leads there from another value. What a
+// patch does not name, it leaves: that it is gone is another hand's doing.
+func (e explanation) replaces(from, to any) bool {
+	switch before := from.(type) {
+	case map[string]any:
+		_, isMap := to.(map[string]any)
+		return !isMap
+	case []any:
+		after, isList := to.([]any)
+		return e.lists || isList && !slices.ContainsFunc(before, func(element any) bool {
+			return !slices.ContainsFunc(after, func(other any) bool { return same(element, other) })
+		})
+	}
+	return true
+}
+
+// asFields returns three values by the names of what is in them: of maps, and of lists whose
+// elements all have names, in the same field in all three lists and in the same order.
+func asFields(request, from, to any) (asked, before, after map[string]any, ok bool) {
+	if after, ok = to.(map[string]any); ok {
+		asked, ok = request.(map[string]any)
+		before, _ = from.(map[string]any)
+		return asked, before, after, ok && (from == nil || before != nil)
+	}
+	for _, field := range []string{"name", "type", "key"} {
+		var order, orderBefore []string
+		var okAsked, okBefore, okAfter bool
+		asked, _, okAsked = byName(request, field)
+		before, orderBefore, okBefore = byName(from, field)
+		after, order, okAfter = byName(to, field)
+		if request != nil && okAsked && okBefore && okAfter {
+			stay := func(other map[string]any) func(string) bool {
+				return func(name string) bool { return other[name] == nil }
+			}
+			order, orderBefore = slices.DeleteFunc(order, stay(before)), slices.DeleteFunc(orderBefore, stay(after))
+			return asked, before, after, slices.Equal(order, orderBefore)
+		}
+	}
+	return nil, nil, nil, false
+}
+
+// byName returns the elements of a list under the names that they have in field. ok is false for
+// what is no list, and when an element has no name, or two have the same.
+func byName(value any, field string) (elements map[string]any, order []string, ok bool) {
+	list, ok := value.([]any)
+	if !ok {
+		return nil, nil, value == nil
+	}
+	elements = make(map[string]any, len(list))
+	for _, element := range list {
+		fields, _ := element.(map[string]any)
+		name, ok := fields[field].(string)
+		if _, twice := elements[name]; !ok || twice {
+			return nil, nil, false
+		}
+		elements[name] = element
+		order = append(order, name)
+	}
+	return elements, order, true
+}
+
+func union(a, b map[string]any) map[string]struct{} {
+	names := make(map[string]struct{}, len(a))
+	for name := range a {
+		names[name] = struct{}{}
+	}
+	for name := range b {
+		names[name] = struct{}{}
+	}
+	return names
+}
+
+// same reports whether two values are the same JSON.
+func same(a, b any) bool {
+	if text, ok := a.(string); ok {
+		other, ok := b.(string)
+		return ok && text == other
+	}
+	encodedA, errA := json.Marshal(a)
+	encodedB, errB := json.Marshal(b)
+	return errA == nil && errB == nil && bytes.Equal(encodedA, encodedB)
+}

@@ -1,0 +1,66 @@
+package controller
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// fill makes a history that cannot grow: every key that is kept has run as often as is kept.
+func fill(h *history, writes int) {
+	for i := range 2 * recentKeys {
+		for round := range keyRuns {
+			key := kube.Key{Namespace: "default", Name: fmt.Sprintf("an-object-with-a-usual-name-%d", i)}
+			r := &record{run: Run{
+				Controller: "widgets", Key: key, Outcome: OutcomeSuccess, Started: time.Now(),
+				Causes: workqueue.NewCauses(workqueue.Cause{Type: workqueue.CauseUpdated, Source: workqueue.SourceSelf, Object: key}),
+			}}
+			for w := range writes {
+				r.run.Writes = append(r.run.Writes, Write{Verb: "patch", Kind: "Widget", Key: key, ResourceVersion: fmt.Sprint(round, w)})
+			}
+			h.begin(r)
+			h.skip(Skip{Key: key, Why: SkipPredicate, Cause: workqueue.Cause{Object: key}})
+		}
+	}
+}
+
+// TestContract12_RecordsTakeLittleMemory measures a history that is full: a program with a
+// hundred controllers has that a hundred times.
+func TestContract12_RecordsTakeLittleMemory(t *testing.T) {
+	for _, writes := range []int{0, 2} {
+		before := heap()
+		h := newHistory()
+		fill(h, writes)
+		size := heap() - before
+		t.Logf("%d writes a run: %d kB", writes, size/1000)
+		if limit := int64(1<<20 + writes*(1<<19)); size > limit {
+			t.Errorf("with %d writes a run, a full history takes %d bytes, want at most %d", writes, size, limit)
+		}
+		runtime.KeepAlive(h)
+	}
+}
+
+func heap() int64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+func BenchmarkHistory(b *testing.B) {
+	h := newHistory()
+	fill(h, 0)
+	keys := make([]kube.Key, 2*recentKeys)
+	for i := range keys {
+		keys[i].Name = fmt.Sprint(i)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		h.begin(&record{run: Run{Key: keys[i%len(keys)]}})
+	}
+}

@@ -1,0 +1,36 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/retry"
+)
+
+// unmade is the adapter of a program that has not made one: every method needs what it points to.
+type unmade struct {
+	controller.Recorder
+	controller.EventRecorder
+}
+
+// A program that switches metrics or Events off leaves a nil pointer of the adapter's type in
+// the field, which is no nil interface. It must not wait for the first trouble to end the process.
+func TestNilPointersAreNoAdapters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.config(func(context.Context, unstructuredObject) error { return errors.New("broken") })
+		var off *unmade
+		c.Events, c.Metrics = off, off
+		c.Retry = retry.Config{Every: retry.Policy{MaxRetries: -1}}
+		w.put("widgets", "a", 1)
+		ctrl := w.run(c)
+		time.Sleep(time.Minute)
+		if troubles := ctrl.Troubles(); len(troubles) != 1 || troubles[0].Type != controller.TroubleStalled {
+			t.Errorf("troubles %v, want that the key is given up", troubles)
+		}
+	})
+}

@@ -1,0 +1,51 @@
+package event_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/event"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// The Recorder runs beside the controllers that have it as their Config.Events, and ends after
+// them: what is said while they end is still sent, and a program whose controller fails ends.
+func ExampleRecorder_Run() {
+	server := newAPIServer()
+	cluster, err := kube.Connect(&rest.Config{Host: "https://example.com", Transport: server}) // kube.LoadConfig, elsewhere
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	events, err := event.New(event.Config{Cluster: cluster, Controller: "shop-operator", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// A controller's Run, with Config.Events: events.
+	control := func(context.Context) error {
+		web := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web"}
+		events.Event(web, corev1.EventTypeWarning, "Stalled", "Handle", "given up")
+		return errors.New("a source has failed")
+	}
+
+	ctx := context.Background() // signal.NotifyContext, elsewhere
+	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var recording sync.WaitGroup
+	recording.Go(func() { _ = events.Run(sending) }) // waited for below
+	err = control(ctx)
+	stop()
+	recording.Wait()
+
+	fmt.Println(err)
+	fmt.Println("sent:", events.Stats().Sent)
+	// Output:
+	// a source has failed
+	// sent: 1
+}

@@ -1,0 +1,79 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/event"
+)
+
+// What a recorder sends passes the API server's validation, whatever was said.
+func TestLiveEvents(t *testing.T) {
+	e := newEnv(t)
+	cluster := connect(t, local.RESTConfig())
+	recorder := must(event.New(event.Config{
+		Cluster: cluster, Controller: "shop.example.com/operator", RepeatInterval: 100 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { // waited for below
+		if err := recorder.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	pod := must(e.clients.CoreV1().Pods(e.namespace).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+	}, metav1.CreateOptions{}))(t)
+	regarding := must(event.Regarding(cluster, pod))(t)
+	for range 3 {
+		recorder.Event(regarding, "Warning", "Stalled", "Retry", "given up")
+	}
+	recorder.Event(regarding, "", "", "", "")
+	long := strings.Repeat("ä\xff", 1000)
+	recorder.Event(regarding, "Normal", long, long, long)
+	role := must(event.Regarding(cluster, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "system:Live:" + e.namespace}}))(t)
+	recorder.Event(role, "Normal", "Seen", "Look", "it has no namespace, and a name that no Event may have")
+	events := e.clients.EventsV1()
+	eventually(t, func() string {
+		if got := recorder.Stats().Sent; got < 4 {
+			return fmt.Sprintf("%d requests were done", got)
+		}
+		return ""
+	})
+	recorder.Event(regarding, "Warning", "Stalled", "Retry", "given up") // flushed at the end
+	cancel()
+	running.Wait()
+
+	if got := recorder.Stats(); got.Dropped+got.Failed > 0 {
+		t.Errorf("stats are %+v, want everything sent", got)
+	}
+	list := must(events.Events(e.namespace).List(t.Context(), metav1.ListOptions{}))(t)
+	counts := map[string]int32{}
+	for _, e := range list.Items {
+		counts[e.Reason[:min(len(e.Reason), 7)]] = 1
+		if e.Series != nil {
+			counts[e.Reason] = e.Series.Count
+		}
+		if e.Regarding.UID != pod.UID {
+			t.Errorf("an Event is about %v", e.Regarding)
+		}
+	}
+	if len(list.Items) != 3 || counts["Stalled"] != 4 || counts["Unknown"] != 1 {
+		t.Errorf("there are %d Events about the Pod: %v", len(list.Items), counts)
+	}
+	about := must(events.Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "regarding.name=" + role.Name}))(t)
+	if len(about.Items) != 1 {
+		t.Errorf("there are %d Events about the ClusterRole, want 1", len(about.Items))
+	}
+}

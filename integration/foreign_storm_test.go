@@ -1,0 +1,216 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+// foreignObjects is how many objects other hands change.
+const foreignObjects = 30
+
+// Other hands change objects while a handler, whose cache lags, writes what it has seen into their
+// status, in all the ways there are, and into children; and the API server is killed, while keys wait for what they
+// wrote. In the end each status says what the object is, and no key waits.
+func TestContract13_NoWakeUpIsLostInAStorm(t *testing.T) {
+	t.Parallel()
+	cluster := must(localcluster.Start(t.Context(), localcluster.Config{}))(t)
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	e := newEnvOn(t, cluster)
+	e.createGadgets(gadgetGroup)
+	config := cluster.RESTConfig()
+	config.Wrap((&heldWatches{resource: "/gadgets", lag: 20 * time.Millisecond}).wrap)
+	reporter := &reporter{cluster: connect(t, config)}
+	ctrl := reporter.run(e)
+	var changes atomic.Int64
+	rounds := 12
+	for round := range rounds {
+		ctx, cancel := context.WithCancel(t.Context())
+		var writers sync.WaitGroup
+		for range 3 {
+			writers.Go(func() { // waited for below
+				for ctx.Err() == nil {
+					// Values come again, so that writes often change nothing, but do not come back: a status
+					// that follows such a spec looks like a handler that changes its mind.
+					value := strconv.FormatInt(changes.Load()/(foreignObjects/3), 10)
+					if err := e.changeGadget(ctx, value); err == nil {
+						changes.Add(1)
+					} else if isDown(err) {
+						pause(ctx, 20*time.Millisecond)
+					}
+				}
+			})
+		}
+		pause(ctx, 300*time.Millisecond)
+		if round == rounds/2 {
+			if err := cluster.Kill(); err != nil {
+				t.Error(err)
+			}
+			t.Logf("killed with %d keys in the queue", len(ctrl.Queue(foreignObjects)))
+			if err := cluster.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			pause(ctx, 500*time.Millisecond)
+		}
+		cancel()
+		writers.Wait()
+		began := time.Now()
+		e.checkSeen(ctrl)
+		t.Logf("round %d: %d changes, %d runs, at rest after %s", round, changes.Load(), reporter.runs.Load(), time.Since(began).Round(time.Millisecond))
+	}
+}
+
+// changeGadget creates or changes an object, as another hand.
+func (e env) changeGadget(ctx context.Context, value string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	c := e.dynamic.Resource(gadgets).Namespace(e.namespace)
+	name := fmt.Sprint("gadget-", rand.IntN(foreignObjects))
+	patch := func(patch string) error {
+		_, err := c.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	}
+	// The first makes the handler run, and find nothing to write; the second comes while it does.
+	err := patch(`{"metadata":{"labels":{"by":"` + strconv.FormatInt(rand.Int64(), 10) + `"}}}`)
+	pause(ctx, time.Duration(rand.IntN(40))*time.Millisecond)
+	if err == nil && rand.IntN(4) > 0 {
+		err = patch(`{"spec":{"value":"` + value + `"}}`)
+	}
+	if err == nil || isDown(err) {
+		return err
+	}
+	_, err = c.Create(ctx, (&writing{name: name}).gadget(value), metav1.CreateOptions{})
+	return err
+}
+
+// checkSeen waits until each status says what the object's spec is, and nothing is left to do.
+func (e env) checkSeen(ctrl *controller.Controller[*unstructured.Unstructured]) {
+	e.Helper()
+	eventually(e.T, func() string {
+		if queued := ctrl.Queue(3); len(queued) > 0 {
+			return fmt.Sprintf("queued: %v", queued)
+		}
+		list, err := e.dynamic.Resource(gadgets).Namespace(e.namespace).List(e.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		for _, g := range list.Items {
+			value, _, _ := unstructured.NestedString(g.Object, "spec", "value")
+			seen, _, _ := unstructured.NestedString(g.Object, "status", "seen")
+			explained := ctrl.Explain(kube.KeyOf(&g))
+			if value != seen {
+				return fmt.Sprintf("%s is at %s, seen is %s\n%s", g.GetName(), value, seen, explained)
+			}
+			if len(explained.Unseen) > 0 {
+				return explained.String()
+			}
+		}
+		return ""
+	})
+	for _, trouble := range ctrl.Troubles() {
+		e.Errorf("trouble: %s %s: %s", trouble.Type, trouble.Key, trouble.Message)
+	}
+}
+
+// reporter is a handler that writes what it has seen.
+type reporter struct {
+	cluster  *kube.Cluster
+	clients  kubernetes.Interface
+	gadgets  dynamic.NamespaceableResourceInterface
+	children *informer.Informer[*corev1.Secret]
+	runs     atomic.Int64
+}
+
+func (r *reporter) run(e env) *controller.Controller[*unstructured.Unstructured] {
+	e.Helper()
+	r.clients = must(kubernetes.NewForConfig(r.cluster.RESTConfig()))(e.T)
+	r.gadgets = must(dynamic.NewForConfigAndClient(r.cluster.RESTConfig(), r.cluster.HTTPClient()))(e.T).Resource(gadgets)
+	selection := informer.Selection{Namespaces: []string{e.namespace}}
+	r.children = must(informer.New(informer.Config[*corev1.Secret]{
+		Name: "children", Retriever: informer.RetrieveSelected[*corev1.Secret](r.cluster, selection),
+	}))(e.T)
+	selection.Kind = gadgets.GroupVersion().WithKind("Gadget")
+	ctrl, _ := run(e.T, controller.Config[*unstructured.Unstructured]{
+		Name: "reporter", ResyncInterval: -1, Workers: 5, Handler: r,
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](r.cluster, selection),
+		Sources:   []controller.Source{source.OwnedIn(r.children, source.Owner{Kind: selection.Kind.GroupKind()})},
+	})
+	return ctrl
+}
+
+// Handle implements controller.Handler.
+func (r *reporter) Handle(ctx context.Context, g *unstructured.Unstructured) error {
+	r.runs.Add(1)
+	value, _, _ := unstructured.NestedString(g.Object, "spec", "value")
+	c, patch := r.gadgets.Namespace(g.GetNamespace()), fmt.Sprintf(`{"status":{"seen":%q}}`, value)
+	if rand.IntN(3) == 0 {
+		if err := r.putChild(ctx, g, value); err != nil {
+			return err
+		}
+	}
+	var err error
+	switch rand.IntN(4) {
+	default: // often nothing to change
+		_, err = c.Patch(ctx, g.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	case 1: // with the cached version
+		if err = unstructured.SetNestedField(g.Object, value, "status", "seen"); err == nil {
+			_, err = c.UpdateStatus(ctx, g, metav1.UpdateOptions{})
+		}
+	case 2: // with the live version, and what was made of the cached one
+		var live *unstructured.Unstructured
+		if live, err = c.Get(ctx, g.GetName(), metav1.GetOptions{}); err == nil {
+			if err = unstructured.SetNestedField(live.Object, value, "status", "seen"); err == nil {
+				_, err = c.UpdateStatus(ctx, live, metav1.UpdateOptions{})
+			}
+		}
+	case 3:
+		g.Object = map[string]any{
+			"apiVersion": g.GetAPIVersion(), "kind": g.GetKind(), "metadata": map[string]any{"name": g.GetName()},
+			"status": map[string]any{"seen": value},
+		}
+		_, err = c.ApplyStatus(ctx, g.GetName(), g, metav1.ApplyOptions{FieldManager: "reporter", Force: true})
+	}
+	return err
+}
+
+// putChild creates or changes the child of an object.
+func (r *reporter) putChild(ctx context.Context, g *unstructured.Unstructured, value string) error {
+	secrets := r.clients.CoreV1().Secrets(g.GetNamespace())
+	child := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: g.GetName(), OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(g, schema.FromAPIVersionAndKind(g.GetAPIVersion(), g.GetKind())),
+		}},
+		Data: map[string][]byte{"value": []byte(value)},
+	}
+	found := r.children.Has(kube.KeyOf(g))
+	var err error
+	if found {
+		_, err = secrets.Update(ctx, child, metav1.UpdateOptions{})
+	} else {
+		_, err = secrets.Create(ctx, child, metav1.CreateOptions{})
+	}
+	return err
+}
