@@ -335,6 +335,9 @@ func validateSource(source Source) error {
 			return fmt.Errorf("(%T): %w", source, err)
 		}
 	}
+	if name := nameOf(source); name == workqueue.SourceSelf || name == workqueue.SourceLoop {
+		return fmt.Errorf("(%T) calls itself %q, which is the name of a source that every controller has", source, name)
+	}
 	return nil
 }
 

@@ -208,3 +208,33 @@ func TestContract21_InformersThatCannotWatchAreTrouble(t *testing.T) {
 		}
 	})
 }
+
+// troubled is a source that cannot do its work.
+type troubled struct{ name string }
+
+func (s troubled) Name() string { return s.name }
+func (s troubled) Ready() error { return errors.New("the vendor does not answer") }
+func (s troubled) Run(ctx context.Context, _ controller.Enqueue) error {
+	<-ctx.Done()
+	return nil
+}
+
+// TestContract21_SourcesThatFailAreTrouble: they are among the troubles, and make the controller
+// unready.
+func TestContract21_SourcesThatFailAreTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.config(func(context.Context, unstructuredObject) error { return nil })
+		c.Sources = []controller.Source{troubled{"vendor"}}
+		ctrl := w.run(c)
+		synctest.Wait()
+		troubles := ctrl.Troubles()
+		if len(troubles) != 1 || troubles[0].Type != controller.TroubleSource || ctrl.Ready() == nil {
+			t.Errorf("troubles %+v, ready: %v", troubles, ctrl.Ready())
+		}
+		c.Sources = []controller.Source{troubled{workqueue.SourceLoop}}
+		if _, err := controller.New(c); err == nil || !strings.Contains(err.Error(), `calls itself "loop"`) {
+			t.Errorf("a source that takes the loop's name: %v", err)
+		}
+	})
+}

@@ -13,15 +13,18 @@ import (
 // outlive terms of leadership, not the process.
 func (c *Controller[T]) Runs() []Run { return c.history.all() }
 
-// Troubles returns the episodes of trouble that last, oldest first, and what keeps informers from
-// listing or watching.
+// Troubles returns the episodes of trouble that last, oldest first, and what keeps sources and
+// informers from doing their work.
 func (c *Controller[T]) Troubles() []Trouble {
 	all := c.troubles.all()
 	c.mu.Lock()
-	works := c.loop != nil
+	l := c.loop
 	c.mu.Unlock()
-	if !works {
+	if l == nil {
 		return all
+	}
+	for _, err := range l.sources.notReady() {
+		all = append(all, Trouble{Type: TroubleSource, Message: err.Error()})
 	}
 	for _, read := range c.reads() {
 		if told, ok := read.(interface{ Health() informer.Health }); ok {

@@ -10,12 +10,12 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// explains reports whether a request is all that lies between two states: each field that
-// differs has the value that the request gives it. That a field is gone is explained by a whole
-// object without it only: a patch may have left it out for any reason.
+// explains reports whether a patch is all that lies between two states: each field that differs
+// has the value that the request gives it. That a field is gone is never explained: the patch may
+// have left it out for any reason.
 func explains(request map[string]any, call kube.Call, from, to map[string]any) bool {
 	for name := range union(from, to) {
-		e, asked := explanation{whole: call.Verb == "update", lists: call.RequestType == string(types.MergePatchType)}, request[name]
+		e, asked := explanation{lists: call.RequestType == string(types.MergePatchType)}, request[name]
 		if call.Subresource != "" && name != call.Subresource {
 			e, asked = explanation{}, nil // whatever the request says, it is not done
 		}
@@ -35,7 +35,6 @@ func explains(request map[string]any, call kube.Call, from, to map[string]any) b
 
 // explanation explains differences between two states by a request.
 type explanation struct {
-	whole bool // the request is a whole object: what is not in it is to go
 	lists bool // the request has whole lists: other patches may leave elements out
 }
 
@@ -63,8 +62,8 @@ func (e explanation) value(request, from, to any) bool {
 	case same(from, to):
 		return true
 	case to == nil:
-		return e.whole && request == nil
-	case same(request, to) && (e.whole || e.replaces(from, to)):
+		return false
+	case same(request, to) && e.replaces(from, to):
 		return true
 	}
 	asked, before, after, ok := asFields(request, from, to)

@@ -142,10 +142,10 @@ func (l *loop[T]) failedForGood(ctx context.Context, r *running, err error) Next
 // stalled gives a key up after its last retry.
 func (l *loop[T]) stalled(ctx context.Context, r *running, f failing, err error, attrs []any) Next {
 	if l.failures.gaveUp(r.run.Key) {
-		r.log().ErrorContext(ctx, "handler failed and is given up until the object changes or is resynced", append(attrs, "retries", f.ofClass-1)...)
+		r.log().ErrorContext(ctx, "handler failed and is given up until something changes or the object is resynced", append(attrs, "retries", f.ofClass-1)...)
 		l.troubles.begin(ctx, Trouble{
 			Type: TroubleStalled, Key: r.run.Key, Since: f.since,
-			Message: fmt.Sprintf("given up after %s, until the object changes or is resynced: %v", counted(f.inARow, "attempt"), err),
+			Message: fmt.Sprintf("given up after %s, until something changes or the object is resynced: %v", counted(f.inARow, "attempt"), err),
 		}, true)
 	}
 	if r.ending != nil {
@@ -156,7 +156,7 @@ func (l *loop[T]) stalled(ctx context.Context, r *running, f failing, err error,
 		l.failures.forget(r.run.Key)
 		l.troubles.endOf(r.run.Key, TroubleFailing, TroubleStalled, TroubleUnseenWrite)
 	}
-	return Next{Why: fmt.Sprintf("when the object changes or is resynced (given up after %s)", counted(f.inARow, "attempt"))}
+	return Next{Why: fmt.Sprintf("when something changes or the object is resynced (given up after %s)", counted(f.inARow, "attempt"))}
 }
 
 // failsForLong reports a key that has failed often and for long, once.

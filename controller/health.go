@@ -120,7 +120,7 @@ func (c *Controller[T]) sourcesReady() error {
 	if l == nil {
 		return nil
 	}
-	return l.sources.ready()
+	return errors.Join(l.sources.notReady()...)
 }
 
 // stuck names the handlers that are stuck, if that is to make the controller unready.

@@ -148,18 +148,19 @@ func (s *sources) reads() []Readable {
 	return all
 }
 
-// ready says what sources that can tell lack.
-func (s *sources) ready() error {
+// notReady says what sources that can tell lack.
+func (s *sources) notReady() (errs []error) {
 	s.mu.Lock()
 	active := slices.Clone(s.active)
 	s.mu.Unlock()
-	var errs []error
 	for _, r := range active {
 		if telling, ok := r.source.(interface{ Ready() error }); ok {
-			errs = append(errs, telling.Ready())
+			if err := telling.Ready(); err != nil {
+				errs = append(errs, err)
+			}
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // waitSynced waits until the informers of all sources have listed, or ctx ends. It does not

@@ -34,12 +34,15 @@ const (
 	// TroubleInformer: an informer cannot list or watch, or is silent. It is the informer's own
 	// trouble, which has logged and counted it: see informer.Health.
 	TroubleInformer TroubleType = "informer"
+	// TroubleSource: a source says that it cannot do its work: a poll of something outside, for
+	// instance. It is the source's own, as TroubleInformer is the informer's.
+	TroubleSource TroubleType = "source"
 	// TroubleUnseenWrite: an informer has not shown in time what a run wrote.
 	TroubleUnseenWrite TroubleType = "unseen-write"
 )
 
 // TroubleTypes lists every TroubleType that a controller counts, which is all but
-// TroubleInformer, for whoever wants to show zeros.
+// TroubleInformer and TroubleSource, for whoever wants to show zeros.
 func TroubleTypes() []TroubleType {
 	return []TroubleType{
 		TroubleHotLoop, TroubleStuck, TroubleStalled, TroubleFailing, TroubleQueueGrowing, TroubleUnseenWrite,

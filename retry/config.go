@@ -17,7 +17,7 @@ type Config struct {
 	// It must be safe for concurrent use. Default: the package's.
 	Classify func(error) Class
 	// Every is for every class alike: Config{Every: Policy{MaxRetries: 10}} gives up any key
-	// after its tenth retry. A zero field takes the default of the class.
+	// after its tenth retry of errors of one class. A zero field takes the default of the class.
 	Every Policy
 	// Policies are for single classes. A zero field takes that of Every; for a class of the
 	// user's own, that of the class Default.
