@@ -143,6 +143,9 @@ func (h *history) of(key kube.Key) (runs []Run, skips []Skip) {
 	}
 	skips = slices.DeleteFunc(h.skips.latestFirst(), func(s Skip) bool { return s.Key != key })
 	h.mu.Unlock()
+	for i := range skips {
+		skips[i].Cause = skips[i].Cause.Compared()
+	}
 	return snapshots(kept), skips
 }
 

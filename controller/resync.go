@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"hash/maphash"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -201,9 +200,7 @@ func newSuccesses() successes {
 // note notes a success of key at a moment.
 func (s *successes) note(key kube.Key, causes workqueue.Causes, now time.Time) {
 	hash := maphash.Comparable(s.seed, key)
-	ordinary := !slices.ContainsFunc(causes.List(), func(c workqueue.Cause) bool {
-		return c.Type != workqueue.CauseListed && c.Type != workqueue.CauseResync
-	})
+	ordinary := causes.Only(workqueue.CauseListed, workqueue.CauseResync)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, recent := s.at[hash]; recent || !ordinary {

@@ -96,8 +96,8 @@ func (l *loop[T]) causeOf(source string, c informer.Change) workqueue.Cause {
 	}
 	cause.Manager = c.Manager()
 	if c.Type == informer.Updated {
-		cause.Previous, cause.Changed = c.OldVersion(), c.Changed(kube.ChangedAnything)
-		if cause.Changed.Has(kube.ChangedDeletion) {
+		cause.Previous, cause.Difference = c.OldVersion(), workqueue.NewDifference(c.Later())
+		if c.Changed(kube.ChangedDeletion) != 0 {
 			cause.Manager = "" // who deletes is no field manager: the object names who wrote it before
 		}
 	}
@@ -123,9 +123,9 @@ func (l *loop[T]) offer(key kube.Key, cause *workqueue.Cause, priority workqueue
 		l.skip(SkipOwnWrite, key, *cause)
 		return
 	}
-	l.add(key, &workqueue.Options{
-		Cause: *cause, Priority: priority, Debounce: l.config.Debounce, Wake: l.config.WakeOn(*cause),
-	})
+	// What changed is compared for this only where it can matter.
+	wake := l.queue.Busy(key) && l.config.WakeOn(cause.Compared())
+	l.add(key, &workqueue.Options{Cause: *cause, Priority: priority, Debounce: l.config.Debounce, Wake: wake})
 }
 
 // again puts key into the queue for a reason of the loop's own.

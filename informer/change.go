@@ -110,6 +110,16 @@ func (c Change) Changed(parts kube.Change) kube.Change {
 	return c.states.compare(parts)
 }
 
+// Later returns a function that tells at any later time, and from any goroutine, what
+// Changed(kube.ChangedAnything) tells now. It keeps both states alive. Nil: there is nothing to
+// tell.
+func (c Change) Later() func() kube.Change {
+	if c.Type != Updated || c.states == nil {
+		return nil
+	}
+	return c.states.later(c.Key)
+}
+
 // Manager returns the field manager that wrote the state after the change last, as far as
 // metadata.managedFields tells (its times are in seconds). Empty: unknown, as for Deleted, and
 // for objects that had been kept when they were announced.

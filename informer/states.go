@@ -97,6 +97,30 @@ func (s *states) compareAnew(parts kube.Change) kube.Change {
 	return s.comparer.Compare(before, after, parts)
 }
 
+// later returns a function that compares everything when it is called.
+func (s *states) later(key kube.Key) func() kube.Change {
+	if s.asked == kube.ChangedAnything || s.oldRead || s.part == nil {
+		parts := s.compare(kube.ChangedAnything) // nothing is saved by waiting, or nothing kept
+		return func() kube.Change { return parts }
+	}
+	newRef, found := s.part.objects().Get(key)
+	if !found || !newRef.Same(s.new) {
+		parts := s.compare(kube.ChangedAnything)
+		return func() kube.Change { return parts }
+	}
+	oldRef, comparer := s.oldRef, s.comparer
+	return func() (parts kube.Change) {
+		var before, after wire.Object
+		if _, err := readInto(&before, oldRef); err != nil {
+			return 0
+		}
+		if _, err := readInto(&after, newRef); err != nil {
+			return 0
+		}
+		return comparer.Compare(&before, &after, kube.ChangedAnything)
+	}
+}
+
 // consecutive reports whether no state came between those of an update.
 //
 // A watch that is unbroken brings every event after the version that it began at, and up to

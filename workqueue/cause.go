@@ -68,8 +68,10 @@ type Cause struct {
 	Object          kube.Key
 	UID             types.UID
 	ResourceVersion string
-	// Changed is which parts of the object changed, for CauseUpdated.
-	Changed kube.Change
+	// Changed is which parts of the object changed, for CauseUpdated. Where it has not been
+	// compared yet, Difference will tell; Causes.List has asked it.
+	Changed    kube.Change
+	Difference *Difference `json:"-"`
 	// Manager is the field manager that wrote the object last, where the object tells.
 	Manager string
 	// Previous is the resource version of the state that was known before, for CauseUpdated.
@@ -111,8 +113,8 @@ func (c Cause) String() string {
 	if c.Type == CauseRetry && c.Attempt > 0 {
 		fmt.Fprintf(&s, " %d", c.Attempt)
 	}
-	if c.Type == CauseUpdated && c.Changed != 0 {
-		s.WriteString(" (" + c.Changed.Summary() + ")")
+	if changed := c.Compared().Changed; c.Type == CauseUpdated && changed != 0 {
+		s.WriteString(" (" + changed.Summary() + ")")
 	}
 	if c.Detail != "" {
 		s.WriteString(" (" + c.Detail + ")")
@@ -121,6 +123,13 @@ func (c Cause) String() string {
 		s.WriteString(" by " + c.Manager)
 	}
 	return s.String()
+}
+
+// Compared returns the cause with everything in Changed that Difference can tell.
+func (c Cause) Compared() Cause {
+	c.Changed |= c.Difference.Parts()
+	c.Difference = nil
+	return c
 }
 
 // same reports whether two causes are one.
@@ -146,8 +155,27 @@ func NewCauses(causes ...Cause) Causes {
 	return c
 }
 
-// List returns the causes, oldest first. Do not change the slice.
-func (c Causes) List() []Cause { return c.list }
+// List returns the causes, oldest first, compared (see Cause.Compared). Do not change the slice.
+func (c Causes) List() []Cause {
+	if !slices.ContainsFunc(c.list, func(cause Cause) bool { return cause.Difference != nil }) {
+		return c.list
+	}
+	all := make([]Cause, len(c.list))
+	for i, cause := range c.list {
+		all[i] = cause.Compared()
+	}
+	return all
+}
+
+// Only reports whether every cause is of one of these types.
+func (c Causes) Only(types ...CauseType) bool {
+	for i := range c.list {
+		if !slices.Contains(types, c.list[i].Type) {
+			return false
+		}
+	}
+	return true
+}
 
 // Dropped is how many causes found no place in the set. One that comes again counts again.
 func (c Causes) Dropped() int { return c.dropped }
@@ -157,7 +185,7 @@ func (c Causes) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		List    []Cause
 		Dropped int
-	}{c.list, c.dropped})
+	}{c.List(), c.dropped})
 }
 
 // Has reports whether a cause of type t is in the set.
@@ -196,9 +224,10 @@ func (c *Causes) add(cause *Cause) {
 
 // again makes c the cause that came again as d.
 func (c *Cause) again(d *Cause) {
-	time, count, changed := c.Time, c.Count, c.Changed
+	time, count, changed, difference := c.Time, c.Count, c.Changed, c.Difference
 	*c = *d
 	c.Time, c.Count, c.Changed = time, count+max(d.Count, 1), changed|d.Changed
+	c.Difference = d.Difference.merged(difference)
 }
 
 // addAll adds the causes of another set.
