@@ -91,7 +91,7 @@ type Config[T kube.Object] struct {
 	Retry retry.Config
 	// WakeOn says which causes end a key's back-off; the others wait with it. Default
 	// WakeOnOwnChange. (RequeueAfter is no back-off: whatever comes first runs the key.) It is
-	// called while the informer announces a change.
+	// called with locks held: it must be quick, and do nothing else.
 	WakeOn func(workqueue.Cause) bool
 	// HandleOwnWrites makes the handler run for the changes that its own writes are. Default
 	// false: a change that is exactly what the key's last run has written does not make it run

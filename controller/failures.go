@@ -2,6 +2,7 @@ package controller
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -42,7 +43,11 @@ func WakeOnAnything(workqueue.Cause) bool { return true }
 type failures struct {
 	mu   sync.Mutex
 	keys map[kube.Key]*failing // guarded by mu
+	n    atomic.Int64          // how many keys there are: most events and runs need to know no more
 }
+
+// some reports whether any key has failed at its last run.
+func (f *failures) some() bool { return f.n.Load() > 0 }
 
 // failing is what is remembered of a key whose last run has failed.
 type failing struct {
@@ -68,6 +73,9 @@ type failing struct {
 
 // of returns a copy of what is known of key; zero when it has not failed.
 func (f *failures) of(key kube.Key) failing {
+	if !f.some() {
+		return failing{}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if known := f.keys[key]; known != nil {
@@ -84,6 +92,7 @@ func (f *failures) failed(key kube.Key, class retry.Class, err error, now time.T
 	if known == nil {
 		known = &failing{since: now, counts: map[retry.Class]int{}}
 		f.keys[key] = known
+		f.n.Add(1)
 	}
 	known.inARow++
 	known.counts[class]++
@@ -130,6 +139,9 @@ func (f *failures) reported(key kube.Key) {
 // forget drops key, whose run has not failed, or has no object any more. It returns what was
 // known.
 func (f *failures) forget(key kube.Key) failing {
+	if !f.some() {
+		return failing{}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known := f.keys[key]
@@ -137,6 +149,7 @@ func (f *failures) forget(key kube.Key) failing {
 		return failing{}
 	}
 	delete(f.keys, key)
+	f.n.Add(-1)
 	return *known
 }
 
@@ -153,6 +166,9 @@ func (f *failures) resyncs(key kube.Key) bool {
 // the generation, by which the API server counts the states that are wanted, is the same. Kinds
 // that count none have generation 0: each change counts.
 func (f *failures) ignores(c informer.Change) bool {
+	if !f.some() {
+		return false
+	}
 	f.mu.Lock()
 	known := f.keys[c.Key]
 	ignores := known != nil && known.terminal && known.generation != 0

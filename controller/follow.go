@@ -37,8 +37,7 @@ func (l *loop[T]) follow(ctx context.Context, r *running, outcome Outcome, reque
 // succeeded notes a run that did not fail.
 func (l *loop[T]) succeeded(ctx context.Context, r *running, outcome Outcome) {
 	key := r.run.Key
-	l.successes.note(key, r.run.Causes, time.Now())
-	if !l.informer.Has(key) {
+	if l.successes.note(key, r.run.Causes, time.Now()) && !l.informer.Has(key) {
 		l.successes.forget(key) // a run for an object that is gone; its deletion may have been told before
 	}
 	l.troubles.endOf(key, TroubleFailing, TroubleStalled, TroubleUnseenWrite)
@@ -92,7 +91,7 @@ func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err e
 		r.log().WarnContext(ctx, "handler failed while the controller ends: the next start tries again", attrs...)
 		return Next{Why: "at the next start"}
 	}
-	l.again(key, workqueue.Cause{Type: workqueue.CauseRetry, Attempt: f.inARow, Detail: string(class)}, workqueue.Options{After: decision.Delay, BackOff: true})
+	l.again(key, workqueue.Cause{Type: workqueue.CauseRetry, Attempt: f.inARow, Detail: string(class)}, workqueue.Options{After: decision.Delay, BackOff: true, WakeIf: l.config.WakeOn})
 	l.logFailure(ctx, r, err, decision, append(attrs, "after", decision.Delay))
 	l.failsForLong(ctx, r, f)
 	return Next{At: time.Now().Add(decision.Delay), Why: fmt.Sprintf("retry %d (%s)", f.inARow, class)}

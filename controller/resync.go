@@ -197,15 +197,17 @@ func newSuccesses() successes {
 	return successes{seed: maphash.MakeSeed(), epoch: time.Now(), at: map[uint64]uint32{}}
 }
 
-// note notes a success of key at a moment.
-func (s *successes) note(key kube.Key, causes workqueue.Causes, now time.Time) {
+// note notes a success of key at a moment. It returns false when there was nothing to note.
+func (s *successes) note(key kube.Key, causes workqueue.Causes, now time.Time) bool {
 	hash := maphash.Comparable(s.seed, key)
 	ordinary := causes.Only(workqueue.CauseListed, workqueue.CauseResync)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, recent := s.at[hash]; recent || !ordinary {
-		s.at[hash] = uint32(now.Sub(s.epoch) / successTick)
+	if _, recent := s.at[hash]; !recent && ordinary {
+		return false
 	}
+	s.at[hash] = uint32(now.Sub(s.epoch) / successTick)
+	return true
 }
 
 func (s *successes) of(key kube.Key) (at time.Time, recent bool) {

@@ -123,9 +123,7 @@ func (l *loop[T]) offer(key kube.Key, cause *workqueue.Cause, priority workqueue
 		l.skip(SkipOwnWrite, key, *cause)
 		return
 	}
-	// What changed is compared for this only where it can matter.
-	wake := l.queue.Busy(key) && l.config.WakeOn(cause.Compared())
-	l.add(key, &workqueue.Options{Cause: *cause, Priority: priority, Debounce: l.config.Debounce, Wake: wake})
+	l.add(key, &workqueue.Options{Cause: *cause, Priority: priority, Debounce: l.config.Debounce, WakeIf: l.config.WakeOn})
 }
 
 // again puts key into the queue for a reason of the loop's own.

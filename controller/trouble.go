@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,6 +81,7 @@ type troubles struct {
 	mu     sync.Mutex
 	report func(ctx context.Context, t Trouble, logged bool) // guarded by mu; the present term's
 	open   map[troubleID]Trouble                             // guarded by mu
+	n      atomic.Int64                                      // how many are open: most runs need to know no more
 }
 
 type troubleID struct {
@@ -96,6 +98,7 @@ func (t *troubles) begin(ctx context.Context, trouble Trouble, logged bool) {
 	few := trouble.Key == kube.Key{} || trouble.Type == TroubleStuck
 	if !known && (few || len(t.open) < maxTroubles) {
 		t.open[id] = trouble
+		t.n.Store(int64(len(t.open)))
 	}
 	report := t.report
 	t.mu.Unlock()
@@ -106,6 +109,9 @@ func (t *troubles) begin(ctx context.Context, trouble Trouble, logged bool) {
 
 // endOf ends the episodes of key of these types; of all types when none is named.
 func (t *troubles) endOf(key kube.Key, types ...TroubleType) {
+	if t.n.Load() == 0 {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.open) == 0 {
@@ -117,6 +123,7 @@ func (t *troubles) endOf(key kube.Key, types ...TroubleType) {
 	for _, kind := range types {
 		delete(t.open, troubleID{kind, key})
 	}
+	t.n.Store(int64(len(t.open)))
 }
 
 // all returns the episodes that last, oldest first.
@@ -190,4 +197,5 @@ func (t *troubles) clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.open)
+	t.n.Store(0)
 }

@@ -212,12 +212,14 @@ func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, c
 	if outcome.Failed() {
 		r.run.Error = err.Error()
 	}
-	run := r.run
 	r.mu.Unlock()
+	// The rest only reads: a goroutine that outlives the handler writes nothing any more but its
+	// requests, which are copied with the lock.
 	if l.config.Metrics != nil {
-		l.config.Metrics.Handled(l.config.Name, handledOf(run))
+		l.config.Metrics.Handled(l.config.Name, handledOf(r.snapshot()))
 	}
 	if l.logger.Enabled(ctx, slog.LevelDebug) {
+		run := r.snapshot()
 		r.log().DebugContext(ctx, "handled", "outcome", string(outcome), "duration", run.Duration,
 			"causes", run.Causes.String(), "attempt", run.Attempt, "writes", len(run.Writes)+run.WritesDropped, "next", next.Why)
 	}

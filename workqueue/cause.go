@@ -230,6 +230,11 @@ func (c *Cause) again(d *Cause) {
 	c.Difference = d.Difference.merged(difference)
 }
 
+// accepted reports whether accept accepts one of the causes, or there are some that it cannot see.
+func (c *Causes) accepted(accept func(Cause) bool) bool {
+	return accept != nil && (c.dropped > 0 || slices.ContainsFunc(c.list, func(cause Cause) bool { return accept(cause.Compared()) }))
+}
+
 // addAll adds the causes of another set.
 func (c *Causes) addAll(other *Causes) {
 	for i := range other.list {

@@ -76,23 +76,40 @@ func TestDifferencesMayBeAskedByManyAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-func TestBusyIsWhatAWorkerHasOrWhatBacksOff(t *testing.T) {
+// TestWhatComesMeanwhileIsAskedAbout: a back-off is not begun when what was added while the key was
+// taken is accepted, also when it could not be kept.
+func TestWhatComesMeanwhileIsAskedAbout(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New(workqueue.Config[string]{})
-	expect := func(when string, want bool) {
-		t.Helper()
-		if got := q.Busy("a"); got != want {
-			t.Errorf("%s: busy is %v", when, got)
-		}
+	for name, test := range map[string]struct {
+		meanwhile []string
+		want      bool
+	}{
+		"nothing":                {nil, false},
+		"what is not accepted":   {[]string{"x", "y"}, false},
+		"what is accepted":       {[]string{"x", "good"}, true},
+		"more than can be asked": {[]string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := workqueue.New(workqueue.Config[string]{})
+			q.Add("a", because("first"))
+			q.Get()
+			for _, detail := range test.meanwhile {
+				q.Add("a", because(detail))
+			}
+			failed := because("retry")
+			failed.After, failed.BackOff = 1<<40, true
+			failed.WakeIf = func(cause workqueue.Cause) bool { return cause.Detail == "good" }
+			q.Add("a", failed)
+			q.Done("a")
+			if len(test.meanwhile) == 0 { // asked of what comes later, too
+				late := because("late")
+				late.WakeIf = failed.WakeIf
+				q.Add("a", late)
+			}
+			if state, _ := q.Lookup("a"); (state.Place == workqueue.PlaceReady) != test.want {
+				t.Errorf("the key is %s, want it to be ready: %v", state.Place, test.want)
+			}
+		})
 	}
-	expect("before it is added", false)
-	q.Add("a", because("x"))
-	expect("ready", false)
-	q.Get()
-	expect("taken", true)
-	o := because("x")
-	o.After, o.BackOff = 1<<40, true
-	q.Add("a", o)
-	q.Done("a")
-	expect("in back-off", true)
 }

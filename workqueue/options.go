@@ -59,6 +59,11 @@ type Options struct {
 	// worker that has the key reports a failure: the key is due as this Add says. It has no
 	// effect together with BackOff, nor in an Add that returns false.
 	Wake bool
+	// WakeIf says of a cause whether it has Wake, and is asked where that matters only: of this
+	// Add's, when the key is in back-off; with BackOff, of those that were added while the key
+	// was taken (of which those that found no place are taken to have it). It is called with the
+	// queue's lock held: it must be quick, and not call the queue. Default nil: none has.
+	WakeIf func(Cause) bool
 }
 
 // Item is a key that a worker has taken, and what is known about its way here.

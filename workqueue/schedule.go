@@ -83,7 +83,7 @@ func (r *run) merge(o *Options, now time.Duration) bool {
 	case r.reason == planned && asked < r.due:
 		r.supersede(o, now)
 		return true
-	case r.reason == held, r.reason == backingOff && !o.Wake:
+	case r.reason == held, r.reason == backingOff && !o.wakesNow():
 		// It waits, whatever comes.
 	default:
 		if r.reason != delayed {
@@ -104,7 +104,7 @@ func (r *run) merge(o *Options, now time.Duration) bool {
 func (r *run) backOff(o *Options, now time.Duration) bool {
 	asked, latest := o.times(now)
 	switch {
-	case r.woken && r.due <= asked:
+	case (r.woken || r.causes.accepted(o.WakeIf)) && r.due <= asked:
 		r.decides = true
 		return false
 	case r.reason == planned && asked < r.due:
@@ -162,6 +162,11 @@ func (o *Options) times(now time.Duration) (due, latest time.Duration) {
 
 func (o *Options) backsOff() bool { return o.BackOff && o.After > 0 }
 func (o *Options) wakes() bool    { return o.Wake && !o.backsOff() }
+
+// wakesNow is for a key in back-off.
+func (o *Options) wakesNow() bool {
+	return o.Wake || !o.backsOff() && o.WakeIf != nil && o.WakeIf(o.Cause.Compared())
+}
 
 // after returns the moment d after now, or the last there is.
 func after(now, d time.Duration) time.Duration {

@@ -70,12 +70,3 @@ func (q *Queue[K]) Forgive(key K, match func(Cause) bool) int {
 	}
 	return before - len(causes.list)
 }
-
-// Busy reports whether a worker has key, or it waits for its back-off: then it matters whether an
-// Add has Wake. A run that begins later has what happens before Busy is called behind it.
-func (q *Queue[K]) Busy(key K) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	it := q.items[key]
-	return it != nil && (it.taken() || it.place == inBackOff)
-}
