@@ -60,7 +60,7 @@ func TestAnswersComeFromTheCaches(t *testing.T) {
 	out.Wait(t, home+"/web: pods: 2 of 2 on node-0; freezes: 0; because: ")
 	apply(home, deployment("api", 1))
 	out.Wait(t, home+"/api: pods: 1 of 3 on node-0; freezes: 0; because: ")
-	matches(home + `/api: .*ReplicaSet ` + home + `/api-\w+ added`)
+	matches(home + `/api: .*ReplicaSet: ` + home + `/api-\w+ added`)
 
 	// A namespace gets the label: its objects are there, and the others stay.
 	exampletest.Eventually(t, "the Pod of db is on a node", func(ctx context.Context) (bool, string) {
@@ -79,7 +79,7 @@ func TestAnswersComeFromTheCaches(t *testing.T) {
 		err := manifest.Apply(ctx, cluster, home, read(t, "freeze.yaml")) // a CRD may be Established a moment before that
 		return err == nil, fmt.Sprint(err)
 	})
-	matches(home + `/web: pods: 2 of 4 on node-0; freezes: 1; because: .*Freeze ` + home + `/holidays`)
+	matches(home + `/web: pods: 2 of 4 on node-0; freezes: 1; because: .*Freeze: ` + home + `/holidays`)
 
 	// The label goes.
 	apply("", "{apiVersion: v1, kind: Namespace, metadata: {name: "+other+"}}")
