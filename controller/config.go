@@ -249,7 +249,7 @@ type Handled struct {
 	TraceID string
 }
 
-func handledOf(r Run) Handled {
+func handledOf(r *Run) Handled {
 	return Handled{
 		Outcome: r.Outcome, Attempt: r.Attempt, Class: r.Class, Wait: r.Wait, Held: r.Held,
 		Decode: r.Decode, Duration: r.Duration, Writes: r.writesDone, TraceID: r.TraceID,

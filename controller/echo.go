@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"strings"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -71,9 +69,9 @@ func (l *loop[T]) baseOf(call kube.Call, was *before, a answer) string {
 	if was == nil || !was.whole || was.object.UID != after.UID || was.object.ResourceVersion == after.ResourceVersion {
 		return ""
 	}
-	request, ok := l.requestOf(call)
-	if !ok {
-		return ""
+	var request map[string]any
+	if utiljson.Unmarshal(call.Request, &request) != nil {
+		return "" // no object: a JSON patch
 	}
 	kind := call.Kind.GroupKind()
 	from, errFrom := l.content(kind, was.object)
@@ -82,18 +80,4 @@ func (l *loop[T]) baseOf(call kube.Call, was *before, a answer) string {
 		return ""
 	}
 	return was.object.ResourceVersion
-}
-
-// requestOf decodes the body of an update or a patch. ok is false for what is no object, such
-// as a JSON patch.
-func (l *loop[T]) requestOf(call kube.Call) (request map[string]any, ok bool) {
-	if strings.HasPrefix(string(call.Request), "k8s\x00") {
-		obj, err := wire.Parse(call.Request, nil)
-		if err != nil {
-			return nil, false
-		}
-		request, err = l.content(call.Kind.GroupKind(), obj)
-		return request, err == nil
-	}
-	return request, utiljson.Unmarshal(call.Request, &request) == nil && request != nil
 }

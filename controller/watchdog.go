@@ -14,7 +14,7 @@ import (
 
 const (
 	// sampling is how often the watchdog looks, unless StuckAfter asks for more.
-	sampling = 10 * time.Second
+	sampling = detect.GrowthInterval
 	// replacements is how many workers may stand in for stuck ones, for each worker that the
 	// controller is to have: a goroutine cannot be ended from outside, and each keeps its memory.
 	replacements = 3
@@ -30,18 +30,14 @@ func (l *loop[T]) watch(ctx, workCtx context.Context) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	var growth detect.Growth
-	sampled := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
 			l.lookForStuck(ctx, workCtx, now)
-			if now.Sub(sampled) >= sampling-every/2 { // ticks are not exact
-				sampled = now
-				l.lookForGrowth(ctx, &growth, now)
-				l.endHotLoops(now)
-			}
+			l.lookForGrowth(ctx, &growth, now)
+			l.endHotLoops(now)
 		}
 	}
 }
@@ -101,7 +97,7 @@ func (l *loop[T]) lookForGrowth(ctx context.Context, growth *detect.Growth, now 
 	grows, first := growth.Sample(stats.Ready, oldest, now)
 	if first {
 		l.troubles.begin(ctx, Trouble{
-			Type: TroubleQueueGrowing, Since: now,
+			Type: TroubleQueueGrowing, Since: growth.Since(),
 			Message: fmt.Sprintf("the queue only grows: %s, the first for %s, and more come than %s can handle", waits(stats.Ready), rounded(oldest), counted(l.config.Workers, "worker")),
 		}, false)
 	}

@@ -212,11 +212,10 @@ func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, c
 	if outcome.Failed() {
 		r.run.Error = err.Error()
 	}
+	handled := handledOf(&r.run)
 	r.mu.Unlock()
-	// The rest only reads: a goroutine that outlives the handler writes nothing any more but its
-	// requests, which are copied with the lock.
 	if l.config.Metrics != nil {
-		l.config.Metrics.Handled(l.config.Name, handledOf(r.snapshot()))
+		l.config.Metrics.Handled(l.config.Name, handled)
 	}
 	if l.logger.Enabled(ctx, slog.LevelDebug) {
 		run := r.snapshot()

@@ -99,13 +99,13 @@ func (s *states) compareAnew(parts kube.Change) kube.Change {
 
 // later returns a function that compares everything when it is called.
 func (s *states) later(key kube.Key) func() kube.Change {
-	if s.asked == kube.ChangedAnything || s.oldRead || s.part == nil {
-		parts := s.compare(kube.ChangedAnything) // nothing is saved by waiting, or nothing kept
-		return func() kube.Change { return parts }
+	var newRef store.Ref
+	waits := s.asked != kube.ChangedAnything && !s.oldRead && s.part != nil
+	if waits {
+		newRef, waits = s.part.objects().Get(key)
 	}
-	newRef, found := s.part.objects().Get(key)
-	if !found || !newRef.Same(s.new) {
-		parts := s.compare(kube.ChangedAnything)
+	if !waits || !newRef.Same(s.new) {
+		parts := s.compare(kube.ChangedAnything) // nothing is saved by waiting, or nothing is kept to compare
 		return func() kube.Change { return parts }
 	}
 	oldRef, comparer := s.oldRef, s.comparer
