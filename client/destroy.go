@@ -2,16 +2,11 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -32,18 +27,22 @@ import (
 // check has not seen. It returns when the API server has accepted the deletion; finalizers and
 // the grace period go on after that.
 //
-// Options: Unchanged, DryRun, Propagation, GracePeriod.
+// Options: IfUnchanged, DryRun, Propagation, GracePeriod.
 //
 // Errors: those of Live and of check; ErrGone and ErrChanged also for what happened after the
 // read. For a caller that only wants the object away, ErrGone is a success. An answer that was
 // lost on the way (a timeout) says nothing: the object may have been deleted.
-func DeleteLive[T kube.Object](ctx context.Context, cluster *kube.Cluster, obj T, check func(live T) error, options ...Option) error {
-	s := newSettings(options)
-	t, live, err := prepare(ctx, cluster, obj, check, s, "Unchanged", "DryRun", "Propagation", "GracePeriod")
+func DeleteLive[T kube.Object](ctx context.Context, c *Client, obj T, check func(live T) error, options ...Option) error {
+	s, err := newSettings(options, "IfUnchanged", "DryRun", "Propagation", "GracePeriod")
 	if err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
-	if err := t.delete(ctx, live, s); err != nil {
+	t, live, err := prepare(ctx, c, obj, check, s)
+	if err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	s.uid, s.version = live.GetUID(), live.GetResourceVersion()
+	if err := t.delete(ctx, s); err != nil {
 		return fmt.Errorf("delete %s: %w", t, err)
 	}
 	return nil
@@ -58,17 +57,20 @@ func DeleteLive[T kube.Object](ctx context.Context, cluster *kube.Cluster, obj T
 // one, will do so again; and after a scale to zero the API server (1.36) counts nobody as the
 // manager of spec.replicas, so that others who apply it meet no conflict.
 //
-// Options: Unchanged, DryRun.
+// Options: IfUnchanged, DryRun.
 //
 // Errors: those of Live and of check; ErrGone and ErrChanged also for what happened after the
 // read; a negative number; a kind without a scale subresource. A lost answer says nothing: the
 // object may have been scaled.
-func ScaleLive[T kube.Object](ctx context.Context, cluster *kube.Cluster, obj T, replicas int32, check func(live T) error, options ...Option) error {
+func ScaleLive[T kube.Object](ctx context.Context, c *Client, obj T, replicas int32, check func(live T) error, options ...Option) error {
 	if replicas < 0 {
 		return fmt.Errorf("scale to %d replicas: there cannot be fewer than none", replicas)
 	}
-	s := newSettings(options)
-	t, live, err := prepare(ctx, cluster, obj, check, s, "Unchanged", "DryRun")
+	s, err := newSettings(options, "IfUnchanged", "DryRun")
+	if err != nil {
+		return fmt.Errorf("scale to %d replicas: %w", replicas, err)
+	}
+	t, live, err := prepare(ctx, c, obj, check, s)
 	if err != nil {
 		return fmt.Errorf("scale to %d replicas: %w", replicas, err)
 	}
@@ -86,16 +88,11 @@ func ScaleLive[T kube.Object](ctx context.Context, cluster *kube.Cluster, obj T,
 }
 
 // prepare reads the object and has it checked.
-func prepare[T kube.Object](
-	ctx context.Context, cluster *kube.Cluster, obj T, check func(T) error, s settings, allowed ...string,
-) (target, T, error) {
+func prepare[T kube.Object](ctx context.Context, c *Client, obj T, check func(T) error, s settings) (target, T, error) {
 	var none T
-	t, err := newTarget(ctx, cluster, obj)
+	t, err := c.sameTarget(ctx, obj)
 	if err != nil {
 		return t, none, err
-	}
-	if err := s.only(allowed...); err != nil {
-		return t, none, fmt.Errorf("%s: %w", t, err)
 	}
 	live, err := readLive(ctx, t, obj, s)
 	if err != nil {
@@ -113,50 +110,16 @@ func prepare[T kube.Object](
 	return t, live, nil
 }
 
-// delete deletes the object in exactly that state.
-func (t target) delete(ctx context.Context, live metav1.Object, s settings) error {
-	uid, version := live.GetUID(), live.GetResourceVersion()
-	body := metav1.DeleteOptions{
-		TypeMeta:          metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
-		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
-		PropagationPolicy: s.propagation,
-		DryRun:            s.dryRun,
-	}
-	if s.grace != nil {
-		seconds := int64(*s.grace / time.Second)
-		body.GracePeriodSeconds = &seconds
-	}
-	return t.write(ctx, t.place(t.client.Delete()), body)
-}
-
 // scale sets the replicas of the object in exactly that state.
 func (t target) scale(ctx context.Context, live metav1.Object, replicas int32, s settings) error {
-	body := autoscalingv1.Scale{
+	s.subresource = "scale"
+	r := t.request(VerbUpdate, s)
+	r.Object = &autoscalingv1.Scale{
 		TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: t.key.Namespace, Name: t.key.Name, UID: live.GetUID(), ResourceVersion: live.GetResourceVersion(),
 		},
 		Spec: autoscalingv1.ScaleSpec{Replicas: replicas},
 	}
-	req := t.place(t.client.Put()).SubResource("scale")
-	for _, dryRun := range s.dryRun {
-		req.Param("dryRun", dryRun)
-	}
-	return t.write(ctx, req, body)
-}
-
-// write makes a request whose preconditions may be refused.
-func (t target) write(ctx context.Context, req *rest.Request, body any) error {
-	// Encoded here, because what a Cluster's client makes of a type depends on what else is
-	// registered.
-	encoded, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("encode the request: %w", err)
-	}
-	// client-go would wait for a Retry-After and send it again, up to ten times, in the handler.
-	err = req.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(encoded).MaxRetries(0).Do(ctx).Error()
-	if apierrors.IsConflict(err) {
-		return fmt.Errorf("%w: %w", ErrChanged, err)
-	}
-	return t.explain(err)
+	return asChanged(t.client.send(ctx, r))
 }

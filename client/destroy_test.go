@@ -14,21 +14,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 var errNeeded = errors.New("it is needed")
 
 // acts are what is done to the database, by name.
-func acts() map[string]func(t *testing.T, cluster *kube.Cluster, check func(*appsv1.StatefulSet) error, options ...client.Option) error {
-	return map[string]func(*testing.T, *kube.Cluster, func(*appsv1.StatefulSet) error, ...client.Option) error{
-		"delete": func(t *testing.T, cluster *kube.Cluster, check func(*appsv1.StatefulSet) error, options ...client.Option) error {
+func acts() map[string]func(t *testing.T, c *client.Client, check func(*appsv1.StatefulSet) error, options ...client.Option) error {
+	return map[string]func(*testing.T, *client.Client, func(*appsv1.StatefulSet) error, ...client.Option) error{
+		"delete": func(t *testing.T, c *client.Client, check func(*appsv1.StatefulSet) error, options ...client.Option) error {
 			t.Helper()
-			return client.DeleteLive(t.Context(), cluster, database(), check, options...)
+			return client.DeleteLive(t.Context(), c, database(), check, options...)
 		},
-		"scale": func(t *testing.T, cluster *kube.Cluster, check func(*appsv1.StatefulSet) error, options ...client.Option) error {
+		"scale": func(t *testing.T, c *client.Client, check func(*appsv1.StatefulSet) error, options ...client.Option) error {
 			t.Helper()
-			return client.ScaleLive(t.Context(), cluster, database(), 0, check, options...)
+			return client.ScaleLive(t.Context(), c, database(), 0, check, options...)
 		},
 	}
 }
@@ -51,8 +50,8 @@ func TestContract14_DestructiveActsAreDoneToTheObjectThatWasMeant(t *testing.T) 
 	}{
 		"nothing has happened":     {before: same, between: same},
 		"the cache was stale":      {before: touch, between: same},
-		"unchanged, and it is not": {before: touch, between: same, options: []client.Option{client.Unchanged()}, want: client.ErrChanged, is: apierrors.IsConflict},
-		"unchanged, and it is":     {before: same, between: same, options: []client.Option{client.Unchanged()}},
+		"unchanged, and it is not": {before: touch, between: same, options: []client.Option{client.IfUnchanged()}, want: client.ErrChanged, is: apierrors.IsConflict},
+		"unchanged, and it is":     {before: same, between: same, options: []client.Option{client.IfUnchanged()}},
 		"replaced before":          {before: replace, between: same, want: client.ErrReplaced, is: apierrors.IsConflict},
 		"gone before":              {before: nil, between: same, want: client.ErrGone, is: apierrors.IsNotFound},
 		"changed in between":       {before: same, between: touch, want: client.ErrChanged, is: apierrors.IsConflict},
@@ -88,7 +87,7 @@ func TestContract14_DestructiveActsAreDoneToTheObjectThatWasMeant(t *testing.T) 
 		for act, do := range acts() {
 			t.Run(act+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				server, cluster := newServer(t)
+				server, c := newServer(t)
 				server.edit(databasePath, test.before)
 				first := true
 				server.afterGet = func() {
@@ -97,7 +96,7 @@ func TestContract14_DestructiveActsAreDoneToTheObjectThatWasMeant(t *testing.T) 
 					}
 					first = false
 				}
-				err := do(t, cluster, test.check, test.options...)
+				err := do(t, c, test.check, test.options...)
 				if !errors.Is(err, test.want) {
 					t.Fatalf("the error is %v, want %v", err, test.want)
 				}
@@ -122,9 +121,9 @@ func same(*unstructured.Unstructured) {}
 func TestNothingIsTriedTwice(t *testing.T) {
 	t.Parallel()
 	for act, do := range acts() {
-		server, cluster := newServer(t)
+		server, c := newServer(t)
 		server.afterGet = func() { server.edit(databasePath, touch) }
-		if err := do(t, cluster, nil); !errors.Is(err, client.ErrChanged) {
+		if err := do(t, c, nil); !errors.Is(err, client.ErrChanged) {
 			t.Errorf("%s: the error is %v, want a change", act, err)
 		}
 		if got := server.verbs(); len(got) != 2 {
@@ -135,15 +134,15 @@ func TestNothingIsTriedTwice(t *testing.T) {
 
 func TestRequestsOfDestructiveActs(t *testing.T) {
 	t.Parallel()
-	server, cluster := newServer(t)
+	server, c := newServer(t)
 	for _, err := range []error{
-		client.ScaleLive(t.Context(), cluster, database(), 2, nil),
-		client.ScaleLive(t.Context(), cluster, database(), 0, nil, client.DryRun()),
-		client.DeleteLive(t.Context(), cluster, database(), nil, client.DryRun(), client.Propagation(metav1.DeletePropagationForeground)),
-		client.DeleteLive(t.Context(), cluster, &corev1.Pod{ObjectMeta: meta("shop", "db-0")}, nil, client.GracePeriod(time.Minute)),
-		client.DeleteLive(t.Context(), cluster, node(), nil),
-		client.DeleteLive(t.Context(), cluster, widget(), nil),
-		client.DeleteLive(t.Context(), cluster, &metav1.PartialObjectMetadata{TypeMeta: database().TypeMeta, ObjectMeta: database().ObjectMeta}, nil),
+		client.ScaleLive(t.Context(), c, database(), 2, nil),
+		client.ScaleLive(t.Context(), c, database(), 0, nil, client.DryRun()),
+		client.DeleteLive(t.Context(), c, database(), nil, client.DryRun(), client.Propagation(metav1.DeletePropagationForeground)),
+		client.DeleteLive(t.Context(), c, &corev1.Pod{ObjectMeta: meta("shop", "db-0")}, nil, client.GracePeriod(time.Minute)),
+		client.DeleteLive(t.Context(), c, node(), nil),
+		client.DeleteLive(t.Context(), c, widget(), nil),
+		client.DeleteLive(t.Context(), c, &metav1.PartialObjectMetadata{TypeMeta: database().TypeMeta, ObjectMeta: database().ObjectMeta}, nil),
 	} {
 		if err != nil {
 			t.Error(err)
@@ -170,8 +169,8 @@ func TestRequestsOfDestructiveActs(t *testing.T) {
 
 func TestAKindWithoutScaleIsNamed(t *testing.T) {
 	t.Parallel()
-	_, cluster := newServer(t)
-	err := client.ScaleLive(t.Context(), cluster, widget(), 0, nil)
+	_, c := newServer(t)
+	err := client.ScaleLive(t.Context(), c, widget(), 0, nil)
 	if err == nil || errors.Is(err, client.ErrGone) || !strings.Contains(err.Error(), "Widget shop/w to 0 replicas: its kind has no scale subresource") {
 		t.Errorf("the error is %v, want that Widgets cannot be scaled", err)
 	}
@@ -179,16 +178,16 @@ func TestAKindWithoutScaleIsNamed(t *testing.T) {
 
 func TestDestructiveActsRefuseWhatTheyCannotBeSureOf(t *testing.T) {
 	t.Parallel()
-	server, cluster := newServer(t)
+	server, c := newServer(t)
 	unknown := database()
 	unknown.UID = ""
 	for want, err := range map[string]error{
-		"has no uid":                             client.DeleteLive(t.Context(), cluster, unknown, nil),
-		"shop/db has no uid":                     client.ScaleLive(t.Context(), cluster, unknown, 0, nil),
-		"scale to -1 replicas":                   client.ScaleLive(t.Context(), cluster, database(), -1, nil),
-		"option Propagation has no meaning here": client.ScaleLive(t.Context(), cluster, database(), 0, nil, client.Propagation("Orphan")),
-		"option GracePeriod is 1.5s":             client.DeleteLive(t.Context(), cluster, database(), nil, client.GracePeriod(1500*time.Millisecond)),
-		"option GracePeriod is -1s":              client.DeleteLive(t.Context(), cluster, database(), nil, client.GracePeriod(-time.Second)),
+		"has no uid":                             client.DeleteLive(t.Context(), c, unknown, nil),
+		"shop/db has no uid":                     client.ScaleLive(t.Context(), c, unknown, 0, nil),
+		"scale to -1 replicas":                   client.ScaleLive(t.Context(), c, database(), -1, nil),
+		"option Propagation has no meaning here": client.ScaleLive(t.Context(), c, database(), 0, nil, client.Propagation("Orphan")),
+		"option GracePeriod is 1.5s":             client.DeleteLive(t.Context(), c, database(), nil, client.GracePeriod(1500*time.Millisecond)),
+		"option GracePeriod is -1s":              client.DeleteLive(t.Context(), c, database(), nil, client.GracePeriod(-time.Second)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)

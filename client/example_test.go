@@ -14,7 +14,7 @@ import (
 // A handler that scales databases down which are not needed, and does not trust its cache when
 // it comes to that.
 func ExampleScaleLive() {
-	server, cluster, stop := startServer() // in a program: kube.Connect
+	server, c, stop := startServer() // in a program: client.New
 	defer stop()
 
 	needed := func(database *appsv1.StatefulSet) bool {
@@ -24,7 +24,7 @@ func ExampleScaleLive() {
 		if needed(database) || *database.Spec.Replicas == 0 {
 			return nil // the cache says so, and it costs nothing to believe it
 		}
-		return client.ScaleLive(ctx, cluster, database, 0, func(live *appsv1.StatefulSet) error {
+		return client.ScaleLive(ctx, c, database, 0, func(live *appsv1.StatefulSet) error {
 			if needed(live) {
 				return errors.New("it is needed again")
 			}

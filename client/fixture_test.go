@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -46,16 +47,16 @@ const (
 	widgetPath   = "/apis/shop.example.com/v1/namespaces/shop/widgets/w"
 )
 
-func newServer(t *testing.T) (*apiServer, *kube.Cluster) {
+func newServer(t *testing.T) (*apiServer, *client.Client) {
 	t.Helper()
-	server, cluster, stop := startServer()
+	server, c, stop := startServer()
 	t.Cleanup(stop)
-	return server, cluster
+	return server, c
 }
 
 // startServer starts one that has a database of three replicas, one Pod of it, a Node and a
 // custom object.
-func startServer() (server *apiServer, cluster *kube.Cluster, stop func()) {
+func startServer() (server *apiServer, c *client.Client, stop func()) {
 	server = &apiServer{objects: map[string]*unstructured.Unstructured{}}
 	server.put(databasePath, database())
 	server.put(podPath, &corev1.Pod{
@@ -69,7 +70,11 @@ func startServer() (server *apiServer, cluster *kube.Cluster, stop func()) {
 	if err != nil {
 		panic(err)
 	}
-	return server, cluster, func() {
+	c, err = client.New(client.Config{Cluster: cluster})
+	if err != nil {
+		panic(err)
+	}
+	return server, c, func() {
 		cluster.HTTPClient().CloseIdleConnections()
 		listening.Close()
 	}

@@ -18,12 +18,12 @@ import (
 
 func TestLiveReadsObjectsOfAnyType(t *testing.T) {
 	t.Parallel()
-	server, cluster := newServer(t)
+	server, c := newServer(t)
 	for _, path := range []string{databasePath, nodePath, widgetPath} {
 		server.edit(path, touch) // what the caller has is old
 	}
 	stale := database()
-	got, err := client.Live(t.Context(), cluster, stale)
+	got, err := client.Live(t.Context(), c, stale)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestLiveReadsObjectsOfAnyType(t *testing.T) {
 		t.Errorf("the caller's was changed (-want +got):\n%s", diff)
 	}
 
-	gotWidget, err := client.Live(t.Context(), cluster, widget())
+	gotWidget, err := client.Live(t.Context(), c, widget())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestLiveReadsObjectsOfAnyType(t *testing.T) {
 	}
 
 	known := &metav1.PartialObjectMetadata{TypeMeta: database().TypeMeta, ObjectMeta: database().ObjectMeta}
-	gotMeta, err := client.Live(t.Context(), cluster, known)
+	gotMeta, err := client.Live(t.Context(), c, known)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestLiveReadsObjectsOfAnyType(t *testing.T) {
 		t.Errorf("metadata only (-want +got):\n%s", diff)
 	}
 
-	gotNode, err := client.Live[kube.Object](t.Context(), cluster, node())
+	gotNode, err := client.Live[kube.Object](t.Context(), c, node())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,26 +77,26 @@ func TestContract14_LiveSaysWhatHasBecomeOfTheObject(t *testing.T) {
 		says     string
 	}{
 		"nothing":            {happened: func(*unstructured.Unstructured) {}},
-		"nothing, unchanged": {happened: func(*unstructured.Unstructured) {}, options: []client.Option{client.Unchanged()}},
+		"nothing, unchanged": {happened: func(*unstructured.Unstructured) {}, options: []client.Option{client.IfUnchanged()}},
 		"changed":            {happened: touch},
 		"changed, and must not be": {
 			touch,
-			[]client.Option{client.Unchanged()},
+			[]client.Option{client.IfUnchanged()},
 			client.ErrChanged, apierrors.IsConflict, "the resourceVersion is 8, it was 7",
 		},
 		"replaced": {replace, nil, client.ErrReplaced, apierrors.IsConflict, "the uid is u2, it was u1"},
 		"replaced, unchanged": {
 			replace,
-			[]client.Option{client.Unchanged()},
+			[]client.Option{client.IfUnchanged()},
 			client.ErrReplaced, apierrors.IsConflict, "the uid is u2, it was u1",
 		},
 		"gone": {nil, nil, client.ErrGone, apierrors.IsNotFound, "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, cluster := newServer(t)
+			server, c := newServer(t)
 			server.edit(databasePath, test.happened)
-			got, err := client.Live(t.Context(), cluster, database(), test.options...)
+			got, err := client.Live(t.Context(), c, database(), test.options...)
 			if !errors.Is(err, test.want) {
 				t.Fatalf("the error is %v, want %v", err, test.want)
 			}
@@ -120,14 +120,14 @@ func TestContract14_LiveSaysWhatHasBecomeOfTheObject(t *testing.T) {
 
 func TestAKindThatIsNotServedIsNotAnObjectThatIsGone(t *testing.T) {
 	t.Parallel()
-	server, cluster := newServer(t)
-	if _, err := client.Live(t.Context(), cluster, widget()); err != nil {
+	server, c := newServer(t)
+	if _, err := client.Live(t.Context(), c, widget()); err != nil {
 		t.Fatal(err)
 	}
 	server.mu.Lock()
 	server.unserved = true
 	server.mu.Unlock()
-	_, err := client.Live(t.Context(), cluster, widget())
+	_, err := client.Live(t.Context(), c, widget())
 	if !errors.Is(err, kube.ErrNotServed) || errors.Is(err, client.ErrGone) {
 		t.Errorf("the error is %v, want that the kind is not served, and nothing about the object", err)
 	}
@@ -135,7 +135,7 @@ func TestAKindThatIsNotServedIsNotAnObjectThatIsGone(t *testing.T) {
 	before := server.asked
 	server.unserved = false // it is installed again
 	server.mu.Unlock()
-	if _, err := client.Live(t.Context(), cluster, widget()); err != nil {
+	if _, err := client.Live(t.Context(), c, widget()); err != nil {
 		t.Error(err)
 	}
 	server.mu.Lock()
@@ -145,14 +145,14 @@ func TestAKindThatIsNotServedIsNotAnObjectThatIsGone(t *testing.T) {
 	server.mu.Unlock()
 	other := widget()
 	other.SetKind("Gadget")
-	if _, err := client.Live(t.Context(), cluster, other); !errors.Is(err, kube.ErrNotServed) {
+	if _, err := client.Live(t.Context(), c, other); !errors.Is(err, kube.ErrNotServed) {
 		t.Errorf("a kind that never was: %v", err)
 	}
 }
 
 func TestLiveRefusesWhatItCannotBeSureOf(t *testing.T) {
 	t.Parallel()
-	server, cluster := newServer(t)
+	server, c := newServer(t)
 	with := func(change func(*metav1.ObjectMeta)) kube.Object {
 		obj := database()
 		change(&obj.ObjectMeta)
@@ -170,7 +170,7 @@ func TestLiveRefusesWhatItCannotBeSureOf(t *testing.T) {
 		"no uid":        {with(func(m *metav1.ObjectMeta) { m.UID = "" }), nil, "has no uid"},
 		"no version": {
 			with(func(m *metav1.ObjectMeta) { m.ResourceVersion = "" }),
-			[]client.Option{client.Unchanged()},
+			[]client.Option{client.IfUnchanged()},
 			"has no resourceVersion",
 		},
 		"no kind": {&metav1.PartialObjectMetadata{ObjectMeta: meta("shop", "db")}, nil, "set its apiVersion and kind"},
@@ -180,13 +180,13 @@ func TestLiveRefusesWhatItCannotBeSureOf(t *testing.T) {
 			"option DryRun has no meaning here",
 		},
 	} {
-		_, err := client.Live(t.Context(), cluster, test.obj, test.options...)
+		_, err := client.Live(t.Context(), c, test.obj, test.options...)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: the error is %v, want %q", name, err, test.want)
 		}
 	}
-	if _, err := client.Live(t.Context(), nil, database()); err == nil || !strings.Contains(err.Error(), "the cluster is nil") {
-		t.Errorf("without a cluster: %v", err)
+	if _, err := client.Live(t.Context(), nil, database()); err == nil || !strings.Contains(err.Error(), "the client is nil") {
+		t.Errorf("without a client: %v", err)
 	}
 	if got := server.log(); got != nil {
 		t.Errorf("requests were made all the same: %q", got)
@@ -195,10 +195,10 @@ func TestLiveRefusesWhatItCannotBeSureOf(t *testing.T) {
 
 func TestLiveEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	_, cluster := newServer(t)
+	_, c := newServer(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := client.Live(ctx, cluster, database()); !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrGone) {
+	if _, err := client.Live(ctx, c, database()); !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrGone) {
 		t.Errorf("the error is %v, want that of the context", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -54,7 +55,11 @@ func TestDestructiveActsAreSentOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(cluster.HTTPClient().CloseIdleConnections)
-			err = act(t, cluster, func(*appsv1.StatefulSet) error { return nil })
+			c, err := client.New(client.Config{Cluster: cluster})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = act(t, c, func(*appsv1.StatefulSet) error { return nil })
 			mu.Lock()
 			sent := slices.Clone(writes)
 			mu.Unlock()

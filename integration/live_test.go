@@ -47,26 +47,26 @@ func (e env) replicas(name string) int32 {
 
 func TestLiveScale(t *testing.T) {
 	e := newEnv(t)
-	cluster := connect(t, local.RESTConfig())
+	c := newClient(t)
 	stale := e.database("db")
 	e.annotate("db", "later than what is cached")
 
-	err := client.ScaleLive(t.Context(), cluster, stale, 0, nil, client.Unchanged())
+	err := client.ScaleLive(t.Context(), c, stale, 0, nil, client.IfUnchanged())
 	if !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) || e.replicas("db") != 3 {
 		t.Errorf("unchanged was demanded: the error is %v, and it has %d replicas", err, e.replicas("db"))
 	}
-	err = client.ScaleLive(t.Context(), cluster, stale, 0, func(*appsv1.StatefulSet) error {
+	err = client.ScaleLive(t.Context(), c, stale, 0, func(*appsv1.StatefulSet) error {
 		e.annotate("db", "between the read and the write")
 		return nil
 	})
 	if !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) || e.replicas("db") != 3 {
 		t.Errorf("changed in between: the error is %v, and it has %d replicas", err, e.replicas("db"))
 	}
-	if err := client.ScaleLive(t.Context(), cluster, stale, 0, nil, client.DryRun()); err != nil || e.replicas("db") != 3 {
+	if err := client.ScaleLive(t.Context(), c, stale, 0, nil, client.DryRun()); err != nil || e.replicas("db") != 3 {
 		t.Errorf("dry run: the error is %v, and it has %d replicas", err, e.replicas("db"))
 	}
 	for _, replicas := range []int32{1, 0} {
-		if err := client.ScaleLive(t.Context(), cluster, stale, replicas, nil); err != nil || e.replicas("db") != replicas {
+		if err := client.ScaleLive(t.Context(), c, stale, replicas, nil); err != nil || e.replicas("db") != replicas {
 			t.Errorf("to %d: the error is %v, and it has %d replicas", replicas, err, e.replicas("db"))
 		}
 		now := must(e.clients.AppsV1().StatefulSets(e.namespace).Get(t.Context(), "db", metav1.GetOptions{}))(t)
@@ -83,31 +83,31 @@ func TestLiveScale(t *testing.T) {
 
 func TestLiveDelete(t *testing.T) {
 	e := newEnv(t)
-	cluster := connect(t, local.RESTConfig())
+	c := newClient(t)
 	sets := e.clients.AppsV1().StatefulSets(e.namespace)
 	first := e.database("db")
 
-	err := client.DeleteLive(t.Context(), cluster, first, func(*appsv1.StatefulSet) error {
+	err := client.DeleteLive(t.Context(), c, first, func(*appsv1.StatefulSet) error {
 		e.annotate("db", "between the read and the write")
 		return nil
 	})
 	if !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) {
 		t.Errorf("changed in between: the error is %v", err)
 	}
-	if err := client.DeleteLive(t.Context(), cluster, first, nil, client.DryRun()); err != nil {
+	if err := client.DeleteLive(t.Context(), c, first, nil, client.DryRun()); err != nil {
 		t.Errorf("dry run: %v", err)
 	}
-	if err := client.DeleteLive(t.Context(), cluster, first, nil); err != nil {
+	if err := client.DeleteLive(t.Context(), c, first, nil); err != nil {
 		t.Errorf("delete: %v", err)
 	}
-	if err := client.DeleteLive(t.Context(), cluster, first, nil); !errors.Is(err, client.ErrGone) {
+	if err := client.DeleteLive(t.Context(), c, first, nil); !errors.Is(err, client.ErrGone) {
 		t.Errorf("delete what is gone: the error is %v", err)
 	}
 	second := e.database("db")
-	if err := client.DeleteLive(t.Context(), cluster, first, nil); !errors.Is(err, client.ErrReplaced) {
+	if err := client.DeleteLive(t.Context(), c, first, nil); !errors.Is(err, client.ErrReplaced) {
 		t.Errorf("delete what was replaced: the error is %v", err)
 	}
-	err = client.DeleteLive(t.Context(), cluster, second, func(*appsv1.StatefulSet) error {
+	err = client.DeleteLive(t.Context(), c, second, func(*appsv1.StatefulSet) error {
 		if err := sets.Delete(t.Context(), "db", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
@@ -124,7 +124,7 @@ func TestLiveDelete(t *testing.T) {
 
 func TestLiveOfAnyType(t *testing.T) {
 	e := newEnv(t)
-	cluster := connect(t, local.RESTConfig())
+	c := newClient(t)
 	set := e.database("db")
 	e.annotate("db", "later")
 
@@ -132,17 +132,17 @@ func TestLiveOfAnyType(t *testing.T) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
 		ObjectMeta: set.ObjectMeta,
 	}
-	live := must(client.Live(t.Context(), cluster, meta))(t)
+	live := must(client.Live(t.Context(), c, meta))(t)
 	if live.Annotations["note"] != "later" || live.Kind != "StatefulSet" {
 		t.Errorf("metadata only: got %v", live)
 	}
-	if typed := must(client.Live(t.Context(), cluster, set))(t); typed.Annotations["note"] != "later" || *typed.Spec.Replicas != 3 {
+	if typed := must(client.Live(t.Context(), c, set))(t); typed.Annotations["note"] != "later" || *typed.Spec.Replicas != 3 {
 		t.Errorf("typed: got %v", typed)
 	}
 	node := must(e.clients.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "live-"},
 	}, metav1.CreateOptions{}))(t)
-	if err := client.DeleteLive[kube.Object](t.Context(), cluster, node, nil); err != nil {
+	if err := client.DeleteLive[kube.Object](t.Context(), c, node, nil); err != nil {
 		t.Errorf("delete a Node: %v", err)
 	}
 
@@ -153,19 +153,19 @@ func TestLiveOfAnyType(t *testing.T) {
 		"apiVersion": widgets.Group + "/v1", "kind": "Livewidget", "metadata": map[string]any{"name": "w"},
 		"spec": map[string]any{"value": "1"},
 	}}, metav1.CreateOptions{}))(t)
-	got := must(client.Live(t.Context(), cluster, widget))(t)
+	got := must(client.Live(t.Context(), c, widget))(t)
 	if value, _, _ := unstructured.NestedString(got.Object, "spec", "value"); value != "1" {
 		t.Errorf("unstructured: got %v", got)
 	}
-	if err := client.ScaleLive(t.Context(), cluster, widget, 0, nil); err == nil || !strings.Contains(err.Error(), "no scale subresource") {
+	if err := client.ScaleLive(t.Context(), c, widget, 0, nil); err == nil || !strings.Contains(err.Error(), "no scale subresource") {
 		t.Errorf("scale what cannot be scaled: the error is %v", err)
 	}
-	if err := client.DeleteLive(t.Context(), cluster, widget, nil); err != nil {
+	if err := client.DeleteLive(t.Context(), c, widget, nil); err != nil {
 		t.Errorf("delete a custom object: %v", err)
 	}
 	remove()
 	eventually(t, func() string {
-		_, err := client.Live(t.Context(), cluster, widget)
+		_, err := client.Live(t.Context(), c, widget)
 		if errors.Is(err, kube.ErrNotServed) && !errors.Is(err, client.ErrGone) {
 			return ""
 		}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
@@ -87,6 +88,12 @@ func connect(t *testing.T, config *rest.Config) *kube.Cluster {
 	cluster := must(kube.Connect(config))(t)
 	t.Cleanup(cluster.HTTPClient().CloseIdleConnections)
 	return cluster
+}
+
+// newClient returns a client of the administrator's.
+func newClient(t *testing.T) *client.Client {
+	t.Helper()
+	return must(client.New(client.Config{Cluster: connect(t, local.RESTConfig()), FieldOwner: "tests"}))(t)
 }
 
 // must ends the test when err is not nil.

@@ -34,6 +34,7 @@ type place struct {
 //
 //	kube, workqueue <- wire, retry <- store <- informer <- controller, predicate <- source, middleware, metrics/prometheus
 func layers() map[string]place {
+	const noEngine = "requests need no cache and no loop: who has them hands them over as interfaces"
 	const standalone = "leader election must be usable with any controller, and testable without one"
 	return map[string]place{
 		"kube":               {layer: 1},
@@ -45,7 +46,8 @@ func layers() map[string]place {
 		"controller":         {layer: 5},
 		"predicate":          {layer: 5},
 		"source":             {layer: 6},
-		"middleware":         {layer: 6},
+		"middleware":         {layer: 6, may: []string{"client", "finalizer", "status"}},
+		"subscription":       {layer: 6},
 		"metrics/prometheus": {layer: 6},
 
 		// What the controller's loop is made of.
@@ -53,17 +55,26 @@ func layers() map[string]place {
 
 		"leader": {may: []string{"kube"}, never: []string{"controller", "informer"}, why: standalone},
 
-		"client": {may: []string{"kube"}, never: []string{"controller", "informer"}, why: "requests need no cache"},
-		"event":  {may: []string{"kube", "retry"}, never: []string{"controller", "informer"}, why: "the controller takes a recorder as an interface"},
+		// The toolkit: what handlers read and write with. It stands beside the engine, which is not needed for it.
+		"readiness":        {may: []string{"kube"}},
+		"client":           {may: []string{"kube", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
+		"client/strategic": {may: []string{"kube", "client"}, never: []string{"controller", "informer"}, why: noEngine},
+		"ownerref":         {may: []string{"kube", "client"}, never: []string{"controller", "informer"}, why: noEngine},
+		"status":           {may: []string{"kube", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
+		"finalizer":        {may: []string{"kube", "client"}, never: []string{"controller", "informer"}, why: noEngine},
+		"owned":            {may: []string{"kube", "client", "readiness", "ownerref"}, never: []string{"controller", "informer"}, why: noEngine},
+		"crd":              {may: []string{"kube", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
+		"event":            {may: []string{"kube", "retry"}, never: []string{"controller", "informer"}, why: "the controller takes a recorder as an interface"},
 
 		// Tests and commands start a cluster with it. It imports nothing of ours, so that it cannot be broken by what it tests.
 		"kube/localcluster": {},
 
-		"cmd/...":             {may: []string{"..."}},
-		"integration/...":     {may: []string{"..."}},
-		"internal/arch":       {},
-		"internal/fakeapi":    {may: []string{"kube", "informer"}}, // a Retriever's server for tests
-		"internal/fakeserver": {may: []string{"kube"}},             // an API server for tests
+		"cmd/...":              {may: []string{"..."}},
+		"integration/...":      {may: []string{"..."}},
+		"internal/arch":        {},
+		"internal/clustertest": {may: []string{"client", "controller", "informer", "kube", "kube/localcluster"}},
+		"internal/fakeapi":     {may: []string{"kube", "informer"}}, // a Retriever's server for tests
+		"internal/fakeserver":  {may: []string{"kube"}},             // an API server for tests
 		"internal/docs/...": {
 			may: []string{"internal/docs/..."},
 		},

@@ -1,0 +1,178 @@
+package client
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Config says how a Client makes its requests. It is taken by value: New neither keeps nor
+// changes the caller's.
+type Config struct {
+	// Cluster is where requests go. Required.
+	Cluster *kube.Cluster
+	// FieldOwner is the field manager of all that is written: a name of at most 128 bytes that
+	// stays the same over versions of the program, for what is applied belongs to it. Apply
+	// needs one. Default: none is named, and the API server takes the program's name.
+	FieldOwner string
+	// FieldValidation says what the API server does with fields that it does not know, and with
+	// fields that come twice: metav1.FieldValidationIgnore drops them in silence, Warn drops
+	// them with a warning, Strict refuses the request. Default: the API server's, Warn.
+	FieldValidation string
+	// DryRun has the API server check everything that is written, admission included, and keep
+	// nothing. Default false.
+	DryRun bool
+	// Namespace limits the client to one namespace: objects without one get it, and requests for
+	// other namespaces, and for kinds that live in none, are refused before they are sent.
+	// Default: all.
+	Namespace string
+	// Informers answer reads in place of the API server, as far as they can: see Informer. No
+	// read ever starts one. Default: every read asks the API server.
+	Informers []Informer
+	// Interceptors see every request, the first one first: see Interceptor. Default: none.
+	Interceptors []Interceptor
+	// Logger receives the API server's warnings (deprecated versions, unknown fields), each text
+	// once. Default: slog.Default() at the time of New.
+	Logger *slog.Logger
+}
+
+// Informer is what a Client reads from in place of the API server; *informer.Informer[T] is one
+// for every T.
+//
+// What an informer shows is always a little old, and what the caller itself has just written
+// may not be there yet: package controller waits for that between two runs of a key, not
+// within a run. FromAPI asks past the informers.
+type Informer interface {
+	// Name is the informer's name, for messages.
+	Name() string
+	// Kind is the kind of its objects. Requests for another version of it go to the API server.
+	Kind() schema.GroupVersionKind
+	// Model is a new object of its type; whole is false when it keeps parts of objects only.
+	Model() (model kube.Object, whole bool)
+	// Covers reports whether it shows every object that there is in a namespace ("": in all), so
+	// that what it does not show is not there.
+	Covers(namespace string) bool
+	// Object returns a copy of the object under key, which belongs to the caller.
+	Object(key kube.Key) (obj kube.Object, found bool, err error)
+	// Objects iterates over copies of the objects in a namespace ("": in all) whose labels match.
+	Objects(namespace string, selector labels.Selector) iter.Seq2[kube.Object, error]
+}
+
+// Client makes requests to one API server: the functions of this package take it. It keeps no
+// watch, starts nothing and needs no Close. It is safe for concurrent use.
+type Client struct {
+	config   Config // immutable after New
+	send     RoundTrip
+	warnings *warnings
+	applied  *appliedMemory
+}
+
+// New makes a Client. It makes no request. The error names every mistake in config.
+func New(config Config) (*Client, error) {
+	config.Informers, config.Interceptors = slices.Clone(config.Informers), slices.Clone(config.Interceptors)
+	config.Logger = cmp.Or(config.Logger, slog.Default())
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	c := &Client{config: config, warnings: newWarnings(config.Logger), applied: newAppliedMemory()}
+	c.chain()
+	return c, nil
+}
+
+// chain puts the interceptors around what sends requests.
+func (c *Client) chain() {
+	c.send = c.roundTrip
+	for _, intercept := range slices.Backward(c.config.Interceptors) {
+		c.send = intercept(c.send)
+	}
+}
+
+// With returns a client that differs from c in what change changes of its Config: the usual way
+// to a client for a dry run, for one namespace, or with one more interceptor. What c has learnt
+// is shared.
+//
+//	plan, err := c.With(func(config *client.Config) { config.DryRun = true })
+//
+// The error names every mistake in the changed Config.
+func (c *Client) With(change func(*Config)) (*Client, error) {
+	config := c.Config()
+	change(&config)
+	other, err := New(config)
+	if err != nil {
+		return nil, err
+	}
+	other.warnings, other.applied = c.warnings, c.applied
+	return other, nil
+}
+
+// Config returns what the client was made of.
+func (c *Client) Config() Config {
+	config := c.config
+	config.Informers, config.Interceptors = slices.Clone(config.Informers), slices.Clone(config.Interceptors)
+	return config
+}
+
+// Cluster returns the cluster to which the client's requests go.
+func (c *Client) Cluster() *kube.Cluster { return c.config.Cluster }
+
+func (c Config) validate() error {
+	var errs []error
+	if c.Cluster == nil {
+		errs = append(errs, errors.New("Cluster is required: kube.Connect makes one"))
+	}
+	if len(c.FieldOwner) > maxFieldOwner {
+		errs = append(errs, fmt.Errorf("FieldOwner has %d bytes: the API server takes up to %d", len(c.FieldOwner), maxFieldOwner))
+	}
+	switch c.FieldValidation {
+	case "", metav1.FieldValidationIgnore, metav1.FieldValidationWarn, metav1.FieldValidationStrict:
+	default:
+		errs = append(errs, fmt.Errorf("FieldValidation is %q: it is one of %q", c.FieldValidation,
+			[]string{metav1.FieldValidationIgnore, metav1.FieldValidationWarn, metav1.FieldValidationStrict}))
+	}
+	for i, informer := range c.Informers {
+		switch {
+		case informer == nil:
+			errs = append(errs, fmt.Errorf("Informers[%d] is nil", i))
+		case informer.Kind().Empty():
+			errs = append(errs, fmt.Errorf("informer %q does not know the kind of its objects: give its Retriever a Description with a GroupVersionKind", informer.Name()))
+		}
+	}
+	for i, interceptor := range c.Interceptors {
+		if interceptor == nil {
+			errs = append(errs, fmt.Errorf("Interceptors[%d] is nil", i))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// maxFieldOwner is the API server's limit: FieldManagerMaxLength of
+// k8s.io/apimachinery/pkg/apis/meta/v1/validation.
+const maxFieldOwner = 128
+
+// informersOf returns the informers that may know objects of kind.
+func (c *Client) informersOf(kind schema.GroupVersionKind) iter.Seq[Informer] {
+	return func(yield func(Informer) bool) {
+		for _, informer := range c.config.Informers {
+			if informer.Kind() == kind && !yield(informer) {
+				return
+			}
+		}
+	}
+}
+
+// errNoClient is what a function returns that was given no client.
+func (c *Client) check() error {
+	if c == nil {
+		return errors.New("the client is nil: client.New makes one")
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// encodeObject returns an object as JSON, with its kind, which Go types do not carry.
+func encodeObject(r *Request) ([]byte, error) {
+	encoded, err := json.Marshal(r.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode the object: %w", err)
+	}
+	if !r.Object.GetObjectKind().GroupVersionKind().Empty() {
+		return encoded, nil
+	}
+	kind := r.Kind
+	if r.Subresource != "" {
+		// The kinds of subresources' bodies are built in: the type tells.
+		return encoded, nil
+	}
+	head, err := json.Marshal(metav1.TypeMeta{Kind: kind.Kind, APIVersion: kind.GroupVersion().String()})
+	if err != nil || len(encoded) < 2 {
+		return nil, fmt.Errorf("encode the kind %s: %w", kind, err)
+	}
+	if string(encoded) == "{}" {
+		return head, nil
+	}
+	return append(append(head[:len(head)-1], ','), encoded[1:]...), nil
+}
+
+// decodeInto reads JSON into what an answer is to be in.
+func decodeInto(raw []byte, into runtime.Object) error {
+	switch into := into.(type) {
+	case *page:
+		return utiljson.Unmarshal(raw, into)
+	case *unstructured.Unstructured:
+		into.Object = nil
+		return utiljson.Unmarshal(raw, &into.Object)
+	default:
+		// What is left of an earlier answer would be mixed with this one.
+		reflect.ValueOf(into).Elem().SetZero()
+		return utiljson.Unmarshal(raw, into)
+	}
+}
+
+// page is a page of a list whose items are decoded one by one.
+type page struct {
+	metav1.TypeMeta
+	metav1.ListMeta `json:"metadata"`
+	Items           []json.RawMessage `json:"items"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (p *page) DeepCopyObject() runtime.Object {
+	out := *p
+	out.Items = make([]json.RawMessage, len(p.Items))
+	for i, item := range p.Items {
+		out.Items[i] = append(json.RawMessage(nil), item...)
+	}
+	return &out
+}
+
+// decode reads an object of kind into a new T. like says of which type, for a T that is an
+// interface; it may be nil for others.
+func decode[T kube.Object](raw []byte, kind schema.GroupVersionKind, like T) (T, error) {
+	obj := newLike(like)
+	if err := decodeInto(raw, obj); err != nil {
+		var none T
+		return none, err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(kind) // of the object, not "PartialObjectMetadata"
+	return obj, nil
+}
+
+// newLike returns a new object of the type of like, or of T when like is nil.
+func newLike[T kube.Object](like T) T {
+	if value := reflect.ValueOf(like); value.IsValid() {
+		return reflect.New(value.Type().Elem()).Interface().(T)
+	}
+	return kube.New[T]()
+}
+
+// convert returns an object of an informer as a T. They are of one kind.
+func convert[T kube.Object](obj kube.Object, kind schema.GroupVersionKind, like T) (T, error) {
+	if typed, ok := obj.(T); ok && reflect.TypeOf(obj) == reflect.TypeOf(newLike(like)) {
+		return typed, nil
+	}
+	if _, metadata := any(newLike(like)).(*metav1.PartialObjectMetadata); metadata {
+		converted := &metav1.PartialObjectMetadata{ObjectMeta: metadataOf(obj)}
+		converted.SetGroupVersionKind(kind)
+		return any(converted).(T), nil
+	}
+	raw, err := json.Marshal(obj)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return decode(raw, kind, like)
+}
+
+// metadataOf returns the metadata of an object.
+func metadataOf(obj metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: obj.GetName(), GenerateName: obj.GetGenerateName(), Namespace: obj.GetNamespace(), UID: obj.GetUID(),
+		ResourceVersion: obj.GetResourceVersion(), Generation: obj.GetGeneration(),
+		CreationTimestamp: obj.GetCreationTimestamp(), DeletionTimestamp: obj.GetDeletionTimestamp(),
+		DeletionGracePeriodSeconds: obj.GetDeletionGracePeriodSeconds(), Labels: obj.GetLabels(),
+		Annotations: obj.GetAnnotations(), OwnerReferences: obj.GetOwnerReferences(), Finalizers: obj.GetFinalizers(),
+		ManagedFields: obj.GetManagedFields(),
+	}
+}

@@ -1,0 +1,171 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+// roundTrip sends a request to the API server. It is sent once: client-go would wait for a
+// Retry-After and send it again, up to ten times, in the handler; Throttled errors carry it to
+// the workqueue instead.
+func (c *Client) roundTrip(ctx context.Context, r *Request) error {
+	client, err := c.config.Cluster.RESTClient(r.Resource.GroupVersion())
+	if err != nil {
+		return err
+	}
+	req, err := c.encode(client, r)
+	if err != nil {
+		return err
+	}
+	if r.Verb == VerbWatch {
+		return c.watch(ctx, req, r)
+	}
+	result := req.Do(ctx)
+	result.StatusCode(&r.Status)
+	// Not Raw's error, which has not read what the API server says of it.
+	if err := result.Error(); err != nil {
+		return explain(c.config.Cluster, r, err)
+	}
+	if r.Answer == nil {
+		return nil
+	}
+	raw, err := result.Raw()
+	if err != nil {
+		return err
+	}
+	if err := decodeInto(raw, r.Answer); err != nil {
+		return fmt.Errorf("decode the answer: %w", err)
+	}
+	return nil
+}
+
+// encode makes client-go's request.
+func (c *Client) encode(client rest.Interface, r *Request) (*rest.Request, error) {
+	req := client.Verb(method(r.Verb)).
+		NamespaceIfScoped(r.Key.Namespace, r.Resource.Namespaced && r.Key.Namespace != "").
+		Resource(r.Resource.Resource).
+		SetHeader("Accept", accept(r)).
+		WarningHandlerWithContext(c.warnings).
+		MaxRetries(0)
+	if r.Key.Name != "" && r.Verb != VerbList && r.Verb != VerbWatch && (r.Verb != VerbCreate || r.Subresource != "") {
+		req.Name(r.Key.Name)
+	}
+	if r.Subresource != "" {
+		req.SubResource(r.Subresource)
+	}
+	if r.GetVersion != "" {
+		req.Param("resourceVersion", r.GetVersion)
+	}
+	if r.Verb == VerbList || r.Verb == VerbWatch || r.Verb == VerbDeleteCollection {
+		listParams(req, r)
+	}
+	if r.Verb.Writes() {
+		writeParams(req, r)
+	}
+	switch {
+	case r.Object != nil:
+		encoded, err := encodeObject(r)
+		if err != nil {
+			return nil, err
+		}
+		return req.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(encoded), nil
+	case r.PatchType != "":
+		return req.SetHeader("Content-Type", string(r.PatchType)).Body(r.Body), nil
+	case r.Delete != nil:
+		options := *r.Delete
+		options.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}
+		if r.DryRun {
+			options.DryRun = []string{metav1.DryRunAll}
+		}
+		// Encoded here, because what a Cluster's client makes of a type depends on what else is
+		// registered.
+		encoded, err := json.Marshal(options)
+		if err != nil {
+			return nil, fmt.Errorf("encode the options: %w", err)
+		}
+		return req.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(encoded), nil
+	}
+	return req, nil
+}
+
+func listParams(req *rest.Request, r *Request) {
+	set := func(name, value string) {
+		if value != "" {
+			req.Param(name, value)
+		}
+	}
+	o := r.List
+	set("labelSelector", o.LabelSelector)
+	set("fieldSelector", o.FieldSelector)
+	set("resourceVersion", o.ResourceVersion)
+	set("resourceVersionMatch", string(o.ResourceVersionMatch))
+	set("continue", o.Continue)
+	if o.Limit > 0 {
+		req.Param("limit", strconv.FormatInt(o.Limit, 10))
+	}
+	if r.Verb == VerbWatch {
+		req.Param("watch", "true")
+		if o.AllowWatchBookmarks {
+			req.Param("allowWatchBookmarks", "true")
+		}
+		if o.TimeoutSeconds != nil {
+			req.Param("timeoutSeconds", strconv.FormatInt(*o.TimeoutSeconds, 10))
+		}
+	}
+}
+
+func writeParams(req *rest.Request, r *Request) {
+	if r.DryRun && r.Delete == nil {
+		req.Param("dryRun", metav1.DryRunAll)
+	}
+	if r.Verb == VerbDelete || r.Verb == VerbDeleteCollection {
+		return // nobody comes to manage fields by it
+	}
+	if r.FieldOwner != "" {
+		req.Param("fieldManager", r.FieldOwner)
+	}
+	if r.FieldValidation != "" {
+		req.Param("fieldValidation", r.FieldValidation)
+	}
+	if r.Verb == VerbApply {
+		req.Param("force", strconv.FormatBool(r.Force))
+	}
+}
+
+func method(verb Verb) string {
+	switch verb {
+	case VerbCreate:
+		return http.MethodPost
+	case VerbUpdate:
+		return http.MethodPut
+	case VerbPatch, VerbApply:
+		return http.MethodPatch
+	case VerbDelete, VerbDeleteCollection:
+		return http.MethodDelete
+	default:
+		return http.MethodGet
+	}
+}
+
+// accept asks for objects in the form that the caller's type can be read from.
+func accept(r *Request) string {
+	if _, metadata := r.model.(*metav1.PartialObjectMetadata); !metadata || r.Subresource != "" {
+		return runtime.ContentTypeJSON
+	}
+	as := "PartialObjectMetadata"
+	if r.Verb == VerbList || r.Verb == VerbDeleteCollection {
+		as = "PartialObjectMetadataList"
+	}
+	return runtime.ContentTypeJSON + ";as=" + as + ";g=meta.k8s.io;v=v1"
+}
+
+// patchTypeApply is that of a server-side apply.
+const patchTypeApply = types.ApplyYAMLPatchType

@@ -1,0 +1,157 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// target is an object of the cluster, or a collection of objects, that requests are for.
+type target struct {
+	client   *Client
+	kind     schema.GroupVersionKind
+	resource kube.Resource
+	key      kube.Key
+	model    any // a nil pointer of the caller's type
+}
+
+// targetOf finds the object that obj is: its kind and scope, as the cluster has them.
+func (c *Client) targetOf(ctx context.Context, obj kube.Object) (target, error) {
+	if err := c.check(); err != nil {
+		return target{}, err
+	}
+	if isNil(obj) {
+		return target{}, errors.New("the object is nil")
+	}
+	kind, err := c.config.Cluster.KindOf(obj)
+	if err != nil {
+		return target{}, fmt.Errorf("%s: %w", kube.KeyOf(obj), err)
+	}
+	t := target{client: c, kind: kind, key: kube.KeyOf(obj), model: obj}
+	if err := t.resolve(ctx); err != nil {
+		return t, err
+	}
+	if t.key.Name == "" {
+		return t, fmt.Errorf("the %s has no name", t.kind.Kind)
+	}
+	return t, nil
+}
+
+// targetFor finds what is under key, of the kind of T, or of the one that the caller has named.
+func targetFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, kind schema.GroupVersionKind) (target, error) {
+	if err := c.check(); err != nil {
+		return target{}, err
+	}
+	var none T
+	t := target{client: c, kind: kind, key: key}
+	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
+		return t, fmt.Errorf("%s: %s is an interface: name the type that is to be made", key, reflect.TypeFor[T]())
+	}
+	t.model = any(none)
+	if kind.Empty() {
+		var err error
+		if t.kind, err = c.config.Cluster.KindOf(kube.New[T]()); err != nil {
+			return t, fmt.Errorf("%s: %w (option OfKind names it)", key, err)
+		}
+	}
+	return t, t.resolve(ctx)
+}
+
+// resolve asks how the cluster serves the kind, and checks the namespace against that.
+func (t *target) resolve(ctx context.Context) error {
+	var err error
+	if t.resource, err = t.client.config.Cluster.Resource(ctx, t.kind); err != nil {
+		return fmt.Errorf("%s: %w", t, err)
+	}
+	only := t.client.config.Namespace
+	switch {
+	case !t.resource.Namespaced && t.key.Namespace != "":
+		return fmt.Errorf("%s names a namespace, and its kind lives in none", t)
+	case !t.resource.Namespaced && only != "":
+		return fmt.Errorf("%s lives in no namespace, and this client is for namespace %s only", t, only)
+	case only != "" && t.key.Namespace == "":
+		t.key.Namespace = only
+	case only != "" && t.key.Namespace != only:
+		return fmt.Errorf("%s is not in namespace %s, the only one that this client is for", t, only)
+	case t.resource.Namespaced && t.key.Namespace == "" && t.key.Name != "":
+		// Another object could be met, or none, which would then seem gone.
+		return fmt.Errorf("%s has no namespace, and its kind lives in namespaces", t)
+	}
+	return nil
+}
+
+// String returns "Kind namespace/name", or what is known of that.
+func (t target) String() string {
+	switch {
+	case t.key.Name != "":
+		return t.kind.Kind + " " + t.key.String()
+	case t.key.Namespace != "":
+		return t.kind.Kind + " in " + t.key.Namespace
+	}
+	return t.kind.Kind
+}
+
+// request returns a request for the target, with the client's and the caller's settings.
+func (t target) request(verb Verb, s settings) *Request {
+	config := t.client.config
+	r := &Request{
+		Verb: verb, Kind: t.kind, Resource: t.resource, Key: t.key, Subresource: s.subresource, GetVersion: s.notOlderThan, model: t.model,
+	}
+	if verb.Writes() {
+		r.DryRun = s.dryRun || config.DryRun
+		r.FieldOwner = cmp.Or(s.fieldOwner, config.FieldOwner)
+		r.FieldValidation = cmp.Or(s.fieldValidation, config.FieldValidation)
+		r.Force = s.force
+	}
+	return r
+}
+
+// conflict returns an error in which both callers that look for a reason, and those that look
+// for a conflict find what they look for.
+func (t target) conflict(reason error, format string, args ...any) error {
+	detail := fmt.Errorf(format, args...)
+	return fmt.Errorf("%w: %w", reason, apierrors.NewConflict(t.resource.GroupResource(), t.key.Name, detail))
+}
+
+// explain says what the answer of the API server means for what was requested.
+func explain(cluster *kube.Cluster, r *Request, err error) error {
+	switch {
+	case !apierrors.IsNotFound(err):
+		return err
+	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		// Not the answer of anybody who knows the kind: its definition has been removed.
+		cluster.Forget(r.Kind.GroupVersion())
+		return fmt.Errorf("%w: %w", kube.ErrNotServed, err)
+	}
+	return fmt.Errorf("%w: %w", ErrGone, err)
+}
+
+func isNil(obj any) bool {
+	value := reflect.ValueOf(obj)
+	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
+}
+
+// kindFor returns the kind of T, or the one that options name.
+func kindFor[T kube.Object](c *Client, options []Option) (schema.GroupVersionKind, error) {
+	if err := c.check(); err != nil {
+		return schema.GroupVersionKind{}, err
+	}
+	s := settings{}
+	for _, option := range options {
+		if option != nil {
+			option(&s)
+		}
+	}
+	if !s.kind.Empty() {
+		return s.kind, nil
+	}
+	return c.config.Cluster.KindOf(kube.New[T]())
+}

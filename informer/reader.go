@@ -1,0 +1,58 @@
+package informer
+
+import (
+	"iter"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/store"
+)
+
+// Object is Get for code that does not know T: package client's, for one.
+func (i *Informer[T]) Object(key kube.Key) (obj kube.Object, found bool, err error) {
+	typed, found, err := i.Get(key)
+	if err != nil || !found {
+		return nil, false, err
+	}
+	return typed, true, nil
+}
+
+// Objects is List for code that does not know T: of one namespace ("": of all), those that
+// selector matches (nil: all).
+func (i *Informer[T]) Objects(namespace string, selector labels.Selector) iter.Seq2[kube.Object, error] {
+	return func(yield func(kube.Object, error) bool) {
+		for obj, err := range i.List(store.Query{Namespace: namespace, Labels: selector}) {
+			if err != nil {
+				if !yield(nil, err) {
+					return
+				}
+			} else if !yield(obj, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Covers reports whether the informer shows every object that its kind has in namespace (""
+// asks for all namespaces, and for kinds that live in none), so that what it does not show
+// does not exist, or is too new. It is false until the informer is synced, when it retrieves a
+// selection by labels or fields, while it does without its kind (Config.Optional), and with a
+// Retriever of one's own, of which nobody knows.
+func (i *Informer[T]) Covers(namespace string) bool { return i.core.covers(namespace) }
+
+func (c *core) covers(namespace string) bool {
+	c.mu.Lock()
+	running, parts := c.session != nil, c.parts
+	c.mu.Unlock()
+	if !running {
+		return false
+	}
+	for _, p := range parts {
+		in := p.selects.namespace
+		if p.selects.whole && (in == "" || in == namespace) && p.isSettled() && !p.isDegraded() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,146 @@
+// Package clustertest is what tests against a real API server have in common: a cluster for each
+// test binary, a namespace for each test, clients, and controllers that run beside a test.
+package clustertest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+)
+
+// Main is the body of a TestMain: it starts a cluster, hands it to use, runs the tests, ends the
+// cluster, and fails if a goroutine is left. It exits the process.
+func Main(m *testing.M, config localcluster.Config, use func(*localcluster.Cluster)) {
+	os.Exit(run(m, config, use))
+}
+
+func run(m *testing.M, config localcluster.Config, use func(*localcluster.Cluster)) int {
+	cluster, err := localcluster.Start(context.Background(), config)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start the local cluster:", err)
+		return 1
+	}
+	use(cluster)
+	status := m.Run()
+	if err := cluster.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the local cluster:", err)
+		return 1
+	}
+	if status == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return status
+}
+
+// Connect returns the cluster as the user of config sees it, until the test ends.
+func Connect(tb testing.TB, config *rest.Config, addTypes ...func(*runtime.Scheme) error) *kube.Cluster {
+	tb.Helper()
+	cluster, err := kube.Connect(config, addTypes...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(cluster.HTTPClient().CloseIdleConnections)
+	return cluster
+}
+
+// Client returns a client of cluster with the field owner "tests".
+func Client(tb testing.TB, cluster *kube.Cluster, informers ...client.Informer) *client.Client {
+	tb.Helper()
+	c, err := client.New(client.Config{
+		Cluster: cluster, FieldOwner: "tests", Informers: informers, Logger: Logger(tb),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// Namespace creates a namespace for one test.
+func Namespace(tb testing.TB, c *client.Client) string {
+	tb.Helper()
+	namespace, err := client.Create(tb.Context(), c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return namespace.Name
+}
+
+// Logger returns one that writes to the test's output.
+func Logger(tb testing.TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(tb.Output(), nil))
+}
+
+// Informer returns an informer that runs until the test ends, and is synced.
+func Informer[T kube.Object](tb testing.TB, cluster *kube.Cluster, selection informer.Selection) *informer.Informer[T] {
+	tb.Helper()
+	i, err := informer.New(informer.Config[T]{
+		Retriever: informer.RetrieveSelected[T](cluster, selection), Logger: Logger(tb),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(i.Join(tb.Context()))
+	if err := i.WaitSynced(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return i
+}
+
+// Run runs a controller until the test ends, or until stop.
+func Run[T kube.Object](tb testing.TB, config controller.Config[T]) (ctrl *controller.Controller[T], stop func()) {
+	tb.Helper()
+	if config.Logger == nil {
+		config.Logger = Logger(tb)
+	}
+	ctrl, err := controller.New(config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(tb.Context())
+	ended := make(chan struct{})
+	go func() { // waited for by stop
+		defer close(ended)
+		if err := ctrl.Run(ctx); err != nil {
+			tb.Errorf("run controller %q: %v", config.Name, err)
+		}
+	}()
+	stop = func() { cancel(); <-ended }
+	tb.Cleanup(stop)
+	return ctrl, stop
+}
+
+// patience is how long Eventually waits. After a restart of the API server an informer may be in
+// a back-off of 15 s, and machines that run tests may be busy.
+const patience = time.Minute
+
+// Eventually waits until check returns "", and fails the test with what it returned last.
+func Eventually(tb testing.TB, check func() string) {
+	tb.Helper()
+	last := "not checked"
+	err := wait.PollUntilContextTimeout(tb.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == "", nil
+	})
+	if err != nil {
+		tb.Fatalf("after %s: %s", patience, last)
+	}
+}
