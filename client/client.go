@@ -58,9 +58,9 @@ type Informer interface {
 	Kind() schema.GroupVersionKind
 	// Model is a new object of its type; whole is false when it keeps parts of objects only.
 	Model() (model kube.Object, whole bool)
-	// Covers reports whether it shows every object that there is in a namespace ("": in all), so
-	// that what it does not show is not there.
-	Covers(namespace string) bool
+	// Covers reports whether it shows every object that there is in a namespace ("": in all) and
+	// whose labels match (nil: all), so that what it does not show is not there.
+	Covers(namespace string, selector labels.Selector) bool
 	// Object returns a copy of the object under key, which belongs to the caller.
 	Object(key kube.Key) (obj kube.Object, found bool, err error)
 	// Objects iterates over copies of the objects in a namespace ("": in all) whose labels match.

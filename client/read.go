@@ -91,7 +91,7 @@ func cached[T kube.Object](t target) (obj T, answered bool, err error) {
 			obj, err := convert(found, t.kind, none)
 			return obj, err == nil, err
 		}
-		covered = covered || informer.Covers(t.key.Namespace)
+		covered = covered || informer.Covers(t.key.Namespace, nil)
 	}
 	if covered {
 		return none, false, fmt.Errorf("%w: %w", ErrGone, apierrors.NewNotFound(t.resource.GroupResource(), t.key.Name))
@@ -240,7 +240,7 @@ func listedBy[T kube.Object](t target, s settings) Informer {
 	var none T
 	_, wantsMetadata := any(newLike(none)).(*metav1.PartialObjectMetadata)
 	for informer := range t.client.informersOf(t.kind) {
-		if _, whole := informer.Model(); (whole || wantsMetadata) && informer.Covers(t.key.Namespace) {
+		if _, whole := informer.Model(); (whole || wantsMetadata) && informer.Covers(t.key.Namespace, s.labels) {
 			return informer
 		}
 	}

@@ -2,6 +2,7 @@ package informer
 
 import (
 	"iter"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -35,24 +36,45 @@ func (i *Informer[T]) Objects(namespace string, selector labels.Selector) iter.S
 }
 
 // Covers reports whether the informer shows every object that its kind has in namespace (""
-// asks for all namespaces, and for kinds that live in none), so that what it does not show
-// does not exist, or is too new. It is false until the informer is synced, when it retrieves a
-// selection by labels or fields, while it does without its kind (Config.Optional), and with a
-// Retriever of one's own, of which nobody knows.
-func (i *Informer[T]) Covers(namespace string) bool { return i.core.covers(namespace) }
+// asks for all namespaces, and for kinds that live in none) and that selector matches (nil: all),
+// so that what it does not show does not exist, or is too new. An informer that retrieves by
+// labels covers selectors that ask for the same and more.
+//
+// It is false until the informer is synced, when it retrieves by fields, while it does without
+// its kind (Config.Optional), and with a Retriever of one's own, of which nobody knows.
+func (i *Informer[T]) Covers(namespace string, selector labels.Selector) bool {
+	return i.core.covers(namespace, selector)
+}
 
-func (c *core) covers(namespace string) bool {
+func (c *core) covers(namespace string, selector labels.Selector) bool {
 	c.mu.Lock()
 	running, parts := c.session != nil, c.parts
 	c.mu.Unlock()
-	if !running {
+	return running && slices.ContainsFunc(parts, func(p *part) bool {
+		return p.selects.covers(namespace, selector) && p.isSettled() && !p.isDegraded()
+	})
+}
+
+// covers reports whether s selects all that is in namespace and that selector matches.
+func (s selection) covers(namespace string, selector labels.Selector) bool {
+	if !s.known || s.fields || s.namespace != "" && s.namespace != namespace {
 		return false
 	}
-	for _, p := range parts {
-		in := p.selects.namespace
-		if p.selects.whole && (in == "" || in == namespace) && p.isSettled() && !p.isDegraded() {
-			return true
+	return s.labels == nil || selector != nil && implies(selector, s.labels)
+}
+
+// implies reports whether narrow demands all that wide demands, in the same words.
+func implies(narrow, wide labels.Selector) bool {
+	demanded := requirements(narrow)
+	for _, requirement := range requirements(wide) {
+		if !slices.ContainsFunc(demanded, requirement.Equal) {
+			return false
 		}
 	}
-	return false
+	return true
+}
+
+func requirements(selector labels.Selector) labels.Requirements {
+	all, _ := selector.Requirements()
+	return all
 }

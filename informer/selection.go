@@ -13,12 +13,13 @@ type selection struct {
 	namespace string               // empty: all
 	names     []fields.Requirement // on metadata.name and metadata.namespace
 	labels    labels.Selector      // nil: all
-	whole     bool                 // nothing but the namespace selects
+	fields    bool                 // fields select, also those that an object does not tell
+	known     bool                 // this is all that selects
 }
 
 // selects returns which objects r retrieves. What it cannot read is r's problem.
 func (r *clusterRetriever[T]) selects() selection {
-	s := selection{namespace: r.namespace, whole: r.fields == "" && r.labels == ""}
+	s := selection{namespace: r.namespace, fields: r.fields != "", known: true}
 	if selector, err := fields.ParseSelector(r.fields); err == nil {
 		for _, requirement := range selector.Requirements() {
 			if requirement.Field == fieldName || requirement.Field == fieldNamespace {

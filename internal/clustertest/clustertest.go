@@ -86,6 +86,7 @@ func Namespace(tb testing.TB, c *client.Client) string {
 
 // Logger returns one that writes to the test's output.
 func Logger(tb testing.TB) *slog.Logger {
+	tb.Helper()
 	return slog.New(slog.NewTextHandler(tb.Output(), nil))
 }
 
