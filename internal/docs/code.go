@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// CheckCode returns what is wrong with the Go samples of a page, one sentence each. Root is the repository's folder,
-// which the paths in code markers start from.
+// CheckCode returns what is wrong with the Go samples and the tables of a page, one sentence each. Root is the repository's
+// folder, which the paths in markers start from.
 func CheckCode(root string, page Page) []string {
 	var problems []string
 	for _, b := range page.Blocks {
@@ -22,14 +22,14 @@ func CheckCode(root string, page Page) []string {
 		case err != nil:
 			problems = append(problems, fmt.Sprintf("line %d: %v", b.Line, err))
 		case marked && want != b.Text:
-			problems = append(problems, fmt.Sprintf("line %d: the sample is not %s: %s; change that file, then run make docs",
-				b.Line, b.Marked("code")[0], firstDifference(b.Text, want)))
+			problems = append(problems, fmt.Sprintf("line %d: the block is not %s: %s; change what it comes from, then run make docs",
+				b.Line, strings.Join(append(b.Marked("code"), b.Marked("loc")...), ""), firstDifference(b.Text, want)))
 		}
 	}
 	return problems
 }
 
-// Rewrite returns the page's text with each marked sample copied from its file.
+// Rewrite returns the page's text with each marked sample copied from its file, and each table made anew.
 func Rewrite(root, text string) (string, error) {
 	page, err := Parse(text)
 	if err != nil {
@@ -56,12 +56,19 @@ func Rewrite(root, text string) (string, error) {
 	return strings.Join(lines, "\n"), errors.Join(errs...)
 }
 
-// sampleOf returns the text that a block must have, if it is marked as a sample.
+// sampleOf returns the text that a block must have, if it is marked as a sample or as a table of lines of code.
 func sampleOf(root string, b Block) (text string, marked bool, err error) {
-	refs := b.Marked("code")
+	refs, counted := b.Marked("code"), b.Marked("loc")
 	switch {
-	case len(refs) > 1:
-		return "", false, errors.New("the block has two code markers: keep one")
+	case len(refs)+len(counted) > 1:
+		return "", false, errors.New("the block has two markers that say what is in it: keep one")
+	case len(counted) == 1:
+		programs, err := ParsePrograms(counted[0])
+		if err != nil {
+			return "", false, err
+		}
+		text, err = CodeTable(root, programs)
+		return text, err == nil, err
 	case len(refs) == 1:
 		text, err = sample(root, refs[0], b.Lang)
 		return text, err == nil, err

@@ -1,0 +1,87 @@
+package v1
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// DeepCopy is written by hand: a new field with a pointer, slice or map is easily
+// forgotten.
+func TestCopiesShareNothing(t *testing.T) {
+	t.Parallel()
+	list := &WebAppList{Items: []WebApp{*full()}}
+	list.RemainingItemCount = new(int64)
+	copied := list.DeepCopyObject().(*WebAppList)
+	if diff := cmp.Diff(list, copied); diff != "" {
+		t.Fatalf("the copy differs (-want +got):\n%s", diff)
+	}
+	scribble(t, reflect.ValueOf(copied))
+	want := &WebAppList{Items: []WebApp{*full()}}
+	want.RemainingItemCount = new(int64)
+	if diff := cmp.Diff(want, list); diff != "" {
+		t.Errorf("changing the copy changed the original (-want +got):\n%s", diff)
+	}
+}
+
+func TestNilCopiesAreNil(t *testing.T) {
+	t.Parallel()
+	if got := (*WebApp)(nil).DeepCopy(); got != nil {
+		t.Errorf("copy of a nil WebApp: %v", got)
+	}
+	if got := (*WebAppList)(nil).DeepCopy(); got != nil {
+		t.Errorf("copy of a nil list: %v", got)
+	}
+	if got := (*WebAppStatus)(nil).DeepCopy(); got != nil {
+		t.Errorf("copy of a nil status: %v", got)
+	}
+}
+
+func full() *WebApp {
+	return &WebApp{
+		ObjectMeta: metav1.ObjectMeta{Name: "full", Labels: map[string]string{"a": "b"}, Finalizers: []string{"f"}},
+		Spec:       WebAppSpec{Image: "a", Replicas: new(int32(2)), Config: map[string]string{"A": "b"}},
+		Status:     WebAppStatus{Conditions: []metav1.Condition{{Type: "Ready"}}},
+	}
+}
+
+// scribble changes everything that can be reached from v. A pointer, slice or map of this
+// package's types that is nil is an error: full must set it.
+func scribble(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			scribble(t, v.Elem())
+		}
+	case reflect.Struct:
+		ours := v.Type().PkgPath() == reflect.TypeFor[WebApp]().PkgPath()
+		for field, value := range v.Fields() {
+			switch value.Kind() {
+			case reflect.Pointer, reflect.Slice, reflect.Map:
+				if ours && value.IsNil() {
+					t.Errorf("%s.%s is nil: set it in full, and copy it in DeepCopy", v.Type().Name(), field.Name)
+				}
+			}
+			if value.CanSet() {
+				scribble(t, value)
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			scribble(t, v.Index(i))
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			v.SetMapIndex(key, reflect.Zero(v.Type().Elem()))
+		}
+	case reflect.String:
+		v.SetString("scribbled")
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(99)
+	case reflect.Bool:
+		v.SetBool(true)
+	}
+}
