@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -29,90 +32,227 @@ const (
 	Conflict Outcome = "conflict"
 )
 
-// FieldChange is a field that differs between two states of an object.
-type FieldChange struct {
-	// Path is the field's, as in "spec.template.spec.containers[0].image".
-	Path string
-	// Before and After are its values, as JSON has them; nil: it was not there, or is not.
-	Before, After any
-}
-
-// FieldConflict is a field that another manager has.
-type FieldConflict struct {
-	Manager string
-	Field   string
-}
-
 // Applied is what came of an apply.
 type Applied[T any] struct {
 	// Object is the object as the API server has it after the apply; of one that was Unchanged
-	// without a request, as the informer shows it.
+	// without a request, as the informer shows it; of a Conflict, as it was before, where that
+	// is known.
 	Object T
-	// Outcome is what came of it.
+	// Outcome is what came of it. Empty when an error says that nothing, or nothing certain, did.
 	Outcome Outcome
-	// Changed are the fields that have changed, as far as the state before is known.
+	// Changed are the fields of the object that have changed, when it was Updated. None: only
+	// who owns fields has changed.
 	Changed []FieldChange
 	// Conflicts are the fields in conflict.
 	Conflicts []FieldConflict
 }
 
-// Apply makes the fields of obj be so, by server-side apply (KEP-555). obj holds the fields
-// that the caller has an opinion about, and no others.
+// Apply makes the fields of obj be so, by server-side apply (KEP-555), and those be gone that
+// the same field owner has applied before and obj has no longer. Fields that others have set
+// stay. obj is the configuration: the fields that the caller has an opinion about, and no
+// others; it is not changed. It may be typed, unstructured or metadata only. Each field owner
+// applies one configuration to an object, always the whole of it.
+//
+//	applied, err := client.Apply(ctx, c, &appsv1.Deployment{
+//		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+//		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(3)), ...},
+//	}, client.Force())
+//
+// # Configuration
+//
+// Of a typed obj, what nobody has set is left out: lists and maps that are nil, times that are
+// zero, and structs that are empty, no pointers, and may be left out (omitempty), as a
+// container's Resources. What is behind a pointer is applied when it is empty, too:
+// EmptyDir: &corev1.EmptyDirVolumeSource{}. So are zero numbers, false, "" and empty structs of
+// fields without omitempty, as a Deployment's Template, a NetworkPolicy's PodSelector. Where that
+// matters, for those who apply a few fields of an object that others have made, the types of
+// k8s.io/client-go/applyconfigurations leave no doubt (ApplyConfiguration). Of an unstructured
+// obj, all that it has is applied.
+//
+// Never applied are the metadata that the API server sets, and the status but by
+// Subresource("status"), which applies nothing else. A Secret's stringData is applied as data.
+// An obj with a uid is for that very object: no other one of its name is changed or created.
+//
+// # Flow
+//
+//  1. When an informer of the client (one that keeps whole objects) shows the object, this
+//     client has applied the same configuration to it, by the same field owner, and the
+//     configuration's fields show what they did in the answer to that: it is Unchanged, without
+//     a request. What the API server makes of a value (defaults, "1000m" as "1") does not matter.
+//  2. Otherwise the state before is what an informer shows, or is read from the API server: one
+//     GET.
+//  3. One PATCH. That nothing has changed is told by the resourceVersion, which is then as before.
+//
+// # Guarantees
+//
+// Nothing is written when the object is as it should be. At rest, with an informer, there is no
+// request at all, from the second Apply of a program on.
+//
+// An informer is a little old. What it does not show yet, a fight over a field for one, is
+// noticed when it does, which is when a controller handles the object again. When others have
+// written since what is known, two questions have no certain answer: Changed may name what
+// others have changed, and an object is Updated when the value of an applied field, or the entry
+// of the owner in managedFields (its time is in seconds), is not as known before. Not noticed is
+// what another program applies under the same field owner to fields that obj does not have,
+// until the next PATCH.
+//
+// # Options
+//
+// DryRun (neither the object nor what is remembered is changed; Changed is certain),
+// FieldOwner, FieldValidation, Force, Subresource, and IfUnchanged, which demands that the object has
+// still the resourceVersion of obj; otherwise that is ignored.
+//
+// # Errors
+//
+// No field owner: set Config.FieldOwner. A *ConflictError, with Outcome Conflict. ErrGone or
+// ErrReplaced when obj has the uid of an object that is there no longer. ErrChanged with
+// IfUnchanged. What was applied may be there after other errors than answers of the API server (a
+// timeout, a connection that broke): apply it again.
 func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...Option) (Applied[T], error) {
-	var none Applied[T]
-	s, err := newSettings(options, "DryRun", "FieldOwner", "FieldValidation", "Force", "Subresource")
+	a, err := c.application(ctx, obj, options)
 	if err != nil {
-		return none, fmt.Errorf("apply: %w", err)
+		return Applied[T]{}, fmt.Errorf("apply: %w", err)
+	}
+	applied, err := apply(ctx, a, obj)
+	if err != nil {
+		return applied, fmt.Errorf("apply %s: %w", a.withSubresource(a.settings), err)
+	}
+	return applied, nil
+}
+
+// ApplyConfiguration is Apply for a configuration of the types in
+// k8s.io/client-go/applyconfigurations, whose fields are all pointers: what is set is what is
+// applied.
+//
+//	web := appsv1apply.Deployment("web", "shop").WithSpec(appsv1apply.DeploymentSpec().WithReplicas(3))
+//	applied, err := client.ApplyConfiguration(ctx, c, web, client.Force())
+func ApplyConfiguration(
+	ctx context.Context, c *Client, configuration runtime.ApplyConfiguration, options ...Option,
+) (Applied[*unstructured.Unstructured], error) {
+	var none Applied[*unstructured.Unstructured]
+	if isNil(configuration) {
+		return none, errors.New("apply: the configuration is nil")
+	}
+	encoded, err := json.Marshal(configuration)
+	if err != nil {
+		return none, fmt.Errorf("apply: encode the %T: %w", configuration, err)
+	}
+	obj := &unstructured.Unstructured{}
+	if err := utiljson.Unmarshal(encoded, &obj.Object); err != nil {
+		return none, fmt.Errorf("apply: read the %T: %w", configuration, err)
+	}
+	return Apply(ctx, c, obj, options...)
+}
+
+// application is one apply.
+type application struct {
+	target
+	settings      settings
+	request       *Request
+	configuration map[string]any
+	configured    digest // of the configuration
+	id            digest // of what the client remembers of it
+}
+
+// application prepares an apply, and refuses what no request is to be made for.
+func (c *Client) application(ctx context.Context, obj kube.Object, options []Option) (application, error) {
+	s, err := newSettings(options, "DryRun", "FieldOwner", "FieldValidation", "Force", "Subresource", "IfUnchanged")
+	if err != nil {
+		return application{}, err
 	}
 	t, err := c.targetOf(ctx, obj)
 	if err != nil {
-		return none, fmt.Errorf("apply: %w", err)
+		return application{}, err
 	}
-	r := t.request(VerbApply, s)
-	if r.FieldOwner == "" {
-		return none, fmt.Errorf("apply %s: no field owner: set Config.FieldOwner, or option FieldOwner", t)
+	a := application{target: t, settings: s, request: t.request(VerbApply, s)}
+	fail := func(format string, args ...any) (application, error) {
+		return a, fmt.Errorf("%s: %w", t.withSubresource(s), fmt.Errorf(format, args...))
 	}
-	content, err := configurationOf(obj)
-	if err != nil {
-		return none, fmt.Errorf("apply %s: %w", t, err)
-	}
-	u := &unstructured.Unstructured{Object: content}
-	u.SetGroupVersionKind(t.kind)
-	u.SetNamespace(t.key.Namespace)
-	if r.Body, err = json.Marshal(u.Object); err != nil {
-		return none, fmt.Errorf("apply %s: encode: %w", t, err)
-	}
-	r.PatchType = patchTypeApply
-	before, err := get(ctx, t, settings{}, obj)
-	if err != nil && !errors.Is(err, ErrGone) {
-		return none, fmt.Errorf("apply %s: read it: %w", t, err)
-	}
-	existed := err == nil
-	answer, err := exchange(ctx, t, r, obj)
-	if err != nil {
-		return none, fmt.Errorf("apply %s: %w", t.withSubresource(s), asChanged(err))
-	}
-	result := Applied[T]{Object: answer, Outcome: Updated}
 	switch {
-	case r.Status == http.StatusCreated || !existed:
-		result.Outcome = Created
-	case before.GetResourceVersion() == answer.GetResourceVersion():
-		result.Outcome = Unchanged
+	case a.request.FieldOwner == "":
+		return fail("no field owner: set Config.FieldOwner, or option FieldOwner, to a name that stays the same over versions of the program")
+	case len(a.request.FieldOwner) > maxFieldOwner:
+		return fail("the field owner has %d bytes: the API server takes up to %d", len(a.request.FieldOwner), maxFieldOwner)
+	case s.subresource == "scale":
+		return fail("its body is of another kind, a Scale: UpdateSubresource and ScaleLive write it")
+	case s.unchanged && obj.GetResourceVersion() == "":
+		return fail("the object has no resourceVersion, so that nothing can tell whether it has changed")
 	}
-	return result, nil
+	if a.configuration, err = configurationOf(t, obj, s); err != nil {
+		return fail("%w", err)
+	}
+	if a.request.Body, err = json.Marshal(a.configuration); err != nil {
+		return fail("encode: %w", err)
+	}
+	a.request.PatchType = patchTypeApply
+	a.configured = digestOf(a.configuration)
+	a.id = appliedID(t.kind, t.key, a.request.FieldOwner, s.subresource)
+	return a, nil
 }
 
-// configurationOf returns the fields of obj that are to be applied.
-func configurationOf(obj kube.Object) (map[string]any, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+// apply is the flow of Apply. like is of the type that is wanted.
+func apply[T kube.Object](ctx context.Context, a application, like T) (Applied[T], error) {
+	seen, err := stateBefore(ctx, a, like)
 	if err != nil {
-		return nil, fmt.Errorf("read the fields of the object: %w", err)
+		return Applied[T]{}, err
 	}
-	delete(content, "status")
-	return content, nil
+	if seen.applied {
+		return Applied[T]{Object: seen.object, Outcome: Unchanged}, nil
+	}
+	last, _ := a.client.applied.get(a.id)
+	answer, err := exchange(ctx, a.target, a.request, like)
+	if err != nil {
+		return refused(a, seen, err)
+	}
+	if a.request.DryRun && seen.cached && answer.GetResourceVersion() != seen.object.GetResourceVersion() {
+		// Nothing was written, so the informer is behind: what it lacks is not this apply's doing.
+		if seen, err = readState(ctx, a.target, like); err != nil {
+			return Applied[T]{}, err
+		}
+	}
+	applied := Applied[T]{Object: answer, Outcome: Updated}
+	var before kube.Object
+	if seen.exists && seen.object.GetUID() == answer.GetUID() {
+		before = seen.object
+		applied.Changed = diff(before, answer, a.settings.subresource)
+	}
+	after, err := a.stateOf(answer)
+	if err != nil {
+		return applied, err
+	}
+	unchanged, err := a.isUnchanged(before, after, last, len(applied.Changed) == 0)
+	switch {
+	case err != nil:
+		return applied, err
+	case a.request.Status == http.StatusCreated, a.request.Status == 0 && !seen.exists:
+		applied.Outcome, applied.Changed = Created, nil
+	case unchanged:
+		applied.Outcome, applied.Changed = Unchanged, nil
+	}
+	if !a.request.DryRun {
+		a.client.applied.note(a.id, after)
+	}
+	return applied, nil
 }
 
-// appliedMemory is what was applied last.
-type appliedMemory struct{}
-
-func newAppliedMemory() *appliedMemory { return &appliedMemory{} }
+// refused says what an error means. What the client has remembered is dropped: an apply whose
+// answer was lost may have been done.
+func refused[T kube.Object](a application, seen state[T], err error) (Applied[T], error) {
+	if !a.request.DryRun {
+		a.client.applied.forget(a.id)
+	}
+	applied := Applied[T]{}
+	if conflicts := conflictsOf(err); len(conflicts) > 0 {
+		applied.Outcome, applied.Conflicts = Conflict, conflicts
+		if seen.exists {
+			applied.Object = seen.object
+		}
+		return applied, &ConflictError{FieldOwner: a.request.FieldOwner, Conflicts: conflicts, Err: err}
+	}
+	metadata, _ := a.configuration["metadata"].(map[string]any)
+	uid, _ := metadata["uid"].(string)
+	if uid != "" && !seen.exists && apierrors.IsConflict(err) {
+		return applied, fmt.Errorf("%w: what was applied has uid %s: %s", a.gone(), uid, err.Error())
+	}
+	return applied, a.asReplaced(err, types.UID(uid))
+}

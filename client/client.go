@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -98,19 +99,27 @@ func (c *Client) chain() {
 
 // With returns a client that differs from c in what change changes of its Config: the usual way
 // to a client for a dry run, for one namespace, or with one more interceptor. What c has learnt
-// is shared.
+// is shared: which warnings were logged and, of the same cluster, what was applied.
 //
 //	plan, err := c.With(func(config *client.Config) { config.DryRun = true })
 //
 // The error names every mistake in the changed Config.
 func (c *Client) With(change func(*Config)) (*Client, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
 	config := c.Config()
 	change(&config)
 	other, err := New(config)
 	if err != nil {
 		return nil, err
 	}
-	other.warnings, other.applied = c.warnings, c.applied
+	if other.config.Logger == c.config.Logger {
+		other.warnings = c.warnings
+	}
+	if other.config.Cluster == c.config.Cluster {
+		other.applied = c.applied
+	}
 	return other, nil
 }
 
@@ -129,26 +138,23 @@ func (c Config) validate() error {
 	if c.Cluster == nil {
 		errs = append(errs, errors.New("Cluster is required: kube.Connect makes one"))
 	}
-	if len(c.FieldOwner) > maxFieldOwner {
-		errs = append(errs, fmt.Errorf("FieldOwner has %d bytes: the API server takes up to %d", len(c.FieldOwner), maxFieldOwner))
-	}
-	switch c.FieldValidation {
-	case "", metav1.FieldValidationIgnore, metav1.FieldValidationWarn, metav1.FieldValidationStrict:
-	default:
-		errs = append(errs, fmt.Errorf("FieldValidation is %q: it is one of %q", c.FieldValidation,
-			[]string{metav1.FieldValidationIgnore, metav1.FieldValidationWarn, metav1.FieldValidationStrict}))
+	errs = append(errs, checkFieldOwner(c.FieldOwner), checkFieldValidation(c.FieldValidation))
+	if c.Namespace != "" {
+		for _, mistake := range validation.IsDNS1123Label(c.Namespace) {
+			errs = append(errs, fmt.Errorf("the Namespace %q is none: %s", c.Namespace, mistake))
+		}
 	}
 	for i, informer := range c.Informers {
 		switch {
 		case informer == nil:
-			errs = append(errs, fmt.Errorf("Informers[%d] is nil", i))
+			errs = append(errs, fmt.Errorf("nil is among Informers, at %d", i))
 		case informer.Kind().Empty():
 			errs = append(errs, fmt.Errorf("informer %q does not know the kind of its objects: give its Retriever a Description with a GroupVersionKind", informer.Name()))
 		}
 	}
 	for i, interceptor := range c.Interceptors {
 		if interceptor == nil {
-			errs = append(errs, fmt.Errorf("Interceptors[%d] is nil", i))
+			errs = append(errs, fmt.Errorf("nil is among Interceptors, at %d", i))
 		}
 	}
 	return errors.Join(errs...)
@@ -157,6 +163,22 @@ func (c Config) validate() error {
 // maxFieldOwner is the API server's limit: FieldManagerMaxLength of
 // k8s.io/apimachinery/pkg/apis/meta/v1/validation.
 const maxFieldOwner = 128
+
+func checkFieldOwner(name string) error {
+	if len(name) > maxFieldOwner {
+		return fmt.Errorf("FieldOwner has %d bytes: the API server takes up to %d", len(name), maxFieldOwner)
+	}
+	return nil
+}
+
+func checkFieldValidation(policy string) error {
+	switch policy {
+	case "", metav1.FieldValidationIgnore, metav1.FieldValidationWarn, metav1.FieldValidationStrict:
+		return nil
+	}
+	return fmt.Errorf("FieldValidation is %q: it is one of %q", policy,
+		[]string{metav1.FieldValidationIgnore, metav1.FieldValidationWarn, metav1.FieldValidationStrict})
+}
 
 // informersOf returns the informers that may know objects of kind.
 func (c *Client) informersOf(kind schema.GroupVersionKind) iter.Seq[Informer] {
@@ -169,7 +191,7 @@ func (c *Client) informersOf(kind schema.GroupVersionKind) iter.Seq[Informer] {
 	}
 }
 
-// errNoClient is what a function returns that was given no client.
+// check refuses a client that was never made.
 func (c *Client) check() error {
 	if c == nil {
 		return errors.New("the client is nil: client.New makes one")

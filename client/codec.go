@@ -15,19 +15,30 @@ import (
 )
 
 // encodeObject returns an object as JSON, with its kind, which Go types do not carry.
-func encodeObject(r *Request) ([]byte, error) {
-	encoded, err := json.Marshal(r.Object)
+func encodeObject(cluster *kube.Cluster, r *Request) ([]byte, error) {
+	obj, kind := r.Object, r.Kind
+	if r.Subresource != "" {
+		// The body may have a kind of its own.
+		var err error
+		if kind, err = cluster.KindOf(obj); err != nil {
+			return nil, err
+		}
+	}
+	own := obj.GetObjectKind().GroupVersionKind()
+	if (own.Kind == "" || own.Version == "") && !own.Empty() { // half of it, which would stand beside the whole
+		obj = obj.DeepCopyObject().(kube.Object)
+		obj.GetObjectKind().SetGroupVersionKind(kind)
+		own = kind
+	}
+	encoded, err := json.Marshal(obj)
 	if err != nil {
 		return nil, fmt.Errorf("encode the object: %w", err)
 	}
-	if !r.Object.GetObjectKind().GroupVersionKind().Empty() {
+	if !own.Empty() {
 		return encoded, nil
 	}
-	kind := r.Kind
-	if r.Subresource != "" {
-		// The kinds of subresources' bodies are built in: the type tells.
-		return encoded, nil
-	}
+	// In front of the rest, because a copy of the object for the sake of two fields costs more
+	// than the request.
 	head, err := json.Marshal(metav1.TypeMeta{Kind: kind.Kind, APIVersion: kind.GroupVersion().String()})
 	if err != nil || len(encoded) < 2 {
 		return nil, fmt.Errorf("encode the kind %s: %w", kind, err)
@@ -38,19 +49,28 @@ func encodeObject(r *Request) ([]byte, error) {
 	return append(append(head[:len(head)-1], ','), encoded[1:]...), nil
 }
 
-// decodeInto reads JSON into what an answer is to be in.
+// decodeInto reads JSON into what an answer is to be in. Names of fields are compared as the
+// API server does it, by case, and whole numbers of unstructured objects stay whole.
 func decodeInto(raw []byte, into runtime.Object) error {
+	clearObject(into)
 	switch into := into.(type) {
 	case *page:
 		return utiljson.Unmarshal(raw, into)
 	case *unstructured.Unstructured:
-		into.Object = nil
 		return utiljson.Unmarshal(raw, &into.Object)
 	default:
-		// What is left of an earlier answer would be mixed with this one.
-		reflect.ValueOf(into).Elem().SetZero()
 		return utiljson.Unmarshal(raw, into)
 	}
+}
+
+// clearObject empties an object: what is left of an earlier answer would be mixed with the next.
+func clearObject(obj runtime.Object) { reflect.ValueOf(obj).Elem().SetZero() }
+
+// isStatus reports whether an answer is a Status, which says of a request that it was done and
+// no more.
+func isStatus(raw []byte) bool {
+	var meta metav1.TypeMeta
+	return json.Unmarshal(raw, &meta) == nil && meta.Kind == "Status" && meta.APIVersion == "v1"
 }
 
 // page is a page of a list whose items are decoded one by one.
@@ -90,9 +110,10 @@ func newLike[T kube.Object](like T) T {
 	return kube.New[T]()
 }
 
-// convert returns an object of an informer as a T. They are of one kind.
+// convert returns an object of an informer as a T. They are of one kind. obj may be changed.
 func convert[T kube.Object](obj kube.Object, kind schema.GroupVersionKind, like T) (T, error) {
 	if typed, ok := obj.(T); ok && reflect.TypeOf(obj) == reflect.TypeOf(newLike(like)) {
+		typed.GetObjectKind().SetGroupVersionKind(kind) // as an answer of the API server has it
 		return typed, nil
 	}
 	if _, metadata := any(newLike(like)).(*metav1.PartialObjectMetadata); metadata {

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -74,14 +73,7 @@ func ScaleLive[T kube.Object](ctx context.Context, c *Client, obj T, replicas in
 	if err != nil {
 		return fmt.Errorf("scale to %d replicas: %w", replicas, err)
 	}
-	err = t.scale(ctx, live, replicas, s)
-	if errors.Is(err, ErrGone) || errors.Is(err, kube.ErrNotServed) {
-		// The API server says the same of a subresource that it does not have.
-		if _, stillThere := readLive(ctx, t, obj, settings{}); stillThere == nil {
-			err = errors.New("its kind has no scale subresource")
-		}
-	}
-	if err != nil {
+	if err := t.scale(ctx, live, replicas, s); err != nil {
 		return fmt.Errorf("scale %s to %d replicas: %w", t, replicas, err)
 	}
 	return nil

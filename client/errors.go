@@ -1,6 +1,16 @@
 package client
 
-import "errors"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
 
 // What has become of an object since the caller saw it. The errors that wrap these wrap an
 // error of k8s.io/apimachinery/pkg/api/errors too: a "not found" for ErrGone, a "conflict" for
@@ -15,3 +25,88 @@ var (
 	// resourceVersion is not the same.
 	ErrChanged = errors.New("the object has changed")
 )
+
+// ErrNoNamespace says that there is no namespace for the object that is to be created. The API
+// server calls that "not found" too, and it is not the object that is not there.
+var ErrNoNamespace = errors.New("its namespace does not exist")
+
+// explain says what the answer of the API server means for what was requested.
+func (c *Client) explain(ctx context.Context, r *Request, err error) error {
+	cluster := c.config.Cluster
+	unknownPath := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	switch {
+	case !apierrors.IsNotFound(err):
+		return err
+	case missesNamespace(r, err):
+		return fmt.Errorf("%w: %w", ErrNoNamespace, err)
+	case r.Subresource != "" && !c.hasSubresource(ctx, r):
+		return fmt.Errorf("its kind has no %s subresource: %w: %w", r.Subresource, kube.ErrNotServed, err)
+	case unknownPath:
+		// Not the answer of anybody who knows the kind: its definition has been removed.
+		cluster.Forget(r.Kind.GroupVersion())
+		return fmt.Errorf("%w: %w", kube.ErrNotServed, err)
+	case !isAbout(r, err):
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrGone, err)
+}
+
+// hasSubresource reports whether objects of the kind have the subresource. The API server gives
+// the same answer when they have none as when the object is gone, for custom resources; so it is
+// asked how it serves the kind, where it did not say so before.
+func (c *Client) hasSubresource(ctx context.Context, r *Request) bool {
+	cluster := c.config.Cluster
+	if _, known := cluster.SubresourceKind(r.Resource, r.Subresource); known {
+		return true
+	}
+	cluster.Forget(r.Kind.GroupVersion())
+	if _, err := cluster.Resource(ctx, r.Kind); err != nil {
+		return true // nobody knows: then it is the object that is not there, as was said
+	}
+	_, known := cluster.SubresourceKind(r.Resource, r.Subresource)
+	return known
+}
+
+// missesNamespace reports whether an answer is about the namespace of what was to be created.
+func missesNamespace(r *Request, err error) bool {
+	details := detailsOf(err)
+	return details != nil && details.Group == "" && details.Kind == "namespaces" && r.Key.Namespace != "" && details.Name == r.Key.Namespace
+}
+
+// isAbout reports whether it is the object of the request that was not found. What is created
+// is not there by its nature (a webhook may say "not found" of something else), and what is sent
+// to a subresource may name other objects: the Pod that a token is to be bound to.
+func isAbout(r *Request, err error) bool {
+	if r.Subresource == "" {
+		return r.Verb != VerbCreate
+	}
+	details := detailsOf(err)
+	if details == nil {
+		return true
+	}
+	resource, _, _ := strings.Cut(details.Kind, "/") // as in "deployments/scale"
+	return resource == "" || resource == r.Resource.Resource
+}
+
+func detailsOf(err error) *metav1.StatusDetails {
+	return answerOf(err).Details
+}
+
+// answerOf returns what the API server said in its answer; nothing when err wraps none.
+func answerOf(err error) metav1.Status {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return metav1.Status{}
+	}
+	return status.Status()
+}
+
+// asChanged says of a conflict that the object has changed. One over fields that others manage
+// is none of that: the object may be as it was.
+func asChanged(err error) error {
+	if !apierrors.IsConflict(err) || errors.Is(err, ErrChanged) || errors.Is(err, ErrReplaced) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrChanged, err)
+}

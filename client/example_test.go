@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // A handler that scales databases down which are not needed, and does not trust its cache when
@@ -45,4 +46,36 @@ func ExampleScaleLive() {
 	// Output:
 	// scale to 0 replicas: StatefulSet shop/db: not done: it is needed again
 	// true
+}
+
+func ExampleMergeFrom() {
+	before := database()
+	after := before.DeepCopy()
+	after.Spec.Replicas = new(int32(5))
+	after.Labels = map[string]string{"tier": "data"}
+	fmt.Println(client.MergeFrom(before, after))
+	fmt.Println(client.MergeFrom(before, after).Locked(before))
+	fmt.Println(client.MergeFrom(before, before).Empty())
+	// Output:
+	// {"metadata":{"labels":{"tier":"data"}},"spec":{"replicas":5}}
+	// {"metadata":{"labels":{"tier":"data"},"resourceVersion":"7"},"spec":{"replicas":5}}
+	// true
+}
+
+// What a handler does about an error depends on why it came.
+func ExampleReasonOf() {
+	_, c, stop := startServer() // in a program: client.New
+	defer stop()
+
+	_, err := client.Get[*appsv1.StatefulSet](context.Background(), c, kube.Key{Namespace: "shop", Name: "web"})
+	switch client.ReasonOf(err) {
+	case client.ReasonNotFound:
+		fmt.Println("there is none (yet)")
+	case client.ReasonForbidden:
+		fmt.Println("the operator's Role lacks something:", err)
+	case "":
+		fmt.Println("here it is")
+	}
+	// Output:
+	// there is none (yet)
 }

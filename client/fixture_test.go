@@ -29,6 +29,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // apiServer has objects by path, and heeds preconditions as a real one does.
 type apiServer struct {
+	// handle answers requests for objects that it reports to have answered, in place of the rest.
+	// Nil: none.
+	handle func(w http.ResponseWriter, r *http.Request, body []byte) bool
 	// afterGet is called when a GET of an object has been answered, before anything else is.
 	// Nil: nothing happens.
 	afterGet func()
@@ -183,6 +186,11 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	s.requests = append(s.requests, strings.TrimSpace(fmt.Sprint(r.Method, " ", r.URL.RequestURI(), " ", string(body))))
+	s.mu.Unlock()
+	if s.handle != nil && s.handle(w, r, body) {
+		return
+	}
+	s.mu.Lock()
 	s.serve(w, r, body)
 	s.mu.Unlock()
 	if r.Method == http.MethodGet && s.afterGet != nil {
@@ -251,7 +259,11 @@ func resourcesOf(groupVersion string) *metav1.APIResourceList {
 			{Name: "pods", Kind: "Pod", Namespaced: true},
 			{Name: "nodes", Kind: "Node"},
 		},
-		"apps/v1":             {{Name: "statefulsets", Kind: "StatefulSet", Namespaced: true}},
+		"apps/v1": {
+			{Name: "statefulsets", Kind: "StatefulSet", Namespaced: true},
+			{Name: "statefulsets/scale", Kind: "Scale", Group: "autoscaling", Version: "v1", Namespaced: true},
+			{Name: "statefulsets/status", Kind: "StatefulSet", Namespaced: true},
+		},
 		"shop.example.com/v1": {{Name: "widgets", Kind: "Widget", Namespaced: true}},
 	}
 	if list, ok := resources[groupVersion]; ok {

@@ -28,7 +28,12 @@ func named(name string, set func(*settings)) Option {
 // OfKind names the kind of objects whose Go type does not tell: unstructured ones and those
 // that are metadata only.
 func OfKind(kind schema.GroupVersionKind) Option {
-	return named("OfKind", func(s *settings) { s.kind = kind })
+	return named("OfKind", func(s *settings) {
+		s.kind = kind
+		if kind.Kind == "" || kind.Version == "" {
+			s.problems = append(s.problems, fmt.Errorf("option OfKind names the kind %q in %q: both a kind and a version are needed", kind.Kind, kind.GroupVersion()))
+		}
+	})
 }
 
 // FromAPI asks the API server, whatever informers the client has.
@@ -43,7 +48,7 @@ func InNamespace(namespace string) Option {
 func WithLabels(set map[string]string) Option {
 	return named("WithLabels", func(s *settings) {
 		selector, err := labels.ValidatedSelectorFromSet(set)
-		s.selectLabels(selector, err)
+		s.selectLabels("WithLabels", selector, err)
 	})
 }
 
@@ -51,7 +56,7 @@ func WithLabels(set map[string]string) Option {
 func LabelSelector(selector string) Option {
 	return named("LabelSelector", func(s *settings) {
 		parsed, err := labels.Parse(selector)
-		s.selectLabels(parsed, err)
+		s.selectLabels("LabelSelector", parsed, err)
 	})
 }
 
@@ -69,7 +74,12 @@ func FieldSelector(selector string) Option {
 // PageSize is how many objects the API server sends in one answer. Default 500, as kubectl
 // has it; 0 asks for all at once.
 func PageSize(objects int64) Option {
-	return named("PageSize", func(s *settings) { s.pageSize = objects })
+	return named("PageSize", func(s *settings) {
+		s.pageSize = objects
+		if objects < 0 {
+			s.problems = append(s.problems, fmt.Errorf("option PageSize is %d: it counts objects, from 1; 0 asks for all at once", objects))
+		}
+	})
 }
 
 // NotOlderThan lets the API server answer from its own cache, if that has come to this
@@ -91,12 +101,18 @@ func DryRun() Option { return named("DryRun", func(s *settings) { s.dryRun = tru
 
 // FieldOwner names the field manager of this write. Default: Config.FieldOwner.
 func FieldOwner(name string) Option {
-	return named("FieldOwner", func(s *settings) { s.fieldOwner = name })
+	return named("FieldOwner", func(s *settings) {
+		s.fieldOwner = name
+		s.problem("FieldOwner", checkFieldOwner(name))
+	})
 }
 
 // FieldValidation is Config.FieldValidation of this write.
 func FieldValidation(policy string) Option {
-	return named("FieldValidation", func(s *settings) { s.fieldValidation = policy })
+	return named("FieldValidation", func(s *settings) {
+		s.fieldValidation = policy
+		s.problem("FieldValidation", checkFieldValidation(policy))
+	})
 }
 
 // Force takes fields away from other field managers that have them, in an apply. Controllers
@@ -105,9 +121,12 @@ func Force() Option { return named("Force", func(s *settings) { s.force = true }
 
 // Subresource makes the request for a part of the object that is changed on its own: "status",
 // for most. Its body is the whole object; for bodies of another kind (a Scale, an Eviction)
-// see CreateSubresource.
+// see GetSubresource, CreateSubresource, UpdateSubresource and PatchSubresource.
 func Subresource(name string) Option {
-	return named("Subresource", func(s *settings) { s.subresource = name })
+	return named("Subresource", func(s *settings) {
+		s.subresource = name
+		s.problem("Subresource", checkSubresource(name))
+	})
 }
 
 // Precondition lets an object be deleted only if its uid and resourceVersion are those of obj;
@@ -152,7 +171,9 @@ type settings struct {
 	version         string
 	propagation     *metav1.DeletionPropagation
 	grace           *int64
+	wait            waitSettings // see wait.go
 
+	resume   bool     // goes on with the present state when the API server has forgotten that of the first page
 	given    []string // the options' names
 	problems []error
 }
@@ -186,9 +207,9 @@ func (s *settings) problem(option string, err error) {
 }
 
 // selectLabels adds to what has been selected.
-func (s *settings) selectLabels(selector labels.Selector, err error) {
+func (s *settings) selectLabels(option string, selector labels.Selector, err error) {
 	if err != nil {
-		s.problem("LabelSelector", err)
+		s.problem(option, err)
 		return
 	}
 	if s.labels == nil {

@@ -3,11 +3,12 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -20,33 +21,28 @@ type PatchBody struct {
 	err       error // of making it; Patch returns it
 }
 
-// RawPatch is a patch that the caller has encoded.
+// RawPatch is a patch that the caller has encoded: types.MergePatchType, types.JSONPatchType or
+// types.StrategicMergePatchType. (Apply makes those that declare fields.)
 func RawPatch(patchType types.PatchType, body []byte) PatchBody {
 	return PatchBody{patchType: patchType, body: body}
 }
 
+// FailedPatch is a patch that could not be made: Patch returns err. It is for functions that
+// return a PatchBody, as MergeFrom does.
+func FailedPatch(err error) PatchBody { return PatchBody{err: err} }
+
 // MergeFrom is the JSON merge patch (RFC 7386) that makes after of before: what differs, and
 // nothing else. Lists that differ are replaced as a whole: whoever else writes to the list
 // needs Locked. When nothing differs, Patch makes no request.
+//
+// Usually before was read and after is a changed copy of it; of what the reader had cut away
+// (managed fields) nothing is in either. Both are of one type, and of one object.
 func MergeFrom(before, after kube.Object) PatchBody {
+	if err := sameObject(before, after); err != nil {
+		return FailedPatch(err)
+	}
 	body, err := mergePatch(before, after)
 	return PatchBody{patchType: types.MergePatchType, body: body, err: err}
-}
-
-func mergePatch(before, after any) ([]byte, error) {
-	from, err := json.Marshal(before)
-	if err != nil {
-		return nil, fmt.Errorf("encode the object before: %w", err)
-	}
-	to, err := json.Marshal(after)
-	if err != nil {
-		return nil, fmt.Errorf("encode the object after: %w", err)
-	}
-	body, err := jsonpatch.CreateMergePatch(from, to)
-	if err != nil {
-		return nil, fmt.Errorf("compare the objects: %w", err)
-	}
-	return body, nil
 }
 
 // Operation is a step of a JSON patch (RFC 6902).
@@ -61,40 +57,57 @@ type Operation struct {
 }
 
 // JSONPatch is a JSON patch of these operations. A test among them that fails refuses the
-// whole patch, with an error of class Invalid.
+// whole patch, with an error whose reason is ReasonInvalid.
 func JSONPatch(operations ...Operation) PatchBody {
 	body, err := json.Marshal(operations)
 	return PatchBody{patchType: types.JSONPatchType, body: body, err: err}
 }
 
 // Locked returns the patch with a condition: that the object still has the resourceVersion of
-// obj, and its uid. Otherwise Patch returns ErrChanged.
+// obj, and so is the same one. Otherwise Patch returns ErrChanged.
 func (p PatchBody) Locked(obj metav1.Object) PatchBody {
 	if p.err != nil || p.Empty() {
 		return p
 	}
-	if obj.GetResourceVersion() == "" {
-		p.err = fmt.Errorf("the object has no resourceVersion to insist on: use one that was read from the cluster")
+	version := obj.GetResourceVersion()
+	if version == "" {
+		p.err = errors.New("the object has no resourceVersion to insist on: use one that was read from the cluster")
 		return p
-	}
-	lock := map[string]any{"resourceVersion": obj.GetResourceVersion()}
-	if obj.GetUID() != "" {
-		lock["uid"] = obj.GetUID()
 	}
 	if p.patchType == types.JSONPatchType {
-		var operations []Operation
-		if p.err = json.Unmarshal(p.body, &operations); p.err == nil {
-			locked := []Operation{{Op: "test", Path: "/metadata/resourceVersion", Value: obj.GetResourceVersion()}}
-			p.body, p.err = json.Marshal(append(locked, operations...))
-		}
-		return p
+		p.body, p.err = lockedOperations(p.body, version)
+	} else {
+		p.body, p.err = lockedMerge(p.body, version)
 	}
-	condition, err := json.Marshal(map[string]any{"metadata": lock})
-	if err == nil {
-		p.body, err = jsonpatch.MergeMergePatches(p.body, condition)
-	}
-	p.err = err
 	return p
+}
+
+// lockedOperations sets the resourceVersion in front of all else. Not by a test: what fails one
+// is refused as invalid, whereas a write of another version than the present one is a conflict.
+func lockedOperations(body []byte, version string) ([]byte, error) {
+	var operations []json.RawMessage
+	if err := json.Unmarshal(body, &operations); err != nil {
+		return nil, fmt.Errorf("read the JSON patch: %w", err)
+	}
+	lock, err := json.Marshal(Operation{Op: "replace", Path: "/metadata/resourceVersion", Value: version})
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(append([]json.RawMessage{lock}, operations...))
+}
+
+func lockedMerge(body []byte, version string) ([]byte, error) {
+	var content map[string]any
+	if err := utiljson.Unmarshal(body, &content); err != nil {
+		return nil, fmt.Errorf("read the patch: %w", err)
+	}
+	metadata, _ := content["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata["resourceVersion"] = version
+	content["metadata"] = metadata
+	return json.Marshal(content)
 }
 
 // Empty reports whether the patch changes nothing.
@@ -106,12 +119,28 @@ func (p PatchBody) Empty() bool {
 // String returns the patch's body.
 func (p PatchBody) String() string { return string(p.body) }
 
+// check refuses what Patch cannot send.
+func (p PatchBody) check() error {
+	if p.err != nil {
+		return p.err
+	}
+	switch p.patchType {
+	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType:
+		return nil
+	case "":
+		return errors.New("there is no patch: MergeFrom and JSONPatch make one")
+	case types.ApplyYAMLPatchType, types.ApplyCBORPatchType:
+		return fmt.Errorf("patches of type %s are made by Apply", p.patchType)
+	}
+	return fmt.Errorf("there are no patches of type %q", p.patchType)
+}
+
 // Patch changes the object that obj names, and returns it as the API server has it; obj itself
 // is not changed. An empty patch makes no request: obj is returned.
 //
 // Options: DryRun, FieldOwner, FieldValidation, Subresource.
 //
-// Errors: ErrGone; ErrChanged, of a patch that is Locked.
+// Errors: ErrGone; ErrChanged, of a patch that is Locked; a patch that could not be made.
 func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody, options ...Option) (T, error) {
 	var none T
 	s, err := newSettings(options, "DryRun", "FieldOwner", "FieldValidation", "Subresource")
@@ -122,8 +151,8 @@ func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody
 	if err != nil {
 		return none, fmt.Errorf("patch: %w", err)
 	}
-	if patch.err != nil {
-		return none, fmt.Errorf("patch %s: %w", t.withSubresource(s), patch.err)
+	if err := errors.Join(patch.check(), t.checkBody(s)); err != nil {
+		return none, fmt.Errorf("patch %s: %w", t.withSubresource(s), err)
 	}
 	if patch.Empty() {
 		return obj, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,8 +19,8 @@ import (
 //
 //	deployment, err := client.Get[*appsv1.Deployment](ctx, c, kube.Key{Namespace: "shop", Name: "web"})
 //
-// Options: OfKind, FromAPI, NotOlderThan (which asks the API server), Subresource for a part
-// that has the object's own kind.
+// Options: OfKind, FromAPI, NotOlderThan and, for a part that has the object's own kind,
+// Subresource (both ask the API server).
 //
 // Errors: ErrGone, of which apierrors.IsNotFound is true too, when there is no such object;
 // kube.ErrNotServed when there is no such kind; a key without a namespace for a kind that
@@ -37,6 +38,9 @@ func Get[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ..
 	if t.key.Name == "" {
 		return none, fmt.Errorf("get %s: the key has no name", t)
 	}
+	if err := t.checkBody(s); err != nil {
+		return none, fmt.Errorf("get %s: %w", t, err)
+	}
 	if !s.fromAPI && s.notOlderThan == "" && s.subresource == "" {
 		obj, answered, err := cached[T](t)
 		if err != nil {
@@ -48,7 +52,7 @@ func Get[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ..
 	}
 	obj, err := get(ctx, t, s, none)
 	if err != nil {
-		return none, fmt.Errorf("get %s: %w", t, err)
+		return none, fmt.Errorf("get %s: %w", t.withSubresource(s), err)
 	}
 	return obj, nil
 }
@@ -100,17 +104,30 @@ func cached[T kube.Object](t target) (obj T, answered bool, err error) {
 }
 
 // Exists reports whether there is an object under key. It reads metadata only. Options: those
-// of Get.
+// of Get but Subresource.
 func Exists[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ...Option) (bool, error) {
-	kind, err := kindFor[T](c, options)
+	s, err := newSettings(options, "OfKind", "FromAPI", "NotOlderThan")
 	if err != nil {
 		return false, fmt.Errorf("look for %s: %w", key, err)
 	}
-	_, err = Get[*metav1.PartialObjectMetadata](ctx, c, key, append(options, OfKind(kind))...)
+	metadata, err := metadataOption[T](c, s)
+	if err != nil {
+		return false, fmt.Errorf("look for %s: %w", key, err)
+	}
+	_, err = Get[*metav1.PartialObjectMetadata](ctx, c, key, slices.Concat(options, []Option{metadata})...)
 	if errors.Is(err, ErrGone) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// metadataOption names the kind of T for a request that reads metadata only.
+func metadataOption[T kube.Object](c *Client, s settings) (Option, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	kind, err := kindFor[T](c, s.kind)
+	return OfKind(kind), err
 }
 
 // List iterates over the objects of type T that options select, from an informer that covers
@@ -124,53 +141,70 @@ func Exists[T kube.Object](ctx context.Context, c *Client, key kube.Key, options
 //		...
 //	}
 //
-// An error is the last thing that comes, in place of the objects that are missing. When the API
-// server has forgotten the state that the first page showed (410, after some minutes), List
-// goes on with the present one: then an object that was changed meanwhile may come twice or,
-// when it was deleted and created again, not at all. All has none of this.
+// An error is the last thing that comes, in place of the objects that are missing. All pages
+// show one moment, unless the API server forgets that moment before the last page is asked for
+// (410 Expired: it remembers some minutes). Then List goes on behind the object that came last
+// with the present state: no object comes twice, but one that was created or changed since
+// may be missing or newer than those before it. All starts again instead.
 //
 // Options: OfKind, FromAPI, InNamespace, WithLabels, LabelSelector, FieldSelector, PageSize,
 // NotOlderThan.
 func List[T kube.Object](ctx context.Context, c *Client, options ...Option) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		var none T
 		s, t, err := prepareList[T](ctx, c, options)
+		if err == nil {
+			s.resume = true
+			err = list(ctx, t, s, yield)
+		}
 		if err != nil {
-			yield(none, fmt.Errorf("list: %w", err))
-			return
-		}
-		if informer := listedBy[T](t, s); informer != nil {
-			for obj, err := range informer.Objects(t.key.Namespace, s.labels) {
-				var as T
-				if err == nil {
-					as, err = convert(obj, t.kind, none)
-				}
-				if err != nil {
-					yield(none, fmt.Errorf("list %s: %w", t, err))
-					return
-				}
-				if !yield(as, nil) {
-					return
-				}
-			}
-			return
-		}
-		if err := pages(ctx, t, s, yield); err != nil {
-			yield(none, fmt.Errorf("list %s: %w", t, err))
+			var none T
+			yield(none, err)
 		}
 	}
+}
+
+// list yields the objects that s selects, until yield has enough. It yields no error.
+func list[T kube.Object](ctx context.Context, t target, s settings, yield func(T, error) bool) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("list %s: %w", t, err)
+		}
+	}()
+	informer := listedBy[T](t, s)
+	if informer == nil {
+		return pages(ctx, t, s, yield)
+	}
+	var none T
+	for obj, err := range informer.Objects(t.key.Namespace, s.labels) {
+		if err != nil {
+			return err
+		}
+		as, err := convert(obj, t.kind, none)
+		if err != nil {
+			return err
+		}
+		if !yield(as, nil) {
+			return nil
+		}
+	}
+	return nil
 }
 
 // pages yields the objects of all pages.
 func pages[T kube.Object](ctx context.Context, t target, s settings, yield func(T, error) bool) error {
 	var none T
-	r := t.request(VerbList, s)
-	r.List = s.listOptions()
+	options := s.listOptions()
 	for {
 		answer := &page{}
-		r.Answer = answer
+		r := t.request(VerbList, s)
+		r.List, r.Answer = options, answer
 		if err := t.client.send(ctx, r); err != nil {
-			return err
+			next := continueAfter(err)
+			if !s.resume || next == "" || next == options.Continue {
+				return err
+			}
+			options.Continue = next
+			continue
 		}
 		for _, raw := range answer.Items {
 			obj, err := decode(raw, t.kind, none)
@@ -184,35 +218,66 @@ func pages[T kube.Object](ctx context.Context, t target, s settings, yield func(
 		if answer.Continue == "" {
 			return nil
 		}
-		r.List.Continue = answer.Continue
-		r.List.ResourceVersion, r.List.ResourceVersionMatch = "", ""
+		options.Continue = answer.Continue
+		// The token says which state it is of.
+		options.ResourceVersion, options.ResourceVersionMatch = "", ""
 	}
 }
 
+// continueAfter returns the token that the API server sends with a 410, for those who would
+// rather go on with the present state than start again.
+func continueAfter(err error) string {
+	if !apierrors.IsResourceExpired(err) {
+		return ""
+	}
+	return answerOf(err).Continue
+}
+
 // All returns the objects of List, of one moment, in the API server's order (by namespace and
-// name) or, from an informer, in none. Options: those of List.
+// name) or, from an informer, in none. When the API server forgets the moment of the first
+// page before the last one is asked for, all are asked for once more, without pages.
+//
+// Options: those of List.
 func All[T kube.Object](ctx context.Context, c *Client, options ...Option) ([]T, error) {
-	var all []T
-	for obj, err := range List[T](ctx, c, options...) {
-		if err != nil {
-			return nil, err
-		}
+	s, t, err := prepareList[T](ctx, c, options)
+	if err != nil {
+		return nil, err
+	}
+	all, err := gather[T](ctx, t, s)
+	if apierrors.IsResourceExpired(err) && s.pageSize > 0 {
+		s.pageSize = 0
+		all, err = gather[T](ctx, t, s)
+	}
+	return all, err
+}
+
+func gather[T kube.Object](ctx context.Context, t target, s settings) (all []T, err error) {
+	err = list(ctx, t, s, func(obj T, _ error) bool {
 		all = append(all, obj)
+		return true
+	})
+	if err != nil {
+		return nil, err
 	}
 	return all, nil
 }
 
-// Names returns the keys of the objects of List. It reads metadata only. Options: those of List.
+// Names returns the keys of the objects of All. It reads metadata only. Options: those of List.
 func Names[T kube.Object](ctx context.Context, c *Client, options ...Option) (sets.Set[kube.Key], error) {
-	kind, err := kindFor[T](c, options)
+	s, err := newSettings(options, listOptionNames("FromAPI", "PageSize", "NotOlderThan")...)
 	if err != nil {
 		return nil, fmt.Errorf("list names: %w", err)
 	}
+	metadata, err := metadataOption[T](c, s)
+	if err != nil {
+		return nil, fmt.Errorf("list names: %w", err)
+	}
+	all, err := All[*metav1.PartialObjectMetadata](ctx, c, slices.Concat(options, []Option{metadata})...)
+	if err != nil {
+		return nil, err
+	}
 	names := sets.New[kube.Key]()
-	for obj, err := range List[*metav1.PartialObjectMetadata](ctx, c, append(options, OfKind(kind))...) {
-		if err != nil {
-			return nil, err
-		}
+	for _, obj := range all {
 		names.Insert(kube.KeyOf(obj))
 	}
 	return names, nil
@@ -226,10 +291,13 @@ func listOptionNames(more ...string) []string {
 func prepareList[T kube.Object](ctx context.Context, c *Client, options []Option) (settings, target, error) {
 	s, err := newSettings(options, listOptionNames("FromAPI", "PageSize", "NotOlderThan")...)
 	if err != nil {
-		return s, target{}, err
+		return s, target{}, fmt.Errorf("list: %w", err)
 	}
 	t, err := targetFor[T](ctx, c, kube.Key{Namespace: s.namespace}, s.kind)
-	return s, t, err
+	if err != nil {
+		return s, t, fmt.Errorf("list: %w", err)
+	}
+	return s, t, nil
 }
 
 // listedBy returns the informer that can answer, or nil.

@@ -2,13 +2,13 @@ package client
 
 import (
 	"context"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -97,10 +97,8 @@ func On(intercept Interceptor, verbs ...Verb) Interceptor {
 	return func(next RoundTrip) RoundTrip {
 		inner := intercept(next)
 		return func(ctx context.Context, r *Request) error {
-			for _, verb := range verbs {
-				if r.Verb == verb {
-					return inner(ctx, r)
-				}
+			if slices.Contains(verbs, r.Verb) {
+				return inner(ctx, r)
 			}
 			return next(ctx, r)
 		}

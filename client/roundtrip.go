@@ -21,6 +21,7 @@ func (c *Client) roundTrip(ctx context.Context, r *Request) error {
 	if err != nil {
 		return err
 	}
+	r.Status = 0
 	req, err := c.encode(client, r)
 	if err != nil {
 		return err
@@ -32,7 +33,7 @@ func (c *Client) roundTrip(ctx context.Context, r *Request) error {
 	result.StatusCode(&r.Status)
 	// Not Raw's error, which has not read what the API server says of it.
 	if err := result.Error(); err != nil {
-		return explain(c.config.Cluster, r, err)
+		return c.explain(ctx, r, err)
 	}
 	if r.Answer == nil {
 		return nil
@@ -40,6 +41,10 @@ func (c *Client) roundTrip(ctx context.Context, r *Request) error {
 	raw, err := result.Raw()
 	if err != nil {
 		return err
+	}
+	if _, wanted := r.Answer.(*metav1.Status); !wanted && r.Subresource != "" && r.Verb.Writes() && isStatus(raw) {
+		clearObject(r.Answer)
+		return nil
 	}
 	if err := decodeInto(raw, r.Answer); err != nil {
 		return fmt.Errorf("decode the answer: %w", err)
@@ -72,7 +77,7 @@ func (c *Client) encode(client rest.Interface, r *Request) (*rest.Request, error
 	}
 	switch {
 	case r.Object != nil:
-		encoded, err := encodeObject(r)
+		encoded, err := encodeObject(c.config.Cluster, r)
 		if err != nil {
 			return nil, err
 		}

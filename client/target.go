@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -46,23 +46,53 @@ func (c *Client) targetOf(ctx context.Context, obj kube.Object) (target, error) 
 }
 
 // targetFor finds what is under key, of the kind of T, or of the one that the caller has named.
-func targetFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, kind schema.GroupVersionKind) (target, error) {
+func targetFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, named schema.GroupVersionKind) (target, error) {
 	if err := c.check(); err != nil {
 		return target{}, err
 	}
 	var none T
-	t := target{client: c, kind: kind, key: key}
-	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
-		return t, fmt.Errorf("%s: %s is an interface: name the type that is to be made", key, reflect.TypeFor[T]())
+	t := target{client: c, kind: named, key: key, model: any(none)}
+	err := notAType[T]()
+	if reflect.TypeFor[T]().Kind() == reflect.Pointer {
+		t.kind, err = kindFor[T](c, named)
 	}
-	t.model = any(none)
-	if kind.Empty() {
-		var err error
-		if t.kind, err = c.config.Cluster.KindOf(kube.New[T]()); err != nil {
-			return t, fmt.Errorf("%s: %w (option OfKind names it)", key, err)
-		}
+	switch {
+	case err != nil && key.Name != "":
+		return t, fmt.Errorf("%s: %w", key, err)
+	case err != nil:
+		return t, err
 	}
 	return t, t.resolve(ctx)
+}
+
+// kindFor returns the kind of T, or the one that the caller has named for it.
+func kindFor[T kube.Object](c *Client, named schema.GroupVersionKind) (schema.GroupVersionKind, error) {
+	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
+		if named.Empty() {
+			return named, notAType[T]()
+		}
+		return named, nil
+	}
+	cluster, model := c.config.Cluster, kube.New[T]()
+	kind, err := cluster.KindOf(model)
+	tells := err == nil
+	switch {
+	case named.Empty() && !tells:
+		return kind, fmt.Errorf("%w (option OfKind names it)", err)
+	case named.Empty():
+		return kind, nil
+	case !tells || kind == named:
+		return named, nil
+	}
+	// A type may be registered for several kinds.
+	if kinds, _, err := cluster.Scheme().ObjectKinds(model); err == nil && slices.Contains(kinds, named) {
+		return named, nil
+	}
+	return named, fmt.Errorf("option OfKind names the kind %s, and a %T is a %s", named, model, kind)
+}
+
+func notAType[T any]() error {
+	return fmt.Errorf("%s is an interface: name the type that is to be made", reflect.TypeFor[T]())
 }
 
 // resolve asks how the cluster serves the kind, and checks the namespace against that.
@@ -103,7 +133,10 @@ func (t target) String() string {
 func (t target) request(verb Verb, s settings) *Request {
 	config := t.client.config
 	r := &Request{
-		Verb: verb, Kind: t.kind, Resource: t.resource, Key: t.key, Subresource: s.subresource, GetVersion: s.notOlderThan, model: t.model,
+		Verb: verb, Kind: t.kind, Resource: t.resource, Key: t.key, Subresource: s.subresource, model: t.model,
+	}
+	if verb == VerbGet {
+		r.GetVersion = s.notOlderThan
 	}
 	if verb.Writes() {
 		r.DryRun = s.dryRun || config.DryRun
@@ -121,37 +154,7 @@ func (t target) conflict(reason error, format string, args ...any) error {
 	return fmt.Errorf("%w: %w", reason, apierrors.NewConflict(t.resource.GroupResource(), t.key.Name, detail))
 }
 
-// explain says what the answer of the API server means for what was requested.
-func explain(cluster *kube.Cluster, r *Request, err error) error {
-	switch {
-	case !apierrors.IsNotFound(err):
-		return err
-	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		// Not the answer of anybody who knows the kind: its definition has been removed.
-		cluster.Forget(r.Kind.GroupVersion())
-		return fmt.Errorf("%w: %w", kube.ErrNotServed, err)
-	}
-	return fmt.Errorf("%w: %w", ErrGone, err)
-}
-
 func isNil(obj any) bool {
 	value := reflect.ValueOf(obj)
 	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
-}
-
-// kindFor returns the kind of T, or the one that options name.
-func kindFor[T kube.Object](c *Client, options []Option) (schema.GroupVersionKind, error) {
-	if err := c.check(); err != nil {
-		return schema.GroupVersionKind{}, err
-	}
-	s := settings{}
-	for _, option := range options {
-		if option != nil {
-			option(&s)
-		}
-	}
-	if !s.kind.Empty() {
-		return s.kind, nil
-	}
-	return c.config.Cluster.KindOf(kube.New[T]())
 }

@@ -2,9 +2,15 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
@@ -16,12 +22,15 @@ import (
 // is open is lost. It is for those who know what they do with that; an Informer, or a
 // subscription (package subscription), opens it again and misses nothing.
 //
-// The caller must call Stop, or end ctx, and read ResultChan until it is closed. Objects are of
-// type T.
+// The objects of events are of type T and carry their kind, but that of an error event, which
+// is a *metav1.Status. The caller must call Stop, or end ctx; ResultChan is closed after that.
 //
 // Options: OfKind, InNamespace, WithLabels, LabelSelector, FieldSelector, NotOlderThan: the
 // resourceVersion after which events are wanted. Without it the first events are the objects
 // that there are.
+//
+// Errors: an error whose reason is ReasonTransient and of which apierrors.IsResourceExpired is true
+// when the API server remembers no events since that resourceVersion. It may come as an event.
 func Watch[T kube.Object](ctx context.Context, c *Client, options ...Option) (watch.Interface, error) {
 	s, err := newSettings(options, listOptionNames("NotOlderThan")...)
 	if err != nil {
@@ -34,7 +43,6 @@ func Watch[T kube.Object](ctx context.Context, c *Client, options ...Option) (wa
 	r := t.request(VerbWatch, settings{})
 	r.List = s.listOptions()
 	r.List.ResourceVersionMatch, r.List.Limit = "", 0
-	r.Answer = kube.New[T]()
 	if err := t.client.send(ctx, r); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", t, err)
 	}
@@ -43,12 +51,57 @@ func Watch[T kube.Object](ctx context.Context, c *Client, options ...Option) (wa
 
 // watch opens the stream of a watch.
 func (c *Client) watch(ctx context.Context, req *rest.Request, r *Request) error {
-	stream, err := req.Watch(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	// Not Watch: it would decode objects by the Cluster's scheme, which knows no built-in types.
+	body, err := req.Stream(ctx)
 	if err != nil {
-		return explain(c.config.Cluster, r, err)
+		cancel()
+		return c.explain(ctx, r, err)
 	}
+	r.Status = http.StatusOK
+	like, _ := r.model.(kube.Object) // it always is one
+	source := &watchEvents{body: body, frames: json.NewDecoder(body), kind: r.Kind, like: like, ended: ctx.Done(), end: cancel}
+	// Its goroutine is the caller's to end, by Stop or ctx.
+	stream := watch.NewStreamWatcher(source, apierrors.NewClientErrorReporter(http.StatusInternalServerError, string(VerbWatch), "ClientWatchDecoding"))
+	context.AfterFunc(ctx, stream.Stop) // for whoever ends ctx and reads no further
 	r.Stream = stream
 	return nil
 }
 
-var _ = metav1.Object(nil)
+// watchEvents reads a watch's events from the body of its answer. It implements watch.Decoder.
+type watchEvents struct {
+	body   io.ReadCloser
+	frames *json.Decoder
+	kind   schema.GroupVersionKind
+	like   kube.Object     // of the type that objects are to have
+	ended  <-chan struct{} // closed when the watch is over
+	end    context.CancelFunc
+}
+
+// Decode implements watch.Decoder.
+func (e *watchEvents) Decode() (watch.EventType, runtime.Object, error) {
+	var event struct {
+		Type   watch.EventType
+		Object json.RawMessage
+	}
+	if err := e.frames.Decode(&event); err != nil {
+		select {
+		case <-e.ended:
+			return "", nil, io.EOF // whatever a body says that is closed while it is read
+		default:
+			return "", nil, err
+		}
+	}
+	if event.Type == watch.Error {
+		status := &metav1.Status{}
+		return event.Type, status, decodeInto(event.Object, status)
+	}
+	obj, err := decode(event.Object, e.kind, e.like)
+	return event.Type, obj, err
+}
+
+// Close implements watch.Decoder.
+func (e *watchEvents) Close() {
+	e.end()
+	_ = e.body.Close() // nothing is read any more
+}

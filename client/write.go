@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -16,7 +15,8 @@ import (
 //
 // Options: DryRun, FieldOwner, FieldValidation.
 //
-// Errors: apierrors.IsAlreadyExists when there is one of that name.
+// Errors: apierrors.IsAlreadyExists when there is one of that name; ErrNoNamespace; an obj that
+// is metadata only.
 func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...Option) (T, error) {
 	var none T
 	s, err := newSettings(options, "DryRun", "FieldOwner", "FieldValidation")
@@ -26,6 +26,9 @@ func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...Opt
 	t, err := c.targetToCreate(ctx, obj)
 	if err != nil {
 		return none, fmt.Errorf("create: %w", err)
+	}
+	if err := refuseMetadata(obj); err != nil {
+		return none, fmt.Errorf("create %s: %w", t, err)
 	}
 	r := t.request(VerbCreate, s)
 	r.Object = inNamespace(obj, t.key.Namespace)
@@ -52,6 +55,7 @@ func (c *Client) targetToCreate(ctx context.Context, obj kube.Object) (target, e
 	if err := t.resolve(ctx); err != nil {
 		return t, err
 	}
+	// Without a name it looks like a collection, which may be of all namespaces.
 	if t.resource.Namespaced && t.key.Namespace == "" {
 		return t, fmt.Errorf("%s %s* has no namespace, and its kind lives in namespaces", t.kind.Kind, obj.GetGenerateName())
 	}
@@ -68,6 +72,15 @@ func inNamespace[T kube.Object](obj T, namespace string) T {
 	return placed
 }
 
+// refuseMetadata refuses to write objects of which only the metadata is there: the rest would be
+// written as empty.
+func refuseMetadata(obj kube.Object) error {
+	if _, metadata := obj.(*metav1.PartialObjectMetadata); metadata {
+		return errors.New("it is metadata only, and would lose everything else: Patch changes metadata")
+	}
+	return nil
+}
+
 // Update replaces the object by obj, and returns what the API server has made of it; obj itself
 // is not changed. An obj with a resourceVersion replaces that version only; one without
 // replaces whatever there is, of kinds that allow it.
@@ -78,7 +91,7 @@ func inNamespace[T kube.Object](obj T, namespace string) T {
 // Options: DryRun, FieldOwner, FieldValidation, Subresource.
 //
 // Errors: ErrChanged, of which apierrors.IsConflict is true too, when the resourceVersion is
-// not the present one; ErrGone.
+// not the present one; ErrGone; an obj that is metadata only.
 func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...Option) (T, error) {
 	var none T
 	s, err := newSettings(options, "DryRun", "FieldOwner", "FieldValidation", "Subresource")
@@ -89,6 +102,9 @@ func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...Opt
 	if err != nil {
 		return none, fmt.Errorf("update: %w", err)
 	}
+	if err := errors.Join(refuseMetadata(obj), t.checkBody(s)); err != nil {
+		return none, fmt.Errorf("update %s: %w", t.withSubresource(s), err)
+	}
 	r := t.request(VerbUpdate, s)
 	r.Object = inNamespace(obj, t.key.Namespace)
 	updated, err := exchange(ctx, t, r, obj)
@@ -96,14 +112,6 @@ func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...Opt
 		return none, fmt.Errorf("update %s: %w", t.withSubresource(s), asChanged(err))
 	}
 	return updated, nil
-}
-
-// asChanged says of a conflict that the object has changed.
-func asChanged(err error) error {
-	if apierrors.IsConflict(err) && !errors.Is(err, ErrChanged) && !errors.Is(err, ErrReplaced) {
-		return fmt.Errorf("%w: %w", ErrChanged, err)
-	}
-	return err
 }
 
 // Delete deletes the object that obj names, if it has the uid of obj, where that has one: an

@@ -3,6 +3,7 @@ package event
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -31,16 +32,18 @@ type Recorder struct {
 	waiting  []*series // guarded by mu; to be sent when they are due
 	lastName time.Time // guarded by mu; the time in the name that was given last
 	stats    Stats     // guarded by mu
+	unnamed  time.Time // guarded by mu; when an object that cannot be referred to was logged last
 }
 
 // Stats are counts since New.
 type Stats struct {
 	// Sent is how many requests were done: Events created, and counts of repeats patched.
 	Sent uint64
-	// Dropped is how many calls of Event were dropped: for a full queue, an object's budget,
-	// an object without a name, or the end of the time to flush.
+	// Dropped is how many of the calls that say something were dropped: for a full queue, an
+	// object's budget, an object without a name or of an unknown kind, or the end of the time
+	// to flush.
 	Dropped uint64
-	// Failed is how many calls of Event came to nothing because the API server refused them,
+	// Failed is how many of them came to nothing because the API server refused them,
 	// or could not be reached for too long.
 	Failed uint64
 }
@@ -73,9 +76,19 @@ func New(config Config) (*Recorder, error) {
 // action are cut at 128 bytes, and stand in for each other when one is empty; the note is cut
 // at 1024. Put what varies without meaning anything (times, attempts) elsewhere: an event is
 // a repeat only when all of it is the same.
+//
+// A nil Recorder says nothing.
 func (r *Recorder) Event(regarding corev1.ObjectReference, eventType, reason, action, note string) {
+	if r != nil {
+		r.say(regarding, acceptable(eventType, reason, action, note), corev1.ObjectReference{}, nil)
+	}
+}
+
+// say notes what is said. related, and the annotations, may be empty.
+func (r *Recorder) say(regarding corev1.ObjectReference, what said, related corev1.ObjectReference, annotations map[string]string) {
 	now := time.Now()
-	what := acceptable(eventType, reason, action, note)
+	what.related = related
+	what.related.ResourceVersion = "" // another state of the same object
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if regarding.Name == "" {
@@ -97,6 +110,10 @@ func (r *Recorder) Event(regarding corev1.ObjectReference, eventType, reason, ac
 		return
 	}
 	s := &series{object: about, said: what, event: r.newEvent(regarding, what, now), state: queued, count: 1, last: now}
+	s.event.Annotations = maps.Clone(annotations)
+	if related != (corev1.ObjectReference{}) {
+		s.event.Related = &related
+	}
 	about.series[what] = s
 	r.queue = append(r.queue, s)
 	r.signal()
@@ -104,6 +121,9 @@ func (r *Recorder) Event(regarding corev1.ObjectReference, eventType, reason, ac
 
 // Stats returns what was done so far.
 func (r *Recorder) Stats() Stats {
+	if r == nil {
+		return Stats{}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stats

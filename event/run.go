@@ -38,8 +38,11 @@ const (
 // It sends one request at a time, which is slow on purpose: a flood of events must not
 // become one of requests. Under a lease (kube.WithLeadership) nothing is sent once it is lost.
 //
-// Errors: it is running already.
+// Errors: it is running already; it is nil.
 func (r *Recorder) Run(ctx context.Context) error {
+	if r == nil {
+		return errors.New("run the event recorder: it is nil: event.New makes one")
+	}
 	r.mu.Lock()
 	if r.running {
 		r.mu.Unlock()

@@ -11,7 +11,10 @@ import (
 )
 
 // said is what an event says; about the same object, the same again is a repeat.
-type said struct{ eventType, reason, action, note string }
+type said struct {
+	eventType, reason, action, note string
+	related                         corev1.ObjectReference // without a resourceVersion
+}
 
 // state is where a series is.
 type state int

@@ -1,5 +1,15 @@
 // Package readiness tells from an object's status whether the object is what its spec asks for:
 // whether a Deployment is rolled out, a Job done, a custom resource Ready. It makes no requests.
+//
+// Of knows the kinds that are built into Kubernetes, and the conventions that other kinds keep to
+// (status.observedGeneration and the conditions Ready, Reconciling and Stalled): the words and
+// the rules are those of kstatus (sigs.k8s.io/cli-utils), which `kubectl wait`'s users and GitOps
+// tools know. Where it differs from kstatus, it says so.
+//
+// What waits for objects takes a Check: Of itself, another one of this package, or a function of
+// one's own. And, Or and Not are All, Any and Not.
+//
+//	ready := readiness.All(readiness.RolledOut, readiness.Condition("shop.example.com/Warm", metav1.ConditionTrue))
 package readiness
 
 import "github.com/evenkeel-go/evenkeel/kube"
@@ -30,5 +40,14 @@ type State struct {
 // Ready reports whether the status is Current.
 func (s State) Ready() bool { return s.Status == Current }
 
-// Check tells the state of an object.
+// String returns the status and, if there is one, the message.
+func (s State) String() string {
+	if s.Message == "" {
+		return string(s.Status)
+	}
+	return string(s.Status) + ": " + s.Message
+}
+
+// Check tells the state of an object. It must not change the object, and must be safe for
+// concurrent use.
 type Check func(obj kube.Object) State

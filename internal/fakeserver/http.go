@@ -268,6 +268,11 @@ func (s *Server) discovery(gv schema.GroupVersion) *http.Response {
 			list.APIResources = append(list.APIResources, metav1.APIResource{
 				Name: r.kind.Resource, Kind: r.kind.Kind, Namespaced: !r.kind.ClusterScoped, Verbs: metav1.Verbs{"get", "list", "watch"},
 			})
+			if r.kind.Status {
+				list.APIResources = append(list.APIResources, metav1.APIResource{
+					Name: r.kind.Resource + "/status", Kind: r.kind.Kind, Namespaced: !r.kind.ClusterScoped, Verbs: metav1.Verbs{"get", "patch", "update"},
+				})
+			}
 		}
 	}
 	if len(list.APIResources) == 0 {

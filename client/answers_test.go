@@ -1,0 +1,114 @@
+package client_test
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// TestAnswersAreOfTheCallersType: names of fields are compared by case, whole numbers stay whole,
+// the kind is there.
+func TestAnswersAreOfTheCallersType(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"metadata":{"name":"w","namespace":"shop"},"spec":{"Replicas":5,"size":9007199254740993,"share":0.5}}`))
+		return true
+	}
+	set, err := client.Get[*appsv1.StatefulSet](t.Context(), c, kube.Key{Namespace: "shop", Name: "w"})
+	if err != nil || set.Spec.Replicas != nil || set.Kind != "StatefulSet" || set.APIVersion != "apps/v1" {
+		t.Errorf("typed: %+v, %v", set, err)
+	}
+	u, err := client.Get[*unstructured.Unstructured](t.Context(), c, kube.Key{Namespace: "shop", Name: "w"}, client.OfKind(widgetKind()))
+	if err != nil || u.GroupVersionKind() != widgetKind() {
+		t.Fatalf("unstructured: %v, %v", u, err)
+	}
+	spec := u.Object["spec"].(map[string]any)
+	if spec["size"] != int64(9007199254740993) || spec["share"] != 0.5 || spec["Replicas"] != int64(5) {
+		t.Errorf("unstructured: %#v", spec)
+	}
+	m, err := client.Get[*metav1.PartialObjectMetadata](t.Context(), c, kube.Key{Namespace: "shop", Name: "w"}, client.OfKind(widgetKind()))
+	if err != nil || m.GroupVersionKind() != widgetKind() || m.Name != "w" {
+		t.Errorf("metadata: %v, %v", m, err)
+	}
+}
+
+// TestAStatusIsAnAnswerWithNothingInIt: it is read into nothing else.
+func TestAStatusIsAnAnswerWithNothingInIt(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+		answer(w, http.StatusCreated, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Success", Code: 201})
+		return true
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}}
+	if got, err := client.CreateSubresource(t.Context(), c, pod, "binding", &corev1.Binding{Target: corev1.ObjectReference{Name: "n1"}}); err != nil || got == nil || got.Kind != "" {
+		t.Errorf("the answer is %+v, %v", got, err)
+	}
+	// A type whose status is a struct, of which a text cannot become.
+	if got, err := client.CreateSubresource(t.Context(), c, pod, "resize", pod); err != nil || got.Name != "" {
+		t.Errorf("the answer is %+v, %v", got, err)
+	}
+}
+
+func TestWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}}
+	notFound := func(resource, name string) error {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
+	}
+	create := func(c *client.Client) error { _, err := client.Create(t.Context(), c, pod); return err }
+	bind := func(c *client.Client) error {
+		_, err := client.CreateSubresource(t.Context(), c, database(), "scale", &corev1.Binding{})
+		return err
+	}
+	status := func(c *client.Client) error {
+		_, err := client.Update(t.Context(), c, widget(), client.Subresource("status"))
+		return err
+	}
+	for name, test := range map[string]struct {
+		answer error
+		do     func(c *client.Client) error
+		want   error
+		reason client.Reason
+	}{
+		"the namespace":              {notFound("namespaces", "shop"), create, client.ErrNoNamespace, client.ReasonOther},
+		"what a webhook looked for":  {notFound("secrets", "key"), create, nil, client.ReasonNotFound},
+		"the object":                 {notFound("statefulsets", "db"), bind, client.ErrGone, client.ReasonNotFound},
+		"the object, by its part":    {notFound("statefulsets/scale", "db"), bind, client.ErrGone, client.ReasonNotFound},
+		"what the body names":        {notFound("secrets", "db"), bind, nil, client.ReasonNotFound},
+		"a subresource of the kind":  {notFound("widgets", "w"), status, kube.ErrNotServed, client.ReasonNotServed},
+		"the namespace of an update": {notFound("namespaces", "shop"), status, client.ErrNoNamespace, client.ReasonOther},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, c := newServer(t)
+			server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+				known, _ := errors.AsType[*apierrors.StatusError](test.answer)
+				copied := *known
+				refuse(w, &copied)
+				return true
+			}
+			err := test.do(c)
+			for _, sentinel := range []error{client.ErrGone, client.ErrNoNamespace, kube.ErrNotServed} {
+				if got, want := errors.Is(err, sentinel), errors.Is(test.want, sentinel); got != want {
+					t.Errorf("%v: it is %q: %t, want %t", err, sentinel, got, want)
+				}
+			}
+			if got := client.ReasonOf(err); got != test.reason || !apierrors.IsNotFound(err) {
+				t.Errorf("the reason is %s, want %s; apimachinery calls it not found: %t", got, test.reason, apierrors.IsNotFound(err))
+			}
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/client"
+)
+
+// intercepted returns a client that has answer in the place of the API server, for some verbs.
+func intercepted(c *client.Client, answer client.RoundTrip, verbs ...client.Verb) *client.Client {
+	changed, err := c.With(func(config *client.Config) {
+		config.FieldOwner = "shop"
+		config.Interceptors = []client.Interceptor{client.On(func(client.RoundTrip) client.RoundTrip { return answer }, verbs...)}
+	})
+	if err != nil {
+		panic(err)
+	}
+	return changed
+}
+
+// What is sent is what was set, and not what Go's types have beside it.
+func ExampleApply() {
+	_, c, stop := startServer() // in a program: client.New
+	defer stop()
+	c = intercepted(c, func(_ context.Context, r *client.Request) error {
+		fmt.Println(string(r.Body))
+		r.Status = http.StatusCreated
+		return nil
+	}, client.VerbApply)
+
+	applied, err := client.Apply(context.Background(), c, &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "queue"},
+		Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(1)), ServiceName: "queue"},
+	}, client.Force())
+	fmt.Println(applied.Outcome, err)
+	// Output:
+	// {"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"queue","namespace":"shop"},"spec":{"replicas":1,"serviceName":"queue","template":{}}}
+	// created <nil>
+}
+
+// An object is changed where it is not as it should be.
+func ExampleCreateOrUpdate() {
+	_, c, stop := startServer() // in a program: client.New
+	defer stop()
+	c = intercepted(c, func(_ context.Context, r *client.Request) error {
+		fmt.Println(r.Verb, r.Kind.Kind, r.Key)
+		updated := r.Object.(*appsv1.StatefulSet).DeepCopy()
+		updated.ResourceVersion = "8"
+		*r.Answer.(*appsv1.StatefulSet) = *updated
+		return nil
+	}, client.VerbUpdate)
+
+	for _, replicas := range []int32{3, 5} {
+		written, err := client.CreateOrUpdate(context.Background(), c, database(), func(database *appsv1.StatefulSet) error {
+			database.Spec.Replicas = &replicas
+			return nil
+		})
+		fmt.Println(written.Outcome, written.Changed, err)
+	}
+	// Output:
+	// unchanged [] <nil>
+	// update StatefulSet shop/db
+	// updated [spec.replicas: 3 -> 5] <nil>
+}
+
+// Labels that are there already cost nothing.
+func ExampleSetLabels() {
+	_, c, stop := startServer() // in a program: client.New
+	defer stop()
+	c = intercepted(c, func(_ context.Context, r *client.Request) error {
+		fmt.Println(string(r.Body))
+		labelled := database()
+		labelled.Labels = map[string]string{"app": "db", "tier": "back"}
+		*r.Answer.(*appsv1.StatefulSet) = *labelled
+		return nil
+	}, client.VerbPatch)
+
+	obj := database()
+	obj.Labels = map[string]string{"app": "db"}
+	for range 2 {
+		var changed bool
+		var err error
+		obj, changed, err = client.SetLabels(context.Background(), c, obj, map[string]string{"app": "db", "tier": "back"})
+		fmt.Println(changed, slices.Sorted(maps.Keys(obj.Labels)), err)
+	}
+	// Output:
+	// {"metadata":{"labels":{"tier":"back"},"uid":"u1"}}
+	// true [app tier] <nil>
+	// false [app tier] <nil>
+}

@@ -1,0 +1,272 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+func TestNewNamesEveryMistake(t *testing.T) {
+	t.Parallel()
+	_, err := client.New(client.Config{
+		FieldOwner: strings.Repeat("x", 129), FieldValidation: "strict", Namespace: "Shop",
+		Informers: []client.Informer{nil, shelf{}}, Interceptors: []client.Interceptor{nil},
+	})
+	for _, want := range []string{
+		"make a client: ", "Cluster is required", "FieldOwner has 129 bytes", `FieldValidation is "strict"`, `the Namespace "Shop" is none: `,
+		"nil is among Informers, at 0", `informer "shelf" does not know the kind`, "nil is among Interceptors, at 0",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q", err, want)
+		}
+	}
+}
+
+// TestInterceptorsSeeEveryRequest: in their order, with what they may change before and read after.
+func TestInterceptorsSeeEveryRequest(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	server.handle = echo
+	var seen []string
+	note := func(name string) client.Interceptor {
+		return func(next client.RoundTrip) client.RoundTrip {
+			return func(ctx context.Context, r *client.Request) error {
+				seen = append(seen, name+" before "+string(r.Verb))
+				err := next(ctx, r)
+				seen = append(seen, fmt.Sprint(name, " after ", r.Status))
+				return err
+			}
+		}
+	}
+	errRefused := errors.New("nothing is deleted here")
+	refuse := func(client.RoundTrip) client.RoundTrip {
+		return func(context.Context, *client.Request) error { return errRefused }
+	}
+	answers := func(client.RoundTrip) client.RoundTrip {
+		return func(_ context.Context, r *client.Request) error {
+			r.Answer.(*corev1.Node).Name = "made up"
+			return nil
+		}
+	}
+	changes := func(next client.RoundTrip) client.RoundTrip {
+		return func(ctx context.Context, r *client.Request) error {
+			r.FieldOwner = "another"
+			r.Object = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "in its place"}}
+			return next(ctx, r)
+		}
+	}
+	c = with(t, c, func(config *client.Config) {
+		config.Interceptors = []client.Interceptor{
+			note("first"), client.On(note("second"), client.VerbGet), client.On(refuse, client.VerbDelete, client.VerbDeleteCollection),
+			client.On(answers, client.VerbGet), client.On(changes, client.VerbUpdate),
+		}
+	})
+	got, err := client.Get[*corev1.Node](t.Context(), c, kube.Key{Name: "n1"})
+	if err != nil || got.Name != "made up" || got.Kind != "Node" {
+		t.Errorf("an interceptor's answer is %+v, %v", got, err)
+	}
+	if err := client.Delete(t.Context(), c, node()); !errors.Is(err, errRefused) || client.ReasonOf(err) != client.ReasonOther {
+		t.Errorf("the error is %v, want the interceptor's", err)
+	}
+	if _, err := client.Update(t.Context(), c, node()); err != nil {
+		t.Error(err)
+	}
+	want := []string{
+		"first before get", "second before get", "second after 0", "first after 0", "first before delete", "first after 0",
+		"first before update", "first after 200",
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("seen was %q, want %q", seen, want)
+	}
+	if log := server.log(); len(log) != 1 || !strings.HasPrefix(log[0], `PUT /api/v1/nodes/n1?fieldManager=another {"kind":"Node","apiVersion":"v1","metadata":{"name":"in its place"}`) {
+		t.Errorf("the requests are %q", log)
+	}
+}
+
+func TestARecordingKeepsWhatWasAsked(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	server.handle = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
+		return r.Method != http.MethodGet && r.Method != http.MethodDelete && echo(w, r, body)
+	}
+	var recording client.Recording
+	c = with(t, c, func(config *client.Config) { config.Interceptors = []client.Interceptor{recording.Intercept} })
+	changed := node()
+	changed.Labels = map[string]string{"a": "b"}
+	_, err := client.Get[*corev1.Node](t.Context(), c, kube.Key{Name: "n1"})
+	_, gone := client.Get[*corev1.Pod](t.Context(), c, kube.Key{Namespace: "shop", Name: "none"})
+	_, err2 := client.Patch(t.Context(), c, node(), client.MergeFrom(node(), changed))
+	_, err3 := client.Update(t.Context(), c, database(), client.Subresource("status"), client.DryRun())
+	named := func(client.RoundTrip) client.RoundTrip {
+		return func(_ context.Context, r *client.Request) error {
+			r.Answer.(*corev1.Pod).Name = r.Object.GetGenerateName() + "x7"
+			return nil
+		}
+	}
+	naming := with(t, c, func(config *client.Config) {
+		config.Interceptors = append(config.Interceptors, client.On(named, client.VerbCreate))
+	})
+	_, err4 := client.Create(t.Context(), naming, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "web-"}})
+	if err := errors.Join(err, err2, err3, err4); err != nil || gone == nil {
+		t.Fatal(err, gone)
+	}
+	var got []string
+	for _, r := range recording.Requests() {
+		got = append(got, r.String())
+	}
+	want := []string{
+		"get Node n1", "get Pod shop/none: NotFound", "patch Node n1", "update StatefulSet shop/db/status (dry run)", "create Pod shop/web-x7",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("recorded was %q, want %q", got, want)
+	}
+	writes := recording.Writes()
+	if len(writes) != 3 || string(writes[0].Body) != `{"metadata":{"labels":{"a":"b"}}}` || writes[0].Status != http.StatusOK {
+		t.Errorf("the writes are %+v", writes)
+	}
+	recording.Reset()
+	if got := recording.Requests(); len(got) != 0 {
+		t.Errorf("after Reset there are %v", got)
+	}
+}
+
+func TestARecordingIsSafeForConcurrentUse(t *testing.T) {
+	t.Parallel()
+	_, c := newServer(t)
+	var recording client.Recording
+	c = with(t, c, func(config *client.Config) { config.Interceptors = []client.Interceptor{recording.Intercept} })
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if _, err := client.Get[*corev1.Node](t.Context(), c, kube.Key{Name: "n1"}); err != nil {
+				t.Error(err)
+			}
+			recording.Writes()
+		})
+	}
+	wg.Wait()
+	if got := len(recording.Requests()); got != 8 {
+		t.Errorf("%d requests were recorded, want 8", got)
+	}
+}
+
+// TestWarningsAreLoggedOnce: of a client and of those that With has made of it.
+func TestWarningsAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	server.handle = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
+		w.Header().Add("Warning", `299 - "unknown field \"spec.sise\""`)
+		w.Header().Add("Warning", `299 - "of `+r.Method+`"`)
+		w.Header().Add("Warning", `199 - "from a proxy"`)
+		return echo(w, r, body)
+	}
+	var first, second bytes.Buffer
+	logger := func(to *bytes.Buffer) *slog.Logger {
+		return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+	}
+	c = with(t, c, func(config *client.Config) { config.Logger = logger(&first) })
+	dry := with(t, c, func(config *client.Config) { config.DryRun = true })
+	elsewhere := with(t, c, func(config *client.Config) { config.Logger = logger(&second) })
+	for _, c := range []*client.Client{c, c, dry, elsewhere} {
+		if _, err := client.Update(t.Context(), c, node()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `level=WARN msg="the API server warns" warning="unknown field \"spec.sise\""` + "\n" + `level=WARN msg="the API server warns" warning="of PUT"` + "\n"
+	if first.String() != want || second.String() != want {
+		t.Errorf("logged was:\n%s\nto the other logger:\n%s\nwant for each:\n%s", first.String(), second.String(), want)
+	}
+}
+
+func TestWithRefusesWhatNewDoes(t *testing.T) {
+	t.Parallel()
+	_, c := newServer(t)
+	if _, err := c.With(func(config *client.Config) { config.Cluster = nil }); err == nil {
+		t.Error("a client without a cluster was made")
+	}
+	if _, err := (*client.Client)(nil).With(func(*client.Config) {}); err == nil {
+		t.Error("a client was made of none")
+	}
+	config := c.Config()
+	config.Interceptors = append(config.Interceptors, nil)
+	if len(c.Config().Interceptors) != 0 {
+		t.Error("the config that a client returns is its own")
+	}
+}
+
+// TestARequestThatNobodyAnswers: the reason says so, and a write may have been done.
+func TestARequestThatNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(client.Config{Cluster: cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.Get[*corev1.Node](t.Context(), c, kube.Key{Name: "n1"})
+	if client.ReasonOf(err) != client.ReasonUnreachable {
+		t.Errorf("%v: the reason is %s", err, client.ReasonOf(err))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = client.Get[*corev1.Node](ctx, c, kube.Key{Name: "n1"})
+	if client.ReasonOf(err) != client.ReasonOther || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v: the reason is %s", err, client.ReasonOf(err))
+	}
+}
+
+// Which requests a piece of code may make is said in its test.
+func ExampleRecording() {
+	server, c, stop := startServer() // in a program: client.New
+	defer stop()
+	server.handle = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
+		return r.Method == http.MethodPatch && echo(w, r, body)
+	}
+	var recording client.Recording
+	c, err := c.With(func(config *client.Config) { config.Interceptors = []client.Interceptor{recording.Intercept} })
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	cordon := func(ctx context.Context, name string) error {
+		before, err := client.Get[*corev1.Node](ctx, c, kube.Key{Name: name})
+		if err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		after := before.DeepCopy()
+		after.Spec.Unschedulable = true
+		_, err = client.Patch(ctx, c, before, client.MergeFrom(before, after).Locked(before))
+		return err
+	}
+	fmt.Println(cordon(context.Background(), "n1"), cordon(context.Background(), "n2"))
+	for _, request := range recording.Requests() {
+		fmt.Println(strings.TrimSpace(fmt.Sprint(request, " ", string(request.Body))))
+	}
+	// Output:
+	// <nil> <nil>
+	// get Node n1
+	// patch Node n1 {"metadata":{"resourceVersion":"7"},"spec":{"unschedulable":true}}
+	// get Node n2: NotFound
+}

@@ -1,0 +1,104 @@
+package client
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// FieldConflict is a field that another manager has, with another value.
+type FieldConflict struct {
+	// Manager is the other field manager: "kubectl-edit".
+	Manager string `json:"manager"`
+	// Field is the field's path, in the API server's words: "spec.replicas",
+	// `spec.template.spec.containers[name="web"].image`.
+	Field string `json:"field"`
+}
+
+// ConflictError says that other field managers have fields that were applied. It wraps the
+// answer of the API server; for package retry it is Invalid: trying again does not help.
+type ConflictError struct {
+	// FieldOwner is who has applied.
+	FieldOwner string
+	// Conflicts are the fields in conflict, in the API server's order.
+	Conflicts []FieldConflict
+	// Err is the API server's answer.
+	Err error
+}
+
+// Error names the managers, the fields and what can be done.
+func (e *ConflictError) Error() string {
+	var managers []string
+	fields := map[string][]string{}
+	for _, c := range e.Conflicts {
+		if _, known := fields[c.Manager]; !known {
+			managers = append(managers, c.Manager)
+		}
+		fields[c.Manager] = append(fields[c.Manager], c.Field)
+	}
+	slices.Sort(managers)
+	var has []string
+	for _, manager := range managers {
+		has = append(has, fmt.Sprintf("%q has %s", manager, strings.Join(fields[manager], ", ")))
+	}
+	return fmt.Sprintf("conflict of field owner %q with others that have set other values: %s: option Force takes the fields; "+
+		"or leave them to the others, by not applying them", e.FieldOwner, strings.Join(has, "; "))
+}
+
+// Unwrap returns the API server's answer.
+func (e *ConflictError) Unwrap() error { return e.Err }
+
+// conflictsOf returns the fields that an apply did not get from their managers.
+func conflictsOf(err error) []FieldConflict {
+	details := detailsOf(err)
+	if details == nil {
+		return nil
+	}
+	var conflicts []FieldConflict
+	for _, cause := range details.Causes {
+		if cause.Type == metav1.CauseTypeFieldManagerConflict {
+			conflicts = append(conflicts, FieldConflict{Manager: managerIn(cause.Message), Field: strings.TrimPrefix(cause.Field, ".")})
+		}
+	}
+	return conflicts
+}
+
+// managerIn returns the manager that a cause's message names, which has no field of its own:
+//
+//	conflict with "kubectl-edit" with subresource "status" using apps/v1 at 2026-01-02T15:04:05Z
+//
+// A message of another form is returned as it is.
+func managerIn(message string) string {
+	start := strings.IndexByte(message, '"')
+	if start < 0 {
+		return message
+	}
+	quoted, err := strconv.QuotedPrefix(message[start:])
+	if err != nil {
+		return message
+	}
+	manager, err := strconv.Unquote(quoted)
+	if err != nil {
+		return message
+	}
+	return manager
+}
+
+// asReplaced says of an error about the uid that was demanded that another object has taken the
+// place of the one which was meant.
+func (t target) asReplaced(err error, uid types.UID) error {
+	details := detailsOf(err)
+	if uid == "" || details == nil {
+		return asChanged(err)
+	}
+	for _, cause := range details.Causes {
+		if cause.Field == "metadata.uid" {
+			return t.conflict(ErrReplaced, "its uid is not %s, as was demanded: %s", uid, err.Error())
+		}
+	}
+	return asChanged(err)
+}

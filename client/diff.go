@@ -1,0 +1,289 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// FieldChange is a field that differs between two states of an object.
+type FieldChange struct {
+	// Path is the field's, as in "spec.template.spec.containers[name=web].image": elements of
+	// a list are told by their name, where each has one of its own, otherwise by their index.
+	// Keys that are no plain words are in brackets: "metadata.labels[app.kubernetes.io/name]".
+	Path string `json:"path"`
+	// Before and After are its values, as JSON has them: a map[string]any, []any, string,
+	// int64, float64 or bool; nil: it was not there, or is not. The values of a Secret are
+	// Hidden.
+	Before any `json:"before,omitempty"`
+	After  any `json:"after,omitempty"`
+}
+
+// Hidden is in the place of a Secret's values, which must not get into logs, plans and events:
+// that they differ is all that is said of them.
+const Hidden = "(hidden)"
+
+// maxShown is how many bytes of a value String shows.
+const maxShown = 120
+
+// String returns "spec.replicas: 1 -> 3", with "none" for what was not there, or is not. Long
+// values are cut.
+func (f FieldChange) String() string {
+	if f.Before == Hidden && f.After == Hidden {
+		return f.Path + ": " + Hidden + " -> another value " + Hidden
+	}
+	return f.Path + ": " + textOf(f.Before) + " -> " + textOf(f.After)
+}
+
+func textOf(value any) string {
+	switch value {
+	case nil:
+		return "none"
+	case Hidden:
+		return Hidden
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprintf("(%T)", value)
+	}
+	text := string(encoded)
+	if len(text) <= maxShown {
+		return text
+	}
+	cut := maxShown
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "..."
+}
+
+// Diff returns the fields in which after differs from before, sorted by path: labels,
+// annotations, owner references and finalizers, and all that is not metadata, but for the
+// status. What every write changes (resourceVersion, generation, managedFields) is left out.
+// One that is nil has no fields.
+//
+// The objects may be of different Go types, if they are of one kind; what a Go type does not
+// know counts as missing. Fields of typed objects that are empty because nobody has set them
+// count as missing too. An object that cannot be encoded has no fields.
+func Diff(before, after kube.Object) []FieldChange { return diff(before, after, "") }
+
+// diff is Diff for the object, or for one of its subresources.
+func diff(before, after kube.Object, subresource string) []FieldChange {
+	d := differ{secret: isSecret(before) || isSecret(after)}
+	from, to := compared(before, subresource), compared(after, subresource)
+	d.compare("", from, to)
+	slices.SortStableFunc(d.changes, func(a, b FieldChange) int { return strings.Compare(a.Path, b.Path) })
+	return d.changes
+}
+
+// compared returns what Diff compares of an object.
+func compared(obj kube.Object, subresource string) map[string]any {
+	out := map[string]any{}
+	if isNil(obj) {
+		return out
+	}
+	content, err := contentOf(obj)
+	if err != nil {
+		return out
+	}
+	for name, value := range content {
+		switch name {
+		case "apiVersion", "kind", "metadata", "status":
+		default:
+			if subresource != "status" {
+				out[name] = value
+			}
+		}
+	}
+	if subresource == "status" {
+		out["status"] = content["status"]
+		return out
+	}
+	metadata, _ := content["metadata"].(map[string]any)
+	kept := map[string]any{}
+	for _, name := range []string{"labels", "annotations", "ownerReferences", "finalizers"} {
+		kept[name] = metadata[name]
+	}
+	out["metadata"] = kept
+	return out
+}
+
+// contentOf returns the fields of an object as JSON has them: new maps, which the caller may
+// change. Of typed objects, fields that nobody has set are left out.
+func contentOf(obj kube.Object) (map[string]any, error) {
+	// As JSON, which is what requests consist of. DeepCopy of unstructured objects panics at an
+	// int, which people write by hand, and the converter of apimachinery takes fields along that
+	// are not exported.
+	encoded, err := json.Marshal(obj)
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		encoded, err = json.Marshal(u.Object) // its own encoder wants a kind
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode the object: %w", err)
+	}
+	content := map[string]any{}
+	if err := utiljson.Unmarshal(encoded, &content); err != nil {
+		return nil, fmt.Errorf("read the fields of the object: %w", err)
+	}
+	if _, ok := obj.(*unstructured.Unstructured); !ok {
+		dropUnset(reflect.ValueOf(obj), content)
+	}
+	return content, nil
+}
+
+// isSecret reports whether the values of an object are not to be shown.
+func isSecret(obj kube.Object) bool {
+	if isNil(obj) {
+		return false
+	}
+	if kind := obj.GetObjectKind().GroupVersionKind().Kind; kind != "" {
+		return kind == kindSecret
+	}
+	return reflect.TypeOf(obj).Elem().Name() == kindSecret
+}
+
+const kindSecret = "Secret"
+
+// differ collects changes.
+type differ struct {
+	secret  bool
+	changes []FieldChange
+}
+
+func (d *differ) compare(path string, before, after any) {
+	from, fromMap := before.(map[string]any)
+	to, toMap := after.(map[string]any)
+	switch {
+	case (fromMap || before == nil) && (toMap || after == nil) && len(from)+len(to) > 0:
+		keys := maps.Clone(from)
+		if keys == nil {
+			keys = map[string]any{}
+		}
+		maps.Copy(keys, to)
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			d.compare(join(path, key), from[key], to[key])
+		}
+		return
+	case equal(before, after):
+		return
+	}
+	fromList, isList := before.([]any)
+	toList, areLists := after.([]any)
+	if isList && areLists && d.compareLists(path, fromList, toList) {
+		return
+	}
+	d.add(path, before, after)
+}
+
+// compareLists compares lists element by element. It returns false when the lists are to be
+// taken as a whole.
+func (d *differ) compareLists(path string, from, to []any) bool {
+	fromNames, fromNamed := namesOf(from)
+	toNames, toNamed := namesOf(to)
+	if !fromNamed || !toNamed {
+		return d.compareByIndex(path, from, to)
+	}
+	already := len(d.changes)
+	for i, name := range fromNames {
+		at := path + "[name=" + name + "]"
+		if j := slices.Index(toNames, name); j >= 0 {
+			d.compare(at, from[i], to[j])
+		} else {
+			d.add(at, from[i], nil)
+		}
+	}
+	for i, name := range toNames {
+		if !slices.Contains(fromNames, name) {
+			d.add(path+"[name="+name+"]", nil, to[i])
+		}
+	}
+	return len(d.changes) > already // otherwise it is the order
+}
+
+// compareByIndex compares lists of maps; lists of plain values are easier to read as a whole.
+func (d *differ) compareByIndex(path string, from, to []any) bool {
+	for _, element := range slices.Concat(from, to) {
+		if _, isMap := element.(map[string]any); !isMap {
+			return false
+		}
+	}
+	for i := range max(len(from), len(to)) {
+		at := path + "[" + strconv.Itoa(i) + "]"
+		switch {
+		case i >= len(from):
+			d.add(at, nil, to[i])
+		case i >= len(to):
+			d.add(at, from[i], nil)
+		default:
+			d.compare(at, from[i], to[i])
+		}
+	}
+	return true
+}
+
+// namesOf returns the names of a list's elements. It returns false when one has none, or two
+// have the same.
+func namesOf(list []any) ([]string, bool) {
+	var names []string
+	for _, element := range list {
+		fields, _ := element.(map[string]any)
+		name, _ := fields["name"].(string)
+		if name == "" || slices.Contains(names, name) {
+			return nil, false
+		}
+		names = append(names, name)
+	}
+	return names, true
+}
+
+func (d *differ) add(path string, before, after any) {
+	if d.secret && holdsSecret(path) {
+		before, after = hide(before), hide(after)
+	}
+	d.changes = append(d.changes, FieldChange{Path: path, Before: before, After: after})
+}
+
+// holdsSecret reports whether what a Secret has at path must not be shown. kubectl apply keeps a
+// copy of the data in an annotation.
+func holdsSecret(path string) bool {
+	for _, field := range []string{"data", "stringData", "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]"} {
+		if rest, ok := strings.CutPrefix(path, field); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			return true
+		}
+	}
+	return false
+}
+
+func hide(value any) any {
+	if value == nil {
+		return nil
+	}
+	return Hidden
+}
+
+// join adds a key to a path.
+func join(path, key string) string {
+	plain := key != "" && !strings.ContainsFunc(key, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
+	})
+	switch {
+	case !plain:
+		return path + "[" + key + "]"
+	case path == "":
+		return key
+	}
+	return path + "." + key
+}
+
+// equal compares values as JSON has them.
+func equal(a, b any) bool { return reflect.DeepEqual(a, b) }

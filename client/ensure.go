@@ -1,0 +1,311 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Written is what came of CreateOrUpdate and CreateOrPatch.
+type Written[T any] struct {
+	// Object is the object as the API server has it, or as it was found when it is Unchanged.
+	Object T
+	// Outcome is Created, Updated or Unchanged. Empty when an error says that nothing certain
+	// has come of it.
+	Outcome Outcome
+	// Changed are the fields of the object that have changed, when it was Updated, also those of
+	// the status.
+	Changed []FieldChange
+	// StatusUpdated is true when the status was written by a request of its own. When nothing
+	// else was, all Changed are in the status.
+	StatusUpdated bool
+}
+
+// writeTries is how often a write begins anew that others came before.
+const writeTries = 3
+
+// CreateOrUpdate has mutate make the object as it should be, and writes it if that has changed
+// anything. It is for who comes from other libraries and for kinds that know no apply; Apply
+// says what it wants and overwrites nobody.
+//
+//	written, err := client.CreateOrUpdate(ctx, c, config, func(config *corev1.ConfigMap) error {
+//		config.Data = map[string]string{"mode": "fast"}
+//		return nil
+//	})
+//
+// Flow:
+//
+//  1. The object of obj's name is read, from an informer or the API server. mutate is called
+//     with a copy of it; when there is none, with a copy of obj.
+//  2. When mutate has changed nothing, no request is made. Empty and missing fields of Go types
+//     are the same.
+//  3. Otherwise the object is created, or updated: if it is still what mutate has seen.
+//  4. If it is not, because others wrote to it, created or deleted it, it is read from the API
+//     server, and mutate called again: mutate has up to 3 tries. It must only do what may be
+//     done again.
+//
+// obj itself is not changed; the result is Written.Object. mutate must not change namespace, name
+// and uid. Values that the API server writes in another way than mutate ("1000m" for "1", in
+// unstructured objects) are written in every run; Go's types and Apply know better. The status
+// is not written where it is a subresource, and not compared: CreateOrPatch does both.
+//
+// Options: DryRun, FieldOwner, FieldValidation.
+//
+// Errors: that of mutate; ErrChanged when others came first three times. Objects that are
+// metadata only are refused: the rest of the object would be lost.
+func CreateOrUpdate[T kube.Object](ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...Option) (Written[T], error) {
+	if _, metadata := any(obj).(*metav1.PartialObjectMetadata); metadata {
+		return Written[T]{}, fmt.Errorf("create or update %s: it has metadata only, and an update would remove the rest: CreateOrPatch and Apply change metadata",
+			keyOf(obj))
+	}
+	return createOr(ctx, c, "create or update", obj, mutate, update[T], options)
+}
+
+// CreateOrPatch is CreateOrUpdate by a merge patch of what mutate has changed: fields that T does
+// not know are kept. The status is patched by a request of its own, of kinds whose status is a
+// subresource; a new object gets the status that mutate, or obj, has given it.
+//
+// The patch has the condition that the object is still what mutate has seen, because a merge
+// patch replaces lists as a whole.
+//
+// Options: DryRun, FieldOwner, FieldValidation.
+//
+// Errors: those of CreateOrUpdate. When the status could not be written, what was written before
+// stays; Written says so.
+func CreateOrPatch[T kube.Object](ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...Option) (Written[T], error) {
+	return createOr(ctx, c, "create or patch", obj, mutate, patchBoth[T], options)
+}
+
+// keyOf is kube.KeyOf for what may be nil.
+func keyOf(obj kube.Object) kube.Key {
+	if isNil(obj) {
+		return kube.Key{}
+	}
+	return kube.KeyOf(obj)
+}
+
+// change is what one try writes: what makes wanted of before, or of nothing.
+type change[T kube.Object] struct {
+	target
+	settings settings
+	before   T
+	exists   bool
+	wanted   T
+}
+
+func createOr[T kube.Object](
+	ctx context.Context, c *Client, doing string, obj T, mutate func(T) error,
+	write func(context.Context, change[T]) (Written[T], error), options []Option,
+) (Written[T], error) {
+	s, err := newSettings(options, "DryRun", "FieldOwner", "FieldValidation")
+	if err != nil {
+		return Written[T]{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	t, err := c.targetOf(ctx, obj)
+	if err != nil {
+		return Written[T]{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	for try := 1; ; try++ {
+		find := currentState[T]
+		if try > 1 {
+			find = readState[T] // what the informer shows was too old
+		}
+		written, again, err := tryOnce(ctx, t, s, obj, mutate, find, write)
+		if err == nil {
+			return written, nil
+		}
+		if !again || try == writeTries {
+			return written, fmt.Errorf("%s %s: %w", doing, t, err)
+		}
+	}
+}
+
+// tryOnce reads, mutates and writes. again reports whether it failed because the object is not
+// what was read.
+func tryOnce[T kube.Object](
+	ctx context.Context, t target, s settings, obj T, mutate func(T) error,
+	find func(context.Context, target, T) (state[T], error), write func(context.Context, change[T]) (Written[T], error),
+) (written Written[T], again bool, err error) {
+	seen, err := find(ctx, t, obj)
+	if err != nil {
+		return written, false, err
+	}
+	base := seen.object
+	if _, metadata := any(obj).(*metav1.PartialObjectMetadata); metadata && !seen.exists {
+		return written, false, fmt.Errorf("%w: it cannot be created of metadata only", t.gone())
+	}
+	if !seen.exists {
+		base = inNamespace(obj.DeepCopyObject().(T), t.key.Namespace)
+		base.SetResourceVersion("")
+	}
+	wanted := base.DeepCopyObject().(T)
+	if mutate != nil {
+		if err := mutate(wanted); err != nil {
+			return written, false, fmt.Errorf("mutate: %w", err)
+		}
+	}
+	if kube.KeyOf(wanted) != t.key || wanted.GetUID() != base.GetUID() {
+		return written, false, fmt.Errorf("mutate has made it %s with uid %q: it must not change namespace, name and uid; "+
+			"it was given the object as it is, to change single fields of it", kube.KeyOf(wanted), wanted.GetUID())
+	}
+	wanted.SetResourceVersion(base.GetResourceVersion())
+	if !seen.exists {
+		wanted.SetUID("")
+	}
+	written, err = write(ctx, change[T]{target: t, settings: s, before: base, exists: seen.exists, wanted: wanted})
+	again = errors.Is(err, ErrChanged) || errors.Is(err, ErrGone) && seen.exists || apierrors.IsAlreadyExists(err) && !seen.exists
+	return written, again, err
+}
+
+// update writes the whole object.
+func update[T kube.Object](ctx context.Context, ch change[T]) (Written[T], error) {
+	if !ch.exists {
+		return create(ctx, ch)
+	}
+	from, to, err := ch.contents()
+	if err != nil {
+		return Written[T]{}, err
+	}
+	if ch.statusApart() {
+		delete(from, "status")
+		delete(to, "status")
+	}
+	if equal(from, to) {
+		return Written[T]{Object: ch.before, Outcome: Unchanged}, nil
+	}
+	r := ch.request(VerbUpdate, ch.settings)
+	r.Object = ch.wanted
+	answer, err := exchange(ctx, ch.target, r, ch.wanted)
+	if err != nil {
+		return Written[T]{}, asChanged(err)
+	}
+	return ch.written(answer, r.DryRun), nil
+}
+
+func create[T kube.Object](ctx context.Context, ch change[T]) (Written[T], error) {
+	r := ch.request(VerbCreate, ch.settings)
+	r.Object = ch.wanted
+	answer, err := exchange(ctx, ch.target, r, ch.wanted)
+	return Written[T]{Object: answer, Outcome: Created}, err
+}
+
+// written says what has come of a write whose answer is there.
+func (ch change[T]) written(answer T, dryRun bool) Written[T] {
+	w := Written[T]{Object: answer, Outcome: Updated, Changed: diff(ch.before, answer, "")}
+	if answer.GetResourceVersion() == ch.before.GetResourceVersion() && !dryRun || dryRun && len(w.Changed) == 0 {
+		w.Outcome, w.Changed = Unchanged, nil // the API server has taken it for the same
+	}
+	return w
+}
+
+// contents returns the fields of the object before and after, without the metadata that is the
+// API server's.
+func (ch change[T]) contents() (from, to map[string]any, err error) {
+	if from, err = contentOf(ch.before); err == nil {
+		to, err = contentOf(ch.wanted)
+	}
+	for _, content := range []map[string]any{from, to} {
+		metadata, _ := content["metadata"].(map[string]any)
+		for _, name := range metadataOfServer() {
+			delete(metadata, name)
+		}
+		delete(content, "apiVersion")
+		delete(content, "kind")
+	}
+	return from, to, err
+}
+
+// patchBoth writes what differs, and then what differs of the status.
+func patchBoth[T kube.Object](ctx context.Context, ch change[T]) (Written[T], error) {
+	if !ch.exists {
+		return createWithStatus(ctx, ch)
+	}
+	from, to, err := ch.contents()
+	if err != nil {
+		return Written[T]{}, err
+	}
+	fromStatus, toStatus := map[string]any{}, map[string]any{}
+	if ch.statusApart() {
+		fromStatus["status"], toStatus["status"] = from["status"], to["status"]
+		delete(from, "status")
+		delete(to, "status")
+	}
+	written := Written[T]{Object: ch.before, Outcome: Unchanged}
+	if !equal(from, to) {
+		answer, err := ch.patch(ctx, ch.before, from, to, "")
+		if err != nil {
+			return Written[T]{}, err
+		}
+		written = ch.written(answer, ch.dryRun())
+	}
+	if equal(fromStatus, toStatus) {
+		return written, nil
+	}
+	return ch.patchStatus(ctx, written, fromStatus, toStatus)
+}
+
+// createWithStatus creates the object; the API server leaves the status out where it is a
+// subresource.
+func createWithStatus[T kube.Object](ctx context.Context, ch change[T]) (Written[T], error) {
+	written, err := create(ctx, ch)
+	if err != nil || ch.dryRun() || !ch.statusApart() {
+		return written, err
+	}
+	wanted, err := contentOf(ch.wanted)
+	if err != nil {
+		return written, err
+	}
+	created, err := contentOf(written.Object)
+	if err != nil || wanted["status"] == nil || equal(project(wanted["status"], created["status"]), wanted["status"]) {
+		return written, err
+	}
+	return ch.patchStatus(ctx, written, map[string]any{}, map[string]any{"status": wanted["status"]})
+}
+
+// patchStatus patches the status of written.Object.
+func (ch change[T]) patchStatus(ctx context.Context, written Written[T], from, to map[string]any) (Written[T], error) {
+	answer, err := ch.patch(ctx, written.Object, from, to, "status")
+	if err != nil {
+		return written, fmt.Errorf("its status: %w", err)
+	}
+	written.StatusUpdated = ch.dryRun() || answer.GetResourceVersion() != written.Object.GetResourceVersion()
+	if written.StatusUpdated && written.Outcome != Created {
+		written.Outcome = Updated
+		written.Changed = append(written.Changed, diff(ch.before, answer, "status")...)
+	}
+	written.Object = answer
+	return written, nil
+}
+
+// patch sends what makes to of from, if the object is still seen.
+func (ch change[T]) patch(ctx context.Context, seen T, from, to map[string]any, subresource string) (T, error) {
+	var none T
+	body, err := mergePatch(from, to)
+	if err != nil {
+		return none, err
+	}
+	p := PatchBody{patchType: types.MergePatchType, body: body}.Locked(seen)
+	if p.err != nil {
+		return none, p.err
+	}
+	s := ch.settings
+	s.subresource = subresource
+	r := ch.request(VerbPatch, s)
+	r.PatchType, r.Body = p.patchType, p.body
+	answer, err := exchange(ctx, ch.target, r, seen)
+	return answer, asChanged(err)
+}
+
+// statusApart reports whether the status is a subresource: of other kinds it is a field as any.
+func (ch change[T]) statusApart() bool {
+	_, apart := ch.client.config.Cluster.SubresourceKind(ch.resource, "status")
+	return apart
+}
+
+func (ch change[T]) dryRun() bool { return ch.settings.dryRun || ch.client.config.DryRun }

@@ -1,0 +1,80 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// sameObject refuses to compare what are not two states of one object.
+func sameObject(before, after kube.Object) error {
+	switch {
+	case isNil(before) || isNil(after):
+		return errors.New("compare the objects: one is nil")
+	case reflect.TypeOf(before) != reflect.TypeOf(after):
+		return fmt.Errorf("compare the objects: one is a %T and the other one a %T", before, after)
+	case kube.KeyOf(before) != kube.KeyOf(after):
+		return fmt.Errorf("compare the objects: one is %s and the other one %s", kube.KeyOf(before), kube.KeyOf(after))
+	}
+	return nil
+}
+
+// mergePatch returns the JSON merge patch that makes after of before, "{}" when there is nothing
+// to do. Whole numbers stay whole, of any size. The kinds are left out: objects of Go types that
+// were read have one, and those that were made have none.
+func mergePatch(before, after any) ([]byte, error) {
+	from, err := plainFields(before)
+	if err != nil {
+		return nil, fmt.Errorf("encode the object before: %w", err)
+	}
+	to, err := plainFields(after)
+	if err != nil {
+		return nil, fmt.Errorf("encode the object after: %w", err)
+	}
+	return json.Marshal(mergeDifference(from, to))
+}
+
+// plainFields returns the fields of an object, but its kind.
+func plainFields(obj any) (map[string]any, error) {
+	encoded, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	var content map[string]any
+	if err := utiljson.Unmarshal(encoded, &content); err != nil {
+		return nil, err
+	}
+	delete(content, "apiVersion")
+	delete(content, "kind")
+	return content, nil
+}
+
+// mergeDifference returns what a merge patch has to say. In one, null means "not there".
+func mergeDifference(before, after map[string]any) map[string]any {
+	patch := map[string]any{}
+	for name, was := range before {
+		if is := after[name]; was != nil && is == nil {
+			patch[name] = nil
+		}
+	}
+	for name, is := range after {
+		was := before[name]
+		if is == nil || reflect.DeepEqual(was, is) {
+			continue
+		}
+		deeper, both := was.(map[string]any)
+		if inner, ok := is.(map[string]any); ok && both {
+			if difference := mergeDifference(deeper, inner); len(difference) > 0 {
+				patch[name] = difference
+			}
+			continue
+		}
+		patch[name] = is
+	}
+	return patch
+}

@@ -1,0 +1,111 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// SetLabels sets these labels of the object, by a merge patch of those that obj does not show so.
+// Other labels are left alone. When there is nothing to set, no request is made: obj is returned,
+// and false; otherwise the object as the API server has it then, and true.
+//
+// obj is the object as it was read, from a cache or the API server: of any type, metadata is
+// enough. It is not changed. Its uid, where it has one, says which object is meant.
+//
+// Options: DryRun, FieldOwner.
+//
+// Errors: ErrGone; ErrReplaced when there is another object of that name; labels that the API
+// server would refuse.
+func SetLabels[T kube.Object](ctx context.Context, c *Client, obj T, labels map[string]string, options ...Option) (T, bool, error) {
+	return setMetadata(ctx, c, obj, "set labels", "labels", valuesOf(labels), checkLabels(labels), options)
+}
+
+// RemoveLabels removes the labels with these keys from the object. Otherwise it is as SetLabels.
+func RemoveLabels[T kube.Object](ctx context.Context, c *Client, obj T, keys []string, options ...Option) (T, bool, error) {
+	return setMetadata(ctx, c, obj, "remove labels", "labels", removed(keys), nil, options)
+}
+
+// SetAnnotations is SetLabels for annotations.
+func SetAnnotations[T kube.Object](ctx context.Context, c *Client, obj T, annotations map[string]string, options ...Option) (T, bool, error) {
+	invalid := validation.ValidateAnnotations(annotations, field.NewPath("metadata", "annotations")).ToAggregate()
+	return setMetadata(ctx, c, obj, "set annotations", "annotations", valuesOf(annotations), invalid, options)
+}
+
+// RemoveAnnotations is RemoveLabels for annotations.
+func RemoveAnnotations[T kube.Object](ctx context.Context, c *Client, obj T, keys []string, options ...Option) (T, bool, error) {
+	return setMetadata(ctx, c, obj, "remove annotations", "annotations", removed(keys), nil, options)
+}
+
+func checkLabels(labels map[string]string) error {
+	return metav1validation.ValidateLabels(labels, field.NewPath("metadata", "labels")).ToAggregate()
+}
+
+// valuesOf and removed return what a merge patch has of keys: values, or null.
+func valuesOf(set map[string]string) map[string]*string {
+	values := map[string]*string{}
+	for key, value := range set {
+		values[key] = &value
+	}
+	return values
+}
+
+func removed(keys []string) map[string]*string {
+	values := map[string]*string{}
+	for _, key := range keys {
+		values[key] = nil
+	}
+	return values
+}
+
+// setMetadata patches labels or annotations to what wanted has of them; nil: not there.
+func setMetadata[T kube.Object](
+	ctx context.Context, c *Client, obj T, doing, name string, wanted map[string]*string, invalid error, options []Option,
+) (T, bool, error) {
+	var none T
+	fail := func(err error) (T, bool, error) { return none, false, fmt.Errorf("%s: %w", doing, err) }
+	s, err := newSettings(options, "DryRun", "FieldOwner")
+	if err != nil {
+		return fail(err)
+	}
+	t, err := c.targetOf(ctx, obj)
+	if err != nil {
+		return fail(err)
+	}
+	if invalid != nil {
+		return fail(fmt.Errorf("%s: %w", t, invalid))
+	}
+	present := obj.GetLabels()
+	if name == "annotations" {
+		present = obj.GetAnnotations()
+	}
+	for key, value := range wanted {
+		if now, there := present[key]; there == (value != nil) && (!there || now == *value) {
+			delete(wanted, key)
+		}
+	}
+	if len(wanted) == 0 {
+		return obj, false, nil
+	}
+	metadata := map[string]any{name: wanted}
+	if obj.GetUID() != "" {
+		metadata["uid"] = obj.GetUID()
+	}
+	r := t.request(VerbPatch, s)
+	r.PatchType = types.MergePatchType
+	if r.Body, err = json.Marshal(map[string]any{"metadata": metadata}); err != nil {
+		return fail(fmt.Errorf("%s: encode: %w", t, err))
+	}
+	patched, err := exchange(ctx, t, r, obj)
+	if err != nil {
+		return fail(fmt.Errorf("%s: %w", t, t.asReplaced(err, obj.GetUID())))
+	}
+	return patched, true, nil
+}

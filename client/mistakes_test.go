@@ -1,0 +1,97 @@
+package client_test
+
+import (
+	"strings"
+	"testing"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+func TestMistakesMakeNoRequest(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	only := with(t, c, func(config *client.Config) { config.Namespace = "shop" })
+	pod := func(namespace, name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	metadata := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}}
+	first := func(_ any, err error) error { return err }
+	for want, err := range map[string]error{
+		"get: Pod p has no namespace, and its kind lives in namespaces":                     first(client.Get[*corev1.Pod](t.Context(), c, kube.Key{Name: "p"})),
+		"get: Node shop/n1 names a namespace, and its kind lives in none":                   first(client.Get[*corev1.Node](t.Context(), c, kube.Key{Namespace: "shop", Name: "n1"})),
+		"list: Node in shop names a namespace, and its kind lives in none":                  first(client.All[*corev1.Node](t.Context(), c, client.InNamespace("shop"))),
+		"create: Pod p has no namespace, and its kind lives in namespaces":                  first(client.Create(t.Context(), c, pod("", "p"))),
+		"create: the Pod has no name":                                                       first(client.Create(t.Context(), c, pod("shop", ""))),
+		"create: Pod p-* has no namespace":                                                  first(client.Create(t.Context(), c, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "p-"}})),
+		"create: the object is nil":                                                         first(client.Create[*corev1.Pod](t.Context(), c, nil)),
+		"update: Node shop/n1 names a namespace":                                            first(client.Update(t.Context(), c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "n1"}})),
+		"delete: Pod p has no namespace":                                                    client.Delete(t.Context(), c, pod("", "p")),
+		"delete all Pod: option InNamespace is required":                                    client.DeleteAllOf[*corev1.Pod](t.Context(), c),
+		"Pod other/p is not in namespace shop, the only one that this client is for":        first(client.Get[*corev1.Pod](t.Context(), only, kube.Key{Namespace: "other", Name: "p"})),
+		"list: Pod in other is not in namespace shop":                                       first(client.All[*corev1.Pod](t.Context(), only, client.InNamespace("other"))),
+		"list: Node lives in no namespace, and this client is for namespace shop only":      first(client.All[*corev1.Node](t.Context(), only)),
+		"delete: Node n1 lives in no namespace, and this client is for namespace shop only": client.Delete(t.Context(), only, node()),
+		"update Pod shop/p: it is metadata only, and would lose everything else":            first(client.Update(t.Context(), c, metadata)),
+		"create Pod shop/p: it is metadata only":                                            first(client.Create(t.Context(), c, metadata)),
+		"get shop/p: option InNamespace has no meaning here":                                first(client.Get[*corev1.Pod](t.Context(), c, kube.Key{Namespace: "shop", Name: "p"}, client.InNamespace("shop"))),
+		"option PageSize is -1":                                                             first(client.All[*corev1.Pod](t.Context(), c, client.PageSize(-1))),
+		"option LabelSelector: ":                                                            first(client.Names[*corev1.Pod](t.Context(), c, client.LabelSelector("=="))),
+		"option WithLabels: ":                                                               first(client.All[*corev1.Pod](t.Context(), c, client.WithLabels(map[string]string{"a": "no value!"}))),
+		"option FieldSelector: ":                                                            first(client.All[*corev1.Pod](t.Context(), c, client.FieldSelector("a"))),
+		"option FieldOwner: FieldOwner has 129 bytes":                                       first(client.Create(t.Context(), c, pod("shop", "p"), client.FieldOwner(strings.Repeat("x", 129)))),
+		`option FieldValidation: FieldValidation is "strict"`:                               first(client.Create(t.Context(), c, pod("shop", "p"), client.FieldValidation("strict"))),
+		"an option is nil":                                                                  first(client.Create(t.Context(), c, pod("shop", "p"), nil)),
+		`option Subresource: "" is no name of a subresource`:                                first(client.Update(t.Context(), c, pod("shop", "p"), client.Subresource(""))),
+		`option OfKind names the kind "" in "v1"`:                                           first(client.All[*unstructured.Unstructured](t.Context(), c, client.OfKind(schema.GroupVersionKind{Version: "v1"}))),
+		"option OfKind names the kind shop.example.com/v1, Kind=Widget, and a *v1.Pod is a": first(client.All[*corev1.Pod](t.Context(), c, client.OfKind(widgetKind()))),
+		"it carries none: set its apiVersion and kind (option OfKind names it)":             first(client.All[*unstructured.Unstructured](t.Context(), c)),
+		"look for shop/p: kube.Object is an interface: name the type that is to be made":    first(client.Exists[kube.Object](t.Context(), c, kube.Key{Namespace: "shop", Name: "p"})),
+		"list: kube.Object is an interface: name the type":                                  first(client.All[kube.Object](t.Context(), c, client.OfKind(widgetKind()))),
+		"get: shop/p: kube.Object is an interface: name the type":                           first(client.Get[kube.Object](t.Context(), c, kube.Key{Namespace: "shop", Name: "p"})),
+		"watch: Node in shop names a namespace":                                             first(client.Watch[*corev1.Node](t.Context(), c, client.InNamespace("shop"))),
+		"subresource scale has the body of a Scale: see GetSubresource":                     first(client.Update(t.Context(), c, database(), client.Subresource("scale"))),
+		"patch StatefulSet shop/db/scale: subresource scale has the body of a Scale":        first(client.Patch(t.Context(), c, database(), client.RawPatch(types.MergePatchType, []byte("{}")), client.Subresource("scale"))),
+		"patches of type application/apply-patch+yaml are made by Apply":                    first(client.Patch(t.Context(), c, database(), client.RawPatch(types.ApplyYAMLPatchType, []byte("{}")))),
+		`there are no patches of type "x"`:                                                  first(client.Patch(t.Context(), c, database(), client.RawPatch("x", []byte("{}")))),
+		"there is no patch":                                                                 first(client.Patch(t.Context(), c, database(), client.PatchBody{})),
+		"patch subresource scale: the patch is empty":                                       first(client.PatchSubresource[*autoscalingv1.Scale](t.Context(), c, database(), "scale", client.JSONPatch())),
+		"the body names another object: other":                                              first(client.CreateSubresource(t.Context(), c, pod("shop", "p"), "binding", &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "other"}})),
+		"create Pod shop/p/binding: the body is nil":                                        first(client.CreateSubresource[*corev1.Binding](t.Context(), c, pod("shop", "p"), "binding", nil)),
+		`create subresource a/b: "a/b" is no name of a subresource`:                         first(client.CreateSubresource(t.Context(), c, pod("shop", "p"), "a/b", &corev1.Binding{})),
+		"the client is nil":                                                                 first(client.Get[*corev1.Pod](t.Context(), nil, kube.Key{Namespace: "shop", Name: "p"})),
+		"look for shop/p: the client is nil":                                                first(client.Exists[*corev1.Pod](t.Context(), nil, kube.Key{Namespace: "shop", Name: "p"})),
+		"option Precondition has no meaning here: possible are":                             client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop"), client.Precondition("u", "")),
+		"list names: option Subresource has no meaning here":                                first(client.Names[*corev1.Pod](t.Context(), c, client.Subresource("status"))),
+		"look for shop/p: option Subresource has no meaning":                                first(client.Exists[*corev1.Pod](t.Context(), c, kube.Key{Namespace: "shop", Name: "p"}, client.Subresource("status"))),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q", err, want)
+		}
+	}
+	if got := server.log(); got != nil {
+		t.Errorf("requests were made all the same: %q", got)
+	}
+}
+
+// TestNamesThatMakeNoPath: client-go refuses them, before the request.
+func TestNamesThatMakeNoPath(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	for _, name := range []string{"..", "a/b", "a%2fb"} {
+		_, err := client.Get[*corev1.Node](t.Context(), c, kube.Key{Name: name})
+		if err == nil || client.ReasonOf(err) != client.ReasonOther {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+	if got := server.log(); got != nil {
+		t.Errorf("requests were made all the same: %q", got)
+	}
+}

@@ -1,0 +1,332 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/readiness"
+)
+
+// DefaultWaitTimeout is how long WaitFor and WaitDeleted wait, unless Within says otherwise.
+const DefaultWaitTimeout = 5 * time.Minute
+
+// ErrFailed says that what was waited for will not come by itself: the check found the object
+// Failed.
+var ErrFailed = errors.New("the object has failed")
+
+// Within is how long is waited. Default: DefaultWaitTimeout. A negative time means: as long as
+// the context lasts.
+func Within(d time.Duration) Option { return named("Within", func(s *settings) { s.wait.within = d }) }
+
+// DespiteFailures goes on waiting when the check finds the object Failed: somebody may repair it.
+func DespiteFailures() Option {
+	return named("DespiteFailures", func(s *settings) { s.wait.despiteFailures = true })
+}
+
+// waitSettings are the settings of waiting.
+type waitSettings struct {
+	within          time.Duration
+	despiteFailures bool
+}
+
+// WaitFor waits until there is an object under key, and check finds it Current. It returns that
+// object, which belongs to the caller.
+//
+//	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.RolledOut)
+//
+// It is for programs that do one thing after the other: installers, migrations, tests. A handler
+// would hold one of its controller's workers meanwhile: let it return controller.RequeueAfter
+// or, better, let the controller watch what it waits for.
+//
+// Flow: it lists the object, of which one request is enough when it is Current already, and then
+// watches it; when the watch ends it begins anew, with growing pauses of up to 10 s where it
+// cannot. It polls nothing, and asks the API server whatever informers the client has: these may
+// show the state before the change whose effect is waited for. A kind that is not served yet,
+// because its CustomResourceDefinition has just been created, is waited for as well.
+//
+// It needs the verbs list and watch; a Role may limit both to the object's name (resourceNames).
+//
+// Options: OfKind, Within, DespiteFailures.
+//
+// Errors, all of which say what was missing last:
+//   - context.DeadlineExceeded when the time is over: Within's, or that of ctx;
+//   - ErrFailed, at once, when the check finds the object Failed;
+//   - what the API server has said, at once, where another try would not help: the reading is
+//     forbidden, the request is refused.
+func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check readiness.Check, options ...Option) (T, error) {
+	var none T
+	s, err := newSettings(options, "OfKind", "Within", "DespiteFailures")
+	switch {
+	case err != nil:
+	case c == nil:
+		err = c.check()
+	case check == nil:
+		err = errors.New("the check is nil: readiness.Of is one for all kinds")
+	case key.Name == "":
+		err = errors.New("the key has no name")
+	}
+	if err != nil {
+		return none, fmt.Errorf("wait for %s: %w", key, err)
+	}
+	w := &waiting[T]{what: "wait for", name: key.String()}
+	w.resolve = func(ctx context.Context) (target, error) { return targetFor[T](ctx, c, key, s.kind) }
+	w.judge = func(obj T, found bool) (bool, error) {
+		if !found {
+			w.missing = "it does not exist"
+			return false, nil
+		}
+		state := check(obj)
+		w.missing = state.String()
+		switch {
+		case state.Ready():
+			return true, nil
+		case state.Status == readiness.Failed && !s.wait.despiteFailures:
+			return true, fmt.Errorf("%w: %s", ErrFailed, state.Message)
+		}
+		return false, nil
+	}
+	return w.run(ctx, s.wait.within)
+}
+
+// WaitDeleted waits until obj is gone: until there is no object of its kind and key, or another
+// one with another uid. It deletes nothing, and reads metadata only. See WaitFor for its flow.
+//
+// Options: Within.
+//
+// Errors: context.DeadlineExceeded when the time is over; it says which finalizers hold the
+// object, or that nobody has deleted it. kube.ErrNotServed, at once, when the cluster has no such
+// kind (any longer), which says nothing about the object. An obj that has no uid, because it did
+// not come from the cluster. Otherwise as WaitFor.
+func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Option) error {
+	s, err := newSettings(options, "Within")
+	switch {
+	case err != nil:
+	case c == nil:
+		err = c.check()
+	case isNil(obj):
+		err = errors.New("the object is nil")
+	case obj.GetUID() == "":
+		err = fmt.Errorf("%s has no uid, so that nothing can tell whether it is still the same: use an object that was read from the cluster", kube.KeyOf(obj))
+	}
+	if err != nil {
+		return fmt.Errorf("wait for a deletion: %w", err)
+	}
+	w := &waiting[*metav1.PartialObjectMetadata]{what: "wait for the deletion of", name: kube.KeyOf(obj).String(), mustBeServed: true}
+	w.resolve = func(ctx context.Context) (target, error) {
+		t, err := c.targetOf(ctx, obj)
+		t.model = (*metav1.PartialObjectMetadata)(nil)
+		return t, err
+	}
+	w.judge = func(live *metav1.PartialObjectMetadata, found bool) (bool, error) {
+		if !found || live.UID != obj.GetUID() {
+			return true, nil
+		}
+		w.missing = holds(live.ObjectMeta, obj.GetUID())
+		return false, nil
+	}
+	_, err = w.run(ctx, s.wait.within)
+	return err
+}
+
+// holds says why an object is still there.
+func holds(meta metav1.ObjectMeta, uid types.UID) string {
+	switch {
+	case meta.DeletionTimestamp == nil:
+		return fmt.Sprintf("it is still there (uid %s), and nobody has deleted it", uid)
+	case len(meta.Finalizers) > 0:
+		return fmt.Sprintf("it is being deleted since %s, held by finalizers %q", asked(meta), meta.Finalizers)
+	}
+	return fmt.Sprintf("it is being deleted since %s, and nobody has ended it", asked(meta))
+}
+
+// asked is when the deletion was asked for: the timestamp is when the grace period ends.
+func asked(meta metav1.ObjectMeta) string {
+	at := meta.DeletionTimestamp.Time
+	if meta.DeletionGracePeriodSeconds != nil {
+		at = at.Add(-time.Duration(*meta.DeletionGracePeriodSeconds) * time.Second)
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+// waiting is one wait for one object. It belongs to the goroutine that runs it.
+type waiting[T kube.Object] struct {
+	what         string
+	resolve      func(ctx context.Context) (target, error)
+	mustBeServed bool
+	// judge says whether the wait has ended, and how; otherwise it sets missing. Without an object
+	// found is false.
+	judge func(obj T, found bool) (done bool, err error)
+
+	name     string // the object's, as far as it is known
+	resolved bool   // the last try got as far as a request for the object
+	missing  string // what was missing when the object was seen last
+	trouble  error  // why it could not be read since then
+}
+
+// run waits for within (0: the default; negative: no end) or until ctx ends.
+func (w *waiting[T]) run(ctx context.Context, within time.Duration) (T, error) {
+	var none T
+	if within == 0 {
+		within = DefaultWaitTimeout
+	}
+	if within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, within)
+		defer cancel()
+	}
+	began := time.Now()
+	for failures := 0; ; failures++ {
+		obj, done, quiet, err := w.follow(ctx)
+		switch {
+		case done && err == nil:
+			return obj, nil
+		case ctx.Err() != nil:
+			return none, w.gaveUp(ctx, time.Since(began))
+		case !w.resolved: // the error begins with the object's name
+			if !w.isPassing(err) {
+				return none, fmt.Errorf("%s %w", w.what, err)
+			}
+		case done, !w.isPassing(err):
+			return none, fmt.Errorf("%s %s: %w", w.what, w.name, err)
+		case err == nil && !quiet:
+			failures = -1 // the watch was a good one, and has ended as all watches do
+			continue
+		}
+		if err != nil {
+			w.trouble = err
+		}
+		after, _ := RetryAfter(err)
+		select {
+		case <-time.After(max(after, pause(failures))):
+		case <-ctx.Done():
+			return none, w.gaveUp(ctx, time.Since(began))
+		}
+	}
+}
+
+// gaveUp is the error when the time is over.
+func (w *waiting[T]) gaveUp(ctx context.Context, after time.Duration) error {
+	switch {
+	case w.trouble == nil && w.missing == "":
+		return fmt.Errorf("%s %s: %w after %s, before it could be read", w.what, w.name, ctx.Err(), after.Round(time.Millisecond))
+	case w.trouble == nil:
+		return fmt.Errorf("%s %s: %w after %s: %s", w.what, w.name, ctx.Err(), after.Round(time.Millisecond), w.missing)
+	case w.missing == "":
+		return fmt.Errorf("%s %s: %w after %s: %w", w.what, w.name, ctx.Err(), after.Round(time.Millisecond), w.trouble)
+	}
+	return fmt.Errorf("%s %s: %w after %s: %s; since then it could not be read: %w",
+		w.what, w.name, ctx.Err(), after.Round(time.Millisecond), w.missing, w.trouble)
+}
+
+// follow lists the object and watches it from there, until judge says that the wait is done, or
+// the watch ends. quiet says that the watch was worth nothing: it brought no event, and ended
+// soon.
+func (w *waiting[T]) follow(ctx context.Context) (obj T, done, quiet bool, err error) {
+	var none T
+	t, err := w.resolve(ctx)
+	if t.kind.Kind != "" {
+		w.name = t.String()
+	}
+	if w.resolved = err == nil; !w.resolved {
+		return none, false, true, err
+	}
+	obj, found, version, err := w.list(ctx, t)
+	if err != nil {
+		return none, false, true, err
+	}
+	w.trouble = nil
+	if done, err = w.judge(obj, found); done {
+		return obj, true, false, err
+	}
+	opened := time.Now()
+	stream, err := Watch[T](ctx, t.client, OfKind(t.kind), InNamespace(t.key.Namespace),
+		FieldSelector(byName(t.key.Name)), NotOlderThan(version))
+	if err != nil {
+		return none, false, true, err
+	}
+	defer func() { // so that nothing of the watch is left
+		stream.Stop()
+		for range stream.ResultChan() {
+		}
+	}()
+	quiet = true
+	for event := range stream.ResultChan() {
+		if event.Type == watch.Error {
+			return none, false, quiet, apierrors.FromObject(event.Object)
+		}
+		if event.Type == watch.Bookmark {
+			continue
+		}
+		obj, ok := event.Object.(T)
+		if !ok {
+			return none, true, false, fmt.Errorf("the watch has brought a %T, and a %T was expected", event.Object, obj)
+		}
+		quiet = false
+		obj.GetObjectKind().SetGroupVersionKind(t.kind)
+		if done, err := w.judge(obj, event.Type != watch.Deleted); done {
+			return obj, true, false, err
+		}
+	}
+	return none, false, quiet && time.Since(opened) < maxPause, nil
+}
+
+// list reads the object by a list, which has a resourceVersion to watch from whether the object
+// is there or not.
+func (w *waiting[T]) list(ctx context.Context, t target) (obj T, found bool, version string, err error) {
+	answer, name := &page{}, t.key.Name
+	t.key.Name = ""
+	r := t.request(VerbList, settings{})
+	r.List.FieldSelector = byName(name)
+	r.Answer = answer
+	if err := t.client.send(ctx, r); err != nil {
+		return obj, false, "", err
+	}
+	if len(answer.Items) == 0 {
+		return obj, false, answer.ResourceVersion, nil
+	}
+	var none T
+	obj, err = decode(answer.Items[0], t.kind, none)
+	return obj, err == nil, answer.ResourceVersion, err
+}
+
+func byName(name string) string { return fields.OneTermEqualSelector("metadata.name", name).String() }
+
+// isPassing reports whether another try may succeed where one has failed.
+func (w *waiting[T]) isPassing(err error) bool {
+	if err == nil {
+		return true
+	}
+	switch ReasonOf(err) {
+	case ReasonNotServed:
+		return !w.mustBeServed
+	case ReasonTransient, ReasonUnreachable, ReasonThrottled, ReasonConflict, ReasonNotFound:
+		return true
+	}
+	return false
+}
+
+// The pauses between tries that fail.
+const (
+	minPause = 200 * time.Millisecond
+	maxPause = 10 * time.Second
+)
+
+// pause is how long is waited after a number of failures before the present one. It is spread,
+// so that many who wait do not come at the same moment.
+func pause(failures int) time.Duration {
+	d := maxPause
+	if failures < 6 { // 6.4 s
+		d = minPause << failures
+	}
+	return d - time.Duration(rand.Int64N(int64(d/4)))
+}

@@ -1,0 +1,255 @@
+package crd_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/evenkeel-go/evenkeel/crd"
+)
+
+// definition returns one of kind Website.
+func definition(tb testing.TB, change func(*apiextensionsv1.CustomResourceDefinition), versions ...crd.Version) *apiextensionsv1.CustomResourceDefinition {
+	tb.Helper()
+	d, err := crd.New(crd.Definition{Group: "shop.example.com", Kind: "Website", Versions: versions})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if change != nil {
+		change(d)
+	}
+	return d
+}
+
+func schemaOf(tb testing.TB, text string) *apiextensionsv1.JSONSchemaProps {
+	tb.Helper()
+	props := &apiextensionsv1.JSONSchemaProps{}
+	if err := yaml.Unmarshal([]byte(text), props); err != nil {
+		tb.Fatalf("%s: %v", text, err)
+	}
+	return props
+}
+
+// The schemas are those of a field f, from one to the other.
+func TestCompareSchemas(t *testing.T) {
+	t.Parallel()
+	const (
+		any     = `{x-kubernetes-preserve-unknown-fields: true}`
+		anyKeys = `{type: object, x-kubernetes-preserve-unknown-fields: true}`
+		number  = `{type: object, properties: {k: {type: integer}}}`
+	)
+	for name, test := range map[string]struct {
+		before, after string
+		want          []string // "severity: path"
+	}{
+		"nothing":              {`{type: string}`, `{type: string, description: new}`, nil},
+		"a property more":      {number, `{type: object, properties: {k: {type: integer}, m: {type: string, enum: [a]}}}`, nil},
+		"a property less":      {number, `{type: object}`, []string{"lossy: v1: f.k"}},
+		"kept though unnamed":  {number, anyKeys, nil},
+		"a map now":            {number, `{type: object, additionalProperties: {type: integer}}`, nil},
+		"a map of others":      {number, `{type: object, additionalProperties: {type: string}}`, []string{"lossy: v1: f.k"}},
+		"no map any longer":    {`{type: object, additionalProperties: {type: integer}}`, `{type: object}`, []string{"lossy: v1: f"}},
+		"a map of any":         {`{type: object, additionalProperties: true}`, `{type: object, additionalProperties: {type: string}}`, []string{"narrowing: v1: f[*]"}},
+		"a map that has names": {`{type: object, additionalProperties: {type: integer}}`, `{type: object, additionalProperties: {type: integer}, properties: {k: {type: string}}}`, []string{"lossy: v1: f.k"}},
+		"values of a map":      {`{type: object, additionalProperties: {type: integer}}`, `{type: object, additionalProperties: {type: integer, maximum: 3}}`, []string{"narrowing: v1: f[*]"}},
+		"items of a list":      {`{type: array, items: {type: object, properties: {k: {type: integer}}}}`, `{type: array, items: {type: object}}`, []string{"lossy: v1: f[*].k"}},
+		"a list of any":        {any, `{type: array, items: {type: string}}`, []string{"narrowing: v1: f", "narrowing: v1: f[*]"}},
+
+		"a type":               {`{type: string}`, `{type: integer}`, []string{"lossy: v1: f"}},
+		"a type below":         {number, `{type: object, properties: {k: {type: object}}}`, []string{"lossy: v1: f.k"}},
+		"integer to number":    {`{type: integer}`, `{type: number}`, nil},
+		"number to integer":    {`{type: number}`, `{type: integer}`, []string{"narrowing: v1: f"}},
+		"string to both":       {`{type: string}`, `{x-kubernetes-int-or-string: true}`, nil},
+		"both to string":       {`{x-kubernetes-int-or-string: true}`, `{type: string}`, []string{"lossy: v1: f"}},
+		"anything to string":   {any, `{type: string}`, []string{"narrowing: v1: f"}},
+		"anything to object":   {any, number, []string{"lossy: v1: f", "narrowing: v1: f"}},
+		"string to anything":   {`{type: string}`, any, nil},
+		"unknown fields":       {anyKeys, number, []string{"lossy: v1: f"}},
+		"named among unknown":  {anyKeys, `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {k: {type: integer}}}`, []string{"narrowing: v1: f.k"}},
+		"objects among them":   {anyKeys, `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {k: {type: object}}}`, []string{"lossy: v1: f.k", "narrowing: v1: f.k"}},
+		"unknown to a map":     {anyKeys, `{type: object, additionalProperties: {type: string}}`, []string{"narrowing: v1: f[*]"}},
+		"unknown fields now":   {number, `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {k: {type: integer}}}`, nil},
+		"no embedded object":   {`{type: object, x-kubernetes-embedded-resource: true, properties: {k: {type: integer}}}`, number, []string{"lossy: v1: f"}},
+		"an embedded object":   {number, `{type: object, x-kubernetes-embedded-resource: true, properties: {k: {type: integer}}}`, []string{"narrowing: v1: f"}},
+		"a null":               {`{type: string, nullable: true}`, `{type: string}`, []string{"narrowing: v1: f"}},
+		"nulls now":            {`{type: string}`, `{type: string, nullable: true}`, nil},
+		"an enum":              {`{type: string}`, `{type: string, enum: [a]}`, []string{"narrowing: v1: f"}},
+		"an enum with less":    {`{type: string, enum: [a, b]}`, `{type: string, enum: [b, c]}`, []string{"narrowing: v1: f"}},
+		"an enum with more":    {`{type: string, enum: [a]}`, `{type: string, enum: [b, a]}`, nil},
+		"no enum":              {`{type: string, enum: [a]}`, `{type: string}`, nil},
+		"limits, all":          {`{type: string}`, `{type: string, maxLength: 5, minLength: 1, pattern: a, format: date}`, []string{"narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f"}},
+		"limits of lists":      {`{type: array, items: {type: string}}`, `{type: array, items: {type: string}, maxItems: 5, minItems: 1, uniqueItems: true}`, []string{"narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f"}},
+		"limits of maps":       {`{type: object}`, `{type: object, maxProperties: 5, minProperties: 1}`, []string{"narrowing: v1: f", "narrowing: v1: f"}},
+		"no limits":            {`{type: integer, maximum: 9, minimum: 1, multipleOf: 2}`, `{type: integer}`, nil},
+		"wider limits":         {`{type: integer, maximum: 9, minimum: 1, format: int32}`, `{type: integer, maximum: 10, minimum: 0, format: int64}`, nil},
+		"wider and exclusive":  {`{type: integer, maximum: 9, minimum: 1}`, `{type: integer, maximum: 10, exclusiveMaximum: true, minimum: 0, exclusiveMinimum: true}`, nil},
+		"exclusive":            {`{type: integer, maximum: 9, minimum: 1}`, `{type: integer, maximum: 9, exclusiveMaximum: true, minimum: 1, exclusiveMinimum: true}`, []string{"narrowing: v1: f", "narrowing: v1: f"}},
+		"a limit of nothing":   {`{type: string}`, `{type: string, minLength: 0}`, nil},
+		"tighter limits":       {`{type: integer, maximum: 9, minimum: 1, multipleOf: 2}`, `{type: integer, maximum: 8, minimum: 2, multipleOf: 4}`, []string{"narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f"}},
+		"a required field":     {number, `{type: object, required: [k], properties: {k: {type: integer}}}`, []string{"narrowing: v1: f.k"}},
+		"with a default":       {number, `{type: object, required: [k], properties: {k: {type: integer, default: 1}}}`, nil},
+		"a new required field": {`{type: object}`, `{type: object, required: [k], properties: {k: {type: integer}}}`, []string{"narrowing: v1: f.k"}},
+		"required as before":   {`{type: object, required: [k], properties: {k: {type: integer}}}`, `{type: object, required: [k], properties: {k: {type: integer}}}`, nil},
+		"a default lost":       {`{type: object, required: [k], properties: {k: {type: integer, default: 1}}}`, `{type: object, required: [k], properties: {k: {type: integer}}}`, []string{"narrowing: v1: f.k"}},
+		"a list of different":  {`{type: array, items: {type: string}}`, `{type: array, items: {type: string}, x-kubernetes-list-type: set}`, []string{"narrowing: v1: f"}},
+		"other keys": {
+			`{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [a], items: {type: object, properties: {a: {type: string}, b: {type: string}}}}`,
+			`{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [b], items: {type: object, properties: {a: {type: string}, b: {type: string}}}}`,
+			[]string{"narrowing: v1: f"},
+		},
+		"a rule":           {`{type: integer}`, `{type: integer, x-kubernetes-validations: [{rule: self > 1}]}`, []string{"narrowing: v1: f"}},
+		"the same rule":    {`{type: integer, x-kubernetes-validations: [{rule: self > 1}]}`, `{type: integer, x-kubernetes-validations: [{rule: self > 1, message: too small}]}`, nil},
+		"no rule":          {`{type: integer, x-kubernetes-validations: [{rule: self > 1}]}`, `{type: integer}`, nil},
+		"a rule to create": {`{type: integer, x-kubernetes-validations: [{rule: self > oldSelf}]}`, `{type: integer, x-kubernetes-validations: [{rule: self > oldSelf, optionalOldSelf: true}]}`, []string{"narrowing: v1: f"}},
+		"logic":            {`{type: integer}`, `{type: integer, anyOf: [{minimum: 1}], allOf: [{minimum: 1}], oneOf: [{minimum: 1}], not: {minimum: 9}}`, []string{"narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f"}},
+		"the same logic":   {`{type: integer, anyOf: [{minimum: 1}]}`, `{type: integer, anyOf: [{minimum: 1}]}`, nil},
+		"no logic":         {`{type: integer, not: {minimum: 1}}`, `{type: integer}`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := func(field string) *apiextensionsv1.CustomResourceDefinition {
+				return definition(t, nil, crd.Version{Name: "v1", Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"f": *schemaOf(t, field)},
+				}})
+			}
+			if diff := cmp.Diff(test.want, short(crd.Compare(at(test.before), at(test.after)))); diff != "" {
+				t.Errorf("problems (-want +got):\n%s\n%v", diff, crd.Compare(at(test.before), at(test.after)))
+			}
+		})
+	}
+}
+
+func short(problems []crd.Problem) []string {
+	var lines []string
+	for _, p := range problems {
+		lines = append(lines, fmt.Sprintf("%s: %s", p.Severity, p.Path))
+	}
+	return lines
+}
+
+func TestCompareDefinitions(t *testing.T) {
+	t.Parallel()
+	type definitionOf = apiextensionsv1.CustomResourceDefinition
+	const host = `{type: object, properties: {host: {type: string}}}`
+	const none = `{type: object}`
+	v := func(name, text string, change ...func(*crd.Version)) crd.Version {
+		version := crd.Version{Name: name, Schema: schemaOf(t, text)}
+		for _, c := range change {
+			c(&version)
+		}
+		return version
+	}
+	stored := func(v *crd.Version) { v.Storage = true }
+	hidden := func(v *crd.Version) { v.NotServed = true }
+	deprecated := func(v *crd.Version) { v.Deprecated = true }
+	one := func(change func(*definitionOf)) *definitionOf { return definition(t, change, v("v1", host)) }
+	several := func(versions ...crd.Version) *definitionOf { return definition(t, nil, versions...) }
+	converted := func(d *definitionOf) *definitionOf {
+		d.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: "Webhook"}
+		return d
+	}
+	storedIn := func(d *definitionOf, versions ...string) *definitionOf {
+		d.Status.StoredVersions = versions
+		return d
+	}
+	for name, test := range map[string]struct {
+		before, after *definitionOf
+		want          []string
+	}{
+		"the group":  {one(nil), one(func(d *definitionOf) { d.Spec.Group = "other.example.com" }), []string{"impossible: spec.group"}},
+		"the plural": {one(nil), one(func(d *definitionOf) { d.Spec.Names.Plural = "webs" }), []string{"impossible: spec.names.plural"}},
+		"the kind":   {one(nil), one(func(d *definitionOf) { d.Spec.Names.Kind = "Web" }), []string{"impossible: spec.names.kind"}},
+		"the scope":  {one(nil), one(func(d *definitionOf) { d.Spec.Scope = "Cluster" }), []string{"impossible: spec.scope"}},
+		"the scope of what was never used": {
+			one(func(d *definitionOf) {
+				d.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: "NamesAccepted", Status: "False"}}
+			}),
+			one(func(d *definitionOf) { d.Spec.Scope, d.Spec.Names.Kind = "Cluster", "Web" }), nil,
+		},
+		"names for people": {one(nil), one(func(d *definitionOf) { d.Spec.Names.ShortNames = []string{"web"}; d.Spec.Names.Singular = "web" }), nil},
+		"all unknown fields": {
+			one(func(d *definitionOf) { d.Spec.PreserveUnknownFields = true }), several(v("v1", none)),
+			[]string{"lossy: spec.preserveUnknownFields"},
+		},
+		"metadata in the schema": {
+			several(v("v1", `{type: object, properties: {apiVersion: {type: string}, kind: {type: string}, metadata: {type: object}}}`)), several(v("v1", none)), nil,
+		},
+		"no schema any longer": {one(nil), definition(t, nil, crd.Version{Name: "v1"}), nil},
+		"a schema at last":     {definition(t, nil, crd.Version{Name: "v1"}), one(nil), []string{"lossy: v1: the object"}},
+		"no status": {
+			several(v("v1", host, func(v *crd.Version) { v.Status = true; v.Scale = &apiextensionsv1.CustomResourceSubresourceScale{} })), one(nil),
+			[]string{"narrowing: spec.versions[v1].subresources.status", "narrowing: spec.versions[v1].subresources.scale"},
+		},
+		"no selectable field": {
+			several(v("v1", host, func(v *crd.Version) { v.SelectableFields = []string{".host"} })), one(nil), []string{"narrowing: spec.versions[v1].selectableFields"},
+		},
+		"what a status gains": {one(nil), several(v("v1", host, func(v *crd.Version) { v.Status = true; v.SelectableFields = []string{".host"} })), nil},
+
+		"a version more":          {one(nil), several(v("v1", host, stored), v("v2", none)), nil},
+		"stored in another":       {one(nil), several(v("v1", host), v("v2", host, stored)), nil},
+		"stored in a smaller one": {several(v("v1", host, stored), v("v2", none)), several(v("v1", host), v("v2", none, stored)), []string{"lossy: v1 to v2: host"}},
+		"converted to a smaller":  {several(v("v1", host, stored), v("v2", none)), converted(several(v("v1", host), v("v2", none, stored))), nil},
+		"no conversion any longer": {
+			converted(several(v("v1", host, stored), v("v2", none))), several(v("v1", host, stored), v("v2", none)), []string{"lossy: spec.conversion"},
+		},
+		"a conversion of one":      {converted(one(nil)), one(nil), nil},
+		"the storage version gone": {several(v("v1", host, stored), v("v2", host)), several(v("v2", host)), []string{"impossible: spec.versions[v1]"}},
+		"an older one gone": {
+			storedIn(several(v("v1", host), v("v2", host, stored)), "v1", "v2"), several(v("v2", host)), []string{"impossible: spec.versions[v1]"},
+		},
+		"an older one gone, after all was written again": {
+			storedIn(several(v("v1", host), v("v2", host, stored)), "v2"), several(v("v2", host)), []string{"narrowing: spec.versions[v1]"},
+		},
+		"a deprecated one gone":           {storedIn(several(v("v1", host, deprecated), v("v2", host, stored)), "v2"), several(v("v2", host)), nil},
+		"one that was hidden gone":        {storedIn(several(v("v1", host, hidden), v("v2", host, stored)), "v2"), several(v("v2", host)), nil},
+		"one hidden":                      {several(v("v1", host), v("v2", host, stored)), several(v("v1", host, hidden), v("v2", host, stored)), []string{"narrowing: spec.versions[v1]"}},
+		"a deprecated one hidden":         {several(v("v1", host, deprecated), v("v2", host, stored)), several(v("v1", host, hidden), v("v2", host, stored)), nil},
+		"a field of a served version":     {several(v("v1", host, stored), v("v2", host)), several(v("v1", host, stored), v("v2", none)), []string{"lossy: v2: host"}},
+		"a field of a hidden one, stored": {storedIn(several(v("v1", host, hidden), v("v2", host, stored)), "v1", "v2"), several(v("v1", none, hidden), v("v2", host, stored)), []string{"lossy: v1: host"}},
+		"a field of a hidden one":         {several(v("v1", host, hidden), v("v2", host, stored)), several(v("v1", none, hidden), v("v2", host, stored)), nil},
+		"the worst first": {
+			storedIn(several(v("v1", host), v("v2", host, stored), v("v3", host)), "v1", "v2"),
+			several(v("v2", none, stored), v("v3", host, hidden)),
+			[]string{"impossible: spec.versions[v1]", "lossy: v2: host", "narrowing: spec.versions[v3]"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before, after := test.before.DeepCopy(), test.after.DeepCopy()
+			if diff := cmp.Diff(test.want, short(crd.Compare(test.before, test.after))); diff != "" {
+				t.Errorf("problems (-want +got):\n%s\n%v", diff, crd.Compare(test.before, test.after))
+			}
+			if diff := cmp.Diff([]any{before, after}, []any{test.before, test.after}); diff != "" {
+				t.Errorf("it has changed the definitions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func ExampleCompare() {
+	at := func(spec apiextensionsv1.JSONSchemaProps) *apiextensionsv1.CustomResourceDefinition {
+		definition, err := crd.New(crd.Definition{Group: "shop.example.com", Kind: "Website", Versions: []crd.Version{{
+			Name:   "v1",
+			Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec}},
+		}}})
+		if err != nil {
+			panic(err)
+		}
+		return definition
+	}
+	installed := at(apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+		"host": {Type: "string"}, "replicas": {Type: "integer"},
+	}})
+	next := at(apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+		"replicas": {Type: "integer", Maximum: new(5.0)}, "paused": {Type: "boolean"},
+	}})
+	for _, problem := range crd.Compare(installed, next) {
+		fmt.Println(problem)
+	}
+	// Output:
+	// lossy: v1: spec.host: the property is removed, and what objects have there would be dropped: keep it, and mark it as deprecated in its description
+	// narrowing: v1: spec.replicas: maximum is 5, and was unlimited
+}

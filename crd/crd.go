@@ -1,0 +1,125 @@
+package crd
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const kindName = "CustomResourceDefinition"
+
+// crdKind is the kind of definitions. They are in no Cluster's scheme unless the program has put
+// them there.
+func crdKind() schema.GroupVersionKind {
+	return apiextensionsv1.SchemeGroupVersion.WithKind(kindName)
+}
+
+// check names the mistakes for which a definition is not worth a request, or which would make
+// a comparison mean nothing. All the rest is for the API server to say.
+func check(d *apiextensionsv1.CustomResourceDefinition) error {
+	if d == nil {
+		return errors.New("the definition is nil")
+	}
+	var errs []error
+	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if d.Spec.Group == "" {
+		mistake("spec.group is required")
+	}
+	if d.Spec.Names.Kind == "" {
+		mistake("spec.names.kind is required")
+	}
+	if d.Spec.Names.Plural == "" {
+		mistake("spec.names.plural is required")
+	}
+	if want := d.Spec.Names.Plural + "." + d.Spec.Group; d.Name != want && len(errs) == 0 {
+		mistake("metadata.name is %q: it has to be %q, <plural>.<group>", d.Name, want)
+	}
+	if d.Spec.Scope != apiextensionsv1.NamespaceScoped && d.Spec.Scope != apiextensionsv1.ClusterScoped {
+		mistake("spec.scope is %q: it is %s or %s", d.Spec.Scope, apiextensionsv1.NamespaceScoped, apiextensionsv1.ClusterScoped)
+	}
+	var names, storage []string
+	for i, version := range d.Spec.Versions {
+		if version.Name == "" {
+			mistake("spec.versions[%d].name is required", i)
+		} else if slices.Contains(names, version.Name) {
+			mistake("spec.versions has %s twice", version.Name)
+		}
+		names = append(names, version.Name)
+		if version.Storage {
+			storage = append(storage, version.Name)
+		}
+	}
+	switch len(storage) {
+	case 0:
+		mistake("spec.versions has none with storage: true: one has to be the version in which objects are stored")
+	case 1:
+	default:
+		mistake("spec.versions has %d with storage: true (%q): objects are stored in one version", len(storage), storage)
+	}
+	return errors.Join(errs...)
+}
+
+// checkAll checks definitions, none of which may come twice.
+func checkAll(definitions []*apiextensionsv1.CustomResourceDefinition) error {
+	var errs []error
+	seen := map[string]bool{}
+	for i, d := range definitions {
+		name := fmt.Sprintf("definition %d", i+1)
+		if d != nil && d.Name != "" {
+			name = kindName + " " + d.Name
+		}
+		if err := check(d); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			continue
+		}
+		if seen[d.Name] {
+			errs = append(errs, fmt.Errorf("%s comes twice", name))
+		}
+		seen[d.Name] = true
+	}
+	return errors.Join(errs...)
+}
+
+// versionOf returns the version of that name, or nil.
+func versionOf(d *apiextensionsv1.CustomResourceDefinition, name string) *apiextensionsv1.CustomResourceDefinitionVersion {
+	for i := range d.Spec.Versions {
+		if d.Spec.Versions[i].Name == name {
+			return &d.Spec.Versions[i]
+		}
+	}
+	return nil
+}
+
+// storageVersion returns the name of the version in which objects are stored, or "".
+func storageVersion(d *apiextensionsv1.CustomResourceDefinition) string {
+	for _, version := range d.Spec.Versions {
+		if version.Storage {
+			return version.Name
+		}
+	}
+	return ""
+}
+
+// storedVersions returns the names of the versions in which objects may be stored. A definition
+// that was not read from a cluster says so by its storage version only.
+func storedVersions(d *apiextensionsv1.CustomResourceDefinition) []string {
+	stored := slices.Clone(d.Status.StoredVersions)
+	if storage := storageVersion(d); storage != "" && !slices.Contains(stored, storage) {
+		stored = append(stored, storage)
+	}
+	return stored
+}
+
+// servedKinds returns the kinds that the API server serves for the definition.
+func servedKinds(d *apiextensionsv1.CustomResourceDefinition) []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	for _, version := range d.Spec.Versions {
+		if version.Served {
+			kinds = append(kinds, schema.GroupVersionKind{Group: d.Spec.Group, Version: version.Name, Kind: d.Spec.Names.Kind})
+		}
+	}
+	return kinds
+}

@@ -1,0 +1,237 @@
+package crd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/crd"
+	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// transport is a server with definitions and Websites. answer is asked first; nil leaves the
+// word to the server.
+type transport struct {
+	*fakeserver.Server
+	began  time.Time
+	answer func(req *http.Request) *http.Response
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if s.answer != nil {
+		if resp := s.answer(req); resp != nil {
+			return resp, nil
+		}
+	}
+	return s.Server.RoundTrip(req)
+}
+
+func newTransport(t *testing.T) (*transport, *client.Client, *logLines) {
+	t.Helper()
+	server := &transport{began: time.Now(), Server: fakeserver.New(
+		fakeserver.Kind{GroupVersionKind: apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), Resource: "customresourcedefinitions", ClusterScoped: true, Status: true},
+		fakeserver.Kind{GroupVersionKind: schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Website"}, Resource: "websites"},
+	)}
+	cluster, err := kube.Connect(&rest.Config{Host: "http://api.test", Transport: server})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logged := &logLines{began: time.Now()}
+	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "tests", Logger: slog.New(logged)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server, c, logged
+}
+
+// install creates a definition that has been established.
+func install(t *testing.T, c *client.Client, change func(*apiextensionsv1.CustomResourceDefinition)) {
+	t.Helper()
+	d := definition(t, func(d *apiextensionsv1.CustomResourceDefinition) {
+		d.Status.AcceptedNames = d.Spec.Names
+		d.Status.StoredVersions = []string{"v1"}
+		d.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{
+			{Type: "NamesAccepted", Status: "True"}, {Type: "Established", Status: "True"},
+		}
+		if change != nil {
+			change(d)
+		}
+	}, crd.Version{Name: "v1"})
+	created, err := client.Create(t.Context(), c, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	created.Status = d.Status
+	if _, err := client.Update(t.Context(), c, created, client.Subresource("status")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const website = "websites.shop.example.com"
+
+func TestProgressIsLogged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, c, logged := newTransport(t)
+		began := time.Now()
+		err := crd.WaitEstablished(t.Context(), c, website)
+		if took := time.Since(began); took != crd.DefaultTimeout || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "does not exist") {
+			t.Errorf("after %s the error is %v, want the deadline after %s", took, err, crd.DefaultTimeout)
+		}
+		if diff := cmp.Diff([]string{"2s", "12s", "22s", "32s", "42s", "52s"}, logged.times()); diff != "" {
+			t.Errorf("log lines (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestQuickWaitsAreQuiet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, c, logged := newTransport(t)
+		var running sync.WaitGroup
+		running.Go(func() { // waited for below
+			time.Sleep(1900 * time.Millisecond)
+			install(t, c, nil)
+		})
+		began := time.Now()
+		err := crd.WaitEstablished(t.Context(), c, website)
+		if took := time.Since(began); took > 1900*time.Millisecond || err != nil {
+			t.Errorf("after %s the error is %v", took, err)
+		}
+		running.Wait()
+		if got := logged.times(); len(got) > 0 {
+			t.Errorf("it was logged %q", logged.text)
+		}
+	})
+}
+
+func TestTroubleWithDiscoveryIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		answer func() *http.Response
+		passes bool
+		logged string
+	}{
+		"not there yet": {func() *http.Response { return fakeserver.Failure(apierrors.NewNotFound(schema.GroupResource{}, "")) }, true, "version v1 is not served yet"},
+		"unavailable":   {func() *http.Response { return fakeserver.Failure(apierrors.NewServiceUnavailable("later")) }, true, "later"},
+		"nobody may look": {func() *http.Response {
+			return fakeserver.Failure(apierrors.NewForbidden(schema.GroupResource{}, "", nil))
+		}, false, ""},
+		"as before, scope": {nil, false, "version v1 is served as it was before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server, c, logged := newTransport(t)
+				install(t, c, func(d *apiextensionsv1.CustomResourceDefinition) {
+					if test.answer == nil {
+						d.Spec.Scope = apiextensionsv1.ClusterScoped
+					}
+				})
+				server.answer = func(req *http.Request) *http.Response {
+					if test.answer != nil && req.URL.Path == "/apis/shop.example.com/v1" && time.Since(server.began) < 5*time.Second {
+						return test.answer()
+					}
+					return nil
+				}
+				err := crd.WaitEstablished(t.Context(), c, website, crd.Timeout(20*time.Second))
+				took := time.Since(server.began)
+				if test.passes != (err == nil) || test.passes && took > 5100*time.Millisecond {
+					t.Errorf("after %s the error is %v", took, err)
+				}
+				if test.logged != "" && !strings.Contains(strings.Join(logged.text, "\n"), test.logged) {
+					t.Errorf("the log %q lacks %q", logged.text, test.logged)
+				}
+			})
+		})
+	}
+}
+
+// From 1.35 on conditions say which generation they are of.
+func TestConditionsOfBeforeAreNotBelieved(t *testing.T) {
+	t.Parallel()
+	for name, condition := range map[string]apiextensionsv1.CustomResourceDefinitionCondition{
+		"accepted": {Type: "NamesAccepted", Status: "True"},
+		"refused":  {Type: "NamesAccepted", Status: "False", Message: `"web" is already in use`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server, c, _ := newTransport(t)
+				install(t, c, func(d *apiextensionsv1.CustomResourceDefinition) {
+					condition.ObservedGeneration = 1
+					d.Status.Conditions[0] = condition
+				})
+				edit := func(change func(obj map[string]any)) {
+					server.Edit("customresourcedefinitions", kube.Key{Name: website}, "somebody", func(obj map[string]any) bool { change(obj); return true })
+				}
+				edit(func(obj map[string]any) { obj["spec"].(map[string]any)["preserveUnknownFields"] = false }) // generation 2
+				var running sync.WaitGroup
+				running.Go(func() { // waited for below
+					time.Sleep(30 * time.Second)
+					edit(func(obj map[string]any) {
+						first := obj["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
+						first["status"], first["observedGeneration"] = "True", int64(2)
+					})
+				})
+				began := time.Now()
+				err := crd.WaitEstablished(t.Context(), c, website)
+				if took := time.Since(began); err != nil || took < 30*time.Second {
+					t.Errorf("after %s the error is %v, want none after 30 s", took, err)
+				}
+				running.Wait()
+			})
+		})
+	}
+}
+
+// logLines implements slog.Handler.
+type logLines struct {
+	began time.Time
+
+	mu    sync.Mutex
+	after []string // guarded by mu
+	text  []string // guarded by mu
+}
+
+func (l *logLines) times() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.after
+}
+
+// Handle implements slog.Handler.
+func (l *logLines) Handle(_ context.Context, record slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := record.Message
+	record.Attrs(func(a slog.Attr) bool { text += fmt.Sprint(" ", a); return true })
+	l.after = append(l.after, fmt.Sprint(time.Since(l.began)))
+	l.text = append(l.text, text)
+	return nil
+}
+
+// Enabled implements slog.Handler.
+func (l *logLines) Enabled(context.Context, slog.Level) bool { return true }
+
+// WithAttrs implements slog.Handler.
+func (l *logLines) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// WithGroup implements slog.Handler.
+func (l *logLines) WithGroup(string) slog.Handler { return l }

@@ -1,0 +1,118 @@
+package event
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Entry is an event in full, for Record.
+type Entry struct {
+	// Regarding is the object that the event is about. Required.
+	Regarding kube.Object
+	// Related is a second object that has to do with it: the Pod that was made for a Job.
+	// Default: none.
+	Related kube.Object
+	// Warning is true for what somebody should look at. Default: a normal event.
+	Warning bool
+	// Reason is what happened, a CamelCase word for machines, and Action what was done about it,
+	// the same. One stands in for the other.
+	Reason, Action string
+	// Note says more to people.
+	Note string
+	// Annotations are those of the Event; of one that is repeated, those that came first.
+	// Default: none.
+	Annotations map[string]string
+}
+
+// Normal says of obj that something went as it should: reason and action are CamelCase words
+// for machines (what happened, and what was done about it), the rest is a note for people,
+// formatted as fmt.Sprintf does; without args it is taken as it is.
+//
+//	events.Normal(website, "Published", "Publish", "serves at %s", url)
+//
+// As Event, it never blocks and never fails, what is said again becomes a count, and a nil
+// Recorder says nothing. Of an object whose kind the Cluster does not know, nothing is said
+// but a line in the log.
+func (r *Recorder) Normal(obj kube.Object, reason, action, format string, args ...any) {
+	if r != nil {
+		r.Record(Entry{Regarding: obj, Reason: reason, Action: action, Note: noteOf(format, args)})
+	}
+}
+
+// Warning says of obj that something did not go as it should. See Normal.
+func (r *Recorder) Warning(obj kube.Object, reason, action, format string, args ...any) {
+	if r != nil {
+		r.Record(Entry{Regarding: obj, Warning: true, Reason: reason, Action: action, Note: noteOf(format, args)})
+	}
+}
+
+func noteOf(format string, args []any) string {
+	if len(args) == 0 {
+		return format
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+// Record says what entry says. See Normal; an event whose Related is another object is no repeat.
+// It reads the objects, and keeps nothing of them but a reference.
+func (r *Recorder) Record(entry Entry) {
+	if r == nil {
+		return
+	}
+	regarding, err := r.reference(entry.Regarding)
+	if err != nil {
+		r.dropUnnamed(entry, err)
+		return
+	}
+	var related corev1.ObjectReference
+	if !isNil(entry.Related) {
+		if related, err = r.reference(entry.Related); err != nil {
+			r.logUnnamed(entry, err) // and say the rest
+		}
+	}
+	eventType := corev1.EventTypeNormal
+	if entry.Warning {
+		eventType = corev1.EventTypeWarning
+	}
+	r.say(regarding, acceptable(eventType, entry.Reason, entry.Action, entry.Note), related, entry.Annotations)
+}
+
+func (r *Recorder) reference(obj kube.Object) (corev1.ObjectReference, error) {
+	if isNil(obj) {
+		return corev1.ObjectReference{}, errors.New("refer to an object in an event: it is nil")
+	}
+	return Regarding(r.config.Cluster, obj)
+}
+
+func (r *Recorder) dropUnnamed(entry Entry, err error) {
+	r.mu.Lock()
+	r.stats.Dropped++
+	r.mu.Unlock()
+	r.logUnnamed(entry, err)
+}
+
+// logUnnamed logs a mistake of the caller's, of which there may be many.
+func (r *Recorder) logUnnamed(entry Entry, err error) {
+	now := time.Now()
+	r.mu.Lock()
+	logged := !r.unnamed.IsZero() && now.Sub(r.unnamed) < logInterval
+	if !logged {
+		r.unnamed = now
+	}
+	r.mu.Unlock()
+	if !logged {
+		r.config.Logger.Warn("an object cannot be referred to in events", "error", err, "reason", entry.Reason, "action", entry.Action)
+	}
+}
+
+// isNil reports whether there is no object, as an interface or in one.
+func isNil(obj kube.Object) bool {
+	value := reflect.ValueOf(obj)
+	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
+}

@@ -1,0 +1,229 @@
+package event_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/event"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+func podObject(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "u1", ResourceVersion: "7"}}
+}
+
+func TestObjectsAreSpokenOfInOneCall(t *testing.T) {
+	t.Parallel()
+	job := &unstructured.Unstructured{}
+	job.SetAPIVersion("batch/v1")
+	job.SetKind("Job")
+	job.SetNamespace("shop")
+	job.SetName("report")
+	metadata := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "shop.example.com/v1", Kind: "Website"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "w"},
+	}
+	type said = eventsv1.Event
+	for name, test := range map[string]struct {
+		say  func(*event.Recorder)
+		want said
+	}{
+		"normal": {
+			func(r *event.Recorder) { r.Normal(podObject("web"), "Started", "Start", "after %d s", 3) },
+			said{Regarding: pod("web"), Type: "Normal", Reason: "Started", Action: "Start", Note: "after 3 s"},
+		},
+		"a warning": {
+			func(r *event.Recorder) { r.Warning(podObject("web"), "Stalled", "Retry", "100% full") },
+			said{Regarding: pod("web"), Type: "Warning", Reason: "Stalled", Action: "Retry", Note: "100% full"},
+		},
+		"an unstructured object": {
+			func(r *event.Recorder) { r.Normal(job, "Done", "", "") },
+			said{Regarding: corev1.ObjectReference{APIVersion: "batch/v1", Kind: "Job", Namespace: "shop", Name: "report"}, Type: "Normal", Reason: "Done", Action: "Done"},
+		},
+		"metadata": {
+			func(r *event.Recorder) { r.Normal(metadata, "Done", "", "") },
+			said{Regarding: corev1.ObjectReference{APIVersion: "shop.example.com/v1", Kind: "Website", Namespace: "shop", Name: "w"}, Type: "Normal", Reason: "Done", Action: "Done"},
+		},
+		"all of it": {
+			func(r *event.Recorder) {
+				annotations := map[string]string{"run": "7"}
+				r.Record(event.Entry{Regarding: job, Related: podObject("web"), Warning: true, Reason: "A", Action: "B", Note: "c", Annotations: annotations})
+				annotations["run"] = "changed"
+			},
+			said{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"run": "7"}},
+				Regarding:  corev1.ObjectReference{APIVersion: "batch/v1", Kind: "Job", Namespace: "shop", Name: "report"},
+				Related:    new(pod("web")), Type: "Warning", Reason: "A", Action: "B", Note: "c",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newAPIServer()
+				recorder, _ := server.recorder(t, event.Config{})
+				start(t, t.Context(), recorder)
+				test.say(recorder)
+				synctest.Wait()
+				e := server.one(t)
+				got := said{
+					ObjectMeta: metav1.ObjectMeta{Annotations: e.Annotations}, Regarding: e.Regarding, Related: e.Related,
+					Type: e.Type, Reason: e.Reason, Action: e.Action, Note: e.Note,
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("the Event (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestARelatedObjectMakesADifference(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, _ := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		say := func(related kube.Object) {
+			recorder.Record(event.Entry{Regarding: podObject("web"), Related: related, Reason: "A", Action: "B"})
+		}
+		changed := podObject("a")
+		changed.ResourceVersion = "8"
+		say(podObject("a"))
+		say(changed) // the same object in another state
+		say(podObject("b"))
+		say(nil)
+		say((*corev1.Pod)(nil))
+		time.Sleep(time.Hour)
+		got := server.list()
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"web A x1", "web A x2", "web A x2"}, got); diff != "" {
+			t.Errorf("the Events (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestWhatCannotBeReferredToIsDroppedAndLogged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, logged := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		unknown := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "w"}}
+		for range 3 {
+			recorder.Normal(unknown, "A", "B", "")
+			recorder.Warning(nil, "A", "B", "")
+			recorder.Warning((*corev1.Pod)(nil), "A", "B", "")
+		}
+		synctest.Wait()
+		if got := recorder.Stats(); got != (event.Stats{Dropped: 9}) {
+			t.Errorf("stats are %+v, want 9 dropped", got)
+		}
+		if got := logged.with("cannot be referred to"); got != 1 {
+			t.Errorf("it was logged %d times, want once", got)
+		}
+		time.Sleep(time.Minute)
+		recorder.Record(event.Entry{Regarding: podObject("web"), Related: unknown, Reason: "A"}) // half of it is worth saying
+		synctest.Wait()
+		if got := server.one(t); got.Related != nil {
+			t.Errorf("it is related to %v", got.Related)
+		}
+		if got := logged.with("cannot be referred to"); got != 2 {
+			t.Errorf("it was logged %d times, want twice", got)
+		}
+	})
+}
+
+func TestANilRecorderSaysNothing(t *testing.T) {
+	t.Parallel()
+	var recorder *event.Recorder
+	recorder.Normal(podObject("web"), "A", "B", "%d", 1)
+	recorder.Warning(podObject("web"), "A", "B", "")
+	recorder.Record(event.Entry{Regarding: podObject("web")})
+	recorder.Event(pod("web"), "Normal", "A", "B", "")
+	if got := recorder.Stats(); got != (event.Stats{}) {
+		t.Errorf("stats are %+v", got)
+	}
+	if err := recorder.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "it is nil") {
+		t.Errorf("run: %v", err)
+	}
+}
+
+// An API server that never answers, and 10,000 calls: none of them waits.
+func TestNobodyWaitsForTheAPIServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		server.answer = func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		}
+		recorder, _ := server.recorder(t, event.Config{})
+		stop := start(t, t.Context(), recorder)
+		began := time.Now()
+		for i := range 10_000 {
+			recorder.Warning(podObject(fmt.Sprint("web", i%100)), "Stalled", "Retry", "%d", i)
+		}
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("the calls took %s", waited)
+		}
+		stop()
+		if ended := time.Since(began); ended > event.DefaultFlushTimeout {
+			t.Errorf("the end took %s", ended)
+		}
+	})
+}
+
+// What is said last is not lost.
+func TestWhatIsSaidOfObjectsIsFlushed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, _ := server.recorder(t, event.Config{})
+		stop := start(t, t.Context(), recorder)
+		for range 5 {
+			recorder.Normal(podObject("web"), "A", "B", "")
+		}
+		synctest.Wait()
+		recorder.Normal(podObject("web"), "A", "B", "") // a repeat, to be sent in 5 min
+		recorder.Warning(podObject("web"), "Ended", "End", "for reasons")
+		stop()
+		got := server.list()
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"web A x6", "web Ended x1"}, got); diff != "" {
+			t.Errorf("the Events (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func ExampleRecorder_Warning() {
+	server := newAPIServer()
+	cluster, err := kube.Connect(&rest.Config{Host: "https://example.com", Transport: server}) // kube.LoadConfig, elsewhere
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	events, err := event.New(event.Config{Cluster: cluster, Controller: "shop-operator"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	for range 3 {
+		events.Warning(web, "Stalled", "Retry", "%s is away", "the database")
+	}
+	fmt.Printf("dropped: %d, sent so far: %d\n", events.Stats().Dropped, events.Stats().Sent) // Run sends one Event with a count of 3
+	// Output: dropped: 0, sent so far: 0
+}

@@ -1,0 +1,392 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/crd"
+	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
+	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/status"
+)
+
+func TestMain(m *testing.M) {
+	exampletest.Main(m, localcluster.Config{Controllers: true, Nodes: 1}, install)
+}
+
+func install(ctx context.Context, to *rest.Config) error {
+	cluster, err := kube.Connect(to)
+	if err != nil {
+		return err
+	}
+	defer cluster.HTTPClient().CloseIdleConnections()
+	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "installer"})
+	if err != nil {
+		return err
+	}
+	definitions, err := crd.Parse(v1.CRD)
+	if err != nil {
+		return err
+	}
+	_, err = crd.Ensure(ctx, c, definitions)
+	return err
+}
+
+// records are a system outside the cluster that outlives operators.
+type records struct {
+	mu      sync.Mutex
+	targets map[string]string // guarded by mu
+	calls   int               // guarded by mu
+	down    error             // guarded by mu; what calls return
+}
+
+func (r *records) Ensure(_ context.Context, host, target string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls++
+	if r.down != nil {
+		return r.down
+	}
+	if r.targets == nil {
+		r.targets = map[string]string{}
+	}
+	r.targets[host] = target
+	return nil
+}
+
+func (r *records) Delete(_ context.Context, host string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls++
+	if r.down != nil {
+		return r.down
+	}
+	delete(r.targets, host)
+	return nil
+}
+
+func (r *records) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down = err
+}
+
+func (r *records) all() map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.targets)
+}
+
+// world is a namespace of the cluster, with a user in it and what is outside.
+type world struct {
+	*testing.T
+	config    *rest.Config
+	client    *client.Client // the user's
+	namespace string
+	records   *records
+	resync    time.Duration // of operators; 0: the default
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldIn(t, exampletest.RESTConfig(t))
+}
+
+func newWorldIn(t *testing.T, config *rest.Config) *world {
+	t.Helper()
+	c := newClient(t, config, "user")
+	namespace, err := client.Create(t.Context(), c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{T: t, config: config, client: c, namespace: namespace.Name, records: &records{}}
+}
+
+func newClient(t *testing.T, config *rest.Config, owner string) *client.Client {
+	t.Helper()
+	cluster, err := kube.Connect(config, v1.AddToScheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.HTTPClient().CloseIdleConnections)
+	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: owner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// operate runs an operator for the namespace until stop, or the end of the test. Each gate, if
+// there is one, stands before everything that it does outside of its process.
+func (w *world) operate(gates ...*gate) (ctrl *controller.Controller[*v1.WebApp], stop func()) {
+	w.Helper()
+	config := rest.CopyConfig(w.config)
+	ctx, cancel := context.WithCancel(w.Context())
+	var outside Records = w.records
+	for _, g := range gates {
+		g.kill = cancel
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return gatedTransport{g, next} })
+		outside = gatedRecords{g, outside}
+	}
+	cluster, err := kube.Connect(config, v1.AddToScheme)
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctrl, err = New(cluster, Config{
+		Records: outside, Namespaces: []string{w.namespace}, ResyncInterval: w.resync, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- ctrl.Run(ctx) }() // waited for by stop
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.Errorf("run the operator: %v", err)
+		}
+		cluster.HTTPClient().CloseIdleConnections()
+	})
+	w.Cleanup(stop)
+	return ctrl, stop
+}
+
+// gate stands between an operator and the world. It counts what passes and changes something, and
+// at one of these the operator is killed: nothing more passes.
+type gate struct {
+	at    int  // the write at which the operator is killed, from 1; 0: it is not
+	after bool // the write is done, and its answer is lost; otherwise it is not done
+	kill  context.CancelFunc
+
+	mu     sync.Mutex
+	writes []string      // guarded by mu
+	dead   bool          // guarded by mu
+	died   chan struct{} // guarded by mu; closed at death
+}
+
+// death returns a channel that is closed when the operator dies.
+func (g *gate) death() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.died == nil {
+		g.died = make(chan struct{})
+	}
+	return g.died
+}
+
+var errKilled = errors.New("the operator is dead")
+
+// pass does what is to be done outside, unless the operator is dead, or dies of it.
+func (g *gate) pass(write string, do func() error) error {
+	g.mu.Lock()
+	if g.dead {
+		g.mu.Unlock()
+		return errKilled
+	}
+	dies := false
+	if write != "" {
+		g.writes = append(g.writes, write)
+		dies = len(g.writes) == g.at
+		g.dead = dies
+	}
+	g.mu.Unlock()
+	if !dies {
+		return do()
+	}
+	defer func() {
+		g.kill()
+		g.death()
+		close(g.died)
+	}()
+	if g.after {
+		_ = do() // nobody is left to hear of it
+	}
+	return errKilled
+}
+
+func (g *gate) killed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.dead
+}
+
+func (g *gate) log() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.writes)
+}
+
+type gatedTransport struct {
+	gate *gate
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (g gatedTransport) RoundTrip(r *http.Request) (response *http.Response, err error) {
+	write := ""
+	if r.Method != http.MethodGet {
+		write = r.Method + " " + r.URL.Path
+	}
+	err = g.gate.pass(write, func() (err error) {
+		response, err = g.next.RoundTrip(r)
+		return err
+	})
+	if err != nil && response != nil {
+		_ = response.Body.Close()
+		response = nil
+	}
+	return response, err
+}
+
+type gatedRecords struct {
+	gate *gate
+	next Records
+}
+
+// Ensure implements Records.
+func (g gatedRecords) Ensure(ctx context.Context, host, target string) error {
+	return g.gate.pass("record "+host, func() error { return g.next.Ensure(ctx, host, target) })
+}
+
+// Delete implements Records.
+func (g gatedRecords) Delete(ctx context.Context, host string) error {
+	return g.gate.pass("no record "+host, func() error { return g.next.Delete(ctx, host) })
+}
+
+// app returns a WebApp for the namespace.
+func (w *world) app(name string) *v1.WebApp {
+	return &v1.WebApp{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec: v1.WebAppSpec{
+			Image: "shop:1", Port: 8080, Replicas: new(int32(1)), Host: name + ".example.com", Config: map[string]string{"GREETING": "hello"},
+		},
+	}
+}
+
+func (w *world) create(app *v1.WebApp) {
+	w.Helper()
+	if _, err := client.Create(w.Context(), w.client, app); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) get(name string) (*v1.WebApp, error) {
+	return client.Get[*v1.WebApp](w.Context(), w.client, kube.Key{Namespace: w.namespace, Name: name})
+}
+
+// change changes the spec as its user would.
+func (w *world) change(name string, edit func(*v1.WebApp)) {
+	w.Helper()
+	app, err := w.get(name)
+	if err != nil {
+		w.Fatal(err)
+	}
+	after := app.DeepCopy()
+	edit(after)
+	if _, err := client.Patch(w.Context(), w.client, app, client.MergeFrom(app, after)); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) delete(name string) {
+	w.Helper()
+	app, err := w.get(name)
+	if err == nil {
+		err = client.Delete(w.Context(), w.client, app)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// until waits until the state of the world that check looks at is as it should be.
+func (w *world) until(what string, check func() error) {
+	w.Helper()
+	exampletest.Eventually(w.T, what, func(context.Context) (bool, string) {
+		err := check()
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+// untilReady waits until the WebApp says that it is as its spec asks.
+func (w *world) untilReady(name string) *v1.WebApp {
+	w.Helper()
+	var app *v1.WebApp
+	w.until("WebApp "+name+" is ready", func() (err error) {
+		if app, err = w.get(name); err != nil {
+			return err
+		}
+		ready, ok := status.Get(app.Status.Conditions, v1.ConditionReady)
+		if !ok || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != app.Generation || app.Status.ObservedGeneration != app.Generation {
+			return fmt.Errorf("generation %d, status %+v", app.Generation, app.Status)
+		}
+		return nil
+	})
+	return app
+}
+
+// untilGone waits until nothing of the WebApp is left.
+func (w *world) untilGone(name string) {
+	w.Helper()
+	w.until("WebApp "+name+" is gone", func() error {
+		if _, err := w.get(name); !errors.Is(err, client.ErrGone) {
+			return fmt.Errorf("the WebApp is there: %w", err)
+		}
+		if left := w.children(); len(left) > 0 {
+			return fmt.Errorf("children are left: %v", slices.Sorted(maps.Keys(left)))
+		}
+		if left := w.records.all(); len(left) > 0 {
+			return fmt.Errorf("records are left: %v", left)
+		}
+		return nil
+	})
+}
+
+// children returns all Deployments, Services and ConfigMaps of the namespace, by kind and name.
+func (w *world) children() map[string]kube.Object {
+	w.Helper()
+	found := map[string]kube.Object{}
+	collect[*appsv1.Deployment](w, "Deployment", found)
+	collect[*corev1.Service](w, "Service", found)
+	collect[*corev1.ConfigMap](w, "ConfigMap", found)
+	delete(found, "ConfigMap kube-root-ca.crt")
+	return found
+}
+
+func collect[T kube.Object](w *world, kind string, into map[string]kube.Object) {
+	w.Helper()
+	for obj, err := range client.List[T](w.Context(), w.client, client.InNamespace(w.namespace)) {
+		if err != nil {
+			w.Error(err)
+			return
+		}
+		into[kind+" "+obj.GetName()] = obj
+	}
+}
+
+func (w *world) deployment(name string) *appsv1.Deployment {
+	w.Helper()
+	deployment, err := client.Get[*appsv1.Deployment](w.Context(), w.client, kube.Key{Namespace: w.namespace, Name: name})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return deployment
+}

@@ -1,0 +1,167 @@
+package operator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// stories is how many worlds live at the same time: each waits most of its time for others.
+const stories = 8
+
+// The operator is killed before or after each write that it makes in the life of a WebApp, and
+// started again. Every time the same comes out of it.
+func TestWebappKilledBetweenAnyTwoWrites(t *testing.T) {
+	t.Parallel()
+	undisturbed := &gate{}
+	want := tell(newWorld(t), undisturbed)
+	if t.Failed() {
+		t.Fatal("not even the undisturbed story ends as it should")
+	}
+	writes := undisturbed.log()
+	t.Logf("%d writes of an undisturbed life:\n%s", len(writes), strings.Join(writes, "\n"))
+	if len(writes) < 12 {
+		t.Errorf("that are %d: the gate does not see them all", len(writes))
+	}
+	places := make(chan struct{}, stories)
+	var kills sync.WaitGroup
+	for n := 1; n <= len(writes); n++ {
+		for _, after := range []bool{false, true} {
+			when := "before"
+			if after {
+				when = "after"
+			}
+			kills.Add(1)
+			places <- struct{}{}
+			go func() { // waited for below
+				defer func() { <-places; kills.Done() }()
+				t.Run(fmt.Sprintf("%s write %d", when, n), func(t *testing.T) {
+					g := &gate{at: n, after: after}
+					got := tell(newWorld(t), g)
+					if !g.killed() {
+						t.Logf("this life had %d writes only", len(g.log()))
+					}
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Errorf("the end differs from that of an undisturbed life (-want +got):\n%s\nwrites:\n%s", diff, strings.Join(g.log(), "\n"))
+					}
+				})
+			}()
+		}
+	}
+	kills.Wait()
+}
+
+// tell tells the life of a WebApp whose operator may be killed once, and returns what there was
+// in the end of it, before the WebApp was deleted.
+func tell(w *world, g *gate) map[string]any {
+	w.Helper()
+	_, stop := w.operate(g)
+	revived := make(chan struct{})
+	done := make(chan struct{})
+	go func() { // waited for below: when the operator is killed, another is started
+		defer close(revived)
+		select {
+		case <-g.death():
+			stop()
+			w.operate()
+		case <-done:
+		}
+	}()
+	defer func() { close(done); <-revived }()
+
+	w.create(w.app("shop"))
+	w.untilReady("shop")
+	// Others have their say in the operator's objects, and none of it may be lost.
+	w.annotate(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "shop"}})
+	w.annotate(&v1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "shop"}})
+	w.foreignCondition("shop")
+	w.change("shop", func(app *v1.WebApp) {
+		app.Spec.Image, app.Spec.Config, app.Spec.Host = "shop:2", map[string]string{"GREETING": "good day"}, "store.example.com"
+	})
+	w.untilReady("shop")
+	w.until("the record has moved", func() error {
+		if got := w.records.all(); len(got) != 1 || got["store.example.com"] == "" {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+	w.check("shop", "shop:2", map[string]string{"GREETING": "good day"})
+	end := w.end("shop")
+	w.delete("shop")
+	w.untilGone("shop")
+	return end
+}
+
+const foreignAnnotation = "example.com/team"
+
+func (w *world) annotate(obj kube.Object) {
+	w.Helper()
+	if _, _, err := client.SetAnnotations(w.Context(), w.client, obj, map[string]string{foreignAnnotation: "shop"}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// foreignCondition sets a condition of another controller's.
+func (w *world) foreignCondition(name string) {
+	w.Helper()
+	w.until("the foreign condition is set", func() error {
+		app, err := w.get(name)
+		if err != nil {
+			return err
+		}
+		after := app.DeepCopy()
+		after.Status.Conditions = append(after.Status.Conditions, metav1.Condition{
+			Type: "Audited", Status: metav1.ConditionTrue, Reason: "Audited", LastTransitionTime: metav1.Now(),
+		})
+		_, err = client.Patch(w.Context(), w.client, app, client.MergeFrom(app, after).Locked(app), client.Subresource("status"))
+		return err
+	})
+}
+
+// end is what there is, without what differs from one world to another.
+func (w *world) end(name string) map[string]any {
+	w.Helper()
+	app, err := w.get(name)
+	if err != nil {
+		w.Fatal(err)
+	}
+	end := map[string]any{}
+	for child, obj := range w.children() {
+		end[child+" labels"] = without(obj.GetLabels(), "evenkeel.dev/owner-uid")
+		switch obj := obj.(type) {
+		case *appsv1.Deployment:
+			end[child], end[child+" annotation"] = obj.Spec, obj.Annotations[foreignAnnotation]
+		case *corev1.Service:
+			obj.Spec.ClusterIP, obj.Spec.ClusterIPs = "", nil
+			end[child] = obj.Spec
+		case *corev1.ConfigMap:
+			end[child] = obj.Data
+		}
+	}
+	end["finalizers"], end["annotation"] = app.Finalizers, app.Annotations[foreignAnnotation]
+	conditions := slices.Clone(app.Status.Conditions)
+	slices.SortFunc(conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
+	for i := range conditions {
+		conditions[i].LastTransitionTime, conditions[i].ObservedGeneration = metav1.Time{}, 0
+	}
+	end["conditions"] = conditions
+	return end
+}
+
+func without(labels map[string]string, key string) map[string]string {
+	labels = maps.Clone(labels)
+	delete(labels, key)
+	return labels
+}

@@ -1,0 +1,39 @@
+package operator
+
+import (
+	"testing"
+
+	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
+	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+)
+
+// The API server is killed and started again while WebApps change.
+func TestWebappSurvivesARestartOfTheAPIServer(t *testing.T) {
+	cluster, err := localcluster.Start(t.Context(), localcluster.Config{Controllers: true, Nodes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := install(t.Context(), cluster.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorldIn(t, cluster.RESTConfig())
+	w.operate()
+	w.create(w.app("shop"))
+	w.untilReady("shop")
+	w.change("shop", func(app *v1.WebApp) { app.Spec.Image, app.Spec.Host = "shop:2", "store.example.com" })
+	if err := cluster.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.untilReady("shop")
+	w.check("shop", "shop:2", map[string]string{"GREETING": "hello"})
+	w.change("shop", func(app *v1.WebApp) { app.Spec.Image = "shop:3" })
+	w.untilReady("shop")
+	w.check("shop", "shop:3", map[string]string{"GREETING": "hello"})
+	w.delete("shop")
+	w.untilGone("shop")
+}

@@ -1,0 +1,38 @@
+package operator
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
+	"github.com/evenkeel-go/evenkeel/middleware"
+	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/status"
+)
+
+// statusOptions have the status written at the end of each run: with what the handler has said,
+// and when it has failed, with why.
+func statusOptions() middleware.StatusOptions[*v1.WebApp] {
+	return middleware.StatusOptions[*v1.WebApp]{
+		SetObservedGeneration: func(app *v1.WebApp, generation int64) { app.Status.ObservedGeneration = generation },
+		OnError: middleware.FailureConditions(func(app *v1.WebApp) *[]metav1.Condition {
+			return &app.Status.Conditions
+		}),
+	}
+}
+
+// say writes down how far app is.
+func say(app *v1.WebApp, report owned.Report) {
+	conditions := &app.Status.Conditions
+	if app.Spec.Suspend {
+		status.Set(conditions, status.True(v1.ConditionSuspended, app.Generation, "Suspended", "the Deployment is scaled to 0, because spec.suspend is true"))
+	} else {
+		status.Set(conditions, status.False(v1.ConditionSuspended, app.Generation, "NotSuspended", ""))
+	}
+	for _, child := range report.Results {
+		if deployment, ok := child.Object.(*appsv1.Deployment); ok {
+			app.Status.ReadyReplicas = deployment.Status.ReadyReplicas
+		}
+	}
+	status.Summarize(conditions, app.Generation, report.States()...)
+}

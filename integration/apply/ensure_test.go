@@ -1,0 +1,326 @@
+package apply
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+func set(key, value string) func(*corev1.ConfigMap) error {
+	return func(config *corev1.ConfigMap) error {
+		if config.Data == nil {
+			config.Data = map[string]string{}
+		}
+		config.Data[key] = value
+		return nil
+	}
+}
+
+func TestCreateOrUpdate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, shows := withInformer[*corev1.ConfigMap](t, w)
+	ctx, made := watched(t)
+	obj := w.configMap("settings", map[string]string{"first": "1"})
+
+	created := must(client.CreateOrUpdate(ctx, c, obj, set("mode", "fast")))(t)
+	if diff := cmp.Diff(map[string]string{"first": "1", "mode": "fast"}, created.Object.Data); diff != "" || created.Outcome != client.Created {
+		t.Errorf("%s (-want +got):\n%s", created.Outcome, diff)
+	}
+	if len(obj.Data) != 1 {
+		t.Error("the argument was changed")
+	}
+	made.want(t, "create")
+	shows(created.Object)
+	same := must(client.CreateOrUpdate(ctx, c, obj, set("mode", "fast")))(t)
+	if same.Outcome != client.Unchanged || same.Changed != nil {
+		t.Errorf("outcome %s, changed %v", same.Outcome, same.Changed)
+	}
+	made.want(t)
+	updated := must(client.CreateOrUpdate(ctx, c, obj, set("mode", "slow")))(t)
+	if diff := cmp.Diff([]string{`data.mode: "fast" -> "slow"`}, texts(updated.Changed)); diff != "" || updated.Outcome != client.Updated {
+		t.Errorf("%s (-want +got):\n%s", updated.Outcome, diff)
+	}
+	made.want(t, "update")
+	dry := must(client.CreateOrUpdate(ctx, w.c, obj, set("mode", "none"), client.DryRun()))(t)
+	made.want(t, "get", "update (dry run)")
+	if dry.Outcome != client.Updated || len(dry.Changed) != 1 {
+		t.Errorf("dry run: outcome %s, changed %v", dry.Outcome, dry.Changed)
+	}
+}
+
+// What an informer shows too late costs a read and another try, and nothing is lost.
+func TestCreateOrUpdateByStaleCache(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(*testing.T, *client.Client, *corev1.ConfigMap) (client.Written[*corev1.ConfigMap], *calls){
+		"update": func(t *testing.T, c *client.Client, obj *corev1.ConfigMap) (client.Written[*corev1.ConfigMap], *calls) {
+			ctx, made := watched(t)
+			return must(client.CreateOrUpdate(ctx, c, obj, set("mode", "fast")))(t), made
+		},
+		"patch": func(t *testing.T, c *client.Client, obj *corev1.ConfigMap) (client.Written[*corev1.ConfigMap], *calls) {
+			ctx, made := watched(t)
+			return must(client.CreateOrPatch(ctx, c, obj, set("mode", "fast")))(t), made
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			still := &frozen{}
+			c := must(client.New(client.Config{Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{still}}))(t)
+			obj := w.configMap("settings", nil)
+
+			// It was created, and the informer does not know.
+			theirs := must(client.Create(t.Context(), w.c, w.configMap("settings", map[string]string{"theirs": "1"})))(t)
+			result, made := write(t, c, obj)
+			made.want(t, "create", "get", name)
+			if result.Outcome != client.Updated || result.Object.Data["theirs"] != "1" || result.Object.Data["mode"] != "fast" {
+				t.Errorf("outcome %s, data %v", result.Outcome, result.Object.Data)
+			}
+
+			// It was changed, and the informer does not know; then there is nothing left to do.
+			still.object = theirs
+			result, made = write(t, c, obj)
+			made.want(t, name, "get")
+			if result.Outcome != client.Unchanged {
+				t.Errorf("outcome %s, changed %v", result.Outcome, result.Changed)
+			}
+
+			// It was deleted, and the informer does not know.
+			if err := client.Delete(t.Context(), w.c, result.Object); err != nil {
+				t.Fatal(err)
+			}
+			result, made = write(t, c, obj)
+			made.want(t, name, "get", "create")
+			if result.Outcome != client.Created || result.Object.Data["mode"] != "fast" {
+				t.Errorf("outcome %s, data %v", result.Outcome, result.Object.Data)
+			}
+		})
+	}
+}
+
+// Others who always come first end the matter after three tries.
+func TestCreateOrUpdateGivesUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	created := must(client.Create(t.Context(), w.c, w.configMap("settings", nil)))(t)
+	ctx, made := watched(t)
+	tries := 0
+	_, err := client.CreateOrUpdate(ctx, w.c, created, func(config *corev1.ConfigMap) error {
+		tries++
+		must(client.Patch(t.Context(), w.as(t, "somebody"), created, client.RawPatch("application/merge-patch+json",
+			[]byte(`{"data":{"tries":"`+strings.Repeat("x", tries)+`"}}`))))(t)
+		return set("mode", "fast")(config)
+	})
+	if !errors.Is(err, client.ErrChanged) || tries != 3 {
+		t.Errorf("after %d tries: %v", tries, err)
+	}
+	made.want(t, "get", "update", "get", "update", "get", "update")
+}
+
+func TestCreateOrUpdateRefuses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	obj := must(client.Create(t.Context(), w.c, w.configMap("settings", nil)))(t)
+	ctx, made := watched(t)
+	for name, mutate := range map[string]func(*corev1.ConfigMap) error{
+		"name":      func(config *corev1.ConfigMap) error { config.Name = "other"; return nil },
+		"namespace": func(config *corev1.ConfigMap) error { config.Namespace = "other"; return nil },
+		"uid":       func(config *corev1.ConfigMap) error { *config = *w.configMap("settings", nil); return nil },
+		"an error":  func(*corev1.ConfigMap) error { return errors.New("must not change: not today") },
+	} {
+		if _, err := client.CreateOrUpdate(ctx, w.c, obj, mutate); err == nil || !strings.Contains(err.Error(), "must not change") {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+		made.want(t, "get")
+	}
+	metadata := &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "settings"},
+	}
+	if _, err := client.CreateOrUpdate(ctx, w.c, metadata, nil); err == nil {
+		t.Error("an update of metadata was not refused, which would have removed the rest")
+	}
+	made.want(t)
+	labelled := must(client.CreateOrPatch(ctx, w.c, metadata, func(m *metav1.PartialObjectMetadata) error {
+		m.Labels = map[string]string{"a": "b"}
+		return nil
+	}))(t)
+	if labelled.Outcome != client.Updated || labelled.Object.Labels["a"] != "b" {
+		t.Errorf("outcome %s, labels %v", labelled.Outcome, labelled.Object.Labels)
+	}
+}
+
+// The spec and the status are patched by a request each, and only where they differ.
+func TestCreateOrPatchStatus(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	kind := installKind(t, w, "Engine", true)
+	mutate := func(size int64, phase string) func(*unstructured.Unstructured) error {
+		return func(u *unstructured.Unstructured) error {
+			if err := unstructured.SetNestedField(u.Object, size, "spec", "size"); err != nil {
+				return err
+			}
+			return unstructured.SetNestedField(u.Object, phase, "status", "phase")
+		}
+	}
+	obj := custom(w, kind, "e", map[string]any{"size": int64(1)})
+	ctx, made := watched(t)
+	for _, step := range []struct {
+		size    int64
+		phase   string
+		outcome client.Outcome
+		status  bool
+		calls   []string
+		changed []string
+	}{
+		{1, "New", client.Created, true, []string{"get", "create", "patch/status"}, nil},
+		{1, "New", client.Unchanged, false, []string{"get"}, nil},
+		{2, "New", client.Updated, false, []string{"get", "patch"}, []string{"spec.size: 1 -> 2"}},
+		{2, "Ready", client.Updated, true, []string{"get", "patch/status"}, []string{`status.phase: "New" -> "Ready"`}},
+		{3, "Old", client.Updated, true, []string{"get", "patch", "patch/status"}, []string{"spec.size: 2 -> 3", `status.phase: "Ready" -> "Old"`}},
+	} {
+		result := must(client.CreateOrPatch(ctx, w.c, obj, mutate(step.size, step.phase)))(t)
+		made.want(t, step.calls...)
+		if result.Outcome != step.outcome || result.StatusUpdated != step.status {
+			t.Errorf("%d %s: outcome %s, status updated: %v", step.size, step.phase, result.Outcome, result.StatusUpdated)
+		}
+		if diff := cmp.Diff(step.changed, texts(result.Changed)); diff != "" {
+			t.Errorf("%d %s: changed (-want +got):\n%s", step.size, step.phase, diff)
+		}
+	}
+
+	// A kind whose status is a field as any.
+	plain := installKind(t, w, "Plain", false)
+	obj = custom(w, plain, "p", map[string]any{"size": int64(1)})
+	must(client.CreateOrPatch(ctx, w.c, obj, mutate(1, "New")))(t)
+	made.want(t, "get", "create")
+	result := must(client.CreateOrPatch(ctx, w.c, obj, mutate(1, "Ready")))(t)
+	made.want(t, "get", "patch")
+	if phase, _, _ := unstructured.NestedString(result.Object.Object, "status", "phase"); phase != "Ready" || result.Outcome != client.Updated {
+		t.Errorf("outcome %s, phase %q", result.Outcome, phase)
+	}
+}
+
+func TestEnsureNamespace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, made := watched(t)
+	name := w.namespace + "-more"
+	labels := map[string]string{"team": "shop"}
+	for _, step := range []struct {
+		labels map[string]string
+		want   client.Outcome
+		calls  []string
+	}{
+		{labels, client.Created, []string{"get", "create"}},
+		{labels, client.Unchanged, []string{"get"}},
+		{nil, client.Unchanged, []string{"get"}},
+		{map[string]string{"tier": "front"}, client.Updated, []string{"get", "patch"}},
+		{map[string]string{"tier": "front", "team": "shop"}, client.Unchanged, []string{"get"}},
+	} {
+		if outcome := must(client.EnsureNamespace(ctx, w.c, name, step.labels))(t); outcome != step.want {
+			t.Errorf("%v: %s, want %s", step.labels, outcome, step.want)
+		}
+		made.want(t, step.calls...)
+	}
+
+	// At rest, with an informer, there are no calls.
+	i := clustertest.Informer[*corev1.Namespace](t, w.cluster, informer.Selection{})
+	c := clustertest.Client(t, w.cluster, i)
+	if outcome := must(client.EnsureNamespace(ctx, c, name, labels))(t); outcome != client.Unchanged {
+		t.Errorf("by an informer: %s", outcome)
+	}
+	made.want(t)
+
+	if _, err := client.EnsureNamespace(ctx, w.c, name, map[string]string{"not a label": ""}); err == nil {
+		t.Error("a label that cannot be was not refused")
+	}
+	made.want(t)
+	namespace := must(client.Get[*corev1.Namespace](t.Context(), w.c, kube.Key{Name: name}))(t)
+	if err := client.Delete(t.Context(), w.c, namespace); err != nil { // there is no controller that would end it
+		t.Fatal(err)
+	}
+	if _, err := client.EnsureNamespace(ctx, w.c, name, labels); !errors.Is(err, client.ErrTerminating) {
+		t.Errorf("of a namespace that is being deleted: %v", err)
+	}
+}
+
+func TestSetAndRemoveMetadata(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, made := watched(t)
+	obj := must(client.Create(t.Context(), w.c, w.configMap("settings", map[string]string{"mode": "fast"})))(t)
+
+	type step func(*corev1.ConfigMap) (*corev1.ConfigMap, bool, error)
+	for _, test := range []struct {
+		name    string
+		step    step
+		changed bool
+		want    map[string]string
+	}{
+		{"set", func(o *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
+			return client.SetLabels(ctx, w.c, o, map[string]string{"a": "1", "example.com/b": ""})
+		}, true, map[string]string{"a": "1", "example.com/b": ""}},
+		{"set again", func(o *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
+			return client.SetLabels(ctx, w.c, o, map[string]string{"a": "1", "example.com/b": ""})
+		}, false, map[string]string{"a": "1", "example.com/b": ""}},
+		{"set nothing", func(o *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
+			return client.SetLabels(ctx, w.c, o, nil)
+		}, false, map[string]string{"a": "1", "example.com/b": ""}},
+		{"remove", func(o *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
+			return client.RemoveLabels(ctx, w.c, o, []string{"example.com/b", "c"})
+		}, true, map[string]string{"a": "1"}},
+		{"remove what is not there", func(o *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
+			return client.RemoveLabels(ctx, w.c, o, []string{"example.com/b"})
+		}, false, map[string]string{"a": "1"}},
+	} {
+		next, changed, err := test.step(obj)
+		if err != nil || changed != test.changed {
+			t.Fatalf("%s: changed: %v, error %v", test.name, changed, err)
+		}
+		if diff := cmp.Diff(test.want, next.Labels); diff != "" || next.Data["mode"] != "fast" {
+			t.Errorf("%s: labels (-want +got):\n%s", test.name, diff)
+		}
+		if changed {
+			made.want(t, "patch")
+		} else {
+			made.want(t)
+		}
+		obj = next
+	}
+	annotated, changed, err := client.SetAnnotations(ctx, w.c, obj, map[string]string{"note": "anything at all"})
+	if err != nil || !changed || annotated.Annotations["note"] != "anything at all" || annotated.Labels["a"] != "1" {
+		t.Errorf("changed: %v, error %v, annotations %v", changed, err, annotated.Annotations)
+	}
+	cleared, changed, err := client.RemoveAnnotations(ctx, w.c, annotated, []string{"note"})
+	if err != nil || !changed || len(cleared.Annotations) > 0 {
+		t.Errorf("changed: %v, error %v, annotations %v", changed, err, cleared.Annotations)
+	}
+	made.want(t, "patch", "patch")
+
+	if _, _, err := client.SetLabels(ctx, w.c, obj, map[string]string{"a": "not a label"}); err == nil {
+		t.Error("a value that cannot be was not refused")
+	}
+	made.want(t)
+
+	// Another object of the same name is left alone.
+	if err := client.Delete(t.Context(), w.c, obj); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := client.SetLabels(t.Context(), w.c, obj, map[string]string{"b": "2"}); !errors.Is(err, client.ErrGone) {
+		t.Errorf("of an object that is gone: %v", err)
+	}
+	must(client.Create(t.Context(), w.c, w.configMap("settings", nil)))(t)
+	if _, _, err := client.SetLabels(t.Context(), w.c, obj, map[string]string{"b": "2"}); !errors.Is(err, client.ErrReplaced) {
+		t.Errorf("of another object of that name: %v", err)
+	}
+}

@@ -1,0 +1,154 @@
+// Package apply tests client.Apply, and what else makes objects be as they should, against a real
+// API server.
+package apply
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+)
+
+// local is the API server that all tests of the package share. It has no controllers.
+var local *localcluster.Cluster
+
+func TestMain(m *testing.M) {
+	clustertest.Main(m, localcluster.Config{}, func(c *localcluster.Cluster) { local = c })
+}
+
+// calls are the requests made under a context.
+type calls struct {
+	mu   sync.Mutex
+	made []string // guarded by mu; "patch shop/web"
+}
+
+// watched returns a context whose requests are noted, but for questions about kinds.
+func watched(t *testing.T) (context.Context, *calls) {
+	t.Helper()
+	noted := &calls{}
+	return kube.ObserveCalls(t.Context(), noted), noted
+}
+
+func (c *calls) CallBegan(ctx context.Context, _ kube.Call) context.Context { return ctx }
+
+func (c *calls) CallEnded(_ context.Context, call kube.Call) {
+	if call.Verb == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	verb := call.Verb
+	if call.Subresource != "" {
+		verb += "/" + call.Subresource
+	}
+	if call.DryRun {
+		verb += " (dry run)"
+	}
+	c.made = append(c.made, verb)
+}
+
+// want fails the test unless exactly these requests were made since the last time.
+func (c *calls) want(t *testing.T, verbs ...string) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Equal(c.made, verbs) {
+		t.Errorf("requests made: %q, want %q", c.made, verbs)
+	}
+	c.made = nil
+}
+
+// world is what a test has of the cluster.
+type world struct {
+	cluster   *kube.Cluster
+	c         *client.Client // without informers
+	namespace string
+}
+
+func newWorld(t *testing.T) world {
+	t.Helper()
+	cluster := clustertest.Connect(t, local.RESTConfig())
+	c := clustertest.Client(t, cluster)
+	return world{cluster: cluster, c: c, namespace: clustertest.Namespace(t, c)}
+}
+
+// withInformer returns a client that reads from an informer of T, and what waits until that
+// shows obj's resourceVersion.
+func withInformer[T kube.Object](t *testing.T, w world, kind ...schema.GroupVersionKind) (*client.Client, func(obj kube.Object)) {
+	t.Helper()
+	selection := informer.Selection{Namespaces: []string{w.namespace}}
+	if len(kind) > 0 {
+		selection.Kind = kind[0]
+	}
+	i := clustertest.Informer[T](t, w.cluster, selection)
+	return clustertest.Client(t, w.cluster, i), func(obj kube.Object) {
+		t.Helper()
+		clustertest.Eventually(t, func() string {
+			shown, found, err := i.Get(kube.KeyOf(obj))
+			switch {
+			case err != nil:
+				return err.Error()
+			case !found || shown.GetResourceVersion() != obj.GetResourceVersion():
+				return "the informer does not show the object yet"
+			}
+			return ""
+		})
+	}
+}
+
+// as returns a client of the same cluster with another field owner, and no informers.
+func (w world) as(t *testing.T, fieldOwner string) *client.Client {
+	t.Helper()
+	c, err := w.c.With(func(config *client.Config) { config.FieldOwner, config.Informers = fieldOwner, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// applied applies obj, and fails the test unless the outcome is want.
+func applied[T kube.Object](ctx context.Context, t *testing.T, c *client.Client, want client.Outcome, obj T, options ...client.Option) client.Applied[T] {
+	t.Helper()
+	result, err := client.Apply(ctx, c, obj, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Outcome != want {
+		t.Errorf("the outcome is %s, want %s; changed: %v", result.Outcome, want, result.Changed)
+	}
+	return result
+}
+
+// must ends the test when err is not nil.
+func must[V any](value V, err error) func(*testing.T) V {
+	return func(t *testing.T) V {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+// texts returns what changed, as people read it.
+func texts(changes []client.FieldChange) []string {
+	var all []string
+	for _, change := range changes {
+		all = append(all, change.String())
+	}
+	return all
+}
+
+func (w world) configMap(name string, data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Data: data}
+}

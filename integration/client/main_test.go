@@ -1,0 +1,157 @@
+// Package client tests package client against a real kube-apiserver.
+package client
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+)
+
+// local is the API server that all tests of the package share. It has no controllers: what a
+// test creates stays as it is.
+var local *localcluster.Cluster
+
+func TestMain(m *testing.M) {
+	clustertest.Main(m, localcluster.Config{}, func(c *localcluster.Cluster) { local = c })
+}
+
+// newClient returns a client of a connection of its own, and a namespace.
+func newClient(t *testing.T, informers ...client.Informer) (*client.Client, string) {
+	t.Helper()
+	c := clustertest.Client(t, clustertest.Connect(t, local.RESTConfig()), informers...)
+	return c, clustertest.Namespace(t, c)
+}
+
+func with(t *testing.T, c *client.Client, change func(*client.Config)) *client.Client {
+	t.Helper()
+	other, err := c.With(change)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+func must[T any](value T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+func configMap(namespace, name string, data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}
+}
+
+func pod(namespace, name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
+	}
+}
+
+// calls keeps the requests that are made under its context, in the words of package kube.
+type calls struct {
+	mu   sync.Mutex
+	made []string // guarded by mu; "verb resource namespace/name subresource", of what names a resource
+}
+
+func (c *calls) CallBegan(ctx context.Context, _ kube.Call) context.Context { return ctx }
+
+func (c *calls) CallEnded(_ context.Context, call kube.Call) {
+	if call.Verb == "" {
+		return // which kinds there are
+	}
+	made := call.Verb + " " + call.Resource.Resource + " " + call.Key.String()
+	if call.Subresource != "" {
+		made += "/" + call.Subresource
+	}
+	if call.DryRun {
+		made += " (dry run)"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made = append(c.made, made)
+}
+
+// take returns the calls so far, and forgets them.
+func (c *calls) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	made := c.made
+	c.made = nil
+	return made
+}
+
+func observe(t *testing.T) (context.Context, *calls) {
+	t.Helper()
+	c := &calls{}
+	return kube.ObserveCalls(t.Context(), c), c
+}
+
+// define creates a custom kind that lives in namespaces or not, with the subresources that are
+// named, and waits until it is served. It ends with the test.
+func define(t *testing.T, c *client.Client, kind, plural string, namespaced bool, subresources map[string]any) schema.GroupVersionKind {
+	t.Helper()
+	gvk := schema.GroupVersionKind{Group: "client.example.com", Version: "v1", Kind: kind}
+	scope := "Cluster"
+	if namespaced {
+		scope = "Namespaced"
+	}
+	version := map[string]any{
+		"name": "v1", "served": true, "storage": true,
+		"schema": map[string]any{"openAPIV3Schema": map[string]any{
+			"type": "object",
+			"properties": map[string]any{
+				"spec": map[string]any{"type": "object", "properties": map[string]any{
+					"size": map[string]any{"type": "integer", "minimum": int64(0)}, "note": map[string]any{"type": "string"},
+				}},
+				"status": map[string]any{"type": "object", "properties": map[string]any{"phase": map[string]any{"type": "string"}}},
+			},
+		}},
+	}
+	if subresources != nil {
+		version["subresources"] = subresources
+	}
+	crd := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": plural + "." + gvk.Group},
+		"spec": map[string]any{
+			"group": gvk.Group, "scope": scope, "versions": []any{version},
+			"names": map[string]any{"kind": kind, "listKind": kind + "List", "plural": plural, "singular": plural[:len(plural)-1]},
+		},
+	}}
+	created := must(client.Create(t.Context(), c, crd))(t)
+	t.Cleanup(func() {
+		if err := client.Delete(context.WithoutCancel(t.Context()), c, created); err != nil {
+			t.Error(err)
+		}
+	})
+	clustertest.Eventually(t, func() string {
+		if _, err := client.All[*unstructured.Unstructured](t.Context(), c, client.OfKind(gvk)); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	return gvk
+}
+
+func object(kind schema.GroupVersionKind, namespace, name string, size int64) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": size}}}
+	u.SetGroupVersionKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}

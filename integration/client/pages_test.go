@@ -1,0 +1,93 @@
+package client
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/evenkeel-go/evenkeel/client"
+)
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	c, namespace := newClient(t)
+	for i := range 5 {
+		must(client.Create(t.Context(), c, configMap(namespace, fmt.Sprint("c", i), map[string]string{"i": fmt.Sprint(i)})))(t)
+	}
+	ctx, calls := observe(t)
+	all := must(client.All[*corev1.ConfigMap](ctx, c, client.InNamespace(namespace), client.PageSize(2)))(t)
+	for i, obj := range all {
+		if obj.Name != fmt.Sprint("c", i) || obj.Data["i"] != fmt.Sprint(i) || obj.Kind != "ConfigMap" {
+			t.Errorf("object %d is %+v", i, obj)
+		}
+	}
+	list := "list configmaps " + namespace + "/"
+	if made := calls.take(); len(all) != 5 || !slices.Equal(made, []string{list, list, list}) {
+		t.Errorf("%d objects in the calls %q, want 5 on three pages", len(all), made)
+	}
+	names := must(client.Names[*corev1.ConfigMap](ctx, c, client.InNamespace(namespace), client.PageSize(2), client.NotOlderThan("0")))(t)
+	if len(names) != 5 {
+		t.Errorf("the names are %v", names)
+	}
+	one := must(client.All[*corev1.ConfigMap](ctx, c, client.FieldSelector("metadata.name=c3"), client.InNamespace(namespace)))(t)
+	if len(one) != 1 || one[0].Name != "c3" {
+		t.Errorf("by field there are %v", one)
+	}
+}
+
+// TestAListThatTheAPIServerForgets says for it, before the second page, that the state of the
+// first one is forgotten, as it does after minutes; the way that it offers then is its own.
+func TestAListThatTheAPIServerForgets(t *testing.T) {
+	t.Parallel()
+	c, namespace := newClient(t)
+	for _, name := range []string{"a", "b", "d", "e"} {
+		must(client.Create(t.Context(), c, configMap(namespace, name, nil)))(t)
+	}
+	forgets := func(next client.RoundTrip) client.RoundTrip {
+		forgotten := false
+		return func(ctx context.Context, r *client.Request) error {
+			if forgotten || r.List.Continue == "" {
+				return next(ctx, r)
+			}
+			forgotten = true
+			// Between the pages a write came, behind what was listed.
+			must(client.Create(ctx, c, configMap(namespace, "c"+fmt.Sprint(r.List.Limit), nil)))(t)
+			expired := apierrors.NewResourceExpired("too old")
+			expired.ErrStatus.Continue = withoutVersion(t, r.List.Continue)
+			return expired
+		}
+	}
+	forgetful := func() *client.Client {
+		return with(t, c, func(config *client.Config) {
+			config.Interceptors = []client.Interceptor{client.On(forgets, client.VerbList)}
+		})
+	}
+	var listed []string
+	for obj, err := range client.List[*corev1.ConfigMap](t.Context(), forgetful(), client.InNamespace(namespace), client.PageSize(2)) {
+		listed = append(listed, must(obj, err)(t).Name)
+	}
+	if want := []string{"a", "b", "c2", "d", "e"}; !slices.Equal(listed, want) {
+		t.Errorf("List came to %q, want %q", listed, want)
+	}
+	all := must(client.All[*corev1.ConfigMap](t.Context(), forgetful(), client.InNamespace(namespace), client.PageSize(3)))(t)
+	if len(all) != 6 {
+		t.Errorf("All came to %d objects, want all 6 of now", len(all))
+	}
+}
+
+// withoutVersion returns the token that the API server offers in place of one that it has forgotten.
+func withoutVersion(t *testing.T, token string) string {
+	t.Helper()
+	var content map[string]any
+	if err := json.Unmarshal(must(base64.RawURLEncoding.DecodeString(token))(t), &content); err != nil {
+		t.Fatal(err)
+	}
+	content["rv"] = -1
+	return base64.RawURLEncoding.EncodeToString(must(json.Marshal(content))(t))
+}

@@ -1,0 +1,207 @@
+package client
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// TestReadsFromInformersMakeNoCall, those that an informer cannot answer make one, and none of
+// them is a watch.
+func TestReadsFromInformersMakeNoCall(t *testing.T) {
+	t.Parallel()
+	setup, namespace := newClient(t)
+	for name, app := range map[string]string{"a": "web", "b": "db"} {
+		obj := configMap(namespace, name, map[string]string{"a": "b"})
+		obj.Labels = map[string]string{"app": app}
+		must(client.Create(t.Context(), setup, obj))(t)
+	}
+	cluster := clustertest.Connect(t, local.RESTConfig())
+	whole := clustertest.Informer[*corev1.ConfigMap](t, cluster, informer.Selection{Namespaces: []string{namespace}})
+	web := clustertest.Informer[*corev1.ConfigMap](t, cluster, informer.Selection{Namespaces: []string{namespace}, LabelSelector: "app=web"})
+	key := func(name string) kube.Key { return kube.Key{Namespace: namespace, Name: name} }
+	kind := client.OfKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	in := client.InNamespace(namespace)
+	get, list := "get configmaps "+namespace+"/", "list configmaps "+namespace+"/"
+	ctx, calls := observe(t)
+	c := clustertest.Client(t, cluster, whole)
+	obj := must(client.Get[*corev1.ConfigMap](ctx, c, key("a")))(t)
+	u := must(client.Get[*unstructured.Unstructured](ctx, c, key("a"), kind))(t)
+	m := must(client.Get[*metav1.PartialObjectMetadata](ctx, c, key("a"), kind))(t)
+	if text, _, _ := unstructured.NestedString(u.Object, "data", "a"); obj.Data["a"] != "b" || text != "b" || m.Labels["app"] != "web" || u.GetKind() != "ConfigMap" || m.Kind != "ConfigMap" || obj.Kind != "ConfigMap" {
+		t.Errorf("the objects are %+v, %v and %+v", obj, u, m)
+	}
+	_, err := client.Get[*corev1.ConfigMap](ctx, c, key("none"))
+	if !errors.Is(err, client.ErrGone) || must(client.Exists[*corev1.ConfigMap](ctx, c, key("none")))(t) {
+		t.Errorf("what is not there: %v", err)
+	}
+	if all := must(client.All[*corev1.ConfigMap](ctx, c, in, client.LabelSelector("app!=web")))(t); len(all) != 1 || all[0].Name != "b" {
+		t.Errorf("the objects are %v", all)
+	}
+	if names := must(client.Names[*corev1.ConfigMap](ctx, c, in))(t); len(names) != 2 {
+		t.Errorf("the names are %v", names)
+	}
+	if made := calls.take(); made != nil {
+		t.Errorf("an informer knows, and calls were made: %q", made)
+	}
+	must(client.Get[*corev1.ConfigMap](ctx, c, key("a"), client.FromAPI()))(t)
+	must(client.Live(ctx, c, obj))(t)
+	if made := calls.take(); !slices.Equal(made, []string{get + "a", get + "a"}) {
+		t.Errorf("past the informer, the calls are %q", made)
+	}
+
+	// One that has selected knows what it shows, and nothing of the rest.
+	c = clustertest.Client(t, cluster, web)
+	must(client.Get[*corev1.ConfigMap](ctx, c, key("a")))(t)
+	if made := calls.take(); made != nil {
+		t.Errorf("the informer shows it, and calls were made: %q", made)
+	}
+	if found := must(client.Exists[*corev1.ConfigMap](ctx, c, key("b")))(t); !found {
+		t.Error("what an informer has not selected is said not to be there")
+	}
+	if all := must(client.All[*corev1.ConfigMap](ctx, c, in))(t); len(all) != 2 {
+		t.Errorf("the objects are %v", all)
+	}
+	if made := calls.take(); !slices.Equal(made, []string{get + "b", list}) {
+		t.Errorf("past what the informer knows, the calls are %q", made)
+	}
+	// Without informers no read begins to watch.
+	c = clustertest.Client(t, cluster)
+	for range 3 {
+		must(client.Get[*corev1.ConfigMap](ctx, c, key("a")))(t)
+	}
+	if made := calls.take(); !slices.Equal(made, []string{get + "a", get + "a", get + "a"}) {
+		t.Errorf("without informers, the calls are %q", made)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	c, namespace := newClient(t)
+	kind := define(t, c, "Bell", "bells", true, nil)
+	cm := configMap(namespace, "w", map[string]string{"a": "b"})
+	cm.Labels = map[string]string{"app": "web"}
+	bell := object(kind, namespace, "w", 1)
+	bell.SetLabels(cm.Labels)
+	t.Run("typed", func(t *testing.T) { t.Parallel(); watchLife(t, c, cm) })
+	t.Run("unstructured", func(t *testing.T) { t.Parallel(); watchLife(t, c, bell) })
+	t.Run("metadata", func(t *testing.T) {
+		t.Parallel()
+		m := &metav1.PartialObjectMetadata{}
+		m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+		m.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "w", Labels: cm.Labels}
+		watchLife(t, c, m)
+	})
+}
+
+// watchLife watches an object come, change and go.
+func watchLife[T kube.Object](t *testing.T, c *client.Client, obj T) {
+	t.Helper()
+	kind := must(c.Cluster().KindOf(obj))(t)
+	ctx, calls := observe(t)
+	w := must(client.Watch[T](ctx, c, client.OfKind(kind), client.InNamespace(obj.GetNamespace()), client.LabelSelector("app=web")))(t)
+	if _, metadata := any(obj).(*metav1.PartialObjectMetadata); metadata {
+		must(client.Create(t.Context(), c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: obj.GetName(), Labels: obj.GetLabels()}}))(t)
+	} else {
+		must(client.Create(t.Context(), c, obj))(t)
+	}
+	next := func(want watch.EventType) T {
+		event := <-w.ResultChan()
+		got, ok := event.Object.(T)
+		if event.Type != want || !ok {
+			t.Fatalf("the event is %s with a %T: %+v", event.Type, event.Object, event.Object)
+		}
+		if kube.KeyOf(got) != kube.KeyOf(obj) || got.GetObjectKind().GroupVersionKind() != kind || got.GetUID() == "" {
+			t.Errorf("%s: the object is %+v", want, got)
+		}
+		return got
+	}
+	seen := next(watch.Added)
+	changed := seen.DeepCopyObject().(T)
+	changed.SetAnnotations(map[string]string{"note": "changed"})
+	must(client.Patch(t.Context(), c, seen, client.MergeFrom(seen, changed)))(t)
+	if got := next(watch.Modified); got.GetAnnotations()["note"] != "changed" {
+		t.Errorf("the object is %+v", got)
+	}
+	if err := client.Delete(t.Context(), c, seen); err != nil {
+		t.Fatal(err)
+	}
+	next(watch.Deleted)
+	w.Stop()
+	for event := range w.ResultChan() {
+		t.Errorf("after Stop: %+v", event)
+	}
+	if made := calls.take(); len(made) != 1 || !strings.HasPrefix(made[0], "watch ") {
+		t.Errorf("the calls are %q", made)
+	}
+	// From a version on: what has happened since.
+	w = must(client.Watch[T](ctx, c, client.OfKind(kind), client.InNamespace(obj.GetNamespace()), client.NotOlderThan(seen.GetResourceVersion())))(t)
+	next(watch.Modified)
+	next(watch.Deleted)
+	w.Stop()
+}
+
+// lockedBuffer is written to by requests and read by a test.
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
+// TestUnknownFields: by default the API server drops them and warns, which is logged once; what
+// is strict is refused, with the field's name.
+func TestUnknownFields(t *testing.T) {
+	t.Parallel()
+	c, namespace := newClient(t)
+	kind := define(t, c, "Typo", "typos", true, nil)
+	logged := &lockedBuffer{}
+	c = with(t, c, func(config *client.Config) { config.Logger = slog.New(slog.NewTextHandler(logged, nil)) })
+	obj := object(kind, namespace, "", 1)
+	obj.SetGenerateName("t-")
+	obj.Object["spec"].(map[string]any)["sise"] = int64(2)
+	for range 3 {
+		must(client.Create(t.Context(), c, obj))(t)
+	}
+	if text := logged.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `unknown field \"spec.sise\"`) {
+		t.Errorf("logged was: %s", text)
+	}
+	strict := with(t, c, func(config *client.Config) { config.FieldValidation = metav1.FieldValidationStrict })
+	err := first(client.Create(t.Context(), strict, obj))
+	if client.ReasonOf(err) != client.ReasonInvalid || !strings.Contains(err.Error(), `unknown field "spec.sise"`) {
+		t.Errorf("strict: the error is %v", err)
+	}
+	must(client.Create(t.Context(), strict, obj, client.FieldValidation(metav1.FieldValidationIgnore)))(t)
+	if text := logged.String(); strings.Count(text, "\n") != 1 {
+		t.Errorf("logged was: %s", text)
+	}
+	obj.Object["spec"] = map[string]any{"size": int64(-1)}
+	err = first(client.Create(t.Context(), strict, obj))
+	if causes := client.CausesOf(err); client.ReasonOf(err) != client.ReasonInvalid || len(causes) != 1 || causes[0].Field != "spec.size" {
+		t.Errorf("the error is %v, with the causes %v", err, causes)
+	}
+}

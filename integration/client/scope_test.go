@@ -1,0 +1,76 @@
+package client
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// TestAMissingNamespaceIsNotAMissingObject: who ignores that an object is gone must not ignore
+// that it was never created.
+func TestAMissingNamespaceIsNotAMissingObject(t *testing.T) {
+	t.Parallel()
+	c, namespace := newClient(t)
+	kind := define(t, c, "Boat", "boats", true, nil)
+	for name, err := range map[string]error{
+		"typed":        first(client.Create(t.Context(), c, configMap("no-such-namespace", "a", nil))),
+		"unstructured": first(client.Create(t.Context(), c, object(kind, "no-such-namespace", "a", 1))),
+	} {
+		if !errors.Is(err, client.ErrNoNamespace) || errors.Is(err, client.ErrGone) || client.IgnoreNotFound(err) == nil || !apierrors.IsNotFound(err) {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+	if err := first(client.Get[*corev1.Namespace](t.Context(), c, kube.Key{Name: "no-such-namespace"})); !errors.Is(err, client.ErrGone) {
+		t.Errorf("a namespace that is not there: %v", err)
+	}
+	if err := first(client.Get[*corev1.ConfigMap](t.Context(), c, kube.Key{Namespace: namespace, Name: "none"})); !errors.Is(err, client.ErrGone) {
+		t.Errorf("an object that is not there: %v", err)
+	}
+	unknown := schema.GroupVersionKind{Group: "client.example.com", Version: "v1", Kind: "Unknown"}
+	if err := first(client.All[*unstructured.Unstructured](t.Context(), c, client.OfKind(unknown))); client.ReasonOf(err) != client.ReasonNotServed || client.IgnoreNotFound(err) == nil {
+		t.Errorf("a kind that is not there: %v", err)
+	}
+}
+
+// TestScopeMistakesMakeNoRequest: that the kind is served with or without namespaces has been
+// asked before.
+func TestScopeMistakesMakeNoRequest(t *testing.T) {
+	t.Parallel()
+	c, namespace := newClient(t)
+	only := with(t, c, func(config *client.Config) { config.Namespace = namespace })
+	ctx, calls := observe(t)
+	for i, err := range []error{
+		first(client.Get[*corev1.Pod](ctx, c, kube.Key{Name: "p"})),
+		first(client.Get[*corev1.Node](ctx, c, kube.Key{Namespace: namespace, Name: "n"})),
+		first(client.Create(ctx, c, pod("", "p"))),
+		client.Delete(ctx, c, pod("", "p")),
+		client.DeleteAllOf[*corev1.Pod](ctx, c),
+		first(client.All[*corev1.Namespace](ctx, only)),
+		first(client.Watch[*corev1.Node](ctx, only)),
+		first(client.Get[*corev1.Pod](ctx, only, kube.Key{Namespace: "default", Name: "p"})),
+	} {
+		if err == nil {
+			t.Errorf("mistake %d is none", i)
+		}
+	}
+	if made := calls.take(); made != nil {
+		t.Errorf("calls were made: %q", made)
+	}
+	must(client.Create(t.Context(), c, configMap(namespace, "here", nil)))(t)
+	for _, obj := range must(client.All[*corev1.ConfigMap](ctx, only))(t) {
+		if obj.Namespace != namespace {
+			t.Errorf("a client for %s has listed %s", namespace, kube.KeyOf(obj))
+		}
+	}
+	if made := calls.take(); !slices.Equal(made, []string{"list configmaps " + namespace + "/"}) {
+		t.Errorf("the calls are %q", made)
+	}
+}

@@ -1,0 +1,128 @@
+// Package finalizer_test tests package finalizer, and its middleware, against a real kube-apiserver.
+package finalizer_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+)
+
+// local is the API server that all tests of the package share. It has no controllers.
+var local *localcluster.Cluster
+
+func TestMain(m *testing.M) {
+	clustertest.Main(m, localcluster.Config{}, func(c *localcluster.Cluster) { local = c })
+}
+
+// The finalizers of the tests.
+const (
+	own   = "shop.example.com/cleanup"
+	other = "bank.example.com/audit"
+	third = "town.example.com/permit"
+)
+
+type env struct {
+	*testing.T
+	cluster   *kube.Cluster
+	client    *client.Client
+	namespace string
+}
+
+func newEnv(t *testing.T) env {
+	t.Helper()
+	cluster := clustertest.Connect(t, local.RESTConfig())
+	c := clustertest.Client(t, cluster)
+	return env{T: t, cluster: cluster, client: c, namespace: clustertest.Namespace(t, c)}
+}
+
+// create creates a ConfigMap with finalizers, which go at the end of the test.
+func (e env) create(name string, finalizers ...string) *corev1.ConfigMap {
+	e.Helper()
+	created, err := client.Create(e.Context(), e.client, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name, Finalizers: finalizers},
+	})
+	if err != nil {
+		e.Fatal(err)
+	}
+	return created
+}
+
+func (e env) live(name string) *corev1.ConfigMap {
+	e.Helper()
+	live, err := client.Get[*corev1.ConfigMap](e.Context(), e.client, kube.Key{Namespace: e.namespace, Name: name}, client.FromAPI())
+	if err != nil {
+		e.Fatal(err)
+	}
+	return live
+}
+
+func (e env) exists(name string) bool {
+	e.Helper()
+	exists, err := client.Exists[*corev1.ConfigMap](e.Context(), e.client, kube.Key{Namespace: e.namespace, Name: name}, client.FromAPI())
+	if err != nil {
+		e.Fatal(err)
+	}
+	return exists
+}
+
+// change changes the object by another hand, whatever state it is in.
+func (e env) change(name string, change func(*corev1.ConfigMap)) *corev1.ConfigMap {
+	e.Helper()
+	live := e.live(name)
+	changed := live.DeepCopy()
+	change(changed)
+	patched, err := client.Patch(e.Context(), e.client, live, client.MergeFrom(live, changed))
+	if err != nil {
+		e.Fatal(err)
+	}
+	return patched
+}
+
+func (e env) remove(name string) {
+	e.Helper()
+	if err := client.Delete(e.Context(), e.client, e.live(name)); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// calls counts requests.
+type calls struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+// CallBegan implements kube.CallObserver.
+func (c *calls) CallBegan(ctx context.Context, _ kube.Call) context.Context { return ctx }
+
+// CallEnded implements kube.CallObserver.
+func (c *calls) CallEnded(_ context.Context, call kube.Call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = append(c.seen, strings.TrimSuffix(fmt.Sprint(call.Verb, "/", call.Subresource), "/"))
+}
+
+func (c *calls) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := c.seen
+	c.seen = nil
+	return seen
+}
+
+func (c *calls) expect(t *testing.T, what string, want ...string) {
+	t.Helper()
+	if got := c.take(); !slices.Equal(got, want) {
+		t.Errorf("%s: calls %q, want %q", what, got, want)
+	}
+}

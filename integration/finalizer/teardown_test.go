@@ -1,0 +1,314 @@
+package finalizer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/finalizer"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/middleware"
+)
+
+const progress = own + "-done"
+
+// process is one life of a program that tears down. It dies, with a panic, after some of the things
+// that it does: the moments before and after each step's effect, and before and after each request.
+type process struct {
+	left     int      // moments until it dies; negative: it lives
+	begun    []string // steps
+	effected []string // steps that took effect
+}
+
+var errKilled = errors.New("killed")
+
+func (p *process) moment() {
+	if p.left == 0 {
+		panic(errKilled)
+	}
+	p.left--
+}
+
+// teardown is a process's run for the object as it is now. It returns errKilled if it died.
+func (p *process) teardown(e env, obj *corev1.ConfigMap) (err error) {
+	e.Helper()
+	mortal, err := e.client.With(func(c *client.Config) {
+		c.Interceptors = append(c.Interceptors, func(next client.RoundTrip) client.RoundTrip {
+			return func(ctx context.Context, r *client.Request) error {
+				p.moment()
+				err := next(ctx, r)
+				p.moment() // the answer is lost
+				return err
+			}
+		})
+	})
+	if err != nil {
+		e.Fatal(err)
+	}
+	defer func() {
+		if value := recover(); value == any(errKilled) {
+			err = errKilled
+		} else if value != nil {
+			panic(value)
+		}
+	}()
+	return p.finalizer(e, mortal, nil).Teardown(e.Context(), obj)
+}
+
+func (p *process) finalizer(e env, c *client.Client, fail map[string]error) *finalizer.Finalizer[*corev1.ConfigMap] {
+	e.Helper()
+	step := func(name string) finalizer.Step[*corev1.ConfigMap] {
+		return finalizer.Step[*corev1.ConfigMap]{Name: name, Run: func(context.Context, *corev1.ConfigMap) error {
+			p.begun = append(p.begun, name)
+			p.moment()
+			if err := fail[name]; err != nil {
+				return err
+			}
+			p.effected = append(p.effected, name)
+			p.moment()
+			return nil
+		}}
+	}
+	f, err := finalizer.New(finalizer.Config[*corev1.ConfigMap]{
+		Client: c, Name: own, Steps: []finalizer.Step[*corev1.ConfigMap]{step("dns"), step("bucket"), step("account")},
+	})
+	if err != nil {
+		e.Fatal(err)
+	}
+	return f
+}
+
+func forever() *process { return &process{left: -1} }
+
+// Wherever the process dies, the next one ends the teardown: each step took effect, in order, and
+// none was begun again but the one that had not been noted. Another's finalizer is still there.
+func TestTeardownKilledAtAnyMoment(t *testing.T) {
+	e := newEnv(t)
+	for moment := 0; ; moment++ {
+		name := fmt.Sprint("killed-", moment)
+		e.create(name, other, own)
+		e.remove(name)
+		first, second := &process{left: moment}, forever()
+		switch err := first.teardown(e, e.live(name)); {
+		case err == nil:
+			if moment < 14 {
+				t.Errorf("only %d moments came: something is not killed", moment)
+			}
+			if live := e.live(name); !slices.Equal(live.Finalizers, []string{other}) {
+				t.Errorf("the finalizers are %q", live.Finalizers)
+			}
+			return
+		case !errors.Is(err, errKilled):
+			t.Fatal(err)
+		}
+		noted := strings.FieldsFunc(e.live(name).Annotations[progress], func(r rune) bool { return r == ',' })
+		// The restarted one has a cache: once a fresh one, once a stale one.
+		obj := e.live(name)
+		if moment%2 == 1 {
+			delete(obj.Annotations, progress)
+			obj.Finalizers = []string{other, own}
+		}
+		if err := second.teardown(e, obj); err != nil {
+			t.Fatalf("killed at moment %d: %v", moment, err)
+		}
+		live := e.live(name)
+		if !slices.Equal(live.Finalizers, []string{other}) || live.Annotations[progress] != "" {
+			t.Errorf("killed at moment %d: the object has finalizers %q and annotations %q", moment, live.Finalizers, live.Annotations)
+		}
+		if slices.ContainsFunc(noted, func(step string) bool { return slices.Contains(second.begun, step) }) {
+			t.Errorf("killed at moment %d: %q were noted, and %q was begun again", moment, noted, second.begun)
+		}
+		order := slices.Compact(append(slices.Clone(first.effected), second.effected...))
+		if !slices.Equal(order, []string{"dns", "bucket", "account"}) {
+			t.Errorf("killed at moment %d: the effects were %q, then %q", moment, first.effected, second.effected)
+		}
+	}
+}
+
+func TestTeardownGoesOnAfterAnError(t *testing.T) {
+	e := newEnv(t)
+	obj := e.create("a", own)
+	p := forever()
+	if err := p.finalizer(e, e.client, nil).Teardown(t.Context(), obj); err == nil {
+		t.Error("a live object was torn down")
+	}
+	e.remove("a")
+	obj = e.live("a")
+	observer := &calls{}
+	ctx := kube.ObserveCalls(t.Context(), observer)
+	wait := controller.RequeueAfter(time.Hour, "the bucket is being emptied")
+	err := p.finalizer(e, e.client, map[string]error{"bucket": wait}).Teardown(ctx, obj)
+	if !controller.IsRequeue(err) || !strings.Contains(err.Error(), `step "bucket"`) {
+		t.Errorf("the answer is %v, want the step's", err)
+	}
+	observer.expect(t, "to the second step", "get", "patch")
+	if got := p.finalizer(e, e.client, nil).Blocking(obj, time.Now()); got.Step != "bucket" || !slices.Equal(got.Done, []string{"dns"}) {
+		t.Errorf("the report is %+v", got)
+	}
+	if live := e.live("a"); live.Annotations[progress] != "dns" || live.ResourceVersion != obj.ResourceVersion {
+		t.Errorf("the progress is %q; resourceVersions are %s, live %s", live.Annotations[progress], obj.ResourceVersion, live.ResourceVersion)
+	}
+	// A step that speaks of something else that is gone does not end the teardown.
+	err = p.finalizer(e, e.client, map[string]error{"bucket": fmt.Errorf("find the bucket: %w", client.ErrGone)}).Teardown(ctx, obj)
+	if !errors.Is(err, client.ErrGone) || len(obj.Finalizers) != 1 {
+		t.Errorf("the answer is %v, the finalizers are %q", err, obj.Finalizers)
+	}
+	// The end of the run does not begin another step, and what is done is noted all the same.
+	ending, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := p.finalizer(e, e.client, nil).Teardown(ending, obj); !errors.Is(err, context.Canceled) {
+		t.Errorf("the answer is %v", err)
+	}
+	if want := []string{"dns", "bucket", "bucket"}; !slices.Equal(p.begun, want) {
+		t.Errorf("begun were %q, want %q", p.begun, want)
+	}
+	observer.take()
+	if err := p.finalizer(e, e.client, nil).Teardown(ctx, obj); err != nil {
+		t.Fatal(err)
+	}
+	observer.expect(t, "to the end", "get", "patch", "patch")
+	if e.exists("a") || len(obj.Finalizers) > 0 {
+		t.Errorf("it is still there: %v, with finalizers %q", e.exists("a"), obj.Finalizers)
+	}
+}
+
+// Between two steps the object is forced away, and another one of its name is there.
+func TestTeardownOfWhatWasReplaced(t *testing.T) {
+	e := newEnv(t)
+	for _, again := range []bool{false, true} {
+		obj := e.create("a", own)
+		e.remove("a")
+		obj = e.live("a")
+		f, err := finalizer.New(finalizer.Config[*corev1.ConfigMap]{
+			Client: e.client, Name: own, Steps: []finalizer.Step[*corev1.ConfigMap]{
+				{Name: "one", Run: func(context.Context, *corev1.ConfigMap) error {
+					e.change("a", func(c *corev1.ConfigMap) { c.Finalizers = nil })
+					if again {
+						e.create("a", own)
+					}
+					return nil
+				}},
+				{Name: "two", Run: func(context.Context, *corev1.ConfigMap) error {
+					t.Error("the second step ran for an object that is gone")
+					return nil
+				}},
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Teardown(t.Context(), obj); err != nil || len(obj.Finalizers) > 0 {
+			t.Errorf("another one: %v: the answer is %v, the finalizers are %q", again, err, obj.Finalizers)
+		}
+		if !again {
+			continue
+		}
+		if live := e.live("a"); live.Annotations != nil || !slices.Equal(live.Finalizers, []string{own}) {
+			t.Errorf("the other object was written: %+v", live.ObjectMeta)
+		}
+	}
+}
+
+// outside is what the objects stand for, beside the cluster.
+type outside struct {
+	mu      sync.Mutex
+	records map[string]bool
+	asked   map[string]int // how often a removal was asked for
+	runs    int
+}
+
+// In a controller, from the creation to the end; at rest there are no calls.
+func TestFinalizerInAController(t *testing.T) {
+	e := newEnv(t)
+	out := &outside{records: map[string]bool{}, asked: map[string]int{}}
+	f, err := finalizer.New(finalizer.Config[*corev1.ConfigMap]{
+		Client: e.client, Name: own,
+		Steps: []finalizer.Step[*corev1.ConfigMap]{{Name: "record", Run: func(_ context.Context, obj *corev1.ConfigMap) error {
+			out.mu.Lock()
+			defer out.mu.Unlock()
+			if out.asked[obj.Name]++; out.asked[obj.Name] < 3 {
+				return controller.RequeueAfter(20*time.Millisecond, "the record is being removed")
+			}
+			delete(out.records, obj.Name)
+			return nil
+		}}, {Name: "nothing", Run: func(context.Context, *corev1.ConfigMap) error { return nil }}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	observer := &calls{}
+	clustertest.Run(t, controller.Config[*corev1.ConfigMap]{
+		Name:      "finalized",
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.cluster, informer.Selection{Namespaces: []string{e.namespace}, FieldSelector: "metadata.name!=kube-root-ca.crt"}),
+		Handler: controller.Chain[*corev1.ConfigMap](controller.HandlerFunc[*corev1.ConfigMap](func(_ context.Context, obj *corev1.ConfigMap) error {
+			out.mu.Lock()
+			defer out.mu.Unlock()
+			out.runs++
+			if !finalizer.Has(e.live(obj.Name), own) {
+				t.Errorf("%s is handled without its finalizer", obj.Name)
+			}
+			out.records[obj.Name] = true
+			return nil
+		}), func(next controller.Handler[*corev1.ConfigMap]) controller.Handler[*corev1.ConfigMap] {
+			return controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, obj *corev1.ConfigMap) error {
+				return next.Handle(kube.ObserveCalls(ctx, observer), obj)
+			})
+		}, middleware.Finalizer(f, middleware.FinalizerOptions[*corev1.ConfigMap]{})),
+		ResyncInterval: 200 * time.Millisecond,
+	})
+	const objects = 5
+	for i := range objects {
+		e.create(fmt.Sprint("obj-", i))
+	}
+	clustertest.Eventually(t, func() string {
+		out.mu.Lock()
+		defer out.mu.Unlock()
+		if len(out.records) != objects {
+			return fmt.Sprintf("there are records %v", out.records)
+		}
+		return ""
+	})
+	if got := observer.take(); len(got) != objects || slices.Compact(got)[0] != "patch" {
+		t.Errorf("calls to begin: %q", got)
+	}
+	before := 0
+	clustertest.Eventually(t, func() string {
+		out.mu.Lock()
+		defer out.mu.Unlock()
+		if before == 0 {
+			before = out.runs
+		}
+		if out.runs < before+3*objects {
+			return fmt.Sprintf("%d runs since", out.runs-before)
+		}
+		return ""
+	})
+	observer.expect(t, "resyncs")
+	for i := range objects {
+		e.remove(fmt.Sprint("obj-", i))
+	}
+	clustertest.Eventually(t, func() string {
+		for i := range objects {
+			if e.exists(fmt.Sprint("obj-", i)) {
+				return fmt.Sprint("there is still obj-", i)
+			}
+		}
+		return ""
+	})
+	out.mu.Lock()
+	defer out.mu.Unlock()
+	if len(out.records) > 0 {
+		t.Errorf("records are left behind: %v", out.records)
+	}
+}

@@ -1,0 +1,191 @@
+package owned
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+// An informer of the set's label covers its children: there is no request at rest.
+func TestNoCallsAtRestWithInformersOfTheLabel(t *testing.T) {
+	e := newEnv(t)
+	app := e.app("web")
+	configs := clustertest.Informer[*corev1.ConfigMap](t, e.cluster, informer.Selection{LabelSelector: owned.LabelSet + "=webapp"})
+	cached := clustertest.Client(t, e.cluster, configs)
+	set := e.set(func(c *owned.Config) {
+		c.Client, c.Kinds = cached, []schema.GroupVersionKind{configMapKind}
+		c.Namespaces = []string{metav1.NamespaceAll}
+	})
+	seen := &calls{}
+	ctx := kube.ObserveCalls(t.Context(), seen)
+	clustertest.Eventually(t, func() string {
+		must(set.Apply(ctx, app, owned.Of(e.configMap("a", "colour", "blue"))...))(t)
+		if made := seen.take(); len(made) != 0 {
+			return "there are still requests: " + made[0]
+		}
+		return ""
+	})
+}
+
+// With informers that cover the kinds there is no request at rest; a foreign object in a child's
+// place costs none either.
+func TestNoCallsAtRest(t *testing.T) {
+	e := newEnv(t)
+	app := e.app("web")
+	configs := clustertest.Informer[*corev1.ConfigMap](t, e.cluster, informer.Selection{})
+	services := clustertest.Informer[*corev1.Service](t, e.cluster, informer.Selection{Namespaces: []string{e.namespace}})
+	cached := clustertest.Client(t, e.cluster, configs, services)
+	set := e.set(func(c *owned.Config) {
+		c.Client, c.Kinds = cached, []schema.GroupVersionKind{configMapKind, serviceKind}
+	})
+	must(client.Create(t.Context(), e.c, e.configMap("foreign")))(t)
+	children := append(
+		owned.Of(e.configMap("a", "colour", "blue"), e.loadBalancer("web"), e.configMap("foreign")),
+		owned.Child{Object: e.configMap("once"), CreateOnly: true})
+	seen := &calls{}
+	ctx := kube.ObserveCalls(t.Context(), seen)
+	clustertest.Eventually(t, func() string { // until the informers show it all
+		_, err := set.Apply(ctx, app, children...)
+		if err == nil {
+			t.Fatal("nothing is said of the foreign object")
+		}
+		if made := seen.take(); len(made) != 0 {
+			return "there are still requests: " + made[0]
+		}
+		return ""
+	})
+	report, _ := set.Apply(ctx, app, children...)
+	e.want(report.Results, "ConfigMap a: Unchanged", "Service web: Unchanged", "ConfigMap foreign: Foreign", "ConfigMap once: Unchanged")
+	plan, _ := set.Plan(ctx, app, children...)
+	e.want(plan.Results, outcomes(report.Results)...)
+	if made := seen.take(); len(made) != 0 {
+		t.Errorf("at rest: %q", made)
+	}
+}
+
+// A controller whose source is owned.OwnerKeys goes through the waves, mends what others delete
+// or change, in other namespaces too, finishes what is created anew, and clears everything away
+// before its finalizer goes.
+func TestController(t *testing.T) {
+	e := newEnv(t)
+	other := clustertest.Namespace(t, e.c)
+	apps := must(informer.New(informer.Config[*unstructured.Unstructured]{
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, informer.Selection{Kind: appKind, Namespaces: []string{e.namespace}}),
+		Logger:    clustertest.Logger(t),
+	}))(t)
+	configs := must(informer.New(informer.Config[*corev1.ConfigMap]{
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.cluster, informer.Selection{LabelSelector: owned.LabelSet + "=webapp"}),
+		Logger:    clustertest.Logger(t),
+	}))(t)
+	services := must(informer.New(informer.Config[*corev1.Service]{
+		Retriever: informer.RetrieveSelected[*corev1.Service](e.cluster, informer.Selection{LabelSelector: owned.LabelSet + "=webapp"}),
+		Logger:    clustertest.Logger(t),
+	}))(t)
+	cached := clustertest.Client(t, e.cluster, configs, services)
+	set := e.set(func(c *owned.Config) {
+		c.Client, c.Kinds, c.Namespaces = cached, []schema.GroupVersionKind{configMapKind, serviceKind}, []string{other}
+	})
+	const finalizer = "owned.example.com/children"
+	var generation atomic.Int64
+	generation.Store(1)
+	frozenConfig := func() *corev1.ConfigMap {
+		config := e.configMap("frozen", "colour", map[int64]string{1: "blue", 2: "red"}[generation.Load()])
+		config.Immutable = new(true)
+		return config
+	}
+	handle := func(ctx context.Context, app *unstructured.Unstructured) error {
+		if app.GetDeletionTimestamp() != nil {
+			report, err := set.Delete(ctx, app)
+			if err != nil || !report.Gone() || len(app.GetFinalizers()) == 0 {
+				return err
+			}
+			after := app.DeepCopy()
+			after.SetFinalizers(nil)
+			_, err = client.Patch(ctx, cached, app, client.MergeFrom(app, after))
+			return err
+		}
+		generation.Store(app.GetGeneration())
+		_, err := set.Apply(ctx, app, slices.Concat(
+			owned.Of(e.loadBalancer("web")),
+			[]owned.Child{{Object: frozenConfig(), Wave: 1, Recreate: true}},
+			owned.Wave(1, configMapIn(other, "far", "colour", "blue")))...)
+		return err
+	}
+	clustertest.Run(t, controller.Config[*unstructured.Unstructured]{
+		Name: "webapp", Informer: apps, Handler: controller.HandlerFunc[*unstructured.Unstructured](handle),
+		Reads: []controller.Readable{configs, services},
+		Sources: []controller.Source{
+			source.Mapped(configs, owned.OwnerKeys[*corev1.ConfigMap]("webapp")),
+			source.Mapped(services, owned.OwnerKeys[*corev1.Service]("webapp")),
+		},
+	})
+	app := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(1)}}}
+	app.SetGroupVersionKind(appKind)
+	app.SetNamespace(e.namespace)
+	app.SetName("web")
+	app.SetFinalizers([]string{finalizer})
+	app = must(client.Create(t.Context(), e.c, app))(t)
+
+	clustertest.Eventually(t, func() string {
+		if _, err := client.Get[*corev1.Service](t.Context(), e.c, e.key("web")); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if e.get(e.key("frozen")) != nil {
+		t.Error("the second wave came before the first was ready")
+	}
+	e.giveAddress("web")
+	far := kube.Key{Namespace: other, Name: "far"}
+	e.eventually("the second wave", func() bool { return e.get(e.key("frozen")) != nil && e.get(far) != nil })
+
+	before := e.get(far)
+	if err := client.Delete(t.Context(), e.c, before); err != nil {
+		t.Fatal(err)
+	}
+	e.eventually("the child that was deleted", func() bool { now := e.get(far); return now != nil && now.UID != before.UID })
+	must(client.Patch(t.Context(), e.c, before, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"colour":"red"}}`))))(t)
+	e.eventually("the child that was changed", func() bool { return e.get(far).Data["colour"] == "blue" })
+
+	must(client.Patch(t.Context(), e.c, app, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"size":2}}`))))(t)
+	e.eventually("the child that is created anew", func() bool {
+		now := e.get(e.key("frozen"))
+		return now != nil && now.Data["colour"] == "red"
+	})
+
+	if err := client.Delete(t.Context(), e.c, &metav1.PartialObjectMetadata{TypeMeta: typeMeta(appKind), ObjectMeta: metav1.ObjectMeta{
+		Namespace: e.namespace, Name: "web",
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	e.eventually("the end of the owner", func() bool {
+		return !must(client.Exists[*unstructured.Unstructured](t.Context(), e.c, e.key("web"), client.OfKind(appKind)))(t)
+	})
+	if e.get(far) != nil || e.get(e.key("frozen")) != nil {
+		t.Error("children were left behind")
+	}
+}
+
+func (e env) eventually(what string, is func() bool) {
+	e.Helper()
+	clustertest.Eventually(e, func() string {
+		if !is() {
+			return what + " has not come"
+		}
+		return ""
+	})
+}

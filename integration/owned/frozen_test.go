@@ -1,0 +1,62 @@
+package owned
+
+import (
+	"iter"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// frozen is an informer of ConfigMaps that shows what the test has put into it: a cache that
+// has fallen behind.
+type frozen struct {
+	t       *testing.T
+	objects map[kube.Key]*corev1.ConfigMap
+}
+
+func (f *frozen) Name() string                        { return "frozen" }
+func (f *frozen) Kind() schema.GroupVersionKind       { return configMapKind }
+func (f *frozen) Model() (kube.Object, bool)          { return &corev1.ConfigMap{}, true }
+func (f *frozen) Covers(string, labels.Selector) bool { return true }
+
+func (f *frozen) Object(key kube.Key) (kube.Object, bool, error) {
+	obj, ok := f.objects[key]
+	if !ok {
+		return nil, false, nil
+	}
+	return obj.DeepCopy(), true, nil
+}
+
+func (f *frozen) Objects(namespace string, selector labels.Selector) iter.Seq2[kube.Object, error] {
+	return func(yield func(kube.Object, error) bool) {
+		for key, obj := range f.objects {
+			if (namespace == "" || key.Namespace == namespace) && (selector == nil || selector.Matches(labels.Set(obj.Labels))) &&
+				!yield(obj.DeepCopy(), nil) {
+				return
+			}
+		}
+	}
+}
+
+// recorder keeps Events.
+type recorder struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (r *recorder) Event(regarding corev1.ObjectReference, eventType, reason, _, note string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, eventType+" "+reason+" "+regarding.Name+": "+note)
+}
+
+func (r *recorder) notes() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all
+}

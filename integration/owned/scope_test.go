@@ -1,0 +1,151 @@
+package owned
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/ownerref"
+)
+
+// Children that cannot have an owner reference are found by their labels, lead back to the
+// owner, are pruned, and are deleted by Delete.
+func TestChildrenInOtherNamespacesAndInNone(t *testing.T) {
+	e := newEnv(t)
+	app := e.app("web")
+	other := clustertest.Namespace(t, e.c)
+	set := e.set(func(c *owned.Config) { c.Namespaces = []string{other} })
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: e.namespace + "-web"}}
+	children := owned.Of(e.configMap("near"), configMapIn(other, "far"), configMapIn(other, "old"), role)
+	report := e.apply(set, app, children...)
+	e.want(report.Results, "ConfigMap near: Created", "ConfigMap far: Created", "ConfigMap old: Created", "ClusterRole "+role.Name+": Created")
+	far := e.get(kube.Key{Namespace: other, Name: "far"})
+	key, ok := owned.OwnerOf(far)
+	if !ok || key != e.key("web") || len(far.OwnerReferences) != 0 {
+		t.Errorf("the way back: %v, %t; owner references %v", key, ok, far.OwnerReferences)
+	}
+	if keys := owned.OwnerKeys[*corev1.ConfigMap]("another")(far); keys != nil {
+		t.Errorf("another set has it: %v", keys)
+	}
+
+	// A user's copy, labels and annotations and all, is no child.
+	duplicate := configMapIn(other, "copy")
+	duplicate.Labels, duplicate.Annotations = far.Labels, far.Annotations
+	must(client.Create(t.Context(), e.c, duplicate))(t)
+	report = e.apply(set, app, owned.Of(e.configMap("near"), configMapIn(other, "far"), role)...)
+	e.want(report.Results, "ConfigMap near: Unchanged", "ConfigMap far: Unchanged", "ClusterRole "+role.Name+": Unchanged",
+		"ConfigMap copy: Foreign", "ConfigMap old: Pruned")
+
+	report = must(set.Delete(t.Context(), app))(t)
+	if !report.Gone() {
+		t.Errorf("left: %s", report.Remaining())
+	}
+	for _, gone := range []kube.Key{e.key("near"), {Namespace: other, Name: "far"}} {
+		if e.get(gone) != nil {
+			t.Errorf("%s is still there", gone)
+		}
+	}
+	if e.get(kube.Key{Namespace: other, Name: "copy"}) == nil {
+		t.Error("the user's copy was deleted")
+	}
+	if _, err := client.Get[*rbacv1.ClusterRole](t.Context(), e.c, kube.KeyOf(role)); !errors.Is(err, client.ErrGone) {
+		t.Errorf("the ClusterRole: %v", err)
+	}
+}
+
+// An owner that lives in no namespace is the controller of children everywhere, and the garbage
+// collector clears them away.
+func TestClusterScopedOwner(t *testing.T) {
+	e := newEnv(t)
+	owner := &unstructured.Unstructured{}
+	owner.SetGroupVersionKind(clusterAppKind)
+	owner.SetName(e.namespace)
+	owner = must(client.Create(t.Context(), e.c, owner))(t)
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: e.namespace + "-web"}}
+	set := e.set()
+	e.apply(set, owner, owned.Of(e.configMap("a"), role)...)
+	if got := e.get(e.key("a")); !ownerref.IsControlledBy(got, owner) {
+		t.Errorf("its owners: %v", got.OwnerReferences)
+	}
+	e.want(e.apply(set, owner, owned.Of(role)...).Results, "ClusterRole "+role.Name+": Unchanged", "ConfigMap a: Pruned")
+	e.apply(set, owner, owned.Of(e.configMap("a"), role)...)
+	if err := client.Delete(t.Context(), e.c, owner); err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Eventually(t, func() string {
+		if e.get(e.key("a")) != nil {
+			return "the garbage collector has not deleted the child"
+		}
+		return ""
+	})
+}
+
+// For an owner that is gone, which the cache does not know yet, nothing is created that the
+// garbage collector would not find; for one that is being deleted, nothing at all.
+func TestOwnerDeletedMeanwhile(t *testing.T) {
+	e := newEnv(t)
+	other := clustertest.Namespace(t, e.c)
+	set := e.set(func(c *owned.Config) { c.Namespaces = []string{other} })
+	app := e.app("web")
+	if err := client.Delete(t.Context(), e.c, app); err != nil {
+		t.Fatal(err)
+	}
+	report, err := set.Apply(t.Context(), app, owned.Of(configMapIn(other, "far"))...)
+	if !errors.Is(err, client.ErrGone) {
+		t.Errorf("the error is %v", err)
+	}
+	e.want(report.Results, "ConfigMap far: Failed")
+	again := e.app("web") // of the same name
+	if _, err := set.Apply(t.Context(), app, owned.Of(configMapIn(other, "far"))...); !errors.Is(err, client.ErrReplaced) {
+		t.Errorf("the error is %v", err)
+	}
+	if e.get(kube.Key{Namespace: other, Name: "far"}) != nil {
+		t.Error("it was created")
+	}
+
+	again.SetDeletionTimestamp(new(metav1.Now()))
+	report = e.apply(set, again, owned.Of(e.configMap("near"))...)
+	if !report.OwnerTerminating || report.Ready() || len(report.Results) != 0 || e.get(e.key("near")) != nil {
+		t.Errorf("%+v", report)
+	}
+}
+
+// A run that has an old state of the owner prunes nothing that a run with the new one has made.
+func TestStaleOwnerPrunesNothing(t *testing.T) {
+	e := newEnv(t)
+	set, old := e.set(), e.app("web")
+	e.apply(set, old, owned.Of(e.configMap("a"))...)
+	next := old.DeepCopy()
+	next.Object["spec"] = map[string]any{"size": int64(2)}
+	next = must(client.Update(t.Context(), e.c, next))(t)
+	e.apply(set, next, owned.Of(e.configMap("a"), e.configMap("b"))...)
+
+	report := e.apply(set, old, owned.Of(e.configMap("a"))...)
+	e.want(report.Results, "ConfigMap a: Unchanged", "ConfigMap b: Waiting")
+	if e.get(e.key("b")) == nil || !strings.Contains(report.Remaining(), "the owner has changed") {
+		t.Errorf("left: %s", report.Remaining())
+	}
+	e.want(e.apply(set, next, owned.Of(e.configMap("a"))...).Results, "ConfigMap a: Unchanged", "ConfigMap b: Pruned")
+}
+
+// Kinds that the cluster does not serve (any longer) have no objects.
+func TestKindsThatAreNotServed(t *testing.T) {
+	e := newEnv(t)
+	set, app := e.set(func(c *owned.Config) {
+		c.Kinds = append(c.Kinds, schema.GroupVersionKind{Group: "nowhere.example.com", Version: "v1", Kind: "Nothing"})
+	}), e.app("web")
+	e.want(e.apply(set, app, owned.Of(e.configMap("a"))...).Results, "ConfigMap a: Created")
+	if report := must(set.Delete(t.Context(), app))(t); !report.Gone() {
+		t.Error(report.Remaining())
+	}
+}

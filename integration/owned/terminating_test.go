@@ -1,0 +1,141 @@
+package owned
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned"
+)
+
+// stuck applies a child, and deletes it while finalizers hold it.
+func (e env) stuck(set *owned.Set, app kube.Object, name string, finalizers ...string) {
+	e.Helper()
+	e.apply(set, app, owned.Of(e.configMap(name))...)
+	before := e.get(e.key(name))
+	after := before.DeepCopy()
+	after.Finalizers = finalizers
+	must(client.Patch(e.Context(), e.c, before, client.MergeFrom(before, after)))(e)
+	e.Cleanup(func() { e.free(name) })
+	if err := client.Delete(e.Context(), e.c, before); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// free removes the finalizers, so that the namespace can go; the test's context may have ended.
+func (e env) free(name string) {
+	e.Helper()
+	ctx := context.WithoutCancel(e.Context())
+	now, err := client.Get[*corev1.ConfigMap](ctx, e.c, e.key(name))
+	if errors.Is(err, client.ErrGone) {
+		return
+	}
+	after := must(now, err)(e).DeepCopy()
+	after.Finalizers = nil
+	must(client.Patch(ctx, e.c, now, client.MergeFrom(now, after)))(e)
+}
+
+// A child that is terminating is reported with what holds it, and neither applied nor deleted
+// again. Its finalizers are not touched.
+func TestStuckChildrenAreReported(t *testing.T) {
+	e := newEnv(t)
+	set, app := e.set(), e.app("web")
+	e.stuck(set, app, "held", "example.com/volume")
+	child := e.configMap("held", "colour", "blue")
+	seen := &calls{}
+	ctx := kube.ObserveCalls(t.Context(), seen)
+	report := must(set.Apply(ctx, app, owned.Of(child)...))(t)
+	e.want(report.Results, "ConfigMap held: Terminating")
+	got := report.Results[0].Terminating
+	if got == nil || !slices.Equal(got.Finalizers, []string{"example.com/volume"}) || time.Since(got.Since) > time.Minute {
+		t.Errorf("%+v", got)
+	}
+	if !strings.Contains(report.Pending(), "held by finalizers example.com/volume") {
+		t.Errorf("pending %q", report.Pending())
+	}
+	report = must(set.Apply(ctx, app))(t)
+	e.want(report.Results, "ConfigMap held: Terminating")
+	if left := report.Left(); len(left) != 1 {
+		t.Errorf("left: %v", left)
+	}
+	report = must(set.Delete(ctx, app))(t)
+	if report.Gone() || !strings.Contains(report.Remaining(), "example.com/volume") {
+		t.Errorf("gone %t, remaining %q", report.Gone(), report.Remaining())
+	}
+	for _, call := range seen.take() {
+		if !strings.HasPrefix(call, "list ") {
+			t.Errorf("request %q", call)
+		}
+	}
+}
+
+// Delete tells of what it has deleted whether it is gone.
+func TestDeleteTellsWhatIsLeft(t *testing.T) {
+	e := newEnv(t)
+	set, app := e.set(), e.app("web")
+	e.apply(set, app, owned.Of(e.configMap("free"), e.configMap("held"))...)
+	before := e.get(e.key("held"))
+	after := before.DeepCopy()
+	after.Finalizers = []string{"example.com/volume"}
+	must(client.Patch(t.Context(), e.c, before, client.MergeFrom(before, after)))(t)
+	t.Cleanup(func() { e.free("held") })
+	report := must(set.Delete(t.Context(), app))(t)
+	e.want(report.Results, "ConfigMap held: Terminating", "ConfigMap free: Deleted")
+	if report.Gone() || !strings.Contains(report.Remaining(), "example.com/volume") {
+		t.Errorf("gone %t, remaining %q", report.Gone(), report.Remaining())
+	}
+	e.free("held")
+	if report := must(set.Delete(t.Context(), app))(t); !report.Gone() {
+		t.Error(report.Remaining())
+	}
+}
+
+// Only the finalizers that are named are removed, only after the time, and it is told everywhere.
+func TestNamedFinalizersAreReleased(t *testing.T) {
+	e := newEnv(t)
+	app, recorder, logged := e.app("web"), &recorder{}, &bytes.Buffer{}
+	set := e.set(func(c *owned.Config) { c.ReleaseFinalizers = []string{"example.com/volume"} })
+	e.stuck(set, app, "held", "example.com/first", "example.com/volume", "example.com/last")
+	report := e.apply(set, app)
+	if got := report.Results[0].Terminating.Released; len(got) != 0 {
+		t.Errorf("released before its time: %q", got)
+	}
+	if report.RunAgain <= 0 || report.RunAgain > owned.DefaultReleaseAfter {
+		t.Errorf("run again after %s", report.RunAgain)
+	}
+
+	set = e.set(func(c *owned.Config) {
+		c.ReleaseFinalizers, c.ReleaseAfter = []string{"example.com/volume"}, time.Nanosecond
+		c.Events, c.Logger = recorder, slog.New(slog.NewTextHandler(logged, nil))
+	})
+	plan := must(set.Plan(t.Context(), app))(t)
+	if got := plan.Results[0].Terminating.Released; !slices.Equal(got, []string{"example.com/volume"}) || logged.Len() > 0 {
+		t.Errorf("the plan releases %q, logged %q", got, logged)
+	}
+	report = e.apply(set, app)
+	if got := report.Results[0].Terminating.Released; !slices.Equal(got, []string{"example.com/volume"}) {
+		t.Errorf("released %q", got)
+	}
+	if got := e.get(e.key("held")).Finalizers; !slices.Equal(got, []string{"example.com/first", "example.com/last"}) {
+		t.Errorf("the finalizers are %q", got)
+	}
+	if !strings.Contains(logged.String(), "level=WARN") || !strings.Contains(logged.String(), "example.com/volume") {
+		t.Errorf("logged %q", logged)
+	}
+	if notes := recorder.notes(); len(notes) != 1 || !strings.Contains(notes[0], "Warning FinalizersReleased web: ConfigMap "+e.key("held").String()) {
+		t.Errorf("events %q", notes)
+	}
+	report = e.apply(set, app)
+	if report.Changed() || len(recorder.notes()) != 1 {
+		t.Errorf("again: %+v, events %q", report, recorder.notes())
+	}
+}

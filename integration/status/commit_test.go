@@ -1,0 +1,185 @@
+package status_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/status"
+)
+
+func TestCommitOnAServer(t *testing.T) {
+	e := newEnv(t)
+	created := e.create("books")
+	observer := &calls{}
+	ctx := kube.ObserveCalls(t.Context(), observer)
+	run := func(before, after *Shop, wantChanged bool, want ...string) {
+		t.Helper()
+		changed, err := status.Commit(ctx, e.client, before, after)
+		if changed != wantChanged || err != nil {
+			t.Errorf("changed is %v, the error %v", changed, err)
+		}
+		if got := observer.take(); !slices.Equal(got, want) {
+			t.Errorf("calls: %q, want %q", got, want)
+		}
+	}
+	after := created.copy()
+	run(created, after, false)
+	after.Annotations = map[string]string{"not": "status"}
+	run(created, after, false)
+
+	// The first status at all.
+	status.Ready(&after.Status.Conditions, after.Generation, "Open", "")
+	after.Status.ObservedGeneration = 1
+	run(created, after, true, "patch shops/status")
+	live := e.live("books")
+	if !status.IsTrue(live.Status.Conditions, "Ready") || live.Status.ObservedGeneration != 1 || live.Annotations != nil {
+		t.Errorf("the Shop is %+v", live)
+	}
+	run(live, live.copy(), false)
+
+	// A field of a stale object passes; a condition needs another try, and keeps what was written.
+	stale := live
+	after = live.copy()
+	after.round("a", 1)
+	run(live, after, true, "patch shops/status")
+	after = stale.copy()
+	after.round("b", 1)
+	run(stale, after, true, "patch shops/status", "get shops", "patch shops/status") // both began the map
+	after = stale.copy()
+	after.Status.ObservedGeneration = 7
+	run(stale, after, true, "patch shops/status")
+	after = stale.copy()
+	status.Set(&after.Status.Conditions, status.True("Other", 1, "Yes", ""))
+	run(stale, after, true, "patch shops/status", "get shops", "patch shops/status")
+	live = e.live("books")
+	if !status.IsTrue(live.Status.Conditions, "Ready") || !status.IsTrue(live.Status.Conditions, "Other") || fmt.Sprint(live.Status.Rounds) != "map[a:1 b:1]" || live.Status.ObservedGeneration != 7 {
+		t.Errorf("the status is %+v", live.Status)
+	}
+
+	// Removed to the last one.
+	after = live.copy()
+	after.Status.Conditions = nil
+	run(live, after, true, "patch shops/status")
+	if live = e.live("books"); len(live.Status.Conditions) > 0 {
+		t.Errorf("conditions are left: %v", live.Status.Conditions)
+	}
+
+	// Unstructured, and with what a handler puts in without thinking of JSON.
+	u, err := client.Get[*unstructured.Unstructured](t.Context(), e.client, kube.KeyOf(live), client.OfKind(gv().WithKind("Shop")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := u.DeepCopy()
+	edited.Object["status"].(map[string]any)["rounds"].(map[string]any)["a"] = 2
+	if err := status.Edit(edited, func(c *[]metav1.Condition) { status.Stalled(c, 1, "NoMoney", "") }); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := status.Commit(ctx, e.client, u, edited); !changed || err != nil {
+		t.Errorf("changed is %v, the error %v", changed, err)
+	}
+	if live = e.live("books"); !status.IsTrue(live.Status.Conditions, "Stalled") || live.Status.Rounds["a"] != 2 || live.Status.Rounds["b"] != 1 {
+		t.Errorf("the status is %+v", live.Status)
+	}
+}
+
+// A condition list with a schema: what Set makes of anything is what the API server takes.
+func TestWhatSetMakesIsTaken(t *testing.T) {
+	e := newEnv(t)
+	// The Service's conditions are validated as every metav1.Condition is.
+	service, err := client.Create(t.Context(), e.client, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "web"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := service.DeepCopy()
+	for i, c := range []metav1.Condition{
+		{},
+		{Reason: "no such thing: 404", Message: "\xff\xfe", ObservedGeneration: -1},
+		{Reason: "-:,", Message: strings.Repeat("ü", 40000), Status: metav1.ConditionTrue},
+		{Reason: strings.Repeat("long ", 1000)},
+	} {
+		c.Type = fmt.Sprint("shop.example.com/C", i)
+		status.Set(&after.Status.Conditions, c)
+	}
+	if changed, err := status.Commit(t.Context(), e.client, service, after); !changed || err != nil {
+		t.Errorf("changed is %v, the error %v", changed, err)
+	}
+}
+
+func TestCommitWhereTheObjectIsNot(t *testing.T) {
+	e := newEnv(t)
+	change := map[string]func(*Shop){
+		"fields":     func(s *Shop) { s.round("a", 1) },
+		"conditions": func(s *Shop) { status.Ready(&s.Status.Conditions, 1, "Open", "") },
+	}
+	for name, change := range change {
+		before := e.create("books-" + name)
+		after := before.copy()
+		change(after)
+		if err := client.Delete(t.Context(), e.client, before); err != nil {
+			t.Fatal(err)
+		}
+		if changed, err := status.Commit(t.Context(), e.client, before, after); changed || err != nil {
+			t.Errorf("gone, %s: changed is %v, the error %v", name, changed, err)
+		}
+		e.create(before.Name)
+		if changed, err := status.Commit(t.Context(), e.client, before, after); changed || err != nil {
+			t.Errorf("replaced, %s: changed is %v, the error %v", name, changed, err)
+		}
+		if live := e.live(before.Name); live.Status.Rounds != nil || live.Status.Conditions != nil {
+			t.Errorf("%s: another object's status was written: %+v", name, live.Status)
+		}
+	}
+}
+
+func TestCommitWithoutASubresource(t *testing.T) {
+	e := newEnv(t)
+	e.install("Stall", false, "Namespaced")
+	for kind, obj := range map[string]*unstructured.Unstructured{
+		"Stall": e.object("Stall", "fish"), "ConfigMap": func() *unstructured.Unstructured {
+			c := e.object("", "fish")
+			c.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+			return c
+		}(),
+	} {
+		before, err := client.Create(t.Context(), e.client, obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := before.DeepCopy()
+		after.Object["status"] = map[string]any{"open": true}
+		_, err = status.Commit(t.Context(), e.client, before, after)
+		if !errors.Is(err, status.ErrNoSubresource) || !strings.Contains(err.Error(), kind+" "+e.namespace+"/fish") {
+			t.Errorf("the error is %v, want one that names %s", err, kind)
+		}
+	}
+}
+
+func TestCommitOfAClusterScopedKind(t *testing.T) {
+	e := newEnv(t)
+	e.install("Town", true, "Cluster")
+	town := e.object("Town", e.namespace)
+	town.SetNamespace("")
+	before, err := client.Create(t.Context(), e.client, town)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := before.DeepCopy()
+	if err := status.Edit(after, func(c *[]metav1.Condition) { status.Ready(c, 1, "Open", "") }); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := status.Commit(t.Context(), e.client, before, after); !changed || err != nil {
+		t.Errorf("changed is %v, the error %v", changed, err)
+	}
+}

@@ -1,0 +1,166 @@
+package status_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/middleware"
+	"github.com/evenkeel-go/evenkeel/status"
+)
+
+// Several writers each say their own condition and field of one object, each by its own state, which
+// is stale most of the time; a third hand writes labels. Whatever a commit has reported as written
+// stays until its owner says something else.
+func TestCommitsNeverClobberEachOther(t *testing.T) {
+	const writers, rounds = 3, 200
+	e := newEnv(t)
+	shop := e.create("books")
+	ctx, cancel := context.WithCancel(t.Context())
+	var hands, all sync.WaitGroup
+	hands.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			labeled := shop.copy()
+			labeled.Labels = map[string]string{"round": fmt.Sprint(i)}
+			if _, err := client.Patch(ctx, e.client, shop, client.MergeFrom(shop, labeled)); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+	})
+	var conflicts atomic.Int32
+	for w := range writers {
+		all.Go(func() {
+			name := fmt.Sprint("Writer", w)
+			cached := shop // stale on purpose: read again only now and then
+			said := ""
+			for round := range rounds {
+				before := cached
+				if round%3 == 0 || said != "" {
+					before = e.live("books")
+				}
+				// What was said last is still there.
+				if got, _ := status.Get(before.Status.Conditions, name); got.Message != said {
+					t.Errorf("%s said %q, and now it says %q", name, said, got.Message)
+					return
+				}
+				after := before.copy()
+				text := fmt.Sprint("round ", round)
+				status.Set(&after.Status.Conditions, status.True(name, 1, "Round", text))
+				after.round(name, round)
+				_, err := status.Commit(ctx, e.client, before, after)
+				switch {
+				case apierrors.IsConflict(err) && errors.Is(err, client.ErrChanged):
+					conflicts.Add(1) // five in a row: the run fails, and nothing was written
+				case err != nil:
+					t.Error(err)
+					return
+				default:
+					said = text
+				}
+			}
+			if got := e.live("books").Status.Rounds[name]; got != rounds-1 && conflicts.Load() == 0 {
+				t.Errorf("the field of %s is %d, want %d", name, got, rounds-1)
+			}
+		})
+	}
+	all.Wait()
+	cancel()
+	hands.Wait()
+	t.Logf("%d of %d commits met five conflicts in a row", conflicts.Load(), writers*rounds)
+	if conflicts.Load() > writers*rounds/20 {
+		t.Errorf("%d commits were given up", conflicts.Load())
+	}
+}
+
+// Two controllers with the middleware, on the same objects: each says its condition of each
+// generation. In the end both are there, and nothing is written any longer.
+func TestTwoControllersWithConditionsOfTheirOwn(t *testing.T) {
+	e := newEnv(t)
+	const shops = 10
+	for i := range shops {
+		e.create(fmt.Sprint("shop-", i))
+	}
+	var observers []*calls
+	var runs atomic.Int32
+	for _, name := range []string{"Painted", "Heated"} {
+		observer := &calls{}
+		observers = append(observers, observer)
+		clustertest.Run(t, controller.Config[*Shop]{
+			Name:      "status-" + name,
+			Retriever: informer.RetrieveSelected[*Shop](e.cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+			Handler: controller.Chain[*Shop](controller.HandlerFunc[*Shop](func(_ context.Context, shop *Shop) error {
+				runs.Add(1)
+				status.Set(&shop.Status.Conditions, status.True(name, shop.Generation, "Done", ""))
+				shop.round(name, len(shop.Labels))
+				if shop.Labels["panic"] == name {
+					panic("a handler's")
+				}
+				return nil
+			}), func(next controller.Handler[*Shop]) controller.Handler[*Shop] {
+				return controller.HandlerFunc[*Shop](func(ctx context.Context, shop *Shop) error {
+					return next.Handle(kube.ObserveCalls(ctx, observer), shop)
+				})
+			}, middleware.Status(e.client, middleware.StatusOptions[*Shop]{
+				SetObservedGeneration: func(shop *Shop, generation int64) { shop.Status.ObservedGeneration = generation },
+			})),
+			Workers: 4,
+		})
+	}
+	done := func(labels int) func() string {
+		return func() string {
+			for i := range shops {
+				live := e.live(fmt.Sprint("shop-", i))
+				for _, name := range []string{"Painted", "Heated"} {
+					if got, _ := status.Get(live.Status.Conditions, name); got.Status != metav1.ConditionTrue || live.Status.Rounds[name] != labels {
+						return fmt.Sprintf("%s is %+v", live.Name, live.Status)
+					}
+				}
+				if len(live.Status.Conditions) != 2 || live.Status.ObservedGeneration != 1 {
+					return fmt.Sprintf("%s is %+v", live.Name, live.Status)
+				}
+			}
+			return ""
+		}
+	}
+	clustertest.Eventually(t, done(0))
+	for i := range shops {
+		live := e.live(fmt.Sprint("shop-", i))
+		labeled := live.copy()
+		labeled.Labels = map[string]string{"panic": "Heated"}
+		if _, err := client.Patch(t.Context(), e.client, live, client.MergeFrom(live, labeled)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clustertest.Eventually(t, done(1)) // also of the one that panics
+	for _, observer := range observers {
+		observer.take()
+	}
+	before, resourceVersion := runs.Load(), e.live("shop-0").ResourceVersion
+	clustertest.Eventually(t, func() string { // the one that panics is run again and again
+		if n := runs.Load() - before; n < shops {
+			return fmt.Sprintf("there were %d more runs", n)
+		}
+		return ""
+	})
+	for _, observer := range observers {
+		if seen := observer.take(); len(seen) > 0 {
+			slices.Sort(seen)
+			t.Errorf("at rest there are calls: %q", seen)
+		}
+	}
+	if got := e.live("shop-0").ResourceVersion; got != resourceVersion {
+		t.Errorf("at rest the resourceVersion moves: %s, %s", resourceVersion, got)
+	}
+}

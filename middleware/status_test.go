@@ -1,0 +1,374 @@
+package middleware_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/middleware"
+	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/status"
+)
+
+type serviceOptions = middleware.StatusOptions[*corev1.Service]
+
+// statusRun is one run of a Handler with Status around it.
+func statusRun(
+	ctx context.Context, t *testing.T, server *fakeserver.Server, c *client.Client, options serviceOptions,
+	handle func(ctx context.Context, service *corev1.Service) error,
+) error {
+	t.Helper()
+	handler := controller.Chain[*corev1.Service](controller.HandlerFunc[*corev1.Service](handle),
+		middleware.Recover[*corev1.Service](), middleware.Status(c, options))
+	return handler.Handle(ctx, web(t, server, c))
+}
+
+// said is what the Service's conditions say.
+func said(t *testing.T, server *fakeserver.Server, c *client.Client) string {
+	t.Helper()
+	var lines []string
+	for _, c := range web(t, server, c).Status.Conditions {
+		lines = append(lines, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+	}
+	return strings.Join(lines, "; ")
+}
+
+func conditionsOf(service *corev1.Service) *[]metav1.Condition { return &service.Status.Conditions }
+
+func setReady(service *corev1.Service) { status.Ready(&service.Status.Conditions, 1, "Deployed", "") }
+
+// What the handler has put into the status is written once, whatever it answers, and the answer
+// stays the very same.
+func TestStatusCommitsWhateverTheAnswer(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []error{
+		nil, errBroken, controller.RequeueAfter(time.Minute, "wait"), controller.Terminal(errBroken),
+		fmt.Errorf("wrapped: %w", controller.RequeueAfter(time.Minute)),
+	} {
+		t.Run(fmt.Sprint(answer), func(t *testing.T) {
+			t.Parallel()
+			server, c := newServer(t)
+			for i := range 2 {
+				got := statusRun(t.Context(), t, server, c, serviceOptions{}, func(_ context.Context, service *corev1.Service) error {
+					service.Spec.ClusterIP = "changed in memory"
+					setReady(service)
+					return answer
+				})
+				if got != answer { //nolint:errorlint // the very value
+					t.Errorf("the answer is %v, want %v", got, answer)
+				}
+				want := []string{statusWeb}
+				if i > 0 {
+					want = nil // it says so already
+				}
+				if requests := server.Requests(); !slices.Equal(requests, want) {
+					t.Errorf("run %d made requests %q, want %q", i+1, requests, want)
+				}
+			}
+			if got := said(t, server, c); got != "Ready=True Deployed: " {
+				t.Errorf("the status says %q", got)
+			}
+		})
+	}
+}
+
+func TestStatusCommitsAfterAPanic(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	err := statusRun(t.Context(), t, server, c, serviceOptions{OnError: middleware.FailureConditions(conditionsOf)},
+		func(_ context.Context, service *corev1.Service) error {
+			status.Set(&service.Status.Conditions, status.True("Synced", 1, "Synced", ""))
+			panicking()
+			return nil
+		})
+	var panicked *controller.PanicError
+	if !errors.As(err, &panicked) || !errors.Is(err, errBroken) || !strings.Contains(string(panicked.Stack), "panicking") {
+		t.Errorf("the answer is %v, want the panic with its stack", err)
+	}
+	want := "Synced=True Synced: ; Ready=False Panic: handler panicked: broken; Reconciling=True Panic: handler panicked: broken"
+	if got := said(t, server, c); got != want {
+		t.Errorf("the status says %q, want %q", got, want)
+	}
+}
+
+func panicking() { panic(errBroken) }
+
+// The error of a commit after a panic has nowhere to go but the log.
+func TestStatusLogsACommitThatFailsAfterAPanic(t *testing.T) {
+	server, c := newServer(t)
+	server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+		if req.Method == http.MethodPatch {
+			return nil, errors.New("cut off")
+		}
+		return do(), nil
+	})
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil))) //nolint:forbidigo // outside of a controller it is the run's logger
+	defer slog.SetDefault(before)                             //nolint:forbidigo // as above
+	err := statusRun(t.Context(), t, server, c, serviceOptions{}, func(_ context.Context, service *corev1.Service) error {
+		setReady(service)
+		panic("at the disco")
+	})
+	var panicked *controller.PanicError
+	if !errors.As(err, &panicked) || panicked.Value != "at the disco" {
+		t.Errorf("the answer is %v, want the panic", err)
+	}
+	if !strings.Contains(log.String(), "cut off") {
+		t.Errorf("the log does not say that the commit failed:\n%s", log.String())
+	}
+}
+
+func TestStatusCommitsWhenTheHandlerEndsItsGoroutine(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	ended := make(chan struct{})
+	handler := middleware.Status(c, serviceOptions{})(controller.HandlerFunc[*corev1.Service](func(_ context.Context, service *corev1.Service) error {
+		setReady(service)
+		runtime.Goexit()
+		return nil
+	}))
+	service := web(t, server, c)
+	go func() { // waited for through ended
+		defer close(ended)
+		_ = handler.Handle(t.Context(), service) // it does not return
+	}()
+	<-ended
+	if got := said(t, server, c); got != "Ready=True Deployed: " {
+		t.Errorf("the status says %q", got)
+	}
+}
+
+func TestStatusSaysThatTheHandlerFailed(t *testing.T) {
+	t.Parallel()
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "services"}, "web", errBroken)
+	for name, test := range map[string]struct {
+		answer error
+		want   string
+	}{
+		"success":  {nil, "Ready=True Deployed: "},
+		"requeue":  {controller.RequeueAfter(time.Minute), "Ready=True Deployed: "},
+		"error":    {errBroken, "Ready=False Error: broken; Reconciling=True Error: broken"},
+		"conflict": {conflict, "Ready=False Conflict: " + conflict.Error() + "; Reconciling=True Conflict: " + conflict.Error()},
+		"terminal": {controller.Terminal(errBroken), "Ready=False Terminal: terminal: broken; Stalled=True Terminal: terminal: broken"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, c := newServer(t)
+			err := statusRun(t.Context(), t, server, c, serviceOptions{OnError: middleware.FailureConditions(conditionsOf)},
+				func(_ context.Context, service *corev1.Service) error {
+					setReady(service)
+					return test.answer
+				})
+			if err != test.answer { //nolint:errorlint // the very value
+				t.Errorf("the answer is %v", err)
+			}
+			if got := said(t, server, c); got != test.want {
+				t.Errorf("the status says %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// observedGeneration must not vouch for what a failed run has not said.
+func TestStatusSetsTheObservedGeneration(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	note := func(*corev1.Service, error) {}
+	for name, test := range map[string]struct {
+		answer  error
+		onError func(*corev1.Service, error)
+		want    int64
+	}{
+		"success": {want: 1}, "requeue": {answer: controller.RequeueAfter(1), want: 1},
+		"error": {answer: errBroken}, "error that is noted": {answer: errBroken, onError: note, want: 1},
+	} {
+		var got int64
+		_ = statusRun(t.Context(), t, server, c, serviceOptions{
+			SetObservedGeneration: func(_ *corev1.Service, generation int64) { got = generation }, OnError: test.onError,
+		}, func(context.Context, *corev1.Service) error { return test.answer }) // the answer, as ever
+		if got != test.want {
+			t.Errorf("%s: generation %d was set, want %d", name, got, test.want)
+		}
+	}
+}
+
+// The run's time limit, and the end of the process, must not keep the status from being written.
+func TestStatusOutlivesTheRun(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	err := statusRun(ctx, t, server, c, serviceOptions{}, func(ctx context.Context, service *corev1.Service) error {
+		setReady(service)
+		cancel()
+		return ctx.Err()
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the answer is %v", err)
+	}
+	if got := said(t, server, c); got != "Ready=True Deployed: " {
+		t.Errorf("the status says %q", got)
+	}
+}
+
+func TestStatusGivesUpAfterItsTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, c := newServer(t)
+		server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+			if req.Method == http.MethodPatch {
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			}
+			return do(), nil
+		})
+		for options, want := range map[*serviceOptions]time.Duration{{}: 5 * time.Second, {Timeout: time.Minute}: time.Minute} {
+			began := time.Now()
+			err := statusRun(t.Context(), t, server, c, *options, func(_ context.Context, service *corev1.Service) error {
+				setReady(service)
+				return controller.RequeueAfter(time.Hour)
+			})
+			if took := time.Since(began); took != want {
+				t.Errorf("it took %s, want %s", took, want)
+			}
+			if !errors.Is(err, context.DeadlineExceeded) || controller.OutcomeOf(err) != controller.OutcomeError {
+				t.Errorf("the answer is %v (%s), want a failure", err, controller.OutcomeOf(err))
+			}
+		}
+	})
+}
+
+// Nothing is written after the lease was lost: whether the run was cancelled for it, or had been
+// cancelled before.
+func TestStatusHeedsTheLossOfLeadership(t *testing.T) {
+	t.Parallel()
+	for name, cause := range map[string]error{"cancelled for it": kube.ErrLeadershipLost, "cancelled before": errBroken, "not cancelled": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, c := newServer(t)
+			lost := make(chan struct{})
+			ctx, cancel := context.WithCancelCause(kube.WithLeadership(t.Context(), lost))
+			defer cancel(nil)
+			err := statusRun(ctx, t, server, c, serviceOptions{}, func(_ context.Context, service *corev1.Service) error {
+				setReady(service)
+				if cause != nil {
+					cancel(cause)
+				}
+				close(lost)
+				return nil
+			})
+			if err == nil || len(server.Requests()) > 0 || said(t, server, c) != "" {
+				t.Errorf("the answer is %v, the status says %q", err, said(t, server, c))
+			}
+		})
+	}
+}
+
+// A loss while the commit waits for an answer ends it.
+func TestStatusEndsWhenLeadershipIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, c := newServer(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+			if req.Method == http.MethodPatch {
+				cancel(kube.ErrLeadershipLost)
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			}
+			return do(), nil
+		})
+		began := time.Now()
+		err := statusRun(ctx, t, server, c, serviceOptions{}, func(_ context.Context, service *corev1.Service) error {
+			setReady(service)
+			return nil
+		})
+		if err == nil || time.Since(began) != 0 {
+			t.Errorf("the answer is %v, after %s", err, time.Since(began))
+		}
+	})
+}
+
+// When the commit fails the run has failed, of the commit's class; a real answer is kept beside it.
+func TestStatusFailsWithTheCommit(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		answer  error
+		outcome controller.Outcome
+	}{
+		"success":  {nil, controller.OutcomeError},
+		"requeue":  {controller.RequeueAfter(time.Minute), controller.OutcomeError},
+		"error":    {errBroken, controller.OutcomeError},
+		"terminal": {controller.Terminal(errBroken), controller.OutcomeError}, // the status has to be written
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, c := newServer(t)
+			server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+				if req.Method == http.MethodPatch {
+					return fakeserver.Failure(apierrors.NewConflict(schema.GroupResource{Resource: "services"}, "web", errBroken)), nil
+				}
+				return do(), nil
+			})
+			err := statusRun(t.Context(), t, server, c, serviceOptions{}, func(_ context.Context, service *corev1.Service) error {
+				setReady(service)
+				return test.answer
+			})
+			if !apierrors.IsConflict(err) || controller.OutcomeOf(err) != test.outcome || errors.Is(err, errBroken) != errors.Is(test.answer, errBroken) {
+				t.Errorf("the answer is %v (%s), want a conflict", err, controller.OutcomeOf(err))
+			}
+			if test.answer == nil && retry.Classify(err) != retry.Conflict {
+				t.Errorf("the class is %s, want conflict", retry.Classify(err))
+			}
+		})
+	}
+}
+
+func TestStatusOfAnObjectThatIsGone(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	err := statusRun(t.Context(), t, server, c, serviceOptions{}, func(_ context.Context, service *corev1.Service) error {
+		setReady(service)
+		server.Edit("services", webKey, "others", func(map[string]any) bool { return false })
+		return nil
+	})
+	if err != nil {
+		t.Errorf("the answer is %v", err)
+	}
+}
+
+func TestStatusPanicsAtConstruction(t *testing.T) {
+	t.Parallel()
+	_, c := newServer(t)
+	for name, make := range map[string]func(){
+		"no client":     func() { middleware.Status(nil, serviceOptions{}) },
+		"metadata only": func() { middleware.Status(c, middleware.StatusOptions[*metav1.PartialObjectMetadata]{}) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: it did not panic", name)
+				}
+			}()
+			make()
+		}()
+	}
+}

@@ -1,0 +1,305 @@
+package owned
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/readiness"
+)
+
+// Apply makes the children of owner be as they are desired: these, and no others. Handlers call
+// it in every run, with all children; a list that is empty deletes all there are.
+//
+// Flow:
+//
+//  1. All children are checked. A mistake in any of them ends the matter before any request.
+//     When owner is being deleted, nothing is done: see Delete.
+//  2. The children there are, of all of Config.Kinds, are found by their labels.
+//  3. Wave after wave, the children are applied. The first wave in which a child is not ready
+//     is the last of this run. Nothing is waited for: the owner is handled again when a child
+//     changes, if its controller has a source for that (OwnerKeys), and goes on from there.
+//  4. When all children of all waves were applied, what was found and is not desired is deleted.
+//
+// Guarantees:
+//   - Only what is the owner's is touched. An object in the place of a child that has another
+//     controller, or the labels of another set, or (without Config.AdoptOrphans) belongs to
+//     nobody, is reported as Foreign. A child is created only if the API server, not a cache,
+//     says that there is none; should one appear in the moment between, fields that others
+//     have given it are not taken.
+//   - What is deleted carries the labels of the owner's children, its own key in AnnotationChild
+//     and, where an owner reference is possible, the owner's uid as its controller; and it still
+//     has the uid that was seen.
+//   - A stale list of children deletes nothing: before anything is deleted, owner is read from
+//     the API server, and must have the uid and the generation (kinds without one: the
+//     resourceVersion) that the caller's has. This is not known of changes to the labels and
+//     annotations of kinds with a generation, and not of what the list is made of besides owner.
+//   - For an owner that is gone, or another one of its name, no child is created that the
+//     garbage collector would not find.
+//   - One child's error does not keep the others of its wave from being applied.
+//
+// The error joins those of the children (*ForeignError, *ImmutableError and what requests met),
+// which are in the report too. That a child is not ready, or waits, is none.
+func (s *Set) Apply(ctx context.Context, owner kube.Object, children ...Child) (Report, error) {
+	p, err := s.begin(s.config.Client, owner)
+	if err != nil {
+		return Report{}, fmt.Errorf("apply children: %w", err)
+	}
+	report, err := p.run(ctx, children)
+	if err != nil {
+		return report, fmt.Errorf("apply children of %s: %w", p, err)
+	}
+	return report, nil
+}
+
+func (p *pass) run(ctx context.Context, children []Child) (Report, error) {
+	if err := p.desire(ctx, children); err != nil {
+		return Report{}, err
+	}
+	if p.owner.GetDeletionTimestamp() != nil {
+		return Report{OwnerTerminating: true}, nil
+	}
+	if err := p.takeInventory(ctx); err != nil {
+		return Report{}, err
+	}
+	if p.set.config.Prune == PruneFirst {
+		p.prune(ctx, "")
+	}
+	p.applyWaves(ctx)
+	switch p.set.config.Prune {
+	case PruneLast:
+		p.prune(ctx, p.unapplied())
+	case PruneNever:
+		p.prune(ctx, "pruning is switched off")
+	case PruneFirst:
+	}
+	report := p.report()
+	return report, report.err()
+}
+
+func (p *pass) report() Report {
+	report := Report{RunAgain: p.runAgain}
+	for _, i := range p.items {
+		report.Results = append(report.Results, i.result)
+	}
+	report.Results = append(report.Results, p.leftover...)
+	return report
+}
+
+// applyWaves applies the children, as long as those of lower waves are ready. A plan goes on,
+// and notes what would have to wait.
+func (p *pass) applyWaves(ctx context.Context) {
+	gate := ""
+	for n, i := range p.items {
+		if gate == "" && n > 0 && i.Wave != p.items[n-1].Wave {
+			gate = p.unready(i.Wave)
+		}
+		i.result.Waits = gate
+		if gate != "" && !p.plan {
+			i.result.Outcome = Waiting
+			continue
+		}
+		if err := p.applyItem(ctx, i); err != nil {
+			i.result.Outcome, i.result.Err = Failed, err
+		}
+	}
+}
+
+// unready says which children below a wave keep it waiting; "" for none.
+func (p *pass) unready(wave int) string {
+	var first *item
+	more := 0
+	for _, i := range p.items {
+		switch {
+		case i.Wave >= wave || i.result.Ready():
+		case first == nil:
+			first = i
+		default:
+			more++
+		}
+	}
+	switch {
+	case first == nil:
+		return ""
+	case more == 0:
+		return fmt.Sprintf("wave %d is not ready: %s", first.Wave, first.result.pending())
+	}
+	return fmt.Sprintf("wave %d is not ready: %s (and %d more)", first.Wave, first.result.pending(), more)
+}
+
+// unapplied says why it is too early to prune; "" when it is not.
+func (p *pass) unapplied() string {
+	for _, i := range p.items {
+		// In a plan, what would wait is not applied either.
+		if !i.result.applied() || i.result.Waits != "" {
+			return fmt.Sprintf("what is desired comes first: %s is %s", i.result, i.result.Outcome)
+		}
+	}
+	return ""
+}
+
+// applyItem brings one child to its desired state, as far as that can be done now.
+func (p *pass) applyItem(ctx context.Context, i *item) error {
+	if !i.placed {
+		if err := p.place(ctx, i); err != nil {
+			return p.planned(i, fmt.Errorf("apply %s: %w", i.result, err))
+		}
+		i.result.Key = kube.KeyOf(i.object)
+	}
+	there, err := p.lookUp(ctx, i)
+	if err != nil {
+		return err
+	}
+	if there == nil {
+		return p.create(ctx, i)
+	}
+	is, holder := p.set.standingOf(p.owner, there)
+	switch {
+	case is == foreign || is == orphan && !p.set.config.AdoptOrphans:
+		i.result.Outcome = Foreign
+		i.result.Err = &ForeignError{Kind: i.kind, Key: kube.KeyOf(there), Holder: holder, Orphan: is == orphan}
+		return nil
+	case there.GetDeletionTimestamp() != nil:
+		return p.terminating(ctx, &i.result, there)
+	case is == orphan:
+		// What an owner that is gone came to own would be deleted.
+		if err := p.checkOwner(ctx); err != nil {
+			return fmt.Errorf("adopt %s: %w", i.result, err)
+		}
+	case i.CreateOnly:
+		return p.keep(ctx, i, there)
+	}
+	return p.update(ctx, i, there)
+}
+
+// create creates a child. It is applied, so that its fields are managed in one way from the
+// beginning; and not by force, because there should be nobody to take fields from.
+func (p *pass) create(ctx context.Context, i *item) error {
+	if !i.referable {
+		// The garbage collector will not clear it away.
+		if err := p.checkOwner(ctx); err != nil {
+			return fmt.Errorf("create %s: %w", i.result, err)
+		}
+	}
+	applied, err := client.Apply(ctx, p.client, i.object)
+	if err != nil {
+		return p.planned(i, err)
+	}
+	i.applied(applied)
+	return nil
+}
+
+// planned lets a plan go on where a child cannot be tried, because what it needs (its namespace,
+// the definition of its kind) is only planned too.
+func (p *pass) planned(i *item, err error) error {
+	missing := errors.Is(err, kube.ErrNotServed) || errors.Is(err, client.ErrNoNamespace)
+	if !p.plan || !missing || !p.createsBefore(i) {
+		return err
+	}
+	i.result.Outcome = Created
+	i.result.Note = "not checked by the API server: what it needs is only planned"
+	return nil
+}
+
+// createsBefore reports whether a plan creates what another child may need.
+func (p *pass) createsBefore(i *item) bool {
+	for _, other := range p.items {
+		if other == i {
+			return false
+		}
+		if other.result.Outcome == Created && (other.kind.Kind == "Namespace" || other.kind.Kind == "CustomResourceDefinition") {
+			return true
+		}
+	}
+	return false
+}
+
+// keep leaves the fields of a child to others, and looks how it is.
+func (p *pass) keep(ctx context.Context, i *item, there metav1.Object) error {
+	obj, err := client.Get[*unstructured.Unstructured](ctx, p.client, kube.KeyOf(there), client.OfKind(i.kind))
+	if err != nil {
+		return err
+	}
+	i.result.Object = obj
+	if reflect.TypeOf(i.object) != reflect.TypeOf(obj) {
+		// Checks may expect the type that they were given.
+		typed := reflect.New(reflect.TypeOf(i.object).Elem()).Interface().(kube.Object)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, typed); err != nil {
+			return fmt.Errorf("read %s as a %T: %w", i.result, typed, err)
+		}
+		i.result.Object = typed
+	}
+	i.result.Outcome = Unchanged
+	i.result.Readiness = i.Ready(i.result.Object)
+	return nil
+}
+
+// update applies a child that is there. Its uid goes along, so that another object of its name is
+// not taken for it.
+func (p *pass) update(ctx context.Context, i *item, there *metav1.PartialObjectMetadata) error {
+	i.object.SetUID(there.GetUID())
+	var options []client.Option
+	if p.set.config.OnConflict == Take {
+		options = append(options, client.Force())
+	}
+	applied, err := client.Apply(ctx, p.client, i.object, options...)
+	if err == nil {
+		i.applied(applied)
+		return nil
+	}
+	fields, immutable := immutableFields(err)
+	if !immutable {
+		return err
+	}
+	reason := &ImmutableError{Kind: i.kind, Key: kube.KeyOf(there), Fields: fields, Err: err}
+	if !i.Recreate && !p.set.config.Recreate {
+		return reason
+	}
+	return p.recreate(ctx, i, there, reason)
+}
+
+// recreate deletes a child, if it is still the owner's, in the state that is read now.
+func (p *pass) recreate(ctx context.Context, i *item, there *metav1.PartialObjectMetadata, reason *ImmutableError) error {
+	i.result.Outcome = Recreating
+	i.result.Note = reason.fields() + " cannot be changed"
+	if err := p.checkOwner(ctx); err != nil {
+		return fmt.Errorf("delete %s, to create it anew: %w", i.result, err)
+	}
+	err := client.DeleteLive(ctx, p.client, metadataOnly(i.kind, there), func(live *metav1.PartialObjectMetadata) error {
+		if is, holder := p.set.standingOf(p.owner, live); is != ours {
+			return &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: holder, Orphan: is == orphan}
+		}
+		return nil
+	}, client.Propagation(p.set.config.Propagation))
+	if err != nil && !errors.Is(err, client.ErrGone) {
+		return err
+	}
+	p.announce(corev1.EventTypeNormal, "ChildRecreating", "Delete",
+		fmt.Sprintf("%s is deleted and created anew: %s", i.result, i.result.Note))
+	return nil
+}
+
+// applied notes what came of an apply.
+func (i *item) applied(applied client.Applied[kube.Object]) {
+	r := &i.result
+	r.Object, r.Changed = applied.Object, applied.Changed
+	switch applied.Outcome {
+	case client.Created:
+		r.Outcome = Created
+	case client.Unchanged:
+		r.Outcome = Unchanged
+	default:
+		r.Outcome = Updated
+	}
+	if r.Readiness = i.Ready(applied.Object); applied.Object.GetDeletionTimestamp() != nil {
+		r.Readiness = readiness.State{Status: readiness.Terminating, Message: "it is being deleted"}
+	}
+}

@@ -1,0 +1,118 @@
+package owned_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+// A handler that keeps a ConfigMap, and a Deployment which is applied when the ConfigMap is
+// ready. report.Pending goes into a condition of the owner's status.
+func ExampleSet_Apply() {
+	_ = func(children *owned.Set) controller.HandlerFunc[*appsv1.Deployment] {
+		return func(ctx context.Context, owner *appsv1.Deployment) error {
+			meta := metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name + "-proxy"}
+			report, err := children.Apply(ctx, owner, slices.Concat(
+				owned.Of(&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"upstream": owner.Name}}),
+				owned.Wave(1, &appsv1.Deployment{ObjectMeta: meta /* and its Spec */}),
+			)...)
+			if err != nil {
+				return err
+			}
+			if report.RunAgain > 0 {
+				return controller.RequeueAfter(report.RunAgain, "finalizers may be released")
+			}
+			return nil
+		}
+	}
+}
+
+// An owner is handled again when one of its children changes, in whatever namespace that is.
+func ExampleOwnerKeys() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	logger := slog.New(slog.DiscardHandler)
+	owners := fakeapi.New[*appsv1.Deployment](func() runtime.Object { return &appsv1.DeploymentList{} }, true)
+	server := fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
+	configs, err := informer.New(informer.Config[*corev1.ConfigMap]{Name: "configs", Retriever: server, Logger: logger})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "proxies", Name: "web", Labels: map[string]string{owned.LabelSet: "proxy"},
+		Annotations: map[string]string{owned.AnnotationOwner: "shop/web"},
+	}}
+	then := []func(){
+		func() { server.Put(child) },
+		func() { server.Delete(kube.KeyOf(child)) },
+		cancel,
+	}
+	ctrl, err := controller.New(controller.Config[*appsv1.Deployment]{
+		Name:      "proxies",
+		Retriever: owners,
+		Handler: controller.HandlerFunc[*appsv1.Deployment](func(ctx context.Context, owner *appsv1.Deployment) error {
+			run, _ := controller.RunFrom(ctx)
+			fmt.Printf("%s: %s\n", kube.KeyOf(owner), run.Causes)
+			then[0]()
+			then = then[1:]
+			return nil
+		}),
+		Sources: []controller.Source{source.Mapped(configs, owned.OwnerKeys[*corev1.ConfigMap]("proxy"))},
+		Logger:  logger,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	owners.Put(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+	if err := ctrl.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// shop/web: listed
+	// shop/web: mapped configs: proxies/web added
+	// shop/web: mapped configs: proxies/web deleted
+}
+
+// What a plan looks like. Set.Plan makes one; this one is made by hand.
+func ExamplePlan_String() {
+	result := func(kind, name string, outcome owned.Outcome, changed ...client.FieldChange) owned.Result {
+		return owned.Result{
+			Kind: corev1.SchemeGroupVersion.WithKind(kind), Key: kube.Key{Namespace: "shop", Name: name},
+			Desired: outcome != owned.Pruned, Outcome: outcome, Changed: changed,
+		}
+	}
+	service := result("Service", "web", owned.Updated, client.FieldChange{Path: "spec.ports[name=http].port", Before: 80, After: 8080})
+	service.Wave = 1
+	fmt.Print(owned.Plan{Owner: "WebApp shop/web", Results: []owned.Result{
+		result("ConfigMap", "colours", owned.Created, client.FieldChange{Path: "data.primary", After: "blue"}),
+		result("ConfigMap", "web", owned.Unchanged),
+		result("Secret", "web", owned.Updated, client.FieldChange{Path: "data.password", Before: client.Hidden, After: client.Hidden}),
+		service,
+		result("ConfigMap", "old", owned.Pruned),
+	}})
+	// Output:
+	// WebApp shop/web: 1 to create, 2 to update, 1 to delete, 1 unchanged
+	// + ConfigMap shop/colours
+	//     data.primary: none -> "blue"
+	// ~ Secret shop/web
+	//     data.password: (hidden) -> another value (hidden)
+	// ~ Service shop/web (wave 1)
+	//     spec.ports[name=http].port: 80 -> 8080
+	// - ConfigMap shop/old
+}

@@ -1,0 +1,92 @@
+package owned
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// takeInventory finds all that carries the labels of the owner's children.
+func (p *pass) takeInventory(ctx context.Context, options ...client.Option) error {
+	var errs []error
+	for _, kind := range p.set.config.Kinds {
+		if err := p.takeInventoryOf(ctx, kind, options); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("find the children there are: %w", err)
+	}
+	return nil
+}
+
+func (p *pass) takeInventoryOf(ctx context.Context, kind schema.GroupVersionKind, options []client.Option) error {
+	resource, err := p.client.Cluster().Resource(ctx, kind)
+	if errors.Is(err, kube.ErrNotServed) {
+		return nil // so there are no objects of it either
+	}
+	if err != nil {
+		return err
+	}
+	namespaces := []string{metav1.NamespaceAll}
+	if resource.Namespaced {
+		namespaces = p.set.config.namespacesOf(p.owner)
+	}
+	for _, namespace := range namespaces {
+		selected := append([]client.Option{client.OfKind(kind), client.WithLabels(p.set.labelsOf(p.owner))}, options...)
+		if namespace != metav1.NamespaceAll {
+			selected = append(selected, client.InNamespace(namespace))
+		}
+		for obj, err := range client.List[*metav1.PartialObjectMetadata](ctx, p.client, selected...) {
+			if errors.Is(err, kube.ErrNotServed) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			p.found[identity{kind.GroupKind(), kube.KeyOf(obj)}] = obj
+		}
+	}
+	return nil
+}
+
+// lookUp returns what is in the place of a child: nil for nothing. Before a child is created, it
+// is the API server that has to say so.
+func (p *pass) lookUp(ctx context.Context, i *item) (*metav1.PartialObjectMetadata, error) {
+	if obj, ok := p.found[i.identity()]; ok {
+		return obj, nil
+	}
+	obj, err := client.Get[*metav1.PartialObjectMetadata](ctx, p.client, kube.KeyOf(i.object), client.OfKind(i.kind))
+	if errors.Is(err, client.ErrGone) && p.isCovered(i) {
+		obj, err = client.Get[*metav1.PartialObjectMetadata](ctx, p.client, kube.KeyOf(i.object), client.OfKind(i.kind), client.FromAPI())
+	}
+	if errors.Is(err, client.ErrGone) {
+		return nil, nil
+	}
+	return obj, err
+}
+
+// isCovered reports whether it may have been an informer that said that an object is not there.
+func (p *pass) isCovered(i *item) bool {
+	for _, informer := range p.client.Config().Informers {
+		if informer.Kind() == i.kind && informer.Covers(i.object.GetNamespace(), nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// metadataOnly returns what requests need to know of an object.
+func metadataOnly(kind schema.GroupVersionKind, obj metav1.Object) *metav1.PartialObjectMetadata {
+	known := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+	}}
+	known.SetGroupVersionKind(kind)
+	return known
+}

@@ -1,0 +1,121 @@
+package owned
+
+import (
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/ownerref"
+)
+
+// What every child carries.
+const (
+	// LabelSet is the label with the name of the set.
+	LabelSet = "evenkeel.dev/set"
+	// LabelOwnerUID is the label with the uid of the owner.
+	LabelOwnerUID = "evenkeel.dev/owner-uid"
+	// AnnotationOwner is the annotation with the key of the owner, as kube.Key.String writes it.
+	AnnotationOwner = "evenkeel.dev/owner"
+	// AnnotationChild is the annotation with the child's own key. What was copied from a child
+	// carries that of the original, and is no child.
+	AnnotationChild = "evenkeel.dev/child"
+)
+
+// OwnerOf returns the key of the owner of a child, of any set. It reads nothing but metadata.
+func OwnerOf(child metav1.Object) (kube.Key, bool) {
+	key, err := kube.ParseKey(child.GetAnnotations()[AnnotationOwner])
+	return key, err == nil
+}
+
+// OwnerKeys returns a function that finds the owner of a child of the set with that name: what
+// source.Mapped asks for, so that an owner is handled when one of its children changes, in
+// whatever namespace that is.
+//
+//	source.Mapped(configs, owned.OwnerKeys[*corev1.ConfigMap]("webapp"))
+//
+// An informer of metadata will do, of all objects or of those with the label LabelSet.
+func OwnerKeys[T kube.Object](set string) func(child T) []kube.Key {
+	return func(child T) []kube.Key {
+		if key, ok := OwnerOf(child); ok && child.GetLabels()[LabelSet] == set {
+			return []kube.Key{key}
+		}
+		return nil
+	}
+}
+
+// labelsOf are the labels of the children of an owner.
+func (s *Set) labelsOf(owner metav1.Object) map[string]string {
+	return map[string]string{LabelSet: s.config.Name, LabelOwnerUID: string(owner.GetUID())}
+}
+
+// mark puts labels and annotations on a child.
+func (s *Set) mark(owner, child metav1.Object) {
+	child.SetLabels(with(child.GetLabels(), s.labelsOf(owner)))
+	child.SetAnnotations(with(child.GetAnnotations(), map[string]string{
+		AnnotationOwner: kube.KeyOf(owner).String(), AnnotationChild: kube.KeyOf(child).String(),
+	}))
+}
+
+func with(all, more map[string]string) map[string]string {
+	joined := maps.Clone(more)
+	for name, value := range all {
+		if _, ours := more[name]; !ours {
+			joined[name] = value
+		}
+	}
+	return joined
+}
+
+// standing is whose an object is, that is in the place of a child.
+type standing int
+
+const (
+	ours    standing = iota
+	orphan           // nobody's, or an earlier owner's of the same name
+	foreign          // somebody else's
+)
+
+// standingOf tells whose obj is; holder names others, for people.
+func (s *Set) standingOf(owner, obj metav1.Object) (is standing, holder string) {
+	if ref, ok := ownerref.ControllerOf(obj); ok {
+		if ref.UID == owner.GetUID() {
+			return ours, ""
+		}
+		return foreign, ownerref.Describe(ref)
+	}
+	labels, annotations := obj.GetLabels(), obj.GetAnnotations()
+	set, uid := labels[LabelSet], labels[LabelOwnerUID]
+	former := set == s.config.Name && annotations[AnnotationOwner] == kube.KeyOf(owner).String()
+	switch {
+	case set == s.config.Name && uid == string(owner.GetUID()):
+		return ours, ""
+	case set != "" && !former:
+		return foreign, "set " + set + " of " + annotations[AnnotationOwner] + " (uid " + uid + ")"
+	}
+	if refs := obj.GetOwnerReferences(); len(refs) > 0 {
+		return foreign, ownerref.Describe(refs[0])
+	}
+	if former && uid != "" {
+		return orphan, "an earlier " + kube.KeyOf(owner).String() + " (uid " + uid + ")"
+	}
+	return orphan, "nobody"
+}
+
+// mayDelete reports whether obj, which carries the labels of owner's children, is certainly one
+// of them; if not, why.
+func (s *Set) mayDelete(owner, obj metav1.Object, referable bool) (ok bool, why string) {
+	if of := obj.GetAnnotations()[AnnotationChild]; of != kube.KeyOf(obj).String() {
+		return false, "it has the labels of a child, and is none: annotation " + AnnotationChild + " is " + quoted(of)
+	}
+	ref, has := ownerref.ControllerOf(obj)
+	switch {
+	case has && ref.UID != owner.GetUID():
+		return false, "it has the labels of a child, and its controller is " + ownerref.Describe(ref)
+	case referable && !has:
+		return false, "it has the labels of a child, and its controller is nobody"
+	}
+	return true, ""
+}
+
+func quoted(text string) string { return `"` + text + `"` }

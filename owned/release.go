@@ -1,0 +1,92 @@
+package owned
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// terminating reports an object that is being deleted, and releases it from finalizers, as far as
+// Config.ReleaseFinalizers says so.
+func (p *pass) terminating(ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata) error {
+	r.Outcome = Terminating
+	r.Terminating = &Deletion{Since: obj.GetDeletionTimestamp().Time, Finalizers: slices.Clone(obj.GetFinalizers())}
+	named := func(held metav1.Object) bool {
+		return slices.ContainsFunc(held.GetFinalizers(), p.releases)
+	}
+	if !named(obj) {
+		return nil
+	}
+	if left := p.set.config.ReleaseAfter - time.Since(r.Terminating.Since); left > 0 {
+		if p.runAgain == 0 || left < p.runAgain {
+			p.runAgain = left
+		}
+		return nil
+	}
+	live, err := client.Live(ctx, p.client, metadataOnly(r.Kind, obj))
+	if errors.Is(err, client.ErrGone) || errors.Is(err, client.ErrReplaced) {
+		return nil // it has gone by itself
+	}
+	if err != nil || !named(live) {
+		return err
+	}
+	return p.release(ctx, r, live)
+}
+
+func (p *pass) releases(finalizer string) bool {
+	return slices.Contains(p.set.config.ReleaseFinalizers, finalizer)
+}
+
+// release removes the named finalizers, each if it is still where it was seen.
+func (p *pass) release(ctx context.Context, r *Result, live *metav1.PartialObjectMetadata) error {
+	operations := []client.Operation{{Op: "test", Path: "/metadata/uid", Value: live.GetUID()}}
+	var released []string
+	for at, name := range slices.Backward(live.GetFinalizers()) {
+		if p.releases(name) {
+			path := "/metadata/finalizers/" + strconv.Itoa(at)
+			operations = append(operations,
+				client.Operation{Op: "test", Path: path, Value: name}, client.Operation{Op: "remove", Path: path})
+			released = append(released, name)
+		}
+	}
+	_, err := client.Patch(ctx, p.client, live, client.JSONPatch(operations...))
+	if errors.Is(err, client.ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("release it from finalizers %s: %w", strings.Join(released, ", "), err)
+	}
+	slices.Reverse(released)
+	r.Terminating.Released = released
+	if p.plan {
+		return nil
+	}
+	p.set.config.Logger.WarnContext(ctx, "a child is released from finalizers of other controllers; what they stand for may not have been done",
+		"owner", p.String(), "child", r.String(), "finalizers", released, "terminating_since", r.Terminating.Since)
+	p.announce(corev1.EventTypeWarning, "FinalizersReleased", "RemoveFinalizers", fmt.Sprintf(
+		"%s has been terminating since %s: removed finalizers %s, whatever they stand for",
+		r, r.Terminating.Since.UTC().Format(time.RFC3339), strings.Join(released, ", ")))
+	return nil
+}
+
+// announce writes an Event about the owner.
+func (p *pass) announce(eventType, reason, action, note string) {
+	if p.set.config.Events == nil || p.plan {
+		return
+	}
+	key := kube.KeyOf(p.owner)
+	p.set.config.Events.Event(corev1.ObjectReference{
+		APIVersion: p.ownerKind.GroupVersion().String(), Kind: p.ownerKind.Kind,
+		Namespace: key.Namespace, Name: key.Name, UID: p.owner.GetUID(),
+	}, eventType, reason, action, note)
+}

@@ -1,0 +1,236 @@
+package owned
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/readiness"
+)
+
+// Outcome is what has become of a child in a run; in a Plan, what would.
+type Outcome string
+
+// The outcomes.
+const (
+	// Created: there was none.
+	Created Outcome = "Created"
+	// Updated: it has changed.
+	Updated Outcome = "Updated"
+	// Unchanged: it was as it should be.
+	Unchanged Outcome = "Unchanged"
+	// Recreating: fields were to change that cannot be changed, and it was deleted. When its
+	// deletion is seen, the next run creates it.
+	Recreating Outcome = "Recreating"
+	// Waiting: nothing was done about it yet; Result.Waits says for what it waits.
+	Waiting Outcome = "Waiting"
+	// Terminating: it is being deleted, and not gone; Result.Terminating says what holds it. A
+	// child that is desired is created again after that.
+	Terminating Outcome = "Terminating"
+	// Foreign: the object in its place belongs to somebody else, and was left as it is.
+	Foreign Outcome = "Foreign"
+	// Failed: it could not be done; see Result.Err.
+	Failed Outcome = "Failed"
+	// Pruned: it was no longer desired, and was deleted.
+	Pruned Outcome = "Pruned"
+	// Deleted: it was deleted, by Set.Delete, and is gone.
+	Deleted Outcome = "Deleted"
+)
+
+// Deletion is that of an object that is not gone yet.
+type Deletion struct {
+	// Since is the object's deletionTimestamp: when it was to be gone, were it not for what
+	// holds it.
+	Since time.Time
+	// Finalizers hold it. Empty: its grace period does.
+	Finalizers []string
+	// Released are finalizers of others that this run has removed; see Config.ReleaseFinalizers.
+	Released []string
+}
+
+// String tells of the deletion, for people.
+func (d Deletion) String() string {
+	text := "it is being deleted since " + d.Since.UTC().Format(time.RFC3339)
+	if len(d.Finalizers) > 0 {
+		text += ", held by finalizers " + strings.Join(d.Finalizers, ", ")
+	}
+	if len(d.Released) > 0 {
+		text += "; released from " + strings.Join(d.Released, ", ")
+	}
+	return text
+}
+
+// Result is what has become of one child.
+type Result struct {
+	Kind schema.GroupVersionKind
+	Key  kube.Key
+	// Desired is false for what was found and is not, or no longer, among the desired children.
+	Desired bool
+	// Wave is the child's.
+	Wave    int
+	Outcome Outcome
+	// Object is the child as the API server or an informer has it; nil when it was not applied.
+	Object kube.Object
+	// Changed are the fields that have changed, of one that was Updated; in a Plan also the
+	// fields of what would be created. The values of Secrets are client.Hidden.
+	Changed []client.FieldChange
+	// Readiness is the state of a child that was applied.
+	Readiness readiness.State
+	// Waits says for what the child waits, or in a Plan: would wait.
+	Waits string
+	// Terminating is set when the object is being deleted.
+	Terminating *Deletion
+	// Note says more, for people. Empty for most.
+	Note string
+	// Err is why the child is not as it should be.
+	Err error
+}
+
+// String names the child: "Deployment shop/web".
+func (r Result) String() string { return r.Kind.Kind + " " + r.Key.String() }
+
+// applied reports whether the child has the fields that it should.
+func (r Result) applied() bool {
+	return r.Err == nil && (r.Outcome == Created || r.Outcome == Updated || r.Outcome == Unchanged)
+}
+
+// Ready reports whether the child is as it should be, and ready.
+func (r Result) Ready() bool { return r.applied() && r.Readiness.Ready() }
+
+// pending says what is missing until the child is ready.
+func (r Result) pending() string {
+	switch {
+	case r.Outcome == Waiting:
+		return r.String() + " waits: " + r.Waits
+	case r.Terminating != nil:
+		return r.String() + ": " + r.Terminating.String()
+	case r.Err != nil:
+		return r.Err.Error() // which names the child
+	case r.Outcome == Recreating:
+		return r.String() + " is created anew when it is deleted"
+	case r.Readiness.Message != "":
+		return r.String() + ": " + r.Readiness.Message
+	}
+	return r.String() + ": " + strings.ToLower(string(r.Outcome)) + ", not ready"
+}
+
+// Report is what has become of an owner's children.
+type Report struct {
+	// Results are the desired children, by wave and otherwise in the order in which they were
+	// given, and after them what else was found, by kind (as in Config.Kinds) and key.
+	Results []Result
+	// OwnerTerminating is true when nothing was applied because the owner is being deleted.
+	OwnerTerminating bool
+	// RunAgain is when the owner should be handled again although nothing has changed: when
+	// a finalizer may be released. Zero: never. Handlers hand it to controller.RequeueAfter.
+	RunAgain time.Duration
+}
+
+// Ready reports whether all desired children are as they should be, and ready. What is still
+// to be deleted does not count: see Left.
+func (r Report) Ready() bool {
+	if r.OwnerTerminating {
+		return false
+	}
+	for _, result := range r.Results {
+		if result.Desired && !result.Ready() {
+			return false
+		}
+	}
+	return true
+}
+
+// maxPending is how many children Pending names.
+const maxPending = 5
+
+// Pending says what is missing until the children are ready, in a sentence for a condition's
+// message. It is "" when they are, and it does not change while nothing does.
+func (r Report) Pending() string {
+	if r.OwnerTerminating {
+		return "the owner is being deleted"
+	}
+	var all []string
+	for _, result := range r.Results {
+		if result.Desired && !result.Ready() {
+			all = append(all, result.pending())
+		}
+	}
+	return sentence(all)
+}
+
+func sentence(all []string) string {
+	if more := len(all) - maxPending; more > 0 {
+		all = append(all[:maxPending:maxPending], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, "; ")
+}
+
+// Left returns the children that are no longer desired, and are there still. Those that this run
+// has pruned are not among them; what holds one of them, the next run says.
+func (r Report) Left() []Result {
+	var left []Result
+	for _, result := range r.Results {
+		switch result.Outcome {
+		case Deleted, Pruned, Foreign:
+		default:
+			if !result.Desired {
+				left = append(left, result)
+			}
+		}
+	}
+	return left
+}
+
+// Gone reports, after Delete, whether no child is left.
+func (r Report) Gone() bool { return len(r.Left()) == 0 }
+
+// Remaining says what Left holds, in a sentence for a condition's message; "" for nothing.
+func (r Report) Remaining() string {
+	var all []string
+	for _, result := range r.Left() {
+		all = append(all, result.pending())
+	}
+	return sentence(all)
+}
+
+// Changed reports whether the run has changed anything.
+func (r Report) Changed() bool {
+	for _, result := range r.Results {
+		switch result.Outcome {
+		case Created, Updated, Recreating, Pruned, Deleted:
+			return true
+		}
+		if result.Terminating != nil && len(result.Terminating.Released) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// err joins the errors of the children.
+func (r Report) err() error {
+	var errs []error
+	for _, result := range r.Results {
+		if result.Err != nil {
+			errs = append(errs, result.Err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Object returns a child that was applied, as the API server or an informer has it: for what
+// only the cluster knows of it, such as the address of a Service. found is false when the report
+// has no such child of type T, or has it not as an object.
+func Object[T kube.Object](r Report, key kube.Key) (obj T, found bool) {
+	for _, result := range r.Results {
+		if typed, ok := result.Object.(T); ok && result.Key == key {
+			return typed, true
+		}
+	}
+	return obj, false
+}

@@ -1,0 +1,33 @@
+package owned
+
+import "github.com/evenkeel-go/evenkeel/readiness"
+
+// States returns the states of the desired children, each with the child's name in its message:
+// what status.Summarize asks for. A child that could not be applied is Failed when its object
+// belongs to somebody else, and otherwise InProgress, because the next run tries again.
+//
+//	status.Summarize(&app.Status.Conditions, app.Generation, report.States()...)
+func (r Report) States() []readiness.State {
+	if r.OwnerTerminating {
+		return []readiness.State{{Status: readiness.Terminating, Message: r.Pending()}}
+	}
+	var states []readiness.State
+	for _, result := range r.Results {
+		if result.Desired {
+			states = append(states, result.state())
+		}
+	}
+	return states
+}
+
+func (r Result) state() readiness.State {
+	switch {
+	case r.Ready():
+		return readiness.State{Status: readiness.Current}
+	case r.Outcome == Foreign:
+		return readiness.State{Status: readiness.Failed, Message: r.pending()}
+	case r.applied() && r.Readiness.Status == readiness.Failed:
+		return readiness.State{Status: readiness.Failed, Message: r.pending()}
+	}
+	return readiness.State{Status: readiness.InProgress, Message: r.pending()}
+}

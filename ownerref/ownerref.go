@@ -1,0 +1,232 @@
+package ownerref
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Option changes the owner reference that is made.
+type Option func(*metav1.OwnerReference)
+
+// BlockOwnerDeletion says whether a deletion of the owner in the foreground waits until the
+// child is gone. Default: true for controllers, unset (which means false) for other owners.
+//
+// Where the API server has the admission plugin OwnerReferencesPermissionEnforcement, as
+// OpenShift does, true needs the right to update the finalizers subresource of the owner.
+func BlockOwnerDeletion(block bool) Option {
+	return func(ref *metav1.OwnerReference) { ref.BlockOwnerDeletion = &block }
+}
+
+// SetController makes owner the controller of child, in memory: the owner whose controller
+// looks after child, of which there is one. A reference to owner that is there is updated in
+// its place; those to others stay.
+//
+// The owner must have come from the cluster: its uid is what counts. The cluster is asked how it
+// serves the two kinds, once for each group and version.
+//
+// Errors: *AlreadyOwnedError; ErrScope; kube.ErrNotServed; an owner without a uid. child has not
+// been changed then.
+func SetController(ctx context.Context, c *client.Client, owner, child kube.Object, options ...Option) error {
+	return set(ctx, c, owner, child, true, options)
+}
+
+// Set makes owner an owner of child, in memory, beside those that child has: child is deleted
+// when the last of them is gone. If owner is the controller of child, it is so no longer.
+//
+// Errors: those of SetController, but for *AlreadyOwnedError.
+func Set(ctx context.Context, c *client.Client, owner, child kube.Object, options ...Option) error {
+	return set(ctx, c, owner, child, false, options)
+}
+
+func set(ctx context.Context, c *client.Client, owner, child kube.Object, controller bool, options []Option) error {
+	refs, err := withReference(ctx, c, owner, child, controller, options)
+	if err != nil {
+		return fmt.Errorf("set an owner reference: %w", err)
+	}
+	child.SetOwnerReferences(refs)
+	return nil
+}
+
+// withReference returns the references of child with one to owner.
+func withReference(ctx context.Context, c *client.Client, owner, child kube.Object, controller bool, options []Option) ([]metav1.OwnerReference, error) {
+	p, err := pairOf(ctx, c, owner, child)
+	if err != nil {
+		return nil, err
+	}
+	ref := metav1.OwnerReference{
+		APIVersion: p.ownerKind.GroupVersion().String(), Kind: p.ownerKind.Kind, Name: owner.GetName(), UID: owner.GetUID(),
+	}
+	if controller {
+		ref.Controller, ref.BlockOwnerDeletion = new(true), new(true)
+	}
+	for i, option := range options {
+		if option == nil {
+			return nil, fmt.Errorf("option %d is nil", i)
+		}
+		option(&ref)
+	}
+	refs := slices.Clone(child.GetOwnerReferences())
+	if present, ok := ControllerOf(child); controller && ok && present.UID != ref.UID {
+		return nil, &AlreadyOwnedError{
+			Kind: p.childKind, Key: kube.KeyOf(child), Controller: present,
+			Former: group(present) == p.ownerKind.Group && present.Kind == ref.Kind && present.Name == ref.Name,
+		}
+	}
+	at := indexOf(refs, owner)
+	if at < 0 {
+		return append(refs, ref), nil
+	}
+	refs[at] = ref
+	// Whoever wrote the list may have named the owner twice, as tools did which compared versions.
+	return append(refs[:at+1], without(refs[at+1:], owner)...), nil
+}
+
+// pair is an owner and a child between which a reference is possible.
+type pair struct {
+	ownerKind, childKind schema.GroupVersionKind
+	childResource        kube.Resource
+}
+
+func pairOf(ctx context.Context, c *client.Client, owner, child kube.Object) (pair, error) {
+	var p pair
+	switch {
+	case c == nil:
+		return p, errors.New("the client is nil: client.New makes one")
+	case isNil(owner):
+		return p, errors.New("the owner is nil")
+	case isNil(child):
+		return p, errors.New("the child is nil")
+	}
+	ownerResource, ownerKind, err := resourceOf(ctx, c, owner)
+	if err != nil {
+		return p, fmt.Errorf("owner %s: %w", kube.KeyOf(owner), err)
+	}
+	childResource, childKind, err := resourceOf(ctx, c, child)
+	if err != nil {
+		return p, fmt.Errorf("child %s: %w", kube.KeyOf(child), err)
+	}
+	p = pair{ownerKind: ownerKind, childKind: childKind, childResource: childResource}
+	ownerText, childText := describe(ownerKind, owner), describe(childKind, child)
+	switch {
+	case owner.GetUID() == "" || owner.GetName() == "":
+		return p, fmt.Errorf("%s has no uid, by which owners are known: use an object that was read from the cluster", ownerText)
+	case owner.GetUID() == child.GetUID():
+		return p, fmt.Errorf("%s would own itself", ownerText)
+	case ownerResource.Namespaced && owner.GetNamespace() == "":
+		return p, fmt.Errorf("%s has no namespace, and its kind lives in namespaces", ownerText)
+	case !ownerResource.Namespaced:
+		return p, nil
+	case !childResource.Namespaced:
+		return p, fmt.Errorf("%w: %s lives in no namespace, and %s in one: the garbage collector would not find the owner, and delete it",
+			ErrScope, childText, ownerText)
+	case child.GetNamespace() != owner.GetNamespace():
+		return p, fmt.Errorf("%w: %s is not in the namespace of %s: the garbage collector would not find the owner, and delete it",
+			ErrScope, childText, ownerText)
+	}
+	return p, nil
+}
+
+func resourceOf(ctx context.Context, c *client.Client, obj kube.Object) (kube.Resource, schema.GroupVersionKind, error) {
+	kind, err := c.Cluster().KindOf(obj)
+	if err != nil {
+		return kube.Resource{}, kind, err
+	}
+	resource, err := c.Cluster().Resource(ctx, kind)
+	return resource, kind, err
+}
+
+func describe(kind schema.GroupVersionKind, obj metav1.Object) string {
+	return kind.Kind + " " + kube.KeyOf(obj).String()
+}
+
+// Remove removes the references to owner from child, in memory, and reports whether there was
+// one.
+func Remove(owner, child metav1.Object) (removed bool) {
+	refs := child.GetOwnerReferences()
+	if indexOf(refs, owner) < 0 {
+		return false
+	}
+	child.SetOwnerReferences(without(refs, owner))
+	return true
+}
+
+// RemoveController removes the reference to owner from child, in memory, if owner is its
+// controller, and reports whether it was.
+func RemoveController(owner, child metav1.Object) (removed bool) {
+	return IsControlledBy(child, owner) && Remove(owner, child)
+}
+
+// Has reports whether owner is an owner of child, the controller or another. Objects are the
+// same when they have the same uid: one that was deleted and created again is another.
+func Has(owner, child metav1.Object) bool { return indexOf(child.GetOwnerReferences(), owner) >= 0 }
+
+// IsControlledBy reports whether owner is the controller of child.
+func IsControlledBy(child, owner metav1.Object) bool {
+	ref, ok := ControllerOf(child)
+	return ok && owner.GetUID() != "" && ref.UID == owner.GetUID()
+}
+
+// ControllerOf returns the reference to child's controller, if it has one.
+func ControllerOf(child metav1.Object) (metav1.OwnerReference, bool) {
+	for _, ref := range child.GetOwnerReferences() {
+		if ref.Controller != nil && *ref.Controller {
+			return ref, true
+		}
+	}
+	return metav1.OwnerReference{}, false
+}
+
+// Owners returns the references of child to owners of a kind, in any version; of the zero kind:
+// to all. The controller is among them.
+func Owners(child metav1.Object, kind schema.GroupKind) []metav1.OwnerReference {
+	var owners []metav1.OwnerReference
+	for _, ref := range child.GetOwnerReferences() {
+		if kind.Empty() || group(ref) == kind.Group && ref.Kind == kind.Kind {
+			owners = append(owners, ref)
+		}
+	}
+	return owners
+}
+
+// group returns the group of a reference; "" also for a version that cannot be read, which the
+// API server does not take.
+func group(ref metav1.OwnerReference) string {
+	version, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return ""
+	}
+	return version.Group
+}
+
+func indexOf(refs []metav1.OwnerReference, owner metav1.Object) int {
+	uid := owner.GetUID()
+	if uid == "" {
+		return -1
+	}
+	return slices.IndexFunc(refs, func(ref metav1.OwnerReference) bool { return ref.UID == uid })
+}
+
+// without returns the references to others than owner; nil for none. refs is left as it is.
+func without(refs []metav1.OwnerReference, owner metav1.Object) []metav1.OwnerReference {
+	var others []metav1.OwnerReference
+	for _, ref := range refs {
+		if ref.UID != owner.GetUID() {
+			others = append(others, ref)
+		}
+	}
+	return others
+}
+
+func isNil(obj any) bool {
+	value := reflect.ValueOf(obj)
+	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
+}

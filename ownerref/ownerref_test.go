@@ -1,0 +1,107 @@
+package ownerref_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/ownerref"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// What needs the cluster is tested in integration/ownerref.
+
+func object(name, uid string, owners ...metav1.OwnerReference) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid), OwnerReferences: owners}}
+}
+
+func ref(kind, name, uid string, controller bool) metav1.OwnerReference {
+	ref := metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID(uid)}
+	if controller {
+		ref.Controller = new(true)
+	}
+	return ref
+}
+
+func TestReferencesAreKnownByUID(t *testing.T) {
+	t.Parallel()
+	child := object("web-1", "p1", ref("ReplicaSet", "web", "r1", true), ref("ReplicaSet", "other", "r2", false))
+	web, plain, sameName, unread := object("web", "r1"), object("other", "r2"), object("web", "r9"), object("web", "")
+	for name, test := range map[string]struct {
+		owner           *corev1.Pod
+		has, controlled bool
+	}{
+		"the controller":                        {web, true, true},
+		"another owner":                         {plain, true, false},
+		"an object of the name and another uid": {sameName, false, false},
+		"an object without a uid":               {unread, false, false},
+	} {
+		if got := ownerref.Has(test.owner, child); got != test.has {
+			t.Errorf("%s: Has is %t", name, got)
+		}
+		if got := ownerref.IsControlledBy(child, test.owner); got != test.controlled {
+			t.Errorf("%s: IsControlledBy is %t", name, got)
+		}
+		changed := child.DeepCopy()
+		if got := ownerref.RemoveController(test.owner, changed); got != test.controlled || ownerref.Has(test.owner, changed) != (test.has && !test.controlled) {
+			t.Errorf("%s: RemoveController: %t, %+v", name, got, changed.OwnerReferences)
+		}
+		changed = child.DeepCopy()
+		if got := ownerref.Remove(test.owner, changed); got != test.has || ownerref.Has(test.owner, changed) {
+			t.Errorf("%s: Remove: %t, %+v", name, got, changed.OwnerReferences)
+		}
+		if len(child.OwnerReferences) != 2 {
+			t.Fatalf("%s: the list that copies share was changed", name)
+		}
+	}
+}
+
+func TestOwnersOfAKind(t *testing.T) {
+	t.Parallel()
+	older := ref("ReplicaSet", "old", "r3", false)
+	older.APIVersion = "apps/v1beta1"
+	child := object("web-1", "p1", ref("ReplicaSet", "web", "r1", true), ref("Job", "job", "j1", false), older)
+	if got := ownerref.Owners(child, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}); len(got) != 2 || got[1].Name != "old" {
+		t.Errorf("ReplicaSets: %+v", got)
+	}
+	if got := ownerref.Owners(child, schema.GroupKind{Kind: "ReplicaSet"}); got != nil {
+		t.Errorf("of another group: %+v", got)
+	}
+	if got := ownerref.Owners(child, schema.GroupKind{}); len(got) != 3 {
+		t.Errorf("all: %+v", got)
+	}
+	if _, ok := ownerref.ControllerOf(object("web-1", "p1", older)); ok {
+		t.Error("a plain owner is taken for the controller")
+	}
+}
+
+func TestAlreadyOwnedNamesTheController(t *testing.T) {
+	t.Parallel()
+	err := &ownerref.AlreadyOwnedError{
+		Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Key: kube.Key{Namespace: "shop", Name: "web-1"},
+		Controller: ref("ReplicaSet", "web", "r1", true),
+	}
+	if got, want := err.Error(), "Pod shop/web-1 has a controller already: ReplicaSet web (uid r1)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if err.Former = true; !strings.Contains(err.Error(), "earlier") {
+		t.Error(err)
+	}
+}
+
+// Whose a Pod is, from what the Pod says itself.
+func ExampleControllerOf() {
+	pod := object("web-1", "p1", ref("ReplicaSet", "web", "r1", true))
+	if owner, ok := ownerref.ControllerOf(pod); ok {
+		fmt.Println(ownerref.Describe(owner))
+	}
+	// Output: ReplicaSet web (uid r1)
+}

@@ -1,0 +1,144 @@
+package readiness_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/readiness"
+)
+
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	yes := func(kube.Object) readiness.State { return current() }
+	no := func(kube.Object) readiness.State { return progress("not yet") }
+	never := func(kube.Object) readiness.State { return failed("never") }
+	going := func(kube.Object) readiness.State { return is(readiness.Terminating, "going") }
+	warm := readiness.Condition("Warm", metav1.ConditionTrue)
+	cold := readiness.Condition("Warm", metav1.ConditionFalse)
+	hasData := readiness.When("it has no data", func(obj *corev1.ConfigMap) bool { return len(obj.Data) > 0 })
+	pod := func(phase corev1.PodPhase, ready corev1.ConditionStatus) *corev1.Pod {
+		return &corev1.Pod{Status: corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{{Type: "Ready", Status: ready}}}}
+	}
+	deleted := custom(`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"conditions":[{"type":"Warm","status":"True"}]}}`)
+	for name, test := range map[string]struct {
+		check readiness.Check
+		obj   kube.Object
+		want  readiness.State
+	}{
+		"exists":             {readiness.Exists, deleted, current()},
+		"exists, of nothing": {readiness.Exists, nil, progress("there is no object")},
+
+		"condition": {warm, custom(`{"status":{"conditions":[{"type":"Warm","status":"True"}]}}`), current()},
+		"condition, with another status": {
+			warm, custom(`{"status":{"conditions":[{"type":"Warm","status":"False","reason":"Off"}]}}`), progress("condition Warm is False: Off"),
+		},
+		"condition that is to be False": {cold, custom(`{"status":{"conditions":[{"type":"Warm","status":"False"}]}}`), current()},
+		"condition that is not there":   {cold, custom(`{}`), progress("condition Warm is not reported yet")},
+		"condition of an earlier generation": {
+			warm, custom(`{"metadata":{"generation":2},"status":{"conditions":[{"type":"Warm","status":"True","observedGeneration":1}]}}`),
+			progress("condition Warm is about generation 1, and the object is at generation 2"),
+		},
+		"condition in a status of an earlier generation": {
+			warm, custom(`{"metadata":{"generation":2},"status":{"observedGeneration":1,"conditions":[{"type":"Warm","status":"True"}]}}`),
+			progress("the status is about generation 1, and the object is at generation 2"),
+		},
+		"condition that is newer than the rest of the status": {
+			warm, custom(`{"metadata":{"generation":2},"status":{"observedGeneration":1,"conditions":[{"type":"Warm","status":"True","observedGeneration":2}]}}`),
+			current(),
+		},
+		"condition of what is being deleted": {warm, deleted, is(readiness.Terminating, "it is being deleted")},
+		"condition of metadata": {
+			warm, &metav1.PartialObjectMetadata{},
+			progress("its status is not known: only its metadata was read; read it as its Go type, or unstructured"),
+		},
+		"condition of nothing": {warm, nil, progress("there is no object")},
+
+		"when":                     {hasData, &corev1.ConfigMap{Data: map[string]string{"a": "b"}}, current()},
+		"when, not yet":            {hasData, &corev1.ConfigMap{}, progress("it has no data")},
+		"when, of another type":    {hasData, &corev1.Pod{}, failed("the check is for a *v1.ConfigMap, and the object is a *v1.Pod")},
+		"when, without a function": {readiness.When[*corev1.Pod]("x", nil), &corev1.Pod{}, failed(`the function of the check ("x") is nil`)},
+		"when, of nothing":         {hasData, (*corev1.ConfigMap)(nil), progress("there is no object")},
+
+		"rolled out":                   {readiness.RolledOut, &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(0))}}, current()},
+		"rolled out, of another kind":  {readiness.RolledOut, &corev1.Pod{}, failed("a Pod cannot be rolled out")},
+		"done":                         {readiness.JobDone, &batchv1.Job{}, progress("it has not started")},
+		"done, of another kind":        {readiness.JobDone, custom(`{}`), failed("a Database cannot be done")},
+		"pod ready":                    {readiness.PodReady, pod("Running", "True"), current()},
+		"pod ready, not yet":           {readiness.PodReady, pod("Running", "False"), progress("condition Ready is False")},
+		"pod ready, ended":             {readiness.PodReady, pod("Succeeded", "False"), failed("it has ended")},
+		"pod ready, of another kind":   {readiness.PodReady, &corev1.Node{}, failed("a Node cannot be ready as Pods are")},
+		"established":                  {readiness.Established, definition(`[{"type":"Established","status":"True"}]`), current()},
+		"established, of another kind": {readiness.Established, &corev1.Pod{}, failed("a Pod cannot be established")},
+		"established, of nothing":      {readiness.Established, nil, progress("there is no object")},
+
+		"all":               {readiness.All(yes, yes), nil, current()},
+		"all of none":       {readiness.All(), nil, current()},
+		"all but one":       {readiness.All(yes, no), nil, progress("not yet")},
+		"all, the worst":    {readiness.All(no, never, going), nil, failed("not yet; never; going")},
+		"all, terminating":  {readiness.All(no, going), nil, is(readiness.Terminating, "not yet; going")},
+		"all, with a nil":   {readiness.All(yes, nil), nil, failed("check 2 of 2 is nil")},
+		"any":               {readiness.Any(never, yes), nil, current()},
+		"any of none":       {readiness.Any(), nil, failed("there is no check that could be met")},
+		"any, the best":     {readiness.Any(never, going, no), nil, progress("never, or going, or not yet")},
+		"any, all failed":   {readiness.Any(never, never), nil, failed("never, or never")},
+		"not, while":        {readiness.Not("still on", yes), nil, progress("still on")},
+		"not, of a failure": {readiness.Not("still on", never), nil, current()},
+		"not, of nil":       {readiness.Not("still on", nil), nil, failed("check 1 of 1 is nil")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, test.check(test.obj)); diff != "" {
+				t.Errorf("the state (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStateInWords(t *testing.T) {
+	t.Parallel()
+	if got := current().String(); got != "Current" || !current().Ready() {
+		t.Errorf("current is %q, ready %v", got, current().Ready())
+	}
+	if got := progress("at it").String(); got != "InProgress: at it" || progress("at it").Ready() {
+		t.Errorf("in progress is %q, ready %v", got, progress("at it").Ready())
+	}
+}
+
+func ExampleOf() {
+	web := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Generation: 4},
+		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(3))},
+		Status:     appsv1.DeploymentStatus{ObservedGeneration: 4, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 2},
+	}
+	fmt.Println(readiness.Of(web))
+
+	web.Status.AvailableReplicas = 3
+	fmt.Println(readiness.Of(web))
+
+	web.Generation = 5 // somebody has changed the spec, and the status still praises the one before
+	fmt.Println(readiness.Of(web))
+	// Output:
+	// InProgress: 2 of 3 replicas are available
+	// Current
+	// InProgress: the status is about generation 4, and the object is at generation 5
+}
+
+func ExampleAll() {
+	hasAddress := readiness.When("it has no address", func(s *corev1.Service) bool { return s.Spec.ClusterIP != "" })
+	notPaused := readiness.Not("it is paused", readiness.When("", func(s *corev1.Service) bool {
+		return s.Annotations["shop.example.com/paused"] != ""
+	}))
+	check := readiness.All(readiness.Of, hasAddress, notPaused)
+
+	web := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"shop.example.com/paused": "yes"}}}
+	fmt.Println(check(web))
+	// Output:
+	// InProgress: it has no address; it is paused
+}

@@ -1,0 +1,154 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// changeSet is what a run has changed in a status.
+type changeSet struct {
+	// fields is the merge patch of everything but the conditions.
+	fields map[string]any
+	// conditions are the run's own; others may write to the list too.
+	conditions []conditionChange
+}
+
+// conditionChange is what a run did to the condition of one type. from is nil for one that is
+// new, to for one that was removed.
+type conditionChange struct {
+	conditionType string
+	from, to      any
+}
+
+// conditionsField is where the conditions are.
+const conditionsField = "conditions"
+
+func (s changeSet) empty() bool { return len(s.fields) == 0 && len(s.conditions) == 0 }
+
+// difference returns what makes to of from.
+func difference(from, to map[string]any) (changeSet, error) {
+	before, listed := conditionList(from)
+	after, stillListed := conditionList(to)
+	if !listed || !stillListed {
+		// Something else of that name: a field as any.
+		return changeSet{fields: mergePatch(from, to)}, nil
+	}
+	if err := errors.Join(checkTypes(before, "before the run"), checkTypes(after, "now")); err != nil {
+		return changeSet{}, err
+	}
+	return changeSet{fields: mergePatch(without(from, conditionsField), without(to, conditionsField)), conditions: conditionChanges(before, after)}, nil
+}
+
+// conditionList returns the conditions of a status; false when what is there is no list of
+// objects. A list that is missing is an empty one.
+func conditionList(status map[string]any) ([]any, bool) {
+	value := status[conditionsField]
+	if value == nil {
+		return nil, true
+	}
+	list, ok := value.([]any)
+	for _, entry := range list {
+		c, isObject := entry.(map[string]any)
+		_, isText := c["type"].(string)
+		ok = ok && isObject && isText
+	}
+	return list, ok
+}
+
+func typeOf(condition any) string {
+	c, _ := condition.(map[string]any)
+	conditionType, _ := c["type"].(string)
+	return conditionType
+}
+
+// checkTypes finds what would make it unclear which condition is whose.
+func checkTypes(list []any, when string) error {
+	for i, entry := range list {
+		switch conditionType := typeOf(entry); {
+		case conditionType == "":
+			return fmt.Errorf("status.conditions[%d] has no type %s: set one", i, when)
+		case indexOf(list, conditionType) != i:
+			return fmt.Errorf("status.conditions has two of type %q %s: remove one", conditionType, when)
+		}
+	}
+	return nil
+}
+
+func indexOf(list []any, conditionType string) int {
+	return slices.IndexFunc(list, func(entry any) bool { return typeOf(entry) == conditionType })
+}
+
+func find(list []any, conditionType string) any {
+	if i := indexOf(list, conditionType); i >= 0 {
+		return list[i]
+	}
+	return nil
+}
+
+func conditionChanges(before, after []any) []conditionChange {
+	var changes []conditionChange
+	for _, to := range after {
+		if from := find(before, typeOf(to)); !reflect.DeepEqual(from, to) {
+			changes = append(changes, conditionChange{typeOf(to), from, to})
+		}
+	}
+	for _, from := range before {
+		if indexOf(after, typeOf(from)) < 0 {
+			changes = append(changes, conditionChange{typeOf(from), from, nil})
+		}
+	}
+	return changes
+}
+
+// apply returns list with the changes made: each condition keeps its place, new ones come last.
+func apply(changes []conditionChange, list []any) []any {
+	list = slices.Clone(list)
+	for _, change := range changes {
+		i := indexOf(list, change.conditionType)
+		switch {
+		case i < 0 && change.to != nil:
+			list = append(list, change.to)
+		case i >= 0 && change.to == nil:
+			list = slices.Delete(list, i, i+1)
+		case i >= 0:
+			list[i] = change.to
+		}
+	}
+	return list
+}
+
+// mergePatch returns the JSON merge patch (RFC 7386) that makes to of from.
+func mergePatch(from, to map[string]any) map[string]any {
+	patch := map[string]any{}
+	for name, value := range to {
+		old, was := from[name]
+		if was && reflect.DeepEqual(old, value) || !was && value == nil {
+			continue
+		}
+		oldFields, wasObject := old.(map[string]any)
+		fields, isObject := value.(map[string]any)
+		if wasObject && isObject {
+			patch[name] = mergePatch(oldFields, fields)
+			continue
+		}
+		patch[name] = value
+	}
+	for name, value := range from {
+		if _, is := to[name]; !is && value != nil {
+			patch[name] = nil
+		}
+	}
+	return patch
+}
+
+func without(fields map[string]any, name string) map[string]any {
+	rest := make(map[string]any, len(fields))
+	for field, value := range fields {
+		if field != name {
+			rest[field] = value
+		}
+	}
+	return rest
+}

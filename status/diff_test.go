@@ -1,0 +1,126 @@
+package status
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+)
+
+func decoded(tb testing.TB, text string) map[string]any {
+	tb.Helper()
+	var content map[string]any
+	if err := json.Unmarshal([]byte(text), &content); err != nil {
+		tb.Fatalf("%s: %v", text, err)
+	}
+	return content
+}
+
+// FuzzMergePatch checks mergePatch against a library's idea of merge patches: what it makes of from
+// is to. Nulls mean nothing in statuses and cannot be written by merge patches.
+func FuzzMergePatch(f *testing.F) {
+	for _, seed := range [][2]string{
+		{`{}`, `{}`},
+		{`{"a":1,"b":{"c":[1,2]}}`, `{"b":{"c":[2],"d":{"e":"f"}}}`},
+		{`{"a":{"b":{"c":1}}}`, `{"a":{"b":{}}}`},
+		{`{"a":{"b":1}}`, `{"a":[{"b":1}]}`},
+		{`{"a":"x"}`, `{"a":{"b":{}}}`},
+		{`{"a":{"b":1,"c":2}}`, `{}`},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		var from, to map[string]any
+		if json.Unmarshal([]byte(a), &from) != nil || json.Unmarshal([]byte(b), &to) != nil || strings.Contains(a+b, "null") {
+			return
+		}
+		encoded := func(content map[string]any) []byte {
+			if content == nil {
+				content = map[string]any{}
+			}
+			text, err := json.Marshal(content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return text
+		}
+		patch := mergePatch(from, to)
+		if len(patch) == 0 != reflect.DeepEqual(decoded(t, string(encoded(from))), decoded(t, string(encoded(to)))) {
+			t.Fatalf("from %s to %s the patch is %s", a, b, encoded(patch))
+		}
+		patched, err := jsonpatch.MergePatch(encoded(from), encoded(patch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(decoded(t, string(encoded(to))), decoded(t, string(patched))); diff != "" {
+			t.Errorf("from %s to %s, the patch %s (-want +got):\n%s", a, b, encoded(patch), diff)
+		}
+	})
+}
+
+func TestDifference(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		from, to   string
+		fields     string
+		conditions []conditionChange
+		err        string
+	}{
+		"nothing":               {from: `{"a":1,"conditions":[{"type":"A"}]}`, to: `{"a":1,"conditions":[{"type":"A"}]}`, fields: `{}`},
+		"another order":         {from: `{"conditions":[{"type":"A"},{"type":"B"}]}`, to: `{"conditions":[{"type":"B"},{"type":"A"}]}`, fields: `{}`},
+		"an empty list":         {from: `{}`, to: `{"conditions":[]}`, fields: `{}`},
+		"a field":               {from: `{"a":1}`, to: `{"a":2}`, fields: `{"a":2}`},
+		"conditions of a field": {from: `{"a":{"conditions":[{"type":"A"}]}}`, to: `{}`, fields: `{"a":null}`},
+		"conditions": {
+			from: `{"conditions":[{"type":"A","status":"True"},{"type":"B"},{"type":"C"}]}`,
+			to:   `{"conditions":[{"type":"D"},{"type":"B"},{"type":"A","status":"False"}]}`, fields: `{}`,
+			conditions: []conditionChange{
+				{"D", nil, map[string]any{"type": "D"}},
+				{"A", map[string]any{"type": "A", "status": "True"}, map[string]any{"type": "A", "status": "False"}},
+				{"C", map[string]any{"type": "C"}, nil},
+			},
+		},
+		"other conditions": {from: `{"conditions":["A"]}`, to: `{"conditions":["B"]}`, fields: `{"conditions":["B"]}`},
+		"no type":          {from: `{}`, to: `{"conditions":[{"type":""}]}`, err: "status.conditions[0] has no type"},
+		"two of a type":    {from: `{}`, to: `{"conditions":[{"type":"A"},{"type":"A"}]}`, err: `two of type "A"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := difference(decoded(t, test.from), decoded(t, test.to))
+			if err != nil || test.err != "" {
+				if err == nil || test.err == "" || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("the error is %v, want %q", err, test.err)
+				}
+				return
+			}
+			want := changeSet{decoded(t, test.fields), test.conditions}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(changeSet{}, conditionChange{})); diff != "" {
+				t.Errorf("the difference (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestApply(t *testing.T) {
+	t.Parallel()
+	entry := func(conditionType, status string) any { return map[string]any{"type": conditionType, "status": status} }
+	changes := []conditionChange{
+		{"A", entry("A", "1"), entry("A", "2")},
+		{"B", entry("B", "1"), nil},
+		{"C", nil, entry("C", "2")},
+		{"D", nil, entry("D", "2")},
+		{"E", entry("E", "1"), nil},
+	}
+	live := []any{entry("X", "9"), entry("C", "9"), entry("B", "1"), entry("Y", "9"), entry("A", "1")}
+	got := apply(changes, live)
+	want := []any{entry("X", "9"), entry("C", "2"), entry("Y", "9"), entry("A", "2"), entry("D", "2")}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+	if len(live) != 5 || live[1].(map[string]any)["status"] != "9" {
+		t.Error("the live list was changed")
+	}
+}

@@ -1,0 +1,235 @@
+package status_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Shop is a custom kind with what statuses have: conditions, fields, other lists.
+type Shop struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              ShopSpec   `json:"spec"`
+	Status            ShopStatus `json:"status"`
+}
+
+type ShopSpec struct {
+	Replicas int `json:"replicas"`
+}
+
+type ShopStatus struct {
+	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
+	Replicas           int                `json:"replicas"`
+	Hosts              []string           `json:"hosts,omitempty"`
+	Conditions         []metav1.Condition `json:"conditions,omitempty"`
+	Summary            struct {
+		First  string `json:"first,omitempty"`
+		Second string `json:"second,omitempty"`
+	} `json:"summary"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (s *Shop) DeepCopyObject() runtime.Object {
+	out := *s
+	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Status.Hosts = append([]string(nil), s.Status.Hosts...)
+	out.Status.Conditions = append([]metav1.Condition(nil), s.Status.Conditions...)
+	return &out
+}
+
+func (s *Shop) copy() *Shop { return s.DeepCopyObject().(*Shop) }
+
+func shopVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: "shop.example.com", Version: "v1"}
+}
+
+var shopKey = kube.Key{Namespace: "town", Name: "books"}
+
+// world is a server with one Shop, and a client.
+type world struct {
+	*fakeserver.Server
+	client *client.Client
+	sent   []string // the bodies of writes
+	// disturb is called before each write. Optional.
+	disturb func()
+	failed  int // JSON patches whose tests failed, which the server has not seen
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w, err := makeWorld()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// startServer is newWorld for examples.
+func startServer() (c *client.Client, stop func()) {
+	w, err := makeWorld()
+	if err != nil {
+		panic(err)
+	}
+	return w.client, func() {}
+}
+
+func makeWorld() (*world, error) {
+	w := &world{Server: fakeserver.New(fakeserver.Kind{
+		GroupVersionKind: shopVersion().WithKind("Shop"), Resource: "shops", Status: true,
+	})}
+	cluster, err := kube.Connect(w.Config("test"), func(scheme *runtime.Scheme) error {
+		scheme.AddKnownTypeWithName(shopVersion().WithKind("Shop"), &Shop{})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.client, err = client.New(client.Config{Cluster: cluster, Interceptors: []client.Interceptor{
+		func(next client.RoundTrip) client.RoundTrip {
+			return func(ctx context.Context, r *client.Request) error {
+				if r.Verb.Writes() {
+					w.sent = append(w.sent, string(r.Body))
+					if w.disturb != nil {
+						w.disturb()
+					}
+				}
+				return next(ctx, r)
+			}
+		},
+		w.doJSONPatches,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	w.edit(func(status map[string]any) {
+		status["replicas"] = int64(0)
+		status["hosts"] = []any{"a"}
+		status["conditions"] = []any{condition("Theirs", "True"), condition("Ready", "False")}
+	})
+	return w, nil
+}
+
+// doJSONPatches does what the server cannot: they become updates of what they were made for.
+func (w *world) doJSONPatches(next client.RoundTrip) client.RoundTrip {
+	return func(ctx context.Context, r *client.Request) error {
+		obj := w.Object(r.Resource.Resource, r.Key)
+		if r.PatchType != types.JSONPatchType || obj == nil {
+			return next(ctx, r)
+		}
+		patch, err := jsonpatch.DecodePatch(r.Body)
+		if err != nil {
+			return err
+		}
+		encoded, err := json.Marshal(obj.Object)
+		if err != nil {
+			return err
+		}
+		patched, err := patch.Apply(encoded)
+		if err != nil {
+			w.failed++
+			return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+		}
+		changed := &unstructured.Unstructured{}
+		if err := changed.UnmarshalJSON(patched); err != nil {
+			return err
+		}
+		r.Verb, r.PatchType, r.Body, r.Object = client.VerbUpdate, "", nil, changed
+		return next(ctx, r)
+	}
+}
+
+func condition(conditionType, status string) map[string]any {
+	return map[string]any{"type": conditionType, "status": status, "lastTransitionTime": "2026-01-02T03:04:05Z", "reason": "Why", "message": ""}
+}
+
+// edit changes the Shop's status by another hand.
+func (w *world) edit(change func(status map[string]any)) {
+	w.Edit("shops", shopKey, "others", func(obj map[string]any) bool {
+		status, ok := obj["status"].(map[string]any)
+		if !ok {
+			status = map[string]any{}
+		}
+		change(status)
+		obj["status"] = status
+		return true
+	})
+}
+
+// say changes one condition by another hand.
+func (w *world) say(conditionType, value string) {
+	w.edit(func(status map[string]any) {
+		for i, entry := range status["conditions"].([]any) {
+			if entry.(map[string]any)["type"] == conditionType {
+				status["conditions"].([]any)[i] = condition(conditionType, value)
+				return
+			}
+		}
+		status["conditions"] = append(status["conditions"].([]any), condition(conditionType, value))
+	})
+}
+
+// shop reads the Shop.
+func (w *world) shop(t *testing.T) *Shop {
+	t.Helper()
+	shop, err := client.Get[*Shop](t.Context(), w.client, shopKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Requests()
+	return shop
+}
+
+func (w *world) unstructured(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	shop, err := client.Get[*unstructured.Unstructured](t.Context(), w.client, shopKey, client.OfKind(shopVersion().WithKind("Shop")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Requests()
+	return shop
+}
+
+// brief is a status in one line.
+func brief(s ShopStatus) string {
+	text := fmt.Sprint(s.Replicas, s.Hosts)
+	for _, c := range s.Conditions {
+		text += fmt.Sprintf(" %s=%s", c.Type, c.Status)
+	}
+	return text
+}
+
+func (w *world) expect(t *testing.T, wantStatus string, wantRequests ...string) {
+	t.Helper()
+	if got := strings.ReplaceAll(fmt.Sprint(w.Requests()), "PUT", "PATCH"); got != fmt.Sprint(wantRequests) {
+		t.Errorf("requests:\n%s\nwant\n%s", got, wantRequests)
+	}
+	if got := brief(w.shop(t).Status); got != wantStatus {
+		t.Errorf("the status is %s, want %s", got, wantStatus)
+	}
+}
+
+// lastSent returns the last body that was written.
+func (w *world) lastSent(t *testing.T) any {
+	t.Helper()
+	var body any
+	if err := json.Unmarshal([]byte(w.sent[len(w.sent)-1]), &body); err != nil {
+		t.Fatal(err)
+	}
+	return body
+}

@@ -1,0 +1,197 @@
+package subscription
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// EventType says what an Event tells.
+type EventType string
+
+// The types of events.
+const (
+	// Applied: the object came or changed; it is now as Object says.
+	Applied EventType = "Applied"
+	// Deleted: the object, of which there was an Applied, is gone, or has left the Retriever's
+	// selection. Object is its last state, as far as it was seen.
+	Deleted EventType = "Deleted"
+	// Synced: everything that there was when the channel began has been told. It comes once, and
+	// has no object.
+	Synced EventType = "Synced"
+)
+
+// Event tells what has happened to an object.
+type Event[T kube.Object] struct {
+	Type EventType
+	// Key is the object's. Empty for Synced.
+	Key kube.Key
+	// Object belongs to the receiver. Nil for Synced. Of a Deleted object that cannot be read as a
+	// T, it has the namespace, the name and the uid only.
+	Object T
+	// Initial is true for what comes before Synced.
+	Initial bool
+}
+
+// events tells of objects that came, changed and went.
+type events[T kube.Object] struct {
+	subscription *Subscription[T]
+	out          chan Event[T]
+	queue        *queue
+	initial      bool // owned by deliver; Synced has not been told
+
+	mu sync.Mutex
+	// told is what the receiver has been told last of each object of which it knows. Guarded by mu.
+	told map[kube.Key]state
+	// gone has the last state of objects that the receiver still believes to be there. Guarded by
+	// mu.
+	gone map[kube.Key]*wire.Object
+}
+
+// state says which state of which object is meant.
+type state struct {
+	uid     types.UID
+	version string
+}
+
+func newEvents[T kube.Object](s *Subscription[T]) *events[T] {
+	return &events[T]{
+		subscription: s, out: make(chan Event[T]), queue: newQueue(), initial: true,
+		told: map[kube.Key]state{}, gone: map[kube.Key]*wire.Object{},
+	}
+}
+
+// syncedKey stands in the queue behind everything that was there at the beginning. No object has
+// an empty name.
+func syncedKey() kube.Key { return kube.Key{} }
+
+func (e *events[T]) synced() { e.queue.add(syncedKey()) }
+
+func (e *events[T]) notify(c informer.Change) {
+	ended := e.notifyEnd(c)
+	if ended || c.Type != informer.Deleted && passes(e.subscription.predicate, c) {
+		e.queue.add(c.Key)
+	}
+}
+
+// notifyEnd keeps the last state of an object whose end the receiver is to be told: that of a
+// Deleted, or of an Updated that is another object's of the same name. It returns false when the
+// change ends nothing of which the receiver knows.
+func (e *events[T]) notifyEnd(c informer.Change) bool {
+	if c.Type != informer.Deleted && c.Changed(kube.ChangedUID) == 0 {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	told, known := e.told[c.Key]
+	if !known {
+		return false
+	}
+	last, err := c.Old()
+	if err != nil || last == nil {
+		e.subscription.logger.Warn("a subscription cannot read the last state of an object",
+			"subscription", e.subscription.name, "key", c.Key.String(), "error", err)
+		last = &wire.Object{Key: c.Key, UID: told.uid}
+	}
+	if last.UID != told.uid {
+		return false // another object of the name, of which the receiver does not know (any more, or yet)
+	}
+	e.gone[c.Key] = last.Clone()
+	return true
+}
+
+func (e *events[T]) deliver(ctx context.Context) {
+	for {
+		key, ok := e.queue.next(ctx)
+		if !ok {
+			return
+		}
+		if key == syncedKey() {
+			if !e.send(ctx, Event[T]{Type: Synced}) {
+				return
+			}
+			e.initial = false
+			continue
+		}
+		if !e.tell(ctx, key) {
+			return
+		}
+	}
+}
+
+// tell tells the receiver what it does not know of the object under key. It returns false when
+// ctx has ended.
+func (e *events[T]) tell(ctx context.Context, key kube.Key) bool {
+	last, obj, applied := e.news(ctx, key)
+	if last != nil && !e.send(ctx, Event[T]{Type: Deleted, Key: key, Object: e.read(ctx, last)}) {
+		return false
+	}
+	return !applied || e.send(ctx, Event[T]{Type: Applied, Key: key, Object: obj})
+}
+
+// news returns the last state of the object of which the receiver knows, when that has ended,
+// and the newest state of what is there now, when the receiver does not know it. From then on it
+// counts as told.
+//
+// The informer shows a change before it announces it. What it shows is therefore read with mu
+// held: an end that it shows already is announced before or after that, not in between, where
+// nobody would know yet that it matters.
+func (e *events[T]) news(ctx context.Context, key kube.Key) (last *wire.Object, obj T, applied bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	obj, found := e.subscription.get(ctx, key)
+	now := state{}
+	if found {
+		now = state{uid: obj.GetUID(), version: obj.GetResourceVersion()}
+	}
+	told, known := e.told[key]
+	last = e.gone[key]
+	delete(e.gone, key)
+	if last != nil && found && told.uid == now.uid {
+		last = nil // it has left the selection, and is back
+	}
+	if last != nil {
+		delete(e.told, key)
+		known = false
+	}
+	switch {
+	case !found, known && told == now:
+		return last, obj, false
+	case known && told.uid != now.uid:
+		return last, obj, false // the end of the other one is about to be announced
+	}
+	e.told[key] = now
+	return last, obj, true
+}
+
+// read returns the last state of an object.
+func (e *events[T]) read(ctx context.Context, last *wire.Object) T {
+	obj, err := e.subscription.informer.Decode(last)
+	if err == nil {
+		return obj
+	}
+	e.subscription.logger.WarnContext(ctx, "a subscription cannot read the last state of an object, and tells its name only",
+		"subscription", e.subscription.name, "key", last.Key.String(), "error", err)
+	obj = kube.New[T]()
+	obj.SetNamespace(last.Key.Namespace)
+	obj.SetName(last.Key.Name)
+	obj.SetUID(last.UID)
+	return obj
+}
+
+func (e *events[T]) send(ctx context.Context, event Event[T]) bool {
+	event.Initial = e.initial && event.Type != Synced
+	select {
+	case e.out <- event:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (e *events[T]) end() { close(e.out) }

@@ -1,0 +1,110 @@
+package subscription_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/subscription"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type configMap = *corev1.ConfigMap
+
+func newServer() *fakeapi.Server[configMap] {
+	return fakeapi.New[configMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
+}
+
+func key(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
+
+// object is a ConfigMap in one of its states.
+func object(name, value string) configMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: map[string]string{"value": value}}
+}
+
+// logger writes to the test's output.
+func logger(t *testing.T) *slog.Logger {
+	t.Helper()
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+func newSubscription[T kube.Object](t *testing.T, config subscription.Config[T]) *subscription.Subscription[T] {
+	t.Helper()
+	if config.Logger == nil {
+		config.Logger = logger(t)
+	}
+	s, err := subscription.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// run runs a subscription until stop, which must be called.
+func run[T kube.Object](t *testing.T, s *subscription.Subscription[T]) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { // waited for by stop
+		defer close(ended)
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	return func() { cancel(); <-ended }
+}
+
+// words says what an event tells: "Applied a=1 uid-1", with "initial " before it.
+func words(e subscription.Event[configMap]) string {
+	text := string(e.Type)
+	if e.Object != nil {
+		text += fmt.Sprintf(" %s=%s %s", e.Object.Name, e.Object.Data["value"], e.Object.UID)
+	}
+	if e.Initial {
+		text = "initial " + text
+	}
+	return text
+}
+
+// received returns what can be received now.
+func received[V any](out <-chan V, words func(V) string) []string {
+	var all []string
+	for {
+		synctest.Wait()
+		select {
+		case v, open := <-out:
+			if !open {
+				return append(all, "end")
+			}
+			all = append(all, words(v))
+		default:
+			return all
+		}
+	}
+}
+
+// expect fails the test unless these events can be received now, and no others.
+func expect(t *testing.T, out <-chan subscription.Event[configMap], want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, received(out, words)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func errDown() error { return errors.New("the server is down") }
+
+// textLogger writes to a builder.
+func textLogger(to *strings.Builder) *slog.Logger { return slog.New(slog.NewTextHandler(to, nil)) }

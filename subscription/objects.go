@@ -1,0 +1,58 @@
+package subscription
+
+import (
+	"context"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// objects tells of objects that came or changed.
+type objects[T kube.Object] struct {
+	subscription *Subscription[T]
+	out          chan T
+	queue        *queue
+}
+
+func newObjects[T kube.Object](s *Subscription[T]) *objects[T] {
+	return &objects[T]{subscription: s, out: make(chan T), queue: newQueue()}
+}
+
+func (o *objects[T]) notify(c informer.Change) {
+	if c.Type != informer.Deleted && passes(o.subscription.predicate, c) {
+		o.queue.add(c.Key)
+	}
+}
+
+func (o *objects[T]) synced() {}
+
+func (o *objects[T]) deliver(ctx context.Context) {
+	for {
+		key, ok := o.queue.next(ctx)
+		if !ok {
+			return
+		}
+		obj, found := o.subscription.get(ctx, key)
+		if !found {
+			continue
+		}
+		select {
+		case o.out <- obj:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (o *objects[T]) end() { close(o.out) }
+
+// get returns the newest state of an object. What cannot be read is logged, and counts as not
+// there: the next state may be better.
+func (s *Subscription[T]) get(ctx context.Context, key kube.Key) (obj T, found bool) {
+	obj, found, err := s.informer.Get(key)
+	if err != nil {
+		s.logger.WarnContext(ctx, "a subscription cannot read an object, and does not tell of it",
+			"subscription", s.name, "key", key.String(), "error", err)
+	}
+	return obj, found
+}
