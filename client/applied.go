@@ -3,6 +3,7 @@ package client
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -105,6 +106,21 @@ func (m *appliedMemory) forget(id digest) {
 	delete(m.old, id)
 }
 
+// declaredIn separates what an object is to be like from which object is meant: what was created
+// without a uid is as it should be when it is applied with the one that it has got.
+func declaredIn(configuration map[string]any) (declared map[string]any, uid types.UID) {
+	metadata, _ := configuration["metadata"].(map[string]any)
+	text, _ := metadata["uid"].(string)
+	if text == "" {
+		return configuration, ""
+	}
+	metadata = maps.Clone(metadata)
+	delete(metadata, "uid")
+	declared = maps.Clone(configuration)
+	declared["metadata"] = metadata
+	return declared, types.UID(text)
+}
+
 // stateOf returns what is to be remembered of an object to which configuration was applied.
 func (a application) stateOf(obj kube.Object) (appliedState, error) {
 	shown, err := a.shownIn(obj)
@@ -120,7 +136,7 @@ func (a application) shownIn(obj kube.Object) (digest, error) {
 	if err != nil {
 		return digest{}, err
 	}
-	projected, _ := project(a.configuration, content).(map[string]any)
+	projected, _ := project(a.declared, content).(map[string]any)
 	delete(projected, "apiVersion")
 	delete(projected, "kind")
 	return digestOf(projected), nil
@@ -156,7 +172,7 @@ func (a application) entryIn(obj metav1.Object) digest {
 			continue
 		}
 		var fields any
-		if entry.FieldsV1 != nil && json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+		if entry.FieldsV1 != nil && json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			return digest{}
 		}
 		entry.FieldsV1 = nil

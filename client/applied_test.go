@@ -128,7 +128,7 @@ func TestEntryIn(t *testing.T) {
 	a := application{request: &Request{FieldOwner: "me"}}
 	entry := func(manager, fields string, change ...func(*metav1.ManagedFieldsEntry)) metav1.ManagedFieldsEntry {
 		e := metav1.ManagedFieldsEntry{
-			Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+			Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsV1: metav1.NewFieldsV1(fields),
 		}
 		for _, c := range change {
 			c(&e)

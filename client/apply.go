@@ -150,7 +150,9 @@ type application struct {
 	settings      settings
 	request       *Request
 	configuration map[string]any
-	configured    digest // of the configuration
+	uid           types.UID      // that the object must have; empty: any
+	declared      map[string]any // the configuration without the uid: what the object is to be like
+	configured    digest         // of declared
 	id            digest // of what the client remembers of it
 }
 
@@ -185,7 +187,8 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []Opt
 		return fail("encode: %w", err)
 	}
 	a.request.PatchType = patchTypeApply
-	a.configured = digestOf(a.configuration)
+	a.declared, a.uid = declaredIn(a.configuration)
+	a.configured = digestOf(a.declared)
 	a.id = appliedID(t.kind, t.key, a.request.FieldOwner, s.subresource)
 	return a, nil
 }
@@ -249,10 +252,8 @@ func refused[T kube.Object](a application, seen state[T], err error) (Applied[T]
 		}
 		return applied, &ConflictError{FieldOwner: a.request.FieldOwner, Conflicts: conflicts, Err: err}
 	}
-	metadata, _ := a.configuration["metadata"].(map[string]any)
-	uid, _ := metadata["uid"].(string)
-	if uid != "" && !seen.exists && apierrors.IsConflict(err) {
-		return applied, fmt.Errorf("%w: what was applied has uid %s: %s", a.gone(), uid, err.Error())
+	if a.uid != "" && !seen.exists && apierrors.IsConflict(err) {
+		return applied, fmt.Errorf("%w: what was applied has uid %s: %s", a.gone(), a.uid, err.Error())
 	}
-	return applied, a.asReplaced(err, types.UID(uid))
+	return applied, a.asReplaced(err, a.uid)
 }

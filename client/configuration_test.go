@@ -21,6 +21,8 @@ import (
 )
 
 // gauge is a custom type with what the types of k8s.io/api do not have.
+//
+//nolint:modernize // omitempty of structs, as types of the field have it
 type gauge struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -28,6 +30,7 @@ type gauge struct {
 	Status            gaugeStatus `json:"status,omitempty"`
 }
 
+//nolint:modernize // the same
 type gaugeSpec struct {
 	Limit    int                  `json:"limit"`
 	Names    []string             `json:"names"`
@@ -45,6 +48,7 @@ type gaugeSpec struct {
 	gaugePart
 }
 
+//nolint:modernize // the same
 type gaugePart struct {
 	Deep struct {
 		Color string `json:"color,omitempty"`
@@ -112,7 +116,7 @@ func TestConfigurationOf(t *testing.T) {
 			kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 			obj: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 				UID: "u1", ResourceVersion: "7", Generation: 3, CreationTimestamp: at, DeletionTimestamp: &at, DeletionGracePeriodSeconds: new(int64(3)),
-				SelfLink: "x", GenerateName: "c-", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}},
+				GenerateName: "c-", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}},
 				Labels: map[string]string{"a": "b"}, Finalizers: []string{"f"}, OwnerReferences: []metav1.OwnerReference{{Name: "o"}},
 			}},
 			want: `{"metadata":{"uid":"u1","labels":{"a":"b"},"finalizers":["f"],

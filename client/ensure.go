@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -111,19 +113,38 @@ func createOr[T kube.Object](
 	if err != nil {
 		return Written[T]{}, fmt.Errorf("%s: %w", doing, err)
 	}
+	var done Written[T] // of tries that wrote the object, and then not its status
 	for try := 1; ; try++ {
 		find := currentState[T]
 		if try > 1 {
 			find = readState[T] // what the informer shows was too old
 		}
 		written, again, err := tryOnce(ctx, t, s, obj, mutate, find, write)
+		if written.Outcome == "" {
+			written.Object = done.Object
+		}
+		written = written.after(done)
 		if err == nil {
 			return written, nil
 		}
 		if !again || try == writeTries {
 			return written, fmt.Errorf("%s %s: %w", doing, t, err)
 		}
+		done = written
 	}
+}
+
+// after returns what has come of an earlier try and of w together.
+func (w Written[T]) after(earlier Written[T]) Written[T] {
+	switch earlier.Outcome {
+	case Created:
+		w.Outcome, w.Changed = Created, nil
+	case Updated:
+		if w.Outcome != Created {
+			w.Outcome, w.Changed = Updated, slices.Concat(earlier.Changed, w.Changed)
+		}
+	}
+	return w
 }
 
 // tryOnce reads, mutates and writes. again reports whether it failed because the object is not
@@ -141,7 +162,10 @@ func tryOnce[T kube.Object](
 		return written, false, fmt.Errorf("%w: it cannot be created of metadata only", t.gone())
 	}
 	if !seen.exists {
-		base = inNamespace(obj.DeepCopyObject().(T), t.key.Namespace)
+		if base, err = copyOf(obj); err != nil {
+			return written, false, err
+		}
+		base.SetNamespace(t.key.Namespace)
 		base.SetResourceVersion("")
 	}
 	wanted := base.DeepCopyObject().(T)
@@ -161,6 +185,17 @@ func tryOnce[T kube.Object](
 	written, err = write(ctx, change[T]{target: t, settings: s, before: base, exists: seen.exists, wanted: wanted})
 	again = errors.Is(err, ErrChanged) || errors.Is(err, ErrGone) && seen.exists || apierrors.IsAlreadyExists(err) && !seen.exists
 	return written, again, err
+}
+
+// copyOf returns a copy of obj. Unstructured objects that were written by hand may have ints, at
+// which their DeepCopy panics.
+func copyOf[T kube.Object](obj T) (T, error) {
+	u, ok := any(obj).(*unstructured.Unstructured)
+	if !ok {
+		return obj.DeepCopyObject().(T), nil
+	}
+	content, err := contentOf(u)
+	return any(&unstructured.Unstructured{Object: content}).(T), err
 }
 
 // update writes the whole object.
@@ -192,7 +227,10 @@ func create[T kube.Object](ctx context.Context, ch change[T]) (Written[T], error
 	r := ch.request(VerbCreate, ch.settings)
 	r.Object = ch.wanted
 	answer, err := exchange(ctx, ch.target, r, ch.wanted)
-	return Written[T]{Object: answer, Outcome: Created}, err
+	if err != nil {
+		return Written[T]{}, err
+	}
+	return Written[T]{Object: answer, Outcome: Created}, nil
 }
 
 // written says what has come of a write whose answer is there.

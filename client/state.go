@@ -94,7 +94,7 @@ func stateBefore[T kube.Object](ctx context.Context, a application, like T) (sta
 // before.
 func (a application) isApplied(shown kube.Object) (bool, error) {
 	last, ok := a.client.applied.get(a.id)
-	if !ok || a.settings.unchanged || last.uid != shown.GetUID() || !last.configured.same(a.configured) {
+	if !ok || a.settings.unchanged || last.uid != shown.GetUID() || a.uid != "" && a.uid != shown.GetUID() || !last.configured.same(a.configured) {
 		return false, nil
 	}
 	if len(shown.GetManagedFields()) > 0 && !last.entry.same(a.entryIn(shown)) {

@@ -272,7 +272,6 @@ func (w *waiting[T]) follow(ctx context.Context) (obj T, done, quiet bool, err e
 			return none, true, false, fmt.Errorf("the watch has brought a %T, and a %T was expected", event.Object, obj)
 		}
 		quiet = false
-		obj.GetObjectKind().SetGroupVersionKind(t.kind)
 		if done, err := w.judge(obj, event.Type != watch.Deleted); done {
 			return obj, true, false, err
 		}

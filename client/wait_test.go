@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -25,134 +23,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
-
-// waitServer is a server in memory whose requests are written down.
-type waitServer struct {
-	*fakeserver.Server
-	client *client.Client
-
-	mu       sync.Mutex
-	requests []string // guarded by mu; "discover", "list", "watch"
-	unserved bool     // guarded by mu; no kind is known
-}
-
-func newWaitServer(t *testing.T) *waitServer {
-	t.Helper()
-	s := &waitServer{Server: fakeserver.New(
-		fakeserver.Kind{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments", Status: true},
-		fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Node"), Resource: "nodes", ClusterScoped: true},
-	)}
-	config := s.Config("tests")
-	config.Transport = s
-	cluster, err := kube.Connect(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.client, err = client.New(client.Config{Cluster: cluster}); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// RoundTrip implements http.RoundTripper.
-func (s *waitServer) RoundTrip(req *http.Request) (*http.Response, error) {
-	kind := "list"
-	switch parts := strings.Split(req.URL.Path, "/"); {
-	case len(parts) < 5:
-		kind = "discover"
-	case req.URL.Query().Has("watch"):
-		kind = "watch"
-	}
-	s.mu.Lock()
-	s.requests = append(s.requests, kind)
-	unserved := s.unserved
-	s.mu.Unlock()
-	if unserved {
-		return &http.Response{
-			StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/plain"}},
-			Body: io.NopCloser(strings.NewReader("404 page not found")),
-		}, nil
-	}
-	return s.Server.RoundTrip(req)
-}
-
-// asked returns the requests since the last call.
-func (s *waitServer) asked() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	asked := s.requests
-	s.requests = nil
-	return asked
-}
-
-func (s *waitServer) serve(served bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unserved = !served
-}
-
-func webKey() kube.Key { return kube.Key{Namespace: "shop", Name: "web"} }
-
-// put creates or changes the Deployment: so many of three replicas are available.
-func (s *waitServer) put(available int64) {
-	s.Edit("deployments", webKey(), "controller", func(obj map[string]any) bool {
-		obj["spec"] = map[string]any{"replicas": int64(3)}
-		obj["status"] = map[string]any{
-			"observedGeneration": int64(1), "replicas": int64(3), "updatedReplicas": int64(3), "availableReplicas": available,
-		}
-		return true
-	})
-}
-
-// fail makes the Deployment one that makes no progress.
-func (s *waitServer) fail() {
-	s.Edit("deployments", webKey(), "controller", func(obj map[string]any) bool {
-		obj["status"] = map[string]any{
-			"observedGeneration": int64(1),
-			"conditions":         []any{map[string]any{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}},
-		}
-		return true
-	})
-}
-
-func (s *waitServer) delete() {
-	s.Edit("deployments", webKey(), "somebody", func(map[string]any) bool { return false })
-}
-
-func (s *waitServer) wait(ctx context.Context, options ...client.Option) (*appsv1.Deployment, error) {
-	return client.WaitFor[*appsv1.Deployment](ctx, s.client, webKey(), readiness.RolledOut, options...)
-}
-
-// waiting tells of a wait that goes on beside the test.
-type waiting struct {
-	obj   *appsv1.Deployment
-	err   error
-	after time.Duration
-	ended chan struct{}
-}
-
-func (s *waitServer) begin(ctx context.Context, options ...client.Option) *waiting {
-	w := &waiting{ended: make(chan struct{})}
-	began := time.Now()
-	go func() { // waited for by the test, through w.ended
-		defer close(w.ended)
-		w.obj, w.err = s.wait(ctx, options...)
-		w.after = time.Since(began)
-	}()
-	return w
-}
-
-// has fails the test unless the wait has ended after a time, without an error.
-func (w *waiting) has(t *testing.T, after time.Duration) {
-	t.Helper()
-	<-w.ended
-	if w.err != nil {
-		t.Fatalf("after %s: %v", w.after, w.err)
-	}
-	if w.after != after || w.obj.Status.AvailableReplicas != 3 {
-		t.Errorf("waited for %s, want %s; the object has %d replicas available", w.after, after, w.obj.Status.AvailableReplicas)
-	}
-}
 
 func TestWaitForWhatIsThereTakesOneRequest(t *testing.T) {
 	t.Parallel()
@@ -204,10 +74,12 @@ func TestWaitForGoesOnWhenWatchesEnd(t *testing.T) {
 					s.Break("deployments", history)
 				}
 				time.Sleep(30 * time.Second)
+				s.HoldWatches("deployments")
 				s.put(3)
-				w.has(t, 3*time.Minute)
-				if got := len(s.asked()); got != 13 {
-					t.Errorf("%d requests, want one for the kind, and a list and a watch for each of six watches", got)
+				s.Break("deployments", history)
+				w.has(t, 3*time.Minute) // at once, for the watch had been a good one
+				if got := len(s.asked()); got != 14 {
+					t.Errorf("%d requests, want one for the kind, a list and a watch for each of six watches, and the last list", got)
 				}
 			})
 		})
@@ -275,6 +147,55 @@ func TestWaitForPausesBetweenFailures(t *testing.T) {
 	}
 }
 
+func TestWaitForLeavesTheServerAloneAsLongAsItAsks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newWaitServer(t)
+		s.refuse(apierrors.NewTooManyRequests("slower", 30))
+		_, err := s.wait(t.Context(), client.Within(time.Minute+time.Second))
+		if !errors.Is(err, context.DeadlineExceeded) || !apierrors.IsTooManyRequests(err) {
+			t.Errorf("the error is: %v", err)
+		}
+		if diff := cmp.Diff([]string{"discover", "list", "list", "list"}, s.asked()); diff != "" {
+			t.Errorf("requests in a minute (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// staleInformer shows a Deployment as it was: rolled out.
+type staleInformer struct{ client.Informer }
+
+func (staleInformer) Name() string { return "stale" }
+func (staleInformer) Kind() schema.GroupVersionKind {
+	return appsv1.SchemeGroupVersion.WithKind("Deployment")
+}
+func (staleInformer) Model() (kube.Object, bool) { return &appsv1.Deployment{}, true }
+func (staleInformer) Object(key kube.Key) (kube.Object, bool, error) {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(0))},
+	}, true, nil
+}
+
+func TestWaitForDoesNotBelieveInformers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newWaitServer(t)
+		s.put(2)
+		var err error
+		s.client, err = s.client.With(func(config *client.Config) { config.Informers = []client.Informer{staleInformer{}} })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cached, err := client.Get[*appsv1.Deployment](t.Context(), s.client, webKey()); err != nil || !readiness.RolledOut(cached).Ready() {
+			t.Fatalf("the informer does not answer: %v, %v", cached, err)
+		}
+		w := s.begin(t.Context())
+		time.Sleep(time.Second)
+		s.put(3)
+		w.has(t, time.Second)
+	})
+}
+
 func TestWaitForKindThatIsNotServedYet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -336,6 +257,17 @@ func TestWaitForSaysWhatIsMissing(t *testing.T) {
 			after: client.DefaultWaitTimeout,
 			want: "wait for Deployment shop/web: context deadline exceeded after 5m0s: " +
 				"InProgress: 2 of 3 replicas are available; since then it could not be read: ending",
+		},
+		"read again": {
+			prepare: func(s *waitServer) { s.put(2) },
+			during: func(s *waitServer) {
+				s.refuse(apierrors.NewServiceUnavailable("ending"))
+				s.Break("deployments", false)
+				time.Sleep(time.Minute)
+				s.Hook(nil)
+			},
+			after: client.DefaultWaitTimeout,
+			want:  "wait for Deployment shop/web: context deadline exceeded after 5m0s: InProgress: 2 of 3 replicas are available",
 		},
 		"despite failures": {
 			prepare: func(s *waitServer) { s.put(2); s.fail() },
@@ -490,131 +422,4 @@ func TestInterceptorsSeeTheRequestsOfWaitFor(t *testing.T) {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 	})
-}
-
-func TestWaitDeleted(t *testing.T) {
-	t.Parallel()
-	hold := func(s *waitServer) {
-		s.Edit("deployments", webKey(), "somebody", func(obj map[string]any) bool {
-			(&unstructured.Unstructured{Object: obj}).SetFinalizers([]string{"shop.example.com/disk"})
-			return true
-		})
-	}
-	release := func(s *waitServer) {
-		s.Edit("deployments", webKey(), "somebody", func(obj map[string]any) bool {
-			(&unstructured.Unstructured{Object: obj}).SetFinalizers(nil)
-			return true
-		})
-	}
-	for name, test := range map[string]struct {
-		before []func(*waitServer)
-		during []func(*waitServer) // a second after the begin, and each a second after the other
-		after  time.Duration
-		want   string // of the error; "": none
-	}{
-		"gone before": {before: []func(*waitServer){(*waitServer).delete}},
-		"deleted":     {during: []func(*waitServer){(*waitServer).delete}, after: time.Second},
-		"created again before": {
-			before: []func(*waitServer){(*waitServer).delete, func(s *waitServer) { s.put(1) }},
-		},
-		"created again while no watch was open": {
-			during: []func(*waitServer){func(s *waitServer) {
-				s.HoldWatches("deployments")
-				s.delete()
-				s.put(1)
-				s.Break("deployments", true)
-			}},
-			after: time.Second,
-		},
-		"held, and released": {
-			during: []func(*waitServer){hold, (*waitServer).delete, release}, after: 3 * time.Second,
-		},
-		"held": {
-			during: []func(*waitServer){hold, (*waitServer).delete}, after: time.Minute,
-			want: "wait for the deletion of Deployment shop/web: context deadline exceeded after 1m0s: " +
-				`it is being deleted since 2000-01-01T00:00:02Z, held by finalizers ["shop.example.com/disk"]`,
-		},
-		"not deleted": {
-			after: time.Minute,
-			want: "wait for the deletion of Deployment shop/web: context deadline exceeded after 1m0s: " +
-				"it is still there (uid uid-1), and nobody has deleted it",
-		},
-		"of a kind that is not served": {
-			before: []func(*waitServer){func(s *waitServer) { s.serve(false) }},
-			want:   "wait for the deletion of Deployment shop/web: kind Deployment in apps/v1: kind not served by the cluster",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newWaitServer(t)
-				s.put(1)
-				seen := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
-					Namespace: "shop", Name: "web", UID: s.Object("deployments", webKey()).GetUID(),
-				}}
-				for _, do := range test.before {
-					do(s)
-				}
-				var err error
-				var after time.Duration
-				ended, began := make(chan struct{}), time.Now()
-				go func() { // waited for below
-					defer close(ended)
-					err = client.WaitDeleted(t.Context(), s.client, seen, client.Within(time.Minute))
-					after = time.Since(began)
-				}()
-				for _, do := range test.during {
-					time.Sleep(time.Second)
-					do(s)
-				}
-				<-ended
-				switch {
-				case after < test.after || after > test.after+250*time.Millisecond: // a pause
-					t.Errorf("after %s, want %s: %v", after, test.after, err)
-				case test.want == "" && err != nil:
-					t.Error(err)
-				case test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want)):
-					t.Errorf("the error is: %v\nwant: %s", err, test.want)
-				}
-			})
-		})
-	}
-}
-
-// An installer that creates a Deployment and goes on when it is rolled out.
-func ExampleWaitFor() {
-	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments"})
-	cluster, err := kube.Connect(server.Config("installer"))
-	if err != nil {
-		panic(err)
-	}
-	c, err := client.New(client.Config{Cluster: cluster})
-	if err != nil {
-		panic(err)
-	}
-	key := kube.Key{Namespace: "shop", Name: "web"}
-	rollOut := func() {
-		server.Edit("deployments", key, "controller", func(obj map[string]any) bool {
-			obj["spec"] = map[string]any{"replicas": int64(2)}
-			obj["status"] = map[string]any{
-				"observedGeneration": int64(1), "replicas": int64(2), "updatedReplicas": int64(2), "availableReplicas": int64(2),
-			}
-			return true
-		})
-	}
-	ended := make(chan struct{})
-	go func() { // waited for at the end
-		defer close(ended)
-		rollOut()
-	}()
-
-	deployment, err := client.WaitFor[*appsv1.Deployment](context.Background(), c, key, readiness.RolledOut, client.Within(time.Minute))
-	fmt.Println(deployment.Status.AvailableReplicas, "replicas are available:", err)
-
-	<-ended
-	_, err = client.WaitFor[*appsv1.Deployment](context.Background(), c, key, readiness.JobDone)
-	fmt.Println(err)
-	// Output:
-	// 2 replicas are available: <nil>
-	// wait for Deployment shop/web: the object has failed: a Deployment cannot be done
 }

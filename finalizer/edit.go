@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -92,8 +93,8 @@ func (e edit) operations(base kube.Object) []client.Operation {
 			client.Operation{Op: "test", Path: path, Value: list},
 			client.Operation{Op: "add", Path: path + "/-", Value: e.name})
 	}
-	for i := len(list) - 1; i >= 0; i-- { // from the end, so that the indexes stay true
-		if list[i] == e.name {
+	for i, name := range slices.Backward(list) { // from the end, so that the indexes stay true
+		if name == e.name {
 			at := fmt.Sprintf("%s/%d", path, i)
 			operations = append(operations, client.Operation{Op: "test", Path: at, Value: e.name}, client.Operation{Op: "remove", Path: at})
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -97,7 +98,7 @@ func (c Config[T]) validate() error {
 		errs = append(errs, fmt.Errorf("Name: with %q behind it, it names an annotation, and is too long for that: %s", doneSuffix, strings.Join(problems, "; ")))
 	}
 	if len(c.Steps) == 0 {
-		errs = append(errs, errors.New("Steps is empty: what has nothing to tear down needs no finalizer"))
+		errs = append(errs, errors.New("no Steps: what has nothing to tear down needs no finalizer"))
 	}
 	for i, step := range c.Steps {
 		if strings.Contains(step.Name, "/") || len(validation.IsQualifiedName(step.Name)) > 0 {
@@ -216,6 +217,12 @@ func (f *Finalizer[T]) note(ctx context.Context, obj, last T, done []string) (T,
 	ctx, cancel := outliving(ctx)
 	defer cancel()
 	answer, err := client.Patch(ctx, f.config.Client, last, client.RawPatch(types.MergePatchType, body))
+	if apierrors.IsInvalid(err) || apierrors.IsConflict(err) {
+		// The uid is another one, if it is that: another object has got the name.
+		if _, gone := client.Live(ctx, f.config.Client, last); isGone(gone) {
+			return last, gone
+		}
+	}
 	if err != nil {
 		return last, err
 	}

@@ -56,7 +56,7 @@ func (c *cleaning) run(t *testing.T, service *corev1.Service) error {
 		t.Fatal(err)
 	}
 	handler := controller.Chain[*corev1.Service](controller.HandlerFunc[*corev1.Service](func(_ context.Context, service *corev1.Service) error {
-		c.did = append(c.did, fmt.Sprint("handled with ", c.server.Object("services", webKey).GetFinalizers()))
+		c.did = append(c.did, fmt.Sprint("handled with ", c.server.Object("services", webKey()).GetFinalizers()))
 		setReady(service)
 		return nil
 	}), middleware.Status(c.client, serviceOptions{}), middleware.Finalizer(f, c.options))
@@ -116,7 +116,7 @@ func TestFinalizerLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.expect(t, []string{"step"}, []string{getWeb, patchWeb})
-	if obj := c.server.Object("services", webKey); obj != nil {
+	if obj := c.server.Object("services", webKey()); obj != nil {
 		t.Errorf("the object is still there: %v", obj)
 	}
 	// A stale cache shows it still. Then another one of the name is there.

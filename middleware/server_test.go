@@ -17,7 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-var webKey = kube.Key{Namespace: "shop", Name: "web"}
+func webKey() kube.Key { return kube.Key{Namespace: "shop", Name: "web"} }
 
 // The requests that tests count.
 const (
@@ -79,7 +79,7 @@ func patchesOf(server *fakeserver.Server) client.Interceptor {
 
 // edit changes the Service by another hand.
 func edit(server *fakeserver.Server, change func(obj map[string]any)) {
-	server.Edit("services", webKey, "others", func(obj map[string]any) bool {
+	server.Edit("services", webKey(), "others", func(obj map[string]any) bool {
 		change(obj)
 		return true
 	})
@@ -88,7 +88,7 @@ func edit(server *fakeserver.Server, change func(obj map[string]any)) {
 // web reads the Service, as an informer would have it.
 func web(t *testing.T, server *fakeserver.Server, c *client.Client) *corev1.Service {
 	t.Helper()
-	service, err := client.Get[*corev1.Service](t.Context(), c, webKey)
+	service, err := client.Get[*corev1.Service](t.Context(), c, webKey())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,8 @@ func statusRun(
 	t.Helper()
 	handler := controller.Chain[*corev1.Service](controller.HandlerFunc[*corev1.Service](handle),
 		middleware.Recover[*corev1.Service](), middleware.Status(c, options))
-	return handler.Handle(ctx, web(t, server, c))
+	service := web(t, server, c) //nolint:contextcheck // as an informer has it
+	return handler.Handle(ctx, service)
 }
 
 // said is what the Service's conditions say.
@@ -112,6 +113,8 @@ func TestStatusCommitsAfterAPanic(t *testing.T) {
 func panicking() { panic(errBroken) }
 
 // The error of a commit after a panic has nowhere to go but the log.
+//
+//nolint:paralleltest // it sets the process's logger
 func TestStatusLogsACommitThatFailsAfterAPanic(t *testing.T) {
 	server, c := newServer(t)
 	server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
@@ -121,9 +124,9 @@ func TestStatusLogsACommitThatFailsAfterAPanic(t *testing.T) {
 		return do(), nil
 	})
 	var log bytes.Buffer
-	before := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil))) //nolint:forbidigo // outside of a controller it is the run's logger
-	defer slog.SetDefault(before)                             //nolint:forbidigo // as above
+	before := slog.Default() // outside of a controller it is the run's logger
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
 	err := statusRun(t.Context(), t, server, c, serviceOptions{}, func(_ context.Context, service *corev1.Service) error {
 		setReady(service)
 		panic("at the disco")
@@ -347,7 +350,7 @@ func TestStatusOfAnObjectThatIsGone(t *testing.T) {
 	server, c := newServer(t)
 	err := statusRun(t.Context(), t, server, c, serviceOptions{}, func(_ context.Context, service *corev1.Service) error {
 		setReady(service)
-		server.Edit("services", webKey, "others", func(map[string]any) bool { return false })
+		server.Edit("services", webKey(), "others", func(map[string]any) bool { return false })
 		return nil
 	})
 	if err != nil {

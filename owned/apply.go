@@ -174,6 +174,9 @@ func (p *pass) applyItem(ctx context.Context, i *item) error {
 		if err := p.checkOwner(ctx); err != nil {
 			return fmt.Errorf("adopt %s: %w", i.result, err)
 		}
+		if i.CreateOnly {
+			return p.adoptOnly(ctx, i, there)
+		}
 	case i.CreateOnly:
 		return p.keep(ctx, i, there)
 	}
@@ -220,6 +223,23 @@ func (p *pass) createsBefore(i *item) bool {
 		}
 	}
 	return false
+}
+
+// adoptOnly makes an orphan the owner's, and leaves its fields as they are.
+func (p *pass) adoptOnly(ctx context.Context, i *item, there metav1.Object) error {
+	marked := metadataOnly(i.kind, there)
+	marked.ResourceVersion = ""
+	marked.OwnerReferences = i.object.GetOwnerReferences()
+	p.set.mark(p.owner, marked)
+	applied, err := client.Apply(ctx, p.client, marked, client.Force())
+	if err != nil {
+		return err
+	}
+	if err := p.keep(ctx, i, there); err != nil {
+		return err
+	}
+	i.result.Outcome, i.result.Changed = Updated, applied.Changed
+	return nil
 }
 
 // keep leaves the fields of a child to others, and looks how it is.

@@ -208,3 +208,41 @@ func TestReportSaysWhatIsMissing(t *testing.T) {
 		t.Error("an owner that is being deleted is ready")
 	}
 }
+
+func TestStatesOfChildren(t *testing.T) {
+	t.Parallel()
+	state := func(status readiness.Status) readiness.State { return readiness.State{Status: status, Message: "why"} }
+	for name, test := range map[string]struct {
+		result Result
+		want   readiness.Status
+	}{
+		"ready":            {Result{Outcome: Updated, Readiness: readiness.State{Status: readiness.Current}}, readiness.Current},
+		"not ready yet":    {Result{Outcome: Unchanged, Readiness: state(readiness.InProgress)}, readiness.InProgress},
+		"failed":           {Result{Outcome: Unchanged, Readiness: state(readiness.Failed)}, readiness.Failed},
+		"not applied":      {Result{Outcome: Failed, Err: errors.New("refused")}, readiness.InProgress},
+		"cannot change":    {Result{Outcome: Failed, Err: &ImmutableError{Err: errors.New("refused")}}, readiness.Failed},
+		"somebody else's":  {Result{Outcome: Foreign, Err: &ForeignError{}}, readiness.Failed},
+		"waits":            {Result{Outcome: Waiting}, readiness.InProgress},
+		"is being deleted": {Result{Outcome: Terminating, Terminating: &Deletion{}}, readiness.InProgress},
+	} {
+		test.result.Desired = true
+		states := Report{Results: []Result{test.result, {Outcome: Pruned}}}.States()
+		if len(states) != 1 || states[0].Status != test.want || (states[0].Message == "") != (test.want == readiness.Current) {
+			t.Errorf("%s: %+v", name, states)
+		}
+	}
+	if states := (Report{OwnerTerminating: true}).States(); len(states) != 1 || states[0].Status != readiness.Terminating {
+		t.Errorf("%+v", states)
+	}
+}
+
+func TestPlanOfNothing(t *testing.T) {
+	t.Parallel()
+	if got, want := (Plan{Owner: "WebApp shop/web"}).String(), "WebApp shop/web: no children\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	plan := Plan{Owner: "WebApp shop/web", OwnerTerminating: true}
+	if got, want := plan.String(), "WebApp shop/web: nothing, because it is being deleted\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

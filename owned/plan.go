@@ -16,6 +16,8 @@ type Plan struct {
 	// Results are those of the Report: with the outcomes that Apply would have, or, where
 	// Waits is set, that it would have when what Waits says is over.
 	Results []Result
+	// OwnerTerminating is true when nothing would be applied because the owner is being deleted.
+	OwnerTerminating bool
 }
 
 // Plan says what Apply would do with the same arguments, and writes nothing. The API server is
@@ -34,7 +36,7 @@ func (s *Set) Plan(ctx context.Context, owner kube.Object, children ...Child) (P
 	p.plan = true
 	plan := Plan{Owner: p.String()}
 	report, err := p.run(ctx, children)
-	plan.Results = report.Results
+	plan.Results, plan.OwnerTerminating = report.Results, report.OwnerTerminating
 	for n := range plan.Results {
 		if r := &plan.Results[n]; r.Outcome == Created {
 			r.Changed = client.Diff(nil, p.items[n].Child.Object)
@@ -81,6 +83,9 @@ func (p Plan) String() string {
 }
 
 func (p Plan) summary() string {
+	if p.OwnerTerminating {
+		return "nothing, because it is being deleted"
+	}
 	counts := map[Outcome]int{}
 	for _, r := range p.Results {
 		counts[r.Outcome]++

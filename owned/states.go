@@ -1,10 +1,15 @@
 package owned
 
-import "github.com/evenkeel-go/evenkeel/readiness"
+import (
+	"errors"
+
+	"github.com/evenkeel-go/evenkeel/readiness"
+)
 
 // States returns the states of the desired children, each with the child's name in its message:
 // what status.Summarize asks for. A child that could not be applied is Failed when its object
-// belongs to somebody else, and otherwise InProgress, because the next run tries again.
+// belongs to somebody else, or fields of it cannot be changed, and otherwise InProgress, because
+// the next run tries again.
 //
 //	status.Summarize(&app.Status.Conditions, app.Generation, report.States()...)
 func (r Report) States() []readiness.State {
@@ -21,10 +26,11 @@ func (r Report) States() []readiness.State {
 }
 
 func (r Result) state() readiness.State {
+	_, immutable := errors.AsType[*ImmutableError](r.Err)
 	switch {
 	case r.Ready():
 		return readiness.State{Status: readiness.Current}
-	case r.Outcome == Foreign:
+	case r.Outcome == Foreign, immutable:
 		return readiness.State{Status: readiness.Failed, Message: r.pending()}
 	case r.applied() && r.Readiness.Status == readiness.Failed:
 		return readiness.State{Status: readiness.Failed, Message: r.pending()}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -111,7 +112,7 @@ func runOf(before, after kube.Object) (run, error) {
 
 // commit writes what a run has changed in an object, of which base is the last known state.
 func commit[T kube.Object](ctx context.Context, c *client.Client, base T, r run, options []client.Option) (bool, error) {
-	options = append(options[:len(options):len(options)], client.Subresource("status"))
+	options = append(slices.Clip(options), client.Subresource("status"))
 	var last error
 	for attempt := range maxAttempts {
 		if attempt > 0 {

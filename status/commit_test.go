@@ -230,7 +230,6 @@ func TestCommitAfterAnOwnWrite(t *testing.T) {
 
 	// Another write of others in between does no harm.
 	before = w.shop(t)
-	after = before.copy()
 	w.say("Theirs", "True")
 	after = w.shop(t)
 	setReady(after)
@@ -324,7 +323,7 @@ func TestCommitToWhatIsGone(t *testing.T) {
 			before := w.shop(t)
 			after := before.copy()
 			test.change(after)
-			w.Edit("shops", shopKey, "others", func(map[string]any) bool { return false })
+			w.Edit("shops", shopKey(), "others", func(map[string]any) bool { return false })
 			if test.again {
 				w.edit(func(status map[string]any) { status["conditions"] = []any{} })
 			}

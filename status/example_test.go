@@ -58,7 +58,7 @@ func ExampleCommit() {
 		return err
 	}
 	for range 2 {
-		shop, err := client.Get[*Shop](context.Background(), c, shopKey)
+		shop, err := client.Get[*Shop](context.Background(), c, shopKey())
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -59,7 +59,7 @@ func shopVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: "shop.example.com", Version: "v1"}
 }
 
-var shopKey = kube.Key{Namespace: "town", Name: "books"}
+func shopKey() kube.Key { return kube.Key{Namespace: "town", Name: "books"} }
 
 // world is a server with one Shop, and a client.
 type world struct {
@@ -160,7 +160,7 @@ func condition(conditionType, status string) map[string]any {
 
 // edit changes the Shop's status by another hand.
 func (w *world) edit(change func(status map[string]any)) {
-	w.Edit("shops", shopKey, "others", func(obj map[string]any) bool {
+	w.Edit("shops", shopKey(), "others", func(obj map[string]any) bool {
 		status, ok := obj["status"].(map[string]any)
 		if !ok {
 			status = map[string]any{}
@@ -187,7 +187,7 @@ func (w *world) say(conditionType, value string) {
 // shop reads the Shop.
 func (w *world) shop(t *testing.T) *Shop {
 	t.Helper()
-	shop, err := client.Get[*Shop](t.Context(), w.client, shopKey)
+	shop, err := client.Get[*Shop](t.Context(), w.client, shopKey())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func (w *world) shop(t *testing.T) *Shop {
 
 func (w *world) unstructured(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
-	shop, err := client.Get[*unstructured.Unstructured](t.Context(), w.client, shopKey, client.OfKind(shopVersion().WithKind("Shop")))
+	shop, err := client.Get[*unstructured.Unstructured](t.Context(), w.client, shopKey(), client.OfKind(shopVersion().WithKind("Shop")))
 	if err != nil {
 		t.Fatal(err)
 	}

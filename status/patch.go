@@ -78,7 +78,6 @@ func isAt(i int, change conditionChange) client.Operation {
 
 // fieldOperations appends what a merge patch does to an object that has the fields seen.
 func fieldOperations(operations []client.Operation, path string, patch, seen map[string]any) ([]client.Operation, bool) {
-	ok := true
 	for _, name := range slices.Sorted(maps.Keys(patch)) {
 		at := path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 		value := patch[name]
@@ -93,6 +92,7 @@ func fieldOperations(operations []client.Operation, path string, patch, seen map
 			if !wasObject || !filled(below) {
 				return nil, false // others may have begun it, and would lose what they put in
 			}
+			var ok bool
 			if operations, ok = fieldOperations(operations, at, inner, below); !ok {
 				return nil, false
 			}

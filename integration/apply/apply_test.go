@@ -101,9 +101,18 @@ func TestApplyMakesNoCallsAtRest(t *testing.T) {
 		t.Error("an apply that changes nothing has changed the resourceVersion")
 	}
 
-	// It is the same configuration, whatever type it has.
+	// It is the same configuration, whatever type it has, and whether or not it says which object
+	// is meant.
 	applied(ctx, t, c, client.Unchanged, toUnstructured(t, w.deployment("web", "shop:1")))
+	meant := w.deployment("web", "shop:1")
+	meant.UID = created.Object.UID
+	applied(ctx, t, c, client.Unchanged, meant)
 	made.want(t)
+	meant.UID = "another"
+	if _, err := client.Apply(ctx, c, meant); !errors.Is(err, client.ErrReplaced) {
+		t.Errorf("applied to another object than the one that is there: %v", err)
+	}
+	made.want(t, "patch")
 }
 
 // clientOfOtherProcess returns a client that has c's configuration, and no memory.

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -64,10 +65,12 @@ func TestCreateOrUpdateByStaleCache(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(*testing.T, *client.Client, *corev1.ConfigMap) (client.Written[*corev1.ConfigMap], *calls){
 		"update": func(t *testing.T, c *client.Client, obj *corev1.ConfigMap) (client.Written[*corev1.ConfigMap], *calls) {
+			t.Helper()
 			ctx, made := watched(t)
 			return must(client.CreateOrUpdate(ctx, c, obj, set("mode", "fast")))(t), made
 		},
 		"patch": func(t *testing.T, c *client.Client, obj *corev1.ConfigMap) (client.Written[*corev1.ConfigMap], *calls) {
+			t.Helper()
 			ctx, made := watched(t)
 			return must(client.CreateOrPatch(ctx, c, obj, set("mode", "fast")))(t), made
 		},
@@ -207,6 +210,39 @@ func TestCreateOrPatchStatus(t *testing.T) {
 	made.want(t, "get", "patch")
 	if phase, _, _ := unstructured.NestedString(result.Object.Object, "status", "phase"); phase != "Ready" || result.Outcome != client.Updated {
 		t.Errorf("outcome %s, phase %q", result.Outcome, phase)
+	}
+}
+
+// A status that others have written to in between does not hide that the object was created.
+func TestCreateOrPatchStatusInSpiteOfOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	kind := installKind(t, w, "Motor", true)
+	first := true
+	c := must(w.c.With(func(config *client.Config) {
+		config.Interceptors = []client.Interceptor{client.On(func(next client.RoundTrip) client.RoundTrip {
+			return func(ctx context.Context, r *client.Request) error {
+				if first && r.Subresource == "status" {
+					first = false
+					obj := custom(w, kind, "m", nil)
+					must(client.Patch(t.Context(), w.as(t, "somebody"), obj, client.RawPatch("application/merge-patch+json", //nolint:contextcheck // not counted
+						[]byte(`{"status":{"theirs":1}}`)), client.Subresource("status")))(t)
+				}
+				return next(ctx, r)
+			}
+		}, client.VerbPatch)}
+	}))(t)
+	ctx, made := watched(t)
+	result := must(client.CreateOrPatch(ctx, c, custom(w, kind, "m", map[string]any{"size": 1}), func(u *unstructured.Unstructured) error {
+		return unstructured.SetNestedField(u.Object, "New", "status", "phase")
+	}))(t)
+	made.want(t, "get", "create", "patch/status", "get", "patch/status")
+	status, _, _ := unstructured.NestedMap(result.Object.Object, "status")
+	if diff := cmp.Diff(map[string]any{"phase": "New", "theirs": int64(1)}, status); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+	if result.Outcome != client.Created || !result.StatusUpdated || result.Changed != nil {
+		t.Errorf("outcome %s, status updated: %v, changed %v", result.Outcome, result.StatusUpdated, result.Changed)
 	}
 }
 

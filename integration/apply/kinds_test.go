@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"reflect"
 	"strings"
 	"testing"
@@ -137,7 +138,11 @@ func TestApplyClusterScoped(t *testing.T) {
 			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: verbs}},
 		}
 	}
-	t.Cleanup(func() { _ = client.Delete(t.Context(), w.c, role()) }) // t.Context has ended: the cluster ends anyway
+	t.Cleanup(func() {
+		if err := client.Delete(context.WithoutCancel(t.Context()), w.c, role()); err != nil {
+			t.Error(err)
+		}
+	})
 	applied(t.Context(), t, w.c, client.Created, role("get"))
 	applied(t.Context(), t, w.c, client.Unchanged, role("get"))
 	changed := applied(t.Context(), t, w.c, client.Updated, role("get", "list"))

@@ -72,7 +72,7 @@ func TestRacingFinalizers(t *testing.T) {
 					}
 					// Who believes its cache here would do nothing: what it asks for is there already.
 					if finalizer.Has(obj, name) != has[i] {
-						obj = e.live(obj.Name)
+						obj = e.live(obj.Name) //nolint:contextcheck // the other hand's, which has the test's
 					}
 					if finalizer.Has(obj, name) != has[i] {
 						t.Errorf("round %d: %s is there: %v, want %v", round, name, !has[i], has[i])
@@ -89,7 +89,7 @@ func TestRacingFinalizers(t *testing.T) {
 					}
 					writes.Add(1)
 					has[i] = !has[i]
-					live := e.live(obj.Name)
+					live := e.live(obj.Name) //nolint:contextcheck // the other hand's, which has the test's
 					if n := count(live.Finalizers, name); (n == 1) != has[i] || n > 1 {
 						t.Errorf("round %d: it should be there: %v, and the finalizers are %q", round, has[i], live.Finalizers)
 						return

@@ -187,15 +187,15 @@ func TestTeardownGoesOnAfterAnError(t *testing.T) {
 func TestTeardownOfWhatWasReplaced(t *testing.T) {
 	e := newEnv(t)
 	for _, again := range []bool{false, true} {
-		obj := e.create("a", own)
+		e.create("a", own)
 		e.remove("a")
-		obj = e.live("a")
+		obj := e.live("a")
 		f, err := finalizer.New(finalizer.Config[*corev1.ConfigMap]{
 			Client: e.client, Name: own, Steps: []finalizer.Step[*corev1.ConfigMap]{
 				{Name: "one", Run: func(context.Context, *corev1.ConfigMap) error {
-					e.change("a", func(c *corev1.ConfigMap) { c.Finalizers = nil })
+					e.change("a", func(c *corev1.ConfigMap) { c.Finalizers = nil }) //nolint:contextcheck // the other hand's, which has the test's
 					if again {
-						e.create("a", own)
+						e.create("a", own) //nolint:contextcheck // the other hand's, which has the test's
 					}
 					return nil
 				}},
@@ -255,7 +255,7 @@ func TestFinalizerInAController(t *testing.T) {
 			out.mu.Lock()
 			defer out.mu.Unlock()
 			out.runs++
-			if !finalizer.Has(e.live(obj.Name), own) {
+			if !finalizer.Has(e.live(obj.Name), own) { //nolint:contextcheck // the other hand's, which has the test's
 				t.Errorf("%s is handled without its finalizer", obj.Name)
 			}
 			out.records[obj.Name] = true

@@ -1,6 +1,7 @@
 package owned
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -130,6 +131,60 @@ func TestCreateOnly(t *testing.T) {
 	got, ok := owned.Object[*corev1.ConfigMap](report, e.key("web"))
 	if !ok || got.Data["password"] != "first" || !report.Ready() {
 		t.Errorf("%t, ready %t: %+v", ok, report.Ready(), got)
+	}
+}
+
+// What is taken over as a CreateOnly child keeps its fields.
+func TestCreateOnlyAdoptsWithoutTouchingFields(t *testing.T) {
+	e := newEnv(t)
+	app := e.app("web")
+	must(client.Create(t.Context(), e.c, e.configMap("web", "password", "theirs")))(t)
+	set := e.set(func(c *owned.Config) { c.AdoptOrphans = true })
+	child := owned.Child{Object: e.configMap("web", "password", "ours"), CreateOnly: true}
+	e.want(e.apply(set, app, child).Results, "ConfigMap web: Updated")
+	got := e.get(e.key("web"))
+	if got.Data["password"] != "theirs" || !ownerref.IsControlledBy(got, app) || got.Labels[owned.LabelSet] != "webapp" {
+		t.Errorf("%+v", got)
+	}
+	e.want(e.apply(set, app, child).Results, "ConfigMap web: Unchanged")
+	e.want(e.apply(set, app).Results, "ConfigMap web: Pruned")
+}
+
+// Whatever is deleted has its uid as precondition, and the propagation that is configured; what
+// is created anew has its resourceVersion too.
+func TestDeletionsHavePreconditions(t *testing.T) {
+	e := newEnv(t)
+	app := e.app("web")
+	var all []*client.Request
+	watching := must(e.c.With(func(c *client.Config) {
+		c.Interceptors = []client.Interceptor{client.On(func(next client.RoundTrip) client.RoundTrip {
+			return func(ctx context.Context, r *client.Request) error {
+				all = append(all, r)
+				return next(ctx, r)
+			}
+		}, client.VerbDelete)}
+	}))(t)
+	set := e.set(func(c *owned.Config) {
+		c.Client, c.Propagation, c.Recreate = watching, metav1.DeletePropagationForeground, true
+	})
+	frozenConfig := e.configMap("frozen", "colour", "blue")
+	frozenConfig.Immutable = new(true)
+	e.apply(set, app, owned.Of(frozenConfig, e.configMap("old"), e.configMap("last"))...)
+	frozenConfig.Data["colour"] = "red"
+	e.apply(set, app, owned.Of(frozenConfig, e.configMap("old"), e.configMap("last"))...)
+	e.apply(set, app, owned.Of(e.configMap("last"))...)
+	must(set.Delete(t.Context(), app))(t)
+	versions := map[string]bool{}
+	for _, r := range all {
+		p := r.Delete.Preconditions
+		if p == nil || p.UID == nil || *r.Delete.PropagationPolicy != metav1.DeletePropagationForeground {
+			t.Errorf("%s %s: %+v", r.Kind.Kind, r.Key, r.Delete)
+			continue
+		}
+		versions[r.Key.Name] = versions[r.Key.Name] || p.ResourceVersion != nil
+	}
+	if want := map[string]bool{"frozen": true, "old": false, "last": false}; !maps.Equal(versions, want) {
+		t.Errorf("deleted, with resourceVersion: %v", versions)
 	}
 }
 

@@ -336,7 +336,7 @@ func TestRolesForOneObject(t *testing.T) {
 }
 
 // Not parallel: it takes the API server away from the others.
-func TestWaitForGoesOnWhenTheServerIsBack(t *testing.T) { //nolint:paralleltest // see above
+func TestWaitForGoesOnWhenTheServerIsBack(t *testing.T) {
 	if local.Existing() {
 		t.Skip("the cluster is not ours to restart")
 	}

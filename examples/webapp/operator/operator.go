@@ -118,6 +118,8 @@ func (o *operator) handle(ctx context.Context, app *v1.WebApp) error {
 
 // endregion
 
+// region record
+
 // record makes the record outside the cluster follow spec.host. Before one is made its name is in
 // the status, so that neither a crash nor a change of the spec makes it forgotten.
 func (o *operator) record(ctx context.Context, app *v1.WebApp) error {
@@ -139,6 +141,8 @@ func (o *operator) record(ctx context.Context, app *v1.WebApp) error {
 	}
 	return o.records.Ensure(ctx, app.Spec.Host, app.Name+"."+app.Namespace+".svc")
 }
+
+// endregion
 
 // deleteRecord removes the record that there may be.
 func (o *operator) deleteRecord(ctx context.Context, app *v1.WebApp) error {

@@ -21,6 +21,8 @@ func statusOptions() middleware.StatusOptions[*v1.WebApp] {
 	}
 }
 
+// region say
+
 // say writes down how far app is.
 func say(app *v1.WebApp, report owned.Report) {
 	conditions := &app.Status.Conditions
@@ -36,3 +38,5 @@ func say(app *v1.WebApp, report owned.Report) {
 	}
 	status.Summarize(conditions, app.Generation, report.States()...)
 }
+
+// endregion

@@ -1,0 +1,78 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/readiness"
+)
+
+// An installer that creates a Deployment and goes on when it is rolled out.
+func ExampleWaitFor() {
+	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments"})
+	cluster, err := kube.Connect(server.Config("installer"))
+	if err != nil {
+		panic(err)
+	}
+	c, err := client.New(client.Config{Cluster: cluster})
+	if err != nil {
+		panic(err)
+	}
+	key := kube.Key{Namespace: "shop", Name: "web"}
+	rollOut := func() {
+		server.Edit("deployments", key, "controller", func(obj map[string]any) bool {
+			obj["spec"] = map[string]any{"replicas": int64(2)}
+			obj["status"] = map[string]any{
+				"observedGeneration": int64(1), "replicas": int64(2), "updatedReplicas": int64(2), "availableReplicas": int64(2),
+			}
+			return true
+		})
+	}
+	ended := make(chan struct{})
+	go func() { // waited for at the end
+		defer close(ended)
+		rollOut()
+	}()
+
+	deployment, err := client.WaitFor[*appsv1.Deployment](context.Background(), c, key, readiness.RolledOut, client.Within(time.Minute))
+	fmt.Println(deployment.Status.AvailableReplicas, "replicas are available:", err)
+
+	<-ended
+	_, err = client.WaitFor[*appsv1.Deployment](context.Background(), c, key, readiness.JobDone)
+	fmt.Println(err)
+	// Output:
+	// 2 replicas are available: <nil>
+	// wait for Deployment shop/web: the object has failed: a Deployment cannot be done
+}
+
+// A handler that replaces a Deployment would not wait, but return; a command may.
+func ExampleWaitDeleted() {
+	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments"})
+	key := kube.Key{Namespace: "shop", Name: "web"}
+	server.Edit("deployments", key, "somebody", func(map[string]any) bool { return true })
+	cluster, err := kube.Connect(server.Config("command"))
+	if err != nil {
+		panic(err)
+	}
+	c, err := client.New(client.Config{Cluster: cluster})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	deployment, err := client.Get[*appsv1.Deployment](ctx, c, key)
+	if err != nil {
+		panic(err)
+	}
+	if err := client.Delete(ctx, c, deployment); err != nil {
+		panic(err)
+	}
+	fmt.Println(client.WaitDeleted(ctx, c, deployment, client.Within(time.Minute)))
+	// Output:
+	// <nil>
+}

@@ -1,0 +1,54 @@
+package finalizer_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/finalizer"
+)
+
+// What keeps an object that should be gone, for whoever has to find out.
+func ExampleBlocking() {
+	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	deleted := metav1.NewTime(now.Add(-20 * time.Minute))
+	shop := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "town", Name: "books", DeletionTimestamp: &deleted, Finalizers: []string{"bank.example.com/audit"},
+	}}
+	report := finalizer.Blocking(shop, now)
+	fmt.Println(report.Blocked(), report.For)
+	fmt.Println(report)
+	// Output:
+	// true 20m0s
+	// it is being deleted since 2026-03-04T11:40:00Z, and waits for the finalizer bank.example.com/audit
+}
+
+// Two steps of which the first one has been done by a process that is no more.
+func ExampleFinalizer_Teardown() {
+	c, shop, stop := startServer() // in a program: client.New, and the object that is handled
+	defer stop()
+	step := func(name string) finalizer.Step[*corev1.ConfigMap] {
+		return finalizer.Step[*corev1.ConfigMap]{Name: name, Run: func(context.Context, *corev1.ConfigMap) error {
+			fmt.Println("step", name)
+			return nil
+		}}
+	}
+	cleanup, err := finalizer.New(finalizer.Config[*corev1.ConfigMap]{
+		Client: c,
+		Name:   "shop.example.com/cleanup",
+		Steps:  []finalizer.Step[*corev1.ConfigMap]{step("dns"), step("bucket")},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(shop.Annotations)
+	fmt.Println(cleanup.Teardown(context.Background(), shop), shop.Finalizers)
+	// Output:
+	// map[shop.example.com/cleanup-done:dns]
+	// step bucket
+	// <nil> []
+}
