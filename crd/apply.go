@@ -91,7 +91,7 @@ func owns(live *apiextensionsv1.CustomResourceDefinition, owner string, path ...
 			continue
 		}
 		var fields map[string]any
-		if json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		for i, step := range path {

@@ -122,7 +122,7 @@ func (c *comparison) version(before *apiextensionsv1.CustomResourceDefinitionVer
 	}
 	c.subresources(path, before, after)
 	// What nobody reads or writes through a schema cannot be harmed by it.
-	if !stored && !(before.Served && after.Served) {
+	if !stored && (!before.Served || !after.Served) {
 		return
 	}
 	if !c.before.Spec.PreserveUnknownFields { // otherwise everything is kept, and reported above

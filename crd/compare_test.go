@@ -37,9 +37,9 @@ func schemaOf(tb testing.TB, text string) *apiextensionsv1.JSONSchemaProps {
 func TestCompareSchemas(t *testing.T) {
 	t.Parallel()
 	const (
-		any     = `{x-kubernetes-preserve-unknown-fields: true}`
-		anyKeys = `{type: object, x-kubernetes-preserve-unknown-fields: true}`
-		number  = `{type: object, properties: {k: {type: integer}}}`
+		anyValue = `{x-kubernetes-preserve-unknown-fields: true}`
+		anyKeys  = `{type: object, x-kubernetes-preserve-unknown-fields: true}`
+		number   = `{type: object, properties: {k: {type: integer}}}`
 	)
 	for name, test := range map[string]struct {
 		before, after string
@@ -56,7 +56,7 @@ func TestCompareSchemas(t *testing.T) {
 		"a map that has names": {`{type: object, additionalProperties: {type: integer}}`, `{type: object, additionalProperties: {type: integer}, properties: {k: {type: string}}}`, []string{"lossy: v1: f.k"}},
 		"values of a map":      {`{type: object, additionalProperties: {type: integer}}`, `{type: object, additionalProperties: {type: integer, maximum: 3}}`, []string{"narrowing: v1: f[*]"}},
 		"items of a list":      {`{type: array, items: {type: object, properties: {k: {type: integer}}}}`, `{type: array, items: {type: object}}`, []string{"lossy: v1: f[*].k"}},
-		"a list of any":        {any, `{type: array, items: {type: string}}`, []string{"narrowing: v1: f", "narrowing: v1: f[*]"}},
+		"a list of any":        {anyValue, `{type: array, items: {type: string}}`, []string{"narrowing: v1: f", "narrowing: v1: f[*]"}},
 
 		"a type":               {`{type: string}`, `{type: integer}`, []string{"lossy: v1: f"}},
 		"a type below":         {number, `{type: object, properties: {k: {type: object}}}`, []string{"lossy: v1: f.k"}},
@@ -64,9 +64,9 @@ func TestCompareSchemas(t *testing.T) {
 		"number to integer":    {`{type: number}`, `{type: integer}`, []string{"narrowing: v1: f"}},
 		"string to both":       {`{type: string}`, `{x-kubernetes-int-or-string: true}`, nil},
 		"both to string":       {`{x-kubernetes-int-or-string: true}`, `{type: string}`, []string{"lossy: v1: f"}},
-		"anything to string":   {any, `{type: string}`, []string{"narrowing: v1: f"}},
-		"anything to object":   {any, number, []string{"lossy: v1: f", "narrowing: v1: f"}},
-		"string to anything":   {`{type: string}`, any, nil},
+		"anything to string":   {anyValue, `{type: string}`, []string{"narrowing: v1: f"}},
+		"anything to object":   {anyValue, number, []string{"lossy: v1: f", "narrowing: v1: f"}},
+		"string to anything":   {`{type: string}`, anyValue, nil},
 		"unknown fields":       {anyKeys, number, []string{"lossy: v1: f"}},
 		"named among unknown":  {anyKeys, `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {k: {type: integer}}}`, []string{"narrowing: v1: f.k"}},
 		"objects among them":   {anyKeys, `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {k: {type: object}}}`, []string{"lossy: v1: f.k", "narrowing: v1: f.k"}},

@@ -115,25 +115,26 @@ func New(definition Definition) (*apiextensionsv1.CustomResourceDefinition, erro
 // mistakes are what the API server would refuse, in the words of the fields here.
 func (d Definition) mistakes() []error {
 	var errs []error
+	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	label := func(field, value string) {
 		if problems := validation.IsDNS1035Label(value); problems != nil {
-			errs = append(errs, fmt.Errorf("%s %q cannot be part of a path: %s", field, value, strings.Join(problems, ", ")))
+			mistake("%s %q cannot be part of a path: %s", field, value, strings.Join(problems, ", "))
 		}
 	}
 	switch {
 	case d.Group == "":
-		errs = append(errs, errors.New("Group is required"))
+		mistake("Group is required")
 	case validation.IsDNS1123Subdomain(d.Group) != nil || !strings.Contains(d.Group, "."):
-		errs = append(errs, fmt.Errorf("Group %q is no domain name with a dot in it, as in shop.example.com", d.Group))
+		mistake("Group %q is no domain name with a dot in it, as in shop.example.com", d.Group)
 	}
 	if d.Kind == "" {
-		errs = append(errs, errors.New("Kind is required"))
+		mistake("Kind is required")
 	} else {
 		label("Kind", strings.ToLower(d.Kind))
 		label("Plural", d.Plural)
 		label("Singular", d.Singular)
 		if d.ListKind == d.Kind {
-			errs = append(errs, fmt.Errorf("ListKind is Kind itself, %q", d.Kind))
+			mistake("ListKind is Kind itself, %q", d.Kind)
 		}
 	}
 	for _, name := range d.ShortNames {
@@ -143,22 +144,23 @@ func (d Definition) mistakes() []error {
 		label("Categories:", name)
 	}
 	if len(d.Versions) == 0 {
-		errs = append(errs, errors.New("Versions: at least one is required"))
+		mistake("Versions: at least one is required")
 	}
 	return errs
 }
 
 func (v Version) mistakes() []error {
 	var errs []error
+	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if problems := validation.IsDNS1035Label(v.Name); problems != nil {
-		errs = append(errs, fmt.Errorf("Versions: Name %q: %s", v.Name, strings.Join(problems, ", ")))
+		mistake("Versions: Name %q: %s", v.Name, strings.Join(problems, ", "))
 	}
 	if v.DeprecationWarning != "" && !v.Deprecated {
-		errs = append(errs, fmt.Errorf("Versions: %s has a DeprecationWarning and is not Deprecated", v.Name))
+		mistake("Versions: %s has a DeprecationWarning and is not Deprecated", v.Name)
 	}
 	for _, column := range v.PrinterColumns {
 		if column.Name == "" || column.JSONPath == "" {
-			errs = append(errs, fmt.Errorf("Versions: %s: PrinterColumns: %q with path %q: name and path are required", v.Name, column.Name, column.JSONPath))
+			mistake("Versions: %s: PrinterColumns: %q with path %q: name and path are required", v.Name, column.Name, column.JSONPath)
 		}
 	}
 	return errs

@@ -110,7 +110,7 @@ func TestNewGuessesThePlural(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]string{
 		"Website": "websites", "Policy": "policies", "Gateway": "gateways", "Redis": "redises", "Proxy": "proxies", "Index": "indexes",
-		"Ingress": "ingresses", "Switch": "switches", "Mesh": "meshes", "Quiz": "quizes", "Y": "ys", "Buy": "buys",
+		"Ingress": "ingresses", "Switch": "switches", "Mesh": "meshes", "Waltz": "waltzes", "Y": "ys", "Buy": "buys",
 	} {
 		got, err := crd.New(crd.Definition{Group: "shop.example.com", Kind: kind, Versions: []crd.Version{{Name: "v1"}}})
 		if err != nil {

@@ -64,9 +64,8 @@ func (e *ChangeError) Error() string {
 // one for each version of a group that the Cluster has not learnt yet.
 //
 // Caller must: give the client a FieldOwner that stays the same over versions of the program,
-// and call Ensure before controllers of these kinds start. After a program's older version has
-// written another field owner's fields, what these own and the definition lacks (a short name)
-// stays.
+// and call Ensure before controllers of these kinds start. A short name or a category that
+// another field owner has set, and the definition lacks, stays.
 //
 // With a client for dry runs, nothing is waited for.
 //

@@ -27,7 +27,8 @@ const (
 // the others.
 type Option func(*settings)
 
-// Timeout bounds the whole call. Default DefaultTimeout, 1 min.
+// Timeout bounds the whole call. Default DefaultTimeout, 1 min. To find out what remains of a
+// definition that is not gone by then may take another 2 s.
 func Timeout(d time.Duration) Option {
 	return named("Timeout", func(s *settings) {
 		if d <= 0 {

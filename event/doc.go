@@ -7,6 +7,11 @@
 // object has a budget, the queue is bounded, and what exceeds these is dropped and counted:
 // an Event is a service to people, never a record to build on.
 //
+//	events.Warning(website, "Stalled", "Retry", "%s does not answer", host)
+//
+// Normal and Warning take the object, Record a related one and annotations besides, and Event a
+// reference, from those who have no object.
+//
 // A flow of one event:
 //
 //  1. Event cuts what the API server would refuse, and looks for the same event about the

@@ -8,7 +8,8 @@ import (
 )
 
 // builtinKind returns the kind of a type of k8s.io/api, which its package's path tells:
-// k8s.io/api/<folder>/<version>, and a group that follows from the folder.
+// k8s.io/api/<folder>/<version>, and a group that follows from the folder. It knows the types of
+// CustomResourceDefinitions too, which have a module of their own.
 //
 // A scheme would know it too, but whoever imports client-go's links the types of all groups,
 // some 10 MB, for the few that a controller handles.
@@ -17,6 +18,9 @@ func builtinKind(t reflect.Type) (schema.GroupVersionKind, bool) {
 		return schema.GroupVersionKind{}, false
 	}
 	t = t.Elem()
+	if version, ok := strings.CutPrefix(t.PkgPath(), "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/"); ok {
+		return schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: version, Kind: t.Name()}, true
+	}
 	path, ok := strings.CutPrefix(t.PkgPath(), "k8s.io/api/")
 	folder, version, found := strings.Cut(path, "/")
 	if !ok || !found || strings.Contains(version, "/") {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -33,6 +34,18 @@ func TestBuiltinKindsAreThoseOfClientGo(t *testing.T) {
 	}
 	if checked < 300 {
 		t.Errorf("only %d types were checked", checked)
+	}
+}
+
+func TestKindOfDefinitions(t *testing.T) {
+	t.Parallel()
+	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
+	if got, err := cluster.KindOf(&apiextensionsv1.CustomResourceDefinition{}); err != nil || got != want {
+		t.Errorf("the kind is %s (%v), want %s", got, err, want)
 	}
 }
 

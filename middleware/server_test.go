@@ -30,17 +30,26 @@ const (
 // client of it.
 func newServer(t *testing.T) (*fakeserver.Server, *client.Client) {
 	t.Helper()
+	server, c, err := makeServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server, c
+}
+
+// makeServer is newServer for examples too.
+func makeServer() (*fakeserver.Server, *client.Client, error) {
 	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Service"), Resource: "services", Status: true})
 	cluster, err := kube.Connect(server.Config("test"))
 	if err != nil {
-		t.Fatal(err)
+		return nil, nil, err
 	}
 	c, err := client.New(client.Config{Cluster: cluster, Interceptors: []client.Interceptor{patchesOf(server)}})
 	if err != nil {
-		t.Fatal(err)
+		return nil, nil, err
 	}
 	edit(server, func(map[string]any) {})
-	return server, c
+	return server, c, nil
 }
 
 // patchesOf does what the server cannot: JSON patches. They become updates of what they were made

@@ -222,7 +222,14 @@ func TestAChangeThatHarmsObjectsIsRefused(t *testing.T) {
 func TestProgramsMayEnsureAtOnce(t *testing.T) {
 	e := newEnv(t)
 	next := e.define("Website", e.version("v1", host, stored), e.version("v2", host))
-	for name, d := range map[string]*apiextensionsv1.CustomResourceDefinition{"create": e.define("Website", e.version("v1", host)), "update": next} {
+	for _, test := range []struct {
+		name       string
+		definition *apiextensionsv1.CustomResourceDefinition
+	}{
+		{"create", e.define("Website", e.version("v1", host))},
+		{"update", next},
+	} {
+		name, d := test.name, test.definition
 		var running sync.WaitGroup
 		var changes atomic.Int32
 		for range 6 {
@@ -261,7 +268,7 @@ func TestWhatIsReplacedIsWhatWasCompared(t *testing.T) {
 	racing, err := e.client.With(func(config *client.Config) {
 		config.Interceptors = append(config.Interceptors, client.On(func(send client.RoundTrip) client.RoundTrip {
 			return func(ctx context.Context, r *client.Request) error {
-				once.Do(func() {
+				once.Do(func() { //nolint:contextcheck // somebody else's request
 					e.edit(d.Name, func(live *apiextensionsv1.CustomResourceDefinition) { live.Spec = wider.Spec })
 				})
 				return send(ctx, r)

@@ -4,6 +4,7 @@ package crd
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -40,7 +41,7 @@ type env struct {
 func newEnv(t *testing.T) env {
 	t.Helper()
 	t.Parallel() // the API server takes 2 s for the first object of a new kind
-	group := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())) + ".example.com"
+	group := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())) + fmt.Sprintf("-%x.example.com", rand.Uint32())
 	return env{T: t, group: group, client: newProgram(t)}
 }
 

@@ -29,6 +29,7 @@ type process struct {
 	left     int      // moments until it dies; negative: it lives
 	begun    []string // steps
 	effected []string // steps that took effect
+	effect   func()   // happens with each of them. Optional.
 }
 
 var errKilled = errors.New("killed")
@@ -76,6 +77,9 @@ func (p *process) finalizer(e env, c *client.Client, fail map[string]error) *fin
 				return err
 			}
 			p.effected = append(p.effected, name)
+			if p.effect != nil {
+				p.effect()
+			}
 			p.moment()
 			return nil
 		}}
@@ -174,10 +178,15 @@ func TestTeardownGoesOnAfterAnError(t *testing.T) {
 		t.Errorf("begun were %q, want %q", p.begun, want)
 	}
 	observer.take()
+	ending, cancel = context.WithCancel(ctx)
+	p.effect = cancel
+	if err := p.finalizer(e, e.client, nil).Teardown(ending, obj); !errors.Is(err, context.Canceled) || e.live("a").Annotations[progress] != "dns,bucket" {
+		t.Errorf("the answer is %v, noted is %q", err, e.live("a").Annotations[progress])
+	}
 	if err := p.finalizer(e, e.client, nil).Teardown(ctx, obj); err != nil {
 		t.Fatal(err)
 	}
-	observer.expect(t, "to the end", "get", "patch", "patch")
+	observer.expect(t, "to the end", "get", "patch", "get", "patch")
 	if e.exists("a") || len(obj.Finalizers) > 0 {
 		t.Errorf("it is still there: %v, with finalizers %q", e.exists("a"), obj.Finalizers)
 	}

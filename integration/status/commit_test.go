@@ -65,6 +65,21 @@ func TestCommitOnAServer(t *testing.T) {
 		t.Errorf("the status is %+v", live.Status)
 	}
 
+	// The list is in another order than was seen.
+	stale = live
+	after = live.copy()
+	slices.Reverse(after.Status.Conditions)
+	if _, err := client.Patch(t.Context(), e.client, live, client.MergeFrom(live, after), client.Subresource("status")); err != nil {
+		t.Fatal(err)
+	}
+	after = stale.copy()
+	status.Set(&after.Status.Conditions, status.False("Other", 1, "No", ""))
+	run(stale, after, true, "patch shops/status", "get shops", "patch shops/status")
+	live = e.live("books")
+	if len(live.Status.Conditions) != 2 || !status.IsTrue(live.Status.Conditions, "Ready") || !status.IsFalse(live.Status.Conditions, "Other") {
+		t.Errorf("the status is %+v", live.Status)
+	}
+
 	// Removed to the last one.
 	after = live.copy()
 	after.Status.Conditions = nil
@@ -72,6 +87,12 @@ func TestCommitOnAServer(t *testing.T) {
 	if live = e.live("books"); len(live.Status.Conditions) > 0 {
 		t.Errorf("conditions are left: %v", live.Status.Conditions)
 	}
+
+	// The first status, without conditions.
+	created = e.create("wine")
+	after = created.copy()
+	after.Status.ObservedGeneration = 1
+	run(created, after, true, "patch shops/status")
 
 	// Unstructured, and with what a handler puts in without thinking of JSON.
 	u, err := client.Get[*unstructured.Unstructured](t.Context(), e.client, kube.KeyOf(live), client.OfKind(gv().WithKind("Shop")))
@@ -120,11 +141,23 @@ func TestWhatSetMakesIsTaken(t *testing.T) {
 func TestCommitWhereTheObjectIsNot(t *testing.T) {
 	e := newEnv(t)
 	change := map[string]func(*Shop){
-		"fields":     func(s *Shop) { s.round("a", 1) },
+		"fields":     func(s *Shop) { s.Status.ObservedGeneration = 1 },
 		"conditions": func(s *Shop) { status.Ready(&s.Status.Conditions, 1, "Open", "") },
 	}
+	// With a status of its own, which is the same for each object of the name.
+	begin := func(name string) *Shop {
+		e.create(name)
+		before := e.live(name)
+		after := before.copy()
+		after.Status.Conditions = []metav1.Condition{status.False("Ready", 1, "Closed", "")}
+		after.Status.ObservedGeneration = 5
+		if _, err := status.Commit(t.Context(), e.client, before, after); err != nil {
+			t.Fatal(err)
+		}
+		return e.live(name)
+	}
 	for name, change := range change {
-		before := e.create("books-" + name)
+		before := begin("books-" + name)
 		after := before.copy()
 		change(after)
 		if err := client.Delete(t.Context(), e.client, before); err != nil {
@@ -133,11 +166,11 @@ func TestCommitWhereTheObjectIsNot(t *testing.T) {
 		if changed, err := status.Commit(t.Context(), e.client, before, after); changed || err != nil {
 			t.Errorf("gone, %s: changed is %v, the error %v", name, changed, err)
 		}
-		e.create(before.Name)
+		begin(before.Name)
 		if changed, err := status.Commit(t.Context(), e.client, before, after); changed || err != nil {
 			t.Errorf("replaced, %s: changed is %v, the error %v", name, changed, err)
 		}
-		if live := e.live(before.Name); live.Status.Rounds != nil || live.Status.Conditions != nil {
+		if live := e.live(before.Name); live.Status.ObservedGeneration != 5 || !status.IsFalse(live.Status.Conditions, "Ready") {
 			t.Errorf("%s: another object's status was written: %+v", name, live.Status)
 		}
 	}

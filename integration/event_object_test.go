@@ -1,0 +1,48 @@
+package integration
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/event"
+)
+
+// The API server takes events about objects, with a related one, and kubectl's way finds them.
+func TestLiveEventsAboutObjects(t *testing.T) {
+	e := newEnv(t)
+	recorder := must(event.New(event.Config{
+		Cluster: connect(t, local.RESTConfig()), Controller: "shop.example.com/operator", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}))(t)
+	config := must(e.clients.CoreV1().ConfigMaps(e.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, metav1.CreateOptions{}))(t)
+	namespace := must(e.clients.CoreV1().Namespaces().Get(t.Context(), e.namespace, metav1.GetOptions{}))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { // waited for below
+		if err := recorder.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	recorder.Normal(config, "Read", "Read", "%d entries", 3)
+	recorder.Record(event.Entry{
+		Regarding: namespace, Related: config, Warning: true, Reason: "Odd", Action: "Look", Note: "n",
+		Annotations: map[string]string{"example.com/run": "7"},
+	})
+	cancel() // what was said is sent
+	running.Wait()
+	if got := recorder.Stats(); got != (event.Stats{Sent: 2}) {
+		t.Errorf("stats are %+v, want 2 sent", got)
+	}
+	found := must(e.clients.CoreV1().Events(e.namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(config.UID)}))(t)
+	if len(found.Items) != 1 || found.Items[0].Message != "3 entries" || found.Items[0].InvolvedObject.Kind != "ConfigMap" {
+		t.Errorf("about the ConfigMap there are %+v", found.Items)
+	}
+	odd := must(e.clients.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Odd"}))(t)
+	if len(odd.Items) != 1 || odd.Items[0].Related == nil || odd.Items[0].Related.UID != config.UID || odd.Items[0].Annotations["example.com/run"] != "7" {
+		t.Errorf("about the Namespace there are %+v", odd.Items)
+	}
+}

@@ -1,0 +1,85 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/finalizer"
+	"github.com/evenkeel-go/evenkeel/middleware"
+	"github.com/evenkeel-go/evenkeel/status"
+)
+
+// The frame of a handler that makes something outside of the cluster and reports in the status:
+// nothing outside is made before the finalizer is kept, and whatever becomes of the run, the status
+// says it.
+func ExampleStatus() {
+	_, c, err := makeServer() // in a program: client.New
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	cleanup, err := finalizer.New(finalizer.Config[*corev1.Service]{
+		Client: c,
+		Name:   "shop.example.com/cleanup",
+		Steps: []finalizer.Step[*corev1.Service]{{Name: "dns", Run: func(context.Context, *corev1.Service) error {
+			fmt.Println("the record is removed")
+			return nil
+		}}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	down := errors.New("the DNS provider is down")
+	handler := controller.Chain[*corev1.Service](
+		controller.HandlerFunc[*corev1.Service](func(_ context.Context, service *corev1.Service) error {
+			fmt.Println("finalizers:", service.Finalizers)
+			if down != nil {
+				return down
+			}
+			status.Ready(&service.Status.Conditions, service.Generation, "Published", "the record is there")
+			return nil
+		}),
+		middleware.Status(c, middleware.StatusOptions[*corev1.Service]{OnError: middleware.FailureConditions(conditionsOf)}),
+		middleware.Finalizer(cleanup, middleware.FinalizerOptions[*corev1.Service]{}),
+	)
+
+	ctx := context.Background()
+	run := func() { // as a controller does it
+		service, err := client.Get[*corev1.Service](ctx, c, webKey())
+		if err != nil {
+			fmt.Println("it is gone:", errors.Is(err, client.ErrGone))
+			return
+		}
+		fmt.Println("answer:", handler.Handle(ctx, service))
+		for _, condition := range service.Status.Conditions {
+			fmt.Println(condition.Type, condition.Status, condition.Message)
+		}
+	}
+	run()
+	down = nil
+	run()
+	if err := client.Delete(ctx, c, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: webKey().Namespace, Name: webKey().Name}}); err != nil {
+		fmt.Println(err)
+	}
+	run()
+	run()
+	// Output:
+	// finalizers: [shop.example.com/cleanup]
+	// answer: the DNS provider is down
+	// Ready False the DNS provider is down
+	// Reconciling True the DNS provider is down
+	// finalizers: [shop.example.com/cleanup]
+	// answer: <nil>
+	// Ready True the record is there
+	// the record is removed
+	// answer: <nil>
+	// Ready True the record is there
+	// it is gone: true
+}
