@@ -8,8 +8,10 @@ import (
 	"regexp"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -60,6 +62,14 @@ func TestAnswersComeFromTheCaches(t *testing.T) {
 	out.Wait(t, home+"/web: pods: 2 of 2 on node-0; freezes: 0; because: ")
 	apply(home, deployment("api", 1))
 	out.Wait(t, home+"/api: pods: 1 of 3 on node-0; freezes: 0; because: ")
+	// Another ReplicaSet: what the first one caused may have come before the Deployment did.
+	c, err := manifest.Client(cluster)
+	if err == nil {
+		err = client.DeleteAllOf[*appsv1.ReplicaSet](t.Context(), c, client.InNamespace(home), client.LabelSelector("app=api"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	matches(home + `/api: .*ReplicaSet: ` + home + `/api-\w+ added`)
 
 	// A namespace gets the label: its objects are there, and the others stay.

@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
@@ -67,11 +68,12 @@ func TestInterruptedOnAnExistingClusterItLeavesNothingBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	crds, err := manifest.Client(t.Context(), cluster, object("apiextensions.k8s.io/v1", "CustomResourceDefinition", ""))
+	c, err := manifest.Client(cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := crds.Get(t.Context(), "podterminators.chaos.evenkeel.dev", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	definition := kube.Key{Name: "podterminators.chaos.evenkeel.dev"}
+	if _, err := client.Get[*apiextensionsv1.CustomResourceDefinition](t.Context(), c, definition); !errors.Is(err, client.ErrGone) {
 		t.Errorf("get the CustomResourceDefinition after the demo: %v, want not found", err)
 	}
 	if _, err := exampletest.Core(t).Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
@@ -168,8 +170,8 @@ func TestWhatDoesNotHappenIsAnError(t *testing.T) {
 	}()
 	out := exampletest.NewOutput()
 	err = run(t.Context(), []string{"--once", "--timeout", "2s", "--kubeconfig", bare.Kubeconfig()}, out)
-	if err == nil || !strings.Contains(err.Error(), "wait for the Pods of Deployment") || !strings.Contains(err.Error(), "0 of 8 Pods are ready") {
-		t.Errorf("the error is %v; want that of 8 Pods none is ready", err)
+	if err == nil || !strings.Contains(err.Error(), "wait for Deployment") || !strings.Contains(err.Error(), "nobody has reported on it yet") {
+		t.Errorf("the error is %v; want that nobody has made the Deployment's Pods", err)
 	}
 	if strings.Contains(out.String(), "\ndemo: ") {
 		t.Errorf("figures were given nevertheless:\n%s", out)

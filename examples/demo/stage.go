@@ -8,17 +8,18 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
+	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/config"
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/operator"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
 //go:embed web.yaml
@@ -85,24 +86,11 @@ func (d *demo) setUp(ctx context.Context) error {
 
 // untilReady waits until all Pods of the Deployment run, and returns it.
 func (d *demo) untilReady(ctx context.Context) (*appsv1.Deployment, error) {
-	var last *appsv1.Deployment
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		deployment, err := d.client.AppsV1().Deployments(d.namespace).Get(ctx, deploymentName, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		last = deployment
-		status := deployment.Status
-		return status.ObservedGeneration == deployment.Generation && status.ReadyReplicas == *deployment.Spec.Replicas &&
-			status.Replicas == status.ReadyReplicas, nil
-	})
-	if err != nil && last != nil {
-		err = fmt.Errorf("%d of %d Pods are ready: %w", last.Status.ReadyReplicas, *last.Spec.Replicas, err)
-	}
+	c, err := manifest.Client(d.cluster)
 	if err != nil {
-		return nil, fmt.Errorf("wait for the Pods of Deployment %s/%s: %w", d.namespace, deploymentName, err)
+		return nil, err
 	}
-	return last, nil
+	return client.WaitFor[*appsv1.Deployment](ctx, c, kube.Key{Namespace: d.namespace, Name: deploymentName}, readiness.RolledOut)
 }
 
 func (d *demo) applyTerminator(ctx context.Context) error {
@@ -164,16 +152,16 @@ func (d *demo) cleanUp(ctx context.Context) error {
 func (d *demo) removeTerminator(ctx context.Context) error {
 	obj := object(v1alpha1.GroupVersion().String(), v1alpha1.Kind, terminatorName)
 	obj.SetNamespace(d.namespace)
-	client, err := manifest.Client(ctx, d.cluster, obj)
+	c, err := manifest.Client(d.cluster)
 	if err != nil {
 		return err
 	}
-	err = client.Delete(ctx, terminatorName, metav1.DeleteOptions{})
+	err = client.Delete(ctx, c, obj)
 	switch {
-	case apierrors.IsNotFound(err):
+	case errors.Is(err, client.ErrGone):
 		return nil // the demo was interrupted before there was one
 	case err != nil:
-		return fmt.Errorf("delete PodTerminator %s/%s: %w", d.namespace, terminatorName, err)
+		return err
 	}
 	defer inBackground(ctx, d.operate)()
 	if err := manifest.Delete(ctx, d.cluster, obj); err != nil {
