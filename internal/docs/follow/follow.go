@@ -166,6 +166,7 @@ func (r *reader) doUntil(ctx context.Context, s step, j job) error {
 	defer cancel()
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
+	var last error // how the latest try ended that the end of ctx did not cut short
 	for {
 		err := r.sh.run(ctx, try, j)
 		out := j.output()
@@ -174,12 +175,16 @@ func (r *reader) doUntil(ctx context.Context, s step, j job) error {
 			return contains(out, s.expect)
 		}
 		if err == nil || errors.As(err, new(*statusError)) {
+			last = err
 			select {
 			case <-ticker.C:
 				continue
 			case <-ctx.Done():
-				err = errors.Join(context.Cause(ctx), err)
+				err = context.Cause(ctx)
 			}
+		}
+		if ctx.Err() != nil {
+			err = errors.Join(err, last)
 		}
 		fmt.Fprint(r.opts.Stdout, out)
 		return fmt.Errorf("running the block until it succeeds: %w; its last output was:\n%s", err, tail(out))

@@ -124,13 +124,13 @@ func TestPageFails(t *testing.T) {
 			"<!-- run: expect \"two\" -->\n~~~sh\necho one\n~~~\n", []string{`page.md:2: the block's output does not contain "two"`, "one\n"},
 		},
 		"it never comes": {
-			"<!-- run: until \"two\" -->\n~~~sh\necho one\n~~~\n", []string{`"two" was not in its output within 2s`, "one\n"},
+			"<!-- run: until \"two\" -->\n~~~sh\necho one\n~~~\n", []string{`"two" was not in its output within 500ms`, "one\n"},
 		},
 		"it comes but fails": {
 			"<!-- run: until \"one\" -->\n~~~sh\necho one\nfalse\n~~~\n", []string{`"one" was not in its output`, "exit status 1"},
 		},
 		"a try hangs": {
-			"<!-- run: until \"one\" -->\n~~~sh\nsleep 1000\n~~~\n", []string{`"one" was not in its output within 2s`},
+			"<!-- run: until \"one\" -->\n~~~sh\nsleep 1000\n~~~\n", []string{`"one" was not in its output within 500ms`},
 		},
 		"the background dies": {
 			"<!-- run: background -->\n~~~sh\necho early\nexit 3\n~~~\n~~~sh\nsleep 0.3\n~~~\n",
@@ -140,7 +140,7 @@ func TestPageFails(t *testing.T) {
 			"<!-- run: background, until \"ready\" -->\n~~~sh\nfalse\n~~~\n", []string{"page.md:2: the background block ended with status 1"},
 		},
 		"the background is never ready": {
-			"<!-- run: background, until \"ready\" -->\n~~~sh\nsleep 1000\n~~~\n", []string{`waiting for "ready"`, "within 2s"},
+			"<!-- run: background, until \"ready\" -->\n~~~sh\nsleep 1000\n~~~\n", []string{`waiting for "ready"`, "within 500ms"},
 		},
 		"the background says less than expected": {
 			"<!-- run: background, expect \"ready\" -->\n~~~sh\necho hm\nsleep 1000\n~~~\n", []string{`waiting for "ready"`, "hm\n"},
@@ -163,7 +163,7 @@ func TestPageFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := Page(t.Context(), write(t, tc.page), Options{Dir: t.TempDir(), Until: 2 * time.Second, Grace: 500 * time.Millisecond})
+			err := Page(t.Context(), write(t, tc.page), Options{Dir: t.TempDir(), Until: 500 * time.Millisecond, Grace: 500 * time.Millisecond})
 			if err == nil {
 				t.Fatalf("the page is said to work; want an error about %q", tc.want)
 			}
