@@ -73,6 +73,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		_, err := client.CreateSubresource(t.Context(), c, database(), "scale", &corev1.Binding{})
 		return err
 	}
+	remove := func(c *client.Client) error { return client.Delete(t.Context(), c, database()) }
 	status := func(c *client.Client) error {
 		_, err := client.Update(t.Context(), c, widget(), client.Subresource("status"))
 		return err
@@ -83,13 +84,17 @@ func TestWhatIsNotThere(t *testing.T) {
 		want   error
 		reason client.Reason
 	}{
-		"the namespace":              {notFound("namespaces", "shop"), create, client.ErrNoNamespace, client.ReasonOther},
-		"what a webhook looked for":  {notFound("secrets", "key"), create, nil, client.ReasonNotFound},
-		"the object":                 {notFound("statefulsets", "db"), bind, client.ErrGone, client.ReasonNotFound},
-		"the object, by its part":    {notFound("statefulsets/scale", "db"), bind, client.ErrGone, client.ReasonNotFound},
-		"what the body names":        {notFound("secrets", "db"), bind, nil, client.ReasonNotFound},
-		"a subresource of the kind":  {notFound("widgets", "w"), status, kube.ErrNotServed, client.ReasonNotServed},
-		"the namespace of an update": {notFound("namespaces", "shop"), status, client.ErrNoNamespace, client.ReasonOther},
+		"the namespace":               {notFound("namespaces", "shop"), create, client.ErrNoNamespace, client.ReasonOther},
+		"what a webhook looked for":   {notFound("secrets", "key"), create, nil, client.ReasonOther},
+		"the object of a deletion":    {notFound("statefulsets", "db"), remove, client.ErrGone, client.ReasonNotFound},
+		"what its webhook looked for": {notFound("secrets", "key"), remove, nil, client.ReasonOther},
+		"another one of the kind":     {notFound("statefulsets", "other"), remove, nil, client.ReasonOther},
+		"a webhook says no more":      {&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 404, Message: "denied"}}, remove, nil, client.ReasonOther},
+		"the object":                  {notFound("statefulsets", "db"), bind, client.ErrGone, client.ReasonNotFound},
+		"the object, by its part":     {notFound("statefulsets/scale", "db"), bind, client.ErrGone, client.ReasonNotFound},
+		"what the body names":         {notFound("secrets", "db"), bind, nil, client.ReasonOther},
+		"a subresource of the kind":   {notFound("widgets", "w"), status, kube.ErrNotServed, client.ReasonNotServed},
+		"the namespace of an update":  {notFound("namespaces", "shop"), status, client.ErrNoNamespace, client.ReasonOther},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

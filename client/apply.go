@@ -94,7 +94,8 @@ type Applied[T any] struct {
 // others have changed, and an object is Updated when the value of an applied field, or the entry
 // of the owner in managedFields (its time is in seconds), is not as known before. Not noticed is
 // what another program applies under the same field owner to fields that obj does not have,
-// until the next PATCH.
+// until the next PATCH. Of what the Go type of an informer does not know it cannot tell: who
+// applies such fields makes a request each time.
 //
 // # Options
 //
@@ -153,7 +154,7 @@ type application struct {
 	uid           types.UID      // that the object must have; empty: any
 	declared      map[string]any // the configuration without the uid: what the object is to be like
 	configured    digest         // of declared
-	id            digest // of what the client remembers of it
+	id            digest         // of what the client remembers of it
 }
 
 // application prepares an apply, and refuses what no request is to be made for.

@@ -51,7 +51,8 @@ type Config struct {
 //
 // What an informer shows is always a little old, and what the caller itself has just written
 // may not be there yet: package controller waits for that between two runs of a key, not
-// within a run. FromAPI asks past the informers.
+// within a run. Read as another type than the informer's, an object lacks what the informer's
+// type does not know. FromAPI asks past the informers.
 type Informer interface {
 	// Name is the informer's name, for messages.
 	Name() string
@@ -99,7 +100,8 @@ func (c *Client) chain() {
 
 // With returns a client that differs from c in what change changes of its Config: the usual way
 // to a client for a dry run, for one namespace, or with one more interceptor. What c has learnt
-// is shared: which warnings were logged and, of the same cluster, what was applied.
+// is shared: which warnings were logged and, of the same cluster, what was applied. (An
+// interceptor that changes what is applied so belongs into all clients of a field owner, or none.)
 //
 //	plan, err := c.With(func(config *client.Config) { config.DryRun = true })
 //
@@ -146,7 +148,7 @@ func (c Config) validate() error {
 	}
 	for i, informer := range c.Informers {
 		switch {
-		case informer == nil:
+		case isNil(informer):
 			errs = append(errs, fmt.Errorf("nil is among Informers, at %d", i))
 		case informer.Kind().Empty():
 			errs = append(errs, fmt.Errorf("informer %q does not know the kind of its objects: give its Retriever a Description with a GroupVersionKind", informer.Name()))

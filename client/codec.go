@@ -110,13 +110,19 @@ func newLike[T kube.Object](like T) T {
 	return kube.New[T]()
 }
 
+// isMetadata reports whether objects of the type of like, or of T, are metadata only.
+func isMetadata[T kube.Object](like T) bool {
+	_, metadata := any(newLike(like)).(*metav1.PartialObjectMetadata)
+	return metadata
+}
+
 // convert returns an object of an informer as a T. They are of one kind. obj may be changed.
 func convert[T kube.Object](obj kube.Object, kind schema.GroupVersionKind, like T) (T, error) {
 	if typed, ok := obj.(T); ok && reflect.TypeOf(obj) == reflect.TypeOf(newLike(like)) {
 		typed.GetObjectKind().SetGroupVersionKind(kind) // as an answer of the API server has it
 		return typed, nil
 	}
-	if _, metadata := any(newLike(like)).(*metav1.PartialObjectMetadata); metadata {
+	if isMetadata(like) {
 		converted := &metav1.PartialObjectMetadata{ObjectMeta: metadataOf(obj)}
 		converted.SetGroupVersionKind(kind)
 		return any(converted).(T), nil

@@ -56,7 +56,7 @@ func configurationOf(t target, obj kube.Object, s settings) (map[string]any, err
 	}
 	content["metadata"] = metadata
 	content["apiVersion"], content["kind"] = t.kind.GroupVersion().String(), t.kind.Kind
-	if t.kind.GroupKind() == (schema.GroupKind{Kind: kindSecret}) {
+	if isCoreSecret(t.kind) {
 		err = encodeStringData(content)
 	}
 	return content, err
@@ -69,6 +69,10 @@ func metadataOfServer() []string {
 		"managedFields", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
 		"deletionGracePeriodSeconds", "selfLink", "generateName",
 	}
+}
+
+func isCoreSecret(kind schema.GroupVersionKind) bool {
+	return kind.GroupKind() == schema.GroupKind{Kind: kindSecret}
 }
 
 // encodeStringData moves a Secret's stringData to data, as the API server would do: it does not

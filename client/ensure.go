@@ -50,7 +50,8 @@ const writeTries = 3
 //  3. Otherwise the object is created, or updated: if it is still what mutate has seen.
 //  4. If it is not, because others wrote to it, created or deleted it, it is read from the API
 //     server, and mutate called again: mutate has up to 3 tries. It must only do what may be
-//     done again.
+//     done again. So it is done before an update of what an informer of another Go type has
+//     shown, which lacks the fields that the type does not know.
 //
 // obj itself is not changed; the result is Written.Object. mutate must not change namespace, name
 // and uid. Values that the API server writes in another way than mutate ("1000m" for "1", in
@@ -98,8 +99,12 @@ type change[T kube.Object] struct {
 	settings settings
 	before   T
 	exists   bool
+	partial  bool // before lacks fields that T may have
 	wanted   T
 }
+
+// errPartial says that an update would remove what the informer's Go type does not know.
+var errPartial = errors.New("the informer shows a part of it only")
 
 func createOr[T kube.Object](
 	ctx context.Context, c *Client, doing string, obj T, mutate func(T) error,
@@ -182,8 +187,8 @@ func tryOnce[T kube.Object](
 	if !seen.exists {
 		wanted.SetUID("")
 	}
-	written, err = write(ctx, change[T]{target: t, settings: s, before: base, exists: seen.exists, wanted: wanted})
-	again = errors.Is(err, ErrChanged) || errors.Is(err, ErrGone) && seen.exists || apierrors.IsAlreadyExists(err) && !seen.exists
+	written, err = write(ctx, change[T]{target: t, settings: s, before: base, exists: seen.exists, partial: seen.partial, wanted: wanted})
+	again = errors.Is(err, ErrChanged) || errors.Is(err, errPartial) || errors.Is(err, ErrGone) && seen.exists || apierrors.IsAlreadyExists(err) && !seen.exists
 	return written, again, err
 }
 
@@ -203,16 +208,19 @@ func update[T kube.Object](ctx context.Context, ch change[T]) (Written[T], error
 	if !ch.exists {
 		return create(ctx, ch)
 	}
-	from, to, err := ch.contents()
+	from, to, apart, err := ch.contents(ctx)
 	if err != nil {
 		return Written[T]{}, err
 	}
-	if ch.statusApart() {
+	if apart {
 		delete(from, "status")
 		delete(to, "status")
 	}
 	if equal(from, to) {
 		return Written[T]{Object: ch.before, Outcome: Unchanged}, nil
+	}
+	if ch.partial {
+		return Written[T]{}, errPartial
 	}
 	r := ch.request(VerbUpdate, ch.settings)
 	r.Object = ch.wanted
@@ -243,10 +251,16 @@ func (ch change[T]) written(answer T, dryRun bool) Written[T] {
 }
 
 // contents returns the fields of the object before and after, without the metadata that is the
-// API server's.
-func (ch change[T]) contents() (from, to map[string]any, err error) {
-	if from, err = contentOf(ch.before); err == nil {
+// API server's, and whether the status among them is written apart.
+func (ch change[T]) contents(ctx context.Context) (from, to map[string]any, apart bool, err error) {
+	if apart, err = ch.statusApart(ctx); err == nil {
+		from, err = contentOf(ch.before)
+	}
+	if err == nil {
 		to, err = contentOf(ch.wanted)
+	}
+	if err == nil && isCoreSecret(ch.kind) {
+		err = encodeStringData(to)
 	}
 	for _, content := range []map[string]any{from, to} {
 		metadata, _ := content["metadata"].(map[string]any)
@@ -256,7 +270,7 @@ func (ch change[T]) contents() (from, to map[string]any, err error) {
 		delete(content, "apiVersion")
 		delete(content, "kind")
 	}
-	return from, to, err
+	return from, to, apart, err
 }
 
 // patchBoth writes what differs, and then what differs of the status.
@@ -264,12 +278,12 @@ func patchBoth[T kube.Object](ctx context.Context, ch change[T]) (Written[T], er
 	if !ch.exists {
 		return createWithStatus(ctx, ch)
 	}
-	from, to, err := ch.contents()
+	from, to, apart, err := ch.contents(ctx)
 	if err != nil {
 		return Written[T]{}, err
 	}
 	fromStatus, toStatus := map[string]any{}, map[string]any{}
-	if ch.statusApart() {
+	if apart {
 		fromStatus["status"], toStatus["status"] = from["status"], to["status"]
 		delete(from, "status")
 		delete(to, "status")
@@ -292,7 +306,10 @@ func patchBoth[T kube.Object](ctx context.Context, ch change[T]) (Written[T], er
 // subresource.
 func createWithStatus[T kube.Object](ctx context.Context, ch change[T]) (Written[T], error) {
 	written, err := create(ctx, ch)
-	if err != nil || ch.dryRun() || !ch.statusApart() {
+	if err != nil || ch.dryRun() {
+		return written, err
+	}
+	if apart, err := ch.statusApart(ctx); err != nil || !apart {
 		return written, err
 	}
 	wanted, err := contentOf(ch.wanted)
@@ -341,9 +358,15 @@ func (ch change[T]) patch(ctx context.Context, seen T, from, to map[string]any, 
 }
 
 // statusApart reports whether the status is a subresource: of other kinds it is a field as any.
-func (ch change[T]) statusApart() bool {
-	_, apart := ch.client.config.Cluster.SubresourceKind(ch.resource, "status")
-	return apart
+// It is asked of the cluster again if another request has made that forget the kind: what is not
+// known is not "no", for the API server drops a status in silence that comes with the object.
+func (ch change[T]) statusApart(ctx context.Context) (bool, error) {
+	cluster := ch.client.config.Cluster
+	if _, err := cluster.Resource(ctx, ch.kind); err != nil {
+		return false, err
+	}
+	_, apart := cluster.SubresourceKind(ch.resource, "status")
+	return apart, nil
 }
 
 func (ch change[T]) dryRun() bool { return ch.settings.dryRun || ch.client.config.DryRun }

@@ -30,6 +30,10 @@ var (
 // server calls that "not found" too, and it is not the object that is not there.
 var ErrNoNamespace = errors.New("its namespace does not exist")
 
+// errElsewhere says that what the API server did not find is not the object of the request. Who
+// took that for ErrGone would leave behind what is still there.
+var errElsewhere = errors.New("not the object but something else was not found")
+
 // explain says what the answer of the API server means for what was requested.
 func (c *Client) explain(ctx context.Context, r *Request, err error) error {
 	cluster := c.config.Cluster
@@ -46,7 +50,7 @@ func (c *Client) explain(ctx context.Context, r *Request, err error) error {
 		cluster.Forget(r.Kind.GroupVersion())
 		return fmt.Errorf("%w: %w", kube.ErrNotServed, err)
 	case !isAbout(r, err):
-		return err
+		return fmt.Errorf("%w: %w", errElsewhere, err)
 	}
 	return fmt.Errorf("%w: %w", ErrGone, err)
 }
@@ -73,19 +77,23 @@ func missesNamespace(r *Request, err error) bool {
 	return details != nil && details.Group == "" && details.Kind == "namespaces" && r.Key.Namespace != "" && details.Name == r.Key.Namespace
 }
 
-// isAbout reports whether it is the object of the request that was not found. What is created
-// is not there by its nature (a webhook may say "not found" of something else), and what is sent
-// to a subresource may name other objects: the Pod that a token is to be bound to.
+// isAbout reports whether it is the object of the request that was not found. A webhook may refuse
+// a write, a deletion too, because it does not find something, in the same words; what is created
+// is not there by its nature, and what is sent to a subresource may name other objects: the Pod
+// that a token is to be bound to. The API server itself always names the object.
 func isAbout(r *Request, err error) bool {
-	if r.Subresource == "" {
-		return r.Verb != VerbCreate
+	if !r.Verb.Writes() && r.Subresource == "" {
+		return true
+	}
+	if r.Verb == VerbCreate && r.Subresource == "" {
+		return false
 	}
 	details := detailsOf(err)
 	if details == nil {
-		return true
+		return false
 	}
 	resource, _, _ := strings.Cut(details.Kind, "/") // as in "deployments/scale"
-	return resource == "" || resource == r.Resource.Resource
+	return (resource == "" || resource == r.Resource.Resource) && (details.Name == "" || details.Name == r.Key.Name)
 }
 
 func detailsOf(err error) *metav1.StatusDetails {

@@ -206,7 +206,7 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	case s.unserved:
 		http.NotFound(w, r)
 	case obj == nil, isScale && path != databasePath:
-		refuse(w, apierrors.NewNotFound(schema.GroupResource{}, path))
+		refuse(w, apierrors.NewNotFound(schema.GroupResource{}, path[strings.LastIndex(path, "/")+1:]))
 	case r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata"):
 		answer(w, http.StatusOK, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": obj.Object["metadata"],

@@ -62,10 +62,13 @@ func LabelSelector(selector string) Option {
 
 // FieldSelector selects objects by field, as in "spec.nodeName=node-1". Which fields can be
 // selected depends on the kind; the API server refuses the others. Informers do not know
-// fields: it is asked.
+// fields: it is asked. All of several selectors count, as of those by label.
 func FieldSelector(selector string) Option {
 	return named("FieldSelector", func(s *settings) {
 		parsed, err := fields.ParseSelector(selector)
+		if s.fields != nil && err == nil {
+			parsed = fields.AndSelectors(s.fields, parsed)
+		}
 		s.fields = parsed
 		s.problem("FieldSelector", err)
 	})
@@ -84,9 +87,10 @@ func PageSize(objects int64) Option {
 
 // NotOlderThan lets the API server answer from its own cache, if that has come to this
 // resourceVersion: "0" takes any state, which costs the server little, and may be older than
-// what was seen before. Default: the state that the cluster agrees on now.
+// what was seen before. Informers are not asked. Default, and "": the state that the cluster
+// agrees on now.
 func NotOlderThan(resourceVersion string) Option {
-	return named("NotOlderThan", func(s *settings) { s.notOlderThan = resourceVersion })
+	return named("NotOlderThan", func(s *settings) { s.notOlderThan, s.fromAPI = resourceVersion, true })
 }
 
 // IfUnchanged demands that the object has still the resourceVersion which the caller's has: that

@@ -69,6 +69,10 @@ func (p PatchBody) Locked(obj metav1.Object) PatchBody {
 	if p.err != nil || p.Empty() {
 		return p
 	}
+	if isNil(obj) {
+		p.err = errors.New("the object whose resourceVersion is to be insisted on is nil")
+		return p
+	}
 	version := obj.GetResourceVersion()
 	if version == "" {
 		p.err = errors.New("the object has no resourceVersion to insist on: use one that was read from the cluster")

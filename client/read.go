@@ -41,13 +41,16 @@ func Get[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ..
 	if err := t.checkBody(s); err != nil {
 		return none, fmt.Errorf("get %s: %w", t, err)
 	}
-	if !s.fromAPI && s.notOlderThan == "" && s.subresource == "" {
-		obj, answered, err := cached[T](t)
+	if !s.fromAPI && s.subresource == "" {
+		seen, answered, err := cachedState(t, none, isMetadata(none))
+		if err == nil && answered && !seen.exists {
+			err = t.gone()
+		}
 		if err != nil {
 			return none, fmt.Errorf("get %s: %w", t, err)
 		}
 		if answered {
-			return obj, nil
+			return seen.object, nil
 		}
 	}
 	obj, err := get(ctx, t, s, none)
@@ -75,32 +78,6 @@ func exchange[T kube.Object](ctx context.Context, t target, r *Request, like T) 
 		answer.GetObjectKind().SetGroupVersionKind(t.kind) // of the object, not "PartialObjectMetadata"
 	}
 	return answer, nil
-}
-
-// cached asks the client's informers for the object. answered is false when the API server has
-// to be asked.
-func cached[T kube.Object](t target) (obj T, answered bool, err error) {
-	var none T
-	_, wantsMetadata := any(newLike(none)).(*metav1.PartialObjectMetadata)
-	covered := false
-	for informer := range t.client.informersOf(t.kind) {
-		if _, whole := informer.Model(); !whole && !wantsMetadata {
-			continue
-		}
-		found, ok, err := informer.Object(t.key)
-		if err != nil {
-			return none, false, err
-		}
-		if ok {
-			obj, err := convert(found, t.kind, none)
-			return obj, err == nil, err
-		}
-		covered = covered || informer.Covers(t.key.Namespace, nil)
-	}
-	if covered {
-		return none, false, fmt.Errorf("%w: %w", ErrGone, apierrors.NewNotFound(t.resource.GroupResource(), t.key.Name))
-	}
-	return none, false, nil
 }
 
 // Exists reports whether there is an object under key. It reads metadata only. Options: those
@@ -302,13 +279,12 @@ func prepareList[T kube.Object](ctx context.Context, c *Client, options []Option
 
 // listedBy returns the informer that can answer, or nil.
 func listedBy[T kube.Object](t target, s settings) Informer {
-	if s.fromAPI || s.fields != nil || s.notOlderThan != "" {
+	if s.fromAPI || s.fields != nil {
 		return nil
 	}
 	var none T
-	_, wantsMetadata := any(newLike(none)).(*metav1.PartialObjectMetadata)
 	for informer := range t.client.informersOf(t.kind) {
-		if _, whole := informer.Model(); (whole || wantsMetadata) && informer.Covers(t.key.Namespace, s.labels) {
+		if _, whole := informer.Model(); (whole || isMetadata(none)) && informer.Covers(t.key.Namespace, s.labels) {
 			return informer
 		}
 	}

@@ -1,22 +1,16 @@
 package client
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"net"
-	"net/url"
-	"reflect"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // Reason says in one word why a request was not done, for callers that switch on it. How soon a
@@ -33,8 +27,8 @@ const (
 	// deleted.
 	ReasonForbidden Reason = "Forbidden"
 	// ReasonOther: everything else: mistakes that were found before any request, an interceptor's
-	// refusal, ErrNoNamespace, a context that was cancelled, lost leadership, errors of no
-	// request.
+	// refusal, ErrNoNamespace, what a webhook did not find that is not the object, a context that
+	// was cancelled, lost leadership, errors of no request.
 	ReasonOther Reason = "Other"
 	// ReasonNotServed: the cluster has no such kind, or its objects no such subresource. It says
 	// nothing about objects.
@@ -89,8 +83,8 @@ func ReasonOf(err error) Reason {
 }
 
 // IgnoreNotFound returns nil for an error that says that there is no such object, and nothing
-// else; other errors as they are. A namespace that is missing (ErrNoNamespace), and a kind that
-// is not served, are other errors.
+// else; other errors as they are. A namespace that is missing (ErrNoNamespace), a kind that is
+// not served, and a webhook's refusal because something else is missing, are other errors.
 func IgnoreNotFound(err error) error { return ignore(err, ReasonNotFound) }
 
 // IgnoreAlreadyExists returns nil for an error that says that there is an object of that name,
@@ -128,7 +122,15 @@ func (c Cause) String() string {
 // or, where field managers are in conflict, the fields that others have. Nil: it said nothing.
 func CausesOf(err error) []Cause {
 	var causes []Cause
-	for status := range answersOf(err) {
+	answers := retry.Failures(err, func(err error, _ retry.Class) apierrors.APIStatus {
+		answer, _ := err.(apierrors.APIStatus)
+		return answer
+	})
+	for _, answer := range answers {
+		if answer == nil {
+			continue
+		}
+		status := answer.Status()
 		if status.Details == nil || apierrors.HasStatusCause(&apierrors.StatusError{ErrStatus: status}, metav1.CauseTypeUnexpectedServerResponse) {
 			continue
 		}
@@ -140,136 +142,47 @@ func CausesOf(err error) []Cause {
 }
 
 // RetryAfter returns for how long the API server asks to be left alone: the longest Retry-After
-// of the answers in err. It returns false when there is none.
-func RetryAfter(err error) (after time.Duration, ok bool) {
-	for status := range answersOf(err) {
-		if status.Details != nil {
-			after = max(after, time.Duration(status.Details.RetryAfterSeconds)*time.Second)
-		}
-	}
-	return after, after > 0
-}
-
-// answersOf yields what the API server said, of each answer that err wraps or joins.
-func answersOf(err error) func(yield func(metav1.Status) bool) {
-	return func(yield func(metav1.Status) bool) { visit(err, yield) }
-}
-
-func visit(err error, yield func(metav1.Status) bool) bool {
-	if status, ok := err.(apierrors.APIStatus); ok {
-		return yield(status.Status())
-	}
-	inner, _ := unwrap(err)
-	for _, e := range inner {
-		if !visit(e, yield) {
-			return false
-		}
-	}
-	return true
-}
+// of the answers in err. It returns false when there is none. It is retry.RetryAfter.
+func RetryAfter(err error) (after time.Duration, ok bool) { return retry.RetryAfter(err) }
 
 // failuresOf returns the reasons of the failures that err consists of; none for nil.
 func failuresOf(err error) []Reason {
-	if err == nil {
-		return nil
+	found := retry.Failures(err, reasonOfOne)
+	for i := range found {
+		found[i] = cmp.Or(found[i], ReasonOther)
 	}
-	if found := known(err); len(found) > 0 {
-		return found
-	}
-	return []Reason{ReasonOther}
+	return found
 }
 
-// known returns the reasons that are known of err and of what it wraps: the outermost word counts.
-func known(err error) []Reason {
-	if err == nil {
-		return nil
-	}
-	if reason := reasonOfOne(err); reason != "" {
-		return []Reason{reason}
-	}
-	inner, several := unwrap(err)
-	var all []Reason
-	for _, e := range inner {
-		if several {
-			all = append(all, failuresOf(e)...)
-			continue
-		}
-		// Words for one failure: the first one that means something.
-		if all = known(e); len(all) > 0 {
-			break
-		}
-	}
-	return all
-}
-
-// unwrap returns what err wraps, and whether these are failures of their own (errors.Join)
-// rather than words for one (fmt.Errorf with several %w).
-func unwrap(err error) (inner []error, several bool) {
-	switch e := err.(type) { //nolint:errorlint // one step at a time
-	case interface{ Unwrap() error }:
-		return []error{e.Unwrap()}, false
-	case interface{ Unwrap() []error }:
-		words := reflect.TypeOf(fmt.Errorf("%w, %w", io.EOF, io.EOF))
-		return e.Unwrap(), reflect.TypeOf(err) != words
-	case interface{ Errors() []error }: // apimachinery's Aggregate
-		return e.Errors(), true
-	}
-	return nil, false
-}
-
-// reasonOfOne returns the reason that err itself gives, or "".
-func reasonOfOne(err error) Reason {
+// reasonOfOne returns the reason that err itself gives, whatever it wraps, or "". class is what
+// package retry knows of it.
+func reasonOfOne(err error, class retry.Class) Reason {
 	switch err {
-	case ErrGone: //nolint:errorlint // who calls it unwraps
+	case ErrGone: //nolint:errorlint // retry.Failures unwraps
 		return ReasonNotFound
 	case ErrChanged, ErrReplaced:
 		return ReasonConflict
 	case kube.ErrNotServed:
 		return ReasonNotServed
-	case ErrNoNamespace, kube.ErrLeadershipLost, context.Canceled:
+	case ErrNoNamespace, errElsewhere:
 		return ReasonOther
 	case context.DeadlineExceeded:
 		return ReasonTransient
-	case io.EOF, io.ErrUnexpectedEOF, net.ErrClosed:
-		return ReasonUnreachable
 	}
-	switch e := err.(type) { //nolint:errorlint // the same
-	case apierrors.APIStatus:
-		return reasonOfStatus(e.Status())
-	case *url.Error:
-		return reasonOfCall(e)
-	case syscall.Errno: // which is a net.Error, also when it is of a file
-		switch e {
-		case syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT:
-			return ReasonUnreachable
-		}
-		return ""
-	case net.Error: // *net.OpError, *net.DNSError
-		return ReasonUnreachable
-	}
-	// net/http's HTTP/2 has neither types nor values for an answer that was cut.
-	if text := err.Error(); strings.HasPrefix(text, "http2: ") || strings.HasPrefix(text, "stream error: stream ID ") {
-		return ReasonUnreachable
-	}
-	return ""
-}
-
-// reasonOfCall returns the reason of an error that came in place of an answer.
-func reasonOfCall(err *url.Error) Reason {
+	_, answered := err.(apierrors.APIStatus)
 	switch {
-	case err.Op == "parse": // a text that is no URL; nothing was sent
+	case class == "":
 		return ""
-	case errors.Is(err, kube.ErrLeadershipLost), errors.Is(err, context.Canceled):
-		return ReasonOther
+	case answered:
+		return reasonOfAnswer(err, class)
+	case class == retry.Transient:
+		return ReasonUnreachable
 	}
-	return ReasonUnreachable
+	return ReasonOther
 }
 
-// reasonOfStatus returns the reason of an answer. Answers made by hand have a reason without a
-// code, those of proxies a code without a reason; apierrors knows both.
-func reasonOfStatus(status metav1.Status) Reason {
-	err := &apierrors.StatusError{ErrStatus: status}
-	delayed := status.Details != nil && status.Details.RetryAfterSeconds > 0
+// reasonOfAnswer returns the reason of an answer of the API server.
+func reasonOfAnswer(err error, class retry.Class) Reason {
 	switch {
 	case apierrors.IsNotFound(err):
 		return ReasonNotFound
@@ -277,20 +190,15 @@ func reasonOfStatus(status metav1.Status) Reason {
 		return ReasonAlreadyExists
 	case apierrors.IsConflict(err):
 		return ReasonConflict
-	case apierrors.IsTooManyRequests(err):
-		return ReasonThrottled
-	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
-		return ReasonForbidden
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsMethodNotSupported(err),
-		apierrors.IsNotAcceptable(err), apierrors.IsUnsupportedMediaType(err), apierrors.IsRequestEntityTooLargeError(err):
+	}
+	switch class {
+	case retry.Invalid:
 		return ReasonInvalid
-	case apierrors.IsGone(err), apierrors.IsResourceExpired(err):
-		return ReasonTransient
-	case apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err),
-		apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), status.Code >= 500:
-		if delayed {
-			return ReasonThrottled
-		}
+	case retry.Forbidden:
+		return ReasonForbidden
+	case retry.Throttled:
+		return ReasonThrottled
+	case retry.Transient:
 		return ReasonTransient
 	}
 	return ReasonOther

@@ -64,7 +64,8 @@ type Request struct {
 	GetVersion string
 
 	// Answer receives the answer: what it points to is decoded from it. Nil: the answer is not
-	// read. An interceptor that answers itself fills it.
+	// read. An interceptor that answers itself fills it; that of a list is of a type of this
+	// package, into which JSON can be decoded.
 	Answer runtime.Object
 	// Status is the HTTP status of the answer; 0 before it, and when none came.
 	Status int

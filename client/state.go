@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -17,6 +18,7 @@ type state[T kube.Object] struct {
 	exists  bool
 	cached  bool // an informer shows it
 	applied bool // it is known to be as an apply would make it
+	partial bool // fields may be missing that the type of the informer's objects does not know
 }
 
 // cachedState finds the object in the client's informers that keep whole objects, or also in those
@@ -24,7 +26,8 @@ type state[T kube.Object] struct {
 func cachedState[T kube.Object](t target, like T, parts bool) (seen state[T], answered bool, err error) {
 	covered := false
 	for informer := range t.client.informersOf(t.kind) {
-		if _, whole := informer.Model(); !whole && !parts {
+		model, whole := informer.Model()
+		if !whole && !parts {
 			continue
 		}
 		obj, found, err := informer.Object(t.key)
@@ -39,7 +42,9 @@ func cachedState[T kube.Object](t target, like T, parts bool) (seen state[T], an
 		if err != nil {
 			return seen, false, fmt.Errorf("read it from informer %q: %w", informer.Name(), err)
 		}
-		return state[T]{object: shown, exists: true, cached: true}, true, nil
+		_, all := model.(*unstructured.Unstructured)
+		partial := !all && reflect.TypeOf(model) != reflect.TypeOf(shown)
+		return state[T]{object: shown, exists: true, cached: true, partial: partial}, true, nil
 	}
 	return seen, covered, nil
 }
@@ -73,7 +78,7 @@ func currentState[T kube.Object](ctx context.Context, t target, like T) (state[T
 
 // stateBefore is currentState for an apply: also whether the object is as the apply would make it.
 func stateBefore[T kube.Object](ctx context.Context, a application, like T) (state[T], error) {
-	if _, metadata := any(newLike(like)).(*metav1.PartialObjectMetadata); metadata {
+	if isMetadata(like) {
 		// An informer that keeps parts only can tell that they are right, and not what is wrong.
 		seen, _, err := cachedState(a.target, like, true)
 		if err == nil && seen.exists {

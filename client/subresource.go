@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -82,6 +83,9 @@ func subresourceCall[S kube.Object](
 	if err := errors.Join(err, checkSubresource(subresource)); err != nil {
 		return fail(err)
 	}
+	if isNil(body) && reflect.TypeFor[S]().Kind() != reflect.Pointer {
+		return fail(notAType[S]())
+	}
 	t, err := c.targetOf(ctx, parent)
 	if err != nil {
 		return fail(err)
@@ -118,7 +122,10 @@ func (t target) bodyOf(body kube.Object) (kube.Object, error) {
 	if kube.KeyOf(body) == t.key {
 		return body, nil
 	}
-	named := body.DeepCopyObject().(kube.Object)
+	named, err := copyOf(body)
+	if err != nil {
+		return nil, err
+	}
 	named.SetNamespace(t.key.Namespace)
 	named.SetName(t.key.Name)
 	return named, nil

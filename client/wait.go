@@ -271,6 +271,9 @@ func (w *waiting[T]) follow(ctx context.Context) (obj T, done, quiet bool, err e
 		if !ok {
 			return none, true, false, fmt.Errorf("the watch has brought a %T, and a %T was expected", event.Object, obj)
 		}
+		if kube.KeyOf(obj) != t.key {
+			continue
+		}
 		quiet = false
 		if done, err := w.judge(obj, event.Type != watch.Deleted); done {
 			return obj, true, false, err
@@ -282,20 +285,22 @@ func (w *waiting[T]) follow(ctx context.Context) (obj T, done, quiet bool, err e
 // list reads the object by a list, which has a resourceVersion to watch from whether the object
 // is there or not.
 func (w *waiting[T]) list(ctx context.Context, t target) (obj T, found bool, version string, err error) {
-	answer, name := &page{}, t.key.Name
+	answer, key := &page{}, t.key
 	t.key.Name = ""
 	r := t.request(VerbList, settings{})
-	r.List.FieldSelector = byName(name)
+	r.List.FieldSelector = byName(key.Name)
 	r.Answer = answer
 	if err := t.client.send(ctx, r); err != nil {
 		return obj, false, "", err
 	}
-	if len(answer.Items) == 0 {
-		return obj, false, answer.ResourceVersion, nil
-	}
 	var none T
-	obj, err = decode(answer.Items[0], t.kind, none)
-	return obj, err == nil, answer.ResourceVersion, err
+	for _, item := range answer.Items {
+		obj, err = decode(item, t.kind, none)
+		if err != nil || kube.KeyOf(obj) == key { // a server that does not know the selector sends others too
+			return obj, err == nil, answer.ResourceVersion, err
+		}
+	}
+	return none, false, answer.ResourceVersion, nil
 }
 
 func byName(name string) string { return fields.OneTermEqualSelector("metadata.name", name).String() }

@@ -56,6 +56,7 @@ func (c *Client) watch(ctx context.Context, req *rest.Request, r *Request) error
 	body, err := req.Stream(ctx)
 	if err != nil {
 		cancel()
+		r.Status = int(answerOf(err).Code)
 		return c.explain(ctx, r, err)
 	}
 	r.Status = http.StatusOK

@@ -31,7 +31,9 @@ func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...Opt
 		return none, fmt.Errorf("create %s: %w", t, err)
 	}
 	r := t.request(VerbCreate, s)
-	r.Object = inNamespace(obj, t.key.Namespace)
+	if r.Object, err = inNamespace(obj, t.key.Namespace); err != nil {
+		return none, fmt.Errorf("create %s: %w", t, err)
+	}
 	created, err := exchange(ctx, t, r, obj)
 	if err != nil {
 		return none, fmt.Errorf("create %s: %w", t, err)
@@ -63,13 +65,15 @@ func (c *Client) targetToCreate(ctx context.Context, obj kube.Object) (target, e
 }
 
 // inNamespace returns obj, or a copy of it that is in namespace.
-func inNamespace[T kube.Object](obj T, namespace string) T {
+func inNamespace[T kube.Object](obj T, namespace string) (T, error) {
 	if obj.GetNamespace() == namespace {
-		return obj
+		return obj, nil
 	}
-	placed := obj.DeepCopyObject().(T)
-	placed.SetNamespace(namespace)
-	return placed
+	placed, err := copyOf(obj)
+	if err == nil {
+		placed.SetNamespace(namespace)
+	}
+	return placed, err
 }
 
 // refuseMetadata refuses to write objects of which only the metadata is there: the rest would be
@@ -106,7 +110,9 @@ func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...Opt
 		return none, fmt.Errorf("update %s: %w", t.withSubresource(s), err)
 	}
 	r := t.request(VerbUpdate, s)
-	r.Object = inNamespace(obj, t.key.Namespace)
+	if r.Object, err = inNamespace(obj, t.key.Namespace); err != nil {
+		return none, fmt.Errorf("update %s: %w", t.withSubresource(s), err)
+	}
 	updated, err := exchange(ctx, t, r, obj)
 	if err != nil {
 		return none, fmt.Errorf("update %s: %w", t.withSubresource(s), asChanged(err))

@@ -176,8 +176,32 @@ func (c *comparison) storage() {
 			"as they are: keep the webhook as long as objects are stored in more than one version", strings.Join(versionNames(c.before), ", "))
 		return
 	}
-	if from != to && !c.before.Spec.PreserveUnknownFields {
+	if c.before.Spec.PreserveUnknownFields {
+		return
+	}
+	if from != to {
 		c.schemas(from+" to "+to+": ", schemaOf(before), schemaOf(after))
+	}
+	c.served(before)
+}
+
+// served compares the schema in which objects are stored with those of versions that are served
+// for the first time. Who reads an object in one of these and writes it drops what it does not
+// name. What it does not accept harms nobody yet.
+func (c *comparison) served(stored *apiextensionsv1.CustomResourceDefinitionVersion) {
+	for i := range c.after.Spec.Versions {
+		version := &c.after.Spec.Versions[i]
+		before := versionOf(c.before, version.Name)
+		if !version.Served || version.Storage || before != nil && before.Served {
+			continue
+		}
+		other := comparison{before: c.before, after: c.after}
+		other.schemas(stored.Name+" to "+version.Name+": ", schemaOf(stored), schemaOf(version))
+		for _, problem := range other.problems {
+			if problem.Severity == Lossy {
+				c.problems = append(c.problems, problem)
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"reflect"
@@ -8,7 +9,6 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 )
 
 // limits compares what values have to be like, one by one.
@@ -88,21 +88,23 @@ func (n node) enum() {
 	if len(n.after.Enum) == 0 {
 		return
 	}
-	allowed := texts(n.after.Enum)
 	if len(n.before.Enum) == 0 {
-		n.report(Narrowing, "only %s would be accepted, and any value is now", strings.Join(allowed, ", "))
+		n.report(Narrowing, "only %s would be accepted, and any value is now", strings.Join(texts(n.after.Enum), ", "))
 		return
 	}
-	var gone []string
-	for _, value := range texts(n.before.Enum) {
-		if !slices.Contains(allowed, value) {
+	var gone []apiextensionsv1.JSON
+	for _, value := range n.before.Enum {
+		if !slices.ContainsFunc(n.after.Enum, func(allowed apiextensionsv1.JSON) bool { return sameJSON(value, allowed) }) {
 			gone = append(gone, value)
 		}
 	}
 	if len(gone) > 0 {
-		n.report(Narrowing, "%s would be refused: keep old values in the enum, and let the program treat them as new ones", strings.Join(gone, ", "))
+		n.report(Narrowing, "%s would be refused: keep old values in the enum, and let the program treat them as new ones", strings.Join(texts(gone), ", "))
 	}
 }
+
+// sameJSON compares values: JSON has several ways to write one.
+func sameJSON(a, b apiextensionsv1.JSON) bool { return bytes.Equal(a.Raw, b.Raw) || sameContent(a, b) }
 
 func texts(values []apiextensionsv1.JSON) []string {
 	var texts []string
@@ -163,7 +165,7 @@ func (n node) rules() {
 		{"oneOf", n.before.OneOf, n.after.OneOf},
 		{"not", n.before.Not, n.after.Not},
 	} {
-		if !reflect.ValueOf(part.after).IsZero() && !equality.Semantic.DeepEqual(part.before, part.after) {
+		if !reflect.ValueOf(part.after).IsZero() && !sameContent(part.before, part.after) {
 			n.report(Narrowing, "%s has changed, which cannot be compared: what it accepted may be refused", part.name)
 		}
 	}

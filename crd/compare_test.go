@@ -2,6 +2,7 @@ package crd_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -122,6 +123,28 @@ func TestCompareSchemas(t *testing.T) {
 	}
 }
 
+// JSON has several ways to write one value, and the API server chooses its own.
+func TestValuesAreComparedAndNotTheirSpelling(t *testing.T) {
+	t.Parallel()
+	at := func(values ...string) *apiextensionsv1.CustomResourceDefinition {
+		field := apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}
+		for _, value := range values {
+			field.Enum = append(field.Enum, apiextensionsv1.JSON{Raw: []byte(value)})
+		}
+		return definition(t, nil, crd.Version{Name: "v1", Schema: &apiextensionsv1.JSONSchemaProps{
+			Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"f": field},
+		}})
+	}
+	before := at(`"<"`, `{"a": 1, "b": [2]}`, `10`, `odd`)
+	if problems := crd.Compare(before, at(`"\u003c"`, `{"b":[2],"a":1.0}`, `1e1`, `odd`)); len(problems) > 0 {
+		t.Errorf("the same values have problems: %v", problems)
+	}
+	problems := crd.Compare(before, at(`"\u003e"`, `{"b":[2],"a":1.0}`, `1e1`, `odd`))
+	if len(problems) != 1 || !strings.Contains(problems[0].Message, `"<" would be refused`) {
+		t.Errorf("the problems are %v", problems)
+	}
+}
+
 func short(problems []crd.Problem) []string {
 	var lines []string
 	for _, p := range problems {
@@ -135,6 +158,7 @@ func TestCompareDefinitions(t *testing.T) {
 	type definitionOf = apiextensionsv1.CustomResourceDefinition
 	const host = `{type: object, properties: {host: {type: string}}}`
 	const none = `{type: object}`
+	const strict = `{type: object, required: [host], properties: {host: {type: string, maxLength: 3}}}`
 	v := func(name, text string, change ...func(*crd.Version)) crd.Version {
 		version := crd.Version{Name: name, Schema: schemaOf(t, text)}
 		for _, c := range change {
@@ -188,7 +212,13 @@ func TestCompareDefinitions(t *testing.T) {
 		},
 		"what a status gains": {one(nil), several(v("v1", host, func(v *crd.Version) { v.Status = true; v.SelectableFields = []string{".host"} })), nil},
 
-		"a version more":          {one(nil), several(v("v1", host, stored), v("v2", none)), nil},
+		"a version more":          {one(nil), several(v("v1", host, stored), v("v2", host)), nil},
+		"a smaller one more":      {one(nil), several(v("v1", host, stored), v("v2", none)), []string{"lossy: v1 to v2: host"}},
+		"a stricter one more":     {one(nil), several(v("v1", host, stored), v("v2", strict)), nil},
+		"a smaller one, hidden":   {one(nil), several(v("v1", host, stored), v("v2", none, hidden)), nil},
+		"a smaller one, shown":    {several(v("v1", host, stored), v("v2", none, hidden)), several(v("v1", host, stored), v("v2", none)), []string{"lossy: v1 to v2: host"}},
+		"a smaller one, as ever":  {several(v("v1", host, stored), v("v2", none)), several(v("v1", host, stored), v("v2", none, deprecated)), nil},
+		"a smaller one, converts": {one(nil), converted(several(v("v1", host, stored), v("v2", none))), nil},
 		"stored in another":       {one(nil), several(v("v1", host), v("v2", host, stored)), nil},
 		"stored in a smaller one": {several(v("v1", host, stored), v("v2", none)), several(v("v1", host), v("v2", none, stored)), []string{"lossy: v1 to v2: host"}},
 		"converted to a smaller":  {several(v("v1", host, stored), v("v2", none)), converted(several(v("v1", host), v("v2", none, stored))), nil},

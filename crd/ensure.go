@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
@@ -21,7 +22,8 @@ type Ensured struct {
 	Outcome client.Outcome
 	// Allowed are the problems of the change that options have allowed.
 	Allowed []Problem
-	// Definition is as the API server has it.
+	// Definition is as the API server has it. In a dry run that would wait for the end of another
+	// one of the name, it is what would be applied then.
 	Definition *apiextensionsv1.CustomResourceDefinition
 }
 
@@ -58,16 +60,18 @@ func (e *ChangeError) Error() string {
 //
 // A definition that is being removed is waited for, and created again.
 //
-// Guarantees: no change is written that was not compared with what it replaces: when
-// another program writes meanwhile, everything begins again. It may be called by any number
-// of programs at once. When nothing has changed it makes one request for each definition, and
-// one for each version of a group that the Cluster has not learnt yet.
+// Guarantees: no change is written that was not compared with what it replaces: when another
+// program writes meanwhile, everything begins again. (Of a definition that was missing this ends a
+// moment before the write, for there is no apply that only creates.) It may be called by any
+// number of programs at once. When nothing has changed it makes one request for each definition,
+// and one for each version of a group that the Cluster has not learnt yet.
 //
 // Caller must: give the client a FieldOwner that stays the same over versions of the program,
 // and call Ensure before controllers of these kinds start. A short name or a category that
 // another field owner has set, and the definition lacks, stays.
 //
-// With a client for dry runs, nothing is waited for.
+// With a client for dry runs, nothing is waited for; a definition that is being removed counts as
+// gone.
 //
 // Options: AllowDataLoss, AllowNarrowing, Timeout, Logger.
 //
@@ -101,6 +105,10 @@ func Ensure(ctx context.Context, c *client.Client, definitions []*apiextensionsv
 	return ensured, nil
 }
 
+// missingTime is how long a definition that was missing is believed to be: another one may have
+// been waited for meanwhile. One that is there is changed in the state that was read, or not.
+const missingTime = time.Second
+
 // parallel is how many definitions are worked on at once.
 const parallel = 8
 
@@ -129,21 +137,19 @@ type ensurer struct {
 	live *apiextensionsv1.CustomResourceDefinition // nil: there is none
 	want *apiextensionsv1.CustomResourceDefinition // what live is to become
 	done Ensured
+
+	planned  time.Time // when live was read
+	removing bool      // in a dry run: there is one that is being removed
 }
 
 // plan reads the definition, and finds out what is to be done.
 func (e *ensurer) plan(ctx context.Context) error {
 	e.done = Ensured{Name: e.desired.Name}
-	live, err := read(ctx, e.client, e.desired.Name)
-	if err == nil && live.DeletionTimestamp != nil {
-		live, err = nil, e.waitGone(ctx, live)
-	}
-	switch {
-	case errors.Is(err, client.ErrGone):
-		live = nil
-	case err != nil:
+	live, err := e.find(ctx)
+	if err != nil {
 		return err
 	}
+	e.planned = time.Now()
 	e.live, e.want = live, desiredOver(e.desired, live, e.client.Config().FieldOwner)
 	if live == nil {
 		return nil
@@ -162,8 +168,36 @@ func (e *ensurer) plan(ctx context.Context) error {
 	return nil
 }
 
+// find reads the definition, or returns nil when there is none. One that is being removed is waited
+// for.
+func (e *ensurer) find(ctx context.Context) (*apiextensionsv1.CustomResourceDefinition, error) {
+	for {
+		live, err := read(ctx, e.client, e.desired.Name)
+		switch {
+		case errors.Is(err, client.ErrGone):
+			return nil, nil //nolint:nilnil // there is none
+		case err != nil:
+			return nil, err
+		case live.DeletionTimestamp == nil:
+			return live, nil
+		case e.client.Config().DryRun:
+			e.removing = true
+			return nil, nil //nolint:nilnil // there will be none
+		}
+		if err := e.waitGone(ctx, live); err != nil {
+			return nil, err
+		}
+		// Somebody else may have made it again.
+	}
+}
+
 // carryOut writes what was planned, and waits until it is in effect.
 func (e *ensurer) carryOut(ctx context.Context) error {
+	if e.live == nil && time.Since(e.planned) > missingTime {
+		if err := e.plan(ctx); err != nil {
+			return err
+		}
+	}
 	const attempts = 10
 	for attempt := 1; ; attempt++ {
 		err := e.write(ctx)
@@ -187,10 +221,18 @@ func (e *ensurer) carryOut(ctx context.Context) error {
 
 // write applies the definition, if that changes something.
 func (e *ensurer) write(ctx context.Context) error {
+	if e.removing {
+		e.done.Outcome, e.done.Definition = client.Created, e.want
+		return nil
+	}
 	owner := e.client.Config().FieldOwner
 	if e.live != nil && isAsWanted(e.live, e.want, owner) {
 		e.done.Outcome, e.done.Definition = client.Unchanged, e.live
 		return nil
+	}
+	ended, err := e.endConversion(ctx)
+	if err != nil || ended && e.client.Config().DryRun {
+		return err
 	}
 	configuration, err := configurationOf(e.desired, e.live)
 	if err != nil {
@@ -209,7 +251,28 @@ func (e *ensurer) write(ctx context.Context) error {
 		return fmt.Errorf("%s %s: read the answer: %w", kindName, e.desired.Name, err)
 	}
 	e.done.Outcome, e.done.Definition = applied.Outcome, definition
+	if ended {
+		e.done.Outcome = client.Updated
+	}
 	return nil
+}
+
+// endConversion ends a conversion by a webhook that is not wanted any longer, and returns false
+// when there is none. An apply cannot: what others have put there, as certificate managers do,
+// would be left of it, and be invalid.
+func (e *ensurer) endConversion(ctx context.Context) (bool, error) {
+	if e.live == nil || clientConfig(e.live) == nil || converts(e.want) {
+		return false, nil
+	}
+	e.live.SetGroupVersionKind(crdKind())
+	without := e.live.DeepCopy()
+	without.Spec.Conversion = e.want.Spec.Conversion.DeepCopy()
+	patched, err := client.Patch(ctx, e.client, e.live, client.MergeFrom(e.live, without).Locked(e.live))
+	if err != nil {
+		return false, err
+	}
+	e.live, e.done.Outcome, e.done.Definition = patched, client.Updated, e.want
+	return true, nil
 }
 
 // read reads a definition from the API server, not from an informer.

@@ -1,7 +1,6 @@
 package event
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -37,8 +36,8 @@ type Entry struct {
 //	events.Normal(website, "Published", "Publish", "serves at %s", url)
 //
 // As Event, it never blocks and never fails, what is said again becomes a count, and a nil
-// Recorder says nothing. Of an object whose kind the Cluster does not know, nothing is said
-// but a line in the log.
+// Recorder says nothing. Of an object whose kind the Cluster does not know, or that has no name
+// yet, nothing is said but a line in the log.
 func (r *Recorder) Normal(obj kube.Object, reason, action, format string, args ...any) {
 	if r != nil {
 		r.Record(Entry{Regarding: obj, Reason: reason, Action: action, Note: noteOf(format, args)})
@@ -67,13 +66,13 @@ func (r *Recorder) Record(entry Entry) {
 	}
 	regarding, err := r.reference(entry.Regarding)
 	if err != nil {
-		r.dropUnnamed(entry, err)
+		r.dropMistake(err, entry.Reason, entry.Action)
 		return
 	}
 	var related corev1.ObjectReference
 	if !isNil(entry.Related) {
 		if related, err = r.reference(entry.Related); err != nil {
-			r.logUnnamed(entry, err) // and say the rest
+			r.logMistake(err, entry.Reason, entry.Action) // and say the rest
 		}
 	}
 	eventType := corev1.EventTypeNormal
@@ -84,30 +83,37 @@ func (r *Recorder) Record(entry Entry) {
 }
 
 func (r *Recorder) reference(obj kube.Object) (corev1.ObjectReference, error) {
-	if isNil(obj) {
-		return corev1.ObjectReference{}, errors.New("refer to an object in an event: it is nil")
+	reference, err := Regarding(r.config.Cluster, obj)
+	if err == nil && reference.Name == "" {
+		return corev1.ObjectReference{}, unnamed(reference)
 	}
-	return Regarding(r.config.Cluster, obj)
+	return reference, err
 }
 
-func (r *Recorder) dropUnnamed(entry Entry, err error) {
+func unnamed(reference corev1.ObjectReference) error {
+	return fmt.Errorf("refer to a %s in an event: it has no name: one that the API server makes is known after the object was created", reference.Kind)
+}
+
+// dropMistake drops what cannot be said of anything.
+func (r *Recorder) dropMistake(err error, reason, action string) {
 	r.mu.Lock()
 	r.stats.Dropped++
+	r.mistakes++
 	r.mu.Unlock()
-	r.logUnnamed(entry, err)
+	r.logMistake(err, reason, action)
 }
 
-// logUnnamed logs a mistake of the caller's, of which there may be many.
-func (r *Recorder) logUnnamed(entry Entry, err error) {
+// logMistake logs a mistake of the caller's, of which there may be many.
+func (r *Recorder) logMistake(err error, reason, action string) {
 	now := time.Now()
 	r.mu.Lock()
-	logged := !r.unnamed.IsZero() && now.Sub(r.unnamed) < logInterval
+	logged := !r.mistaken.IsZero() && now.Sub(r.mistaken) < logInterval
 	if !logged {
-		r.unnamed = now
+		r.mistaken = now
 	}
 	r.mu.Unlock()
 	if !logged {
-		r.config.Logger.Warn("an object cannot be referred to in events", "error", err, "reason", entry.Reason, "action", entry.Action)
+		r.config.Logger.Warn("an object cannot be referred to in events", "error", err, "reason", reason, "action", action)
 	}
 }
 

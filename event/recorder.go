@@ -32,7 +32,8 @@ type Recorder struct {
 	waiting  []*series // guarded by mu; to be sent when they are due
 	lastName time.Time // guarded by mu; the time in the name that was given last
 	stats    Stats     // guarded by mu
-	unnamed  time.Time // guarded by mu; when an object that cannot be referred to was logged last
+	mistakes uint64    // guarded by mu; those of Stats.Dropped that were about no object
+	mistaken time.Time // guarded by mu; when one of them was logged last
 }
 
 // Stats are counts since New.
@@ -79,22 +80,22 @@ func New(config Config) (*Recorder, error) {
 //
 // A nil Recorder says nothing.
 func (r *Recorder) Event(regarding corev1.ObjectReference, eventType, reason, action, note string) {
-	if r != nil {
+	switch {
+	case r == nil:
+	case regarding.Name == "":
+		r.dropMistake(unnamed(regarding), reason, action)
+	default:
 		r.say(regarding, acceptable(eventType, reason, action, note), corev1.ObjectReference{}, nil)
 	}
 }
 
-// say notes what is said. related, and the annotations, may be empty.
+// say notes what is said of an object, which has a name. related, and the annotations, may be empty.
 func (r *Recorder) say(regarding corev1.ObjectReference, what said, related corev1.ObjectReference, annotations map[string]string) {
 	now := time.Now()
 	what.related = related
 	what.related.ResourceVersion = "" // another state of the same object
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if regarding.Name == "" {
-		r.stats.Dropped++
-		return
-	}
 	about, forgotten := r.objects.get(regarding, now, r.config.ObjectBurst)
 	r.abandon(forgotten)
 	about.forgetEnded(now.Add(-2 * r.config.RepeatInterval))

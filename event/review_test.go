@@ -2,14 +2,18 @@ package event_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/event"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // Both are answered by 403; only one of them is mended by a Role.
@@ -45,5 +49,75 @@ func TestTheHintToRolesIsForWhatIsForbidden(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The server has the event from an attempt whose answer was lost, and not what came after it.
+func TestRepeatsDuringALostAnswerAreCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, _ := server.recorder(t, event.Config{})
+		first := true
+		server.answer = func(req *http.Request) (*http.Response, error) {
+			if !first {
+				return nil, nil //nolint:nilnil // the server's word
+			}
+			first = false
+			if _, err := server.handle(req); err != nil {
+				t.Error(err)
+			}
+			for range 4 { // meanwhile
+				recorder.Event(pod("web"), "Normal", "A", "B", "")
+			}
+			return nil, errRefused
+		}
+		start(t, t.Context(), recorder)
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		time.Sleep(time.Hour)
+		if got := server.one(t); got.Series == nil || got.Series.Count != 5 {
+			t.Errorf("the series is %+v, want a count of 5", got.Series)
+		}
+	})
+}
+
+// Who forgets a name reads that, and not that there was a flood.
+func TestAnObjectWithoutANameIsLoggedAsSuch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, logged := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		generated := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "web-"}}
+		recorder.Normal(generated, "A", "B", "")
+		recorder.Record(event.Entry{Regarding: podObject("web"), Related: generated, Reason: "A"})
+		recorder.Normal(nil, "A", "B", "")
+		recorder.Event(corev1.ObjectReference{Kind: "Pod"}, "Normal", "A", "B", "")
+		synctest.Wait()
+		if diff := cmp.Diff(event.Stats{Sent: 1, Dropped: 3}, recorder.Stats()); diff != "" {
+			t.Errorf("stats (-want +got):\n%s", diff)
+		}
+		if n := logged.with("it has no name"); n != 1 {
+			t.Errorf("%d lines say that there is no name, want 1", n)
+		}
+		if n := logged.with("too many at once"); n != 0 {
+			t.Errorf("%d lines speak of too many events", n)
+		}
+		if got := server.one(t); got.Related != nil {
+			t.Errorf("it is related to %v", got.Related)
+		}
+	})
+}
+
+func TestRegardingOfNothing(t *testing.T) {
+	t.Parallel()
+	cluster := newAPIServer().cluster(t)
+	for _, obj := range []kube.Object{nil, (*corev1.Pod)(nil)} {
+		if _, err := event.Regarding(cluster, obj); err == nil || !strings.Contains(err.Error(), "it is nil") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	if _, err := event.Regarding(nil, podObject("web")); err == nil || !strings.Contains(err.Error(), "kube.Connect") {
+		t.Errorf("without a cluster the error is %v", err)
 	}
 }

@@ -83,7 +83,7 @@ type sender struct {
 	// Owned by run.
 	failures int                  // of requests in a row
 	logged   map[string]time.Time // when a reason was logged last
-	dropped  uint64               // Stats.Dropped, when it was logged last
+	dropped  uint64               // flooded, when it was logged last
 }
 
 func (s *sender) run(ctx context.Context) {
@@ -168,8 +168,11 @@ func (s *sender) send(ctx context.Context, series *series) (int32, error) {
 	series.tried = true
 	err := s.create(ctx, event)
 	if apierrors.IsAlreadyExists(err) {
-		if tried {
-			return count, nil // by an attempt whose answer was lost
+		if tried { // by an attempt whose answer was lost
+			if event.Series == nil {
+				return count, nil
+			}
+			return count, s.patch(ctx, event) // what was repeated since that attempt
 		}
 		// Another recorder has spoken of an object of this name in the same moment.
 		s.rename(series)
@@ -208,8 +211,15 @@ func (s *sender) logError(class retry.Class, series *series, err error) {
 	s.config.Logger.Warn("an event could not be sent", attrs...)
 }
 
+// flooded is how much was dropped because it was too much.
+func (s *sender) flooded() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats.Dropped - s.mistakes
+}
+
 func (s *sender) logDropped() {
-	dropped := s.Stats().Dropped
+	dropped := s.flooded()
 	if dropped == s.dropped || !s.mayLog("dropped") {
 		return
 	}

@@ -45,7 +45,7 @@ func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, o
 			takeOver(obj, base, live, e.annotation)
 			base = live
 		}
-		if e.add && base.GetDeletionTimestamp() != nil && !Has(base, e.name) {
+		if e.add && base.GetDeletionTimestamp() != nil { // also with the entry: nothing may be made for it
 			return false, fmt.Errorf("%s: %w: since %s", kube.KeyOf(base), ErrDeleting, base.GetDeletionTimestamp())
 		}
 		operations := e.operations(base)

@@ -15,7 +15,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ErrDeleting says that no finalizer can be added, because the object is being deleted.
+// ErrDeleting says that no finalizer is added, because the object is being deleted. It may be there
+// already, by an earlier write that obj did not show: nothing should be made for the object any more.
 var ErrDeleting = errors.New("the object is being deleted")
 
 // Has reports whether obj has the finalizer.

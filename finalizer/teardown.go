@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -71,8 +72,8 @@ type Config[T kube.Object] struct {
 //   - A step runs at least once, not exactly once: a crash may come between its effect and the
 //     note. That is why steps must be safe to repeat.
 //   - No step runs for a stale cache: the object is read from the API server first, one request for
-//     each run of an unfinished teardown. What is gone, or was replaced by another one of its
-//     name, is left alone.
+//     each run of an unfinished teardown, and the steps see what was read. What is gone, or was
+//     replaced by another one of its name, is left alone.
 //   - Other finalizers of the object are never touched.
 type Finalizer[T kube.Object] struct {
 	config Config[T] // immutable after New
@@ -134,6 +135,9 @@ func (f *Finalizer[T]) Ensure(ctx context.Context, obj T) (changed bool, err err
 // the entry. It does nothing when obj does not have the entry. After it, obj has the finalizers
 // that are left; none when the object is gone.
 //
+// An obj that is behind becomes the live object first (*obj = *live), so that the steps see all that
+// was noted in it; one that is not stays as the caller has changed it.
+//
 // Errors: an obj that is not being deleted; what a step returned, with its name (controller's
 // answers are kept: they look into errors); what a request met. After any of them the next
 // Teardown goes on.
@@ -164,7 +168,11 @@ func (f *Finalizer[T]) teardown(ctx context.Context, obj T) error {
 	if err != nil {
 		return err
 	}
-	takeOver(obj, obj, live, f.config.annotation())
+	if obj.GetResourceVersion() == live.GetResourceVersion() {
+		takeOver(obj, obj, live, f.config.annotation())
+	} else if err := become(obj, live); err != nil {
+		return err
+	}
 	if !Has(obj, f.config.Name) {
 		return nil
 	}
@@ -191,6 +199,18 @@ func (f *Finalizer[T]) teardown(ctx context.Context, obj T) error {
 	if _, err := (edit{name: f.config.Name, annotation: f.config.annotation()}).do(ctx, f.config.Client, obj, last, nil); err != nil {
 		return fmt.Errorf("remove the finalizer: %w", err)
 	}
+	return nil
+}
+
+// become makes obj the state of the object that live is. They share nothing: what steps do to obj
+// must not be taken for the cluster's.
+func become[T kube.Object](obj, live T) error {
+	copied := live.DeepCopyObject()
+	from, to := reflect.ValueOf(copied), reflect.ValueOf(obj)
+	if to.Kind() != reflect.Pointer || from.Type() != to.Type() {
+		return fmt.Errorf("the live object is a %T and the one to be torn down a %T: a pointer to a struct is wanted", copied, obj)
+	}
+	to.Elem().Set(from.Elem())
 	return nil
 }
 

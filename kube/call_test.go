@@ -20,6 +20,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 func configMaps() fakeserver.Kind {
@@ -193,6 +194,9 @@ func TestContract06_NoWriteAfterLeadershipIsLost(t *testing.T) {
 	err = write("after")
 	if !errors.Is(err, kube.ErrLeadershipLost) || !strings.Contains(err.Error(), "not sent") {
 		t.Errorf("a write after the loss: %v, want %v", err, kube.ErrLeadershipLost)
+	}
+	if class := retry.Classify(err); class != retry.Default {
+		t.Errorf("its class is %s: nothing is wrong with the connection that another try would mend", class)
 	}
 	if err := client.Get().Resource("configmaps").Do(ctx).Into(&corev1.ConfigMapList{}); err != nil {
 		t.Errorf("a read after the loss: %v", err)

@@ -3,6 +3,8 @@ package kube
 import (
 	"context"
 	"errors"
+
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // ErrLeadershipLost is the cause (context.Cause) of a context that was cancelled because
@@ -11,7 +13,10 @@ import (
 // It tells apart the two ways in which work ends: after an ordinary stop a controller
 // lets handlers finish for its drain time; after this cause it cancels them at once,
 // because every further write could meet the new leader's.
-var ErrLeadershipLost = errors.New("leadership lost")
+//
+// A write that is not sent for it (Cluster) fails with it too. That is no failure of the
+// connection, in whose place it comes: its class is retry.Default.
+var ErrLeadershipLost = retry.WithClass(errors.New("leadership lost"), retry.Default)
 
 type leadershipKey struct{}
 

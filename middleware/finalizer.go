@@ -47,7 +47,8 @@ type FinalizerOptions[T kube.Object] struct {
 //   - An object that is being deleted without the finalizer is left alone; see Deleted.
 //
 // A deletion that takes longer than BlockedAfter is reported, by whomever it is blocked, if
-// Blocked or Events is set; the run then asks for another one at that time.
+// Blocked or Events is set; a run before that asks for another one at that time, unless a step has
+// answered something else.
 //
 // Finalizer panics when f is nil.
 func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOptions[T]) controller.Middleware[T] {
@@ -63,12 +64,14 @@ func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOption
 			if obj.GetDeletionTimestamp() != nil {
 				return options.deleting(ctx, f, obj)
 			}
+			version := obj.GetResourceVersion()
 			switch _, err := f.Ensure(ctx, obj); {
 			case errors.Is(err, finalizer.ErrDeleting), errors.Is(err, client.ErrGone), errors.Is(err, client.ErrReplaced):
 				return nil
 			case err != nil:
 				return err
 			}
+			moveVersion(ctx, obj, version)
 			return next.Handle(ctx, obj)
 		})
 	}

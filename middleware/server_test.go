@@ -1,16 +1,9 @@
 package middleware_test
 
 import (
-	"context"
-	"encoding/json"
-	"net/http"
 	"testing"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
@@ -44,46 +37,12 @@ func makeServer() (*fakeserver.Server, *client.Client, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := client.New(client.Config{Cluster: cluster, Interceptors: []client.Interceptor{patchesOf(server)}})
+	c, err := client.New(client.Config{Cluster: cluster})
 	if err != nil {
 		return nil, nil, err
 	}
 	edit(server, func(map[string]any) {})
 	return server, c, nil
-}
-
-// patchesOf does what the server cannot: JSON patches. They become updates of what they were made
-// for.
-func patchesOf(server *fakeserver.Server) client.Interceptor {
-	return func(next client.RoundTrip) client.RoundTrip {
-		return func(ctx context.Context, r *client.Request) error {
-			if r.PatchType != types.JSONPatchType {
-				return next(ctx, r)
-			}
-			obj := server.Object(r.Resource.Resource, r.Key)
-			if obj == nil {
-				return next(ctx, r)
-			}
-			patch, err := jsonpatch.DecodePatch(r.Body)
-			if err != nil {
-				return err
-			}
-			encoded, err := json.Marshal(obj.Object)
-			if err != nil {
-				return err
-			}
-			patched, err := patch.Apply(encoded)
-			if err != nil {
-				return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", r.Resource.GroupResource(), r.Key.Name, err.Error(), 0, false)
-			}
-			changed := &unstructured.Unstructured{}
-			if err := changed.UnmarshalJSON(patched); err != nil {
-				return err
-			}
-			r.Verb, r.PatchType, r.Body, r.Object = client.VerbUpdate, "", nil, changed
-			return next(ctx, r)
-		}
-	}
 }
 
 // edit changes the Service by another hand.

@@ -83,3 +83,44 @@ func ExampleStatus() {
 	// Ready True the record is there
 	// it is gone: true
 }
+
+// The name of what is about to be made outside of the cluster is kept before it is made: whenever the
+// process dies, another one finds it.
+func ExampleCommitStatus() {
+	server, c, err := makeServer() // in a program: client.New
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	handler := controller.Chain[*corev1.Service](
+		controller.HandlerFunc[*corev1.Service](func(ctx context.Context, service *corev1.Service) error {
+			if !status.IsTrue(service.Status.Conditions, "Named") {
+				status.Set(&service.Status.Conditions, status.True("Named", service.Generation, "Named", "web-1.example.com"))
+				if err := middleware.CommitStatus(ctx, service); err != nil {
+					return err
+				}
+			}
+			fmt.Println("make the record after", len(server.Requests()), "requests")
+			status.Ready(&service.Status.Conditions, service.Generation, "Published", "")
+			return nil
+		}),
+		middleware.Status(c, middleware.StatusOptions[*corev1.Service]{}),
+	)
+	for range 2 { // as a controller does it
+		service, err := client.Get[*corev1.Service](context.Background(), c, webKey())
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		server.Requests()
+		fmt.Println("answer:", handler.Handle(context.Background(), service))
+		fmt.Println("requests after that:", len(server.Requests()))
+	}
+	// Output:
+	// make the record after 1 requests
+	// answer: <nil>
+	// requests after that: 1
+	// make the record after 0 requests
+	// answer: <nil>
+	// requests after that: 0
+}

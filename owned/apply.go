@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/ownerref"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
@@ -167,6 +168,10 @@ func (p *pass) applyItem(ctx context.Context, i *item) error {
 		i.result.Outcome = Foreign
 		i.result.Err = &ForeignError{Kind: i.kind, Key: kube.KeyOf(there), Holder: holder, Orphan: is == orphan}
 		return nil
+	case there.GetDeletionTimestamp() != nil && is == orphan:
+		// What nobody has given to the owner is not the owner's to release.
+		i.result.Outcome, i.result.Terminating = Terminating, deletionOf(there)
+		return nil
 	case there.GetDeletionTimestamp() != nil:
 		return p.terminating(ctx, &i.result, there)
 	case is == orphan:
@@ -174,10 +179,8 @@ func (p *pass) applyItem(ctx context.Context, i *item) error {
 		if err := p.checkOwner(ctx); err != nil {
 			return fmt.Errorf("adopt %s: %w", i.result, err)
 		}
-		if i.CreateOnly {
-			return p.adoptOnly(ctx, i, there)
-		}
-	case i.CreateOnly:
+	}
+	if i.CreateOnly {
 		return p.keep(ctx, i, there)
 	}
 	return p.update(ctx, i, there)
@@ -225,25 +228,23 @@ func (p *pass) createsBefore(i *item) bool {
 	return false
 }
 
-// adoptOnly makes an orphan the owner's, and leaves its fields as they are.
-func (p *pass) adoptOnly(ctx context.Context, i *item, there metav1.Object) error {
-	marked := metadataOnly(i.kind, there)
-	marked.ResourceVersion = ""
-	marked.OwnerReferences = i.object.GetOwnerReferences()
+// keep leaves the fields of a child to others, sees to it that it has its marks, and looks how
+// it is. The marks are patched: an apply of nothing else would take back the fields that the child
+// was created with.
+func (p *pass) keep(ctx context.Context, i *item, there *metav1.PartialObjectMetadata) error {
+	marked := there.DeepCopy()
+	if i.referable {
+		if err := ownerref.SetController(ctx, p.client, p.owner, marked); err != nil {
+			return fmt.Errorf("keep %s: %w", i.result, err)
+		}
+	}
 	p.set.mark(p.owner, marked)
-	applied, err := client.Apply(ctx, p.client, marked, client.Force())
-	if err != nil {
-		return err
+	marks := client.MergeFrom(there, marked).Locked(there) // the owner references are a list
+	if !marks.Empty() {
+		if _, err := client.Patch(ctx, p.client, there, marks); err != nil {
+			return err
+		}
 	}
-	if err := p.keep(ctx, i, there); err != nil {
-		return err
-	}
-	i.result.Outcome, i.result.Changed = Updated, applied.Changed
-	return nil
-}
-
-// keep leaves the fields of a child to others, and looks how it is.
-func (p *pass) keep(ctx context.Context, i *item, there metav1.Object) error {
 	obj, err := client.Get[*unstructured.Unstructured](ctx, p.client, kube.KeyOf(there), client.OfKind(i.kind))
 	if err != nil {
 		return err
@@ -257,7 +258,9 @@ func (p *pass) keep(ctx context.Context, i *item, there metav1.Object) error {
 		}
 		i.result.Object = typed
 	}
-	i.result.Outcome = Unchanged
+	if i.result.Outcome = Unchanged; !marks.Empty() {
+		i.result.Outcome, i.result.Changed = Updated, client.Diff(there, marked)
+	}
 	i.result.Readiness = i.Ready(i.result.Object)
 	return nil
 }
@@ -288,10 +291,13 @@ func (p *pass) update(ctx context.Context, i *item, there *metav1.PartialObjectM
 
 // recreate deletes a child, if it is still the owner's, in the state that is read now.
 func (p *pass) recreate(ctx context.Context, i *item, there *metav1.PartialObjectMetadata, reason *ImmutableError) error {
-	i.result.Outcome = Recreating
 	i.result.Note = reason.fields() + " cannot be changed"
 	if err := p.checkOwner(ctx); err != nil {
 		return fmt.Errorf("delete %s, to create it anew: %w", i.result, err)
+	}
+	if p.ownerMoved() {
+		i.result.Outcome, i.result.Waits = Waiting, ownerHasMoved
+		return nil
 	}
 	err := client.DeleteLive(ctx, p.client, metadataOnly(i.kind, there), func(live *metav1.PartialObjectMetadata) error {
 		if is, holder := p.set.standingOf(p.owner, live); is != ours {
@@ -302,6 +308,7 @@ func (p *pass) recreate(ctx context.Context, i *item, there *metav1.PartialObjec
 	if err != nil && !errors.Is(err, client.ErrGone) {
 		return err
 	}
+	i.result.Outcome = Recreating
 	p.announce(corev1.EventTypeNormal, "ChildRecreating", "Delete",
 		fmt.Sprintf("%s is deleted and created anew: %s", i.result, i.result.Note))
 	return nil

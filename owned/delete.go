@@ -53,7 +53,7 @@ func (s *Set) Delete(ctx context.Context, owner kube.Object) (Report, error) {
 		p.leftover = append(p.leftover, r)
 	}
 	report := Report{RunAgain: p.runAgain}
-	err = errors.Join(p.lookAgain(ctx, deleted))
+	err = p.lookAgain(ctx, deleted)
 	report.Results = p.leftover
 	if err := errors.Join(report.err(), err); err != nil {
 		return report, fmt.Errorf("delete children of %s: %w", p, err)
@@ -100,11 +100,7 @@ func (p *pass) lookAgain(ctx context.Context, deleted map[identity]int) error {
 			continue
 		}
 		r := &p.leftover[at]
-		r.Outcome = Terminating
-		r.Terminating = &Deletion{Finalizers: slices.Clone(obj.GetFinalizers())}
-		if at := obj.GetDeletionTimestamp(); at != nil {
-			r.Terminating.Since = at.Time
-		}
+		r.Outcome, r.Terminating = Terminating, deletionOf(obj)
 	}
 	return nil
 }

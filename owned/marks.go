@@ -87,14 +87,19 @@ func (s *Set) standingOf(owner, obj metav1.Object) (is standing, holder string) 
 	labels, annotations := obj.GetLabels(), obj.GetAnnotations()
 	set, uid := labels[LabelSet], labels[LabelOwnerUID]
 	former := set == s.config.Name && annotations[AnnotationOwner] == kube.KeyOf(owner).String()
+	of, marked := annotations[AnnotationChild]
+	copied := marked && of != kube.KeyOf(obj).String()
 	switch {
-	case set == s.config.Name && uid == string(owner.GetUID()):
+	case set == s.config.Name && uid == string(owner.GetUID()) && !copied:
 		return ours, ""
 	case set != "" && !former:
 		return foreign, "set " + set + " of " + annotations[AnnotationOwner] + " (uid " + uid + ")"
 	}
 	if refs := obj.GetOwnerReferences(); len(refs) > 0 {
 		return foreign, ownerref.Describe(refs[0])
+	}
+	if copied {
+		return orphan, "nobody: it is a copy of " + of
 	}
 	if former && uid != "" {
 		return orphan, "an earlier " + kube.KeyOf(owner).String() + " (uid " + uid + ")"

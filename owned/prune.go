@@ -27,6 +27,9 @@ func (p *pass) prune(ctx context.Context, wait string) {
 	}
 }
 
+// ownerHasMoved is what a deletion waits for that an old state of the owner asks for.
+const ownerHasMoved = "the owner has changed since the desired children were made; the run for that decides"
+
 func (p *pass) pruneOne(ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata) error {
 	certain, why, err := p.isChild(ctx, r.Kind, obj)
 	switch {
@@ -46,7 +49,7 @@ func (p *pass) pruneOne(ctx context.Context, r *Result, obj *metav1.PartialObjec
 		return err
 	}
 	if p.ownerMoved() {
-		r.Outcome, r.Waits = Waiting, "the owner has changed since the desired children were made; the run for that decides"
+		r.Outcome, r.Waits = Waiting, ownerHasMoved
 		return nil
 	}
 	err = client.Delete(ctx, p.client, metadataOnly(r.Kind, obj), client.Propagation(p.set.config.Propagation))

@@ -19,8 +19,7 @@ import (
 // terminating reports an object that is being deleted, and releases it from finalizers, as far as
 // Config.ReleaseFinalizers says so.
 func (p *pass) terminating(ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata) error {
-	r.Outcome = Terminating
-	r.Terminating = &Deletion{Since: obj.GetDeletionTimestamp().Time, Finalizers: slices.Clone(obj.GetFinalizers())}
+	r.Outcome, r.Terminating = Terminating, deletionOf(obj)
 	named := func(held metav1.Object) bool {
 		return slices.ContainsFunc(held.GetFinalizers(), p.releases)
 	}
@@ -41,6 +40,15 @@ func (p *pass) terminating(ctx context.Context, r *Result, obj *metav1.PartialOb
 		return err
 	}
 	return p.release(ctx, r, live)
+}
+
+// deletionOf tells of the deletion of an object whose deletion was accepted.
+func deletionOf(obj metav1.Object) *Deletion {
+	deletion := &Deletion{Finalizers: slices.Clone(obj.GetFinalizers())}
+	if at := obj.GetDeletionTimestamp(); at != nil {
+		deletion.Since = at.Time
+	}
+	return deletion
 }
 
 func (p *pass) releases(finalizer string) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,10 +27,11 @@ func ChildrenOf[T kube.Object](ctx context.Context, c *client.Client, owner meta
 			yield(none, errors.New("list children: the owner has no uid, by which owners are known: use an object that was read from the cluster"))
 			return
 		}
+		var selected []client.Option
 		if owner.GetNamespace() != "" {
-			options = append([]client.Option{client.InNamespace(owner.GetNamespace())}, options...)
+			selected = append(selected, client.InNamespace(owner.GetNamespace()))
 		}
-		for obj, err := range client.List[T](ctx, c, options...) {
+		for obj, err := range client.List[T](ctx, c, append(selected, options...)...) {
 			if err != nil {
 				yield(obj, fmt.Errorf("list children of %s: %w", kube.KeyOf(owner), err))
 				return
@@ -47,15 +49,18 @@ func ChildrenOf[T kube.Object](ctx context.Context, c *client.Client, owner meta
 // For a T that is unstructured or metadata only, a controller of any kind is read.
 func Controller[T kube.Object](ctx context.Context, c *client.Client, child metav1.Object) (owner T, found bool, err error) {
 	var none T
-	if c == nil {
+	switch {
+	case c == nil:
 		return none, false, errors.New("read the controller: the client is nil: client.New makes one")
+	case isNil(child):
+		return none, false, errors.New("read the controller: the child is nil")
 	}
 	ref, ok := ControllerOf(child)
 	if !ok {
 		return none, false, nil
 	}
 	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-	if own, err := c.Cluster().KindOf(kube.New[T]()); err == nil {
+	if own, tells := kindOf[T](c); tells {
 		if own.GroupKind() != kind.GroupKind() {
 			return none, false, nil
 		}
@@ -80,4 +85,14 @@ func Controller[T kube.Object](ctx context.Context, c *client.Client, child meta
 		return none, false, nil
 	}
 	return owner, true, nil
+}
+
+// kindOf returns the kind of the objects of type T, if the type tells. Get tells what is wrong with
+// an interface.
+func kindOf[T kube.Object](c *client.Client) (kind schema.GroupVersionKind, tells bool) {
+	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
+		return kind, false
+	}
+	kind, err := c.Cluster().KindOf(kube.New[T]())
+	return kind, err == nil
 }

@@ -1,7 +1,9 @@
 package readiness
 
 import (
+	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -55,8 +57,7 @@ func When[T kube.Object](what string, holds func(obj T) bool) Check {
 		typed, ok := obj.(T)
 		switch {
 		case !ok:
-			var want T
-			return failed("the check is for a %T, and the object is a %T", want, obj)
+			return failed("the check is for a %s, and the object is a %T", reflect.TypeFor[T](), obj)
 		case !holds(typed):
 			return inProgress("%s", what)
 		}
@@ -141,7 +142,7 @@ func All(checks ...Check) Check {
 	return func(obj kube.Object) State {
 		worst, messages := Current, []string(nil)
 		for _, check := range checks {
-			state := check(obj)
+			state := stateOf(check, obj)
 			if state.Ready() {
 				continue
 			}
@@ -168,7 +169,7 @@ func Any(checks ...Check) Check {
 		}
 		best, messages := Failed, []string(nil)
 		for _, check := range checks {
-			state := check(obj)
+			state := stateOf(check, obj)
 			if state.Ready() {
 				return current()
 			}
@@ -195,7 +196,18 @@ func Not(what string, check Check) Check {
 	}
 }
 
-// severity orders statuses from good to bad.
+// stateOf returns what check says. A status that is none of this package's, of a Check of
+// somebody's own, counts as InProgress: it is not Current.
+func stateOf(check Check, obj kube.Object) State {
+	state := check(obj)
+	if severity(state.Status) < 0 {
+		state.Status = InProgress
+		state.Message = cmp.Or(state.Message, "a check says nothing of its status")
+	}
+	return state
+}
+
+// severity orders statuses from good to bad; less than 0: it is none.
 func severity(s Status) int {
 	return slices.Index([]Status{Current, InProgress, Terminating, Failed}, s)
 }

@@ -1,6 +1,7 @@
 package readiness
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 
@@ -29,6 +30,9 @@ func read(obj kube.Object) (o object, why string, ok bool) {
 		o.content = obj.Object
 		return o, "", true
 	}
+	if t := reflect.TypeOf(obj); t.Kind() != reflect.Pointer {
+		return o, fmt.Sprintf("the object cannot be read: it is a %s, and no pointer to a struct", t), false
+	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return o, "the object cannot be read: " + err.Error(), false
@@ -47,7 +51,11 @@ func kindOf(obj kube.Object) schema.GroupKind {
 		return kind.GroupKind()
 	}
 	// The two API packages of Kubernetes that are modules of their own.
-	t := reflect.TypeOf(obj).Elem()
+	t := reflect.TypeOf(obj)
+	if t.Kind() != reflect.Pointer {
+		return schema.GroupKind{}
+	}
+	t = t.Elem()
 	switch path := t.PkgPath(); {
 	case strings.HasPrefix(path, "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/"):
 		return schema.GroupKind{Group: groupCRD, Kind: t.Name()}

@@ -2,11 +2,9 @@ package retry
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -126,21 +124,6 @@ func visit(err error, f func(error)) {
 	visitAll(err)
 }
 
-// unwrap returns what err wraps, and whether these are failures of their own rather than words
-// for the same one.
-func unwrap(err error) (inner []error, several bool) {
-	switch e := err.(type) { //nolint:errorlint // one step at a time
-	case interface{ Unwrap() error }:
-		return []error{e.Unwrap()}, false
-	case interface{ Unwrap() []error }:
-		words := reflect.TypeOf(fmt.Errorf("%w, %w", io.EOF, io.EOF))
-		return e.Unwrap(), reflect.TypeOf(err) != words
-	case interface{ Errors() []error }: // apimachinery's Aggregate
-		return e.Errors(), true
-	}
-	return nil, false
-}
-
 func statusOf(err error) (metav1.Status, bool) {
 	if status, ok := err.(apierrors.APIStatus); ok {
 		return status.Status(), true
@@ -213,8 +196,8 @@ func classOfCall(err error) Class {
 	case net.Error: // *net.OpError, *net.DNSError and everything that timed out
 		return Transient
 	}
-	if isCutStream(err.Error()) {
-		return Transient
+	if inner, _ := unwrap(err); len(inner) == 0 && isCutStream(err.Error()) {
+		return Transient // only of the innermost: of many joined errors the text alone may be endless
 	}
 	return ""
 }

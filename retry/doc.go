@@ -8,5 +8,7 @@
 //	class := rules.Classify(err)
 //	decision := rules.Decide(class, err, failures)
 //
+// Failures is for those who sort errors in another way, as package client does by reasons.
+//
 // It knows nothing of queues or controllers, and keeps no time.
 package retry

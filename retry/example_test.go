@@ -3,6 +3,8 @@ package retry_test
 import (
 	"errors"
 	"fmt"
+	"net/url"
+	"syscall"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -40,4 +42,13 @@ func Example() {
 	// quota 2 2m0s false
 	// quota 7 1h0m0s false
 	// quota 21 0s true
+}
+
+// Which of several failures is one of a connection.
+func ExampleFailures() {
+	refused := &url.Error{Op: "Get", URL: "https://registry", Err: syscall.ECONNREFUSED}
+	err := errors.Join(fmt.Errorf("ask the registry: %w", refused), errors.New("no image is named"))
+	fmt.Println(retry.Failures(err, func(_ error, class retry.Class) bool { return class == retry.Transient }))
+	// Output:
+	// [true false]
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -33,8 +35,8 @@ const maxAttempts = 5
 //  2. One patch is sent. Where all that it changes is known to be there, it is a JSON patch of
 //     these fields and conditions, under the test that each condition is where it was seen, and
 //     that the object is the same (uid): other writes to the object do not disturb. Otherwise (the
-//     first status, a new condition, a run that wrote to the object itself) it is a merge patch
-//     with a lock: the resourceVersion of after.
+//     first status, a new condition, a run that wrote to the object itself) there is a lock: the
+//     resourceVersion of after.
 //  3. When the test or the lock fails, the live object is read, the patch is made anew of what the
 //     run did, and sent; 5 times at most.
 //
@@ -43,6 +45,9 @@ const maxAttempts = 5
 //   - Of status.conditions, if its entries have types, only those that differ between before and
 //     after are written: what others write meanwhile to theirs is kept. Other lists are written as a
 //     whole: who shares such a list needs client.Apply.
+//   - Fields of conditions that T does not know are kept. If the patch has to write the whole list
+//     (a condition changes together with an object in the status that is not there yet), the list is
+//     read first.
 //   - Nothing is written to another object that has got the name meanwhile.
 //   - An object that is gone, or was replaced, is no error: the run ended, and nobody is left to
 //     read its status. Then changed is false.
@@ -51,7 +56,7 @@ const maxAttempts = 5
 //
 // Let the resourceVersion of after belong to its content. A handler that writes to the object
 // itself takes over either nothing of the answer, or all of it (*obj = *answer). In the second case
-// nothing tells the run's changes from those that came with the answer: when one of these
+// nothing tells the run's changes from those that came with the answer: when one of these fields or
 // conditions has been changed once more by the time of a retry, Commit gives up with ErrChanged,
 // for the run to be done again.
 //
@@ -63,92 +68,169 @@ const maxAttempts = 5
 // made, two conditions of one type: before any request. ErrNoSubresource; client.ErrChanged,
 // of which apierrors.IsConflict is true too, after the last attempt; otherwise what the request met.
 func Commit[T kube.Object](ctx context.Context, c *client.Client, before, after T, options ...client.Option) (changed bool, err error) {
-	if err := check(c, before, after); err != nil {
-		return false, fmt.Errorf("commit the status: %w", err)
-	}
-	if sameStatus(before, after) {
-		return false, nil
-	}
-	run, err := runOf(before, after)
-	if err != nil {
-		return false, fmt.Errorf("commit the status of %s: %w", kube.KeyOf(after), err)
-	}
-	if run.mine.empty() {
-		return false, nil
-	}
-	changed, err = commit(ctx, c, after, run, options)
+	r, err := runOf(c, before, after)
 	if err != nil {
 		return false, fmt.Errorf("commit the status: %w", err)
 	}
-	return changed, nil
+	if r.mine.empty() {
+		return false, nil
+	}
+	version, err := commit(ctx, c, after, r, options)
+	if errors.Is(err, client.ErrGone) || errors.Is(err, client.ErrReplaced) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("commit the status: %w", err)
+	}
+	return version != "", nil
+}
+
+// CommitLocked writes what differs between the statuses of before and after, as Commit does, but
+// only if the object is still at the resourceVersion of after. It is for what has to be noted before
+// a run goes on: the name of something outside of the cluster that is about to be made, for one. A
+// copy that is old must not make forgotten what it does not know of.
+//
+// after gets the resourceVersion that the object has then, and is the before of the next commit.
+// When nothing differs there is no request, and the lock is not tested. In a Handler with
+// middleware.Status around it, middleware.CommitStatus does all that.
+//
+// Options: those of Commit.
+//
+// Errors: those of Commit, where client.ErrChanged comes at once when the object has been written to;
+// client.ErrGone and client.ErrReplaced. After any of them nothing is noted, and the run has to end.
+func CommitLocked[T kube.Object](ctx context.Context, c *client.Client, before, after T, options ...client.Option) (changed bool, err error) {
+	r, err := runOf(c, before, after)
+	if err != nil {
+		return false, fmt.Errorf("commit the status: %w", err)
+	}
+	if r.mine.empty() {
+		return false, nil
+	}
+	r.locked = true
+	version, err := commit(ctx, c, after, r, options)
+	if err != nil {
+		return false, fmt.Errorf("commit the status: %w", err)
+	}
+	if version == "" {
+		return false, nil
+	}
+	after.SetResourceVersion(version)
+	return true, nil
 }
 
 // run is what a run did to a status.
 type run struct {
 	mine changeSet
+	// from is the status as the run found it.
+	from map[string]any
 	// seen is the status of the last state that is known, which the patch is made for.
 	seen map[string]any
+	// exact says that seen is all that is there, and nothing else. A Go type shows it without the
+	// fields that it does not know, and with zeros for those that are missing; a state that was taken
+	// over has the run's changes in it.
+	exact bool
 	// tookOver says that the run has taken over a later state of the object: what is mine may have
 	// come with it.
 	tookOver bool
+	// locked says that nothing may be written to a later state than the last known one.
+	locked bool
 }
 
-func runOf(before, after kube.Object) (run, error) {
+// runOf finds out what a run did. Nothing is mine when the status has not changed.
+func runOf(c *client.Client, before, after kube.Object) (run, error) {
+	if err := check(c, before, after); err != nil {
+		return run{}, err
+	}
+	if sameStatus(before, after) {
+		return run{}, nil
+	}
 	from, err := contentOf(before)
 	if err != nil {
-		return run{}, err
+		return run{}, fmt.Errorf("%s: %w", kube.KeyOf(after), err)
 	}
 	to, err := contentOf(after)
 	if err != nil {
-		return run{}, err
+		return run{}, fmt.Errorf("%s: %w", kube.KeyOf(after), err)
 	}
-	r := run{seen: from, tookOver: after.GetResourceVersion() != before.GetResourceVersion()}
+	r := run{from: from, seen: from, tookOver: after.GetResourceVersion() != before.GetResourceVersion()}
 	if r.tookOver {
 		r.seen = to
+	} else {
+		_, r.exact = after.(runtime.Unstructured)
 	}
-	r.mine, err = difference(from, to)
-	return r, err
+	if r.mine, err = difference(from, to); err != nil {
+		return run{}, fmt.Errorf("%s: %w", kube.KeyOf(after), err)
+	}
+	return r, nil
 }
 
-// commit writes what a run has changed in an object, of which base is the last known state.
-func commit[T kube.Object](ctx context.Context, c *client.Client, base T, r run, options []client.Option) (bool, error) {
+// commit writes what a run has changed in an object, of which base is the last known state. It
+// returns the resourceVersion that the object has then; "" when nothing was left to write.
+func commit(ctx context.Context, c *client.Client, base kube.Object, r run, options []client.Option) (version string, err error) {
 	options = append(slices.Clip(options), client.Subresource("status"))
 	var last error
 	for attempt := range maxAttempts {
-		if attempt > 0 {
-			live, err := client.Live(ctx, c, base)
+		if attempt > 0 || !r.suffices() {
+			live, err := readAll(ctx, c, base, r.locked)
 			if err != nil {
-				return false, unlessGone(err)
+				return "", err
+			}
+			if attempt > 0 && r.exact && testFailed(last) && live.GetResourceVersion() == base.GetResourceVersion() {
+				return "", last // no test of ours is what was refused
 			}
 			if err := r.catchUp(live); err != nil {
-				return false, fmt.Errorf("%w: %w", err, last)
+				return "", changedSince(ctx, c, base, err)
 			}
 			if r.mine.empty() {
-				return false, nil // somebody else has said the same
+				return "", nil // somebody else has said the same
 			}
 			base = live
 		}
 		patch, err := r.patch(base)
 		if err != nil {
-			return false, err
+			return "", err
 		}
-		_, err = client.Patch(ctx, c, base, patch, options...)
+		answer, err := client.Patch(ctx, c, base, patch, options...)
 		switch {
 		case err == nil:
-			return true, nil
-		case apierrors.IsConflict(err) || testFailed(err):
+			return answer.GetResourceVersion(), nil
+		case testFailed(err), apierrors.IsConflict(err) && !r.locked:
 			last = err
 		case errors.Is(err, kube.ErrNotServed):
-			return false, noSubresource(ctx, c, base, err)
+			return "", noSubresource(ctx, c, base, err)
 		default:
-			return false, unlessGone(err)
+			return "", err
 		}
 	}
-	if !apierrors.IsConflict(last) {
-		// The API server calls a failed test invalid. It is a conflict: the next run may succeed.
-		last = fmt.Errorf("%w: %w", client.ErrChanged, apierrors.NewConflict(resourceOf(ctx, c, base), base.GetName(), last))
+	return "", changedSince(ctx, c, base, fmt.Errorf("other writes came first, %d times: %w", maxAttempts, last))
+}
+
+// readAll reads the live object with all its fields, also those that its Go type does not know.
+// If it has to be unchanged, its resourceVersion is that of obj.
+func readAll(ctx context.Context, c *client.Client, obj kube.Object, unchanged bool) (kube.Object, error) {
+	kind, err := c.Cluster().KindOf(obj)
+	if err != nil {
+		return nil, err
 	}
-	return false, fmt.Errorf("other writes came first, %d times: %w", maxAttempts, last)
+	whole := &unstructured.Unstructured{}
+	whole.SetGroupVersionKind(kind)
+	whole.SetNamespace(obj.GetNamespace())
+	whole.SetName(obj.GetName())
+	whole.SetUID(obj.GetUID())
+	whole.SetResourceVersion(obj.GetResourceVersion())
+	if unchanged {
+		return client.Live[kube.Object](ctx, c, whole, client.IfUnchanged())
+	}
+	return client.Live[kube.Object](ctx, c, whole)
+}
+
+// changedSince says of err that the object has changed. The API server calls a test that has failed
+// invalid; it is a conflict: the next run may succeed.
+func changedSince(ctx context.Context, c *client.Client, obj kube.Object, err error) error {
+	if apierrors.IsConflict(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", client.ErrChanged, apierrors.NewConflict(resourceOf(ctx, c, obj), obj.GetName(), err))
 }
 
 // testFailed reports whether the API server has refused a JSON patch that does not fit. What it
@@ -159,33 +241,31 @@ func testFailed(err error) bool {
 		(status.Status().Details == nil || len(status.Status().Details.Causes) == 0)
 }
 
-// unlessGone returns err, or nil when it says that there is no such object any longer.
-func unlessGone(err error) error {
-	if errors.Is(err, client.ErrGone) || errors.Is(err, client.ErrReplaced) {
-		return nil
-	}
-	return err
-}
-
 // catchUp leaves of the run's changes those that the live object lacks.
 func (r *run) catchUp(live kube.Object) error {
 	content, err := contentOf(live)
 	if err != nil {
 		return err
 	}
+	unclear := r.tookOver && !r.locked // under the lock nothing comes after what was taken over
+	if unclear {
+		if field := contested(r.mine.fields, r.from, content, "status"); field != "" {
+			return fmt.Errorf("%s has been changed by others too, and it is not clear by whom first", field)
+		}
+	}
 	list, _ := conditionList(content)
 	var left []conditionChange
 	for _, change := range r.mine.conditions {
 		is := find(list, change.conditionType)
-		if reflect.DeepEqual(is, change.to) {
+		if reflect.DeepEqual(is, change.made(is)) {
 			continue
 		}
-		if r.tookOver && !reflect.DeepEqual(is, change.from) {
+		if unclear && !says(is, change.from) {
 			return fmt.Errorf("the condition %s has been changed by others too, and it is not clear by whom first", change.conditionType)
 		}
 		left = append(left, change)
 	}
-	r.mine.conditions, r.seen = left, content
+	r.mine.conditions, r.seen, r.exact = left, content, true
 	return nil
 }
 

@@ -56,11 +56,6 @@ func TestCommitWritesNothingWhenNothingDiffers(t *testing.T) {
 func TestCommitWritesWhatDiffers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	theirs := map[string]any{"lastTransitionTime": "2026-01-02T03:04:05Z", "message": "", "reason": "Why", "status": "True", "type": "Theirs"}
-	ready := map[string]any{
-		"lastTransitionTime": "2026-02-03T04:05:06Z", "message": "", "reason": "Deployed", "status": "True", "type": "Ready",
-		"observedGeneration": float64(1),
-	}
 	op := func(op, path string, value any) any {
 		return map[string]any{"op": op, "path": path, "value": value}
 	}
@@ -81,7 +76,12 @@ func TestCommitWritesWhatDiffers(t *testing.T) {
 		{
 			"a condition", setReady,
 			func() any {
-				return []any{op("test", "/metadata/uid", "uid-1"), op("test", "/status/conditions/1/type", "Ready"), op("replace", "/status/conditions/1", ready)}
+				return []any{
+					op("test", "/metadata/uid", "uid-1"), op("test", "/status/conditions/1/type", "Ready"),
+					op("add", "/status/conditions/1/lastTransitionTime", "2026-02-03T04:05:06Z"), op("add", "/status/conditions/1/message", ""),
+					op("add", "/status/conditions/1/observedGeneration", float64(1)), op("add", "/status/conditions/1/reason", "Deployed"),
+					op("add", "/status/conditions/1/status", "True"),
+				}
 			},
 			"2 [] Theirs=True Ready=True",
 		},
@@ -92,9 +92,9 @@ func TestCommitWritesWhatDiffers(t *testing.T) {
 			},
 			func() any {
 				added := map[string]any{"lastTransitionTime": "2026-02-03T04:05:06Z", "message": "", "reason": "New", "status": "False", "type": "New"}
-				return map[string]any{
-					"metadata": map[string]any{"uid": "uid-1", "resourceVersion": before.ResourceVersion},
-					"status":   map[string]any{"conditions": []any{theirs, ready, added}, "replicas": float64(3)},
+				return []any{
+					op("replace", "/metadata/resourceVersion", before.ResourceVersion), op("test", "/metadata/uid", "uid-1"),
+					op("add", "/status/replicas", float64(3)), op("add", "/status/conditions/-", added),
 				}
 			},
 			"3 [] Theirs=True Ready=True New=False",
@@ -169,9 +169,6 @@ func TestCommitNeedsNoLock(t *testing.T) {
 	w.say("Other", "True")
 	commit(t, w, before, after)
 	w.expect(t, "3 [a] Theirs=False Ready=True Other=True", patch)
-	if w.failed > 0 {
-		t.Errorf("%d patches failed", w.failed)
-	}
 }
 
 func TestCommitKeepsConditionsOfOthers(t *testing.T) {
@@ -196,10 +193,7 @@ func TestCommitKeepsConditionsOfOthers(t *testing.T) {
 		status["conditions"] = append([]any{condition("First", "True")}, status["conditions"].([]any)...)
 	})
 	commit(t, w, before, after)
-	w.expect(t, "3 [a] First=True Theirs=False Other=True", get, patch)
-	if w.failed != 1 {
-		t.Errorf("%d patches failed, want 1", w.failed)
-	}
+	w.expect(t, "3 [a] First=True Theirs=False Other=True", patch, get, patch)
 }
 
 // Somebody, another instance for one, has written the same: nothing is left to do.
@@ -254,15 +248,10 @@ func TestCommitAfterAnOwnWrite(t *testing.T) {
 func TestCommitGivesUpInTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change   func(*Shop)
-		requests []string
-		failed   int
+		change func(*Shop)
 	}{
-		"tests": {change: setReady, requests: []string{get, get, get, get}, failed: 5},
-		"locks": {
-			change:   func(s *Shop) { status.Set(&s.Status.Conditions, status.True("New", 1, "New", "")) },
-			requests: []string{patch, get, patch, get, patch, get, patch, get, patch},
-		},
+		"tests": {change: setReady},
+		"locks": {change: func(s *Shop) { status.Set(&s.Status.Conditions, status.True("New", 1, "New", "")) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -275,10 +264,7 @@ func TestCommitGivesUpInTheEnd(t *testing.T) {
 			if retry.Classify(err) != retry.Conflict || !errors.Is(err, client.ErrChanged) || !strings.Contains(err.Error(), "Shop town/books") {
 				t.Errorf("the error is %v (class %s), want a conflict that names the Shop", err, retry.Classify(err))
 			}
-			w.expect(t, "0 [a] Ready=False Theirs=True", test.requests...)
-			if w.failed != test.failed {
-				t.Errorf("%d patches failed, want %d", w.failed, test.failed)
-			}
+			w.expect(t, "0 [a] Ready=False Theirs=True", patch, get, patch, get, patch, get, patch, get, patch)
 		})
 	}
 }
@@ -314,8 +300,8 @@ func TestCommitToWhatIsGone(t *testing.T) {
 	}{
 		"gone, fields":         {change: func(s *Shop) { s.Status.Replicas = 9 }, requests: []string{patch}},
 		"gone, conditions":     {change: setReady, requests: []string{patch}},
-		"replaced, fields":     {again: true, change: func(s *Shop) { s.Status.Replicas = 9 }, requests: []string{get}},
-		"replaced, conditions": {again: true, change: setReady, requests: []string{get}},
+		"replaced, fields":     {again: true, change: func(s *Shop) { s.Status.Replicas = 9 }, requests: []string{patch, get}},
+		"replaced, conditions": {again: true, change: setReady, requests: []string{patch, get}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

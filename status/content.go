@@ -2,8 +2,11 @@ package status
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,8 +17,8 @@ import (
 )
 
 // Edit lets edit change the conditions of an unstructured object, under status.conditions, in
-// memory. What a list entry has beside the fields of a metav1.Condition is lost when edit changes
-// anything.
+// memory. What edit does not change stays as it is, also what entries have beside the fields of a
+// metav1.Condition.
 //
 //	err := status.Edit(shop, func(conditions *[]metav1.Condition) {
 //		status.Ready(conditions, shop.GetGeneration(), "Deployed", "3 replicas are up")
@@ -23,33 +26,55 @@ import (
 //
 // Errors: a status or conditions of another form; the object is as it was then.
 func Edit(obj *unstructured.Unstructured, edit func(conditions *[]metav1.Condition)) error {
-	list, _, err := unstructured.NestedFieldNoCopy(obj.Object, "status", "conditions")
+	list, _, err := unstructured.NestedFieldNoCopy(obj.Object, "status", conditionsField)
 	if err != nil {
 		return fmt.Errorf("edit the conditions of %s %s: %w", obj.GetKind(), kube.KeyOf(obj), err)
 	}
-	var before, after []metav1.Condition
+	var entries []any
+	var before []metav1.Condition
 	encoded, err := json.Marshal(list)
 	if err == nil {
-		err = json.Unmarshal(encoded, &before)
+		err = errors.Join(utiljson.Unmarshal(encoded, &entries), json.Unmarshal(encoded, &before))
 	}
 	if err != nil {
 		return fmt.Errorf("edit the conditions of %s %s: status.conditions is no list of conditions: %w", obj.GetKind(), kube.KeyOf(obj), err)
 	}
-	after = append(after, before...)
+	after := slices.Clone(before)
 	edit(&after)
 	if reflect.DeepEqual(before, after) {
 		return nil
 	}
-	entries := make([]any, len(after))
+	edited := make([]any, len(after))
 	for i := range after {
-		if entries[i], err = runtime.DefaultUnstructuredConverter.ToUnstructured(&after[i]); err != nil {
+		if edited[i], err = editedEntry(&after[i], before, entries); err != nil {
 			return fmt.Errorf("edit the conditions of %s %s: encode them: %w", obj.GetKind(), kube.KeyOf(obj), err)
 		}
 	}
 	if obj.Object == nil {
 		obj.Object = map[string]any{}
 	}
-	return unstructured.SetNestedSlice(obj.Object, entries, "status", "conditions")
+	return unstructured.SetNestedSlice(obj.Object, edited, "status", conditionsField)
+}
+
+// editedEntry returns what stands in the list for a condition. entries are what stood there for
+// before.
+func editedEntry(c *metav1.Condition, before []metav1.Condition, entries []any) (any, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(before, func(was metav1.Condition) bool { return was.Type == c.Type })
+	if i < 0 {
+		return fields, nil
+	}
+	if reflect.DeepEqual(before[i], *c) {
+		return entries[i], nil // also how it is written, which is not always how Go writes it
+	}
+	was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&before[i])
+	if err != nil {
+		return nil, err
+	}
+	return conditionChange{c.Type, was, fields}.made(entries[i]), nil
 }
 
 // sameStatus reports whether two objects have the same status, where that can be told without
@@ -64,7 +89,8 @@ func sameStatus(a, b kube.Object) bool {
 		return false
 	}
 	field, ok := statusA.Type().FieldByName("Status")
-	return ok && field.Tag.Get("json") != "" &&
+	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	return ok && name == "status" &&
 		reflect.DeepEqual(statusA.FieldByIndex(field.Index).Interface(), statusB.FieldByIndex(field.Index).Interface())
 }
 

@@ -3,6 +3,7 @@ package status
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 )
@@ -102,6 +103,51 @@ func conditionChanges(before, after []any) []conditionChange {
 	return changes
 }
 
+// made returns what the change makes of a condition; nil is one that is not there. What the run
+// has never seen in it stays.
+func (c conditionChange) made(condition any) any {
+	to, isObject := c.to.(map[string]any)
+	is, there := condition.(map[string]any)
+	if !isObject || !there {
+		return c.to
+	}
+	made := maps.Clone(is)
+	for _, name := range c.removed() {
+		delete(made, name)
+	}
+	maps.Copy(made, to)
+	return made
+}
+
+// removed returns the fields that the change takes from the condition, in order.
+func (c conditionChange) removed() []string {
+	to, _ := c.to.(map[string]any)
+	from, _ := c.from.(map[string]any)
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		if _, stays := to[name]; !stays {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// says reports whether a condition has what another one has, and perhaps more; nil is one that is not
+// there.
+func says(condition, other any) bool {
+	is, there := condition.(map[string]any)
+	fields, was := other.(map[string]any)
+	if !there || !was {
+		return there == was
+	}
+	for name, value := range fields {
+		if !reflect.DeepEqual(is[name], value) {
+			return false
+		}
+	}
+	return true
+}
+
 // apply returns list with the changes made: each condition keeps its place, new ones come last.
 func apply(changes []conditionChange, list []any) []any {
 	list = slices.Clone(list)
@@ -113,10 +159,31 @@ func apply(changes []conditionChange, list []any) []any {
 		case i >= 0 && change.to == nil:
 			list = slices.Delete(list, i, i+1)
 		case i >= 0:
-			list[i] = change.to
+			list[i] = change.made(list[i])
 		}
 	}
 	return list
+}
+
+// contested returns the path of a field that a run changes by a merge patch, and that others have
+// changed to something else since it was as in from; "" when there is none.
+func contested(patch, from, live map[string]any, path string) string {
+	for _, name := range slices.Sorted(maps.Keys(patch)) {
+		value, was, is := patch[name], from[name], live[name]
+		at := path + "." + name
+		if inner, isObject := value.(map[string]any); isObject {
+			wasFields, _ := was.(map[string]any)
+			isFields, _ := is.(map[string]any)
+			if field := contested(inner, wasFields, isFields, at); field != "" {
+				return field
+			}
+			continue
+		}
+		if !reflect.DeepEqual(is, was) && !reflect.DeepEqual(is, value) && (filled(is) || filled(was)) {
+			return at
+		}
+	}
+	return ""
 }
 
 // mergePatch returns the JSON merge patch (RFC 7386) that makes to of from.
@@ -130,7 +197,9 @@ func mergePatch(from, to map[string]any) map[string]any {
 		oldFields, wasObject := old.(map[string]any)
 		fields, isObject := value.(map[string]any)
 		if wasObject && isObject {
-			patch[name] = mergePatch(oldFields, fields)
+			if inner := mergePatch(oldFields, fields); len(inner) > 0 { // else they differ in nulls
+				patch[name] = inner
+			}
 			continue
 		}
 		patch[name] = value

@@ -11,7 +11,8 @@
 //		return nil
 //	}
 //
-// Nothing of this makes a request but Commit, and Commit makes none when nothing has changed.
+// Nothing of this makes a request but Commit, and Commit makes none when nothing has changed. What has
+// to be noted before a run goes on is written by middleware.CommitStatus, or CommitLocked.
 //
 // # Who may write which condition
 //

@@ -15,9 +15,13 @@ import (
 
 // patch makes the patch that does to base what the run did.
 func (r run) patch(base kube.Object) (client.PatchBody, error) {
-	if operations, ok := r.operations(); ok && !r.tookOver {
+	if operations, locked, ok := r.operations(); ok {
 		same := client.Operation{Op: "test", Path: "/metadata/uid", Value: base.GetUID()}
-		return client.JSONPatch(append([]client.Operation{same}, operations...)...), nil
+		patch := client.JSONPatch(append([]client.Operation{same}, operations...)...)
+		if locked || r.locked || r.tookOver {
+			patch = patch.Locked(base)
+		}
+		return patch, nil
 	}
 	// Whoever patches the status of a custom resource is not held to a uid in the patch: the
 	// resourceVersion stands for it.
@@ -38,35 +42,81 @@ func (r run) patch(base kube.Object) (client.PatchBody, error) {
 	return client.RawPatch(types.MergePatchType, body), nil
 }
 
-// operations are the JSON patch of what the run did; false when a merge patch has to do it: a JSON
-// patch cannot make the object that a field is in, nor test that a list does not have an entry.
-func (r run) operations() ([]client.Operation, bool) {
-	if !filled(r.seen) {
-		return nil, false
+// suffices reports whether the patch can be made of what was seen. If it has to write the whole list
+// of conditions, the entries may have fields that were not seen. And a condition that is new in a
+// state that was taken over may have come with it, or not.
+func (r run) suffices() bool {
+	list, _ := conditionList(r.seen)
+	if r.exact || len(r.mine.conditions) == 0 || len(list) == 0 {
+		return true
 	}
-	operations, ok := fieldOperations(nil, "/status", r.mine.fields, r.seen)
-	if !ok {
-		return nil, false
+	if r.tookOver && slices.ContainsFunc(r.mine.conditions, func(c conditionChange) bool { return c.from == nil }) {
+		return false
+	}
+	_, _, ok := r.operations()
+	return ok || len(apply(r.mine.conditions, list)) == 0
+}
+
+// operations are the JSON patch of what the run did, and whether it holds for the resourceVersion
+// only; not ok when a merge patch has to do it: a JSON patch cannot make the object that a field is in.
+func (r run) operations() (operations []client.Operation, locked, ok bool) {
+	if !filled(r.seen) {
+		return nil, false, false
+	}
+	if operations, ok = fieldOperations(nil, "/status", r.mine.fields, r.seen); !ok {
+		return nil, false, false
 	}
 	list, _ := conditionList(r.seen)
-	removed := []int{}
+	var removed []int
+	var added []any
 	for _, change := range r.mine.conditions {
 		i := indexOf(list, change.conditionType)
 		switch {
 		case change.to != nil && i < 0:
-			return nil, false
+			added = append(added, change.to)
 		case change.to != nil:
-			operations = append(operations, isAt(i, change), client.Operation{Op: "replace", Path: conditionPath(i), Value: change.to})
+			operations = append(operations, change.operations(i, list[i])...)
 		case i >= 0:
 			operations = append(operations, isAt(i, change))
 			removed = append(removed, i)
 		}
 	}
+	if len(added) > 0 && r.exact {
+		// No test tells that the list does not have an entry, but one that it is the very list.
+		operations = slices.Insert(operations, 0, client.Operation{Op: "test", Path: "/status/" + conditionsField, Value: r.seen[conditionsField]})
+	}
 	slices.Sort(removed)
 	for _, i := range slices.Backward(removed) { // from the end, so that the indexes stay true
 		operations = append(operations, client.Operation{Op: "remove", Path: conditionPath(i)})
 	}
-	return operations, true
+	switch {
+	case len(added) > 0 && len(list) == 0:
+		operations = append(operations, client.Operation{Op: "add", Path: "/status/" + conditionsField, Value: added})
+	case len(added) > 0:
+		for _, condition := range added {
+			operations = append(operations, client.Operation{Op: "add", Path: "/status/" + conditionsField + "/-", Value: condition})
+		}
+	}
+	return operations, len(added) > 0 && !r.exact, true
+}
+
+// operations change a condition that is at i, field by field: what is not known of it stays. All
+// fields of the own one are written, because a mixture of two conditions would be neither.
+func (c conditionChange) operations(i int, seen any) []client.Operation {
+	operations := []client.Operation{isAt(i, c)}
+	to, _ := c.to.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(to)) {
+		if name != "type" {
+			operations = append(operations, client.Operation{Op: "add", Path: conditionPath(i) + "/" + escaped(name), Value: to[name]})
+		}
+	}
+	is, _ := seen.(map[string]any)
+	for _, name := range c.removed() {
+		if _, there := is[name]; there {
+			operations = append(operations, client.Operation{Op: "remove", Path: conditionPath(i) + "/" + escaped(name)})
+		}
+	}
+	return operations
 }
 
 func conditionPath(i int) string { return fmt.Sprintf("/status/%s/%d", conditionsField, i) }
@@ -76,10 +126,13 @@ func isAt(i int, change conditionChange) client.Operation {
 	return client.Operation{Op: "test", Path: conditionPath(i) + "/type", Value: change.conditionType}
 }
 
+// escaped returns a name as a part of a JSON pointer.
+func escaped(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
+
 // fieldOperations appends what a merge patch does to an object that has the fields seen.
 func fieldOperations(operations []client.Operation, path string, patch, seen map[string]any) ([]client.Operation, bool) {
 	for _, name := range slices.Sorted(maps.Keys(patch)) {
-		at := path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+		at := path + "/" + escaped(name)
 		value := patch[name]
 		inner, isObject := value.(map[string]any)
 		below, wasObject := seen[name].(map[string]any)

@@ -48,9 +48,15 @@ type events[T kube.Object] struct {
 	mu sync.Mutex
 	// told is what the receiver has been told last of each object of which it knows. Guarded by mu.
 	told map[kube.Key]state
-	// gone has the last state of objects that the receiver still believes to be there. Guarded by
-	// mu.
-	gone map[kube.Key]*wire.Object
+	// gone are objects that the receiver still believes to be there. Guarded by mu.
+	gone map[kube.Key]end
+}
+
+// end is that of an object.
+type end struct {
+	last *wire.Object // its last state
+	// followed says that what is there under its key since then is to be told.
+	followed bool
 }
 
 // state says which state of which object is meant.
@@ -62,7 +68,7 @@ type state struct {
 func newEvents[T kube.Object](s *Subscription[T]) *events[T] {
 	return &events[T]{
 		subscription: s, out: make(chan Event[T]), queue: newQueue(), initial: true,
-		told: map[kube.Key]state{}, gone: map[kube.Key]*wire.Object{},
+		told: map[kube.Key]state{}, gone: map[kube.Key]end{},
 	}
 }
 
@@ -73,24 +79,38 @@ func syncedKey() kube.Key { return kube.Key{} }
 func (e *events[T]) synced() { e.queue.add(syncedKey()) }
 
 func (e *events[T]) notify(c informer.Change) {
-	ended := e.notifyEnd(c)
-	if ended || c.Type != informer.Deleted && passes(e.subscription.predicate, c) {
+	follows := c.Type != informer.Deleted && passes(e.subscription.predicate, c)
+	if e.note(c, follows) || follows {
 		e.queue.add(c.Key)
 	}
 }
 
-// notifyEnd keeps the last state of an object whose end the receiver is to be told: that of a
-// Deleted, or of an Updated that is another object's of the same name. It returns false when the
-// change ends nothing of which the receiver knows.
-func (e *events[T]) notifyEnd(c informer.Change) bool {
-	if c.Type != informer.Deleted && c.Changed(kube.ChangedUID) == 0 {
-		return false
-	}
+// note keeps the end of an object of which the receiver knows, and whether what follows it is to
+// be told. It returns false when the change ends nothing.
+func (e *events[T]) note(c informer.Change, follows bool) bool {
+	ends := c.Type == informer.Deleted || c.Changed(kube.ChangedUID) != 0
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if ends {
+		if last := e.endOf(c); last != nil {
+			e.gone[c.Key] = end{last: last, followed: follows}
+			return true
+		}
+	}
+	if ended, ok := e.gone[c.Key]; ok && (ends || follows) {
+		ended.followed = follows
+		e.gone[c.Key] = ended
+	}
+	return false
+}
+
+// endOf returns the last state of an object whose end the receiver is to be told: that of a
+// Deleted, or of an Updated that is another object's of the same name. It is nil when the change
+// ends nothing of which the receiver knows. It is called with mu held.
+func (e *events[T]) endOf(c informer.Change) *wire.Object {
 	told, known := e.told[c.Key]
 	if !known {
-		return false
+		return nil
 	}
 	last, err := c.Old()
 	if err != nil || last == nil {
@@ -99,10 +119,9 @@ func (e *events[T]) notifyEnd(c informer.Change) bool {
 		last = &wire.Object{Key: c.Key, UID: told.uid}
 	}
 	if last.UID != told.uid {
-		return false // another object of the name, of which the receiver does not know (any more, or yet)
+		return nil // another object of the name, of which the receiver does not know (any more, or yet)
 	}
-	e.gone[c.Key] = last.Clone()
-	return true
+	return last.Clone()
 }
 
 func (e *events[T]) deliver(ctx context.Context) {
@@ -150,17 +169,18 @@ func (e *events[T]) news(ctx context.Context, key kube.Key) (last *wire.Object, 
 		now = state{uid: obj.GetUID(), version: obj.GetResourceVersion()}
 	}
 	told, known := e.told[key]
-	last = e.gone[key]
+	ended, gone := e.gone[key]
 	delete(e.gone, key)
-	if last != nil && found && told.uid == now.uid {
-		last = nil // it has left the selection, and is back
+	if gone && found && ended.followed && told.uid == now.uid {
+		gone = false // it has left the selection, and is back
 	}
-	if last != nil {
+	if gone {
+		last = ended.last
 		delete(e.told, key)
 		known = false
 	}
 	switch {
-	case !found, known && told == now:
+	case !found, gone && !ended.followed, known && told == now:
 		return last, obj, false
 	case known && told.uid != now.uid:
 		return last, obj, false // the end of the other one is about to be announced

@@ -200,10 +200,7 @@ func TestPredicates(t *testing.T) {
 		server.Fail("list", nil)
 		server.Fail("watch", nil)
 		time.Sleep(time.Minute)
-		got := received(out, words)
-		if len(got) == 0 || got[0] != "Deleted b=xx uid-3" {
-			t.Errorf("the end of b is missing: %v", got)
-		}
+		expect(t, out, "Deleted b=xx uid-3")
 	})
 }
 

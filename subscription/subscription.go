@@ -60,9 +60,10 @@ type Subscription[T kube.Object] struct {
 	signals *signals         // guarded by mu; nil until it is asked for; the same for the others
 	objects *objects[T]      // guarded by mu
 	events  *events[T]       // guarded by mu
-	waiting []receiver       // guarded by mu; asked for before Run
+	waiting []receiver       // guarded by mu; asked for before Run serves them
 	serve   func(r receiver) // guarded by mu; starts to serve a receiver; nil while Run does not run
 	ran     bool             // guarded by mu; Run has been called
+	ended   bool             // guarded by mu; nothing is served any more
 }
 
 // receiver is the way from the informer's changes to one channel.
@@ -158,7 +159,7 @@ func (s *Subscription[T]) add(r receiver) {
 	switch {
 	case s.serve != nil:
 		s.serve(r)
-	case s.ran:
+	case s.ended:
 		r.end()
 	default:
 		s.waiting = append(s.waiting, r)
@@ -192,7 +193,7 @@ func (s *Subscription[T]) Run(ctx context.Context) error {
 
 	<-ctx.Done()
 	s.mu.Lock()
-	s.serve = nil
+	s.serve, s.ended = nil, true
 	s.mu.Unlock()
 	s.serving.Wait()
 	leave()

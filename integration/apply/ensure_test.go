@@ -360,3 +360,37 @@ func TestSetAndRemoveMetadata(t *testing.T) {
 		t.Errorf("of another object of that name: %v", err)
 	}
 }
+
+// What a Secret is given as text shows as data, and is not written again.
+func TestCreateOrUpdateSecret(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, shows := withInformer[*corev1.Secret](t, w)
+	ctx, made := watched(t)
+	obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "login"}}
+	password := func(text string) func(*corev1.Secret) error {
+		return func(secret *corev1.Secret) error {
+			secret.StringData = map[string]string{"password": text}
+			return nil
+		}
+	}
+	created := must(client.CreateOrUpdate(ctx, c, obj, password("hush")))(t)
+	made.want(t, "create")
+	shows(created.Object)
+	for name, do := range map[string]func(context.Context, *client.Client, *corev1.Secret, func(*corev1.Secret) error, ...client.Option) (client.Written[*corev1.Secret], error){
+		"update": client.CreateOrUpdate[*corev1.Secret], "patch": client.CreateOrPatch[*corev1.Secret],
+	} {
+		same := must(do(ctx, c, obj, password("hush")))(t)
+		made.want(t)
+		if same.Outcome != client.Unchanged {
+			t.Errorf("%s: outcome %s, changed %v", name, same.Outcome, same.Changed)
+		}
+		changed := must(do(ctx, c, obj, password("by "+name)))(t)
+		made.want(t, name)
+		if diff := cmp.Diff([]string{"data.password: (hidden) -> another value (hidden)"}, texts(changed.Changed)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		back := must(client.CreateOrUpdate(t.Context(), w.c, obj, password("hush")))(t)
+		shows(back.Object)
+	}
+}

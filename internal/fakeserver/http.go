@@ -203,40 +203,6 @@ func (s *Server) put(r request, old *unstructured.Unstructured, body []byte) *ht
 	return success(http.StatusOK, next.Object)
 }
 
-func (s *Server) patch(r request, old *unstructured.Unstructured) *http.Response {
-	var change map[string]any
-	if err := json.Unmarshal(r.body, &change); err != nil {
-		return failure(apierrors.NewBadRequest(err.Error()))
-	}
-	next := old.DeepCopy()
-	merge(next.Object, change)
-	body, err := json.Marshal(next.Object)
-	if err != nil {
-		return failure(apierrors.NewInternalError(err))
-	}
-	return s.put(r, old, body)
-}
-
-// merge applies a merge patch (RFC 7396).
-func merge(into, change map[string]any) {
-	for name, value := range change {
-		inner, isMap := value.(map[string]any)
-		switch {
-		case value == nil:
-			delete(into, name)
-		case isMap:
-			below, ok := into[name].(map[string]any)
-			if !ok {
-				below = map[string]any{}
-			}
-			merge(below, inner)
-			into[name] = below
-		default:
-			into[name] = value
-		}
-	}
-}
-
 func (s *Server) delete(r request, old *unstructured.Unstructured) *http.Response {
 	var options metav1.DeleteOptions
 	if len(r.body) > 0 {

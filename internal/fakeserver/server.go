@@ -7,8 +7,8 @@
 // streamed lists and watches from a history that can be compacted. And it can do what a real
 // one does at the worst moment: answer late or not at all, refuse, and let a watch lag.
 //
-// It checks no schema, defaults nothing, and knows JSON and merge patches only. What needs more
-// is tested on a real server.
+// It checks no schema, defaults nothing, and of patches it knows JSON patches and merge patches.
+// What needs more is tested on a real server.
 package fakeserver
 
 import (

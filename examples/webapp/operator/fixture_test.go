@@ -22,7 +22,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
+	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
+	"github.com/evenkeel-go/evenkeel/examples/webapp/config"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 	"github.com/evenkeel-go/evenkeel/status"
@@ -46,22 +48,34 @@ func install(ctx context.Context, to *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = crd.Ensure(ctx, c, definitions)
-	return err
+	if _, err = crd.Ensure(ctx, c, definitions); err != nil {
+		return err
+	}
+	return manifest.Apply(ctx, cluster, "", config.RBAC)
+}
+
+// asOperator makes requests those of the service account in config/rbac.yaml: what operators do
+// in these tests, they may do.
+func asOperator(to *rest.Config) *rest.Config {
+	to = rest.CopyConfig(to)
+	to.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:webapp-operator:webapp-operator",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:webapp-operator", "system:authenticated"},
+	}
+	return to
 }
 
 // records are a system outside the cluster that outlives operators.
 type records struct {
 	mu      sync.Mutex
 	targets map[string]string // guarded by mu
-	calls   int               // guarded by mu
 	down    error             // guarded by mu; what calls return
+	meet    func(host string) // guarded by mu; called once, before the next Delete is done
 }
 
 func (r *records) Ensure(_ context.Context, host, target string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.calls++
 	if r.down != nil {
 		return r.down
 	}
@@ -74,8 +88,14 @@ func (r *records) Ensure(_ context.Context, host, target string) error {
 
 func (r *records) Delete(_ context.Context, host string) error {
 	r.mu.Lock()
+	meet := r.meet
+	r.meet = nil
+	r.mu.Unlock()
+	if meet != nil {
+		meet(host)
+	}
+	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.calls++
 	if r.down != nil {
 		return r.down
 	}
@@ -87,6 +107,13 @@ func (r *records) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.down = err
+}
+
+// onDelete has meet called before the next record is deleted, with its host.
+func (r *records) onDelete(meet func(host string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.meet = meet
 }
 
 func (r *records) all() map[string]string {
@@ -138,7 +165,8 @@ func newClient(t *testing.T, config *rest.Config, owner string) *client.Client {
 // there is one, stands before everything that it does outside of its process.
 func (w *world) operate(gates ...*gate) (ctrl *controller.Controller[*v1.WebApp], stop func()) {
 	w.Helper()
-	config := rest.CopyConfig(w.config)
+	config := asOperator(w.config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return truthfulTransport{w, next} })
 	ctx, cancel := context.WithCancel(w.Context())
 	var outside Records = w.records
 	for _, g := range gates {
@@ -329,8 +357,17 @@ func (w *world) until(what string, check func() error) {
 // untilReady waits until the WebApp says that it is as its spec asks.
 func (w *world) untilReady(name string) *v1.WebApp {
 	w.Helper()
+	return w.untilReadyUnless(name, func() bool { return false })
+}
+
+// untilReadyUnless waits until the WebApp says so, or until there is no use in it.
+func (w *world) untilReadyUnless(name string, useless func() bool) *v1.WebApp {
+	w.Helper()
 	var app *v1.WebApp
 	w.until("WebApp "+name+" is ready", func() (err error) {
+		if useless() {
+			return nil
+		}
 		if app, err = w.get(name); err != nil {
 			return err
 		}

@@ -35,32 +35,86 @@ func TestWebappKilledBetweenAnyTwoWrites(t *testing.T) {
 	if len(writes) < 12 {
 		t.Errorf("that are %d: the gate does not see them all", len(writes))
 	}
-	places := make(chan struct{}, stories)
-	var kills sync.WaitGroup
+	run, wait := parallelStories(t)
+	defer wait()
 	for n := 1; n <= len(writes); n++ {
-		for _, after := range []bool{false, true} {
-			when := "before"
-			if after {
-				when = "after"
-			}
-			kills.Add(1)
-			places <- struct{}{}
-			go func() { // waited for below
-				defer func() { <-places; kills.Done() }()
-				t.Run(fmt.Sprintf("%s write %d", when, n), func(t *testing.T) {
-					g := &gate{at: n, after: after}
-					got := tell(newWorld(t), g)
-					if !g.killed() {
-						t.Logf("this life had %d writes only", len(g.log()))
-					}
-					if diff := cmp.Diff(want, got); diff != "" {
-						t.Errorf("the end differs from that of an undisturbed life (-want +got):\n%s\nwrites:\n%s", diff, strings.Join(g.log(), "\n"))
-					}
-				})
-			}()
+		for when, after := range map[string]bool{"before": false, "after": true} {
+			run(fmt.Sprintf("%s write %d", when, n), func(t *testing.T) {
+				g := &gate{at: n, after: after}
+				got := tell(newWorld(t), g)
+				if !g.killed() {
+					t.Logf("this life had %d writes only", len(g.log()))
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("the end differs from that of an undisturbed life (-want +got):\n%s\nwrites:\n%s", diff, strings.Join(g.log(), "\n"))
+				}
+			})
+		}
+		// The state that a crash leaves is the worse, the more the user changes before the next operator
+		// sees it.
+		for act, meanwhile := range outages() {
+			run(fmt.Sprintf("after write %d, and %s", n, act), func(t *testing.T) {
+				tellOutage(newWorld(t), &gate{at: n, after: true}, meanwhile)
+			})
 		}
 	}
-	kills.Wait()
+}
+
+// parallelStories returns a function that runs subtests, some at the same time, and one that waits
+// for their end, which t must not come before.
+func parallelStories(t *testing.T) (run func(name string, story func(*testing.T)), wait func()) {
+	places := make(chan struct{}, stories)
+	var running sync.WaitGroup
+	run = func(name string, story func(*testing.T)) {
+		places <- struct{}{}
+		running.Go(func() {
+			defer func() { <-places }()
+			t.Run(name, story)
+		})
+	}
+	return run, running.Wait
+}
+
+// outages are what users do while no operator works, each with what then has to come of it.
+func outages() map[string]func(w *world, revive func()) {
+	return map[string]func(w *world, revive func()){
+		"the WebApp is deleted": func(w *world, revive func()) {
+			w.delete("shop")
+			revive()
+		},
+		"the host is changed": func(w *world, revive func()) {
+			w.change("shop", func(app *v1.WebApp) { app.Spec.Host = "meanwhile.example.com" })
+			revive()
+			app := w.untilReady("shop")
+			w.check("shop", app.Spec.Image, app.Spec.Config)
+			w.delete("shop")
+		},
+		"the host is taken away": func(w *world, revive func()) {
+			w.change("shop", func(app *v1.WebApp) { app.Spec.Host = "" })
+			revive()
+			w.untilReady("shop")
+			if left := w.records.all(); len(left) > 0 {
+				w.Errorf("records are left: %v", left)
+			}
+			w.delete("shop")
+		},
+	}
+}
+
+// tellOutage tells of a WebApp whose operator is killed, and of what users do before there is
+// another one. Nothing may be left in the end.
+func tellOutage(w *world, g *gate, meanwhile func(w *world, revive func())) {
+	w.Helper()
+	_, stop := w.operate(g)
+	w.create(w.app("shop"))
+	w.untilReadyUnless("shop", g.killed)
+	if !g.killed() {
+		w.change("shop", func(app *v1.WebApp) { app.Spec.Image, app.Spec.Host = "shop:2", "store.example.com" })
+		w.untilReadyUnless("shop", g.killed)
+	}
+	stop()
+	meanwhile(w, func() { w.operate() })
+	w.untilGone("shop")
 }
 
 // tell tells the life of a WebApp whose operator may be killed once, and returns what there was

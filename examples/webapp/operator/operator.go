@@ -33,7 +33,8 @@ type Config struct {
 	Records Records
 	// Namespaces are those in which it works. Default: all.
 	Namespaces []string
-	// LeaderElector, Metrics, Events, ResyncInterval and Logger are the controller's. Optional.
+	// LeaderElector, Metrics, Events, ResyncInterval and Logger are the controller's. Optional; Events
+	// needs more rights than config/rbac.yaml gives (see package event).
 	LeaderElector  controller.LeaderElector
 	Metrics        controller.Recorder
 	Events         controller.EventRecorder
@@ -127,14 +128,11 @@ func (o *operator) record(ctx context.Context, app *v1.WebApp) error {
 		if err := o.deleteRecord(ctx, app); err != nil {
 			return err
 		}
-		before := app.DeepCopy()
 		app.Status.Host = app.Spec.Host
-		// Locked: a copy that is old must not forget the record that it does not know of.
-		noted, err := client.Patch(ctx, o.client, app, client.MergeFrom(before, app).Locked(app), client.Subresource("status"))
-		if err != nil {
+		// From a copy that is old this fails: it must not forget the record that it does not know of.
+		if err := middleware.CommitStatus(ctx, app); err != nil {
 			return fmt.Errorf("note the record of %q: %w", app.Spec.Host, err)
 		}
-		*app = *noted
 	}
 	if app.Spec.Host == "" {
 		return nil

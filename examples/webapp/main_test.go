@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
+	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
+	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
+	"github.com/evenkeel-go/evenkeel/examples/webapp/config"
+	"github.com/evenkeel-go/evenkeel/examples/webapp/operator"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/status"
+)
+
+func TestMain(m *testing.M) {
+	exampletest.Main(m, localcluster.Config{Controllers: true, Nodes: 1}, func(ctx context.Context, to *rest.Config) error {
+		cluster, err := kube.Connect(to)
+		if err != nil {
+			return err
+		}
+		defer cluster.HTTPClient().CloseIdleConnections()
+		if _, err := manifest.InstallCRD(ctx, cluster, v1.CRD); err != nil {
+			return err
+		}
+		return manifest.Apply(ctx, cluster, "", config.RBAC)
+	})
+}
+
+// The program, with no more rights than config/rbac.yaml gives it, makes of the sample what it asks
+// for, holds the lease meanwhile, and clears everything away.
+func TestWorksWithTheSample(t *testing.T) {
+	cluster, err := kube.Connect(exampletest.RESTConfig(t), v1.AddToScheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.HTTPClient().CloseIdleConnections)
+	c, err := manifest.Client(cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := &records{targets: map[string]string{}}
+	server := httptest.NewServer(outside)
+	t.Cleanup(server.Close)
+	address := freeAddress(t)
+	_, stop := exampletest.Go(t, func(ctx context.Context, _ io.Writer) error {
+		return run(ctx, []string{"--kubeconfig", asOperator(t), "--records", server.URL, "--listen", address, "--leader-elect"})
+	})
+
+	namespace := exampletest.Namespace(t)
+	if err := manifest.Apply(t.Context(), cluster, namespace, config.Sample); err != nil {
+		t.Fatal(err)
+	}
+	key := kube.Key{Namespace: namespace, Name: "shop"}
+	exampletest.Eventually(t, "the WebApp is ready", func(ctx context.Context) (bool, string) {
+		app, err := client.Get[*v1.WebApp](ctx, c, key)
+		if err != nil {
+			return false, err.Error()
+		}
+		return status.IsTrue(app.Status.Conditions, v1.ConditionReady), fmt.Sprintf("%+v", app.Status)
+	})
+	if got := outside.all(); len(got) != 1 || got["shop.example.com"] != "shop."+namespace+".svc" {
+		t.Errorf("records are %v", got)
+	}
+	if code, body := get(t, "http://"+address+"/readyz"); code != http.StatusOK {
+		t.Errorf("readyz: %d %s", code, body)
+	}
+	if _, body := get(t, "http://"+address+"/metrics"); !strings.Contains(body, `evenkeel_controller_handle_seconds_count{controller="webapp-operator",outcome="success"}`) {
+		t.Errorf("metrics:\n%s", body)
+	}
+	if holder := holder(t, c); holder == "" {
+		t.Error("the lease is not held")
+	}
+
+	app, err := client.Get[*v1.WebApp](t.Context(), c, key)
+	if err == nil {
+		err = client.Delete(t.Context(), c, app)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	exampletest.Eventually(t, "the WebApp is gone", func(ctx context.Context) (bool, string) {
+		_, err := client.Get[*v1.WebApp](ctx, c, key)
+		return errors.Is(err, client.ErrGone), fmt.Sprint(err)
+	})
+	if got := outside.all(); len(got) > 0 {
+		t.Errorf("records are left: %v", got)
+	}
+	stop()
+	if holder := holder(t, c); holder != "" {
+		t.Errorf("%s has the lease after its end", holder)
+	}
+}
+
+func TestSaysWhatIsWrongWithItsAddress(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	err = run(t.Context(), []string{"--kubeconfig", exampletest.Kubeconfig(), "--listen", taken.Addr().String()})
+	if err == nil || !strings.Contains(err.Error(), "choose another address") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// asOperator returns the path of a kubeconfig for the service account of config/rbac.yaml.
+func asOperator(t *testing.T) string {
+	t.Helper()
+	kubeconfig, err := clientcmd.LoadFromFile(exampletest.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range kubeconfig.AuthInfos {
+		user.Impersonate = "system:serviceaccount:" + operator.Name + ":" + operator.Name
+		user.ImpersonateGroups = []string{"system:serviceaccounts", "system:serviceaccounts:" + operator.Name, "system:authenticated"}
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*kubeconfig, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// freeAddress returns an address at which nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return listener.Addr().String()
+}
+
+// records are an API as operator.HTTPRecords wants it.
+type records struct {
+	mu      sync.Mutex
+	targets map[string]string // guarded by mu
+}
+
+// ServeHTTP implements http.Handler.
+func (r *records) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	host := strings.TrimPrefix(request.URL.Path, "/")
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch request.Method {
+	case http.MethodPut:
+		r.targets[host] = string(body)
+	case http.MethodDelete:
+		if _, ok := r.targets[host]; !ok {
+			http.NotFound(w, request)
+		}
+		delete(r.targets, host)
+	default:
+		http.Error(w, request.Method, http.StatusMethodNotAllowed)
+	}
+}
+
+func (r *records) all() map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.targets)
+}
+
+// holder returns who holds the operator's lease.
+func holder(t *testing.T, c *client.Client) string {
+	t.Helper()
+	lease, err := client.Get[*coordinationv1.Lease](t.Context(), c, kube.Key{Namespace: operator.Name, Name: operator.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+func get(t *testing.T, url string) (code int, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Close = true // a connection that was kept for the next request would look like a leak
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}

@@ -1,0 +1,108 @@
+package finalizer_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/finalizer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+const cleanup = "shop.example.com/cleanup"
+
+// A step tears down what the object stands for as the cluster knows it: a cache that is behind does
+// not know the bucket that was noted last, and nobody would ever remove it.
+func TestStepsSeeTheLiveObject(t *testing.T) {
+	t.Parallel()
+	server, c := newServer()
+	edit(server, func(obj map[string]any) { obj["data"] = map[string]any{"bucket": "a"} })
+	stale := read[*corev1.ConfigMap](t, c)
+	edit(server, func(obj map[string]any) {
+		obj["data"] = map[string]any{"bucket": "b"}
+		obj["metadata"].(map[string]any)["labels"] = map[string]any{"later": "yes"}
+	})
+	removed := ""
+	f := one(t, c, func(_ context.Context, obj *corev1.ConfigMap) error {
+		removed = obj.Data["bucket"]
+		obj.Data["said"] = "by the step"
+		return nil
+	}, nil)
+	if err := f.Teardown(t.Context(), stale); err != nil {
+		t.Error(err)
+	}
+	if removed != "b" || stale.Data["said"] == "" || stale.Labels["later"] == "" || len(stale.Finalizers) > 0 {
+		t.Errorf("the step saw the bucket %q; afterwards the object is %+v", removed, stale)
+	}
+}
+
+// What the run has changed in an object that is fresh stays.
+func TestStepsSeeWhatTheRunHasSaid(t *testing.T) {
+	t.Parallel()
+	server, c := newServer()
+	fresh := read[*corev1.ConfigMap](t, c)
+	fresh.Data = map[string]string{"said": "before"}
+	f := one(t, c, func(_ context.Context, obj *corev1.ConfigMap) error {
+		if obj.Data["said"] != "before" {
+			t.Errorf("the data are %v", obj.Data)
+		}
+		return nil
+	}, nil)
+	if err := f.Teardown(t.Context(), fresh); err != nil || server.Object("configmaps", books()) != nil {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// Of an unstructured object the steps and what is known of the server do not share anything.
+func TestTeardownOfWhatIsUnstructured(t *testing.T) {
+	t.Parallel()
+	server, c := newServer()
+	stale := read[*unstructured.Unstructured](t, c, client.OfKind(corev1.SchemeGroupVersion.WithKind("ConfigMap")))
+	edit(server, func(obj map[string]any) { obj["data"] = map[string]any{"bucket": "b"} })
+	errStop := errors.New("stop")
+	var seen []string
+	f := one(t, c, func(_ context.Context, obj *unstructured.Unstructured) error {
+		bucket, _, _ := unstructured.NestedString(obj.Object, "data", "bucket")
+		seen = append(seen, bucket)
+		return unstructured.SetNestedField(obj.Object, "the step", "data", "said")
+	}, errStop)
+	if err := f.Teardown(t.Context(), stale); !errors.Is(err, errStop) || !slices.Equal(seen, []string{"b"}) {
+		t.Errorf("the error is %v, the step saw %q", err, seen)
+	}
+	live := server.Object("configmaps", books())
+	if stale.GetResourceVersion() != live.GetResourceVersion() || stale.GetAnnotations()[cleanup+"-done"] != "first" {
+		t.Errorf("the resourceVersion is %s, live %s; the annotations are %v", stale.GetResourceVersion(), live.GetResourceVersion(), stale.GetAnnotations())
+	}
+}
+
+// one is a Finalizer of a step, and of another one that answers err.
+func one[T kube.Object](t *testing.T, c *client.Client, first func(context.Context, T) error, err error) *finalizer.Finalizer[T] {
+	t.Helper()
+	f, failed := finalizer.New(finalizer.Config[T]{Client: c, Name: cleanup, Steps: []finalizer.Step[T]{
+		{Name: "first", Run: first}, {Name: "second", Run: func(context.Context, T) error { return err }},
+	}})
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	return f
+}
+
+func edit(server *fakeserver.Server, change func(obj map[string]any)) {
+	server.Edit("configmaps", books(), "others", func(obj map[string]any) bool { change(obj); return true })
+}
+
+func read[T kube.Object](t *testing.T, c *client.Client, options ...client.Option) T {
+	t.Helper()
+	obj, err := client.Get[T](t.Context(), c, books(), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	obj.SetManagedFields(nil)
+	return obj
+}

@@ -1,0 +1,177 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// TestWhatAWebhookDoesNotFindIsNotTheObject: a webhook that refuses a write because it cannot
+// find something gives the answer that an object would which is gone. Who believed that would
+// take what is still there for deleted.
+func TestWhatAWebhookDoesNotFindIsNotTheObject(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]metav1.Status{
+		"another object": apierrors.NewNotFound(corev1.Resource("secrets"), "key").ErrStatus,
+		"a code":         {Code: http.StatusNotFound, Message: "no key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testRefusals(t, answer)
+		})
+	}
+}
+
+func testRefusals(t *testing.T, answer metav1.Status) {
+	t.Helper()
+	c, namespace := newClient(t)
+	cm := must(client.Create(t.Context(), c, configMap(namespace, "a", map[string]string{"a": "b"})))(t)
+	lost := must(client.Create(t.Context(), c, configMap(namespace, "lost", nil)))(t)
+	if err := client.Delete(t.Context(), c, lost); err != nil {
+		t.Fatal(err)
+	}
+	refuseAll(t, c, namespace, answer)
+	clustertest.Eventually(t, func() string {
+		if err := client.Delete(t.Context(), c, cm, client.DryRun()); err != nil {
+			return ""
+		}
+		return "the API server does not know the webhook yet"
+	})
+	changed := cm.DeepCopy()
+	changed.Data["a"] = "c"
+	for name, err := range map[string]error{
+		"create": first(client.Create(t.Context(), c, configMap(namespace, "b", nil))),
+		"update": first(client.Update(t.Context(), c, changed)),
+		"patch":  first(client.Patch(t.Context(), c, cm, client.MergeFrom(cm, changed))),
+		"apply":  first(client.Apply(t.Context(), c, configMap(namespace, "a", map[string]string{"a": "d"}), client.Force())),
+		"delete": client.Delete(t.Context(), c, cm),
+	} {
+		if errors.Is(err, client.ErrGone) || client.IgnoreNotFound(err) == nil || !apierrors.IsNotFound(err) ||
+			!strings.Contains(err.Error(), "denied the request") {
+			t.Errorf("%s: the error is %v (%s)", name, err, client.ReasonOf(err))
+		}
+	}
+	if found := must(client.Exists[*corev1.ConfigMap](t.Context(), c, kube.KeyOf(cm)))(t); !found {
+		t.Error("the object is gone")
+	}
+	for name, err := range map[string]error{
+		"update": first(client.Update(t.Context(), c, lost)),
+		"patch":  first(client.Patch(t.Context(), c, lost, client.MergeFrom(lost, withLabel(lost)))),
+		"delete": client.Delete(t.Context(), c, lost),
+	} {
+		if !errors.Is(err, client.ErrGone) || client.IgnoreNotFound(err) != nil {
+			t.Errorf("%s of what is gone: %v", name, err)
+		}
+	}
+}
+
+// TestWhatIsGoneIsGoneByEveryVerb: the API server names the object when it does not find it, in
+// every way that leads to one.
+func TestWhatIsGoneIsGoneByEveryVerb(t *testing.T) {
+	t.Parallel()
+	c, namespace := newClient(t)
+	kind := define(t, c, "Ferry", "ferries", true, map[string]any{
+		"status": map[string]any{}, "scale": map[string]any{"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"},
+	})
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: "none", ResourceVersion: "1", UID: "u"}
+	ferry := object(kind, namespace, "none", 1)
+	ferry.SetResourceVersion("1")
+	web, lone := deployment(namespace, "none"), pod(namespace, "none")
+	web.ResourceVersion, lone.ResourceVersion = "1", "1"
+	account := &corev1.ServiceAccount{ObjectMeta: meta}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-none", ResourceVersion: "1"}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))
+	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 1}}
+	status := client.Subresource("status")
+	ctx := t.Context()
+	for name, err := range map[string]error{
+		"update":                 first(client.Update(ctx, c, web)),
+		"update, custom":         first(client.Update(ctx, c, ferry)),
+		"update the status":      first(client.Update(ctx, c, web, status)),
+		"the status, custom":     first(client.Update(ctx, c, ferry, status)),
+		"a node's status":        first(client.Update(ctx, c, node, status)),
+		"patch":                  first(client.Patch(ctx, c, web, patch)),
+		"patch, custom":          first(client.Patch(ctx, c, ferry, patch)),
+		"patch the status":       first(client.Patch(ctx, c, ferry, patch, status)),
+		"delete":                 client.Delete(ctx, c, web),
+		"delete, custom":         client.Delete(ctx, c, ferry),
+		"delete a namespace":     client.Delete(ctx, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "none"}}),
+		"read the scale":         first(client.GetSubresource[*autoscalingv1.Scale](ctx, c, web, "scale")),
+		"scale":                  first(client.UpdateSubresource(ctx, c, web, "scale", scale)),
+		"scale, custom":          first(client.UpdateSubresource(ctx, c, ferry, "scale", scale)),
+		"scale by a patch":       first(client.PatchSubresource[*autoscalingv1.Scale](ctx, c, web, "scale", client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)))),
+		"evict":                  first(client.CreateSubresource(ctx, c, lone, "eviction", &policyv1.Eviction{})),
+		"bind":                   first(client.CreateSubresource(ctx, c, lone, "binding", &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n"}})),
+		"resize":                 first(client.Update(ctx, c, lone, client.Subresource("resize"))),
+		"add a container":        first(client.Update(ctx, c, lone, client.Subresource("ephemeralcontainers"))),
+		"a token":                first(client.CreateSubresource(ctx, c, account, "token", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(600))}})),
+		"labels":                 func() error { _, _, err := client.SetLabels(ctx, c, web, map[string]string{"a": "b"}); return err }(),
+		"delete the owned first": client.Delete(ctx, c, account, client.Propagation(metav1.DeletePropagationForeground)),
+	} {
+		if !errors.Is(err, client.ErrGone) || client.IgnoreNotFound(err) != nil {
+			t.Errorf("%s: the error is %v (%s)", name, err, client.ReasonOf(err))
+		}
+	}
+}
+
+func withLabel(cm *corev1.ConfigMap) *corev1.ConfigMap {
+	labelled := cm.DeepCopy()
+	labelled.Labels = map[string]string{"a": "b"}
+	return labelled
+}
+
+// refuseAll has every write of ConfigMaps in a namespace refused by a webhook, with this answer.
+func refuseAll(t *testing.T, c *client.Client, namespace string, status metav1.Status) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		review := &admissionv1.AdmissionReview{}
+		if err := json.NewDecoder(r.Body).Decode(review); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Result: &status}
+		review.Request = nil
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(review) // an API server that went away shows in the test
+	}))
+	t.Cleanup(server.Close)
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	webhook := must(client.Create(t.Context(), c, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name:              "refuses.client.example.com",
+			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: new(server.URL), CABundle: certificate},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			}},
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+		}},
+	}))(t)
+	t.Cleanup(func() {
+		if err := client.Delete(context.WithoutCancel(t.Context()), c, webhook); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,311 @@
+package crd
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/crd"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+)
+
+// intercepted returns the test's client with something that happens before each request of a verb
+// for definitions.
+func (e env) intercepted(before func(), verb client.Verb) *client.Client {
+	e.Helper()
+	c, err := e.client.With(func(config *client.Config) {
+		config.Interceptors = append(config.Interceptors, client.On(func(send client.RoundTrip) client.RoundTrip {
+			return func(ctx context.Context, r *client.Request) error {
+				if r.Kind == definitionKind() {
+					before()
+				}
+				return send(ctx, r)
+			}
+		}, verb))
+	})
+	if err != nil {
+		e.Fatal(err)
+	}
+	return c
+}
+
+const wider = `{type: object, properties: {spec: {type: object, properties: {host: {type: string}, path: {type: string}}}}}`
+
+// hold makes an object that keeps a definition, and begins to remove that.
+func (e env) hold(d *apiextensionsv1.CustomResourceDefinition) (release func()) {
+	e.Helper()
+	held := e.object(d.Spec.Names.Kind, "v1", "held", nil)
+	held.SetFinalizers([]string{"example.com/hold"})
+	held = e.create(held)
+	live := e.live(d.Name)
+	live.SetGroupVersionKind(definitionKind())
+	if err := client.Delete(e.Context(), e.client, live); err != nil {
+		e.Fatal(err)
+	}
+	return func() {
+		e.Helper()
+		before := held.DeepCopy()
+		held.SetFinalizers(nil)
+		if _, err := client.Patch(e.Context(), e.client, held, client.MergeFrom(before, held)); err != nil {
+			e.Error(err)
+		}
+	}
+}
+
+// The definition is removed, and as soon as it is gone a newer version of the program makes it.
+func TestWhatComesAfterARemovalIsCompared(t *testing.T) {
+	e := newEnv(t)
+	d, newer := e.define("Website", e.version("v1", host)), e.define("Website", e.version("v1", wider))
+	e.ensure(d)
+	release := e.hold(d)
+	var once sync.Once
+	racing := e.intercepted(func() {
+		if e.isGone(d.Name) {
+			once.Do(func() { e.ensure(newer) })
+		}
+	}, client.VerbGet)
+	var running sync.WaitGroup
+	running.Go(func() { // waited for below
+		_, err := crd.Ensure(t.Context(), racing, []*apiextensionsv1.CustomResourceDefinition{d})
+		var refused *crd.ChangeError
+		if !errors.As(err, &refused) || refused.Problems[0].Path != "v1: spec.path" {
+			t.Errorf("the error is %v, want a refusal for spec.path", err)
+		}
+	})
+	release()
+	running.Wait()
+	if _, ok := e.live(d.Name).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["path"]; !ok {
+		t.Error("the other's definition is lost")
+	}
+}
+
+// One definition is waited for, and another one, which was missing, appears meanwhile.
+func TestWhatAppearsDuringAWaitIsCompared(t *testing.T) {
+	e := newEnv(t)
+	slow, d, newer := e.define("Bill", e.version("v1", host)), e.define("Website", e.version("v1", host)), e.define("Website", e.version("v1", wider))
+	e.ensure(slow)
+	release := e.hold(slow)
+	var reads atomic.Int32
+	counting := e.intercepted(func() { reads.Add(1) }, client.VerbGet)
+	var running sync.WaitGroup
+	running.Go(func() { // waited for below
+		_, err := crd.Ensure(t.Context(), counting, []*apiextensionsv1.CustomResourceDefinition{slow, d})
+		var refused *crd.ChangeError
+		if !errors.As(err, &refused) || refused.Name != d.Name {
+			t.Errorf("the error is %v, want a refusal of %s", err, d.Name)
+		}
+	})
+	clustertest.Eventually(t, func() string {
+		if reads.Load() < 2 {
+			return "the definitions are not read yet"
+		}
+		return ""
+	})
+	e.ensure(newer) // which takes more than a moment
+	release()
+	running.Wait()
+	if _, ok := e.live(d.Name).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["path"]; !ok {
+		t.Error("the other's definition is lost")
+	}
+}
+
+func TestADryRunWaitsForNoRemoval(t *testing.T) {
+	e := newEnv(t)
+	d := e.define("Website", e.version("v1", host))
+	e.ensure(d)
+	release := e.hold(d)
+	defer release()
+	dry, err := e.client.With(func(config *client.Config) { config.DryRun = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Spec.Scope = apiextensionsv1.ClusterScoped // which another one may have
+	ensured, err := crd.Ensure(t.Context(), dry, []*apiextensionsv1.CustomResourceDefinition{d}, crd.Timeout(5*time.Second))
+	if err != nil || ensured[0].Outcome != client.Created || ensured[0].Definition == nil || ensured[0].Definition.UID != "" {
+		t.Errorf("it would be %+v, %v, want another one to be created", ensured, err)
+	}
+}
+
+// Who reads an object in a version that lacks a property, and writes it, drops that.
+func TestASmallerVersionDropsProperties(t *testing.T) {
+	e := newEnv(t)
+	none := `{type: object, properties: {spec: {type: object}}}`
+	e.ensure(e.define("Website", e.version("v1", host)))
+	created := e.create(e.object("Website", "v1", "a", map[string]any{"host": "a"}))
+	next := e.define("Website", e.version("v1", host, stored), e.version("v2", none))
+	_, err := crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{next})
+	var refused *crd.ChangeError
+	if !errors.As(err, &refused) || refused.Problems[0].Path != "v1 to v2: spec.host" {
+		t.Errorf("the error is %v, want a refusal for spec.host", err)
+	}
+	if _, err := crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{next}, crd.AllowDataLoss("v1 to v2: spec.host")); err != nil {
+		t.Fatal(err)
+	}
+	inV2 := e.object("Website", "v2", "a", nil)
+	if _, err := client.Patch(t.Context(), e.client, inV2, client.MergeFrom(inV2, func() *unstructured.Unstructured {
+		changed := inV2.DeepCopy()
+		changed.SetAnnotations(map[string]string{"a": "b"})
+		return changed
+	}())); err != nil {
+		t.Fatal(err)
+	}
+	live, err := client.Live(t.Context(), e.client, created)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if value, found, _ := unstructured.NestedString(live.Object, "spec", "host"); found {
+		t.Errorf("spec.host is still %q: Compare has no reason to refuse", value)
+	}
+}
+
+// A definition as generators write it, with all that can be written in several ways.
+func TestAGeneratedDefinitionIsUnchanged(t *testing.T) {
+	e := newEnv(t)
+	definitions, err := crd.Parse([]byte(strings.ReplaceAll(generated, "GROUP", e.group)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.ensure(definitions...)
+	calls := &calls{}
+	again, err := crd.Ensure(calls.observe(t.Context()), e.client, definitions)
+	if err != nil || again[0].Outcome != client.Unchanged {
+		t.Errorf("it is %+v, %v", again, err)
+	}
+	if diff := cmp.Diff([]string{"get customresourcedefinitions"}, calls.take()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	if problems := crd.Compare(e.live(definitions[0].Name), definitions[0]); len(problems) > 0 {
+		t.Errorf("what is installed differs from itself: %v", problems)
+	}
+}
+
+const generated = `---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  annotations:
+    controller-gen.kubebuilder.io/version: v0.19.0
+  creationTimestamp: null
+  name: websites.GROUP
+spec:
+  group: GROUP
+  names:
+    kind: Website
+    plural: websites
+    categories: []
+  scope: Namespaced
+  preserveUnknownFields: false
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    deprecated: false
+    additionalPrinterColumns:
+    - jsonPath: .spec.host
+      name: Host
+      type: string
+    subresources:
+      status: {}
+      scale:
+        specReplicasPath: .spec.replicas
+        statusReplicasPath: .status.replicas
+    schema:
+      openAPIV3Schema:
+        description: "Website is <a website> & more: \u00e4"
+        type: object
+        required: []
+        properties:
+          apiVersion: {type: string}
+          kind: {type: string}
+          metadata: {type: object}
+          spec:
+            type: object
+            default: {}
+            properties:
+              host: {type: string, default: "<none>", minLength: 0, maxLength: 253}
+              operator: {type: string, enum: ["<", ">=", "&"]}
+              weight: {type: number, default: 1.50, minimum: 0.0, maximum: 1e3, multipleOf: 0.5}
+              replicas: {type: integer, format: int32, default: 1, nullable: false}
+              port:
+                anyOf: [{type: integer}, {type: string}]
+                x-kubernetes-int-or-string: true
+              quantity:
+                anyOf: [{type: integer}, {type: string}]
+                pattern: ^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$
+                x-kubernetes-int-or-string: true
+              labels: {type: object, additionalProperties: {type: string}}
+              anything: {x-kubernetes-preserve-unknown-fields: true}
+              no: {type: object, x-kubernetes-preserve-unknown-fields: true, x-kubernetes-embedded-resource: true}
+              conditions:
+                type: array
+                default: []
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [type]
+                items:
+                  type: object
+                  required: [type]
+                  properties:
+                    type: {type: string}
+                    status: {type: string, enum: ["True", "False"]}
+              selector:
+                type: object
+                x-kubernetes-map-type: atomic
+                x-kubernetes-validations:
+                - {rule: "self == oldSelf", message: "is < immutable >"}
+          status: {type: object, properties: {replicas: {type: integer}}}
+status:
+  acceptedNames: {kind: "", plural: ""}
+  conditions: []
+  storedVersions: []
+`
+
+// A certificate manager's field would be left of it, and no API server takes that.
+func TestAConversionEndsWithWhatOthersHavePutThere(t *testing.T) {
+	e := newEnv(t)
+	d := e.define("Website", e.version("v1", host, stored), e.version("v2", host))
+	d.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{
+			ClientConfig:             &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Namespace: "shop", Name: "hook"}},
+			ConversionReviewVersions: []string{"v1"},
+		},
+	}
+	e.ensure(d)
+	e.edit(d.Name, func(d *apiextensionsv1.CustomResourceDefinition) {
+		d.Spec.Conversion.Webhook.ClientConfig.CABundle = []byte(certificate)
+	})
+	for name, conversion := range map[string]*apiextensionsv1.CustomResourceConversion{
+		"said":     {Strategy: apiextensionsv1.NoneConverter},
+		"not said": nil,
+	} {
+		again := d.DeepCopy()
+		e.ensure(again)
+		e.edit(d.Name, func(d *apiextensionsv1.CustomResourceDefinition) {
+			d.Spec.Conversion.Webhook.ClientConfig.CABundle = []byte(certificate)
+		})
+		again.Spec.Conversion = conversion
+		dry, err := e.client.With(func(config *client.Config) { config.DryRun = true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		tried, err := crd.Ensure(t.Context(), dry, []*apiextensionsv1.CustomResourceDefinition{again}, crd.AllowDataLoss("spec.conversion"))
+		if err != nil || tried[0].Outcome != client.Updated || e.live(d.Name).Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter {
+			t.Errorf("%s: in a dry run it is %+v, %v", name, tried, err)
+		}
+		for _, want := range []client.Outcome{client.Updated, client.Unchanged} {
+			ensured, err := crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{again}, crd.AllowDataLoss("spec.conversion"))
+			if err != nil || ensured[0].Outcome != want || ensured[0].Definition.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter {
+				t.Errorf("%s: it is %+v, %v, want %s", name, ensured, err, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package status_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/status"
+)
+
+// begin gives a Shop a status, with a field in a condition that the Go type does not have.
+func (e env) begin(name string) *Shop {
+	e.Helper()
+	shop := e.create(name)
+	const first = `{"status": {"conditions": [{"type": "Theirs", "status": "True", "reason": "Why", "message": "",
+		"lastTransitionTime": "2026-01-02T03:04:05.678Z", "severity": "Info"}]}}`
+	shop, err := client.Patch(e.Context(), e.client, shop, client.RawPatch(types.MergePatchType, []byte(first)), client.Subresource("status"))
+	if err != nil {
+		e.Fatal(err)
+	}
+	return shop
+}
+
+// Whatever patch is made, the API server takes it, and what the type does not know stays.
+func TestCommitKeepsWhatTheTypeDoesNotKnow(t *testing.T) {
+	e := newEnv(t)
+	for name, test := range map[string]struct {
+		change func(*Shop)
+		calls  []string
+	}{
+		"new-condition": {
+			func(s *Shop) { status.Ready(&s.Status.Conditions, 1, "Open", "") },
+			[]string{"patch shops/status"},
+		},
+		"condition-of-theirs": {
+			func(s *Shop) { status.Set(&s.Status.Conditions, status.False("Theirs", 0, "Why", "")) },
+			[]string{"patch shops/status"},
+		},
+		"first-object-and-condition": {
+			func(s *Shop) { status.Ready(&s.Status.Conditions, 1, "Open", ""); s.round("a", 1) },
+			[]string{"get shops", "patch shops/status"},
+		},
+	} {
+		before := e.begin(name)
+		observer := &calls{}
+		ctx := kube.ObserveCalls(t.Context(), observer)
+		after := before.copy()
+		test.change(after)
+		if changed, err := status.Commit(ctx, e.client, before, after); !changed || err != nil {
+			t.Errorf("%s: changed is %v, the error %v", name, changed, err)
+		}
+		if got := observer.take(); !slices.Equal(got, test.calls) {
+			t.Errorf("%s: calls %q, want %q", name, got, test.calls)
+		}
+		live, err := client.Get[*unstructured.Unstructured](t.Context(), e.client, kube.KeyOf(before), client.OfKind(gv().WithKind("Shop")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, _, err := unstructured.NestedSlice(live.Object, "status", "conditions")
+		if err != nil || list[0].(map[string]any)["severity"] != "Info" || len(list) != len(after.Status.Conditions) {
+			t.Errorf("%s: the error is %v, the conditions are %v", name, err, list)
+		}
+		if got := e.live(name); got.Status.Conditions[0].Status != after.Status.Conditions[0].Status || got.Status.Rounds["a"] != after.Status.Rounds["a"] {
+			t.Errorf("%s: the status is %+v", name, got.Status)
+		}
+		// The exact list, which has a time as Go does not write it, can be tested.
+		stale := e.live(name)
+		if _, _, err := client.SetLabels(t.Context(), e.client, stale, map[string]string{"a": "b"}); err != nil {
+			t.Fatal(err)
+		}
+		after = stale.copy()
+		status.Set(&after.Status.Conditions, status.True("Newest", 1, "New", ""))
+		if changed, err := status.Commit(ctx, e.client, stale, after); !changed || err != nil || !status.IsTrue(e.live(name).Status.Conditions, "Newest") {
+			t.Errorf("%s: changed is %v, the error %v", name, changed, err)
+		}
+		if got, want := observer.take(), []string{"patch shops/status", "get shops", "patch shops/status"}; !slices.Equal(got, want) {
+			t.Errorf("%s: calls %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestCommitLockedOnAServer(t *testing.T) {
+	e := newEnv(t)
+	before := e.begin("books")
+	note := func(before *Shop, change func(*Shop)) (*Shop, bool, error) {
+		after := before.copy()
+		change(after)
+		changed, err := status.CommitLocked(t.Context(), e.client, before, after)
+		return after, changed, err
+	}
+	noted, changed, err := note(before, func(s *Shop) { s.Status.ObservedGeneration = 7 })
+	if live := e.live("books"); !changed || err != nil || live.Status.ObservedGeneration != 7 || live.ResourceVersion != noted.ResourceVersion {
+		t.Errorf("changed is %v, the error %v; the Shop is %+v, and live %+v", changed, err, noted, live)
+	}
+	// The run goes on from there.
+	after := noted.copy()
+	status.Set(&after.Status.Conditions, status.True("Ready", 1, "Open", ""))
+	if changed, err := status.CommitLocked(t.Context(), e.client, noted, after); !changed || err != nil {
+		t.Errorf("changed is %v, the error %v", changed, err)
+	}
+	for name, change := range map[string]func(*Shop){
+		"a field":     func(s *Shop) { s.Status.ObservedGeneration = 8 },
+		"a condition": func(s *Shop) { s.Status.Conditions[0].Reason = "Because" },
+		"no list":     func(s *Shop) { s.Status.Conditions = nil },
+		"both":        func(s *Shop) { s.Status.Conditions[0].Reason = "Because"; s.round("a", 1) },
+	} {
+		if stale, changed, err := note(before, change); changed || !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) || stale.ResourceVersion != before.ResourceVersion {
+			t.Errorf("%s of a stale copy: changed is %v, the error %v", name, changed, err)
+		}
+	}
+	live := e.live("books")
+	if live.Status.ObservedGeneration != 7 || len(live.Status.Conditions) != 2 || live.ResourceVersion != after.ResourceVersion {
+		t.Errorf("the Shop is %+v, want %+v", live, after)
+	}
+	if err := client.Delete(t.Context(), e.client, live); err != nil {
+		t.Fatal(err)
+	}
+	change := func(s *Shop) { s.Status.Conditions = []metav1.Condition{}; s.Status.ObservedGeneration = 9 }
+	if _, _, err := note(live, change); !errors.Is(err, client.ErrGone) {
+		t.Errorf("gone: the error is %v", err)
+	}
+	e.begin("books")
+	if _, _, err := note(live, change); !errors.Is(err, client.ErrReplaced) {
+		t.Errorf("replaced: the error is %v", err)
+	}
+}
