@@ -34,7 +34,7 @@ func newAppliedMemory() *appliedMemory { return &appliedMemory{young: map[digest
 // appliedState is what is remembered of the answer to an apply.
 type appliedState struct {
 	uid        types.UID
-	version    string // the resourceVersion
+	version    string // the latest resourceVersion in which it was so
 	configured digest // of the configuration that was applied
 	shown      digest // of what the answer had in the configuration's fields
 	entry      digest // of the field owner's entry in managedFields
@@ -98,6 +98,16 @@ func (m *appliedMemory) put(id digest, state appliedState) {
 	m.young[id] = state
 }
 
+// saw notes that the object was as state says, in a later version.
+func (m *appliedMemory) saw(id digest, state appliedState, version string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.young[id] == state && older(state.version, version) {
+		state.version = version
+		m.young[id] = state
+	}
+}
+
 // forget drops what is known, because it may not be so any longer.
 func (m *appliedMemory) forget(id digest) {
 	m.mu.Lock()
@@ -132,7 +142,7 @@ func (a application) stateOf(obj kube.Object) (appliedState, error) {
 
 // shownIn returns the digest of what obj has in the configuration's fields.
 func (a application) shownIn(obj kube.Object) (digest, error) {
-	content, err := contentOf(obj)
+	content, err := a.client.shapes.contentOf(obj)
 	if err != nil {
 		return digest{}, err
 	}

@@ -76,6 +76,7 @@ type Client struct {
 	send     RoundTrip
 	warnings *warnings
 	applied  *appliedMemory
+	shapes   *shapes
 }
 
 // New makes a Client. It makes no request. The error names every mistake in config.
@@ -85,7 +86,7 @@ func New(config Config) (*Client, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	c := &Client{config: config, warnings: newWarnings(config.Logger), applied: newAppliedMemory()}
+	c := &Client{config: config, warnings: newWarnings(config.Logger), applied: newAppliedMemory(), shapes: &shapes{}}
 	c.chain()
 	return c, nil
 }
@@ -120,7 +121,7 @@ func (c *Client) With(change func(*Config)) (*Client, error) {
 		other.warnings = c.warnings
 	}
 	if other.config.Cluster == c.config.Cluster {
-		other.applied = c.applied
+		other.applied, other.shapes = c.applied, c.shapes
 	}
 	return other, nil
 }

@@ -162,7 +162,7 @@ func TestConfigurationOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := configurationOf(target{kind: test.kind, key: kube.Key{Namespace: "shop", Name: "x"}}, test.obj,
+			got, err := configurationOf(target{client: newBareClient(), kind: test.kind, key: kube.Key{Namespace: "shop", Name: "x"}}, test.obj,
 				settings{subresource: test.subresource, unchanged: test.unchanged})
 			if err != nil {
 				t.Fatal(err)
@@ -186,7 +186,7 @@ func TestConfigurationOf(t *testing.T) {
 
 func TestConfigurationThatCannotBe(t *testing.T) {
 	t.Parallel()
-	secret := target{kind: corev1.SchemeGroupVersion.WithKind("Secret"), key: kube.Key{Namespace: "shop", Name: "x"}}
+	secret := target{client: newBareClient(), kind: corev1.SchemeGroupVersion.WithKind("Secret"), key: kube.Key{Namespace: "shop", Name: "x"}}
 	for content, want := range map[string]string{
 		`{"stringData":{"a":1}}`: "stringData[a] is a int64", `{"stringData":"x"}`: "stringData is a string",
 	} {
@@ -205,7 +205,7 @@ func TestConfigurationIsACopy(t *testing.T) {
 	t.Parallel()
 	u := &unstructured.Unstructured{Object: fromJSON(t, `{"metadata":{"uid":"u","resourceVersion":"1"},"spec":{"a":{}},"status":{}}`).(map[string]any)}
 	before := u.DeepCopy()
-	if _, err := configurationOf(target{key: kube.Key{Name: "x"}}, u, settings{}); err != nil {
+	if _, err := configurationOf(target{client: newBareClient(), key: kube.Key{Name: "x"}}, u, settings{}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, u); diff != "" {
@@ -230,3 +230,6 @@ func toJSON(t *testing.T, value any) string {
 	}
 	return string(encoded)
 }
+
+// newBareClient returns a client that has no cluster, for what makes no request.
+func newBareClient() *Client { return &Client{shapes: &shapes{}} }

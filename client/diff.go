@@ -10,9 +10,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -116,29 +113,6 @@ func compared(obj kube.Object, subresource string) map[string]any {
 	}
 	out["metadata"] = kept
 	return out
-}
-
-// contentOf returns the fields of an object as JSON has them: new maps, which the caller may
-// change. Of typed objects, fields that nobody has set are left out.
-func contentOf(obj kube.Object) (map[string]any, error) {
-	// As JSON, which is what requests consist of. DeepCopy of unstructured objects panics at an
-	// int, which people write by hand, and the converter of apimachinery takes fields along that
-	// are not exported.
-	encoded, err := json.Marshal(obj)
-	if u, ok := obj.(*unstructured.Unstructured); ok {
-		encoded, err = json.Marshal(u.Object) // its own encoder wants a kind
-	}
-	if err != nil {
-		return nil, fmt.Errorf("encode the object: %w", err)
-	}
-	content := map[string]any{}
-	if err := utiljson.Unmarshal(encoded, &content); err != nil {
-		return nil, fmt.Errorf("read the fields of the object: %w", err)
-	}
-	if _, ok := obj.(*unstructured.Unstructured); !ok {
-		dropUnset(reflect.ValueOf(obj), content)
-	}
-	return content, nil
 }
 
 // isSecret reports whether the values of an object are not to be shown.

@@ -102,11 +102,18 @@ func (a application) isApplied(shown kube.Object) (bool, error) {
 	if !ok || a.settings.unchanged || last.uid != shown.GetUID() || a.uid != "" && a.uid != shown.GetUID() || !last.configured.same(a.configured) {
 		return false, nil
 	}
+	if last.version == shown.GetResourceVersion() {
+		return true, nil // the very state
+	}
 	if len(shown.GetManagedFields()) > 0 && !last.entry.same(a.entryIn(shown)) {
 		return false, nil // somebody has taken fields, or given some to the owner
 	}
 	now, err := a.shownIn(shown)
-	return last.shown.same(now), err
+	if err != nil || !last.shown.same(now) {
+		return false, err
+	}
+	a.client.applied.saw(a.id, last, shown.GetResourceVersion())
+	return true, nil
 }
 
 // isUnchanged reports whether the apply has changed nothing. before is nil when it is not known,

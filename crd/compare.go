@@ -57,11 +57,6 @@ func Compare(before, after *apiextensionsv1.CustomResourceDefinition) []Problem 
 	for i := range before.Spec.Versions {
 		c.version(&before.Spec.Versions[i])
 	}
-	for _, stored := range before.Status.StoredVersions {
-		if versionOf(before, stored) == nil && versionOf(after, stored) == nil {
-			c.removedStored(stored)
-		}
-	}
 	c.storage()
 	order := []Severity{Impossible, Lossy, Narrowing}
 	slices.SortStableFunc(c.problems, func(a, b Problem) int {

@@ -220,6 +220,7 @@ func TestCompareDefinitions(t *testing.T) {
 		"a smaller one, as ever":  {several(v("v1", host, stored), v("v2", none)), several(v("v1", host, stored), v("v2", none, deprecated)), nil},
 		"a smaller one, converts": {one(nil), converted(several(v("v1", host, stored), v("v2", none))), nil},
 		"stored in another":       {one(nil), several(v("v1", host), v("v2", host, stored)), nil},
+		"stored in a new one":     {one(nil), several(v("v1", host), v("v2", none, stored)), []string{"lossy: v1 to v2: host"}},
 		"stored in a smaller one": {several(v("v1", host, stored), v("v2", none)), several(v("v1", host), v("v2", none, stored)), []string{"lossy: v1 to v2: host"}},
 		"converted to a smaller":  {several(v("v1", host, stored), v("v2", none)), converted(several(v("v1", host), v("v2", none, stored))), nil},
 		"no conversion any longer": {

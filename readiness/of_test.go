@@ -110,6 +110,11 @@ func TestWorkloads(t *testing.T) {
 			progress("1 of 3 replicas are updated (it is paused)"),
 		},
 		"deployment, paused at the end": {deployment(func(d *appsv1.Deployment) { d.Spec.Paused = true }), current()},
+		"deployment, that has made progress": {
+			deployment(func(d *appsv1.Deployment) {
+				d.Status.Conditions = append(d.Status.Conditions, condition("Progressing", "True", "NewReplicaSetAvailable", "it has"))
+			}), current(),
+		},
 		"deployment, past its deadline": {
 			deployment(func(d *appsv1.Deployment) {
 				d.Status.UpdatedReplicas = 1
@@ -262,25 +267,26 @@ func TestOtherBuiltinKinds(t *testing.T) {
 			job(batchv1.JobSpec{Parallelism: new(int32(3))}, batchv1.JobStatus{StartTime: &started, Active: 3}),
 			progress("3 Pods are active, 0 have failed"),
 		},
-		"job, done":             {job(batchv1.JobSpec{}, ended("Complete", "")), current()},
-		"job, failed":           {job(batchv1.JobSpec{}, ended("Failed", "BackoffLimitExceeded")), failed("it has failed: BackoffLimitExceeded")},
-		"job, about to fail":    {job(batchv1.JobSpec{}, ended("FailureTarget", "")), progress("0 Pods are active, 0 have failed")},
-		"cronjob":               {&batchv1.CronJob{ObjectMeta: at(1)}, current()},
-		"claim, pending":        {&corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: "Pending"}}, progress("it is not bound to a volume: its phase is Pending")},
-		"claim, new":            {&corev1.PersistentVolumeClaim{}, progress("it is not bound to a volume")},
-		"claim, bound":          {&corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: "Bound"}}, current()},
-		"claim, lost":           {&corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}, Status: corev1.PersistentVolumeClaimStatus{Phase: "Lost"}}, failed("its volume v is lost")},
-		"service":               {&corev1.Service{}, current()},
-		"load balancer, waits":  {&corev1.Service{Spec: corev1.ServiceSpec{Type: "LoadBalancer"}}, progress("the load balancer has no address")},
-		"load balancer":         {&corev1.Service{Spec: corev1.ServiceSpec{Type: "LoadBalancer"}, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}}}}, current()},
-		"budget, met":           {&policyv1.PodDisruptionBudget{ObjectMeta: at(1), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DesiredHealthy: 2, CurrentHealthy: 3}}, current()},
-		"budget, not met":       {&policyv1.PodDisruptionBudget{ObjectMeta: at(1), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DesiredHealthy: 2, CurrentHealthy: 1}}, progress("1 of 2 Pods are healthy")},
-		"budget, not looked at": {&policyv1.PodDisruptionBudget{ObjectMeta: at(1)}, progress("nobody has reported on it yet")},
-		"namespace":             {&corev1.Namespace{Status: corev1.NamespaceStatus{Phase: "Active"}}, current()},
-		"namespace, ending":     {&corev1.Namespace{Status: corev1.NamespaceStatus{Phase: "Terminating"}}, is(readiness.Terminating, "it is being deleted")},
-		"node":                  {&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "Unknown", Reason: "NodeStatusUnknown"}}}}, progress("condition Ready is Unknown: NodeStatusUnknown")},
-		"configmap":             {&corev1.ConfigMap{}, current()},
-		"secret":                {&corev1.Secret{}, current()},
+		"job, done":              {job(batchv1.JobSpec{}, ended("Complete", "")), current()},
+		"job, failed":            {job(batchv1.JobSpec{}, ended("Failed", "BackoffLimitExceeded")), failed("it has failed: BackoffLimitExceeded")},
+		"job, not done, it says": {job(batchv1.JobSpec{}, batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: "Complete", Status: "False"}, {Type: "Failed", Status: "False"}}}), progress("it has not started")},
+		"job, about to fail":     {job(batchv1.JobSpec{}, ended("FailureTarget", "")), progress("0 Pods are active, 0 have failed")},
+		"cronjob":                {&batchv1.CronJob{ObjectMeta: at(1)}, current()},
+		"claim, pending":         {&corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: "Pending"}}, progress("it is not bound to a volume: its phase is Pending")},
+		"claim, new":             {&corev1.PersistentVolumeClaim{}, progress("it is not bound to a volume")},
+		"claim, bound":           {&corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: "Bound"}}, current()},
+		"claim, lost":            {&corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}, Status: corev1.PersistentVolumeClaimStatus{Phase: "Lost"}}, failed("its volume v is lost")},
+		"service":                {&corev1.Service{}, current()},
+		"load balancer, waits":   {&corev1.Service{Spec: corev1.ServiceSpec{Type: "LoadBalancer"}}, progress("the load balancer has no address")},
+		"load balancer":          {&corev1.Service{Spec: corev1.ServiceSpec{Type: "LoadBalancer"}, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}}}}, current()},
+		"budget, met":            {&policyv1.PodDisruptionBudget{ObjectMeta: at(1), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DesiredHealthy: 2, CurrentHealthy: 3}}, current()},
+		"budget, not met":        {&policyv1.PodDisruptionBudget{ObjectMeta: at(1), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DesiredHealthy: 2, CurrentHealthy: 1}}, progress("1 of 2 Pods are healthy")},
+		"budget, not looked at":  {&policyv1.PodDisruptionBudget{ObjectMeta: at(1)}, progress("nobody has reported on it yet")},
+		"namespace":              {&corev1.Namespace{Status: corev1.NamespaceStatus{Phase: "Active"}}, current()},
+		"namespace, ending":      {&corev1.Namespace{Status: corev1.NamespaceStatus{Phase: "Terminating"}}, is(readiness.Terminating, "it is being deleted")},
+		"node":                   {&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "Unknown", Reason: "NodeStatusUnknown"}}}}, progress("condition Ready is Unknown: NodeStatusUnknown")},
+		"configmap":              {&corev1.ConfigMap{}, current()},
+		"secret":                 {&corev1.Secret{}, current()},
 	})
 }
 

@@ -89,15 +89,6 @@ func outages() map[string]func(w *world, revive func()) {
 			w.check("shop", app.Spec.Image, app.Spec.Config)
 			w.delete("shop")
 		},
-		"the host is taken away": func(w *world, revive func()) {
-			w.change("shop", func(app *v1.WebApp) { app.Spec.Host = "" })
-			revive()
-			w.untilReady("shop")
-			if left := w.records.all(); len(left) > 0 {
-				w.Errorf("records are left: %v", left)
-			}
-			w.delete("shop")
-		},
 	}
 }
 
