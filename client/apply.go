@@ -131,7 +131,7 @@ func ApplyConfiguration(
 	ctx context.Context, c *Client, configuration runtime.ApplyConfiguration, options ...Option,
 ) (Applied[*unstructured.Unstructured], error) {
 	var none Applied[*unstructured.Unstructured]
-	if isNil(configuration) {
+	if kube.IsNil(configuration) {
 		return none, errors.New("apply: the configuration is nil")
 	}
 	encoded, err := json.Marshal(configuration)

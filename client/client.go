@@ -149,7 +149,7 @@ func (c Config) validate() error {
 	}
 	for i, informer := range c.Informers {
 		switch {
-		case isNil(informer):
+		case kube.IsNil(informer):
 			errs = append(errs, fmt.Errorf("nil is among Informers, at %d", i))
 		case informer.Kind().Empty():
 			errs = append(errs, fmt.Errorf("informer %q does not know the kind of its objects: give its Retriever a Description with a GroupVersionKind", informer.Name()))

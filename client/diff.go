@@ -86,7 +86,7 @@ func diff(before, after kube.Object, subresource string) []FieldChange {
 // compared returns what Diff compares of an object.
 func compared(obj kube.Object, subresource string) map[string]any {
 	out := map[string]any{}
-	if isNil(obj) {
+	if kube.IsNil(obj) {
 		return out
 	}
 	content, err := contentOf(obj)
@@ -117,7 +117,7 @@ func compared(obj kube.Object, subresource string) map[string]any {
 
 // isSecret reports whether the values of an object are not to be shown.
 func isSecret(obj kube.Object) bool {
-	if isNil(obj) {
+	if kube.IsNil(obj) {
 		return false
 	}
 	if kind := obj.GetObjectKind().GroupVersionKind().Kind; kind != "" {

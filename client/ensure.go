@@ -87,7 +87,7 @@ func CreateOrPatch[T kube.Object](ctx context.Context, c *Client, obj T, mutate 
 
 // keyOf is kube.KeyOf for what may be nil.
 func keyOf(obj kube.Object) kube.Key {
-	if isNil(obj) {
+	if kube.IsNil(obj) {
 		return kube.Key{}
 	}
 	return kube.KeyOf(obj)

@@ -14,7 +14,7 @@ import (
 // sameObject refuses to compare what are not two states of one object.
 func sameObject(before, after kube.Object) error {
 	switch {
-	case isNil(before) || isNil(after):
+	case kube.IsNil(before) || kube.IsNil(after):
 		return errors.New("compare the objects: one is nil")
 	case reflect.TypeOf(before) != reflect.TypeOf(after):
 		return fmt.Errorf("compare the objects: one is a %T and the other one a %T", before, after)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -69,7 +71,7 @@ func (p PatchBody) Locked(obj metav1.Object) PatchBody {
 	if p.err != nil || p.Empty() {
 		return p
 	}
-	if isNil(obj) {
+	if kube.IsNil(obj) {
 		p.err = errors.New("the object whose resourceVersion is to be insisted on is nil")
 		return p
 	}
@@ -169,3 +171,20 @@ func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody
 	}
 	return patched, nil
 }
+
+// Pointer returns the JSON pointer of a field, for Operation.Path: of "metadata", "annotations",
+// "example.com/team" it is "/metadata/annotations/example.com~1team" (RFC 6901).
+func Pointer(names ...string) string {
+	escape := strings.NewReplacer("~", "~0", "/", "~1")
+	var pointer strings.Builder
+	for _, name := range names {
+		pointer.WriteString("/" + escape.Replace(name))
+	}
+	return pointer.String()
+}
+
+// TestFailed reports whether the API server has refused a JSON patch because it does not fit: a
+// test in it has failed, or what it changes is not there. (An object that is invalid after the
+// patch is refused with causes: see CausesOf.) Whoever knows that only a test can have failed reads
+// the object again, and tries again.
+func TestFailed(err error) bool { return apierrors.IsInvalid(err) && len(CausesOf(err)) == 0 }

@@ -83,7 +83,7 @@ func subresourceCall[S kube.Object](
 	if err := errors.Join(err, checkSubresource(subresource)); err != nil {
 		return fail(err)
 	}
-	if isNil(body) && reflect.TypeFor[S]().Kind() != reflect.Pointer {
+	if kube.IsNil(body) && reflect.TypeFor[S]().Kind() != reflect.Pointer {
 		return fail(notAType[S]())
 	}
 	t, err := c.targetOf(ctx, parent)
@@ -110,7 +110,7 @@ func subresourceCall[S kube.Object](
 
 // bodyOf returns the body of a subresource, which names the object that it is of.
 func (t target) bodyOf(body kube.Object) (kube.Object, error) {
-	if isNil(body) {
+	if kube.IsNil(body) {
 		return nil, errors.New("the body is nil")
 	}
 	if _, err := t.client.config.Cluster.KindOf(body); err != nil {

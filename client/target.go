@@ -28,7 +28,7 @@ func (c *Client) targetOf(ctx context.Context, obj kube.Object) (target, error) 
 	if err := c.check(); err != nil {
 		return target{}, err
 	}
-	if isNil(obj) {
+	if kube.IsNil(obj) {
 		return target{}, errors.New("the object is nil")
 	}
 	kind, err := c.config.Cluster.KindOf(obj)
@@ -152,9 +152,4 @@ func (t target) request(verb Verb, s settings) *Request {
 func (t target) conflict(reason error, format string, args ...any) error {
 	detail := fmt.Errorf(format, args...)
 	return fmt.Errorf("%w: %w", reason, apierrors.NewConflict(t.resource.GroupResource(), t.key.Name, detail))
-}
-
-func isNil(obj any) bool {
-	value := reflect.ValueOf(obj)
-	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
 }

@@ -113,7 +113,7 @@ func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Opt
 	case err != nil:
 	case c == nil:
 		err = c.check()
-	case isNil(obj):
+	case kube.IsNil(obj):
 		err = errors.New("the object is nil")
 	case obj.GetUID() == "":
 		err = fmt.Errorf("%s has no uid, so that nothing can tell whether it is still the same: use an object that was read from the cluster", kube.KeyOf(obj))

@@ -43,7 +43,7 @@ func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...Opt
 
 // targetToCreate is targetOf for an object that may be without a name of its own.
 func (c *Client) targetToCreate(ctx context.Context, obj kube.Object) (target, error) {
-	if isNil(obj) || obj.GetName() != "" || obj.GetGenerateName() == "" {
+	if kube.IsNil(obj) || obj.GetName() != "" || obj.GetGenerateName() == "" {
 		return c.targetOf(ctx, obj)
 	}
 	if err := c.check(); err != nil {

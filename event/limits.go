@@ -22,7 +22,7 @@ const (
 // Regarding returns the reference by which events speak of obj.
 func Regarding(cluster *kube.Cluster, obj kube.Object) (corev1.ObjectReference, error) {
 	switch {
-	case isNil(obj):
+	case kube.IsNil(obj):
 		return corev1.ObjectReference{}, errors.New("refer to an object in an event: it is nil")
 	case cluster == nil:
 		return corev1.ObjectReference{}, fmt.Errorf("refer to %s in an event: the cluster is nil: kube.Connect makes one", kube.KeyOf(obj))

@@ -2,7 +2,6 @@ package event
 
 import (
 	"fmt"
-	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,7 +69,7 @@ func (r *Recorder) Record(entry Entry) {
 		return
 	}
 	var related corev1.ObjectReference
-	if !isNil(entry.Related) {
+	if !kube.IsNil(entry.Related) {
 		if related, err = r.reference(entry.Related); err != nil {
 			r.logMistake(err, entry.Reason, entry.Action) // and say the rest
 		}
@@ -115,10 +114,4 @@ func (r *Recorder) logMistake(err error, reason, action string) {
 	if !logged {
 		r.config.Logger.Warn("an object cannot be referred to in events", "error", err, "reason", reason, "action", action)
 	}
-}
-
-// isNil reports whether there is no object, as an interface or in one.
-func isNil(obj kube.Object) bool {
-	value := reflect.ValueOf(obj)
-	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -39,7 +38,7 @@ func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, o
 				return false, err
 			}
 			deleted := e.add && live.GetDeletionTimestamp() != nil // what the API server calls invalid too
-			if apierrors.IsInvalid(last) && !deleted && (hasCauses(last) || live.GetResourceVersion() == base.GetResourceVersion()) {
+			if apierrors.IsInvalid(last) && !deleted && (!client.TestFailed(last) || live.GetResourceVersion() == base.GetResourceVersion()) {
 				return false, last // no test of ours is what it refuses
 			}
 			takeOver(obj, base, live, e.annotation)
@@ -64,12 +63,6 @@ func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, o
 		}
 	}
 	return false, e.conflict(ctx, c, base, last)
-}
-
-// hasCauses reports whether the API server has refused an object, and not a patch that does not fit.
-func hasCauses(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Details != nil && len(status.Status().Details.Causes) > 0
 }
 
 // operations are the JSON patch that makes the change in base; none when there is nothing to do.
@@ -100,14 +93,9 @@ func (e edit) operations(base kube.Object) []client.Operation {
 		}
 	}
 	if _, there := base.GetAnnotations()[e.annotation]; there {
-		operations = append(operations, client.Operation{Op: "remove", Path: "/metadata/annotations/" + escaped(e.annotation)})
+		operations = append(operations, client.Operation{Op: "remove", Path: client.Pointer("metadata", "annotations", e.annotation)})
 	}
 	return operations
-}
-
-// escaped returns a name as a part of a JSON pointer.
-func escaped(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
 // conflict is the error after the last attempt.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -88,7 +87,7 @@ func check(c *client.Client, obj kube.Object, name string) error {
 		errs = append(errs, errors.New("the client is nil: client.New makes one"))
 	}
 	errs = append(errs, checkName(name))
-	if isNil(obj) {
+	if kube.IsNil(obj) {
 		errs = append(errs, errors.New("the object is nil"))
 	} else if obj.GetUID() == "" {
 		errs = append(errs, fmt.Errorf("%s has no uid: use an object that was read from the cluster", kube.KeyOf(obj)))
@@ -105,9 +104,4 @@ func checkName(name string) error {
 		return fmt.Errorf("the name %q has no domain: one of your own keeps it apart from others (\"shop.example.com/%s\")", name, name)
 	}
 	return nil
-}
-
-func isNil(obj any) bool {
-	value := reflect.ValueOf(obj)
-	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
 }

@@ -2,27 +2,22 @@
 package integration
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
@@ -32,28 +27,7 @@ import (
 var local *localcluster.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(runTests(m))
-}
-
-func runTests(m *testing.M) int {
-	cluster, err := localcluster.Start(context.Background(), localcluster.Config{})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start the local cluster:", err)
-		return 1
-	}
-	local = cluster
-	status := m.Run()
-	if err := cluster.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stop the local cluster:", err)
-		return 1
-	}
-	if status == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return status
+	clustertest.Main(m, localcluster.Config{}, func(c *localcluster.Cluster) { local = c })
 }
 
 // env is what a test has of the cluster: a namespace of its own, and clients.
@@ -85,15 +59,13 @@ func unlimited(config *rest.Config) *rest.Config {
 // connect returns the cluster as the user of config sees it.
 func connect(t *testing.T, config *rest.Config) *kube.Cluster {
 	t.Helper()
-	cluster := must(kube.Connect(config))(t)
-	t.Cleanup(cluster.HTTPClient().CloseIdleConnections)
-	return cluster
+	return clustertest.Connect(t, config)
 }
 
 // newClient returns a client of the administrator's.
 func newClient(t *testing.T) *client.Client {
 	t.Helper()
-	return must(client.New(client.Config{Cluster: connect(t, local.RESTConfig()), FieldOwner: "tests"}))(t)
+	return clustertest.Client(t, connect(t, local.RESTConfig()))
 }
 
 // must ends the test when err is not nil.
@@ -121,41 +93,16 @@ func (e env) putConfigMap(name, value string) {
 	must(maps.Update(e.Context(), obj, metav1.UpdateOptions{}))(e.T)
 }
 
-// patience is how long eventually waits. After a restart of the API server an informer may be in
-// a back-off of 15 s, and machines that run tests may be busy.
-const patience = time.Minute
-
 // eventually waits until check returns "", and fails the test with what it returned last.
 func eventually(t *testing.T, check func() string) {
 	t.Helper()
-	last := "not checked"
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == "", nil
-	})
-	if err != nil {
-		t.Fatalf("after %s: %s", patience, last)
-	}
+	clustertest.Eventually(t, check)
 }
 
 // run runs a controller until the test ends, or until stop.
 func run[T kube.Object](t *testing.T, config controller.Config[T]) (ctrl *controller.Controller[T], stop func()) {
 	t.Helper()
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
-	}
-	ctrl = must(controller.New(config))(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { // waited for by stop
-		defer close(ended)
-		if err := ctrl.Run(ctx); err != nil {
-			t.Errorf("run controller %q: %v", config.Name, err)
-		}
-	}()
-	stop = func() { cancel(); <-ended }
-	t.Cleanup(stop)
-	return ctrl, stop
+	return clustertest.Run(t, config)
 }
 
 // seen is what handlers saw: the last value by name, and how many runs there were.

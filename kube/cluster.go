@@ -125,6 +125,9 @@ func (c *Cluster) Scheme() *runtime.Scheme { return c.scheme }
 // metadata-only objects do), otherwise the one that its Go type is registered for, or that a
 // type of k8s.io/api is of.
 func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
+	if IsNil(obj) {
+		return schema.GroupVersionKind{}, errors.New("find the kind of an object: it is nil")
+	}
 	if kind := obj.GetObjectKind().GroupVersionKind(); kind.Kind != "" && kind.Version != "" {
 		return kind, nil
 	}

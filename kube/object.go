@@ -58,3 +58,10 @@ func (k Key) String() string {
 	}
 	return k.Namespace + "/" + k.Name
 }
+
+// IsNil reports whether v, an Object or another interface, is nil or holds a nil pointer: what a
+// caller has passed who had none.
+func IsNil(v any) bool {
+	value := reflect.ValueOf(v)
+	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
+}

@@ -109,3 +109,24 @@ func TestNewPanicsWhereNothingCanBeMade(t *testing.T) {
 	}()
 	kube.New[kube.Object]()
 }
+
+func TestIsNil(t *testing.T) {
+	t.Parallel()
+	var pod *corev1.Pod
+	var obj kube.Object
+	for name, test := range map[string]struct {
+		v    any
+		want bool
+	}{
+		"nothing":                        {nil, true},
+		"an interface without an Object": {obj, true},
+		"a nil pointer":                  {pod, true},
+		"a nil pointer in an Object":     {kube.Object(pod), true},
+		"an object":                      {&corev1.Pod{}, false},
+		"a struct":                       {corev1.Pod{}, false},
+	} {
+		if got := kube.IsNil(test.v); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}

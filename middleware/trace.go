@@ -3,7 +3,6 @@ package middleware
 import (
 	"context"
 	"errors"
-	"reflect"
 	"runtime/debug"
 	"time"
 
@@ -43,7 +42,7 @@ type Span interface {
 // A panic of the Handler ends the spans and goes on, with its stack.
 func Trace[T kube.Object](tracer Tracer) controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
-		if isNil(tracer) {
+		if kube.IsNil(tracer) {
 			return next
 		}
 		return controller.HandlerFunc[T](func(ctx context.Context, obj T) error {
@@ -55,19 +54,13 @@ func Trace[T kube.Object](tracer Tracer) controller.Middleware[T] {
 // TraceReconciler is Trace for a Reconciler.
 func TraceReconciler(tracer Tracer) func(controller.Reconciler) controller.Reconciler {
 	return func(next controller.Reconciler) controller.Reconciler {
-		if isNil(tracer) {
+		if kube.IsNil(tracer) {
 			return next
 		}
 		return controller.ReconcilerFunc(func(ctx context.Context, key kube.Key) error {
 			return traced(ctx, tracer, key, nil, func(ctx context.Context) error { return next.Reconcile(ctx, key) })
 		})
 	}
-}
-
-// isNil is true for nil and for a nil pointer in the interface.
-func isNil(tracer Tracer) bool {
-	value := reflect.ValueOf(tracer)
-	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
 }
 
 // errNoReturn is what a Span is told of a Handler that does not return.

@@ -66,9 +66,9 @@ func Adopt[T kube.Object](ctx context.Context, c *client.Client, owner kube.Obje
 func Release[T kube.Object](ctx context.Context, c *client.Client, owner kube.Object, child T) (T, error) {
 	var none T
 	switch {
-	case isNil(owner):
+	case kube.IsNil(owner):
 		return none, errors.New("release: the owner is nil")
-	case isNil(child):
+	case kube.IsNil(child):
 		return none, errors.New("release: the child is nil")
 	case !Has(owner, child):
 		return child, nil

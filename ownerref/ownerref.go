@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,9 +100,9 @@ func pairOf(ctx context.Context, c *client.Client, owner, child kube.Object) (pa
 	switch {
 	case c == nil:
 		return p, errors.New("the client is nil: client.New makes one")
-	case isNil(owner):
+	case kube.IsNil(owner):
 		return p, errors.New("the owner is nil")
-	case isNil(child):
+	case kube.IsNil(child):
 		return p, errors.New("the child is nil")
 	}
 	ownerResource, ownerKind, err := resourceOf(ctx, c, owner)
@@ -224,9 +223,4 @@ func without(refs []metav1.OwnerReference, owner metav1.Object) []metav1.OwnerRe
 		}
 	}
 	return others
-}
-
-func isNil(obj any) bool {
-	value := reflect.ValueOf(obj)
-	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
 }

@@ -22,7 +22,7 @@ import (
 // Options: those of client.List but InNamespace.
 func ChildrenOf[T kube.Object](ctx context.Context, c *client.Client, owner metav1.Object, options ...client.Option) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		if isNil(owner) || owner.GetUID() == "" {
+		if kube.IsNil(owner) || owner.GetUID() == "" {
 			var none T
 			yield(none, errors.New("list children: the owner has no uid, by which owners are known: use an object that was read from the cluster"))
 			return
@@ -52,7 +52,7 @@ func Controller[T kube.Object](ctx context.Context, c *client.Client, child meta
 	switch {
 	case c == nil:
 		return none, false, errors.New("read the controller: the client is nil: client.New makes one")
-	case isNil(child):
+	case kube.IsNil(child):
 		return none, false, errors.New("read the controller: the child is nil")
 	}
 	ref, ok := ControllerOf(child)

@@ -15,7 +15,7 @@ import (
 
 // Exists is a Check: whatever is there is Current, also when it is being deleted.
 func Exists(obj kube.Object) State {
-	if isNil(obj) {
+	if kube.IsNil(obj) {
 		return inProgress("there is no object")
 	}
 	return current()
@@ -51,7 +51,7 @@ func When[T kube.Object](what string, holds func(obj T) bool) Check {
 		return func(kube.Object) State { return failed("the function of the check (%q) is nil", what) }
 	}
 	return func(obj kube.Object) State {
-		if isNil(obj) {
+		if kube.IsNil(obj) {
 			return inProgress("there is no object")
 		}
 		typed, ok := obj.(T)
@@ -103,7 +103,7 @@ func Established(obj kube.Object) State {
 
 // ofKinds is Of for objects of some kinds. Of all others, nothing can be said.
 func ofKinds(obj kube.Object, what string, kinds ...schema.GroupKind) State {
-	if isNil(obj) {
+	if kube.IsNil(obj) {
 		return inProgress("there is no object")
 	}
 	if kind := kindOf(obj); !slices.Contains(kinds, kind) {
@@ -118,7 +118,7 @@ func ofKinds(obj kube.Object, what string, kinds ...schema.GroupKind) State {
 
 // look is what r makes of an object that is not being deleted and can be read.
 func look(obj kube.Object, r rule) State {
-	if isNil(obj) {
+	if kube.IsNil(obj) {
 		return inProgress("there is no object")
 	}
 	if obj.GetDeletionTimestamp() != nil {

@@ -65,12 +65,6 @@ func kindOf(obj kube.Object) schema.GroupKind {
 	return schema.GroupKind{}
 }
 
-// isNil is true for nil and for a nil pointer in an interface.
-func isNil(obj kube.Object) bool {
-	value := reflect.ValueOf(obj)
-	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
-}
-
 // at returns what is at a path; nil when there is nothing.
 func at(content any, path ...string) any {
 	for _, name := range path {

@@ -52,7 +52,7 @@ import (
 // A *metav1.PartialObjectMetadata has no status: it is Terminating, or InProgress with a message
 // that says so.
 func Of(obj kube.Object) State {
-	if isNil(obj) {
+	if kube.IsNil(obj) {
 		return inProgress("there is no object")
 	}
 	if obj.GetDeletionTimestamp() != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"slices"
 
 	"github.com/evenkeel-go/evenkeel/controller"
@@ -84,7 +83,7 @@ type mapped struct {
 func newMapped(what string, objects Informer, predicates []informer.Predicate, problem error, keys keysOf) *mapped {
 	s := &mapped{what: what, objects: objects, predicates: slices.Clone(predicates), keys: keys, logger: slog.Default()}
 	errs := []error{problem}
-	if isNil(objects) {
+	if kube.IsNil(objects) {
 		errs = append(errs, errors.New("the informer is required"))
 	}
 	for i, p := range predicates {
@@ -170,10 +169,4 @@ func missingFrom(after, before []kube.Key) []kube.Key {
 		}
 	}
 	return missing
-}
-
-// isNil is true for nil and for a nil pointer in an interface.
-func isNil(v any) bool {
-	value := reflect.ValueOf(v)
-	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
 }

@@ -175,7 +175,7 @@ func commit(ctx context.Context, c *client.Client, base kube.Object, r run, opti
 			if err != nil {
 				return "", err
 			}
-			if attempt > 0 && r.exact && testFailed(last) && live.GetResourceVersion() == base.GetResourceVersion() {
+			if attempt > 0 && r.exact && client.TestFailed(last) && live.GetResourceVersion() == base.GetResourceVersion() {
 				return "", last // no test of ours is what was refused
 			}
 			if err := r.catchUp(live); err != nil {
@@ -194,7 +194,7 @@ func commit(ctx context.Context, c *client.Client, base kube.Object, r run, opti
 		switch {
 		case err == nil:
 			return answer.GetResourceVersion(), nil
-		case testFailed(err), apierrors.IsConflict(err) && !r.locked:
+		case client.TestFailed(err), apierrors.IsConflict(err) && !r.locked:
 			last = err
 		case errors.Is(err, kube.ErrNotServed):
 			return "", noSubresource(ctx, c, base, err)
@@ -231,14 +231,6 @@ func changedSince(ctx context.Context, c *client.Client, obj kube.Object, err er
 		return err
 	}
 	return fmt.Errorf("%w: %w", client.ErrChanged, apierrors.NewConflict(resourceOf(ctx, c, obj), obj.GetName(), err))
-}
-
-// testFailed reports whether the API server has refused a JSON patch that does not fit. What it
-// refuses because of the result has causes.
-func testFailed(err error) bool {
-	var status apierrors.APIStatus
-	return apierrors.IsInvalid(err) && errors.As(err, &status) &&
-		(status.Status().Details == nil || len(status.Status().Details.Causes) == 0)
 }
 
 // catchUp leaves of the run's changes those that the live object lacks.
@@ -300,7 +292,7 @@ func check(c *client.Client, before, after kube.Object) error {
 	if c == nil {
 		return errors.New("the client is nil: client.New makes one")
 	}
-	if isNil(before) || isNil(after) {
+	if kube.IsNil(before) || kube.IsNil(after) {
 		return errors.New("an object is nil: both states of the object are needed")
 	}
 	var errs []error
@@ -312,9 +304,4 @@ func check(c *client.Client, before, after kube.Object) error {
 		errs = append(errs, fmt.Errorf("%s has no uid or no resourceVersion: use an object that was read from the cluster", kube.KeyOf(after)))
 	}
 	return errors.Join(errs...)
-}
-
-func isNil(obj kube.Object) bool {
-	value := reflect.ValueOf(obj)
-	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -107,13 +106,13 @@ func (c conditionChange) operations(i int, seen any) []client.Operation {
 	to, _ := c.to.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(to)) {
 		if name != "type" {
-			operations = append(operations, client.Operation{Op: "add", Path: conditionPath(i) + "/" + escaped(name), Value: to[name]})
+			operations = append(operations, client.Operation{Op: "add", Path: conditionPath(i) + client.Pointer(name), Value: to[name]})
 		}
 	}
 	is, _ := seen.(map[string]any)
 	for _, name := range c.removed() {
 		if _, there := is[name]; there {
-			operations = append(operations, client.Operation{Op: "remove", Path: conditionPath(i) + "/" + escaped(name)})
+			operations = append(operations, client.Operation{Op: "remove", Path: conditionPath(i) + client.Pointer(name)})
 		}
 	}
 	return operations
@@ -126,13 +125,10 @@ func isAt(i int, change conditionChange) client.Operation {
 	return client.Operation{Op: "test", Path: conditionPath(i) + "/type", Value: change.conditionType}
 }
 
-// escaped returns a name as a part of a JSON pointer.
-func escaped(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
-
 // fieldOperations appends what a merge patch does to an object that has the fields seen.
 func fieldOperations(operations []client.Operation, path string, patch, seen map[string]any) ([]client.Operation, bool) {
 	for _, name := range slices.Sorted(maps.Keys(patch)) {
-		at := path + "/" + escaped(name)
+		at := path + client.Pointer(name)
 		value := patch[name]
 		inner, isObject := value.(map[string]any)
 		below, wasObject := seen[name].(map[string]any)
