@@ -58,7 +58,7 @@ func setReady(service *corev1.Service) { status.Ready(&service.Status.Conditions
 
 // What the handler has put into the status is written once, whatever it answers, and the answer
 // stays the very same.
-func TestStatusCommitsWhateverTheAnswer(t *testing.T) {
+func TestContract34_TheStatusIsCommittedWhateverTheAnswer(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []error{
 		nil, errBroken, controller.RequeueAfter(time.Minute, "wait"), controller.Terminal(errBroken),

@@ -40,9 +40,9 @@ func TestAMissingNamespaceIsNotAMissingObject(t *testing.T) {
 	}
 }
 
-// TestScopeMistakesMakeNoRequest: that the kind is served with or without namespaces has been
+// TestContract32_ScopeMistakesMakeNoRequest: that the kind is served with or without namespaces has been
 // asked before.
-func TestScopeMistakesMakeNoRequest(t *testing.T) {
+func TestContract32_ScopeMistakesMakeNoRequest(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
 	only := with(t, c, func(config *client.Config) { config.Namespace = namespace })

@@ -18,7 +18,7 @@ import (
 // Two controllers add and remove their finalizers on the same objects, by states that are stale most
 // of the time; a third hand writes labels, and a fourth has finalizers of its own, which it writes as
 // carefully as it can: merge patches with a lock. Nobody ever loses an entry, and none comes back.
-func TestRacingFinalizers(t *testing.T) {
+func TestContract33_RacingFinalizersLoseNoEntry(t *testing.T) {
 	const objects, rounds = 3, 250
 	e := newEnv(t)
 	var created []*corev1.ConfigMap

@@ -97,7 +97,7 @@ func forever() *process { return &process{left: -1} }
 
 // Wherever the process dies, the next one ends the teardown: each step took effect, in order, and
 // none was begun again but the one that had not been noted. Another's finalizer is still there.
-func TestTeardownKilledAtAnyMoment(t *testing.T) {
+func TestContract35_ATeardownGoesOnWhereItWas(t *testing.T) {
 	e := newEnv(t)
 	for moment := 0; ; moment++ {
 		name := fmt.Sprint("killed-", moment)

@@ -24,7 +24,7 @@ import (
 // Several writers each say their own condition and field of one object, each by its own state, which
 // is stale most of the time; a third hand writes labels. Whatever a commit has reported as written
 // stays until its owner says something else.
-func TestCommitsNeverClobberEachOther(t *testing.T) {
+func TestContract33_CommitsNeverClobberEachOther(t *testing.T) {
 	const writers, rounds = 3, 200
 	e := newEnv(t)
 	shop := e.create("books")
