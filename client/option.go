@@ -56,6 +56,9 @@ func WithLabels(set map[string]string) Option {
 func LabelSelector(selector string) Option {
 	return named("LabelSelector", func(s *settings) {
 		parsed, err := labels.Parse(selector)
+		if err != nil {
+			err = fmt.Errorf("%q: %w", selector, err)
+		}
 		s.selectLabels("LabelSelector", parsed, err)
 	})
 }

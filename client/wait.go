@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,6 +45,12 @@ type waitSettings struct {
 //
 //	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.RolledOut)
 //
+// Of a custom resource that reports Ready, this waits for it and ends at once when it is Stalled,
+// which readiness.Condition alone does not know of:
+//
+//	ready := readiness.All(readiness.Of, readiness.Condition("Ready", metav1.ConditionTrue))
+//	shop, err := client.WaitFor[*v1.Shop](ctx, c, key, ready)
+//
 // It is for programs that do one thing after the other: installers, migrations, tests. A handler
 // would hold one of its controller's workers meanwhile: let it return controller.RequeueAfter
 // or, better, let the controller watch what it waits for.
@@ -75,7 +82,10 @@ func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check 
 	case key.Name == "":
 		err = errors.New("the key has no name")
 	}
-	if err != nil {
+	switch {
+	case err != nil && key.Name == "":
+		return none, fmt.Errorf("wait for a %s: %w", reflect.TypeFor[T](), err)
+	case err != nil:
 		return none, fmt.Errorf("wait for %s: %w", key, err)
 	}
 	w := &waiting[T]{what: "wait for", name: key.String()}
@@ -100,6 +110,14 @@ func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check 
 
 // WaitDeleted waits until obj is gone: until there is no object of its kind and key, or another
 // one with another uid. It deletes nothing, and reads metadata only. See WaitFor for its flow.
+//
+// obj is one that was read before it was deleted, for its uid:
+//
+//	shop, err := client.Get[*v1.Shop](ctx, c, key)
+//	...
+//	err = client.Delete(ctx, c, shop)
+//	...
+//	err = client.WaitDeleted(ctx, c, shop)
 //
 // Options: Within.
 //

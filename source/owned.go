@@ -20,8 +20,9 @@ type Owner struct {
 	// Kind is the owners' kind; the version does not matter. Group may be empty (core).
 	// Required.
 	Kind schema.GroupKind
-	// ClusterScoped is true when the owners live in no namespace. Default false: an owner is
-	// in the namespace of what it owns.
+	// ClusterScoped must be true when the owners live in no namespace. Default false: an owner is
+	// in the namespace of what it owns. Nothing notices when it is wrong, but that changes of what
+	// is owned do not run the owner's key.
 	ClusterScoped bool
 	// Any takes every owner. Default false: only the one that is the controller, of which
 	// there is one at most (metadata.ownerReferences.controller).

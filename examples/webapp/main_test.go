@@ -113,7 +113,7 @@ func TestSaysWhatIsWrongWithItsAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
+	t.Cleanup(func() { _ = taken.Close() })
 	err = run(t.Context(), []string{"--kubeconfig", exampletest.Kubeconfig(), "--listen", taken.Addr().String()})
 	if err == nil || !strings.Contains(err.Error(), "choose another address") {
 		t.Errorf("the error is %v", err)

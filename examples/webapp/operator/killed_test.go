@@ -39,7 +39,7 @@ func TestWebappKilledBetweenAnyTwoWrites(t *testing.T) {
 	defer wait()
 	for n := 1; n <= len(writes); n++ {
 		for when, after := range map[string]bool{"before": false, "after": true} {
-			run(fmt.Sprintf("%s write %d", when, n), func(t *testing.T) {
+			run(fmt.Sprintf("%s write %d", when, n), func(t *testing.T) { //nolint:thelper // a subtest
 				g := &gate{at: n, after: after}
 				got := tell(newWorld(t), g)
 				if !g.killed() {
@@ -53,7 +53,7 @@ func TestWebappKilledBetweenAnyTwoWrites(t *testing.T) {
 		// The state that a crash leaves is the worse, the more the user changes before the next operator
 		// sees it.
 		for act, meanwhile := range outages() {
-			run(fmt.Sprintf("after write %d, and %s", n, act), func(t *testing.T) {
+			run(fmt.Sprintf("after write %d, and %s", n, act), func(t *testing.T) { //nolint:thelper // a subtest
 				tellOutage(newWorld(t), &gate{at: n, after: true}, meanwhile)
 			})
 		}
@@ -63,6 +63,7 @@ func TestWebappKilledBetweenAnyTwoWrites(t *testing.T) {
 // parallelStories returns a function that runs subtests, some at the same time, and one that waits
 // for their end, which t must not come before.
 func parallelStories(t *testing.T) (run func(name string, story func(*testing.T)), wait func()) {
+	t.Helper()
 	places := make(chan struct{}, stories)
 	var running sync.WaitGroup
 	run = func(name string, story func(*testing.T)) {

@@ -1,0 +1,111 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+)
+
+// gate stands between an operator and the world. It counts what passes and changes something, and
+// at one of these the operator is killed: nothing more passes.
+type gate struct {
+	at    int  // the write at which the operator is killed, from 1; 0: it is not
+	after bool // the write is done, and its answer is lost; otherwise it is not done
+	kill  context.CancelFunc
+
+	mu     sync.Mutex
+	writes []string      // guarded by mu
+	dead   bool          // guarded by mu
+	died   chan struct{} // guarded by mu; closed at death
+}
+
+// death returns a channel that is closed when the operator dies.
+func (g *gate) death() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.died == nil {
+		g.died = make(chan struct{})
+	}
+	return g.died
+}
+
+var errKilled = errors.New("the operator is dead")
+
+// pass does what is to be done outside, unless the operator is dead, or dies of it.
+func (g *gate) pass(write string, do func() error) error {
+	g.mu.Lock()
+	if g.dead {
+		g.mu.Unlock()
+		return errKilled
+	}
+	dies := false
+	if write != "" {
+		g.writes = append(g.writes, write)
+		dies = len(g.writes) == g.at
+		g.dead = dies
+	}
+	g.mu.Unlock()
+	if !dies {
+		return do()
+	}
+	defer func() {
+		g.kill()
+		g.death()
+		close(g.died)
+	}()
+	if g.after {
+		_ = do() // nobody is left to hear of it
+	}
+	return errKilled
+}
+
+func (g *gate) killed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.dead
+}
+
+func (g *gate) log() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.writes)
+}
+
+type gatedTransport struct {
+	gate *gate
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (g gatedTransport) RoundTrip(r *http.Request) (response *http.Response, err error) {
+	write := ""
+	if r.Method != http.MethodGet {
+		write = r.Method + " " + r.URL.Path
+	}
+	err = g.gate.pass(write, func() (err error) {
+		response, err = g.next.RoundTrip(r) //nolint:bodyclose // below, where nobody gets the answer
+		return err
+	})
+	if err != nil && response != nil {
+		_ = response.Body.Close()
+		response = nil
+	}
+	return response, err
+}
+
+type gatedRecords struct {
+	gate *gate
+	next Records
+}
+
+// Ensure implements Records.
+func (g gatedRecords) Ensure(ctx context.Context, host, target string) error {
+	return g.gate.pass("record "+host, func() error { return g.next.Ensure(ctx, host, target) })
+}
+
+// Delete implements Records.
+func (g gatedRecords) Delete(ctx context.Context, host string) error {
+	return g.gate.pass("no record "+host, func() error { return g.next.Delete(ctx, host) })
+}
