@@ -259,7 +259,10 @@ func TestContract13_OwnWritesDoNotMakeTheHandlerRun(t *testing.T) {
 					return errors.Join(
 						w.create(ctx, "parts", "Part", "p", "widget", "a"),
 						w.patch(ctx, "widgets", "a", `{"metadata":{"finalizers":["example.com/f"]}}`),
-						w.patch(ctx, "widgets", "a", `{"status":{"ready":true}}`, "status"))
+						w.jsonPatch(ctx, "widgets", "a", `[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/g"}]`),
+						w.jsonPatch(ctx, "widgets", "a", `[{"op":"test","path":"/metadata/finalizers/0","value":"example.com/f"},{"op":"remove","path":"/metadata/finalizers/0"}]`),
+						w.patch(ctx, "widgets", "a", `{"status":{"ready":true}}`, "status"),
+						w.jsonPatch(ctx, "widgets", "a", `[{"op":"add","path":"/status/seen","value":1}]`, "status"))
 				})
 				c.Sources = []controller.Source{source.OwnerLabelIn(parts, "widget")}
 				c.HandleOwnWrites = test.on
@@ -355,8 +358,11 @@ func TestContract13_NoWakeUpIsLost(t *testing.T) {
 				if chance(3) {
 					errs = append(errs, w.patch(ctx, "parts", name, fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d"}}}`, time.Now().UnixNano())))
 				}
-				if chance(2) {
+				switch {
+				case chance(3):
 					errs = append(errs, w.patch(ctx, "widgets", name, fmt.Sprintf(`{"status":{"seen":%q}}`, value), "status"))
+				case chance(2):
+					errs = append(errs, w.jsonPatch(ctx, "widgets", name, fmt.Sprintf(`[{"op":"add","path":"/status","value":{"seen":%q}}]`, value), "status"))
 				}
 				if chance(3) {
 					return errors.Join(errs...)

@@ -1,7 +1,12 @@
 package controller
 
 import (
+	"encoding/json"
+	"maps"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -24,7 +29,7 @@ import (
 //     version that it was answered with;
 //   - the step from the version that the run knew (from the informer, or by its own last write)
 //     to the one that a patch was answered with, if every difference between the two is in the
-//     request. (An update without a precondition explains any difference, also that from a state
+//     request, or what a JSON patch makes of the one is the other. (An update without a precondition explains any difference, also that from a state
 //     of another hand's, which the handler has read past the cache.)
 //
 // Deletions are no echoes: they are wishes, whose fulfilment others decide on.
@@ -69,15 +74,47 @@ func (l *loop[T]) baseOf(call kube.Call, was *before, a answer) string {
 	if was == nil || !was.whole || was.object.UID != after.UID || was.object.ResourceVersion == after.ResourceVersion {
 		return ""
 	}
-	var request map[string]any
-	if utiljson.Unmarshal(call.Request, &request) != nil {
-		return "" // no object: a JSON patch
-	}
 	kind := call.Kind.GroupKind()
 	from, errFrom := l.content(kind, was.object)
 	to, errTo := l.content(kind, after)
-	if errFrom != nil || errTo != nil || !explains(request, call, from, to) {
+	if errFrom != nil || errTo != nil || !liesBetween(call, from, to) {
 		return ""
 	}
 	return was.object.ResourceVersion
+}
+
+// liesBetween reports whether a patch is all that lies between two states.
+func liesBetween(call kube.Call, from, to map[string]any) bool {
+	if call.RequestType == string(types.JSONPatchType) {
+		// What it does to a state can be told exactly, also what it removes; nothing is left for the
+		// request to explain.
+		made, ok := patched(from, call.Request)
+		return ok && explains(nil, call, made, to)
+	}
+	var request map[string]any
+	return utiljson.Unmarshal(call.Request, &request) == nil && explains(request, call, from, to)
+}
+
+// patched returns what a JSON patch makes of a state, and whether it can be applied to it.
+func patched(state map[string]any, patch []byte) (map[string]any, bool) {
+	operations, errPatch := jsonpatch.DecodePatch(patch)
+	encoded, errState := json.Marshal(state)
+	if errPatch != nil || errState != nil {
+		return nil, false
+	}
+	made, err := operations.Apply(encoded)
+	var content map[string]any
+	if err != nil || utiljson.Unmarshal(made, &content) != nil {
+		return nil, false
+	}
+	// The API server keeps no empty lists and maps there: without its last finalizer an object has
+	// no finalizers.
+	if metadata, ok := content["metadata"].(map[string]any); ok {
+		maps.DeleteFunc(metadata, func(_ string, value any) bool {
+			list, isList := value.([]any)
+			fields, isMap := value.(map[string]any)
+			return isList && len(list) == 0 || isMap && len(fields) == 0
+		})
+	}
+	return content, true
 }

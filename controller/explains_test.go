@@ -153,3 +153,46 @@ func encoded(t *testing.T, object map[string]any) string {
 	}
 	return string(text)
 }
+
+// TestContract13_AJSONPatchIsWhatItMakesOfAState: what it does is computed, and nothing else may
+// lie between.
+func TestContract13_AJSONPatchIsWhatItMakesOfAState(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		subresource, patch, from, to string
+		want                         bool
+	}{
+		"a field": {
+			"", `[{"op":"replace","path":"/spec/a","value":2}]`,
+			`{"metadata":{"resourceVersion":"1","generation":1},"spec":{"a":1,"b":1}}`,
+			`{"metadata":{"resourceVersion":"2","generation":2,"managedFields":[]},"spec":{"a":2,"b":1}}`, true,
+		},
+		"a field that goes":             {"", `[{"op":"remove","path":"/spec/a"}]`, `{"spec":{"a":1,"b":1}}`, `{"spec":{"b":1}}`, true},
+		"a finalizer of several":        {"", `[{"op":"test","path":"/metadata/finalizers/1","value":"b"},{"op":"remove","path":"/metadata/finalizers/1"}]`, `{"metadata":{"finalizers":["a","b"]}}`, `{"metadata":{"finalizers":["a"]}}`, true},
+		"the last finalizer":            {"", `[{"op":"remove","path":"/metadata/finalizers/0"}]`, `{"metadata":{"name":"x","finalizers":["a"]}}`, `{"metadata":{"name":"x"}}`, true},
+		"and one of another hand":       {"", `[{"op":"remove","path":"/metadata/finalizers/1"}]`, `{"metadata":{"finalizers":["a","b"]}}`, `{"metadata":{"finalizers":["a","c"]}}`, false},
+		"another field":                 {"", `[{"op":"replace","path":"/spec/a","value":2}]`, `{"spec":{"a":1,"b":1}}`, `{"spec":{"a":2,"b":2}}`, false},
+		"another field that is gone":    {"", `[{"op":"remove","path":"/spec/a"}]`, `{"spec":{"a":1,"b":1}}`, `{"spec":{}}`, false},
+		"a deletion meanwhile":          {"", `[{"op":"replace","path":"/spec/a","value":2}]`, `{"metadata":{},"spec":{"a":1}}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"a":2}}`, false},
+		"a large number":                {"", `[{"op":"replace","path":"/spec/a","value":9007199254740993}]`, `{"spec":{"a":1}}`, `{"spec":{"a":9007199254740992}}`, false},
+		"the status":                    {"status", `[{"op":"add","path":"/status","value":{"a":1}}]`, `{"spec":{}}`, `{"spec":{},"status":{"a":1}}`, true},
+		"the rest, by the status":       {"status", `[{"op":"add","path":"/spec/a","value":1}]`, `{"spec":{}}`, `{"spec":{}}`, false},
+		"a patch that does not fit":     {"", `[{"op":"remove","path":"/spec/a"}]`, `{"spec":{}}`, `{"spec":{}}`, false},
+		"a test that would have failed": {"", `[{"op":"test","path":"/spec/a","value":2},{"op":"add","path":"/spec/b","value":1}]`, `{"spec":{"a":1}}`, `{"spec":{"a":1,"b":1}}`, false},
+		"no patch":                      {"", `{"spec":{"a":2}}`, `{"spec":{"a":1}}`, `{"spec":{"a":2}}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var from, to map[string]any
+			for into, encoded := range map[*map[string]any]string{&from: test.from, &to: test.to} {
+				if err := utiljson.Unmarshal([]byte(encoded), into); err != nil {
+					t.Fatal(err)
+				}
+			}
+			call := kube.Call{Verb: "patch", Subresource: test.subresource, RequestType: string(types.JSONPatchType), Request: []byte(test.patch)}
+			if got := liesBetween(call, from, to); got != test.want {
+				t.Errorf("nothing but the patch lies between: %t, want %t", got, test.want)
+			}
+		})
+	}
+}

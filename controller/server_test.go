@@ -62,6 +62,12 @@ func (w *world) patch(ctx context.Context, resource, name, patch string, subreso
 	return err
 }
 
+// jsonPatch applies a JSON patch, as the controller.
+func (w *world) jsonPatch(ctx context.Context, resource, name, patch string, subresources ...string) error {
+	_, err := w.objects(resource).Patch(ctx, name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	return err
+}
+
 // create creates an object, as the controller. labels are key and value, alternating.
 func (w *world) create(ctx context.Context, resource, kind, name string, labels ...string) error {
 	obj := &unstructured.Unstructured{}

@@ -41,6 +41,13 @@ func Condition(conditionType string, status metav1.ConditionStatus) Check {
 	}
 }
 
+// Ready is a Check for objects whose controller says when they are ready: Of, and the condition
+// Ready has to be True. Of alone takes an object without a status for Current, whose controller has
+// just not seen it yet. An object that is Stalled is Failed.
+//
+//	shop, err := client.WaitFor[*v1.Shop](ctx, c, key, readiness.Ready)
+func Ready(obj kube.Object) State { return All(Of, Condition("Ready", metav1.ConditionTrue))(obj) }
+
 // When returns a Check of one's own for objects of type T: Current while holds returns true,
 // otherwise InProgress, with what as the message, which says what is missing: "the database has
 // no address". An object of another type than T is Failed. Deletion does not matter to it.

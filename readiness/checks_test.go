@@ -53,6 +53,12 @@ func TestChecks(t *testing.T) {
 			warm, custom(`{"metadata":{"generation":2},"status":{"observedGeneration":1,"conditions":[{"type":"Warm","status":"True","observedGeneration":2}]}}`),
 			current(),
 		},
+		"ready":                    {readiness.Ready, custom(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`), current()},
+		"ready, not yet looked at": {readiness.Ready, custom(`{}`), progress("condition Ready is not reported yet")},
+		"ready, stalled": {
+			readiness.Ready, custom(`{"status":{"conditions":[{"type":"Ready","status":"False"},{"type":"Stalled","status":"True","message":"no such bucket"}]}}`),
+			failed("it is stalled: no such bucket; condition Ready is False"),
+		},
 		"condition of what is being deleted": {warm, deleted, is(readiness.Terminating, "it is being deleted")},
 		"condition of metadata": {
 			warm, &metav1.PartialObjectMetadata{},
