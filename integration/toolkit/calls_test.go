@@ -1,7 +1,6 @@
 package toolkit
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -51,87 +50,87 @@ type helper struct {
 	// the same.
 	waits bool
 	// run is one call. The client is the one whose requests count.
-	run func(s *scene, ctx context.Context, c *client.Client) error
+	run func(s *scene, c *client.Client) error
 }
 
 func helpers() []helper {
 	return []helper{
-		{"`client.Get`, `client.Exists`", false, func(s *scene, ctx context.Context, c *client.Client) error {
-			if _, err := client.Get[*corev1.ConfigMap](ctx, c, s.key("found")); err != nil {
+		{"`client.Get`, `client.Exists`", false, func(s *scene, c *client.Client) error {
+			if _, err := client.Get[*corev1.ConfigMap](s.Context(), c, s.key("found")); err != nil {
 				return err
 			}
-			_, err := client.Exists[*corev1.ConfigMap](ctx, c, s.key("found"))
+			_, err := client.Exists[*corev1.ConfigMap](s.Context(), c, s.key("found"))
 			return err
 		}},
-		{"`client.All`, `client.Names`", false, func(s *scene, ctx context.Context, c *client.Client) error {
-			if _, err := client.All[*corev1.ConfigMap](ctx, c, client.InNamespace(s.namespace)); err != nil {
+		{"`client.All`, `client.Names`", false, func(s *scene, c *client.Client) error {
+			if _, err := client.All[*corev1.ConfigMap](s.Context(), c, client.InNamespace(s.namespace)); err != nil {
 				return err
 			}
-			_, err := client.Names[*corev1.ConfigMap](ctx, c, client.InNamespace(s.namespace))
+			_, err := client.Names[*corev1.ConfigMap](s.Context(), c, client.InNamespace(s.namespace))
 			return err
 		}},
-		{"`client.Apply`", false, func(s *scene, ctx context.Context, c *client.Client) error {
-			_, err := client.Apply(ctx, c, s.configMap("applied"))
+		{"`client.Apply`", false, func(s *scene, c *client.Client) error {
+			_, err := client.Apply(s.Context(), c, s.configMap("applied"))
 			return err
 		}},
-		{"`client.CreateOrUpdate`", false, func(s *scene, ctx context.Context, c *client.Client) error {
-			_, err := client.CreateOrUpdate(ctx, c, s.empty("updated"), fill)
+		{"`client.CreateOrUpdate`", false, func(s *scene, c *client.Client) error {
+			_, err := client.CreateOrUpdate(s.Context(), c, s.empty("updated"), fill)
 			return err
 		}},
-		{"`client.CreateOrPatch`", false, func(s *scene, ctx context.Context, c *client.Client) error {
-			_, err := client.CreateOrPatch(ctx, c, s.empty("patched"), fill)
+		{"`client.CreateOrPatch`", false, func(s *scene, c *client.Client) error {
+			_, err := client.CreateOrPatch(s.Context(), c, s.empty("patched"), fill)
 			return err
 		}},
-		{"`client.EnsureNamespace`", false, func(s *scene, ctx context.Context, c *client.Client) error {
-			_, err := client.EnsureNamespace(ctx, c, s.namespace+"-more", nil)
+		{"`client.EnsureNamespace`", false, func(s *scene, c *client.Client) error {
+			_, err := client.EnsureNamespace(s.Context(), c, s.namespace+"-more", nil)
 			return err
 		}},
-		{"`client.SetLabels`, `client.SetAnnotations`", false, func(s *scene, ctx context.Context, c *client.Client) error {
-			labelled, _, err := client.SetLabels(ctx, c, s.get("labelled"), map[string]string{"a": "b"})
+		{"`client.SetLabels`, `client.SetAnnotations`", false, func(s *scene, c *client.Client) error {
+			labelled, _, err := client.SetLabels(s.Context(), c, s.get("labelled"), map[string]string{"a": "b"})
 			if err == nil {
-				_, _, err = client.SetAnnotations(ctx, c, labelled, map[string]string{"a": "b"})
+				_, _, err = client.SetAnnotations(s.Context(), c, labelled, map[string]string{"a": "b"})
 			}
 			return err
 		}},
-		{"`client.RemoveLabels`", false, func(s *scene, ctx context.Context, c *client.Client) error {
-			_, _, err := client.RemoveLabels(ctx, c, s.get("unlabelled"), []string{"old"})
+		{"`client.RemoveLabels`", false, func(s *scene, c *client.Client) error {
+			_, _, err := client.RemoveLabels(s.Context(), c, s.get("unlabelled"), []string{"old"})
 			return err
 		}},
-		{"`owned.Set.Apply`, two children", false, func(s *scene, ctx context.Context, c *client.Client) error {
+		{"`owned.Set.Apply`, two children", false, func(s *scene, c *client.Client) error {
 			set, err := owned.New(owned.Config{Client: c, Name: "calls", Kinds: []schema.GroupVersionKind{
 				corev1.SchemeGroupVersion.WithKind("ConfigMap"), appsv1.SchemeGroupVersion.WithKind("Deployment"),
 			}})
 			if err == nil {
-				_, err = set.Apply(ctx, s.get("owner"), owned.Of(s.configMap("child-1"), s.configMap("child-2"))...)
+				_, err = set.Apply(s.Context(), s.get("owner"), owned.Of(s.configMap("child-1"), s.configMap("child-2"))...)
 			}
 			return err
 		}},
-		{"`status.Commit`", false, func(s *scene, ctx context.Context, c *client.Client) error {
-			before, err := client.Get[*corev1.Namespace](ctx, s.plain, kube.Key{Name: s.namespace})
+		{"`status.Commit`", false, func(s *scene, c *client.Client) error {
+			before, err := client.Get[*corev1.Namespace](s.Context(), s.plain, kube.Key{Name: s.namespace})
 			if err != nil {
 				return err
 			}
 			after := before.DeepCopy()
 			after.Status.Conditions = []corev1.NamespaceCondition{{Type: "Counted", Status: corev1.ConditionTrue, Reason: "Test"}}
-			_, err = status.Commit(ctx, c, before, after)
+			_, err = status.Commit(s.Context(), c, before, after)
 			return err
 		}},
-		{"`finalizer.Add`", false, func(s *scene, ctx context.Context, c *client.Client) error {
-			_, err := finalizer.Add(ctx, c, s.get("finalized"), "calls.example.com/test")
+		{"`finalizer.Add`", false, func(s *scene, c *client.Client) error {
+			_, err := finalizer.Add(s.Context(), c, s.get("finalized"), "calls.example.com/test")
 			return err
 		}},
-		{"`finalizer.Remove`", false, func(s *scene, ctx context.Context, c *client.Client) error {
-			_, err := finalizer.Remove(ctx, c, s.get("released"), "calls.example.com/test")
+		{"`finalizer.Remove`", false, func(s *scene, c *client.Client) error {
+			_, err := finalizer.Remove(s.Context(), c, s.get("released"), "calls.example.com/test")
 			return err
 		}},
-		{"`ownerref.Adopt`", false, func(s *scene, ctx context.Context, c *client.Client) error {
-			_, err := ownerref.Adopt(ctx, c, s.get("owner"), s.get("orphan"))
+		{"`ownerref.Adopt`", false, func(s *scene, c *client.Client) error {
+			_, err := ownerref.Adopt(s.Context(), c, s.get("owner"), s.get("orphan"))
 			return err
 		}},
-		{"`crd.Ensure`, at the start of a program", true, func(_ *scene, ctx context.Context, c *client.Client) error {
+		{"`crd.Ensure`, at the start of a program", true, func(s *scene, c *client.Client) error {
 			definition, err := crd.New(crd.Definition{Group: "calls.example.com", Kind: "Call", Versions: []crd.Version{{Name: "v1"}}})
 			if err == nil {
-				_, err = crd.Ensure(ctx, c, []*apiextensionsv1.CustomResourceDefinition{definition})
+				_, err = crd.Ensure(s.Context(), c, []*apiextensionsv1.CustomResourceDefinition{definition})
 			}
 			return err
 		}},
@@ -205,7 +204,7 @@ func TestContract31_HelpersAtRestMakeNoRequest(t *testing.T) {
 		count := func(c *client.Client) string {
 			t.Helper()
 			recording.Reset()
-			if err := h.run(s, t.Context(), c); err != nil {
+			if err := h.run(s, c); err != nil {
 				t.Fatalf("%s: %v", h.name, err)
 			}
 			return summary(recording.Requests())

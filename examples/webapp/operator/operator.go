@@ -44,7 +44,6 @@ type Config struct {
 
 // operator has what handlers need.
 type operator struct {
-	client   *client.Client
 	children *owned.Set
 	records  Records
 }
@@ -54,11 +53,9 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 	if config.Records == nil {
 		return nil, errors.New("make the operator: Config.Records is required")
 	}
-	// Only what carries the set's label is kept: not every Deployment of the cluster.
-	ours := informer.Selection{Namespaces: config.Namespaces, LabelSelector: owned.LabelSet + "=" + Name}
-	deployments, err1 := informer.New(informer.Config[*appsv1.Deployment]{Retriever: informer.RetrieveSelected[*appsv1.Deployment](cluster, ours), Logger: config.Logger})
-	services, err2 := informer.New(informer.Config[*corev1.Service]{Retriever: informer.RetrieveSelected[*corev1.Service](cluster, ours), Logger: config.Logger})
-	configMaps, err3 := informer.New(informer.Config[*corev1.ConfigMap]{Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, ours), Logger: config.Logger})
+	deployments, err1 := ours[*appsv1.Deployment](cluster, config)
+	services, err2 := ours[*corev1.Service](cluster, config)
+	configMaps, err3 := ours[*corev1.ConfigMap](cluster, config)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
@@ -75,7 +72,7 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 	if err != nil {
 		return nil, err
 	}
-	op := &operator{client: c, children: children, records: config.Records}
+	op := &operator{children: children, records: config.Records}
 	record, err := finalizer.New(finalizer.Config[*v1.WebApp]{
 		Client: c, Name: v1.Finalizer,
 		Steps: []finalizer.Step[*v1.WebApp]{{Name: "record", Run: op.deleteRecord}},
@@ -99,6 +96,12 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 		LeaderElector: config.LeaderElector, Metrics: config.Metrics, Events: config.Events,
 		ResyncInterval: config.ResyncInterval, Logger: config.Logger,
 	})
+}
+
+// ours returns an informer of what carries the set's label: not of every Deployment of the cluster.
+func ours[T kube.Object](cluster *kube.Cluster, config Config) (*informer.Informer[T], error) {
+	selection := informer.Selection{Namespaces: config.Namespaces, LabelSelector: owned.LabelSet + "=" + Name}
+	return informer.New(informer.Config[T]{Retriever: informer.RetrieveSelected[T](cluster, selection), Logger: config.Logger})
 }
 
 // region handle
