@@ -56,6 +56,7 @@ type loop[T kube.Object] struct {
 	ends        ends
 	hot         *detect.HotLoops
 	repeats     *detect.Repeats
+	saidScope   sync.Once // see misplaced
 
 	working sync.WaitGroup
 	mu      sync.Mutex

@@ -139,6 +139,9 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 		return err
 	}
 	if l.config.Reconciler != nil {
+		if l.misplaced(ctx, key, r.run.Causes) {
+			return errGone
+		}
 		return l.config.Reconciler.Reconcile(ctx, key)
 	}
 	obj, found, err := l.informer.Get(key)
@@ -148,6 +151,7 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 	case !found && ended:
 		return nil
 	case !found:
+		l.misplaced(ctx, key, r.run.Causes)
 		return errGone
 	}
 	r.mu.Lock()

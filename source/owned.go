@@ -21,8 +21,8 @@ type Owner struct {
 	// Required.
 	Kind schema.GroupKind
 	// ClusterScoped must be true when the owners live in no namespace. Default false: an owner is
-	// in the namespace of what it owns. Nothing notices when it is wrong, but that changes of what
-	// is owned do not run the owner's key.
+	// in the namespace of what it owns. (A controller whose own objects live in none notices that
+	// it was forgotten, handles the right ones, and says so in its log.)
 	ClusterScoped bool
 	// Any takes every owner. Default false: only the one that is the controller, of which
 	// there is one at most (metadata.ownerReferences.controller).
