@@ -29,8 +29,9 @@ import (
 //     version that it was answered with;
 //   - the step from the version that the run knew (from the informer, or by its own last write)
 //     to the one that a patch was answered with, if every difference between the two is in the
-//     request, or what a JSON patch makes of the one is the other. (An update without a precondition explains any difference, also that from a state
-//     of another hand's, which the handler has read past the cache.)
+//     request, or what a JSON patch makes of the one is the other. (An update without a
+//     precondition explains any difference, also that from a state of another hand's, which the
+//     handler has read past the cache.)
 //
 // Deletions are no echoes: they are wishes, whose fulfilment others decide on.
 type ownWrite struct {

@@ -139,7 +139,7 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 		return err
 	}
 	if l.config.Reconciler != nil {
-		if l.misplaced(ctx, key, r.run.Causes) {
+		if !l.informer.Has(key) && l.misplaced(ctx, key, r.run.Causes) {
 			return errGone
 		}
 		return l.config.Reconciler.Reconcile(ctx, key)

@@ -54,27 +54,3 @@ func (c *core) covers(namespace string, selector labels.Selector) bool {
 		return p.selects.covers(namespace, selector) && p.isSettled() && !p.isDegraded()
 	})
 }
-
-// covers reports whether s selects all that is in namespace and that selector matches.
-func (s selection) covers(namespace string, selector labels.Selector) bool {
-	if !s.known || s.fields || s.namespace != "" && s.namespace != namespace {
-		return false
-	}
-	return s.labels == nil || selector != nil && implies(selector, s.labels)
-}
-
-// implies reports whether narrow demands all that wide demands, in the same words.
-func implies(narrow, wide labels.Selector) bool {
-	demanded := requirements(narrow)
-	for _, requirement := range requirements(wide) {
-		if !slices.ContainsFunc(demanded, requirement.Equal) {
-			return false
-		}
-	}
-	return true
-}
-
-func requirements(selector labels.Selector) labels.Requirements {
-	all, _ := selector.Requirements()
-	return all
-}

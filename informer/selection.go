@@ -1,6 +1,8 @@
 package informer
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -74,4 +76,28 @@ func meets(key kube.Key, requirement fields.Requirement) bool {
 	}
 	// There is nothing else than equality and its opposite.
 	return (value == requirement.Value) == (requirement.Operator != "!=")
+}
+
+// covers reports whether s selects all that is in namespace and that selector matches.
+func (s selection) covers(namespace string, selector labels.Selector) bool {
+	if !s.known || s.fields || s.namespace != "" && s.namespace != namespace {
+		return false
+	}
+	return s.labels == nil || selector != nil && implies(selector, s.labels)
+}
+
+// implies reports whether narrow demands all that wide demands, in the same words.
+func implies(narrow, wide labels.Selector) bool {
+	demanded := requirements(narrow)
+	for _, requirement := range requirements(wide) {
+		if !slices.ContainsFunc(demanded, requirement.Equal) {
+			return false
+		}
+	}
+	return true
+}
+
+func requirements(selector labels.Selector) labels.Requirements {
+	all, _ := selector.Requirements()
+	return all
 }

@@ -6,8 +6,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -61,5 +64,22 @@ func TestRegisteredKindWins(t *testing.T) {
 	}
 	if got, err := cluster.KindOf(&corev1.Pod{}); err != nil || got.Kind != "Capsule" {
 		t.Errorf("kind %s, %v", got, err)
+	}
+}
+
+func TestBuiltinKind(t *testing.T) {
+	t.Parallel()
+	for want, obj := range map[schema.GroupVersionKind]runtime.Object{
+		{Version: "v1", Kind: "Pod"}:                                 &corev1.Pod{},
+		{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress"}: (*networkingv1.Ingress)(nil),
+	} {
+		if got, ok := kube.BuiltinKind(obj); !ok || got != want {
+			t.Errorf("the kind of a %T is %s, %v", obj, got, ok)
+		}
+	}
+	for _, obj := range []runtime.Object{nil, &unstructured.Unstructured{}} {
+		if got, ok := kube.BuiltinKind(obj); ok {
+			t.Errorf("the kind of a %T is %s", obj, got)
+		}
 	}
 }
