@@ -174,8 +174,6 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []Opt
 	switch {
 	case a.request.FieldOwner == "":
 		return fail("no field owner: set Config.FieldOwner, or option FieldOwner, to a name that stays the same over versions of the program")
-	case len(a.request.FieldOwner) > maxFieldOwner:
-		return fail("the field owner has %d bytes: the API server takes up to %d", len(a.request.FieldOwner), maxFieldOwner)
 	case s.subresource == "scale":
 		return fail("its body is of another kind, a Scale: UpdateSubresource and ScaleLive write it")
 	case s.unchanged && obj.GetResourceVersion() == "":
@@ -187,7 +185,7 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []Opt
 	if a.request.Body, err = json.Marshal(a.configuration); err != nil {
 		return fail("encode: %w", err)
 	}
-	a.request.PatchType = patchTypeApply
+	a.request.PatchType = types.ApplyYAMLPatchType
 	a.declared, a.uid = declaredIn(a.configuration)
 	a.configured = digestOf(a.declared)
 	a.id = appliedID(t.kind, t.key, a.request.FieldOwner, s.subresource)

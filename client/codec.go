@@ -40,7 +40,7 @@ func encodeObject(cluster *kube.Cluster, r *Request) ([]byte, error) {
 	// In front of the rest, because a copy of the object for the sake of two fields costs more
 	// than the request.
 	head, err := json.Marshal(metav1.TypeMeta{Kind: kind.Kind, APIVersion: kind.GroupVersion().String()})
-	if err != nil || len(encoded) < 2 {
+	if err != nil {
 		return nil, fmt.Errorf("encode the kind %s: %w", kind, err)
 	}
 	if string(encoded) == "{}" {
@@ -54,8 +54,6 @@ func encodeObject(cluster *kube.Cluster, r *Request) ([]byte, error) {
 func decodeInto(raw []byte, into runtime.Object) error {
 	clearObject(into)
 	switch into := into.(type) {
-	case *page:
-		return utiljson.Unmarshal(raw, into)
 	case *unstructured.Unstructured:
 		return utiljson.Unmarshal(raw, &into.Object)
 	default:
@@ -110,15 +108,15 @@ func newLike[T kube.Object](like T) T {
 	return kube.New[T]()
 }
 
-// isMetadata reports whether objects of the type of like, or of T, are metadata only.
+// isMetadata reports whether objects of the type of like are metadata only.
 func isMetadata[T kube.Object](like T) bool {
-	_, metadata := any(newLike(like)).(*metav1.PartialObjectMetadata)
+	_, metadata := any(like).(*metav1.PartialObjectMetadata)
 	return metadata
 }
 
 // convert returns an object of an informer as a T. They are of one kind. obj may be changed.
 func convert[T kube.Object](obj kube.Object, kind schema.GroupVersionKind, like T) (T, error) {
-	if typed, ok := obj.(T); ok && reflect.TypeOf(obj) == reflect.TypeOf(newLike(like)) {
+	if typed, ok := obj.(T); ok && reflect.TypeOf(obj) == reflect.TypeOf(like) {
 		typed.GetObjectKind().SetGroupVersionKind(kind) // as an answer of the API server has it
 		return typed, nil
 	}

@@ -22,10 +22,12 @@ func (s *shapes) contentOf(obj kube.Object) (map[string]any, error) {
 	// As JSON, which is what requests consist of. DeepCopy of unstructured objects panics at an
 	// int, which people write by hand, and the converter of apimachinery takes fields along that
 	// are not exported.
-	encoded, err := json.Marshal(obj)
-	if u, ok := obj.(*unstructured.Unstructured); ok {
-		encoded, err = json.Marshal(u.Object) // its own encoder wants a kind
+	var value any = obj
+	u, isUnstructured := obj.(*unstructured.Unstructured)
+	if isUnstructured {
+		value = u.Object // its own encoder wants a kind
 	}
+	encoded, err := json.Marshal(value)
 	if err != nil {
 		return nil, fmt.Errorf("encode the object: %w", err)
 	}
@@ -33,7 +35,7 @@ func (s *shapes) contentOf(obj kube.Object) (map[string]any, error) {
 	if err := utiljson.Unmarshal(encoded, &content); err != nil {
 		return nil, fmt.Errorf("read the fields of the object: %w", err)
 	}
-	if _, ok := obj.(*unstructured.Unstructured); !ok {
+	if !isUnstructured {
 		s.dropUnset(reflect.ValueOf(obj), content)
 	}
 	return content, nil

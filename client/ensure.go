@@ -254,10 +254,10 @@ func (ch change[T]) written(answer T, dryRun bool) Written[T] {
 // API server's, and whether the status among them is written apart.
 func (ch change[T]) contents(ctx context.Context) (from, to map[string]any, apart bool, err error) {
 	if apart, err = ch.statusApart(ctx); err == nil {
-		from, err = contentOf(ch.before)
+		from, err = ch.client.shapes.contentOf(ch.before)
 	}
 	if err == nil {
-		to, err = contentOf(ch.wanted)
+		to, err = ch.client.shapes.contentOf(ch.wanted)
 	}
 	if err == nil && isCoreSecret(ch.kind) {
 		err = encodeStringData(to)
@@ -312,11 +312,11 @@ func createWithStatus[T kube.Object](ctx context.Context, ch change[T]) (Written
 	if apart, err := ch.statusApart(ctx); err != nil || !apart {
 		return written, err
 	}
-	wanted, err := contentOf(ch.wanted)
+	wanted, err := ch.client.shapes.contentOf(ch.wanted)
 	if err != nil {
 		return written, err
 	}
-	created, err := contentOf(written.Object)
+	created, err := ch.client.shapes.contentOf(written.Object)
 	if err != nil || wanted["status"] == nil || equal(project(wanted["status"], created["status"]), wanted["status"]) {
 		return written, err
 	}

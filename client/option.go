@@ -39,7 +39,8 @@ func OfKind(kind schema.GroupVersionKind) Option {
 // FromAPI asks the API server, whatever informers the client has.
 func FromAPI() Option { return named("FromAPI", func(s *settings) { s.fromAPI = true }) }
 
-// InNamespace selects the objects of one namespace. Default: all namespaces.
+// InNamespace selects the objects of one namespace. Default: Config.Namespace;
+// without that, all namespaces.
 func InNamespace(namespace string) Option {
 	return named("InNamespace", func(s *settings) { s.namespace = namespace })
 }

@@ -72,7 +72,7 @@ type Request struct {
 	// Stream is the answer of a watch.
 	Stream watch.Interface
 
-	model any // a nil *T of the objects that are asked for, which decides in which form they come
+	model any // of the type of the objects that are asked for, which decides in which form they come
 }
 
 // RoundTrip sends a request and waits for the answer.

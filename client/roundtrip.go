@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
 
@@ -171,6 +170,3 @@ func accept(r *Request) string {
 	}
 	return runtime.ContentTypeJSON + ";as=" + as + ";g=meta.k8s.io;v=v1"
 }
-
-// patchTypeApply is that of a server-side apply.
-const patchTypeApply = types.ApplyYAMLPatchType

@@ -20,7 +20,7 @@ type target struct {
 	kind     schema.GroupVersionKind
 	resource kube.Resource
 	key      kube.Key
-	model    any // a nil pointer of the caller's type
+	model    any // of the caller's type: an object or a nil pointer
 }
 
 // targetOf finds the object that obj is: its kind and scope, as the cluster has them.

@@ -57,7 +57,7 @@ type waitSettings struct {
 //
 // Flow: it lists the object, of which one request is enough when it is Current already, and then
 // watches it; when the watch ends it begins anew, with growing pauses of up to 10 s where it
-// cannot. It polls nothing, and asks the API server whatever informers the client has: these may
+// cannot (longer when the API server asks for it). It polls nothing, and asks the API server whatever informers the client has: these may
 // show the state before the change whose effect is waited for. A kind that is not served yet,
 // because its CustomResourceDefinition has just been created, is waited for as well.
 //

@@ -106,7 +106,8 @@ func (c *comparison) version(before *apiextensionsv1.CustomResourceDefinitionVer
 	path := "spec.versions[" + before.Name + "]"
 	switch {
 	case after == nil && stored:
-		c.removedStored(before.Name)
+		c.report(Impossible, path, "objects may be stored in it (status.storedVersions): keep it, with served: false; "+
+			"once every object has been written again, take it out of status.storedVersions")
 		return
 	case before.Served && (after == nil || !after.Served) && !before.Deprecated:
 		c.report(Narrowing, path, "it is served no longer, and requests for it get \"not found\": "+
@@ -123,11 +124,6 @@ func (c *comparison) version(before *apiextensionsv1.CustomResourceDefinitionVer
 	if !c.before.Spec.PreserveUnknownFields { // otherwise everything is kept, and reported above
 		c.schemas(before.Name+": ", schemaOf(before), schemaOf(after))
 	}
-}
-
-func (c *comparison) removedStored(version string) {
-	c.report(Impossible, "spec.versions["+version+"]", "objects may be stored in it (status.storedVersions): keep it, with served: false; "+
-		"once every object has been written again, take it out of status.storedVersions")
 }
 
 // subresources compares what else a version offers.

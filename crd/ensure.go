@@ -144,7 +144,7 @@ type ensurer struct {
 
 // plan reads the definition, and finds out what is to be done.
 func (e *ensurer) plan(ctx context.Context) error {
-	e.done = Ensured{Name: e.desired.Name}
+	e.done, e.removing = Ensured{Name: e.desired.Name}, false
 	live, err := e.find(ctx)
 	if err != nil {
 		return err
@@ -264,7 +264,6 @@ func (e *ensurer) endConversion(ctx context.Context) (bool, error) {
 	if e.live == nil || clientConfig(e.live) == nil || converts(e.want) {
 		return false, nil
 	}
-	e.live.SetGroupVersionKind(crdKind())
 	without := e.live.DeepCopy()
 	without.Spec.Conversion = e.want.Spec.Conversion.DeepCopy()
 	patched, err := client.Patch(ctx, e.client, e.live, client.MergeFrom(e.live, without).Locked(e.live))

@@ -146,12 +146,12 @@ func lostIn(content, kept any, path string) []string {
 	var lost []string
 	switch content := content.(type) {
 	case map[string]any:
-		keptMap, ok := kept.(map[string]any)
+		keptMap, _ := kept.(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(content)) {
 			below := strings.TrimPrefix(path+"."+name, ".")
 			value, found := keptMap[name]
 			switch {
-			case ok && found:
+			case found:
 				lost = append(lost, lostIn(content[name], value, below)...)
 			case !isZero(content[name]): // zeroes are left out rightly
 				lost = append(lost, below)

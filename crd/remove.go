@@ -62,7 +62,6 @@ func (e *ensurer) remove(ctx context.Context, name string) error {
 				return err
 			}
 		}
-		definition.SetGroupVersionKind(crdKind())
 		err := client.Delete(ctx, e.client, definition)
 		if err != nil && !errors.Is(err, client.ErrGone) {
 			return err

@@ -200,7 +200,6 @@ func namesOf(names apiextensionsv1.CustomResourceDefinitionNames) []string {
 // waitGone waits until that very definition is gone.
 func (e *ensurer) waitGone(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) error {
 	e.done.Name = d.Name
-	d.SetGroupVersionKind(crdKind())
 	err := e.patiently(ctx, func(within client.Option) error {
 		return client.WaitDeleted(ctx, e.client, d, within)
 	}, func() string { return e.whatRemains(ctx, d) })

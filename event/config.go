@@ -56,7 +56,8 @@ type Config struct {
 	FlushTimeout time.Duration
 
 	// Logger receives what could not be sent and what was dropped, as warnings: at most one a
-	// minute for each class of errors (retry.Class), and one for drops. Default:
+	// minute for each class of errors (retry.Class), one for drops, and one for objects that no Event can be
+	// about. Default:
 	// slog.Default() at the time of New.
 	Logger *slog.Logger
 }

@@ -41,8 +41,8 @@ type Stats struct {
 	// Sent is how many requests were done: Events created, and counts of repeats patched.
 	Sent uint64
 	// Dropped is how many of the calls that say something were dropped: for a full queue, an
-	// object's budget, an object without a name or of an unknown kind, or the end of the time
-	// to flush.
+	// object's budget, an object that is nil, without a name or of an unknown kind, repeats of an
+	// object that was forgotten for others (Config.Objects), or the end of the time to flush.
 	Dropped uint64
 	// Failed is how many of them came to nothing because the API server refused them,
 	// or could not be reached for too long.

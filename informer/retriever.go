@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,7 +82,7 @@ func (d Description[T]) kind() string {
 // clients do when they are wrapped by cache.ToListWatcherWithWatchListSemantics.
 func FromListerWatcher[T kube.Object](lw cache.ListerWatcher) Retriever[T] {
 	d := Description[T]{}
-	if v := reflect.ValueOf(lw); !v.IsValid() || (v.Kind() == reflect.Pointer && v.IsNil()) {
+	if kube.IsNil(lw) {
 		d.Problem = errors.New("make a retriever: the ListerWatcher is nil")
 		return listerWatcher[T]{description: d}
 	}

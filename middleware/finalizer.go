@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"reflect"
 	"strings"
 	"time"
 
@@ -56,7 +55,7 @@ func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOption
 		panic("middleware.Finalizer: the finalizer is nil: finalizer.New makes one")
 	}
 	options.BlockedAfter = cmp.Or(options.BlockedAfter, DefaultBlockedAfter)
-	if value := reflect.ValueOf(options.Events); value.Kind() == reflect.Pointer && value.IsNil() {
+	if kube.IsNil(options.Events) {
 		options.Events = nil // a recorder that is switched off leaves a nil pointer
 	}
 	return func(next controller.Handler[T]) controller.Handler[T] {

@@ -30,7 +30,8 @@ import (
 // is waited for: the owner is handled again when a child is gone, if its controller has a
 // source for that.
 //
-// Guarantees: those of Apply about what is deleted. owner need not be terminating.
+// Guarantees: those of Apply about which objects are its children. owner is not read again, and
+// need not be terminating.
 func (s *Set) Delete(ctx context.Context, owner kube.Object) (Report, error) {
 	p, err := s.begin(s.config.Client, owner)
 	if err != nil {
@@ -52,9 +53,8 @@ func (s *Set) Delete(ctx context.Context, owner kube.Object) (Report, error) {
 		}
 		p.leftover = append(p.leftover, r)
 	}
-	report := Report{RunAgain: p.runAgain}
 	err = p.lookAgain(ctx, deleted)
-	report.Results = p.leftover
+	report := p.report()
 	if err := errors.Join(report.err(), err); err != nil {
 		return report, fmt.Errorf("delete children of %s: %w", p, err)
 	}

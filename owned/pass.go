@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
@@ -60,7 +59,7 @@ func (i *item) identity() identity {
 
 // begin checks the owner. It makes no request.
 func (s *Set) begin(c *client.Client, owner kube.Object) (*pass, error) {
-	if value := reflect.ValueOf(owner); !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil() {
+	if kube.IsNil(owner) {
 		return nil, errors.New("the owner is nil")
 	}
 	kind, err := c.Cluster().KindOf(owner)
@@ -99,7 +98,7 @@ func (p *pass) desire(ctx context.Context, children []Child) error {
 }
 
 func (p *pass) newItem(ctx context.Context, child Child) (*item, error) {
-	if value := reflect.ValueOf(child.Object); !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil() {
+	if kube.IsNil(child.Object) {
 		return nil, errors.New("Object is nil")
 	}
 	kind, err := p.client.Cluster().KindOf(child.Object)

@@ -6,8 +6,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// States returns the states of the desired children, each with the child's name in its message:
-// what status.Summarize asks for. A child that could not be applied is Failed when its object
+// States returns the states of the desired children, what status.Summarize asks for; the message
+// of each that is not ready names it. While the owner is being deleted there is one state. A child that could not be applied is Failed when its object
 // belongs to somebody else, or fields of it cannot be changed, and otherwise InProgress, because
 // the next run tries again.
 //

@@ -25,7 +25,7 @@ import (
 //  3. The owner references of child are patched, if it is still that child, is not being
 //     deleted, and has the references that were seen.
 //
-// Nothing is tried twice. Permissions: get of the owner, patch of the child.
+// Nothing is tried twice. Permissions: get of both, patch of the child.
 //
 // Errors: *AlreadyOwnedError; ErrTerminating, of either; ErrScope; client.ErrGone and
 // client.ErrReplaced, of either; client.ErrChanged when the references of child are not those

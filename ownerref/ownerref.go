@@ -77,7 +77,7 @@ func withReference(ctx context.Context, c *client.Client, owner, child kube.Obje
 	if present, ok := ControllerOf(child); controller && ok && present.UID != ref.UID {
 		return nil, &AlreadyOwnedError{
 			Kind: p.childKind, Key: kube.KeyOf(child), Controller: present,
-			Former: group(present) == p.ownerKind.Group && present.Kind == ref.Kind && present.Name == ref.Name,
+			Former: namedKind(present).Group == p.ownerKind.Group && present.Kind == ref.Kind && present.Name == ref.Name,
 		}
 	}
 	at := indexOf(refs, owner)
@@ -92,7 +92,6 @@ func withReference(ctx context.Context, c *client.Client, owner, child kube.Obje
 // pair is an owner and a child between which a reference is possible.
 type pair struct {
 	ownerKind, childKind schema.GroupVersionKind
-	childResource        kube.Resource
 }
 
 func pairOf(ctx context.Context, c *client.Client, owner, child kube.Object) (pair, error) {
@@ -113,7 +112,7 @@ func pairOf(ctx context.Context, c *client.Client, owner, child kube.Object) (pa
 	if err != nil {
 		return p, fmt.Errorf("child %s: %w", kube.KeyOf(child), err)
 	}
-	p = pair{ownerKind: ownerKind, childKind: childKind, childResource: childResource}
+	p = pair{ownerKind: ownerKind, childKind: childKind}
 	ownerText, childText := describe(ownerKind, owner), describe(childKind, child)
 	switch {
 	case owner.GetUID() == "" || owner.GetName() == "":
@@ -189,21 +188,16 @@ func ControllerOf(child metav1.Object) (metav1.OwnerReference, bool) {
 func Owners(child metav1.Object, kind schema.GroupKind) []metav1.OwnerReference {
 	var owners []metav1.OwnerReference
 	for _, ref := range child.GetOwnerReferences() {
-		if kind.Empty() || group(ref) == kind.Group && ref.Kind == kind.Kind {
+		if kind.Empty() || namedKind(ref) == kind {
 			owners = append(owners, ref)
 		}
 	}
 	return owners
 }
 
-// group returns the group of a reference; "" also for a version that cannot be read, which the
-// API server does not take.
-func group(ref metav1.OwnerReference) string {
-	version, err := schema.ParseGroupVersion(ref.APIVersion)
-	if err != nil {
-		return ""
-	}
-	return version.Group
+// namedKind returns the kind that a reference names.
+func namedKind(ref metav1.OwnerReference) schema.GroupKind {
+	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
 }
 
 func indexOf(refs []metav1.OwnerReference, owner metav1.Object) int {

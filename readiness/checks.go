@@ -73,8 +73,9 @@ func When[T kube.Object](what string, holds func(obj T) bool) Check {
 }
 
 // RolledOut is a Check for Deployments, StatefulSets, DaemonSets, ReplicaSets and
-// ReplicationControllers: Current when every replica is of the present template and available.
-// It is Of, but that objects of other kinds are Failed.
+// ReplicationControllers: Current when every replica is available and, as far as the update
+// strategy brings them there, of the present template. It is Of, but that objects of other kinds
+// are Failed.
 func RolledOut(obj kube.Object) State {
 	return ofKinds(obj, "be rolled out",
 		schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"},

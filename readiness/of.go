@@ -16,8 +16,9 @@ import (
 //
 //  1. Is the object being deleted? Then it is Terminating.
 //  2. Is what the status says about an earlier generation (status.observedGeneration)? Then it
-//     is InProgress. Deployments, StatefulSets, DaemonSets, ReplicaSets and
-//     PodDisruptionBudgets that nobody has looked at yet are InProgress too.
+//     is InProgress. Deployments, StatefulSets, DaemonSets, ReplicaSets,
+//     ReplicationControllers and PodDisruptionBudgets that nobody has looked at yet are InProgress
+//     too.
 //  3. Does a condition Reconciling or Stalled say True? Then it is InProgress, or Failed. Where
 //     both do, it is InProgress.
 //  4. Is there a rule for the kind? See below.
@@ -25,7 +26,7 @@ import (
 //
 // What passes all that is Current, as a ConfigMap is from the beginning. So is a custom resource
 // that has no status yet, because many kinds never have one: for a kind that reports Ready, wait
-// for Condition("Ready", metav1.ConditionTrue), which does not take silence for an answer.
+// for Ready, which does not take silence for an answer.
 //
 // The rules:
 //   - Deployment, ReplicaSet, ReplicationController: all replicas there, updated and available,
@@ -52,16 +53,11 @@ import (
 // A *metav1.PartialObjectMetadata has no status: it is Terminating, or InProgress with a message
 // that says so.
 func Of(obj kube.Object) State {
-	if kube.IsNil(obj) {
-		return inProgress("there is no object")
-	}
-	if obj.GetDeletionTimestamp() != nil {
-		return terminating(obj)
-	}
-	o, why, ok := read(obj)
-	if !ok {
-		return unread(why)
-	}
+	return look(obj, general)
+}
+
+// general is the rule for all objects.
+func general(o object) State {
 	rule, strict := ruleOf(o.kind)
 	if state := observed(o, strict); !state.Ready() {
 		return state

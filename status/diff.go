@@ -213,11 +213,7 @@ func mergePatch(from, to map[string]any) map[string]any {
 }
 
 func without(fields map[string]any, name string) map[string]any {
-	rest := make(map[string]any, len(fields))
-	for field, value := range fields {
-		if field != name {
-			rest[field] = value
-		}
-	}
+	rest := maps.Clone(fields)
+	delete(rest, name)
 	return rest
 }

@@ -65,7 +65,7 @@ func diff(before, after kube.Object) ([]byte, error) {
 func check(before, after kube.Object) error {
 	one, other := reflect.ValueOf(before), reflect.ValueOf(after)
 	switch {
-	case !one.IsValid() || !other.IsValid() || one.IsNil() || other.IsNil():
+	case kube.IsNil(before) || kube.IsNil(after):
 		return errors.New("an object is nil")
 	case one.Type() != other.Type():
 		return fmt.Errorf("one object is a %T and the other one a %T", before, after)
