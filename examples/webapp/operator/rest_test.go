@@ -50,7 +50,7 @@ func TestWebappMakesNoCallsAtRest(t *testing.T) {
 	w.config = rest.CopyConfig(w.config)
 	w.config.Wrap(counted.wrap)
 	w.resync = 500 * time.Millisecond
-	ctrl, _ := w.operate()
+	ctrl, stop := w.operate()
 	w.create(w.app("shop"))
 	w.create(w.app("suspended"))
 	w.untilReady("shop")
@@ -73,6 +73,7 @@ func TestWebappMakesNoCallsAtRest(t *testing.T) {
 		return nil
 	})
 	resyncs(10)
+	stop() // so that no run is still under way
 	if seen := counted.take(); len(seen) > 0 {
 		t.Errorf("runs at rest made requests: %q", seen)
 	}
