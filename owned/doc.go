@@ -20,7 +20,8 @@
 // With informers in the client's Config that cover the kinds, a run in which nothing has to
 // change makes no request. Without them it makes one list for each of Config.Kinds, of metadata,
 // and what client.Apply needs for each child. Informers of the label LabelSet cover the children;
-// before one is created, the API server is asked what is in its place.
+// before one is created, the API server is asked what is in its place. Package watched, below this
+// one, makes such informers, with the client and the sources of a controller.
 //
 // # Permissions
 //

@@ -52,6 +52,25 @@ func OwnedIn(objects Informer, owner Owner, predicates ...informer.Predicate) co
 	return newMapped("owned", objects, predicates, owner.validate(), keysOfStates(owner.keys))
 }
 
+// OwnedBy is OwnedIn where something else than an owner reference tells whose an object is, such as
+// the marks that package owned leaves on children, which lead from every namespace to every
+// other: owners returns the keys of the owners of a child, under the rules of Mapped. The child
+// is not decoded for it: it has a name, namespace, uid, resourceVersion, generation, labels,
+// annotations, owner references and finalizers, and nothing else. The controller runs the
+// informer.
+func OwnedBy(objects Informer, owners func(child *metav1.PartialObjectMetadata) []kube.Key, predicates ...informer.Predicate) controller.Source {
+	var problem error
+	if owners == nil {
+		problem = errors.New("the function is required")
+	}
+	return newMapped("owned", objects, predicates, problem, keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
+		return owners(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.Key.Namespace, Name: o.Key.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Generation: o.Generation,
+			Labels: o.Labels(), Annotations: o.Annotations(), OwnerReferences: o.OwnerReferences(), Finalizers: o.Finalizers(),
+		}}), nil
+	}))
+}
+
 func (w Owner) validate() error {
 	if w.Kind.Kind == "" {
 		return errors.New("Owner.Kind is required: the kind that the controller's objects are of")

@@ -42,6 +42,45 @@ func TestOwnedEnqueuesTheOwnerOfWhatHappensToAChild(t *testing.T) {
 	})
 }
 
+// annotated finds owners by an annotation, in whatever namespace they are.
+func annotated(child *metav1.PartialObjectMetadata) []kube.Key {
+	owner, err := kube.ParseKey(child.Annotations["owner"])
+	if err != nil {
+		return nil
+	}
+	return []kube.Key{owner}
+}
+
+func TestOwnedByFindsOwnersElsewhere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		annotate := func(owner string) configMap {
+			obj := child("c", by("a"))
+			obj.Labels, obj.Finalizers = map[string]string{"l": "v"}, []string{"f"}
+			obj.Annotations = map[string]string{"owner": owner}
+			return obj
+		}
+		var seen *metav1.PartialObjectMetadata
+		q, stop := start(t, source.OwnedBy(newInformer(t, server), func(child *metav1.PartialObjectMetadata) []kube.Key {
+			seen = child
+			return annotated(child)
+		}))
+		defer stop()
+		q.expect(t)
+		server.Put(annotate("far/a"))
+		q.expect(t, "far/a: ns/c added")
+		server.Put(annotate("b")) // one that lives in no namespace
+		q.expect(t, "b: ns/c updated", "far/a: ns/c updated")
+		if seen.Namespace != "ns" || seen.Name != "c" || seen.ResourceVersion == "" || seen.Labels["l"] != "v" ||
+			len(seen.Finalizers) != 1 || len(seen.OwnerReferences) != 1 {
+			t.Errorf("the child is shown as %v", seen)
+		}
+		server.Delete(key("c"))
+		q.expect(t, "b: ns/c deleted")
+	})
+}
+
 func TestOwnedEnqueuesTheOwnersBeforeAndAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -219,6 +258,8 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 		"no label's informer": {source.OwnerLabelIn(nil, "app"), []string{"the informer is required"}},
 		"Mapped of nothing":   {source.Mapped[configMap](nil, nil), []string{"source mapped: ", "the informer is required", "the function is required"}},
 		"Mapped, no function": {source.Mapped(objects, nil), []string{"source mapped: the function is required"}},
+		"OwnedBy":             {source.OwnedBy(objects, annotated, predicate.LabelsChanged()), nil},
+		"OwnedBy of nothing":  {source.OwnedBy(nil, nil), []string{"source owned: ", "the informer is required", "the function is required"}},
 		"a nil predicate":     {source.Mapped(objects, keys, predicate.LabelsChanged(), nil), []string{"predicate 1 is nil"}},
 	} {
 		t.Run(name, func(t *testing.T) {

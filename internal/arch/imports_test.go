@@ -49,6 +49,7 @@ func layers() map[string]place {
 		"middleware":         {layer: 6, may: []string{"client", "finalizer", "status"}},
 		"subscription":       {layer: 6},
 		"metrics/prometheus": {layer: 6},
+		"owned/watched":      {layer: 7, may: []string{"client", "owned"}}, // where toolkit and engine meet
 
 		// What the controller's loop is made of.
 		"controller/internal/detect": {layer: 4},

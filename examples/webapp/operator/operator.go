@@ -11,7 +11,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
@@ -21,7 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/owned"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/owned/watched"
 )
 
 // Name is the operator's name: of its controller, its lease, its fields and its events.
@@ -53,55 +52,40 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 	if config.Records == nil {
 		return nil, errors.New("make the operator: Config.Records is required")
 	}
-	deployments, err1 := ours[*appsv1.Deployment](cluster, config)
-	services, err2 := ours[*corev1.Service](cluster, config)
-	configMaps, err3 := ours[*corev1.ConfigMap](cluster, config)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, err
-	}
-	c, err := client.New(client.Config{
-		Cluster: cluster, FieldOwner: Name, Logger: config.Logger,
-		Informers: []client.Informer{deployments, services, configMaps},
+	// region children
+	// One list of kinds makes informers of what carries the set's label (not of every Deployment of
+	// the cluster), a client that reads from them, the set, and sources.
+	children, err := watched.New(watched.Config{
+		Client:     client.Config{Cluster: cluster, FieldOwner: Name, Logger: config.Logger},
+		Set:        owned.Config{Name: Name, Logger: config.Logger},
+		Kinds:      []watched.Kind{watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](), watched.Of[*corev1.ConfigMap]()},
+		Namespaces: config.Namespaces,
 	})
+	// endregion
 	if err != nil {
 		return nil, err
 	}
-	children, err := owned.New(owned.Config{Client: c, Name: Name, Logger: config.Logger, Kinds: []schema.GroupVersionKind{
-		deployments.Kind(), services.Kind(), configMaps.Kind(),
-	}})
-	if err != nil {
-		return nil, err
-	}
-	op := &operator{children: children, records: config.Records}
+	op := &operator{children: children.Set, records: config.Records}
 	record, err := finalizer.New(finalizer.Config[*v1.WebApp]{
-		Client: c, Name: v1.Finalizer,
+		Client: children.Client, Name: v1.Finalizer,
 		Steps: []finalizer.Step[*v1.WebApp]{{Name: "record", Run: op.deleteRecord}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	owner := source.Owner{Kind: schema.GroupKind{Group: v1.Group, Kind: v1.Kind}}
 	return controller.New(controller.Config[*v1.WebApp]{
 		Name:      Name,
 		Retriever: informer.RetrieveSelected[*v1.WebApp](cluster, informer.Selection{Namespaces: config.Namespaces}),
-		Sources: []controller.Source{
-			source.OwnedIn(deployments, owner), source.OwnedIn(services, owner), source.OwnedIn(configMaps, owner),
-		},
+		Sources:   children.Sources,
 		// region chain
 		// The status is written at the end of each run, whatever its end; the finalizer before the
 		// handler is called for the first time.
 		Handler: controller.Chain[*v1.WebApp](controller.HandlerFunc[*v1.WebApp](op.handle),
-			middleware.Status(c, statusOptions()), middleware.Finalizer(record, middleware.FinalizerOptions[*v1.WebApp]{})),
+			middleware.Status(children.Client, statusOptions()), middleware.Finalizer(record, middleware.FinalizerOptions[*v1.WebApp]{})),
 		// endregion
 		LeaderElector: config.LeaderElector, Metrics: config.Metrics, Events: config.Events,
 		ResyncInterval: config.ResyncInterval, Logger: config.Logger,
 	})
-}
-
-// ours returns an informer of what carries the set's label: not of every Deployment of the cluster.
-func ours[T kube.Object](cluster *kube.Cluster, config Config) (*informer.Informer[T], error) {
-	selection := informer.Selection{Namespaces: config.Namespaces, LabelSelector: owned.LabelSet + "=" + Name}
-	return informer.New(informer.Config[T]{Retriever: informer.RetrieveSelected[T](cluster, selection), Logger: config.Logger})
 }
 
 // region handle

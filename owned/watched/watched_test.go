@@ -1,0 +1,231 @@
+package watched_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/owned/watched"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func connect(t *testing.T) *kube.Cluster {
+	t.Helper()
+	cluster, err := kube.Connect(&rest.Config{Host: "https://api.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
+func newInformer[T kube.Object](t *testing.T, retriever informer.Retriever[T]) *informer.Informer[T] {
+	t.Helper()
+	objects, err := informer.New(informer.Config[T]{Retriever: retriever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// valid is a config without mistakes.
+func valid(cluster *kube.Cluster) watched.Config {
+	return watched.Config{
+		Client: client.Config{Cluster: cluster, FieldOwner: "webapp-operator"},
+		Set:    owned.Config{Name: "webapp"},
+		Kinds:  []watched.Kind{watched.Of[*appsv1.Deployment](), watched.Of[*corev1.ConfigMap]()},
+	}
+}
+
+func TestEveryKindGetsAnInformerAndASource(t *testing.T) {
+	t.Parallel()
+	cluster := connect(t)
+	secrets := newInformer(t, informer.Retrieve[*corev1.Secret](cluster))
+	nodes := newInformer(t, informer.Retrieve[*corev1.Node](cluster))
+	config := valid(cluster)
+	config.Namespaces = []string{"a", "b"}
+	config.Set.Namespaces = []string{"b"}
+	config.Client.Informers = []client.Informer{nodes}
+	config.Kinds = append(config.Kinds, watched.In(secrets))
+	given := slices.Clone(config.Kinds)
+	children, err := watched.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources []string
+	for _, s := range children.Sources {
+		sources = append(sources, s.(interface{ Name() string }).Name())
+	}
+	if want := []string{"owned Deployment", "owned ConfigMap", "owned Secret"}; !slices.Equal(sources, want) {
+		t.Errorf("the sources are %q, want %q", sources, want)
+	}
+	readers := children.Client.Config().Informers
+	if len(readers) != 4 || readers[2] != client.Informer(secrets) || readers[3] != client.Informer(nodes) {
+		t.Fatalf("the client reads from %v", readers)
+	}
+	if len(config.Client.Informers) != 1 || config.Set.Client != nil || len(config.Kinds) != len(given) {
+		t.Error("New has changed the caller's config")
+	}
+}
+
+// requests notes what is asked, knows the kinds there are, and refuses everything else.
+type requests struct{ paths []string }
+
+// RoundTrip implements http.RoundTripper.
+func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Path != "/api/v1" {
+		r.paths = append(r.paths, req.URL.Path+" "+req.URL.Query().Get("labelSelector"))
+		return nil, errors.New("refused")
+	}
+	kinds := `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"configmaps","namespaced":true,"kind":"ConfigMap"}]}`
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(kinds)), Request: req,
+	}, nil
+}
+
+func TestInformersSelectWhatHasTheSetsLabel(t *testing.T) {
+	t.Parallel()
+	asked := &requests{}
+	cluster, err := kube.Connect(&rest.Config{Host: "https://api.example.com", Transport: asked})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		namespaces []string
+		want       string
+	}{
+		{nil, "/api/v1/configmaps evenkeel.dev/set=webapp"},
+		{[]string{"a"}, "/api/v1/namespaces/a/configmaps evenkeel.dev/set=webapp"},
+	} {
+		config := valid(cluster)
+		config.Namespaces = test.namespaces
+		var retriever informer.Retriever[*corev1.ConfigMap]
+		config.Kinds = []watched.Kind{watched.Of(func(c *informer.Config[*corev1.ConfigMap]) {
+			retriever, c.Name = c.Retriever, "settings"
+		})}
+		children, err := watched.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := children.Client.Config().Informers[0].Name(); got != "settings" {
+			t.Errorf("the informer that was given a name is called %q", got)
+		}
+		asked.paths = nil
+		if _, err := retriever.List(t.Context(), metav1.ListOptions{}); err == nil {
+			t.Fatal("a list that is refused")
+		}
+		if !slices.Contains(asked.paths, test.want) {
+			t.Errorf("the informer asks for %q, want %q", asked.paths, test.want)
+		}
+	}
+}
+
+func TestNewNamesEveryMistake(t *testing.T) {
+	t.Parallel()
+	cluster := connect(t)
+	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	metadata := newInformer(t, informer.RetrieveMetadata[*corev1.Secret](cluster, informer.Selection{}))
+	for name, test := range map[string]struct {
+		change func(*watched.Config)
+		want   []string
+	}{
+		"nothing at all": {
+			func(c *watched.Config) { *c = watched.Config{} },
+			[]string{"make a watched set", "Client.Cluster is required", "Set.Name is required", "one of Kinds is required"},
+		},
+		"kinds": {
+			func(c *watched.Config) {
+				c.Kinds = []watched.Kind{
+					{},
+					watched.In[*corev1.Secret](nil),
+					watched.In(metadata),
+					watched.Of[*corev1.ConfigMap](), watched.Of[*corev1.ConfigMap](),
+					watched.Of[*metav1.PartialObjectMetadata](),
+				}
+			},
+			[]string{
+				"kind 0: the zero Kind", "kind 1: the informer of *v1.Secret is nil", "kind 2: informer Secret keeps metadata only",
+				"kind 4: ConfigMap is there twice", "kind 5:", "set Selection.Kind",
+			},
+		},
+		"the set's client": {func(config *watched.Config) { config.Set.Client = c }, []string{"Set.Client must be nil"}},
+		"a namespace that is not watched": {
+			func(c *watched.Config) { c.Namespaces, c.Set.Namespaces = []string{"a"}, []string{"a", "b"} },
+			[]string{`Set.Namespaces has "b", which is not among Namespaces`},
+		},
+		"what package owned refuses":  {func(c *watched.Config) { c.Client.FieldOwner = "" }, []string{"FieldOwner"}},
+		"what package client refuses": {func(c *watched.Config) { c.Client.FieldValidation = "Lax" }, []string{"Lax"}},
+		"a kind of an earlier version that is there now": {
+			func(c *watched.Config) {
+				c.Set.Kinds = []schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}, {Kind: "Secret"}}
+			},
+			[]string{"Secret"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := valid(cluster)
+			test.change(&config)
+			_, err := watched.New(config)
+			if err == nil {
+				t.Fatal("New finds nothing wrong")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not say %q: %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+// Sources, set and client are made of one list, and given to one controller.
+func ExampleNew() {
+	cluster, err := kube.Connect(&rest.Config{Host: "https://api.example.com"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	children, err := watched.New(watched.Config{
+		Client: client.Config{Cluster: cluster, FieldOwner: "webapp-operator"},
+		Set:    owned.Config{Name: "webapp"},
+		Kinds:  []watched.Kind{watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service]()},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = controller.New(controller.Config[*corev1.ConfigMap]{
+		Name:      "webapp",
+		Retriever: informer.Retrieve[*corev1.ConfigMap](cluster),
+		Sources:   children.Sources,
+		Handler: controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, app *corev1.ConfigMap) error {
+			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: app.Name}}
+			_, err := children.Set.Apply(ctx, app, owned.Of(service)...)
+			return err
+		}),
+	})
+	fmt.Println(len(children.Sources), "sources:", err)
+	// Output: 2 sources: <nil>
+}
