@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"maps"
@@ -25,11 +26,22 @@ import (
 type appliedMemory struct {
 	mu         sync.Mutex
 	young, old map[digest]appliedState // guarded by mu
+	appliers   map[applier]bool        // in whose names something was applied; guarded by mu
 }
 
-const generationSize = 1 << 15
+const (
+	generationSize = 1 << 15
+	// maxAppliers is far above what programs have: one or two field owners, and the status.
+	maxAppliers = 32
+)
 
-func newAppliedMemory() *appliedMemory { return &appliedMemory{young: map[digest]appliedState{}} }
+// applier is in whose name, in which version of a kind and to which part of objects something is
+// applied.
+type applier struct{ version, fieldOwner, subresource string }
+
+func newAppliedMemory() *appliedMemory {
+	return &appliedMemory{young: map[digest]appliedState{}, appliers: map[applier]bool{}}
+}
 
 // appliedState is what is remembered of the answer to an apply.
 type appliedState struct {
@@ -57,8 +69,8 @@ func digestOf(value any) digest {
 func (d digest) same(other digest) bool { return d != digest{} && d == other }
 
 // appliedID is the digest of what a configuration is applied to, and by whom.
-func appliedID(kind schema.GroupVersionKind, key kube.Key, fieldOwner, subresource string) digest {
-	return digestOf([]string{kind.Group, kind.Version, kind.Kind, key.Namespace, key.Name, fieldOwner, subresource})
+func appliedID(kind schema.GroupKind, key kube.Key, by applier) digest {
+	return digestOf([]string{kind.Group, by.version, kind.Kind, key.Namespace, key.Name, by.fieldOwner, by.subresource})
 }
 
 func (m *appliedMemory) get(id digest) (appliedState, bool) {
@@ -75,9 +87,13 @@ func (m *appliedMemory) get(id digest) (appliedState, bool) {
 
 // note remembers an answer. When a newer one of the same object has been noted before, nothing is
 // known any longer: applies that run at once end in any order.
-func (m *appliedMemory) note(id digest, state appliedState) {
+func (m *appliedMemory) note(id digest, by applier, state appliedState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !m.appliers[by] && len(m.appliers) >= maxAppliers {
+		m.clear() // or written would have to look for ever more of them
+	}
+	m.appliers[by] = true
 	last, ok := m.young[id]
 	if !ok {
 		last, ok = m.old[id]
@@ -114,6 +130,59 @@ func (m *appliedMemory) forget(id digest) {
 	defer m.mu.Unlock()
 	delete(m.young, id)
 	delete(m.old, id)
+}
+
+// written drops what is known of an object to which something else was done, whether or not that
+// came to anything: no informer shows it yet.
+func (m *appliedMemory) written(kind schema.GroupKind, key kube.Key) {
+	m.drop(kind, key, func(applier) bool { return true })
+}
+
+// taken drops what is known of the same part of an object in other names than by, which has
+// taken fields by force.
+func (m *appliedMemory) taken(kind schema.GroupKind, key kube.Key, by applier) {
+	m.drop(kind, key, func(other applier) bool { return other != by && other.subresource == by.subresource })
+}
+
+func (m *appliedMemory) drop(kind schema.GroupKind, key kube.Key, which func(applier) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for by := range m.appliers {
+		if which(by) {
+			id := appliedID(kind, key, by)
+			delete(m.young, id)
+			delete(m.old, id)
+		}
+	}
+}
+
+// writtenAll drops everything: objects were deleted whose names nobody knows.
+func (m *appliedMemory) writtenAll() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.clear()
+}
+
+// clear drops everything. m.mu must be held.
+func (m *appliedMemory) clear() {
+	clear(m.young)
+	clear(m.old)
+	clear(m.appliers)
+}
+
+// remembering notes the writes that are no applies; an apply notes itself.
+func (m *appliedMemory) remembering(send RoundTrip) RoundTrip {
+	return func(ctx context.Context, r *Request) error {
+		err := send(ctx, r)
+		switch {
+		case r.DryRun, !r.Verb.Writes(), r.Verb == VerbApply:
+		case r.Verb == VerbDeleteCollection:
+			m.writtenAll()
+		case r.Key.Name != "":
+			m.written(r.Kind.GroupKind(), r.Key)
+		}
+		return err
+	}
 }
 
 // declaredIn separates what an object is to be like from which object is meant: what was created

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -46,7 +47,7 @@ func TestDigests(t *testing.T) {
 		t.Error("nothing is the same as nothing")
 	}
 	id := func(namespace, name, owner, subresource string) digest {
-		return appliedID(corev1.SchemeGroupVersion.WithKind("Pod"), kube.Key{Namespace: namespace, Name: name}, owner, subresource)
+		return appliedID(schema.GroupKind{Kind: "Pod"}, kube.Key{Namespace: namespace, Name: name}, applier{"v1", owner, subresource})
 	}
 	ids := map[digest]bool{
 		id("a", "b", "c", ""): true, id("ab", "", "c", ""): true, id("a", "b", "", "c"): true, id("a", "", "b", "c"): true,
@@ -63,17 +64,17 @@ func TestAppliedMemory(t *testing.T) {
 	id := func(i int) digest { return digestOf(fmt.Sprint("object ", i)) }
 	known := func(i int) bool { _, ok := m.get(id(i)); return ok }
 	for i := range generationSize {
-		m.note(id(i), appliedState{uid: "u", version: "1"})
+		m.note(id(i), applier{}, appliedState{uid: "u", version: "1"})
 	}
 	if !known(0) || !known(generationSize-1) {
 		t.Error("something was dropped before it was full")
 	}
-	m.note(id(-1), appliedState{}) // the others are the old generation now
+	m.note(id(-1), applier{}, appliedState{}) // the others are the old generation now
 	if !known(5) {
 		t.Error("an old entry was dropped at once")
 	}
 	for i := range generationSize {
-		m.note(id(-2-i), appliedState{})
+		m.note(id(-2-i), applier{}, appliedState{})
 	}
 	if !known(5) || !known(-1) || known(6) {
 		t.Error("kept are the young ones, and those that were asked for")
@@ -85,6 +86,56 @@ func TestAppliedMemory(t *testing.T) {
 	m.forget(id(-1))
 	if known(5) || known(-1) {
 		t.Error("not forgotten")
+	}
+}
+
+// A write to an object drops what is known of it in every name, and of no other object.
+func TestAppliedMemoryOfWrittenObjects(t *testing.T) {
+	t.Parallel()
+	m := newAppliedMemory()
+	pod := schema.GroupKind{Kind: "Pod"}
+	a, b := kube.Key{Namespace: "ns", Name: "a"}, kube.Key{Namespace: "ns", Name: "b"}
+	me, status, other := applier{"v1", "me", ""}, applier{"v1", "me", "status"}, applier{"v2", "other", ""}
+	fill := func() {
+		for _, by := range []applier{me, status, other} {
+			for _, key := range []kube.Key{a, b} {
+				m.note(appliedID(pod, key, by), by, appliedState{uid: "u", version: "1"})
+			}
+		}
+	}
+	known := func(want string) {
+		t.Helper()
+		var got string
+		for _, key := range []kube.Key{a, b} {
+			for _, by := range []applier{me, status, other} {
+				if _, ok := m.get(appliedID(pod, key, by)); ok {
+					got += fmt.Sprint(" ", key.Name, by)
+				}
+			}
+		}
+		if strings.TrimSpace(got) != want {
+			t.Errorf("known are %q, want %q", strings.TrimSpace(got), want)
+		}
+	}
+	fill()
+	m.written(pod, a)
+	known("b{v1 me } b{v1 me status} b{v2 other }")
+	fill()
+	m.taken(pod, a, me)
+	known("a{v1 me } a{v1 me status} b{v1 me } b{v1 me status} b{v2 other }")
+	m.written(schema.GroupKind{Group: "x", Kind: "Pod"}, b)
+	known("a{v1 me } a{v1 me status} b{v1 me } b{v1 me status} b{v2 other }")
+	for i := range 2 * maxAppliers {
+		by := applier{fieldOwner: fmt.Sprint(i)}
+		m.note(appliedID(pod, a, by), by, appliedState{uid: "u", version: "1"})
+	}
+	if n := len(m.appliers); n > maxAppliers {
+		t.Errorf("it knows %d appliers, of at most %d", n, maxAppliers)
+	}
+	known("") // what belonged to appliers that it has dropped
+	m.writtenAll()
+	if n := len(m.young) + len(m.old); n > 0 {
+		t.Errorf("%d are still known", n)
 	}
 }
 
@@ -103,8 +154,8 @@ func TestAppliedMemoryOfConcurrentApplies(t *testing.T) {
 		"no numbers":       {appliedState{uid: "u", version: "b"}, appliedState{uid: "u", version: "a"}, "a"},
 	} {
 		m := newAppliedMemory()
-		m.note(digest{1}, test.first)
-		m.note(digest{1}, test.second)
+		m.note(digest{1}, applier{}, test.first)
+		m.note(digest{1}, applier{}, test.second)
 		if got, _ := m.get(digest{1}); got.version != test.want {
 			t.Errorf("%s: remembered is %q, want %q", name, got.version, test.want)
 		}
@@ -114,7 +165,7 @@ func TestAppliedMemoryOfConcurrentApplies(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() { // waited for below
 			for j := range 100 {
-				m.note(digest{byte(j)}, appliedState{version: fmt.Sprint(i + 1)})
+				m.note(digest{byte(j)}, applier{}, appliedState{version: fmt.Sprint(i + 1)})
 				m.get(digest{byte(j)})
 				m.forget(digest{byte(i)})
 			}

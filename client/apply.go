@@ -53,9 +53,9 @@ type Applied[T any] struct {
 // others; it is not changed. It may be typed, unstructured or metadata only. Each field owner
 // applies one configuration to an object, always the whole of it.
 //
-//	applied, err := client.Apply(ctx, c, &appsv1.Deployment{
-//		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
-//		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(3)), ...},
+//	applied, err := client.Apply(ctx, c, &appsv1.StatefulSet{
+//		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "queue"},
+//		Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(1)), ServiceName: "queue"},
 //	}, client.Force())
 //
 // # Configuration
@@ -76,9 +76,10 @@ type Applied[T any] struct {
 // # Flow
 //
 //  1. When an informer of the client (one that keeps whole objects) shows the object, this
-//     client has applied the same configuration to it, by the same field owner, and the
-//     configuration's fields show what they did in the answer to that: it is Unchanged, without
-//     a request. What the API server makes of a value (defaults, "1000m" as "1") does not matter.
+//     client has applied the same configuration to it, by the same field owner, has done nothing
+//     else to it since (nor has one that With made of it), and the configuration's fields show
+//     what they did in the answer to that: it is Unchanged, without a request. What the API
+//     server makes of a value (defaults, "1000m" as "1") does not matter.
 //  2. Otherwise the state before is what an informer shows, or is read from the API server: one
 //     GET.
 //  3. One PATCH. That nothing has changed is told by the resourceVersion, which is then as before.
@@ -154,6 +155,7 @@ type application struct {
 	uid           types.UID      // that the object must have; empty: any
 	declared      map[string]any // the configuration without the uid: what the object is to be like
 	configured    digest         // of declared
+	by            applier        // in whose name
 	id            digest         // of what the client remembers of it
 }
 
@@ -188,7 +190,8 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []Opt
 	a.request.PatchType = types.ApplyYAMLPatchType
 	a.declared, a.uid = declaredIn(a.configuration)
 	a.configured = digestOf(a.declared)
-	a.id = appliedID(t.kind, t.key, a.request.FieldOwner, s.subresource)
+	a.by = applier{version: t.kind.Version, fieldOwner: a.request.FieldOwner, subresource: s.subresource}
+	a.id = appliedID(t.kind.GroupKind(), t.key, a.by)
 	return a, nil
 }
 
@@ -232,7 +235,10 @@ func apply[T kube.Object](ctx context.Context, a application, like T) (Applied[T
 		applied.Outcome, applied.Changed = Unchanged, nil
 	}
 	if !a.request.DryRun {
-		a.client.applied.note(a.id, after)
+		a.client.applied.note(a.id, a.by, after)
+		if a.request.Force && applied.Outcome != Unchanged {
+			a.client.applied.taken(a.kind.GroupKind(), a.key, a.by)
+		}
 	}
 	return applied, nil
 }
@@ -240,11 +246,15 @@ func apply[T kube.Object](ctx context.Context, a application, like T) (Applied[T
 // refused says what an error means. What the client has remembered is dropped: an apply whose
 // answer was lost may have been done.
 func refused[T kube.Object](a application, seen state[T], err error) (Applied[T], error) {
-	if !a.request.DryRun {
+	applied, conflicts := Applied[T]{}, conflictsOf(err)
+	switch {
+	case a.request.DryRun:
+	case len(conflicts) > 0:
 		a.client.applied.forget(a.id)
+	default:
+		a.client.applied.written(a.kind.GroupKind(), a.key)
 	}
-	applied := Applied[T]{}
-	if conflicts := conflictsOf(err); len(conflicts) > 0 {
+	if len(conflicts) > 0 {
 		applied.Outcome, applied.Conflicts = Conflict, conflicts
 		if seen.exists {
 			applied.Object = seen.object

@@ -35,7 +35,8 @@ func ExampleApply() {
 		return nil
 	}, client.VerbApply)
 
-	applied, err := client.Apply(context.Background(), c, &appsv1.StatefulSet{
+	ctx := context.Background()
+	applied, err := client.Apply(ctx, c, &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "queue"},
 		Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(1)), ServiceName: "queue"},
 	}, client.Force())

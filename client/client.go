@@ -63,7 +63,8 @@ type Informer interface {
 	// Covers reports whether it shows every object that there is in a namespace ("": in all) and
 	// whose labels match (nil: all), so that what it does not show is not there.
 	Covers(namespace string, selector labels.Selector) bool
-	// Object returns a copy of the object under key, which belongs to the caller.
+	// Object returns a copy of the object under key, which belongs to the caller. An informer that
+	// does not run finds none.
 	Object(key kube.Key) (obj kube.Object, found bool, err error)
 	// Objects iterates over copies of the objects in a namespace ("": in all) whose labels match.
 	Objects(namespace string, selector labels.Selector) iter.Seq2[kube.Object, error]
@@ -91,12 +92,13 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// chain puts the interceptors around what sends requests.
+// chain puts the interceptors around what sends requests, and around them what remembers.
 func (c *Client) chain() {
 	c.send = c.roundTrip
 	for _, intercept := range slices.Backward(c.config.Interceptors) {
 		c.send = intercept(c.send)
 	}
+	c.send = c.applied.remembering(c.send)
 }
 
 // With returns a client that differs from c in what change changes of its Config: the usual way
@@ -122,6 +124,7 @@ func (c *Client) With(change func(*Config)) (*Client, error) {
 	}
 	if other.config.Cluster == c.config.Cluster {
 		other.applied, other.shapes = c.applied, c.shapes
+		other.chain()
 	}
 	return other, nil
 }

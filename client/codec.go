@@ -100,6 +100,17 @@ func decode[T kube.Object](raw []byte, kind schema.GroupVersionKind, like T) (T,
 	return obj, nil
 }
 
+// decodeOneOf is decode for one object of many, which its error names.
+func decodeOneOf[T kube.Object](raw []byte, kind schema.GroupVersionKind, like T) (T, error) {
+	obj, err := decode(raw, kind, like)
+	if err != nil {
+		var metadata metav1.PartialObjectMetadata
+		_ = utiljson.Unmarshal(raw, &metadata) // as much of its name as can be read
+		return obj, fmt.Errorf("decode %s: %w", target{kind: kind, key: kube.KeyOf(&metadata)}, err)
+	}
+	return obj, nil
+}
+
 // newLike returns a new object of the type of like, or of T when like is nil.
 func newLike[T kube.Object](like T) T {
 	if value := reflect.ValueOf(like); value.IsValid() {

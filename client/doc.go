@@ -4,10 +4,11 @@
 // generic, return what the API server has, and leave what they were given as it was:
 //
 //	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "shop-operator"})
-//
+//	...
 //	web, err := client.Get[*appsv1.Deployment](ctx, c, kube.Key{Namespace: "shop", Name: "web"})
+//	...
 //	changed := web.DeepCopy()
-//	changed.Labels["tier"] = "front"
+//	changed.Spec.Paused = true
 //	web, err = client.Patch(ctx, c, web, client.MergeFrom(web, changed))
 //
 // # Types and kinds
@@ -23,8 +24,9 @@
 //
 // Get, Exists, List (an iterator over pages), All and Names ask the API server, unless one of
 // Config.Informers has what is asked for: an informer answers for an object that it shows, and
-// for one that is not there if it shows all that there are. No read ever starts a cache. What an
-// informer shows is a little old; FromAPI and Live ask the API server.
+// for one that is not there if it shows all that there are. No read ever starts a cache: of an
+// informer that does not run (no controller has it in its Sources or Reads, or that one has ended)
+// nothing is read. What an informer shows is a little old; FromAPI and Live ask the API server.
 //
 // # Writing
 //
@@ -70,8 +72,12 @@
 // DeleteLive and ScaleLive are these steps in one call. To scale down a database that is not
 // needed any longer, and never one that somebody has just marked as needed again:
 //
-//	err := client.ScaleLive(ctx, c, database, 0, func(live *appsv1.StatefulSet) error {
-//		if live.Annotations["shop.example.com/needed"] != "" {
+//	needed := func(database *appsv1.StatefulSet) bool {
+//		return database.Annotations["shop.example.com/needed"] != ""
+//	}
+//	...
+//	return client.ScaleLive(ctx, c, database, 0, func(live *appsv1.StatefulSet) error {
+//		if needed(live) {
 //			return errors.New("it is needed again")
 //		}
 //		return nil

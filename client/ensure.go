@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,8 +55,12 @@ const writeTries = 3
 //     shown, which lacks the fields that the type does not know.
 //
 // obj itself is not changed; the result is Written.Object. mutate must not change namespace, name
-// and uid. Values that the API server writes in another way than mutate ("1000m" for "1", in
-// unstructured objects) are written in every run; Go's types and Apply know better. The status
+// and uid. It should set fields one by one: a struct or a list that it replaces as a whole
+// (Spec.Template.Spec = corev1.PodSpec{...}) loses what the API server has filled in, so it differs in
+// every run and is sent in every run. The Outcome is Unchanged, because the API server fills it in
+// again; a controller's Explain shows an update with "no change". So it is with values that the API
+// server writes in another way than mutate ("1000m" for "1", in unstructured objects). Apply has
+// neither trouble. The status
 // is not written where it is a subresource, and not compared: CreateOrPatch does both.
 //
 // Options: DryRun, FieldOwner, FieldValidation.
@@ -289,17 +294,17 @@ func patchBoth[T kube.Object](ctx context.Context, ch change[T]) (Written[T], er
 		delete(to, "status")
 	}
 	written := Written[T]{Object: ch.before, Outcome: Unchanged}
-	if !equal(from, to) {
-		answer, err := ch.patch(ctx, ch.before, from, to, "")
+	if difference := mergeDifference(from, to); len(difference) > 0 {
+		answer, err := ch.patch(ctx, ch.before, difference, "")
 		if err != nil {
 			return Written[T]{}, err
 		}
 		written = ch.written(answer, ch.dryRun())
 	}
-	if equal(fromStatus, toStatus) {
-		return written, nil
+	if difference := mergeDifference(fromStatus, toStatus); len(difference) > 0 {
+		return ch.patchStatus(ctx, written, difference)
 	}
-	return ch.patchStatus(ctx, written, fromStatus, toStatus)
+	return written, nil
 }
 
 // createWithStatus creates the object; the API server leaves the status out where it is a
@@ -320,12 +325,12 @@ func createWithStatus[T kube.Object](ctx context.Context, ch change[T]) (Written
 	if err != nil || wanted["status"] == nil || equal(project(wanted["status"], created["status"]), wanted["status"]) {
 		return written, err
 	}
-	return ch.patchStatus(ctx, written, map[string]any{}, map[string]any{"status": wanted["status"]})
+	return ch.patchStatus(ctx, written, map[string]any{"status": wanted["status"]})
 }
 
 // patchStatus patches the status of written.Object.
-func (ch change[T]) patchStatus(ctx context.Context, written Written[T], from, to map[string]any) (Written[T], error) {
-	answer, err := ch.patch(ctx, written.Object, from, to, "status")
+func (ch change[T]) patchStatus(ctx context.Context, written Written[T], difference map[string]any) (Written[T], error) {
+	answer, err := ch.patch(ctx, written.Object, difference, "status")
 	if err != nil {
 		return written, fmt.Errorf("its status: %w", err)
 	}
@@ -338,21 +343,21 @@ func (ch change[T]) patchStatus(ctx context.Context, written Written[T], from, t
 	return written, nil
 }
 
-// patch sends what makes to of from, if the object is still seen.
-func (ch change[T]) patch(ctx context.Context, seen T, from, to map[string]any, subresource string) (T, error) {
+// patch sends what differs, if the object is still seen.
+func (ch change[T]) patch(ctx context.Context, seen T, difference map[string]any, subresource string) (T, error) {
 	var none T
-	body, err := mergePatch(from, to)
+	version, err := versionOf(seen)
 	if err != nil {
 		return none, err
 	}
-	p := PatchBody{patchType: types.MergePatchType, body: body}.Locked(seen)
-	if p.err != nil {
-		return none, p.err
-	}
+	lock(difference, version)
 	s := ch.settings
 	s.subresource = subresource
 	r := ch.request(VerbPatch, s)
-	r.PatchType, r.Body = p.patchType, p.body
+	r.PatchType = types.MergePatchType
+	if r.Body, err = json.Marshal(difference); err != nil {
+		return none, fmt.Errorf("encode: %w", err)
+	}
 	answer, err := exchange(ctx, ch.target, r, seen)
 	return answer, asChanged(err)
 }

@@ -45,8 +45,9 @@ func (c *Client) explain(ctx context.Context, r *Request, err error) error {
 		return fmt.Errorf("%w: %w", ErrNoNamespace, err)
 	case r.Subresource != "" && !c.hasSubresource(ctx, r):
 		return fmt.Errorf("its kind has no %s subresource: %w: %w", r.Subresource, kube.ErrNotServed, err)
-	case unknownPath:
-		// Not the answer of anybody who knows the kind: its definition has been removed.
+	case unknownPath, r.isCollection() && isAbout(r, err):
+		// Not the answer of anybody who knows the kind: its definition has been removed. Collections
+		// are there as long as the kind is.
 		cluster.Forget(r.Kind.GroupVersion())
 		return fmt.Errorf("%w: %w", kube.ErrNotServed, err)
 	case !isAbout(r, err):
@@ -107,6 +108,23 @@ func answerOf(err error) metav1.Status {
 		return metav1.Status{}
 	}
 	return status.Status()
+}
+
+// Changed returns the error of a write that was not done because obj is not what was seen, and
+// why: ErrChanged, of which apierrors.IsConflict is true too. It is for who lets a JSON patch test
+// what was seen: the API server calls a test that has failed invalid, which nobody would try
+// again. So of why, unless it is a conflict, the text stays and nothing else.
+func Changed(ctx context.Context, c *Client, obj kube.Object, why error) error {
+	if apierrors.IsConflict(why) {
+		return asChanged(why)
+	}
+	t, err := c.targetOf(ctx, obj)
+	if err != nil {
+		// There is a name for it all the same: what has happened matters more.
+		t.key = keyOf(obj)
+		t.resource.Group, t.resource.Resource = t.kind.Group, t.kind.Kind
+	}
+	return t.conflict(ErrChanged, "%v", why)
 }
 
 // asChanged says of a conflict that the object has changed. One over fields that others manage

@@ -71,21 +71,26 @@ func (p PatchBody) Locked(obj metav1.Object) PatchBody {
 	if p.err != nil || p.Empty() {
 		return p
 	}
-	if kube.IsNil(obj) {
-		p.err = errors.New("the object whose resourceVersion is to be insisted on is nil")
-		return p
-	}
-	version := obj.GetResourceVersion()
-	if version == "" {
-		p.err = errors.New("the object has no resourceVersion to insist on: use one that was read from the cluster")
-		return p
-	}
-	if p.patchType == types.JSONPatchType {
+	var version string
+	switch version, p.err = versionOf(obj); {
+	case p.err != nil:
+	case p.patchType == types.JSONPatchType:
 		p.body, p.err = lockedOperations(p.body, version)
-	} else {
+	default:
 		p.body, p.err = lockedMerge(p.body, version)
 	}
 	return p
+}
+
+// versionOf returns the resourceVersion that a patch is to be locked by.
+func versionOf(obj metav1.Object) (string, error) {
+	if kube.IsNil(obj) {
+		return "", errors.New("the object whose resourceVersion is to be insisted on is nil")
+	}
+	if obj.GetResourceVersion() == "" {
+		return "", errors.New("the object has no resourceVersion to insist on: use one that was read from the cluster")
+	}
+	return obj.GetResourceVersion(), nil
 }
 
 // lockedOperations sets the resourceVersion in front of all else. Not by a test: what fails one
@@ -107,13 +112,18 @@ func lockedMerge(body []byte, version string) ([]byte, error) {
 	if err := utiljson.Unmarshal(body, &content); err != nil {
 		return nil, fmt.Errorf("read the patch: %w", err)
 	}
+	lock(content, version)
+	return json.Marshal(content)
+}
+
+// lock adds to a merge patch that the object has to be of this version.
+func lock(content map[string]any, version string) {
 	metadata, _ := content["metadata"].(map[string]any)
 	if metadata == nil {
 		metadata = map[string]any{}
 	}
 	metadata["resourceVersion"] = version
 	content["metadata"] = metadata
-	return json.Marshal(content)
 }
 
 // Empty reports whether the patch changes nothing.
@@ -186,5 +196,5 @@ func Pointer(names ...string) string {
 // TestFailed reports whether the API server has refused a JSON patch because it does not fit: a
 // test in it has failed, or what it changes is not there. (An object that is invalid after the
 // patch is refused with causes: see CausesOf.) Whoever knows that only a test can have failed reads
-// the object again, and tries again.
+// the object again, and tries again; Changed is the error of who gives up.
 func TestFailed(err error) bool { return apierrors.IsInvalid(err) && len(CausesOf(err)) == 0 }

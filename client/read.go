@@ -17,7 +17,7 @@ import (
 // Get returns the object under key: from one of the client's informers, where one has it or
 // covers its namespace, otherwise from the API server. It belongs to the caller.
 //
-//	deployment, err := client.Get[*appsv1.Deployment](ctx, c, kube.Key{Namespace: "shop", Name: "web"})
+//	web, err := client.Get[*appsv1.Deployment](ctx, c, kube.Key{Namespace: "shop", Name: "web"})
 //
 // Options: OfKind, FromAPI, NotOlderThan and, for a part that has the object's own kind,
 // Subresource (both ask the API server).
@@ -171,22 +171,24 @@ func list[T kube.Object](ctx context.Context, t target, s settings, yield func(T
 func pages[T kube.Object](ctx context.Context, t target, s settings, yield func(T, error) bool) error {
 	var none T
 	options := s.listOptions()
+	resumed := false // since the last page: a server that forgets what it has just offered has no end
 	for {
 		answer := &page{}
 		r := t.request(VerbList, s)
 		r.List, r.Answer = options, answer
 		if err := t.client.send(ctx, r); err != nil {
 			next := continueAfter(err)
-			if !s.resume || next == "" || next == options.Continue {
+			if !s.resume || resumed || next == "" || next == options.Continue {
 				return err
 			}
-			options.Continue = next
+			options.Continue, resumed = next, true
 			continue
 		}
+		resumed = false
 		for _, raw := range answer.Items {
-			obj, err := decode(raw, t.kind, none)
+			obj, err := decodeOneOf(raw, t.kind, none)
 			if err != nil {
-				return fmt.Errorf("decode an object of the answer: %w", err)
+				return err
 			}
 			if !yield(obj, nil) {
 				return nil

@@ -18,7 +18,7 @@ import (
 // requests. The zero value is ready. It is safe for concurrent use.
 //
 //	var recording client.Recording
-//	c, err := client.New(client.Config{Cluster: cluster, Interceptors: []client.Interceptor{recording.Intercept}})
+//	c, err := c.With(func(config *client.Config) { config.Interceptors = []client.Interceptor{recording.Intercept} })
 //
 // Among several interceptors it sees what those before it have let pass.
 type Recording struct {

@@ -75,6 +75,11 @@ type Request struct {
 	model any // of the type of the objects that are asked for, which decides in which form they come
 }
 
+// isCollection reports whether the request is for all objects of a kind, or a selection.
+func (r *Request) isCollection() bool {
+	return r.Verb == VerbList || r.Verb == VerbWatch || r.Verb == VerbDeleteCollection
+}
+
 // RoundTrip sends a request and waits for the answer.
 type RoundTrip func(ctx context.Context, r *Request) error
 

@@ -68,7 +68,7 @@ func (c *Client) encode(client rest.Interface, r *Request) (*rest.Request, error
 	if r.GetVersion != "" {
 		req.Param("resourceVersion", r.GetVersion)
 	}
-	if r.Verb == VerbList || r.Verb == VerbWatch || r.Verb == VerbDeleteCollection {
+	if r.isCollection() {
 		listParams(req, r)
 	}
 	if r.Verb.Writes() {
@@ -168,5 +168,6 @@ func accept(r *Request) string {
 	if r.Verb == VerbList || r.Verb == VerbDeleteCollection {
 		as = "PartialObjectMetadataList"
 	}
-	return runtime.ContentTypeJSON + ";as=" + as + ";g=meta.k8s.io;v=v1"
+	// The whole object will do, where an aggregated API has nothing else.
+	return runtime.ContentTypeJSON + ";as=" + as + ";g=meta.k8s.io;v=v1," + runtime.ContentTypeJSON
 }

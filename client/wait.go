@@ -43,13 +43,10 @@ type waitSettings struct {
 // WaitFor waits until there is an object under key, and check finds it Current. It returns that
 // object, which belongs to the caller.
 //
-//	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.RolledOut)
+//	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.RolledOut, client.Within(time.Minute))
 //
-// Of a custom resource that reports Ready, this waits for it and ends at once when it is Stalled,
-// which readiness.Condition alone does not know of:
-//
-//	ready := readiness.All(readiness.Of, readiness.Condition("Ready", metav1.ConditionTrue))
-//	shop, err := client.WaitFor[*v1.Shop](ctx, c, key, ready)
+// For a custom resource that reports Ready there is readiness.Ready: it ends the wait at once when
+// the object is Stalled, which readiness.Condition alone does not know of.
 //
 // It is for programs that do one thing after the other: installers, migrations, tests. A handler
 // would hold one of its controller's workers meanwhile: let it return controller.RequeueAfter
@@ -113,11 +110,11 @@ func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check 
 //
 // obj is one that was read before it was deleted, for its uid:
 //
-//	shop, err := client.Get[*v1.Shop](ctx, c, key)
+//	deployment, err := client.Get[*appsv1.Deployment](ctx, c, key)
 //	...
-//	err = client.Delete(ctx, c, shop)
+//	err = client.Delete(ctx, c, deployment)
 //	...
-//	err = client.WaitDeleted(ctx, c, shop)
+//	err = client.WaitDeleted(ctx, c, deployment, client.Within(time.Minute))
 //
 // Options: Within.
 //
@@ -219,6 +216,8 @@ func (w *waiting[T]) run(ctx context.Context, within time.Duration) (T, error) {
 		case err == nil && !quiet:
 			failures = -1 // the watch was a good one, and has ended as all watches do
 			continue
+		case !quiet:
+			failures = 0 // in a row
 		}
 		if err != nil {
 			w.trouble = err
@@ -248,7 +247,7 @@ func (w *waiting[T]) gaveUp(ctx context.Context, after time.Duration) error {
 
 // follow lists the object and watches it from there, until judge says that the wait is done, or
 // the watch ends. quiet says that the watch was worth nothing: it brought no event, and ended
-// soon.
+// soon, or it ended at once.
 func (w *waiting[T]) follow(ctx context.Context) (obj T, done, quiet bool, err error) {
 	var none T
 	t, err := w.resolve(ctx)
@@ -278,9 +277,10 @@ func (w *waiting[T]) follow(ctx context.Context) (obj T, done, quiet bool, err e
 		}
 	}()
 	quiet = true
+	isQuiet := func() bool { lasted := time.Since(opened); return quiet && lasted < maxPause || lasted < minPause }
 	for event := range stream.ResultChan() {
 		if event.Type == watch.Error {
-			return none, false, quiet, apierrors.FromObject(event.Object)
+			return none, false, isQuiet(), apierrors.FromObject(event.Object)
 		}
 		if event.Type == watch.Bookmark {
 			continue
@@ -297,7 +297,7 @@ func (w *waiting[T]) follow(ctx context.Context) (obj T, done, quiet bool, err e
 			return obj, true, false, err
 		}
 	}
-	return none, false, quiet && time.Since(opened) < maxPause, nil
+	return none, false, isQuiet(), nil
 }
 
 // list reads the object by a list, which has a resourceVersion to watch from whether the object

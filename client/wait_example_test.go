@@ -40,11 +40,12 @@ func ExampleWaitFor() {
 		rollOut()
 	}()
 
-	deployment, err := client.WaitFor[*appsv1.Deployment](context.Background(), c, key, readiness.RolledOut, client.Within(time.Minute))
+	ctx := context.Background()
+	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.RolledOut, client.Within(time.Minute))
 	fmt.Println(deployment.Status.AvailableReplicas, "replicas are available:", err)
 
 	<-ended
-	_, err = client.WaitFor[*appsv1.Deployment](context.Background(), c, key, readiness.JobDone)
+	_, err = client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.JobDone)
 	fmt.Println(err)
 	// Output:
 	// 2 replicas are available: <nil>
@@ -69,10 +70,12 @@ func ExampleWaitDeleted() {
 	if err != nil {
 		panic(err)
 	}
-	if err := client.Delete(ctx, c, deployment); err != nil {
+	err = client.Delete(ctx, c, deployment)
+	if err != nil {
 		panic(err)
 	}
-	fmt.Println(client.WaitDeleted(ctx, c, deployment, client.Within(time.Minute)))
+	err = client.WaitDeleted(ctx, c, deployment, client.Within(time.Minute))
+	fmt.Println(err)
 	// Output:
 	// <nil>
 }

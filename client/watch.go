@@ -97,7 +97,7 @@ func (e *watchEvents) Decode() (watch.EventType, runtime.Object, error) {
 		status := &metav1.Status{}
 		return event.Type, status, decodeInto(event.Object, status)
 	}
-	obj, err := decode(event.Object, e.kind, e.like)
+	obj, err := decodeOneOf(event.Object, e.kind, e.like)
 	return event.Type, obj, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,7 +17,8 @@ import (
 // Options: DryRun, FieldOwner, FieldValidation.
 //
 // Errors: apierrors.IsAlreadyExists when there is one of that name; ErrNoNamespace; an obj that
-// is metadata only.
+// is metadata only. When no answer came (ReasonUnreachable, ReasonTransient) there may be an object all
+// the same: a GenerateName would make another one next time.
 func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...Option) (T, error) {
 	var none T
 	s, err := newSettings(options, "DryRun", "FieldOwner", "FieldValidation")
@@ -128,7 +130,7 @@ func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...Opt
 //
 // Errors: ErrGone when there is no such object, which most callers ignore:
 //
-//	if err := client.Delete(ctx, c, pod); err != nil && !errors.Is(err, client.ErrGone) {
+//	err := client.IgnoreNotFound(client.Delete(ctx, c, pod))
 //
 // ErrChanged when a precondition does not hold. For what must not be done by a stale cache,
 // see DeleteLive.
@@ -173,13 +175,17 @@ func (s settings) deleteOptions() *metav1.DeleteOptions {
 
 // DeleteAllOf deletes all objects of type T that options select, in one request. It needs the
 // verb deletecollection, and InNamespace for kinds that live in namespaces: the API has no
-// such request for all of them.
+// such request for all of them. A selector that is empty is an error: it would select all, and was
+// more likely made of something that has turned out to be empty.
 //
 // Options: OfKind, InNamespace, WithLabels, LabelSelector, FieldSelector, Propagation,
 // GracePeriod, DryRun.
 func DeleteAllOf[T kube.Object](ctx context.Context, c *Client, options ...Option) error {
 	s, err := newSettings(options, listOptionNames("Propagation", "GracePeriod", "DryRun")...)
 	if err != nil {
+		return fmt.Errorf("delete all: %w", err)
+	}
+	if err := s.selectsNothing(); err != nil {
 		return fmt.Errorf("delete all: %w", err)
 	}
 	t, err := targetFor[T](ctx, c, kube.Key{Namespace: s.namespace}, s.kind)
@@ -194,6 +200,23 @@ func DeleteAllOf[T kube.Object](ctx context.Context, c *Client, options ...Optio
 	r.List.Limit = 0
 	if err := t.client.send(ctx, r); err != nil {
 		return fmt.Errorf("delete all %s: %w", t, err)
+	}
+	return nil
+}
+
+// selectsNothing refuses selectors that were given and are empty.
+func (s settings) selectsNothing() error {
+	var which []string
+	if s.labels != nil && s.labels.Empty() {
+		which = append(which, "WithLabels", "LabelSelector")
+	}
+	if s.fields != nil && s.fields.Empty() {
+		which = append(which, "FieldSelector")
+	}
+	for _, name := range which {
+		if slices.Contains(s.given, name) {
+			return fmt.Errorf("option %s selects all, because it is empty: leave it out where all are meant", name)
+		}
 	}
 	return nil
 }

@@ -16,7 +16,8 @@ import (
 // and what is left to others.
 func desiredOver(desired, live *apiextensionsv1.CustomResourceDefinition, owner string) *apiextensionsv1.CustomResourceDefinition {
 	want := desired.DeepCopy()
-	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&want.Spec)
+	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(want)
+	want.Status = desired.Status // which is the API server's
 	if live == nil {
 		return want
 	}

@@ -121,9 +121,7 @@ func (c *comparison) version(before *apiextensionsv1.CustomResourceDefinitionVer
 	if !stored && (!before.Served || !after.Served) {
 		return
 	}
-	if !c.before.Spec.PreserveUnknownFields { // otherwise everything is kept, and reported above
-		c.schemas(before.Name+": ", schemaOf(before), schemaOf(after))
-	}
+	c.schemas(before.Name+": ", schemaOf(before), schemaOf(after))
 }
 
 // subresources compares what else a version offers.
@@ -131,14 +129,22 @@ func (c *comparison) subresources(path string, before, after *apiextensionsv1.Cu
 	had, has := subresourcesOf(before), subresourcesOf(after)
 	for _, name := range had {
 		if !slices.Contains(has, name) && before.Served && after.Served {
-			c.report(Narrowing, path+".subresources."+name, "requests for %s get \"not found\"", name)
+			c.report(Narrowing, path+".subresources."+name, "requests for %s get \"not found\": keep it as long as the version is served%s", name, alsoOf(name))
 		}
 	}
 	for _, field := range before.SelectableFields {
 		if !slices.Contains(after.SelectableFields, field) && before.Served && after.Served {
-			c.report(Narrowing, path+".selectableFields", "lists and watches with a field selector of %s are refused", field.JSONPath)
+			c.report(Narrowing, path+".selectableFields", "lists and watches with a field selector of %s are refused: keep it as long as the version is served", field.JSONPath)
 		}
 	}
+}
+
+// alsoOf says what else becomes of objects without the subresource.
+func alsoOf(subresource string) string {
+	if subresource == "status" {
+		return "; whoever replaces an object replaces its status too"
+	}
+	return ""
 }
 
 func subresourcesOf(version *apiextensionsv1.CustomResourceDefinitionVersion) []string {
@@ -162,38 +168,59 @@ func (c *comparison) storage() {
 	if converts(c.after) || before == nil || after == nil {
 		return
 	}
-	if converts(c.before) && len(c.before.Spec.Versions) > 1 {
+	if converts(c.before) && len(versionsBetween(c.before, c.after)) > 1 {
 		c.report(Lossy, "spec.conversion", "versions %s are converted by a webhook now, and objects in one would be read as another "+
 			"as they are: keep the webhook as long as objects are stored in more than one version", strings.Join(versionNames(c.before), ", "))
-		return
-	}
-	if c.before.Spec.PreserveUnknownFields {
-		return
 	}
 	if from != to {
 		c.schemas(from+" to "+to+": ", schemaOf(before), schemaOf(after))
 	}
-	c.served(before)
-}
-
-// served compares the schema in which objects are stored with those of versions that are served
-// for the first time. Who reads an object in one of these and writes it drops what it does not
-// name. What it does not accept harms nobody yet.
-func (c *comparison) served(stored *apiextensionsv1.CustomResourceDefinitionVersion) {
 	for i := range c.after.Spec.Versions {
-		version := &c.after.Spec.Versions[i]
-		before := versionOf(c.before, version.Name)
-		if !version.Served || version.Storage || before != nil && before.Served {
-			continue
-		}
-		other := comparison{before: c.before, after: c.after}
-		other.schemas(stored.Name+" to "+version.Name+": ", schemaOf(stored), schemaOf(version))
-		for _, problem := range other.problems {
-			if problem.Severity == Lossy {
-				c.problems = append(c.problems, problem)
-			}
+		if version := &c.after.Spec.Versions[i]; version.Served && !version.Storage {
+			c.read(before, version)
+			c.written(version, after)
 		}
 	}
+}
+
+// read compares the schema in which objects are stored with that of a version that is served for
+// the first time. Who reads an object in it and writes it drops what it does not name. What it does
+// not accept harms nobody yet.
+func (c *comparison) read(stored, version *apiextensionsv1.CustomResourceDefinitionVersion) {
+	if before := versionOf(c.before, version.Name); before == nil || !before.Served {
+		c.problems = append(c.problems, c.losses(stored, version)...)
+	}
+}
+
+// written compares what is new in a version that is served with the schema in which objects are
+// stored: what that does not name is dropped as soon as it is written.
+func (c *comparison) written(version, stored *apiextensionsv1.CustomResourceDefinitionVersion) {
+	var known []Problem
+	if before := versionOf(c.before, version.Name); before != nil && before.Served {
+		known = c.losses(before, stored)
+	}
+	for _, problem := range c.losses(version, stored) {
+		samePlace := func(p Problem) bool { return p.Severity == Lossy && p.Path == problem.Path }
+		if !slices.ContainsFunc(known, samePlace) && !slices.ContainsFunc(c.problems, samePlace) {
+			c.report(Lossy, problem.Path, "objects are stored in %s, which does not take what is written there in %s: "+
+				"let both versions say the same, or convert by a webhook", stored.Name, version.Name)
+		}
+	}
+}
+
+// losses returns what is lost of objects that go from one version to another as they are.
+func (c *comparison) losses(from, to *apiextensionsv1.CustomResourceDefinitionVersion) []Problem {
+	other := comparison{before: c.before, after: c.after}
+	other.schemas(from.Name+" to "+to.Name+": ", schemaOf(from), schemaOf(to))
+	return slices.DeleteFunc(other.problems, func(p Problem) bool { return p.Severity != Lossy })
+}
+
+// versionsBetween returns the versions between which objects may have to be converted after a
+// change: those in which they are stored, and those that there are then.
+func versionsBetween(before, after *apiextensionsv1.CustomResourceDefinition) []string {
+	versions := append(storedVersions(before), versionNames(after)...)
+	slices.Sort(versions)
+	return slices.Compact(versions)
 }
 
 func converts(d *apiextensionsv1.CustomResourceDefinition) bool {

@@ -34,13 +34,25 @@ func (n node) limits() {
 			n.report(Narrowing, "%s is turned on", flag.name)
 		}
 	}
-	if before.Nullable && !after.Nullable {
-		n.report(Narrowing, "null is accepted now, and would be refused: keep nullable")
-	}
+	n.nulls()
 	n.pattern()
 	n.enum()
 	n.required()
 	n.listType()
+}
+
+// nulls compares whether null is a value: that of a field, when it is none, is dropped, or becomes
+// the default.
+func (n node) nulls() {
+	switch {
+	case !n.before.Nullable || n.after.Nullable:
+	case n.item:
+		n.report(Narrowing, "null is accepted now, and would be refused: keep nullable")
+	case n.after.Default != nil:
+		n.report(Lossy, "null is kept now, and would become the default, %s: keep nullable", n.after.Default.Raw)
+	default:
+		n.report(Lossy, "null is kept now, and would be dropped: keep nullable")
+	}
 }
 
 // lowered reports an upper limit that is new, or lower than it was.
@@ -75,8 +87,9 @@ func (n node) pattern() {
 	if after.Pattern != "" && after.Pattern != before.Pattern {
 		n.report(Narrowing, "the pattern is %q, and was %q: what matched the old one may not match it", after.Pattern, before.Pattern)
 	}
-	wider := before.Format == "int32" && after.Format == "int64" || before.Format == "float" && after.Format == "double"
-	if after.Format != "" && after.Format != before.Format && !wider {
+	// Every integer is an int64, and every number a double.
+	every := after.Type == "integer" && after.Format == "int64" || after.Type == "number" && after.Format == "double"
+	if after.Format != "" && after.Format != before.Format && !every {
 		n.report(Narrowing, "the format is %q, and was %q", after.Format, before.Format)
 	}
 	if after.MultipleOf != nil && !sameValue(before.MultipleOf, after.MultipleOf) {
@@ -129,21 +142,30 @@ func (n node) required() {
 	}
 }
 
+// listType compares what tells the items of a list apart, and whether parts of a value have owners
+// of their own.
 func (n node) listType() {
-	before, after := "atomic", "atomic"
-	if n.before.XListType != nil {
-		before = *n.before.XListType
-	}
-	if n.after.XListType != nil {
-		after = *n.after.XListType
-	}
+	before, after := cmp.Or(valueOf(n.before.XListType), "atomic"), cmp.Or(valueOf(n.after.XListType), "atomic")
+	const shared = "%s is atomic, and was %s: of several programs that apply parts of it, one would take it from the others: keep it"
 	switch {
+	case before == after && after == "atomic":
 	case after == "atomic":
+		n.report(Narrowing, shared, "x-kubernetes-list-type", before)
 	case before != after:
 		n.report(Narrowing, "lists with two equal items would be refused: x-kubernetes-list-type is %s, and was %s", after, before)
-	case !slices.Equal(n.before.XListMapKeys, n.after.XListMapKeys):
+	case !slices.Equal(slices.Sorted(slices.Values(n.before.XListMapKeys)), slices.Sorted(slices.Values(n.after.XListMapKeys))):
 		n.report(Narrowing, "other fields tell its items apart: x-kubernetes-list-map-keys are %q, and were %q", n.after.XListMapKeys, n.before.XListMapKeys)
 	}
+	if valueOf(n.before.XMapType) != "atomic" && valueOf(n.after.XMapType) == "atomic" && typeOf(n.before) == typeOf(n.after) {
+		n.report(Narrowing, shared, "x-kubernetes-map-type", "granular")
+	}
+}
+
+func valueOf(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }
 
 // rules compares conditions that cannot be read, only be found to be new.
@@ -156,6 +178,7 @@ func (n node) rules() {
 			n.report(Narrowing, "the rule %q is new: objects that break it could not be written", rule.Rule)
 		}
 	}
+	n.before, n.after = withoutTypes(n.before), withoutTypes(n.after)
 	for _, part := range []struct {
 		name          string
 		before, after any
@@ -172,3 +195,19 @@ func (n node) rules() {
 }
 
 func sameOptional(a, b *bool) bool { return (a != nil && *a) == (b != nil && *b) }
+
+// withoutTypes returns a schema without the two types of int-or-string, which may be said, or not.
+func withoutTypes(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
+	if !schema.XIntOrString {
+		return schema
+	}
+	types := []apiextensionsv1.JSONSchemaProps{{Type: "integer"}, {Type: "string"}}
+	without := *schema
+	if sameContent(without.AnyOf, types) {
+		without.AnyOf = nil
+	}
+	if all := without.AllOf; len(all) > 0 && sameContent(all[0], apiextensionsv1.JSONSchemaProps{AnyOf: types}) {
+		without.AllOf = append([]apiextensionsv1.JSONSchemaProps(nil), all[1:]...) // nil when there is no more
+	}
+	return &without
+}

@@ -13,6 +13,7 @@ type node struct {
 	*comparison
 	root          string // "v1: "
 	path          string // "spec.ports[*].name"; "" is the object
+	item          bool   // it is an item of a list
 	before, after *apiextensionsv1.JSONSchemaProps
 }
 
@@ -31,7 +32,7 @@ func (n node) report(severity Severity, format string, args ...any) {
 
 // at returns the node below this one.
 func (n node) at(step string, before, after *apiextensionsv1.JSONSchemaProps) node {
-	n.path, n.before, n.after = strings.TrimPrefix(n.path+step, "."), before, after
+	n.path, n.item, n.before, n.after = strings.TrimPrefix(n.path+step, "."), false, before, after
 	return n
 }
 
@@ -55,6 +56,10 @@ func (n node) types() bool {
 		return true
 	case after == intOrString && (before == "integer" || before == "string"), before == "integer" && after == "number":
 		return true
+	case before == anyType && after != "object" && preserves(n.before) && !n.keepsUnknown():
+		n.report(Lossy, "anything is accepted now, and only %s would be; objects in its place would lose all their fields: "+
+			"add a property of another name", after)
+		return true // items are compared
 	case before == anyType:
 		n.report(Narrowing, "anything is accepted now, and only %s would be", after)
 		return true // what is an object may have more than the new schema names
@@ -84,16 +89,26 @@ func typeOf(schema *apiextensionsv1.JSONSchemaProps) string {
 
 // unknownFields compares what is kept of what no schema names.
 func (n node) unknownFields() {
-	if preserves(n.before) && !preserves(n.after) && n.after.AdditionalProperties == nil && mayBeObject(n.after) {
+	if preserves(n.before) && !n.keepsUnknown() && n.after.AdditionalProperties == nil && mayBeObject(n.after) {
 		n.report(Lossy, "fields that the schema does not name are kept now, and would be dropped: "+
 			"keep x-kubernetes-preserve-unknown-fields, or name every field that objects have")
 	}
+	_, hasMetadata := n.before.Properties["metadata"]
 	switch {
-	case n.before.XEmbeddedResource && !n.after.XEmbeddedResource && !preserves(n.after):
+	case n.before.XEmbeddedResource && !n.after.XEmbeddedResource && !n.keepsUnknown():
 		n.report(Lossy, "it is no embedded object any longer, and its apiVersion, kind and metadata would be dropped: keep x-kubernetes-embedded-resource")
-	case !n.before.XEmbeddedResource && n.after.XEmbeddedResource:
+	case n.before.XEmbeddedResource || !n.after.XEmbeddedResource:
+	case hasMetadata || preserves(n.before) || valuesOf(n.before) != nil:
+		n.report(Lossy, "it becomes an embedded object, and what its metadata has that is none of Kubernetes' would be dropped: "+
+			"leave out x-kubernetes-embedded-resource")
+	default:
 		n.report(Narrowing, "it has to be an embedded object, with apiVersion, kind and metadata")
 	}
+}
+
+// keepsUnknown reports whether fields that the schema of after does not name are kept.
+func (n node) keepsUnknown() bool {
+	return n.comparison.after.Spec.PreserveUnknownFields || preserves(n.after)
 }
 
 func preserves(schema *apiextensionsv1.JSONSchemaProps) bool {
@@ -107,33 +122,57 @@ func mayBeObject(schema *apiextensionsv1.JSONSchemaProps) bool {
 // properties compares the fields of an object.
 func (n node) properties() {
 	for _, name := range slices.Sorted(maps.Keys(n.before.Properties)) {
-		if n.path == "" && isImplied(name) {
+		if n.isImplied(name) {
 			continue
 		}
 		before := n.before.Properties[name]
 		if after, ok := n.afterOf(name); ok {
 			n.at("."+name, &before, after).compare()
-		} else if !preserves(n.after) {
+		} else if !n.keepsUnknown() {
 			n.at("."+name, nil, nil).report(Lossy, "the property is removed, and what objects have there would be dropped: "+
 				"keep it, and mark it as deprecated in its description")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.after.Properties)) {
 		after := n.after.Properties[name]
-		if _, ok := n.before.Properties[name]; ok || n.path == "" && isImplied(name) {
+		if _, ok := n.before.Properties[name]; ok || n.isImplied(name) {
 			continue
 		}
 		// Under that name there may already be something.
 		if before := valuesOf(n.before); before != nil {
 			n.at("."+name, before, &after).compare()
-		} else if preserves(n.before) && preserves(n.after) { // otherwise it is among the unknown fields
+		} else if preserves(n.before) && n.keepsUnknown() { // otherwise it is among the unknown fields
 			n.at("."+name, &apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}, &after).compare()
 		}
 	}
+	n.implied()
 }
 
-// isImplied reports whether a field of the object itself is known whatever the schema says.
-func isImplied(name string) bool { return name == "apiVersion" || name == "kind" || name == "metadata" }
+// isImplied reports whether the field of an object is known whatever the schema says.
+func (n node) isImplied(name string) bool {
+	return (n.path == "" || n.before.XEmbeddedResource && n.after.XEmbeddedResource) && (name == "apiVersion" || name == "kind" || name == "metadata")
+}
+
+// implied compares what a schema asks of the fields that are known whatever it says: of the name,
+// usually.
+func (n node) implied() {
+	for _, name := range []string{"apiVersion", "kind", "metadata"} {
+		before, after := n.before.Properties[name], n.after.Properties[name]
+		if !n.isImplied(name) {
+			continue
+		}
+		if name != "metadata" {
+			n.at("."+name, &before, &after).limits()
+			continue
+		}
+		for _, field := range slices.Sorted(maps.Keys(after.Properties)) {
+			was, is := before.Properties[field], after.Properties[field]
+			below := n.at(".metadata."+field, &was, &is)
+			below.limits()
+			below.rules()
+		}
+	}
+}
 
 // afterOf returns the schema that applies to a field that there was.
 func (n node) afterOf(name string) (*apiextensionsv1.JSONSchemaProps, bool) {
@@ -152,7 +191,7 @@ func valuesOf(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSche
 	case additional.Schema != nil:
 		return additional.Schema
 	case additional.Allows:
-		return &apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}
+		return &apiextensionsv1.JSONSchemaProps{} // anything, of which objects lose all fields
 	}
 	return nil
 }
@@ -163,7 +202,7 @@ func (n node) values() {
 	switch {
 	case before != nil && after != nil:
 		n.at("[*]", before, after).compare()
-	case before != nil && !preserves(n.after) && typeOf(n.after) == "object":
+	case before != nil && !n.keepsUnknown() && mayBeObject(n.after):
 		n.report(Lossy, "it is no map any longer, and entries that the schema does not name would be dropped: keep additionalProperties")
 	case before == nil && after != nil && preserves(n.before):
 		n.at("[*]", &apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}, after).compare()
@@ -172,22 +211,31 @@ func (n node) values() {
 
 // items compares the items of a list.
 func (n node) items() {
+	if n.before.Items == nil && n.after.Items == nil {
+		return
+	}
 	before, after := itemsOf(n.before), itemsOf(n.after)
-	if after == nil {
-		return // the API server refuses lists without
+	if before == nil || after == nil { // one of them is no list
+		return
 	}
-	if before == nil {
-		if typeOf(n.before) != anyType {
-			return
-		}
-		before = &apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}
-	}
-	n.at("[*]", before, after).compare()
+	below := n.at("[*]", before, after)
+	below.item = true
+	below.compare()
 }
 
+// itemsOf returns the schema of a list's items, or nil when it can be no list. Items inherit from
+// the list that unknown fields are kept; properties and the values of maps do not.
 func itemsOf(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
-	if schema.Items == nil {
+	items := &apiextensionsv1.JSONSchemaProps{}
+	switch {
+	case schema.Items != nil && schema.Items.Schema != nil:
+		items = schema.Items.Schema
+	case typeOf(schema) != anyType:
 		return nil
 	}
-	return schema.Items.Schema
+	if preserves(schema) && !preserves(items) {
+		items = items.DeepCopy()
+		items.XPreserveUnknownFields = new(true)
+	}
+	return items
 }

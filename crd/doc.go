@@ -4,12 +4,11 @@
 // Definitions come from YAML, as code generators write it (Parse, ParseFS), or from Go values
 // (New). Ensure makes the cluster have them, and returns when objects can be created.
 //
-//	//go:embed crds/*.yaml
-//	var definitions embed.FS
-//
 //	crds, err := crd.ParseFS(definitions, "crds/*.yaml")
 //	...
 //	ensured, err := crd.Ensure(ctx, c, crds)
+//
+// There, definitions is an embed.FS that has the folder crds.
 //
 // A definition is the schema of a database, and a change of it can destroy data without a word:
 // the API server drops what a schema does not know, at the next write of each object. So Ensure

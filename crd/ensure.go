@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -38,11 +40,30 @@ type ChangeError struct {
 // Error implements error.
 func (e *ChangeError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s is not changed, for objects that there may be (options AllowDataLoss and AllowNarrowing accept it):", kindName, e.Name)
+	fmt.Fprintf(&b, "%s %s is not changed, for objects that there may be:", kindName, e.Name)
 	for _, problem := range e.Problems {
 		fmt.Fprintf(&b, "\n\t%s", problem)
 	}
+	for _, accepts := range []struct {
+		severity        Severity
+		becomes, option string
+	}{{Lossy, "lost", "AllowDataLoss"}, {Narrowing, "refused", "AllowNarrowing"}} {
+		if paths := e.pathsOf(accepts.severity); len(paths) > 0 {
+			fmt.Fprintf(&b, "\nWhen nothing that is needed would be %s, say so by option %s(%s).", accepts.becomes, accepts.option, strings.Join(paths, ", "))
+		}
+	}
 	return b.String()
+}
+
+// pathsOf returns the paths of problems of a severity, quoted.
+func (e *ChangeError) pathsOf(severity Severity) []string {
+	var paths []string
+	for _, problem := range e.Problems {
+		if path := strconv.Quote(problem.Path); problem.Severity == severity && !slices.Contains(paths, path) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // Ensure makes the cluster have definitions, and returns when objects of their kinds can be
@@ -66,9 +87,15 @@ func (e *ChangeError) Error() string {
 // number of programs at once. When nothing has changed it makes one request for each definition,
 // and one for each version of a group that the Cluster has not learnt yet.
 //
+// Informers of the client are not asked: they may be behind.
+//
 // Caller must: give the client a FieldOwner that stays the same over versions of the program,
 // and call Ensure before controllers of these kinds start. A short name or a category that
 // another field owner has set, and the definition lacks, stays.
+//
+// A schema that has changed comes into use a moment after the write, in each API server on its
+// own, and none of them says when: what is written in that moment is still pruned by the old one.
+// With client.FieldValidation("Strict") such a write is refused instead, and can be made again.
 //
 // With a client for dry runs, nothing is waited for; a definition that is being removed counts as
 // gone.
@@ -90,7 +117,7 @@ func Ensure(ctx context.Context, c *client.Client, definitions []*apiextensionsv
 	defer cancel()
 	ensurers := make([]*ensurer, len(definitions))
 	for i, definition := range definitions {
-		ensurers[i] = &ensurer{client: c, settings: s, desired: definition}
+		ensurers[i] = &ensurer{client: s.client, settings: s, desired: definition}
 	}
 	if err := each(ensurers, func(e *ensurer) error { return e.plan(ctx) }); err != nil {
 		return nil, fmt.Errorf("ensure definitions: %w", err)

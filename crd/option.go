@@ -62,6 +62,7 @@ func WithObjects() Option { return named("WithObjects", func(s *settings) { s.wi
 
 // settings are what options come to.
 type settings struct {
+	client      *client.Client // the caller's, without informers
 	timeout     time.Duration
 	logger      *slog.Logger
 	allowed     map[Severity]allowance
@@ -102,6 +103,13 @@ func newSettings(c *client.Client, options []Option, allowed ...string) (setting
 		s.problems = append(s.problems, errors.New("the client is nil: client.New makes one"))
 	} else {
 		s.logger = cmp.Or(s.logger, c.Config().Logger)
+		// What informers show is a little old, and a definition that was removed and is still shown
+		// would not be made again.
+		past, err := c.With(func(config *client.Config) { config.Informers = nil })
+		if err != nil {
+			s.problems = append(s.problems, err)
+		}
+		s.client = past
 	}
 	s.timeout = cmp.Or(s.timeout, DefaultTimeout)
 	return s, errors.Join(s.problems...)

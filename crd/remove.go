@@ -41,7 +41,7 @@ func Remove(ctx context.Context, c *client.Client, name string, options ...Optio
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	e := &ensurer{client: c, settings: s}
+	e := &ensurer{client: s.client, settings: s}
 	if err := e.remove(ctx, name); err != nil {
 		return fmt.Errorf("remove %s %s: %w", kindName, name, err)
 	}

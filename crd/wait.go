@@ -35,7 +35,7 @@ func WaitEstablished(ctx context.Context, c *client.Client, name string, options
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	e := &ensurer{client: c, settings: s, done: Ensured{Name: name}}
+	e := &ensurer{client: s.client, settings: s, done: Ensured{Name: name}}
 	if err := e.waitServed(ctx); err != nil {
 		return fmt.Errorf("wait for a definition: %w", err)
 	}
@@ -45,7 +45,7 @@ func WaitEstablished(ctx context.Context, c *client.Client, name string, options
 // staleTime is how long a refusal of names is doubted that was there before the names changed: it
 // stays in the status until the API server has looked at the new ones, and if it refuses these
 // too, nothing changes.
-const staleTime = 5 * time.Second
+const staleTime = 15 * time.Second
 
 // waitServed waits until objects can be created, and keeps the definition in done.
 func (e *ensurer) waitServed(ctx context.Context) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -216,7 +217,7 @@ func TestARefusalOfNamesIsDoubtedAfterAChange(t *testing.T) {
 		latest        time.Duration
 	}{
 		"soon mended": {3 * time.Second, 3 * time.Second, 4 * time.Second},
-		"not mended":  {0, 5 * time.Second, 7 * time.Second},
+		"not mended":  {0, 15 * time.Second, 17 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -262,6 +263,43 @@ func TestARefusalOfNamesIsDoubtedAfterAChange(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Objects with finalizers keep a definition: who waits is told which.
+func TestWhatKeepsADefinitionIsSaid(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, c, logged := newTransport(t)
+		install(t, c, func(d *apiextensionsv1.CustomResourceDefinition) {
+			d.Finalizers = []string{"customresourcecleanup.apiextensions.k8s.io"}
+		})
+		held := &unstructured.Unstructured{}
+		held.SetGroupVersionKind(schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Website"})
+		held.SetNamespace("ns")
+		held.SetName("held")
+		held.SetFinalizers([]string{"example.com/hold"})
+		if _, err := client.Create(t.Context(), c, held); err != nil {
+			t.Fatal(err)
+		}
+		ensure := func() error {
+			_, err := crd.Ensure(t.Context(), c, []*apiextensionsv1.CustomResourceDefinition{definition(t, nil, crd.Version{Name: "v1"})}, crd.Timeout(3*time.Second))
+			return err
+		}
+		remove := func() error {
+			return crd.Remove(t.Context(), c, website, crd.WithObjects(), crd.Timeout(3*time.Second))
+		}
+		for i, wait := range []func() error{remove, ensure, remove} { // the first one begins the removal
+			began, lines := time.Now(), len(logged.times())
+			err := wait()
+			if took := time.Since(began); took != 3*time.Second || !errors.Is(err, context.DeadlineExceeded) ||
+				!strings.Contains(err.Error(), "1 of 1 held by finalizers: ns/held by example.com/hold") {
+				t.Errorf("%d: after %s the error is %v", i, took, err)
+			}
+			if said := logged.text[lines:]; len(said) != 1 || !strings.Contains(said[0], "example.com/hold") {
+				t.Errorf("%d: it was logged %q", i, said)
+			}
+		}
+	})
 }
 
 // logLines implements slog.Handler.

@@ -56,9 +56,9 @@ type Config struct {
 	FlushTimeout time.Duration
 
 	// Logger receives what could not be sent and what was dropped, as warnings: at most one a
-	// minute for each class of errors (retry.Class), one for drops, and one for objects that no Event can be
-	// about. Default:
-	// slog.Default() at the time of New.
+	// minute for each class of errors (retry.Class), one for drops, and one for objects that no
+	// Event can be about. That a Role lacks a permission is said once for each namespace, until it
+	// has had it in between. Default: slog.Default() at the time of New.
 	Logger *slog.Logger
 }
 

@@ -7,7 +7,7 @@
 // object has a budget, the queue is bounded, and what exceeds these is dropped and counted:
 // an Event is a service to people, never a record to build on.
 //
-//	events.Warning(website, "Stalled", "Retry", "%s does not answer", host)
+//	events.Warning(web, "Stalled", "Retry", "%s is away", "the database")
 //
 // Normal and Warning take the object, Record a related one and annotations besides, and Event a
 // reference, from those who have no object.

@@ -1,8 +1,10 @@
 package event_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,4 +122,121 @@ func TestRegardingOfNothing(t *testing.T) {
 	if _, err := event.Regarding(nil, podObject("web")); err == nil || !strings.Contains(err.Error(), "kube.Connect") {
 		t.Errorf("without a cluster the error is %v", err)
 	}
+}
+
+// An outage in which nobody answers is one as much as one in which everything is refused.
+func TestEventsOutliveASilentServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		server.answer = func(req *http.Request) (*http.Response, error) {
+			if time.Since(server.start) < 15*time.Second {
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			}
+			return nil, nil //nolint:nilnil // the server's word
+		}
+		recorder, logged := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff(event.Stats{Sent: 1}, recorder.Stats()); diff != "" {
+			t.Errorf("stats (-want +got):\n%s\n%q", diff, logged.text)
+		}
+	})
+}
+
+// What is refused for good says nothing of how long the server may be away the next time.
+func TestRefusalsDoNotSlowDownTheNextRetry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		failed := false
+		server.answer = func(req *http.Request) (*http.Response, error) {
+			switch {
+			case strings.Contains(req.URL.Path, "/forbidden/"):
+				return status(apierrors.NewForbidden(resource(), "", errRefused)), nil
+			case !failed:
+				failed = true
+				return nil, errRefused
+			}
+			return nil, nil //nolint:nilnil // the server's word
+		}
+		recorder, _ := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		for i := range 20 {
+			other := pod(fmt.Sprint("web", i))
+			other.Namespace = "forbidden"
+			recorder.Event(other, "Normal", "A", "B", "")
+		}
+		recorder.Event(pod("web"), "Normal", "A", "B", "")
+		time.Sleep(time.Second)
+		if diff := cmp.Diff(event.Stats{Sent: 1, Failed: 20}, recorder.Stats()); diff != "" {
+			t.Errorf("stats a second later (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A Role that lacks events is said once, and again when it lacks them again.
+func TestAMissingRoleIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		var mu sync.Mutex
+		allowed := map[string]bool{} // "POST shop"; guarded by mu
+		server.answer = func(req *http.Request) (*http.Response, error) {
+			namespace := strings.Split(req.URL.Path, "/")[5]
+			mu.Lock()
+			defer mu.Unlock()
+			if allowed[req.Method+" "+namespace] {
+				return nil, nil //nolint:nilnil // the server's word
+			}
+			return status(apierrors.NewForbidden(resource(), "", errRefused)), nil
+		}
+		recorder, logged := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		number := 0
+		say := func(namespace string, during time.Duration) {
+			for began := time.Now(); time.Since(began) < during; time.Sleep(10 * time.Second) {
+				number++
+				about := pod(fmt.Sprint("web", number))
+				about.Namespace = namespace
+				recorder.Event(about, "Normal", "A", "B", "")
+				synctest.Wait()
+				recorder.Event(about, "Normal", "A", "B", "") // to be counted later
+			}
+		}
+		for _, step := range []struct {
+			namespace string
+			allowed   []string
+			want      int // lines so far
+		}{
+			{"shop", nil, 1},
+			{"shop", nil, 1},
+			{"bank", nil, 2},
+			{"shop", []string{"POST shop"}, 3}, // the repeats are forbidden
+			{"shop", []string{"POST shop"}, 3},
+			{"shop", []string{"POST shop", "PATCH shop"}, 3},
+			{"shop", nil, 5}, // each of them, again
+			{"bank", nil, 5},
+		} {
+			mu.Lock()
+			clear(allowed)
+			for _, verb := range step.allowed {
+				allowed[verb] = true
+			}
+			mu.Unlock()
+			say(step.namespace, 15*time.Minute)
+			if got := logged.with("a Role must allow create and patch of events"); got != step.want {
+				t.Errorf("%+v: it was said %d times", step, got)
+			}
+		}
+		// One after the other, when many namespaces lack it.
+		for i := range 12 {
+			say(fmt.Sprint("other-", i), 10*time.Second)
+		}
+		if got := logged.with("a Role must allow create and patch of events"); got != 7 {
+			t.Errorf("of 12 namespaces in 2 minutes %d were said, want one a minute", got-5)
+		}
+	})
 }

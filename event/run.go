@@ -26,6 +26,9 @@ const (
 	patience = time.Minute
 	// logInterval is the least time between two log lines for one reason.
 	logInterval = time.Minute
+	// maxRefused is how many permissions that a Role lacks are remembered. With more of them, some
+	// are said again.
+	maxRefused = 1000
 )
 
 // Run sends events until ctx ends, and then for up to FlushTimeout what is left. It returns nil
@@ -70,7 +73,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 		pause(requests, r.config.FlushTimeout)
 		cancel()
 	})
-	s := &sender{Recorder: r, stop: ctx.Done(), logged: map[string]time.Time{}}
+	s := &sender{Recorder: r, stop: ctx.Done(), logged: map[string]time.Time{}, refused: map[permission]bool{}}
 	s.run(requests)
 	return nil
 }
@@ -81,9 +84,16 @@ type sender struct {
 	stop <-chan struct{} // closed when nothing is to be waited for any longer
 
 	// Owned by run.
-	failures int                  // of requests in a row
+	failures int                  // of requests in a row that may succeed later
 	logged   map[string]time.Time // when a reason was logged last
+	refused  map[permission]bool  // those that a Role lacks, which was said
 	dropped  uint64               // flooded, when it was logged last
+}
+
+// permission is one that the recorder needs.
+type permission struct {
+	namespace string
+	verb      string // create or patch
 }
 
 func (s *sender) run(ctx context.Context) {
@@ -127,10 +137,12 @@ func (s *sender) deliver(ctx context.Context, series *series) {
 			s.succeeded(series, count)
 			return
 		}
-		s.failures++
 		class := retry.Classify(err)
 		s.logError(class, series, err)
 		passes := class == retry.Transient || class == retry.Throttled
+		if passes {
+			s.failures++
+		}
 		if !passes || time.Since(began) >= patience || ctx.Err() != nil || s.stopping() {
 			s.gaveUp(series)
 			return
@@ -183,8 +195,8 @@ func (s *sender) send(ctx context.Context, series *series) (int32, error) {
 }
 
 func (s *sender) create(ctx context.Context, event *eventsv1.Event) error {
-	return s.client.Post().Namespace(event.Namespace).Resource("events").
-		Body(event).MaxRetries(0).Do(ctx).Error()
+	return s.permitted(permission{event.Namespace, "create"}, s.client.Post().Namespace(event.Namespace).Resource("events").
+		Body(event).MaxRetries(0).Do(ctx).Error())
 }
 
 func (s *sender) patch(ctx context.Context, event *eventsv1.Event) error {
@@ -192,12 +204,40 @@ func (s *sender) patch(ctx context.Context, event *eventsv1.Event) error {
 	if err != nil {
 		return fmt.Errorf("encode the series: %w", err)
 	}
-	return s.client.Patch(types.MergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).
-		Body(body).MaxRetries(0).Do(ctx).Error()
+	return s.permitted(permission{event.Namespace, "patch"}, s.client.Patch(types.MergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).
+		Body(body).MaxRetries(0).Do(ctx).Error())
 }
 
+// permitted notes whether a Role has the permission, as far as the answer says, and returns what
+// is to be done about err: it is a forbiddenError when a Role lacks the permission.
+func (s *sender) permitted(needed permission, err error) error {
+	switch {
+	case err == nil:
+		delete(s.refused, needed)
+	case retry.Classify(err) == retry.Forbidden && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return &forbiddenError{permission: needed, err: err}
+	}
+	return err
+}
+
+// forbiddenError is an answer that a Role would change.
+type forbiddenError struct {
+	permission permission
+	err        error
+}
+
+func (e *forbiddenError) Error() string { return e.err.Error() }
+func (e *forbiddenError) Unwrap() error { return e.err }
+
 func (s *sender) logError(class retry.Class, series *series, err error) {
-	if !s.mayLog(string(class)) {
+	reason := string(class)
+	forbidden := &forbiddenError{}
+	if errors.As(err, &forbidden) {
+		if reason += " by a Role"; s.refused[forbidden.permission] {
+			return // it stays so until somebody has read that
+		}
+	}
+	if !s.mayLog(reason) {
 		return
 	}
 	about := series.event.Regarding
@@ -205,8 +245,13 @@ func (s *sender) logError(class retry.Class, series *series, err error) {
 		"class", class, "error", err,
 		"kind", about.Kind, "namespace", about.Namespace, "name", about.Name, "reason", series.event.Reason,
 	}
-	if class == retry.Forbidden && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		attrs = append(attrs, "hint", "a Role must allow create and patch of events (events.k8s.io) in namespace "+series.event.Namespace)
+	if forbidden.err != nil {
+		if len(s.refused) >= maxRefused {
+			clear(s.refused)
+		}
+		s.refused[forbidden.permission] = true
+		attrs = append(attrs, "hint", fmt.Sprintf("a Role must allow create and patch of events (events.k8s.io) in namespace %s: it lacks %s; "+
+			"this is said once", series.event.Namespace, forbidden.permission.verb))
 	}
 	s.config.Logger.Warn("an event could not be sent", attrs...)
 }

@@ -8,15 +8,17 @@
 // New makes a Finalizer of the steps of the teardown, and middleware.Finalizer puts it around a
 // Handler:
 //
-//	cleanup, err := finalizer.New(finalizer.Config[*v1.Shop]{
+//	cleanup, err := finalizer.New(finalizer.Config[*corev1.ConfigMap]{
 //		Client: c,
 //		Name:   "shop.example.com/cleanup",
-//		Steps: []finalizer.Step[*v1.Shop]{
+//		Steps: []finalizer.Step[*corev1.ConfigMap]{
 //			{Name: "dns", Run: removeRecord},
 //			{Name: "bucket", Run: removeBucket},
 //		},
 //	})
-//	handler := controller.Chain(handle, middleware.Finalizer(cleanup, middleware.FinalizerOptions[*v1.Shop]{}))
+//	...
+//	handler := controller.Chain(controller.HandlerFunc[*corev1.ConfigMap](handle),
+//		middleware.Finalizer(cleanup, middleware.FinalizerOptions[*corev1.ConfigMap]{}))
 //
 // Add, Remove and Has are the entry alone, for those who do the rest themselves.
 //

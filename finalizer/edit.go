@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -62,7 +61,7 @@ func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, o
 			return false, err
 		}
 	}
-	return false, e.conflict(ctx, c, base, last)
+	return false, client.Changed(ctx, c, base, fmt.Errorf("the finalizers have changed %d times meanwhile: %w", maxAttempts, last))
 }
 
 // operations are the JSON patch that makes the change in base; none when there is nothing to do.
@@ -96,24 +95,6 @@ func (e edit) operations(base kube.Object) []client.Operation {
 		operations = append(operations, client.Operation{Op: "remove", Path: client.Pointer("metadata", "annotations", e.annotation)})
 	}
 	return operations
-}
-
-// conflict is the error after the last attempt.
-func (e edit) conflict(ctx context.Context, c *client.Client, obj kube.Object, last error) error {
-	text := fmt.Errorf("the finalizers have changed %d times meanwhile: %w", maxAttempts, last)
-	if apierrors.IsConflict(last) {
-		return text
-	}
-	// The API server calls a failed test invalid. It is a conflict: the next run may succeed.
-	kind, err := c.Cluster().KindOf(obj)
-	if err != nil {
-		return text
-	}
-	resource, err := c.Cluster().Resource(ctx, kind)
-	if err != nil {
-		return text
-	}
-	return fmt.Errorf("%w: %w", client.ErrChanged, apierrors.NewConflict(resource.GroupResource(), obj.GetName(), errors.New(text.Error())))
 }
 
 // takeOver notes in obj what later, another state of the same object, has of what this package

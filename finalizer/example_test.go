@@ -48,7 +48,7 @@ func ExampleFinalizer_Teardown() {
 	fmt.Println(shop.Annotations)
 	fmt.Println(cleanup.Teardown(context.Background(), shop), shop.Finalizers)
 	// Output:
-	// map[shop.example.com/cleanup-done:dns]
+	// map[shop.example.com/cleanup-done:uid-1:dns]
 	// step bucket
 	// <nil> []
 }

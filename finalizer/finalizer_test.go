@@ -61,7 +61,9 @@ func TestStepsThatAreLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	for noted, want := range map[string]string{
-		"": "new a b", "a": "new b", "a,b": "new", "removed,a, b,new": "", ",,": "new a b",
+		"": "new a b", "u:a": "new b", "u:a,b": "new", "u:removed,a, b,new": "", "u:,,": "new a b",
+		// Of another object, or of nobody knows which.
+		"other:a,b": "new a b", "a,b": "new a b", ":a,b": "new a b",
 	} {
 		obj := config(own)
 		obj.Annotations = map[string]string{own + "-done": noted}
@@ -161,7 +163,7 @@ func TestBlocking(t *testing.T) {
 			`it is being deleted since 2026-03-04T04:06:07Z, and waits for the finalizers shop.example.com/cleanup, bank.example.com/audit; the teardown is at step "a"`,
 		},
 		"own, under way": {
-			deleted("a", own),
+			deleted("u:a", own),
 			Report{Since: since, For: time.Hour, Finalizers: []string{own}, Own: true, Step: "b", Done: []string{"a"}},
 			true,
 			`it is being deleted since 2026-03-04T04:06:07Z, and waits for the finalizer shop.example.com/cleanup; the teardown is at step "b" (done: a)`,

@@ -2,6 +2,7 @@ package finalizer_test
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,7 +35,8 @@ func newServer() (*fakeserver.Server, *client.Client) {
 func startServer() (c *client.Client, obj *corev1.ConfigMap, stop func()) {
 	server, c := newServer()
 	edit(server, func(obj map[string]any) {
-		obj["metadata"].(map[string]any)["annotations"] = map[string]any{"shop.example.com/cleanup-done": "dns"}
+		metadata := obj["metadata"].(map[string]any)
+		metadata["annotations"] = map[string]any{"shop.example.com/cleanup-done": fmt.Sprint(metadata["uid"], ":dns")}
 	})
 	obj, err := client.Get[*corev1.ConfigMap](context.Background(), c, books())
 	if err != nil {

@@ -60,8 +60,8 @@ type Config[T kube.Object] struct {
 //  1. Ensure adds the entry to a live object, before the first outside effect.
 //  2. The object is deleted; the entry keeps it.
 //  3. Teardown runs the steps that are not yet noted as done, one after the other. Each one that
-//     is done is noted in the object (an annotation named as the finalizer, with "-done"), in a
-//     patch of its own.
+//     is done is noted in the object (an annotation named as the finalizer, with "-done", and with
+//     the object's uid: a copy of it on another object counts for nothing), in a patch of its own.
 //  4. The patch after the last step removes the entry and the annotation at once.
 //
 // # Guarantees
@@ -214,9 +214,14 @@ func become[T kube.Object](obj, live T) error {
 	return nil
 }
 
-// done returns the names of the steps that obj says are done.
+// done returns the names of the steps that obj says are done, for itself: annotations are copied, by
+// whoever creates an object anew from what there was of it, and its teardown is another one.
 func (f *Finalizer[T]) done(obj T) []string {
-	return strings.FieldsFunc(obj.GetAnnotations()[f.config.annotation()], func(r rune) bool { return r == ',' || r == ' ' })
+	noted, ofThis := strings.CutPrefix(obj.GetAnnotations()[f.config.annotation()], string(obj.GetUID())+":")
+	if !ofThis {
+		return nil
+	}
+	return strings.FieldsFunc(noted, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // left returns the steps that are not done.
@@ -229,7 +234,7 @@ func (f *Finalizer[T]) left(done []string) []Step[T] {
 func (f *Finalizer[T]) note(ctx context.Context, obj, last T, done []string) (T, error) {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":         obj.GetUID(),
-		"annotations": map[string]string{f.config.annotation(): strings.Join(done, ",")},
+		"annotations": map[string]string{f.config.annotation(): string(obj.GetUID()) + ":" + strings.Join(done, ",")},
 	}})
 	if err != nil {
 		return last, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,8 +77,27 @@ func TestTeardownOfWhatIsUnstructured(t *testing.T) {
 		t.Errorf("the error is %v, the step saw %q", err, seen)
 	}
 	live := server.Object("configmaps", books())
-	if stale.GetResourceVersion() != live.GetResourceVersion() || stale.GetAnnotations()[cleanup+"-done"] != "first" {
+	if stale.GetResourceVersion() != live.GetResourceVersion() || stale.GetAnnotations()[cleanup+"-done"] != string(live.GetUID())+":first" {
 		t.Errorf("the resourceVersion is %s, live %s; the annotations are %v", stale.GetResourceVersion(), live.GetResourceVersion(), stale.GetAnnotations())
+	}
+}
+
+// Somebody has created the object anew from what there was of an earlier one of its name, with the
+// notes of that one's teardown. What has been made for it since has to go.
+func TestTeardownOfACopyOfWhatWasTornDown(t *testing.T) {
+	t.Parallel()
+	server, c := newServer()
+	edit(server, func(obj map[string]any) {
+		obj["metadata"].(map[string]any)["annotations"] = map[string]any{cleanup + "-done": "the-uid-of-another:first"}
+	})
+	ran := 0
+	f := one(t, c, func(context.Context, *corev1.ConfigMap) error { ran++; return nil }, nil)
+	obj := read[*corev1.ConfigMap](t, c)
+	if report := f.Blocking(obj, time.Now()); report.Step != "first" || len(report.Done) > 0 {
+		t.Errorf("the report is %+v", report)
+	}
+	if err := f.Teardown(t.Context(), obj); err != nil || ran != 1 || server.Object("configmaps", books()) != nil {
+		t.Errorf("the error is %v, the first step ran %d times", err, ran)
 	}
 }
 

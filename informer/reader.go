@@ -10,8 +10,12 @@ import (
 	"github.com/evenkeel-go/evenkeel/store"
 )
 
-// Object is Get for code that does not know T: package client's, for one.
+// Object is Get for code that does not know T: package client's, for one. While the informer does
+// not run it finds nothing: what nobody feeds any longer is not a little old, but older every minute.
 func (i *Informer[T]) Object(key kube.Key) (obj kube.Object, found bool, err error) {
+	if !i.core.isRunning() {
+		return nil, false, nil
+	}
 	typed, found, err := i.Get(key)
 	if err != nil || !found {
 		return nil, false, err
@@ -44,6 +48,12 @@ func (i *Informer[T]) Objects(namespace string, selector labels.Selector) iter.S
 // its kind (Config.Optional), and with a Retriever of one's own, of which nobody knows.
 func (i *Informer[T]) Covers(namespace string, selector labels.Selector) bool {
 	return i.core.covers(namespace, selector)
+}
+
+func (c *core) isRunning() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session != nil
 }
 
 func (c *core) covers(namespace string, selector labels.Selector) bool {

@@ -114,3 +114,31 @@ func TestObjectsWithoutTheirType(t *testing.T) {
 		}
 	})
 }
+
+// What nobody feeds any longer would be shown for ever: a client that reads from it asks the API
+// server instead.
+func TestAnInformerThatHasEndedShowsNoObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, events := selected(t)
+		i, err := informer.New(informer.Config[*corev1.ConfigMap]{Retriever: informer.Retrieve[*corev1.ConfigMap](cluster)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave := i.Join(t.Context())
+		if err := i.WaitSynced(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		key := kube.Key{Namespace: "ns", Name: "kept"}
+		if _, found, err := i.Object(key); err != nil || !found {
+			t.Fatalf("while it runs the object is found: %t, %v", found, err)
+		}
+		_ = events.Close()
+		leave()
+		if obj, found, err := i.Object(key); err != nil || found || obj != nil {
+			t.Errorf("after it has run the object is %v, %t, %v", obj, found, err)
+		}
+		if _, found, err := i.Get(key); err != nil || !found {
+			t.Errorf("Get, which says what was seen last, finds it: %t, %v", found, err)
+		}
+	})
+}

@@ -21,7 +21,7 @@ func TestLiveEvents(t *testing.T) {
 	e := newEnv(t)
 	cluster := connect(t, local.RESTConfig())
 	recorder := must(event.New(event.Config{
-		Cluster: cluster, Controller: "shop.example.com/operator", RepeatInterval: 100 * time.Millisecond,
+		Cluster: cluster, Controller: "shop.example.com/operator", RepeatInterval: 100 * time.Millisecond, FlushTimeout: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}))(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -113,6 +113,11 @@ func (e env) checkSeen(ctrl *controller.Controller[*unstructured.Unstructured]) 
 		if queued := ctrl.Queue(3); len(queued) > 0 {
 			return fmt.Sprintf("queued: %v", queued)
 		}
+		for _, trouble := range ctrl.Troubles() {
+			if trouble.Type == controller.TroubleInformer { // until it has found the API server again
+				return trouble.Message
+			}
+		}
 		list, err := e.dynamic.Resource(gadgets).Namespace(e.namespace).List(e.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err.Error()
@@ -155,8 +160,9 @@ func (r *reporter) run(e env) *controller.Controller[*unstructured.Unstructured]
 	selection.Kind = gadgets.GroupVersion().WithKind("Gadget")
 	ctrl, _ := run(e.T, controller.Config[*unstructured.Unstructured]{
 		Name: "reporter", ResyncInterval: -1, Workers: 5, Handler: r,
-		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](r.cluster, selection),
-		Sources:   []controller.Source{source.OwnedIn(r.children, source.Owner{Kind: selection.Kind.GroupKind()})},
+		ConsistencyTimeout: 10 * time.Minute, // also over the restart of the API server
+		Retriever:          informer.RetrieveSelected[*unstructured.Unstructured](r.cluster, selection),
+		Sources:            []controller.Source{source.OwnedIn(r.children, source.Owner{Kind: selection.Kind.GroupKind()})},
 	})
 	return ctrl
 }

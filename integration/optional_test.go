@@ -76,9 +76,12 @@ func TestOptionalKindComesAndGoes(t *testing.T) {
 	remove := e.createCRD("Option")
 	e.putWidget("options", "Option", "o", "1")
 	eventually(t, func() string { return s.lacks(map[string]string{"a": "1"}) })
-	if h := objects.Health(); h.Degraded || !h.Synced || h.Err != nil || h.Ready() != nil {
-		t.Errorf("health with the kind: %+v", h)
-	}
+	eventually(t, func() string {
+		if h := objects.Health(); h.Degraded || !h.Synced || h.Err != nil || h.Ready() != nil {
+			return fmt.Sprintf("health with the kind: %+v", h)
+		}
+		return ""
+	})
 	remove()
 	eventually(t, func() string {
 		if h := objects.Health(); !h.Degraded || !errors.Is(h.Err, kube.ErrNotServed) || h.Objects != 0 {

@@ -32,7 +32,7 @@ const (
 // for own writes is logged only: it is a matter of luck.
 func TestContract07_OneChildEach(t *testing.T) {
 	t.Parallel()
-	if duplicates := createChildren(t, 0); duplicates > 0 {
+	if duplicates := createChildren(t, 10*time.Minute); duplicates > 0 { // on a busy machine watches lag longer than by default is waited
 		t.Errorf("there are %d children too many", duplicates)
 	}
 	t.Logf("without the wait there are %d children too many", createChildren(t, -1))

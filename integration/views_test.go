@@ -34,6 +34,7 @@ type requests struct {
 
 	mu      sync.Mutex
 	watches []string // the Accept headers
+	paths   []string // of the watches
 	lists   int
 }
 
@@ -50,6 +51,18 @@ func (r *requests) seen() (watches []string, lists int) {
 	return slices.Clone(r.watches), r.lists
 }
 
+// watchesOf returns how many of the watches were of a namespace.
+func (r *requests) watchesOf(namespace string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, path := range r.paths {
+		if strings.Contains(path, "/namespaces/"+namespace+"/") {
+			n++
+		}
+	}
+	return n
+}
+
 type roundTripper struct {
 	*requests
 	inner http.RoundTripper
@@ -60,6 +73,7 @@ func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 		r.mu.Lock()
 		if request.URL.Query().Get("watch") == "true" {
 			r.watches = append(r.watches, request.Header.Get("Accept"))
+			r.paths = append(r.paths, request.URL.Path)
 		} else {
 			r.lists++
 		}
@@ -81,7 +95,7 @@ func newInformer[T kube.Object](t *testing.T, config informer.Config[T]) *inform
 
 func waitSynced(t *testing.T, inf controller.Readable) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := inf.WaitSynced(ctx); err != nil {
 		t.Fatal(err)
@@ -196,11 +210,14 @@ func TestNamespacesComeAndGoWhileAnInformerRuns(t *testing.T) {
 	}
 	inf := newInformer(t, informer.Config[*corev1.ConfigMap]{Name: "moving", Retriever: retrieve(first.namespace)})
 	waitSynced(t, inf)
-	watchesBefore, _ := asked.seen()
+	watchesBefore := asked.watchesOf(first.namespace)
 
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	err := inf.SetRetriever(ctx, retrieve(first.namespace, second.namespace))
+	var err error
+	for timeout := 3 * time.Second; timeout < 2*time.Minute && !apierrors.IsForbidden(err); timeout *= 3 { // a busy machine may need longer
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		err = inf.SetRetriever(ctx, retrieve(first.namespace, second.namespace))
+		cancel()
+	}
 	if !apierrors.IsForbidden(err) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), second.namespace) {
 		t.Errorf("with a namespace that is forbidden: %v", err)
 	}
@@ -228,9 +245,8 @@ func TestNamespacesComeAndGoWhileAnInformerRuns(t *testing.T) {
 		}
 		return ""
 	})
-	watches, _ := asked.seen()
-	if n := len(watches) - len(watchesBefore); n > 6 { // two of them when it was granted, the others before
-		t.Errorf("%d watches were asked for: those of the first namespace should have gone on", n)
+	if n := asked.watchesOf(first.namespace) - watchesBefore; n > 0 {
+		t.Errorf("%d watches of the first namespace were asked for: the one that there was should have gone on", n)
 	}
 }
 

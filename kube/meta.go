@@ -10,11 +10,8 @@ import (
 // Metadata makes an ObjectMeta step by step, where a struct literal is clumsy: when labels come
 // from several places, or an owner is there only sometimes.
 //
-//	meta := kube.Meta("shop", "web").
-//		App(kube.App{Name: "web", Instance: "web-1", ManagedBy: "shop-operator"}).
-//		Annotation("example.com/checksum", sum)
-//	service := &corev1.Service{ObjectMeta: meta.Build()}
-//	config := &corev1.ConfigMap{ObjectMeta: meta.Named("web-config").Build()}
+//	base := kube.Meta("shop", "web").App(kube.App{Name: "web", ManagedBy: "shop-operator"})
+//	service, config := base.Build(), base.Named("web-config").Annotation("example.com/checksum", "7").Build()
 //
 // It is a value: each method returns another one and changes nothing, so that one can be the
 // base of many. Nothing is checked; the API server does that.

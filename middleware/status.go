@@ -166,8 +166,8 @@ func interrupted(ctx context.Context, answer error) bool {
 // status.CommitLocked): a copy that is old must not make forgotten what it does not know of. obj gets
 // the resourceVersion that the object has then; what else the Handler has changed in it stays.
 //
-//	app.Status.Host = app.Spec.Host
-//	if err := middleware.CommitStatus(ctx, app); err != nil {
+//	status.Set(&service.Status.Conditions, status.True("Named", service.Generation, "Named", "web-1.example.com"))
+//	if err := middleware.CommitStatus(ctx, service); err != nil {
 //		return err
 //	}
 //
@@ -223,22 +223,30 @@ func outliving(ctx context.Context, timeout time.Duration) (context.Context, con
 // FailureConditions makes a StatusOptions.OnError that says in the conditions of an object that
 // its Handler has failed: Stalled, when trying again is useless (controller.Terminal), otherwise
 // Reconciling; see package status. The reason is the class of the error ("Conflict", "Forbidden",
-// "Error": see package retry), and the message is the error's text.
+// "Error": see package retry), and the message is the error's text. The conditions are those that
+// a function of the caller's finds:
 //
-//	OnError: middleware.FailureConditions(func(shop *v1.Shop) *[]metav1.Condition { return &shop.Status.Conditions })
+//	func conditionsOf(service *corev1.Service) *[]metav1.Condition { return &service.Status.Conditions }
+//
+// And with it:
+//
+//	middleware.StatusOptions[*corev1.Service]{OnError: middleware.FailureConditions(conditionsOf)}
 //
 // Each other text is another write to the status: errors that say the same should read the same.
 func FailureConditions[T kube.Object](conditions func(obj T) *[]metav1.Condition) func(obj T, err error) {
 	return func(obj T, err error) {
-		reason := retry.Classify(err)
+		reason, message := retry.Classify(err), err.Error()
 		summarize := status.Reconciling
 		switch controller.OutcomeOf(err) {
 		case controller.OutcomeTerminal:
 			summarize, reason = status.Stalled, retry.Terminal
+			if terminal, ok := err.(*controller.TerminalError); ok { //nolint:errorlint // the reason says already what it adds to the text
+				message = terminal.Err.Error()
+			}
 		case controller.OutcomePanic:
 			reason = retry.Panic
 		default:
 		}
-		summarize(conditions(obj), obj.GetGeneration(), capitalized(string(reason)), err.Error())
+		summarize(conditions(obj), obj.GetGeneration(), capitalized(string(reason)), message)
 	}
 }

@@ -171,7 +171,7 @@ func TestStatusSaysThatTheHandlerFailed(t *testing.T) {
 		"requeue":  {controller.RequeueAfter(time.Minute), "Ready=True Deployed: "},
 		"error":    {errBroken, "Ready=False Error: broken; Reconciling=True Error: broken"},
 		"conflict": {conflict, "Ready=False Conflict: " + conflict.Error() + "; Reconciling=True Conflict: " + conflict.Error()},
-		"terminal": {controller.Terminal(errBroken), "Ready=False Terminal: terminal: broken; Stalled=True Terminal: terminal: broken"},
+		"terminal": {controller.Terminal(errBroken), "Ready=False Terminal: broken; Stalled=True Terminal: broken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package owned
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -9,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -28,7 +29,8 @@ import (
 //  3. Wave after wave, the children are applied. The first wave in which a child is not ready
 //     is the last of this run. Nothing is waited for: the owner is handled again when a child
 //     changes, if its controller has a source for that (OwnerKeys), and goes on from there.
-//  4. When all children of all waves were applied, what was found and is not desired is deleted.
+//  4. When all children of all waves were applied, what was found and is not desired is deleted,
+//     the last wave first (AnnotationWave tells): a wave when all above it are gone.
 //
 // Guarantees:
 //   - Only what is the owner's is touched. An object in the place of a child that has another
@@ -37,8 +39,8 @@ import (
 //     says that there is none; should one appear in the moment between, fields that others
 //     have given it are not taken.
 //   - What is deleted carries the labels of the owner's children, its own key in AnnotationChild
-//     and, where an owner reference is possible, the owner's uid as its controller; and it still
-//     has the uid that was seen.
+//     and, where an owner reference is possible, the owner's uid as its controller: in the state
+//     that is read from the API server then, whose uid and resourceVersion are preconditions.
 //   - A stale list of children deletes nothing: before anything is deleted, owner is read from
 //     the API server, and must have the uid and the generation (kinds without one: the
 //     resourceVersion) that the caller's has. This is not known of changes to the labels and
@@ -68,7 +70,7 @@ func (p *pass) run(ctx context.Context, children []Child) (Report, error) {
 	if p.owner.GetDeletionTimestamp() != nil {
 		return Report{OwnerTerminating: true}, nil
 	}
-	if err := p.takeInventory(ctx); err != nil {
+	if err := p.takeInventory(ctx, false); err != nil {
 		return Report{}, err
 	}
 	if p.set.config.Prune == PruneFirst {
@@ -116,24 +118,25 @@ func (p *pass) applyWaves(ctx context.Context) {
 
 // unready says which children below a wave keep it waiting; "" for none.
 func (p *pass) unready(wave int) string {
-	var first *item
-	more := 0
+	var missing []Result
 	for _, i := range p.items {
-		switch {
-		case i.Wave >= wave || i.result.Ready():
-		case first == nil:
-			first = i
-		default:
-			more++
+		if i.Wave < wave && !i.result.Ready() {
+			missing = append(missing, i.result)
 		}
 	}
-	switch {
-	case first == nil:
+	return waitFor(missing, "ready")
+}
+
+// waitFor says that a wave is not ready, or not gone, because of these; "" for none.
+func waitFor(missing []Result, state string) string {
+	if len(missing) == 0 {
 		return ""
-	case more == 0:
-		return fmt.Sprintf("wave %d is not ready: %s", first.Wave, first.result.pending())
 	}
-	return fmt.Sprintf("wave %d is not ready: %s (and %d more)", first.Wave, first.result.pending(), more)
+	text := fmt.Sprintf("wave %d is not %s: %s", missing[0].Wave, state, missing[0].pending())
+	if more := len(missing) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
 }
 
 // unapplied says why it is too early to prune; "" when it is not.
@@ -166,7 +169,9 @@ func (p *pass) applyItem(ctx context.Context, i *item) error {
 	switch {
 	case is == foreign || is == orphan && !p.set.config.AdoptOrphans:
 		i.result.Outcome = Foreign
-		i.result.Err = &ForeignError{Kind: i.kind, Key: kube.KeyOf(there), Holder: holder, Orphan: is == orphan}
+		i.result.Err = &ForeignError{
+			Kind: i.kind, Key: kube.KeyOf(there), Holder: holder, Orphan: is == orphan, Former: p.hadFormerOwner(there),
+		}
 		return nil
 	case there.GetDeletionTimestamp() != nil && is == orphan:
 		// What nobody has given to the owner is not the owner's to release.
@@ -178,6 +183,11 @@ func (p *pass) applyItem(ctx context.Context, i *item) error {
 		// What an owner that is gone came to own would be deleted.
 		if err := p.checkOwner(ctx); err != nil {
 			return fmt.Errorf("adopt %s: %w", i.result, err)
+		}
+		if !i.CreateOnly { // whose marks are locked anyway
+			// It may have come to be somebody's since there was seen.
+			i.object.SetResourceVersion(there.GetResourceVersion())
+			return p.update(ctx, i, there, client.IfUnchanged())
 		}
 	}
 	if i.CreateOnly {
@@ -238,7 +248,7 @@ func (p *pass) keep(ctx context.Context, i *item, there *metav1.PartialObjectMet
 			return fmt.Errorf("keep %s: %w", i.result, err)
 		}
 	}
-	p.set.mark(p.owner, marked)
+	p.set.mark(p.owner, marked, i.Wave)
 	marks := client.MergeFrom(there, marked).Locked(there) // the owner references are a list
 	if !marks.Empty() {
 		if _, err := client.Patch(ctx, p.client, there, marks); err != nil {
@@ -253,7 +263,12 @@ func (p *pass) keep(ctx context.Context, i *item, there *metav1.PartialObjectMet
 	if reflect.TypeOf(i.object) != reflect.TypeOf(obj) {
 		// Checks may expect the type that they were given.
 		typed := reflect.New(reflect.TypeOf(i.object).Elem()).Interface().(kube.Object)
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, typed); err != nil {
+		// Not by apimachinery's converter, which panics at fields that are not exported.
+		encoded, err := json.Marshal(obj.Object)
+		if err == nil {
+			err = utiljson.Unmarshal(encoded, typed)
+		}
+		if err != nil {
 			return fmt.Errorf("read %s as a %T: %w", i.result, typed, err)
 		}
 		i.result.Object = typed
@@ -267,9 +282,8 @@ func (p *pass) keep(ctx context.Context, i *item, there *metav1.PartialObjectMet
 
 // update applies a child that is there. Its uid goes along, so that another object of its name is
 // not taken for it.
-func (p *pass) update(ctx context.Context, i *item, there *metav1.PartialObjectMetadata) error {
+func (p *pass) update(ctx context.Context, i *item, there *metav1.PartialObjectMetadata, options ...client.Option) error {
 	i.object.SetUID(there.GetUID())
-	var options []client.Option
 	if p.set.config.OnConflict == Take {
 		options = append(options, client.Force())
 	}

@@ -12,7 +12,8 @@ type Child struct {
 	// lives in namespaces. It is not changed. Required.
 	Object kube.Object
 	// Wave orders children: one is applied when all children of lower waves are ready. Until
-	// then it is neither created nor changed, nor deleted. Default 0.
+	// then it is neither created nor changed, nor deleted. Children are deleted in reverse: one
+	// goes when all that are to go of higher waves are gone. Default 0.
 	Wave int
 	// Ready tells whether the child is ready. Default readiness.Of.
 	Ready readiness.Check

@@ -62,7 +62,9 @@ type Config struct {
 	Name string
 	// Kinds are all kinds that children have, and all that they had in earlier versions of the
 	// program: children of other kinds are not found, and so never deleted. Children may be
-	// of another version of a kind. Required.
+	// of another version of a kind, and are found when the cluster serves only others. Kinds that
+	// it does not serve have no children; Apply asks for them again after 10 min, unless a
+	// child is desired, Delete each time. Required.
 	Kinds []schema.GroupVersionKind
 	// Namespaces are those in which children may be, besides the owner's;
 	// metav1.NamespaceAll stands for all. It must name those of earlier versions of the program
@@ -102,11 +104,12 @@ type Config struct {
 	Events EventRecorder
 }
 
-// Set owns children. It keeps nothing between calls, and is safe for concurrent use; for one
-// owner there should be one call at a time, as controllers see to it.
+// Set owns children. It keeps nothing of them between calls, and is safe for concurrent use; for
+// one owner there should be one call at a time, as controllers see to it.
 type Set struct {
-	config Config         // immutable after New
-	dry    *client.Client // for plans
+	config  Config         // immutable after New
+	dry     *client.Client // for plans
+	missing missing
 }
 
 // New makes a Set. It makes no request. The error names every mistake in config.

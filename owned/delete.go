@@ -1,10 +1,12 @@
 package owned
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -22,85 +24,102 @@ import (
 //  1. The children of all of Config.Kinds are listed, by the API server: what a cache does not
 //     show yet would be left behind for ever. That is one list of metadata for each kind, and
 //     namespace of Config.Namespaces, in each run.
-//  2. They are deleted, each with its uid as precondition, in the reverse order of Config.Kinds.
-//     What is terminating already is reported, and not deleted again.
-//  3. Of the kinds of which something was deleted, the children are listed once more.
+//  2. They are deleted, each with its uid as precondition, in the reverse order: the last wave
+//     first (AnnotationWave tells), and in a wave, in the reverse order of Config.Kinds. What is
+//     terminating already is reported, and not deleted again.
+//  3. Of the kinds of which something was deleted, the children are listed once more. When all of
+//     a wave are gone, it is the turn of the one before it.
 //
-// The report tells what is gone (Deleted) and what is not (Terminating), and what holds it. Nothing
-// is waited for: the owner is handled again when a child is gone, if its controller has a
-// source for that.
+// The report tells what is gone (Deleted), what is not (Terminating), with what holds it, and what
+// waits for that (Waiting). Nothing is waited for: the owner is handled again when a child is
+// gone, if its controller has a source for that, and goes on from there.
 //
 // Guarantees: those of Apply about which objects are its children. owner is not read again, and
-// need not be terminating.
+// need not be terminating. How it is deleted is not asked: who wants kubectl delete
+// --cascade=orphan to leave the children looks whether owner has the finalizer
+// metav1.FinalizerOrphanDependents, and does not call Delete then.
 func (s *Set) Delete(ctx context.Context, owner kube.Object) (Report, error) {
 	p, err := s.begin(s.config.Client, owner)
 	if err != nil {
 		return Report{}, fmt.Errorf("delete children: %w", err)
 	}
-	if err := p.takeInventory(ctx, client.FromAPI()); err != nil {
+	if err := p.takeInventory(ctx, true); err != nil {
 		return Report{}, fmt.Errorf("delete children of %s: %w", p, err)
 	}
-	extras := p.extras()
-	slices.Reverse(extras)
-	deleted := map[identity]int{} // where their results are
-	for _, extra := range extras {
-		r := Result{Kind: extra.kind, Key: kube.KeyOf(extra.obj)}
-		if err := p.deleteOne(ctx, &r, extra); err != nil {
-			r.Outcome, r.Err = Failed, fmt.Errorf("%s: %w", r, err)
-		}
-		if r.Outcome == Deleted {
-			deleted[identity{extra.kind.GroupKind(), r.Key}] = len(p.leftover)
-		}
-		p.leftover = append(p.leftover, r)
-	}
-	err = p.lookAgain(ctx, deleted)
-	report := p.report()
-	if err := errors.Join(report.err(), err); err != nil {
+	report, err := p.deleteAll(ctx)
+	if err != nil {
 		return report, fmt.Errorf("delete children of %s: %w", p, err)
 	}
 	return report, nil
 }
 
-func (p *pass) deleteOne(ctx context.Context, r *Result, extra extra) error {
-	certain, why, err := p.isChild(ctx, extra.kind, extra.obj)
-	switch {
-	case err != nil:
-		return err
-	case !certain:
-		r.Outcome, r.Note = Foreign, why
-		return nil
-	case extra.obj.GetDeletionTimestamp() != nil:
-		return p.terminating(ctx, r, extra.obj)
+// deleteAll deletes what was found, wave after wave from the last one, as long as those above are
+// gone. A plan goes on, and notes what would have to wait.
+func (p *pass) deleteAll(ctx context.Context) (Report, error) {
+	extras := p.extras()
+	slices.Reverse(extras)
+	wait := ""
+	var errs []error
+	for _, wave := range fromTheTop(extras) {
+		from := len(p.leftover)
+		for _, extra := range wave {
+			r := Result{Kind: extra.kind, Key: kube.KeyOf(extra.obj), Wave: extra.wave, Waits: wait}
+			if err := p.deleteOne(ctx, &r, extra.obj); err != nil {
+				r.Outcome, r.Err = Failed, fmt.Errorf("%s: %w", r, err)
+			}
+			p.leftover = append(p.leftover, r)
+		}
+		results := p.leftover[from:]
+		if err := p.lookAgain(ctx, wave, results); err != nil {
+			errs = append(errs, err)
+			wait = cmp.Or(wait, fmt.Sprintf("nobody knows whether wave %d is gone: %s", wave[0].wave, err))
+		}
+		wait = cmp.Or(wait, p.unfinished(results))
 	}
-	err = client.Delete(ctx, p.client, metadataOnly(extra.kind, extra.obj), client.Propagation(p.set.config.Propagation))
+	report := p.report()
+	return report, errors.Join(append(errs, report.err())...)
+}
+
+func (p *pass) deleteOne(ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata) error {
+	if settled, err := p.settled(ctx, r, obj); settled || err != nil {
+		return err
+	}
+	if r.Waits != "" && !p.plan {
+		r.Outcome = Waiting
+		return nil
+	}
+	err := client.Delete(ctx, p.client, metadataOnly(r.Kind, obj), client.Propagation(p.set.config.Propagation))
 	if err != nil && !errors.Is(err, client.ErrGone) {
 		return err
 	}
 	r.Outcome = Deleted
+	if held := obj.GetFinalizers(); p.plan && len(held) > 0 {
+		r.Note = "it goes when its finalizers have done their work: " + strings.Join(held, ", ")
+	}
 	return nil
 }
 
-// lookAgain finds out which of the objects whose deletion was accepted are not gone.
-func (p *pass) lookAgain(ctx context.Context, deleted map[identity]int) error {
-	before := p.found
+// lookAgain finds out which of a wave, whose deletion was accepted, are not gone.
+func (p *pass) lookAgain(ctx context.Context, wave []extra, results []Result) error {
+	if p.plan {
+		return nil // nothing was deleted
+	}
 	p.found = map[identity]*metav1.PartialObjectMetadata{}
 	for _, kind := range p.set.config.Kinds {
-		for id := range deleted {
-			if id.kind == kind.GroupKind() {
-				if err := p.takeInventoryOf(ctx, kind, []client.Option{client.FromAPI()}); err != nil {
-					return fmt.Errorf("look what is left: %w", err)
-				}
-				break
-			}
-		}
-	}
-	for id, at := range deleted {
-		obj, still := p.found[id]
-		if !still || obj.UID != before[id].UID {
+		deleted := func(r Result) bool { return r.Outcome == Deleted && r.Kind.GroupKind() == kind.GroupKind() }
+		if !slices.ContainsFunc(results, deleted) {
 			continue
 		}
-		r := &p.leftover[at]
-		r.Outcome, r.Terminating = Terminating, deletionOf(obj)
+		if err := p.takeInventoryOf(ctx, kind, true); err != nil {
+			return fmt.Errorf("look what is left: %w", err)
+		}
+	}
+	for n := range results {
+		r := &results[n]
+		obj, still := p.found[identity{r.Kind.GroupKind(), r.Key}]
+		if r.Outcome == Deleted && still && obj.UID == wave[n].obj.UID {
+			r.Outcome, r.Terminating = Terminating, deletionOf(obj)
+		}
 	}
 	return nil
 }

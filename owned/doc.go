@@ -14,6 +14,8 @@
 // (OwnerOf), and its own, by which copies are told from it. Where Kubernetes allows an owner
 // reference, the owner is the child's controller too. Nothing is known by its name alone: an
 // object that is in a child's place and belongs to somebody else is left as it is, and reported.
+// A third annotation, AnnotationWave, notes the wave of those that are not of wave 0: children are
+// deleted in the reverse order.
 //
 // # What it costs
 //

@@ -14,7 +14,8 @@ import (
 )
 
 // ForeignError says that the object in the place of a child belongs to somebody else. It was
-// left as it is.
+// left as it is. When it goes, the next retry of the owner sees that: informers of the label LabelSet
+// do not show it, so nothing else wakes the owner.
 type ForeignError struct {
 	Kind schema.GroupVersionKind
 	Key  kube.Key
@@ -22,11 +23,17 @@ type ForeignError struct {
 	Holder string
 	// Orphan is true when it is nobody's, so that Config.AdoptOrphans would take it over.
 	Orphan bool
+	// Former is true when its controller is an earlier object of the owner's kind and name: the
+	// garbage collector deletes it, and then there is room for the child.
+	Former bool
 }
 
 // Error implements error.
 func (e *ForeignError) Error() string {
 	text := fmt.Sprintf("%s %s is there already, and belongs to %s", e.Kind.Kind, e.Key, e.Holder)
+	if e.Former {
+		return text + ", an earlier object of that name: the garbage collector deletes it, and the child comes after that"
+	}
 	if e.Orphan {
 		return text + ": delete it, or set AdoptOrphans to take it over"
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,11 +13,15 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// takeInventory finds all that carries the labels of the owner's children.
-func (p *pass) takeInventory(ctx context.Context, options ...client.Option) error {
+// takeInventory finds all that carries the labels of the owner's children. With live, the API server
+// is asked, and nothing that is remembered is believed.
+func (p *pass) takeInventory(ctx context.Context, live bool) error {
 	var errs []error
 	for _, kind := range p.set.config.Kinds {
-		if err := p.takeInventoryOf(ctx, kind, options); err != nil {
+		if !live && p.set.missing.has(kind.GroupKind()) && !p.desires(kind.GroupKind()) {
+			continue
+		}
+		if err := p.takeInventoryOf(ctx, kind, live); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -26,27 +31,48 @@ func (p *pass) takeInventory(ctx context.Context, options ...client.Option) erro
 	return nil
 }
 
-func (p *pass) takeInventoryOf(ctx context.Context, kind schema.GroupVersionKind, options []client.Option) error {
-	resource, err := p.client.Cluster().Resource(ctx, kind)
-	if errors.Is(err, kube.ErrNotServed) {
-		return nil // so there are no objects of it either
+// desires reports whether a child of a kind is desired, which the cluster serves.
+func (p *pass) desires(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(p.items, func(i *item) bool { return i.placed && i.kind.GroupKind() == kind })
+}
+
+func (p *pass) takeInventoryOf(ctx context.Context, kind schema.GroupVersionKind, live bool) error {
+	const tries = 2 // a version that is served no longer is forgotten when a list says so
+	var err error
+	for range tries {
+		var resource kube.Resource
+		// Also in other versions: the objects do not go with the version in which the program knows them.
+		resource, err = p.client.Cluster().ResourceInAnyVersion(ctx, kind)
+		if errors.Is(err, kube.ErrNotServed) {
+			p.set.missing.note(kind.GroupKind())
+			return nil // so there are no objects of it either
+		}
+		if err != nil {
+			return err
+		}
+		err = p.listInventory(ctx, kind.GroupKind().WithVersion(resource.Version), resource.Namespaced, live)
+		if !errors.Is(err, kube.ErrNotServed) {
+			break
+		}
 	}
-	if err != nil {
-		return err
-	}
+	return err
+}
+
+// listInventory finds the owner's children of a kind, in a version that is served.
+func (p *pass) listInventory(ctx context.Context, kind schema.GroupVersionKind, namespaced, live bool) error {
 	namespaces := []string{metav1.NamespaceAll}
-	if resource.Namespaced {
+	if namespaced {
 		namespaces = p.set.config.namespacesOf(p.owner)
 	}
 	for _, namespace := range namespaces {
-		selected := append([]client.Option{client.OfKind(kind), client.WithLabels(p.set.labelsOf(p.owner))}, options...)
+		selected := []client.Option{client.OfKind(kind), client.WithLabels(p.set.labelsOf(p.owner))}
+		if live {
+			selected = append(selected, client.FromAPI())
+		}
 		if namespace != metav1.NamespaceAll {
 			selected = append(selected, client.InNamespace(namespace))
 		}
 		for obj, err := range client.List[*metav1.PartialObjectMetadata](ctx, p.client, selected...) {
-			if errors.Is(err, kube.ErrNotServed) {
-				return nil
-			}
 			if err != nil {
 				return err
 			}

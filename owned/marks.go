@@ -2,8 +2,10 @@ package owned
 
 import (
 	"maps"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/ownerref"
@@ -20,6 +22,9 @@ const (
 	// AnnotationChild is the annotation with the child's own key. What was copied from a child
 	// carries that of the original, and is no child.
 	AnnotationChild = "evenkeel.dev/child"
+	// AnnotationWave is the annotation with the wave of a child that is not of wave 0: when nobody
+	// names the child any more, it says when it is its turn to go.
+	AnnotationWave = "evenkeel.dev/wave"
 )
 
 // OwnerOf returns the key of the owner of a child, of any set. It reads nothing but metadata.
@@ -32,7 +37,7 @@ func OwnerOf(child metav1.Object) (kube.Key, bool) {
 // source.Mapped asks for, so that an owner is handled when one of its children changes, in
 // whatever namespace that is.
 //
-//	source.Mapped(configs, owned.OwnerKeys[*corev1.ConfigMap]("webapp"))
+//	source.Mapped(configs, owned.OwnerKeys[*corev1.ConfigMap]("proxy"))
 //
 // An informer of metadata will do, of all objects or of those with the label LabelSet.
 func OwnerKeys[T kube.Object](set string) func(child T) []kube.Key {
@@ -50,11 +55,25 @@ func (s *Set) labelsOf(owner metav1.Object) map[string]string {
 }
 
 // mark puts labels and annotations on a child.
-func (s *Set) mark(owner, child metav1.Object) {
+func (s *Set) mark(owner, child metav1.Object, wave int) {
 	child.SetLabels(with(child.GetLabels(), s.labelsOf(owner)))
-	child.SetAnnotations(with(child.GetAnnotations(), map[string]string{
+	annotations := with(child.GetAnnotations(), map[string]string{
 		AnnotationOwner: kube.KeyOf(owner).String(), AnnotationChild: kube.KeyOf(child).String(),
-	}))
+	})
+	delete(annotations, AnnotationWave) // of an earlier wave
+	if wave != 0 {
+		annotations[AnnotationWave] = strconv.Itoa(wave)
+	}
+	child.SetAnnotations(annotations)
+}
+
+// waveOf returns the wave that a child says it is of.
+func waveOf(child metav1.Object) int {
+	wave, err := strconv.Atoi(child.GetAnnotations()[AnnotationWave])
+	if err != nil {
+		return 0 // none, or what is no number any more
+	}
+	return wave
 }
 
 func with(all, more map[string]string) map[string]string {
@@ -107,9 +126,22 @@ func (s *Set) standingOf(owner, obj metav1.Object) (is standing, holder string) 
 	return orphan, "nobody"
 }
 
-// mayDelete reports whether obj, which carries the labels of owner's children, is certainly one
-// of them; if not, why.
+// hadFormerOwner reports whether the controller of obj is an earlier object of the owner's kind
+// and name.
+func (p *pass) hadFormerOwner(obj metav1.Object) bool {
+	ref, ok := ownerref.ControllerOf(obj)
+	return ok && ref.UID != p.owner.GetUID() && ref.Name == p.owner.GetName() &&
+		schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind() == p.ownerKind.GroupKind()
+}
+
+// mayDelete reports whether obj, which carries the labels of owner's children or did so when a
+// cache saw it, is certainly one of them; if not, why.
 func (s *Set) mayDelete(owner, obj metav1.Object, referable bool) (ok bool, why string) {
+	for name, value := range s.labelsOf(owner) {
+		if obj.GetLabels()[name] != value {
+			return false, "it has been taken out of the set: it has not the labels of a child any more"
+		}
+	}
 	if of := obj.GetAnnotations()[AnnotationChild]; of != kube.KeyOf(obj).String() {
 		return false, "it has the labels of a child, and is none: annotation " + AnnotationChild + " is " + quoted(of)
 	}

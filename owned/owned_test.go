@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -105,7 +106,7 @@ func TestMarkKeepsTheCallersLabels(t *testing.T) {
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1"}}
 	given := map[string]string{"app": "web", LabelSet: "another"}
 	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "c", Labels: given}}
-	set.mark(owner, child)
+	set.mark(owner, child, 0)
 	if want := map[string]string{"app": "web", LabelSet: "webapp", LabelOwnerUID: "u1"}; !maps.Equal(child.Labels, want) {
 		t.Errorf("labels %v", child.Labels)
 	}
@@ -118,6 +119,39 @@ func TestMarkKeepsTheCallersLabels(t *testing.T) {
 	if is, holder := set.standingOf(owner, child); is != ours {
 		t.Errorf("what was marked is %s's", holder)
 	}
+}
+
+func TestWaveOf(t *testing.T) {
+	t.Parallel()
+	for noted, want := range map[string]int{"": 0, "3": 3, "-1": -1, "first": 0, "1.5": 0, "99999999999999999999": 0} {
+		child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationWave: noted}}}
+		if got := waveOf(child); got != want {
+			t.Errorf("%q: %d", noted, got)
+		}
+	}
+	if got := waveOf(&corev1.ConfigMap{}); got != 0 {
+		t.Errorf("nothing noted: %d", got)
+	}
+}
+
+func TestMissingKindsAreAskedForAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var m missing
+		kind, other := schema.GroupKind{Kind: "A"}, schema.GroupKind{Kind: "B"}
+		if m.has(kind) {
+			t.Error("nothing was noted")
+		}
+		m.note(kind)
+		time.Sleep(missingFor - 1)
+		if !m.has(kind) || m.has(other) {
+			t.Error("it was forgotten too early, or is another one")
+		}
+		time.Sleep(time.Nanosecond)
+		if m.has(kind) {
+			t.Error("it is never asked for again")
+		}
+	})
 }
 
 // refusal is an answer of the API server with these causes.

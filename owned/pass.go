@@ -33,8 +33,7 @@ type pass struct {
 	leftover []Result                                   // what is found and not desired, when it was dealt with
 	runAgain time.Duration
 
-	live    *metav1.PartialObjectMetadata // the owner as the API server has it, once asked
-	liveErr error
+	live *metav1.PartialObjectMetadata // the owner as the API server had it when it was asked last
 }
 
 // identity is what a child is known by, in whatever version of its kind.
@@ -124,6 +123,9 @@ func (p *pass) newItem(ctx context.Context, child Child) (*item, error) {
 	if err := p.place(ctx, i); err != nil && !errors.Is(err, kube.ErrNotServed) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	if i.identity() == (identity{p.ownerKind.GroupKind(), kube.KeyOf(p.owner)}) {
+		return nil, fmt.Errorf("%s is the owner, which cannot be its own child", name)
+	}
 	i.result = Result{Kind: kind, Key: kube.KeyOf(i.object), Wave: i.Wave, Desired: true}
 	return i, nil
 }
@@ -187,28 +189,27 @@ func (p *pass) place(ctx context.Context, i *item) error {
 	case !errors.Is(err, ownerref.ErrScope):
 		return err
 	}
-	p.set.mark(p.owner, i.object)
+	p.set.mark(p.owner, i.object, i.Wave)
 	i.placed = true
 	return nil
 }
 
-// checkOwner reads the owner from the API server, once in a pass: before a cache is believed
-// where the belief would destroy something, or leave something behind.
+// checkOwner reads the owner from the API server: before a cache is believed where the belief
+// would destroy something, or leave something behind. A pass may be long, so each time anew.
 func (p *pass) checkOwner(ctx context.Context) error {
-	if p.live == nil && p.liveErr == nil {
-		p.live, p.liveErr = client.Live(ctx, p.client, metadataOnly(p.ownerKind, p.owner))
-	}
+	live, err := client.Live(ctx, p.client, metadataOnly(p.ownerKind, p.owner))
 	switch {
-	case p.liveErr != nil:
-		return fmt.Errorf("look at the owner: %w", p.liveErr)
-	case p.live.GetDeletionTimestamp() != nil:
+	case err != nil:
+		return fmt.Errorf("look at the owner: %w", err)
+	case live.GetDeletionTimestamp() != nil:
 		return fmt.Errorf("the owner %s: %w", p, ownerref.ErrTerminating)
 	}
+	p.live = live
 	return nil
 }
 
-// ownerMoved reports whether the owner has another state by now than the one from which the
-// desired children were made. Most kinds count changes of their spec (the generation); of
+// ownerMoved reports whether the owner had another state, when it was checked, than the one from
+// which the desired children were made. Most kinds count changes of their spec (the generation); of
 // others, any change will do.
 func (p *pass) ownerMoved() bool {
 	if p.owner.GetGeneration() > 0 {

@@ -9,11 +9,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Plan is what an Apply would do.
+// Plan is what an Apply, or a Delete, would do.
 type Plan struct {
 	// Owner names the owner: "WebApp shop/web".
 	Owner string
-	// Results are those of the Report: with the outcomes that Apply would have, or, where
+	// Results are those of the Report: with the outcomes that Apply or Delete would have, or, where
 	// Waits is set, that it would have when what Waits says is over.
 	Results []Result
 	// OwnerTerminating is true when nothing would be applied because the owner is being deleted.
@@ -44,6 +44,29 @@ func (s *Set) Plan(ctx context.Context, owner kube.Object, children ...Child) (P
 	}
 	if err != nil {
 		return plan, fmt.Errorf("plan children of %s: %w", p, err)
+	}
+	return plan, nil
+}
+
+// PlanDelete says what Delete would do, and writes nothing. The API server is asked, by a dry run,
+// whether it would delete each child. Children of waves that would have to wait are planned too.
+//
+// The error is that of Delete, and the plan has what could be found out.
+func (s *Set) PlanDelete(ctx context.Context, owner kube.Object) (Plan, error) {
+	p, err := s.begin(s.dry, owner)
+	if err != nil {
+		return Plan{}, fmt.Errorf("plan the deletion of children: %w", err)
+	}
+	p.plan = true
+	plan := Plan{Owner: p.String()}
+	err = p.takeInventory(ctx, true)
+	if err == nil {
+		var report Report
+		report, err = p.deleteAll(ctx)
+		plan.Results = report.Results
+	}
+	if err != nil {
+		return plan, fmt.Errorf("plan the deletion of children of %s: %w", p, err)
 	}
 	return plan, nil
 }
@@ -103,7 +126,7 @@ func (p Plan) summary() string {
 	part("to create", Created)
 	part("to update", Updated)
 	part("to create anew", Recreating)
-	part("to delete", Pruned)
+	part("to delete", Pruned, Deleted)
 	part("unchanged", Unchanged)
 	part("not possible, or not yet", Waiting, Terminating, Foreign, Failed)
 	if len(parts) == 0 {
@@ -120,7 +143,7 @@ func (r Result) planned() string {
 		sign = "+"
 	case Updated:
 		sign = "~"
-	case Pruned:
+	case Pruned, Deleted:
 		sign = "-"
 	case Recreating:
 		sign = "-/+"

@@ -71,7 +71,7 @@ type Result struct {
 	Key  kube.Key
 	// Desired is false for what was found and is not, or no longer, among the desired children.
 	Desired bool
-	// Wave is the child's.
+	// Wave is the child's; of one that is not desired, as its AnnotationWave says.
 	Wave    int
 	Outcome Outcome
 	// Object is the child as the API server or an informer has it; nil when it was not applied.
@@ -111,6 +111,8 @@ func (r Result) pending() string {
 		return r.String() + ": " + r.Terminating.String()
 	case r.Err != nil:
 		return r.Err.Error() // which names the child
+	case r.Outcome == Pruned || r.Outcome == Deleted:
+		return r.String() + " is deleted first"
 	case r.Outcome == Recreating:
 		return r.String() + " is created anew when it is deleted"
 	case r.Readiness.Message != "":
@@ -122,7 +124,8 @@ func (r Result) pending() string {
 // Report is what has become of an owner's children.
 type Report struct {
 	// Results are the desired children, by wave and otherwise in the order in which they were
-	// given, and after them what else was found, by kind (as in Config.Kinds) and key.
+	// given, and after them what else was found, the last wave first and otherwise by kind (as in
+	// Config.Kinds) and key.
 	Results []Result
 	// OwnerTerminating is true when nothing was applied because the owner is being deleted.
 	OwnerTerminating bool

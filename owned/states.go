@@ -7,11 +7,12 @@ import (
 )
 
 // States returns the states of the desired children, what status.Summarize asks for; the message
-// of each that is not ready names it. While the owner is being deleted there is one state. A child that could not be applied is Failed when its object
-// belongs to somebody else, or fields of it cannot be changed, and otherwise InProgress, because
-// the next run tries again.
+// of each that is not ready names it. While the owner is being deleted there is one state. A child
+// that could not be applied is Failed when its object belongs to somebody else (and is not about to
+// go, as that of an earlier owner is), or fields of it cannot be changed, and otherwise InProgress,
+// because the next run tries again.
 //
-//	status.Summarize(&app.Status.Conditions, app.Generation, report.States()...)
+//	status.Summarize(conditions, app.Generation, report.States()...)
 func (r Report) States() []readiness.State {
 	if r.OwnerTerminating {
 		return []readiness.State{{Status: readiness.Terminating, Message: r.Pending()}}
@@ -27,10 +28,12 @@ func (r Report) States() []readiness.State {
 
 func (r Result) state() readiness.State {
 	_, immutable := errors.AsType[*ImmutableError](r.Err)
+	foreign, ok := errors.AsType[*ForeignError](r.Err)
+	former := ok && foreign.Former
 	switch {
 	case r.Ready():
 		return readiness.State{Status: readiness.Current}
-	case r.Outcome == Foreign, immutable:
+	case r.Outcome == Foreign && !former, immutable:
 		return readiness.State{Status: readiness.Failed, Message: r.pending()}
 	case r.applied() && r.Readiness.Status == readiness.Failed:
 		return readiness.State{Status: readiness.Failed, Message: r.pending()}

@@ -117,10 +117,5 @@ func whyRefused[T kube.Object](ctx context.Context, c *client.Client, child T, t
 	case reflect.DeepEqual(live.GetOwnerReferences(), child.GetOwnerReferences()):
 		return refused // what was to be written is refused, not the condition
 	}
-	resource, _, err := resourceOf(ctx, c, child)
-	if err != nil {
-		return err
-	}
-	detail := errors.New("its owner references are not those that were seen: read it again")
-	return fmt.Errorf("%w: %w", client.ErrChanged, apierrors.NewConflict(resource.GroupResource(), child.GetName(), detail))
+	return client.Changed(ctx, c, child, errors.New("its owner references are not those that were seen: read it again"))
 }

@@ -104,21 +104,29 @@ func pairOf(ctx context.Context, c *client.Client, owner, child kube.Object) (pa
 	case kube.IsNil(child):
 		return p, errors.New("the child is nil")
 	}
-	ownerResource, ownerKind, err := resourceOf(ctx, c, owner)
-	if err != nil {
-		return p, fmt.Errorf("owner %s: %w", kube.KeyOf(owner), err)
-	}
-	childResource, childKind, err := resourceOf(ctx, c, child)
-	if err != nil {
-		return p, fmt.Errorf("child %s: %w", kube.KeyOf(child), err)
-	}
-	p = pair{ownerKind: ownerKind, childKind: childKind}
-	ownerText, childText := describe(ownerKind, owner), describe(childKind, child)
+	var errOwner, errChild error
+	p.ownerKind, errOwner = c.Cluster().KindOf(owner)
+	p.childKind, errChild = c.Cluster().KindOf(child)
+	ownerText, childText := describe(p.ownerKind, owner), describe(p.childKind, child)
 	switch {
+	case errOwner != nil:
+		return p, fmt.Errorf("owner %s: %w", kube.KeyOf(owner), errOwner)
+	case errChild != nil:
+		return p, fmt.Errorf("child %s: %w", kube.KeyOf(child), errChild)
 	case owner.GetUID() == "" || owner.GetName() == "":
 		return p, fmt.Errorf("%s has no uid, by which owners are known: use an object that was read from the cluster", ownerText)
 	case owner.GetUID() == child.GetUID():
 		return p, fmt.Errorf("%s would own itself", ownerText)
+	}
+	ownerResource, err := c.Cluster().Resource(ctx, p.ownerKind)
+	if err != nil {
+		return p, fmt.Errorf("owner %s: %w", kube.KeyOf(owner), err)
+	}
+	childResource, err := c.Cluster().Resource(ctx, p.childKind)
+	if err != nil {
+		return p, fmt.Errorf("child %s: %w", kube.KeyOf(child), err)
+	}
+	switch {
 	case ownerResource.Namespaced && owner.GetNamespace() == "":
 		return p, fmt.Errorf("%s has no namespace, and its kind lives in namespaces", ownerText)
 	case !ownerResource.Namespaced:
@@ -131,15 +139,6 @@ func pairOf(ctx context.Context, c *client.Client, owner, child kube.Object) (pa
 			ErrScope, childText, ownerText)
 	}
 	return p, nil
-}
-
-func resourceOf(ctx context.Context, c *client.Client, obj kube.Object) (kube.Resource, schema.GroupVersionKind, error) {
-	kind, err := c.Cluster().KindOf(obj)
-	if err != nil {
-		return kube.Resource{}, kind, err
-	}
-	resource, err := c.Cluster().Resource(ctx, kind)
-	return resource, kind, err
 }
 
 func describe(kind schema.GroupVersionKind, obj metav1.Object) string {

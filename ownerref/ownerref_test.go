@@ -10,7 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/ownerref"
 )
@@ -104,4 +106,27 @@ func ExampleControllerOf() {
 		fmt.Println(ownerref.Describe(owner))
 	}
 	// Output: ReplicaSet web (uid r1)
+}
+
+// What is wrong with the objects themselves is told without asking the cluster, which may be away.
+func TestMistakesAreToldBeforeAnyRequest(t *testing.T) {
+	t.Parallel()
+	cluster, err := kube.Connect(&rest.Config{Host: "http://nowhere.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(client.Config{Cluster: cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, test := range map[string]struct{ owner, child kube.Object }{
+		"no uid":       {object("web", ""), object("web-1", "")},
+		"itself":       {object("web", "r1"), object("web", "r1")},
+		"child is nil": {object("web", "r1"), nil},
+		"owner is nil": {nil, object("web-1", "")},
+	} {
+		if err := ownerref.SetController(t.Context(), c, test.owner, test.child); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
 }

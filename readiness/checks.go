@@ -43,9 +43,7 @@ func Condition(conditionType string, status metav1.ConditionStatus) Check {
 
 // Ready is a Check for objects whose controller says when they are ready: Of, and the condition
 // Ready has to be True. Of alone takes an object without a status for Current, whose controller has
-// just not seen it yet. An object that is Stalled is Failed.
-//
-//	shop, err := client.WaitFor[*v1.Shop](ctx, c, key, readiness.Ready)
+// just not seen it yet. An object that is Stalled is Failed, which ends a client.WaitFor at once.
 func Ready(obj kube.Object) State { return All(Of, Condition("Ready", metav1.ConditionTrue))(obj) }
 
 // When returns a Check of one's own for objects of type T: Current while holds returns true,
@@ -77,7 +75,7 @@ func When[T kube.Object](what string, holds func(obj T) bool) Check {
 // strategy brings them there, of the present template. It is Of, but that objects of other kinds
 // are Failed.
 func RolledOut(obj kube.Object) State {
-	return ofKinds(obj, "be rolled out",
+	return ofKinds(obj, "be rolled out", general,
 		schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"},
 		schema.GroupKind{Group: "apps", Kind: "DaemonSet"}, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"},
 		schema.GroupKind{Kind: "ReplicationController"})
@@ -86,31 +84,31 @@ func RolledOut(obj kube.Object) State {
 // JobDone is a Check for Jobs: Current when the Job is complete, Failed when it has failed. It is
 // Of, but that objects of other kinds are Failed.
 func JobDone(obj kube.Object) State {
-	return ofKinds(obj, "be done", schema.GroupKind{Group: "batch", Kind: "Job"})
+	return ofKinds(obj, "be done", general, schema.GroupKind{Group: "batch", Kind: "Job"})
 }
 
 // PodReady is a Check for Pods: Current when the Pod is Ready. Unlike Of it takes a Pod that has
 // ended, well or not, for Failed: it will not be ready. Objects of other kinds are Failed.
 func PodReady(obj kube.Object) State {
-	state := ofKinds(obj, "be ready as Pods are", schema.GroupKind{Kind: "Pod"})
-	if !state.Ready() {
+	unlessEnded := func(o object) State {
+		state := general(o)
+		if state.Ready() && o.text("status", "phase") == "Succeeded" {
+			return failed("it has ended")
+		}
 		return state
 	}
-	if o, _, _ := read(obj); o.text("status", "phase") == "Succeeded" {
-		return failed("it has ended")
-	}
-	return state
+	return ofKinds(obj, "be ready as Pods are", unlessEnded, schema.GroupKind{Kind: "Pod"})
 }
 
 // Established is a Check for CustomResourceDefinitions: Current when the API server serves the
 // kind, Failed when it does not accept the names. It is Of, but that objects of other kinds are
 // Failed. (Discovery may show the kind a moment later.)
 func Established(obj kube.Object) State {
-	return ofKinds(obj, "be established", schema.GroupKind{Group: groupCRD, Kind: "CustomResourceDefinition"})
+	return ofKinds(obj, "be established", general, schema.GroupKind{Group: groupCRD, Kind: "CustomResourceDefinition"})
 }
 
-// ofKinds is Of for objects of some kinds. Of all others, nothing can be said.
-func ofKinds(obj kube.Object, what string, kinds ...schema.GroupKind) State {
+// ofKinds is what r makes of objects of some kinds. Of all others, nothing can be said.
+func ofKinds(obj kube.Object, what string, r rule, kinds ...schema.GroupKind) State {
 	if kube.IsNil(obj) {
 		return inProgress("there is no object")
 	}
@@ -121,7 +119,7 @@ func ofKinds(obj kube.Object, what string, kinds ...schema.GroupKind) State {
 		}
 		return failed("a %s cannot %s", name, what)
 	}
-	return Of(obj)
+	return look(obj, r)
 }
 
 // look is what r makes of an object that is not being deleted and can be read.

@@ -1,14 +1,15 @@
 package readiness
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -33,12 +34,22 @@ func read(obj kube.Object) (o object, why string, ok bool) {
 	if t := reflect.TypeOf(obj); t.Kind() != reflect.Pointer {
 		return o, fmt.Sprintf("the object cannot be read: it is a %s, and no pointer to a struct", t), false
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	content, err := contentOf(obj)
 	if err != nil {
 		return o, "the object cannot be read: " + err.Error(), false
 	}
 	o.content = content
 	return o, "", true
+}
+
+// contentOf returns the fields of an object of a Go type, as JSON has them. The converter of
+// apimachinery is no faster, takes fields along that are not exported, and panics at some.
+func contentOf(obj kube.Object) (content map[string]any, err error) {
+	encoded, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	return content, utiljson.Unmarshal(encoded, &content)
 }
 
 // kindOf returns the kind of obj, as far as obj or its Go type tells: objects that were read
@@ -149,13 +160,14 @@ func (o object) condition(conditionType string) (condition, bool) {
 	return condition{}, false
 }
 
-// isStale reports whether c is about an earlier generation of o.
+// isStale reports whether c is about another generation of o: an earlier one or, where an object
+// was restored together with its status, one of its former life.
 func (c condition) isStale(o object) bool {
-	return c.observed != 0 && c.observed < o.generation()
+	generation := o.generation()
+	return c.observed != 0 && generation != 0 && c.observed != generation
 }
 
-// is reports whether the condition of a type has a status, and is not about an earlier
-// generation.
+// is reports whether the condition of a type has a status, and is not about another generation.
 func (o object) is(conditionType string, status metav1.ConditionStatus) (condition, bool) {
 	c, found := o.condition(conditionType)
 	return c, found && c.status == status && !c.isStale(o)

@@ -30,25 +30,32 @@ import (
 //
 // The rules:
 //   - Deployment, ReplicaSet, ReplicationController: all replicas there, updated and available,
-//     and no others; a Deployment past its progress deadline is Failed.
+//     and no others; a Deployment past its progress deadline is Failed. A paused one is what its
+//     replicas are (kstatus: InProgress until it goes on).
 //   - StatefulSet: the same; with a partition, the replicas above it updated; with the update
 //     strategy OnDelete, updates do not count (kstatus takes such a set for Current whatever its
 //     replicas are).
-//   - DaemonSet: a Pod on each node that is to have one, updated (unless OnDelete) and available.
-//   - Pod: Ready, or ended well. Failed when it has ended badly, or a container crashes again
-//     and again. One that no node takes is InProgress, for a node may come (kstatus: Failed after
-//     15 s).
+//   - DaemonSet: a Pod on each node that is to have one, available and, unless OnDelete (which
+//     kstatus does not look at), updated.
+//   - Pod: Ready, or ended well. Failed when it has ended badly (kstatus: Current), or a container,
+//     also one that others wait for, crashes again and again. One that no node takes is InProgress,
+//     for a node may come (kstatus: Failed after 15 s).
 //   - Job: complete. Running and suspended Jobs are InProgress: what its spec asks for is the
-//     work done (kstatus: Current from its start). Failed when it has failed.
-//   - PersistentVolumeClaim: bound; Failed when its volume is lost. A claim whose storage class
-//     waits for the first consumer stays InProgress until a Pod uses it: wait for such a claim
-//     only together with its Pod.
-//   - Service of type LoadBalancer: it has an address from outside. Other Services are Current.
-//   - PodDisruptionBudget: as many Pods healthy as it demands.
+//     work done (kstatus: Current from its start, and when suspended). Failed when it has failed.
+//   - PersistentVolumeClaim: bound; Failed when its volume is lost (kstatus: InProgress). A claim
+//     whose storage class waits for the first consumer stays InProgress until a Pod uses it: wait
+//     for such a claim only together with its Pod.
+//   - Service of type LoadBalancer: it has an address from outside (kstatus: one in the cluster).
+//     Other Services are Current.
+//   - PodDisruptionBudget: its controller has looked at it. Whether the Pods are healthy, they say.
 //   - CustomResourceDefinition: Established; Failed when its names are not accepted.
-//   - APIService: Available.
+//   - APIService: Available (kstatus: Current at once).
 //   - Namespace: not Terminating.
 //   - CronJob and all others: steps 1 to 3 and 5.
+//
+// A condition whose observedGeneration is not the object's generation does not count in step 3, and
+// is not True in step 5 (kstatus does not look at it). Of objects without a generation no such
+// number is compared.
 //
 // A *metav1.PartialObjectMetadata has no status: it is Terminating, or InProgress with a message
 // that says so.
@@ -94,7 +101,7 @@ func ruleOf(kind schema.GroupKind) (r rule, strict bool) {
 	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Kind: "ReplicationController"}:
 		return replicaSet, true
 	case schema.GroupKind{Group: "policy", Kind: "PodDisruptionBudget"}:
-		return podDisruptionBudget, true
+		return podDisruptionBudget, false
 	case schema.GroupKind{Kind: "Pod"}:
 		return pod, false
 	case schema.GroupKind{Group: "batch", Kind: "Job"}:
@@ -137,7 +144,7 @@ func (o object) demand(conditionType string, c condition, status metav1.Conditio
 func observed(o object, strict bool) State {
 	generation := o.generation()
 	seen, found := o.number("status", "observedGeneration")
-	if seen == generation || !found && !strict {
+	if generation == 0 || seen == generation || !found && !strict {
 		return current()
 	}
 	if seen == 0 {

@@ -280,22 +280,48 @@ func TestOtherBuiltinKinds(t *testing.T) {
 		"load balancer, waits":   {&corev1.Service{Spec: corev1.ServiceSpec{Type: "LoadBalancer"}}, progress("the load balancer has no address")},
 		"load balancer":          {&corev1.Service{Spec: corev1.ServiceSpec{Type: "LoadBalancer"}, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}}}}, current()},
 		"budget, met":            {&policyv1.PodDisruptionBudget{ObjectMeta: at(1), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DesiredHealthy: 2, CurrentHealthy: 3}}, current()},
-		"budget, not met":        {&policyv1.PodDisruptionBudget{ObjectMeta: at(1), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DesiredHealthy: 2, CurrentHealthy: 1}}, progress("1 of 2 Pods are healthy")},
+		"budget, without Pods":   {&policyv1.PodDisruptionBudget{ObjectMeta: at(1), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DesiredHealthy: 2}}, current()},
 		"budget, not looked at":  {&policyv1.PodDisruptionBudget{ObjectMeta: at(1)}, progress("nobody has reported on it yet")},
-		"namespace":              {&corev1.Namespace{Status: corev1.NamespaceStatus{Phase: "Active"}}, current()},
-		"namespace, ending":      {&corev1.Namespace{Status: corev1.NamespaceStatus{Phase: "Terminating"}}, is(readiness.Terminating, "it is being deleted")},
-		"node":                   {&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "Unknown", Reason: "NodeStatusUnknown"}}}}, progress("condition Ready is Unknown: NodeStatusUnknown")},
-		"configmap":              {&corev1.ConfigMap{}, current()},
-		"secret":                 {&corev1.Secret{}, current()},
+		"budget, changed":        {&policyv1.PodDisruptionBudget{ObjectMeta: at(2), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1}}, progress("the status is about generation 1, and the object is at generation 2")},
+		"budget, of Pods that nobody controls": {
+			&policyv1.PodDisruptionBudget{ObjectMeta: at(1), Status: policyv1.PodDisruptionBudgetStatus{Conditions: []metav1.Condition{
+				{Type: policyv1.DisruptionAllowedCondition, Status: "False", Reason: policyv1.SyncFailedReason, Message: "found no controllers for pod web"},
+			}}},
+			progress("how many Pods may be disrupted is not known: SyncFailed: found no controllers for pod web"),
+		},
+		"budget, that is used up": {
+			&policyv1.PodDisruptionBudget{ObjectMeta: at(1), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, Conditions: []metav1.Condition{
+				{Type: policyv1.DisruptionAllowedCondition, Status: "False", Reason: policyv1.InsufficientPodsReason, ObservedGeneration: 1},
+			}}},
+			current(),
+		},
+		"namespace":         {&corev1.Namespace{Status: corev1.NamespaceStatus{Phase: "Active"}}, current()},
+		"namespace, ending": {&corev1.Namespace{Status: corev1.NamespaceStatus{Phase: "Terminating"}}, is(readiness.Terminating, "it is being deleted")},
+		"node":              {&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "Unknown", Reason: "NodeStatusUnknown"}}}}, progress("condition Ready is Unknown: NodeStatusUnknown")},
+		"configmap":         {&corev1.ConfigMap{}, current()},
+		"secret":            {&corev1.Secret{}, current()},
 	})
 }
 
 func TestCustomKinds(t *testing.T) {
 	t.Parallel()
 	check(t, map[string]test{
-		"without a status":    {custom(`{"metadata":{"generation":1},"spec":{}}`), current()},
-		"without conditions":  {custom(`{"metadata":{"generation":1},"status":{"observedGeneration":1}}`), current()},
-		"not looked at":       {custom(`{"metadata":{"generation":1},"status":{"observedGeneration":0}}`), progress("nobody has reported on it yet")},
+		"without a status":   {custom(`{"metadata":{"generation":1},"spec":{}}`), current()},
+		"without conditions": {custom(`{"metadata":{"generation":1},"status":{"observedGeneration":1}}`), current()},
+		"not looked at":      {custom(`{"metadata":{"generation":1},"status":{"observedGeneration":0}}`), progress("nobody has reported on it yet")},
+		"of a kind that counts no generations": {
+			custom(`{"status":{"observedGeneration":4,"conditions":[{"type":"Ready","status":"True","observedGeneration":4}]}}`), current(),
+		},
+		"restored with its status": {
+			custom(`{"metadata":{"generation":1},"status":{"observedGeneration":7}}`), progress("the status is about generation 7, and the object is at generation 1"),
+		},
+		"restored with its conditions": {
+			custom(`{"metadata":{"generation":1},"status":{"conditions":[{"type":"Ready","status":"True","observedGeneration":7},{"type":"Stalled","status":"True","observedGeneration":7}]}}`),
+			progress("condition Ready is about generation 7, and the object is at generation 1"),
+		},
+		"ready or not, nobody knows": {
+			custom(`{"metadata":{"generation":1},"status":{"conditions":[{"type":"Ready","status":"Unknown","observedGeneration":1}]}}`), progress("condition Ready is Unknown"),
+		},
 		"of an earlier state": {custom(`{"metadata":{"generation":3},"status":{"observedGeneration":2}}`), progress("the status is about generation 2, and the object is at generation 3")},
 		"ready":               {custom(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`), current()},
 		"not ready":           {custom(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NoDisk"}]}}`), progress("condition Ready is False: NoDisk")},

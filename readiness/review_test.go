@@ -5,8 +5,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
@@ -19,6 +21,37 @@ type wrapped struct{ *corev1.ConfigMap }
 type labelled interface {
 	kube.Object
 	Labelled() bool
+}
+
+// recipe is of a kind of somebody's own, with fields of the program's own.
+type recipe struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	seen   metav1.Time
+	amount resource.Quantity
+	Status struct {
+		Total      uint64             `json:"total,omitempty"`
+		Conditions []metav1.Condition `json:"conditions,omitempty"`
+	} `json:"status"`
+}
+
+func (r *recipe) DeepCopyObject() runtime.Object { copied := *r; return &copied }
+
+// What is not exported is not part of the object, whatever its type can do.
+func TestFieldsOfTheProgramsOwn(t *testing.T) {
+	t.Parallel()
+	r := &recipe{ObjectMeta: at(3), seen: metav1.Now(), amount: resource.MustParse("3")}
+	r.Status.Total = 1 << 63
+	r.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", ObservedGeneration: 2}}
+	want := progress("condition Ready is about generation 2, and the object is at generation 3")
+	if diff := cmp.Diff(want, readiness.Of(r)); diff != "" {
+		t.Errorf("the state (-want +got):\n%s", diff)
+	}
+	r.Status.Conditions[0].ObservedGeneration = 3
+	if got := readiness.Ready(r); !got.Ready() {
+		t.Errorf("the state is %s", got)
+	}
 }
 
 // Who waits must not go on because a Check of somebody's has said nothing, or panic because of an

@@ -123,8 +123,13 @@ func daemonSet(o object) State {
 	)
 }
 
+// podDisruptionBudget does not ask whether the Pods are healthy: a budget says what evictions may
+// do, and asks for no Pods, which may well come after it.
 func podDisruptionBudget(o object) State {
-	return first("", missing(o.count("currentHealthy"), o.count("desiredHealthy"), "Pods are healthy"))
+	if c, found := o.is("DisruptionAllowed", metav1.ConditionFalse); found && c.reason == "SyncFailed" {
+		return inProgress("how many Pods may be disrupted is not known%s", c.why())
+	}
+	return observed(o, true)
 }
 
 func job(o object) State {

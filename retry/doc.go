@@ -5,8 +5,9 @@
 // New checks a Config and makes Rules of it, which answer one question without any state:
 // a key has failed so often in a row, now with this error; what next?
 //
-//	class := rules.Classify(err)
-//	decision := rules.Decide(class, err, failures)
+//	class := rules.Classify(failed)
+//	...
+//	decision := rules.Decide(class, failed, failures)
 //
 // Failures is for those who sort errors in another way, as package client does by reasons.
 //

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -45,6 +44,8 @@ const maxAttempts = 5
 //   - Of status.conditions, if its entries have types, only those that differ between before and
 //     after are written: what others write meanwhile to theirs is kept. Other lists are written as a
 //     whole: who shares such a list needs client.Apply.
+//   - Where a condition in the cluster has the status already that the run has given it, because an
+//     earlier run whose answer was lost has said so, it keeps its lastTransitionTime.
 //   - Fields of conditions that T does not know are kept. If the patch has to write the whole list
 //     (a condition changes together with an object in the status that is not there yet), the list is
 //     read first.
@@ -65,8 +66,9 @@ const maxAttempts = 5
 // # Errors
 //
 // Objects that are not two states of one object of the cluster, a status of which no patch can be
-// made, two conditions of one type: before any request. ErrNoSubresource; client.ErrChanged,
-// of which apierrors.IsConflict is true too, after the last attempt; otherwise what the request met.
+// made, a change of one of several conditions of one type, or of one without a type: before any
+// request. ErrNoSubresource; client.ErrChanged, of which apierrors.IsConflict is true too, after the
+// last attempt; otherwise what the request met.
 func Commit[T kube.Object](ctx context.Context, c *client.Client, before, after T, options ...client.Option) (changed bool, err error) {
 	r, err := runOf(c, before, after)
 	if err != nil {
@@ -97,7 +99,8 @@ func Commit[T kube.Object](ctx context.Context, c *client.Client, before, after 
 // Options: those of Commit.
 //
 // Errors: those of Commit, where client.ErrChanged comes at once when the object has been written to;
-// client.ErrGone and client.ErrReplaced. After any of them nothing is noted, and the run has to end.
+// client.ErrGone and client.ErrReplaced. After any of them the run has to end: nothing is noted, or,
+// when the answer was lost, nobody knows whether it is.
 func CommitLocked[T kube.Object](ctx context.Context, c *client.Client, before, after T, options ...client.Option) (changed bool, err error) {
 	r, err := runOf(c, before, after)
 	if err != nil {
@@ -129,9 +132,10 @@ type run struct {
 	// fields that it does not know, and with zeros for those that are missing; a state that was taken
 	// over has the run's changes in it.
 	exact bool
-	// tookOver says that the run has taken over a later state of the object: what is mine may have
-	// come with it.
+	// tookOver says that the run has taken over a later state of the object, that of version: what is
+	// mine may have come with it.
 	tookOver bool
+	version  string
 	// locked says that nothing may be written to a later state than the last known one.
 	locked bool
 }
@@ -152,7 +156,7 @@ func runOf(c *client.Client, before, after kube.Object) (run, error) {
 	if err != nil {
 		return run{}, fmt.Errorf("%s: %w", kube.KeyOf(after), err)
 	}
-	r := run{from: from, seen: from, tookOver: after.GetResourceVersion() != before.GetResourceVersion()}
+	r := run{from: from, seen: from, version: after.GetResourceVersion(), tookOver: after.GetResourceVersion() != before.GetResourceVersion()}
 	if r.tookOver {
 		r.seen = to
 	} else {
@@ -169,22 +173,27 @@ func runOf(c *client.Client, before, after kube.Object) (run, error) {
 func commit(ctx context.Context, c *client.Client, base kube.Object, r run, options []client.Option) (version string, err error) {
 	options = append(slices.Clip(options), client.Subresource("status"))
 	var last error
+	isLive := false // base has been read from the API server, by us
 	for attempt := range maxAttempts {
 		if attempt > 0 || !r.suffices() {
 			live, err := readAll(ctx, c, base, r.locked)
 			if err != nil {
 				return "", err
 			}
-			if attempt > 0 && r.exact && client.TestFailed(last) && live.GetResourceVersion() == base.GetResourceVersion() {
+			if attempt > 0 && isLive && client.TestFailed(last) && live.GetResourceVersion() == base.GetResourceVersion() {
 				return "", last // no test of ours is what was refused
 			}
-			if err := r.catchUp(live); err != nil {
-				return "", changedSince(ctx, c, base, err)
+			content, err := contentOf(live)
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", kube.KeyOf(live), err)
+			}
+			if err := r.catchUp(content, live.GetResourceVersion()); err != nil {
+				return "", client.Changed(ctx, c, base, err)
 			}
 			if r.mine.empty() {
 				return "", nil // somebody else has said the same
 			}
-			base = live
+			base, isLive = live, true
 		}
 		patch, err := r.patch(base)
 		if err != nil {
@@ -202,7 +211,7 @@ func commit(ctx context.Context, c *client.Client, base kube.Object, r run, opti
 			return "", err
 		}
 	}
-	return "", changedSince(ctx, c, base, fmt.Errorf("other writes came first, %d times: %w", maxAttempts, last))
+	return "", client.Changed(ctx, c, base, fmt.Errorf("other writes came first, %d times: %w", maxAttempts, last))
 }
 
 // readAll reads the live object with all its fields, also those that its Go type does not know.
@@ -224,22 +233,9 @@ func readAll(ctx context.Context, c *client.Client, obj kube.Object, unchanged b
 	return client.Live[kube.Object](ctx, c, whole)
 }
 
-// changedSince says of err that the object has changed. The API server calls a test that has failed
-// invalid; it is a conflict: the next run may succeed.
-func changedSince(ctx context.Context, c *client.Client, obj kube.Object, err error) error {
-	if apierrors.IsConflict(err) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", client.ErrChanged, apierrors.NewConflict(resourceOf(ctx, c, obj), obj.GetName(), err))
-}
-
-// catchUp leaves of the run's changes those that the live object lacks.
-func (r *run) catchUp(live kube.Object) error {
-	content, err := contentOf(live)
-	if err != nil {
-		return err
-	}
-	unclear := r.tookOver && !r.locked // under the lock nothing comes after what was taken over
+// catchUp leaves of the run's changes those that the live status, of this version, lacks.
+func (r *run) catchUp(content map[string]any, version string) error {
+	unclear := r.tookOver && version != r.version // otherwise nothing came after what was taken over
 	if unclear {
 		if field := contested(r.mine.fields, r.from, content, "status"); field != "" {
 			return fmt.Errorf("%s has been changed by others too, and it is not clear by whom first", field)
@@ -272,19 +268,6 @@ func noSubresource(ctx context.Context, c *client.Client, obj kube.Object, err e
 	}
 	return fmt.Errorf("%s %s: %w: declare it in the CustomResourceDefinition (subresources: {status: {}}), or write the status with client.Patch: %w",
 		kind.Kind, kube.KeyOf(obj), ErrNoSubresource, err)
-}
-
-// resourceOf names obj's resource for an error. Its kind has been found before: there is no request.
-func resourceOf(ctx context.Context, c *client.Client, obj kube.Object) schema.GroupResource {
-	kind, err := c.Cluster().KindOf(obj)
-	if err != nil {
-		return schema.GroupResource{}
-	}
-	resource, err := c.Cluster().Resource(ctx, kind)
-	if err != nil {
-		return schema.GroupResource{Group: kind.Group, Resource: kind.Kind}
-	}
-	return resource.GroupResource()
 }
 
 // check finds what is wrong with the arguments.

@@ -53,6 +53,9 @@ func Edit(obj *unstructured.Unstructured, edit func(conditions *[]metav1.Conditi
 	if obj.Object == nil {
 		obj.Object = map[string]any{}
 	}
+	if obj.Object["status"] == nil {
+		delete(obj.Object, "status") // null is none
+	}
 	return unstructured.SetNestedSlice(obj.Object, edited, "status", conditionsField)
 }
 
@@ -63,12 +66,12 @@ func editedEntry(c *metav1.Condition, before []metav1.Condition, entries []any) 
 	if err != nil {
 		return nil, err
 	}
+	if i := slices.IndexFunc(before, func(was metav1.Condition) bool { return reflect.DeepEqual(was, *c) }); i >= 0 {
+		return entries[i], nil // also how it is written, which is not always how Go writes it
+	}
 	i := slices.IndexFunc(before, func(was metav1.Condition) bool { return was.Type == c.Type })
 	if i < 0 {
 		return fields, nil
-	}
-	if reflect.DeepEqual(before[i], *c) {
-		return entries[i], nil // also how it is written, which is not always how Go writes it
 	}
 	was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&before[i])
 	if err != nil {
@@ -111,9 +114,14 @@ func contentOf(obj kube.Object) (map[string]any, error) {
 			return nil, fmt.Errorf("decode the status: %w", err)
 		}
 	default:
-		whole, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+		// Not by apimachinery's converter, which panics at some fields that are not exported.
+		encoded, err := json.Marshal(obj)
 		if err != nil {
 			return nil, fmt.Errorf("encode the object: %w", err)
+		}
+		var whole map[string]any
+		if err := utiljson.Unmarshal(encoded, &whole); err != nil {
+			return nil, fmt.Errorf("decode the object: %w", err)
 		}
 		content = whole["status"]
 	}

@@ -36,26 +36,27 @@ func difference(from, to map[string]any) (changeSet, error) {
 		// Something else of that name: a field as any.
 		return changeSet{fields: mergePatch(from, to)}, nil
 	}
-	if err := errors.Join(checkTypes(before, "before the run"), checkTypes(after, "now")); err != nil {
+	if err := errors.Join(checkTypes(before, after, "before the run"), checkTypes(after, before, "now")); err != nil {
 		return changeSet{}, err
 	}
 	return changeSet{fields: mergePatch(without(from, conditionsField), without(to, conditionsField)), conditions: conditionChanges(before, after)}, nil
 }
 
 // conditionList returns the conditions of a status; false when what is there is no list of
-// objects. A list that is missing is an empty one.
+// objects, or none of them has a type. A list that is missing is an empty one.
 func conditionList(status map[string]any) ([]any, bool) {
 	value := status[conditionsField]
 	if value == nil {
 		return nil, true
 	}
 	list, ok := value.([]any)
+	typed := len(list) == 0
 	for _, entry := range list {
 		c, isObject := entry.(map[string]any)
 		_, isText := c["type"].(string)
-		ok = ok && isObject && isText
+		ok, typed = ok && isObject, typed || isText
 	}
-	return list, ok
+	return list, ok && typed
 }
 
 func typeOf(condition any) string {
@@ -64,10 +65,12 @@ func typeOf(condition any) string {
 	return conditionType
 }
 
-// checkTypes finds what would make it unclear which condition is whose.
-func checkTypes(list []any, when string) error {
+// checkTypes finds what would make it unclear which condition is whose, among those that are not
+// the same in other.
+func checkTypes(list, other []any, when string) error {
 	for i, entry := range list {
 		switch conditionType := typeOf(entry); {
+		case reflect.DeepEqual(allOf(list, conditionType), allOf(other, conditionType)):
 		case conditionType == "":
 			return fmt.Errorf("status.conditions[%d] has no type %s: set one", i, when)
 		case indexOf(list, conditionType) != i:
@@ -75,6 +78,11 @@ func checkTypes(list []any, when string) error {
 		}
 	}
 	return nil
+}
+
+// allOf returns the conditions of a type: one, or none, unless somebody has been sloppy.
+func allOf(list []any, conditionType string) []any {
+	return slices.DeleteFunc(slices.Clone(list), func(entry any) bool { return typeOf(entry) != conditionType })
 }
 
 func indexOf(list []any, conditionType string) int {
@@ -91,8 +99,8 @@ func find(list []any, conditionType string) any {
 func conditionChanges(before, after []any) []conditionChange {
 	var changes []conditionChange
 	for _, to := range after {
-		if from := find(before, typeOf(to)); !reflect.DeepEqual(from, to) {
-			changes = append(changes, conditionChange{typeOf(to), from, to})
+		if !reflect.DeepEqual(allOf(before, typeOf(to)), allOf(after, typeOf(to))) {
+			changes = append(changes, conditionChange{typeOf(to), find(before, typeOf(to)), to})
 		}
 	}
 	for _, from := range before {
@@ -106,7 +114,7 @@ func conditionChanges(before, after []any) []conditionChange {
 // made returns what the change makes of a condition; nil is one that is not there. What the run
 // has never seen in it stays.
 func (c conditionChange) made(condition any) any {
-	to, isObject := c.to.(map[string]any)
+	_, isObject := c.to.(map[string]any)
 	is, there := condition.(map[string]any)
 	if !isObject || !there {
 		return c.to
@@ -115,8 +123,22 @@ func (c conditionChange) made(condition any) any {
 	for _, name := range c.removed() {
 		delete(made, name)
 	}
-	maps.Copy(made, to)
+	maps.Copy(made, c.written(is))
 	return made
+}
+
+// written returns the fields that the change writes into a condition: the run's, but where the
+// condition has the status already that the run has given it, the time since when stays.
+func (c conditionChange) written(is map[string]any) map[string]any {
+	const since = "lastTransitionTime"
+	to, _ := c.to.(map[string]any)
+	from, _ := c.from.(map[string]any)
+	if is[since] == nil || to[since] == nil || !reflect.DeepEqual(is["status"], to["status"]) || reflect.DeepEqual(from["status"], to["status"]) {
+		return to
+	}
+	to = maps.Clone(to)
+	to[since] = is[since]
+	return to
 }
 
 // removed returns the fields that the change takes from the condition, in order.

@@ -4,7 +4,7 @@
 // A handler edits its copy of the object, and leaves the writing to middleware.Status, or to
 // Commit:
 //
-//	func handle(ctx context.Context, shop *v1.Shop) error {
+//	func handle(ctx context.Context, shop *Shop) error {
 //		status.Reconciling(&shop.Status.Conditions, shop.Generation, "Deploying", "1 of 3 replicas is up")
 //		...
 //		status.Ready(&shop.Status.Conditions, shop.Generation, "Deployed", "3 replicas are up")

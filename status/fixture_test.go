@@ -198,3 +198,11 @@ func (w *world) lastSent(t *testing.T) any {
 	}
 	return body
 }
+
+// label changes the Shop's labels by another hand.
+func (w *world) label(name, value string) {
+	w.Edit("shops", shopKey(), "others", func(obj map[string]any) bool {
+		obj["metadata"].(map[string]any)["labels"] = map[string]any{name: value}
+		return true
+	})
+}

@@ -43,14 +43,18 @@ func (r run) patch(base kube.Object) (client.PatchBody, error) {
 
 // suffices reports whether the patch can be made of what was seen. If it has to write the whole list
 // of conditions, the entries may have fields that were not seen. And a condition that is new in a
-// state that was taken over may have come with it, or not.
+// state that was taken over may have come with it, or not; what is missing in that state may have
+// gone with it, or be there still.
 func (r run) suffices() bool {
 	list, _ := conditionList(r.seen)
-	if r.exact || len(r.mine.conditions) == 0 || len(list) == 0 {
+	if r.exact || len(r.mine.conditions) == 0 {
 		return true
 	}
-	if r.tookOver && slices.ContainsFunc(r.mine.conditions, func(c conditionChange) bool { return c.from == nil }) {
+	if r.tookOver && slices.ContainsFunc(r.mine.conditions, func(c conditionChange) bool { return c.from == nil || len(c.removed()) > 0 }) {
 		return false
+	}
+	if len(list) == 0 {
+		return true
 	}
 	_, _, ok := r.operations()
 	return ok || len(apply(r.mine.conditions, list)) == 0
@@ -103,13 +107,13 @@ func (r run) operations() (operations []client.Operation, locked, ok bool) {
 // fields of the own one are written, because a mixture of two conditions would be neither.
 func (c conditionChange) operations(i int, seen any) []client.Operation {
 	operations := []client.Operation{isAt(i, c)}
-	to, _ := c.to.(map[string]any)
-	for _, name := range slices.Sorted(maps.Keys(to)) {
+	is, _ := seen.(map[string]any)
+	fields := c.written(is)
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if name != "type" {
-			operations = append(operations, client.Operation{Op: "add", Path: conditionPath(i) + client.Pointer(name), Value: to[name]})
+			operations = append(operations, client.Operation{Op: "add", Path: conditionPath(i) + client.Pointer(name), Value: fields[name]})
 		}
 	}
-	is, _ := seen.(map[string]any)
 	for _, name := range c.removed() {
 		if _, there := is[name]; there {
 			operations = append(operations, client.Operation{Op: "remove", Path: conditionPath(i) + client.Pointer(name)})

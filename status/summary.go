@@ -79,7 +79,8 @@ const (
 // The message is made of the messages of the states that count, each once, in their order: the
 // first five, and how many more there are. So it should name what it is about:
 //
-//	status.Summarize(&shop.Status.Conditions, shop.Generation,
+//	status.Summarize(&conditions, 3,
+//		readiness.State{Status: readiness.Current},
 //		readiness.State{Status: readiness.InProgress, Message: "Deployment shop/web: 1 of 3 replicas is up"})
 func Summarize(conditions *[]metav1.Condition, generation int64, states ...readiness.State) (changed bool) {
 	const all readiness.Status = "all"

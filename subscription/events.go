@@ -88,40 +88,34 @@ func (e *events[T]) notify(c informer.Change) {
 // note keeps the end of an object of which the receiver knows, and whether what follows it is to
 // be told. It returns false when the change ends nothing.
 func (e *events[T]) note(c informer.Change, follows bool) bool {
+	ended, unread, err := e.noted(c, follows)
+	if unread { // said without mu: who logs runs code of others
+		e.subscription.logger.Warn("a subscription cannot read the last state of an object",
+			"subscription", e.subscription.name, "key", c.Key.String(), "error", err)
+	}
+	return ended
+}
+
+// noted is note, and says besides that the last state could not be read, and why.
+func (e *events[T]) noted(c informer.Change, follows bool) (ended, unread bool, err error) {
 	ends := c.Type == informer.Deleted || c.Changed(kube.ChangedUID) != 0
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if ends {
-		if last := e.endOf(c); last != nil {
-			e.gone[c.Key] = end{last: last, followed: follows}
-			return true
+	if told, known := e.told[c.Key]; ends && known {
+		last, err := c.Old()
+		if unread = err != nil || last == nil; unread {
+			last = &wire.Object{Key: c.Key, UID: told.uid}
+		}
+		if last.UID == told.uid { // otherwise another object of the name, of which the receiver does not know (any more, or yet)
+			e.gone[c.Key] = end{last: last.Clone(), followed: follows}
+			return true, unread, err
 		}
 	}
 	if ended, ok := e.gone[c.Key]; ok && (ends || follows) {
 		ended.followed = follows
 		e.gone[c.Key] = ended
 	}
-	return false
-}
-
-// endOf returns the last state of an object whose end the receiver is to be told: that of a
-// Deleted, or of an Updated that is another object's of the same name. It is nil when the change
-// ends nothing of which the receiver knows. It is called with mu held.
-func (e *events[T]) endOf(c informer.Change) *wire.Object {
-	told, known := e.told[c.Key]
-	if !known {
-		return nil
-	}
-	last, err := c.Old()
-	if err != nil || last == nil {
-		e.subscription.logger.Warn("a subscription cannot read the last state of an object",
-			"subscription", e.subscription.name, "key", c.Key.String(), "error", err)
-		last = &wire.Object{Key: c.Key, UID: told.uid}
-	}
-	if last.UID != told.uid {
-		return nil // another object of the name, of which the receiver does not know (any more, or yet)
-	}
-	return last.Clone()
+	return false, false, nil
 }
 
 func (e *events[T]) deliver(ctx context.Context) {
@@ -147,7 +141,7 @@ func (e *events[T]) deliver(ctx context.Context) {
 // ctx has ended.
 func (e *events[T]) tell(ctx context.Context, key kube.Key) bool {
 	last, obj, applied := e.news(ctx, key)
-	if last != nil && !e.send(ctx, Event[T]{Type: Deleted, Key: key, Object: e.read(ctx, last)}) {
+	if last != nil && !e.send(ctx, Event[T]{Type: Deleted, Key: key, Object: e.lastOf(ctx, last)}) {
 		return false
 	}
 	return !applied || e.send(ctx, Event[T]{Type: Applied, Key: key, Object: obj})
@@ -161,9 +155,18 @@ func (e *events[T]) tell(ctx context.Context, key kube.Key) bool {
 // held: an end that it shows already is announced before or after that, not in between, where
 // nobody would know yet that it matters.
 func (e *events[T]) news(ctx context.Context, key kube.Key) (last *wire.Object, obj T, applied bool) {
+	last, obj, applied, err := e.read(key)
+	if err != nil { // said without mu: who logs runs code of others
+		e.subscription.logUnread(ctx, key, err)
+	}
+	return last, obj, applied
+}
+
+// read is news, and says besides why what is there cannot be read. It counts as not there.
+func (e *events[T]) read(key kube.Key) (last *wire.Object, obj T, applied bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	obj, found := e.subscription.get(ctx, key)
+	obj, found, err := e.subscription.informer.Get(key)
 	now := state{}
 	if found {
 		now = state{uid: obj.GetUID(), version: obj.GetResourceVersion()}
@@ -181,16 +184,16 @@ func (e *events[T]) news(ctx context.Context, key kube.Key) (last *wire.Object, 
 	}
 	switch {
 	case !found, gone && !ended.followed, known && told == now:
-		return last, obj, false
+		return last, obj, false, err
 	case known && told.uid != now.uid:
-		return last, obj, false // the end of the other one is about to be announced
+		return last, obj, false, err // the end of the other one is about to be announced
 	}
 	e.told[key] = now
-	return last, obj, true
+	return last, obj, true, err
 }
 
-// read returns the last state of an object.
-func (e *events[T]) read(ctx context.Context, last *wire.Object) T {
+// lastOf returns the last state of an object.
+func (e *events[T]) lastOf(ctx context.Context, last *wire.Object) T {
 	obj, err := e.subscription.informer.Decode(last)
 	if err == nil {
 		return obj

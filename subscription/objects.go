@@ -51,8 +51,12 @@ func (o *objects[T]) end() { close(o.out) }
 func (s *Subscription[T]) get(ctx context.Context, key kube.Key) (obj T, found bool) {
 	obj, found, err := s.informer.Get(key)
 	if err != nil {
-		s.logger.WarnContext(ctx, "a subscription cannot read an object, and does not tell of it",
-			"subscription", s.name, "key", key.String(), "error", err)
+		s.logUnread(ctx, key, err)
 	}
 	return obj, found
+}
+
+func (s *Subscription[T]) logUnread(ctx context.Context, key kube.Key, err error) {
+	s.logger.WarnContext(ctx, "a subscription cannot read an object, and does not tell of it",
+		"subscription", s.name, "key", key.String(), "error", err)
 }

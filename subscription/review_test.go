@@ -2,10 +2,16 @@ package subscription_test
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
@@ -105,3 +111,53 @@ func replaceUnseen(server *fakeapi.Server[configMap], obj configMap) {
 	server.Fail("list", nil)
 	time.Sleep(30 * time.Second)
 }
+
+// A slog.Handler is somebody else's code: this one makes a change and waits until it is announced,
+// which it never would be if the subscription kept something locked meanwhile.
+func TestNothingIsLockedWhileItLogs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := fakeapi.New[*unstructured.Unstructured](func() runtime.Object {
+			return &unstructured.UnstructuredList{Object: map[string]any{"kind": "ConfigMapList", "apiVersion": "v1"}}
+		}, true)
+		put := func(name string, data any) {
+			obj := &unstructured.Unstructured{Object: map[string]any{"data": data}}
+			obj.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
+			obj.SetNamespace("ns")
+			obj.SetName(name)
+			server.Put(obj)
+		}
+		dynamic, err := informer.New(informer.Config[*unstructured.Unstructured]{Retriever: described{server}, Logger: logger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		typed, err := informer.As[*corev1.ConfigMap](dynamic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		announced := make(chan struct{})
+		logging := onLog(func() {
+			put("b", map[string]any{"value": "1"})
+			<-announced
+		})
+		s := newSubscription(t, subscription.Config[configMap]{Informer: typed, Logger: slog.New(logging)})
+		out := s.Events()
+		defer run(t, s)()
+		expect(t, out, "Synced")
+		defer typed.Subscribe(func(c informer.Change) { // after the subscription has been told
+			if c.Key == key("b") {
+				close(announced)
+			}
+		})()
+		put("a", "no map")
+		expect(t, out, "Applied b=1 uid-2")
+	})
+}
+
+// onLog is a slog.Handler that calls a function for each line.
+type onLog func()
+
+func (f onLog) Enabled(context.Context, slog.Level) bool  { return true }
+func (f onLog) Handle(context.Context, slog.Record) error { f(); return nil }
+func (f onLog) WithAttrs([]slog.Attr) slog.Handler        { return f }
+func (f onLog) WithGroup(string) slog.Handler             { return f }

@@ -112,8 +112,8 @@ func (s *Subscription[T]) Informer() *informer.Informer[T] { return s.informer }
 // the last signal was received are one. The first signal comes when everything that there is has
 // been read, also when that is nothing. It is the same channel at every call.
 //
-//	for range s.Signals() {
-//		for route, err := range s.Informer().All() {
+//	for range s.Signals() { // the first one comes when everything has been read
+//		fmt.Println("there are", s.Informer().Len())
 func (s *Subscription[T]) Signals() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -3,7 +3,7 @@
 //
 //	after := before.DeepCopy()
 //	after.Spec.Template.Spec.Containers[0].Image = "web:2"
-//	deployment, err := client.Patch(ctx, c, before, strategic.From(before, after))
+//	web, err := client.Patch(ctx, c, before, strategic.From(before, after))
 //
 // The containers that others have added meanwhile stay, where a merge patch (client.MergeFrom)
 // would replace the list. client.Apply does the same, for any kind, and knows whose field is

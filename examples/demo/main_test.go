@@ -32,18 +32,28 @@ func TestMain(m *testing.M) {
 
 func TestOnceEndsByItselfWithTheFigures(t *testing.T) {
 	out := exampletest.NewOutput()
-	if err := run(t.Context(), []string{"--once"}, out); err != nil {
+	if err := run(t.Context(), []string{"--once", "--timeout", "5m"}, out); err != nil {
 		t.Fatalf("the demo failed: %v\n%s", err, out)
 	}
+	// Five rounds of two Pods each; but where Pods take longer to heal than rounds to come, a round
+	// ends fewer, and another may begin before the fifth was seen.
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if last := lines[len(lines)-1]; last != "demo: 5 rounds, 10 pods terminated, 10 healed, 0 errors" {
-		t.Errorf("the last line is %q\n%s", last, out)
+	var rounds, ended, healed int
+	n, err := fmt.Sscanf(lines[len(lines)-1], "demo: %d rounds, %d pods terminated, %d healed, 0 errors", &rounds, &ended, &healed)
+	if err != nil || n != 3 || rounds < 5 || ended < 5 || ended > 2*rounds || healed != ended {
+		t.Errorf("the last line is %q\n%s", lines[len(lines)-1], out)
 	}
-	for kind, want := range map[string]int{kindEnded: 10, kindHealed: 10, kindRound: 5, kindProblem: 0, kindLog: 0} {
+	told := func(kind string) int {
 		happening := regexp.MustCompile(`^ *\d+\.\ds  ` + kind + ` `)
-		if n := len(slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !happening.MatchString(l) })); n != want {
+		return len(slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !happening.MatchString(l) }))
+	}
+	for kind, want := range map[string]int{kindEnded: ended, kindHealed: healed, kindProblem: 0} {
+		if n := told(kind); n != want {
 			t.Errorf("%d happenings of kind %s were told, want %d\n%s", n, kind, want, out)
 		}
+	}
+	if n := told(kindRound); n < 1 || n > rounds { // of two that come at once the later one is told
+		t.Errorf("%d rounds were told, of %d\n%s", n, rounds, out)
 	}
 	if strings.Contains(out.String(), "\x1b") {
 		t.Errorf("there are colours in what is no terminal:\n%s", out)
@@ -56,7 +66,7 @@ func TestInterruptedOnAnExistingClusterItLeavesNothingBehind(t *testing.T) {
 		return run(ctx, []string{"--kubeconfig", exampletest.Kubeconfig()}, out)
 	})
 	out.Wait(t, " healed ")
-	out.Wait(t, " round 1: ")
+	out.Wait(t, "  round ")
 	stop()
 	if !regexp.MustCompile(`\ndemo: [1-9]\d* rounds, [1-9]\d* pods terminated, [1-9]\d* healed, 0 errors\n$`).MatchString(out.String()) {
 		t.Errorf("the last line is not that of a demo:\n%s", out)
@@ -84,9 +94,11 @@ func TestInterruptedOnAnExistingClusterItLeavesNothingBehind(t *testing.T) {
 func TestInterruptedDuringSetUpItLeavesNothingBehind(t *testing.T) {
 	before := namespaces(t)
 	out, stop := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
-		return run(ctx, []string{"--kubeconfig", exampletest.Kubeconfig()}, out)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		return run(ctx, []string{"--kubeconfig", exampletest.Kubeconfig()}, &interruption{out, "8 Pods run\n", cancel}) // there is no PodTerminator yet
 	})
-	out.Wait(t, "8 Pods run\n") // there is no PodTerminator yet
+	out.Wait(t, "\ndemo: ")
 	stop()
 	for _, hint := range []string{"kubectl delete namespace evenkeel-demo-", "kubectl delete crd podterminators.", "(interrupted: cleaning up"} {
 		if !strings.Contains(out.String(), hint) {
@@ -149,17 +161,31 @@ func TestOnceInterruptedIsAnError(t *testing.T) {
 	out := exampletest.NewOutput()
 	ended := make(chan error, 1)
 	go func() { // waited for below
-		ended <- run(ctx, []string{"--once", "--kubeconfig", exampletest.Kubeconfig()}, out)
+		ended <- run(ctx, []string{"--once", "--kubeconfig", exampletest.Kubeconfig()}, &interruption{out, " healed ", cancel})
 	}()
-	out.Wait(t, " healed ")
-	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v, want that it was cancelled\n%s", err, out)
 	}
 }
 
 func TestWhatDoesNotHappenIsAnError(t *testing.T) {
-	bare, err := localcluster.Start(t.Context(), localcluster.Config{}) // nothing runs Pods here
+	var err error
+	for _, timeout := range []string{"3s", "20s", "90s"} { // a busy machine may take longer for what comes before
+		var out *exampletest.Output
+		if out, err = runBare(t, timeout); strings.Contains(out.String(), "\ndemo: ") {
+			t.Errorf("figures were given nevertheless:\n%s", out)
+		}
+		if err != nil && strings.Contains(err.Error(), "wait for Deployment") && strings.Contains(err.Error(), "nobody has reported on it yet") {
+			return
+		}
+	}
+	t.Errorf("the error is %v; want that nobody has made the Deployment's Pods", err)
+}
+
+// runBare gives the demo on a cluster where nothing runs Pods.
+func runBare(t *testing.T, timeout string) (*exampletest.Output, error) {
+	t.Helper()
+	bare, err := localcluster.Start(t.Context(), localcluster.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,13 +195,7 @@ func TestWhatDoesNotHappenIsAnError(t *testing.T) {
 		}
 	}()
 	out := exampletest.NewOutput()
-	err = run(t.Context(), []string{"--once", "--timeout", "2s", "--kubeconfig", bare.Kubeconfig()}, out)
-	if err == nil || !strings.Contains(err.Error(), "wait for Deployment") || !strings.Contains(err.Error(), "nobody has reported on it yet") {
-		t.Errorf("the error is %v; want that nobody has made the Deployment's Pods", err)
-	}
-	if strings.Contains(out.String(), "\ndemo: ") {
-		t.Errorf("figures were given nevertheless:\n%s", out)
-	}
+	return out, run(t.Context(), []string{"--once", "--timeout", timeout, "--kubeconfig", bare.Kubeconfig()}, out)
 }
 
 func TestMistakesOnTheCommandLine(t *testing.T) {
@@ -198,6 +218,21 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 	}
 }
 
+// interruption writes to out, and interrupts when a text is written: before the writer goes on.
+type interruption struct {
+	out       io.Writer
+	at        string
+	interrupt func()
+}
+
+// Write implements io.Writer.
+func (i *interruption) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), i.at) {
+		i.interrupt()
+	}
+	return i.out.Write(p)
+}
+
 func emptyFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "empty")
@@ -215,7 +250,9 @@ func namespaces(t *testing.T) []string {
 	}
 	var names []string
 	for _, namespace := range list.Items {
-		names = append(names, namespace.Name)
+		if !strings.HasPrefix(namespace.Name, "kube-") { // which the API server makes when it has the time
+			names = append(names, namespace.Name)
+		}
 	}
 	return names
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -224,6 +225,57 @@ func TestApplyBehindInformer(t *testing.T) {
 	made.want(t, "patch (dry run)", "get")
 	if diff := cmp.Diff([]string{`data.mode: "slow" -> "fast"`}, texts(plan.Changed)); diff != "" {
 		t.Errorf("planned (-want +got):\n%s", diff)
+	}
+}
+
+// What a client itself has done to an object since its apply is known to it before any informer
+// shows it: a handler that deletes a child and applies it again does not wait for a resync.
+func TestApplyAfterOtherWritesOfTheSameClient(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, write := range map[string]func(ctx context.Context, c *client.Client, obj *corev1.ConfigMap) error{
+		"delete": func(ctx context.Context, c *client.Client, obj *corev1.ConfigMap) error {
+			return client.Delete(ctx, c, obj)
+		},
+		"delete live": func(ctx context.Context, c *client.Client, obj *corev1.ConfigMap) error {
+			return client.DeleteLive(ctx, c, obj, nil)
+		},
+		"delete all": func(ctx context.Context, c *client.Client, obj *corev1.ConfigMap) error {
+			return client.DeleteAllOf[*corev1.ConfigMap](ctx, c, client.InNamespace(obj.Namespace), client.FieldSelector("metadata.name="+obj.Name))
+		},
+		"patch by a client that was made of it": func(ctx context.Context, c *client.Client, obj *corev1.ConfigMap) error {
+			other, err := c.With(func(config *client.Config) { config.FieldOwner = "other" })
+			if err != nil {
+				return err
+			}
+			_, err = client.Patch(ctx, other, obj, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"mode":"slow"}}`)))
+			return err
+		},
+		"apply by another field owner": func(ctx context.Context, c *client.Client, obj *corev1.ConfigMap) error {
+			_, err := client.Apply(ctx, c, w.configMap(obj.Name, map[string]string{"mode": "slow"}), client.FieldOwner("other"), client.Force())
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			still := &frozen{}
+			c := must(client.New(client.Config{Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{still}}))(t)
+			configuration := w.configMap(strings.ReplaceAll(name, " ", "-"), map[string]string{"mode": "fast"})
+			still.object = applied(t.Context(), t, c, client.Created, configuration).Object
+			ctx, made := watched(t)
+			applied(ctx, t, c, client.Unchanged, configuration)
+			made.want(t)
+			if err := write(t.Context(), c, still.object); err != nil {
+				t.Fatal(err)
+			}
+			result := must(client.Apply(t.Context(), c, configuration, client.Force()))(t)
+			if result.Outcome == client.Unchanged || result.Object.Data["mode"] != "fast" {
+				t.Errorf("applied again it is %s: %v", result.Outcome, result.Object)
+			}
+			still.object = result.Object
+			applied(ctx, t, c, client.Unchanged, configuration)
+			made.want(t)
+		})
 	}
 }
 

@@ -3,7 +3,9 @@ package client
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -204,4 +206,52 @@ func TestUnknownFields(t *testing.T) {
 	if causes := client.CausesOf(err); client.ReasonOf(err) != client.ReasonInvalid || len(causes) != 1 || causes[0].Field != "spec.size" {
 		t.Errorf("the error is %v, with the causes %v", err, causes)
 	}
+}
+
+// TestMetadataIsAllThatIsSent, though the whole object would be taken too, from servers that have
+// nothing else.
+func TestMetadataIsAllThatIsSent(t *testing.T) {
+	t.Parallel()
+	sent := &lockedBuffer{}
+	config := local.RESTConfig()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return copier{next, sent} })
+	c := clustertest.Client(t, clustertest.Connect(t, config))
+	namespace := clustertest.Namespace(t, c)
+	must(client.Create(t.Context(), c, configMap(namespace, "a", nil)))(t)
+	written := must(client.Get[*corev1.ConfigMap](t.Context(), c, kube.Key{Namespace: namespace, Name: "a"}))(t)
+	written.Data = map[string]string{"much": "data"}
+	must(client.Update(t.Context(), c, written))(t)
+	before := len(sent.String())
+
+	metadata := must(client.Get[*metav1.PartialObjectMetadata](t.Context(), c, kube.KeyOf(written), client.OfKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))))(t)
+	changed := metadata.DeepCopy()
+	changed.Labels = map[string]string{"app": "web"}
+	must(client.Patch(t.Context(), c, metadata, client.MergeFrom(metadata, changed)))(t)
+	if names := must(client.Names[*corev1.ConfigMap](t.Context(), c, client.InNamespace(namespace)))(t); len(names) != 1 {
+		t.Errorf("the names are %v", names)
+	}
+	w := must(client.Watch[*metav1.PartialObjectMetadata](t.Context(), c, client.OfKind(corev1.SchemeGroupVersion.WithKind("ConfigMap")), client.InNamespace(namespace)))(t)
+	<-w.ResultChan()
+	w.Stop()
+	if answers := sent.String()[before:]; strings.Count(answers, `"PartialObjectMetadata"`) < 3 || strings.Contains(answers, "much") {
+		t.Errorf("the answers are %s", answers)
+	}
+}
+
+// copier writes down the bodies of answers.
+type copier struct {
+	next http.RoundTripper
+	to   io.Writer
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c copier) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := c.next.RoundTrip(req)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.TeeReader(resp.Body, c.to), resp.Body}
+	}
+	return resp, err
 }

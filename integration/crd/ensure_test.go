@@ -201,7 +201,7 @@ func TestAChangeThatHarmsObjectsIsRefused(t *testing.T) {
 		}
 	}
 	_, err := crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{next})
-	for _, want := range []string{d.Name, "lossy: v1: spec.host", "narrowing: v1: spec.path", "AllowDataLoss"} {
+	for _, want := range []string{d.Name, "lossy: v1: spec.host", "narrowing: v1: spec.path", `AllowDataLoss("v1: spec.host")`, `AllowNarrowing("v1: spec.path")`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q:\n%v", want, err)
 		}

@@ -110,7 +110,14 @@ func TestWhatAppearsDuringAWaitIsCompared(t *testing.T) {
 		}
 		return ""
 	})
-	e.ensure(newer) // which takes more than a moment
+	seen := time.Now()
+	e.ensure(newer)
+	clustertest.Eventually(t, func() string {
+		if time.Since(seen) < 1100*time.Millisecond {
+			return "it was missing a moment ago, which Ensure believes"
+		}
+		return ""
+	})
 	release()
 	running.Wait()
 	if _, ok := e.live(d.Name).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["path"]; !ok {
@@ -129,7 +136,7 @@ func TestADryRunWaitsForNoRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Spec.Scope = apiextensionsv1.ClusterScoped // which another one may have
-	ensured, err := crd.Ensure(t.Context(), dry, []*apiextensionsv1.CustomResourceDefinition{d}, crd.Timeout(5*time.Second))
+	ensured, err := crd.Ensure(t.Context(), dry, []*apiextensionsv1.CustomResourceDefinition{d})
 	if err != nil || ensured[0].Outcome != client.Created || ensured[0].Definition == nil || ensured[0].Definition.UID != "" {
 		t.Errorf("it would be %+v, %v, want another one to be created", ensured, err)
 	}
@@ -280,6 +287,13 @@ func TestAConversionEndsWithWhatOthersHavePutThere(t *testing.T) {
 		},
 	}
 	e.ensure(d)
+	calls := &calls{}
+	if _, err := crd.Ensure(calls.observe(t.Context()), e.client, []*apiextensionsv1.CustomResourceDefinition{d}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"get customresourcedefinitions"}, calls.take()); diff != "" {
+		t.Errorf("a webhook whose port is the default (-want +got):\n%s", diff)
+	}
 	e.edit(d.Name, func(d *apiextensionsv1.CustomResourceDefinition) {
 		d.Spec.Conversion.Webhook.ClientConfig.CABundle = []byte(certificate)
 	})

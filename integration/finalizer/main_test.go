@@ -102,15 +102,16 @@ type calls struct {
 	seen []string
 }
 
-// CallBegan implements kube.CallObserver.
-func (c *calls) CallBegan(ctx context.Context, _ kube.Call) context.Context { return ctx }
-
-// CallEnded implements kube.CallObserver.
-func (c *calls) CallEnded(_ context.Context, call kube.Call) {
+// CallBegan implements kube.CallObserver. What is seen to have come of a call has been counted.
+func (c *calls) CallBegan(ctx context.Context, call kube.Call) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen = append(c.seen, strings.TrimSuffix(fmt.Sprint(call.Verb, "/", call.Subresource), "/"))
+	return ctx
 }
+
+// CallEnded implements kube.CallObserver.
+func (c *calls) CallEnded(context.Context, kube.Call) {}
 
 func (c *calls) take() []string {
 	c.mu.Lock()

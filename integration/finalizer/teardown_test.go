@@ -95,6 +95,11 @@ func (p *process) finalizer(e env, c *client.Client, fail map[string]error) *fin
 
 func forever() *process { return &process{left: -1} }
 
+// notedOf returns the steps that an object says are done.
+func notedOf(obj *corev1.ConfigMap) string {
+	return strings.TrimPrefix(obj.Annotations[progress], string(obj.UID)+":")
+}
+
 // Wherever the process dies, the next one ends the teardown: each step took effect, in order, and
 // none was begun again but the one that had not been noted. Another's finalizer is still there.
 func TestContract35_ATeardownGoesOnWhereItWas(t *testing.T) {
@@ -116,7 +121,7 @@ func TestContract35_ATeardownGoesOnWhereItWas(t *testing.T) {
 		case !errors.Is(err, errKilled):
 			t.Fatal(err)
 		}
-		noted := strings.FieldsFunc(e.live(name).Annotations[progress], func(r rune) bool { return r == ',' })
+		noted := strings.FieldsFunc(notedOf(e.live(name)), func(r rune) bool { return r == ',' })
 		// The restarted one has a cache: once a fresh one, once a stale one.
 		obj := e.live(name)
 		if moment%2 == 1 {
@@ -160,7 +165,7 @@ func TestTeardownGoesOnAfterAnError(t *testing.T) {
 	if got := p.finalizer(e, e.client, nil).Blocking(obj, time.Now()); got.Step != "bucket" || !slices.Equal(got.Done, []string{"dns"}) {
 		t.Errorf("the report is %+v", got)
 	}
-	if live := e.live("a"); live.Annotations[progress] != "dns" || live.ResourceVersion != obj.ResourceVersion {
+	if live := e.live("a"); notedOf(live) != "dns" || live.ResourceVersion != obj.ResourceVersion {
 		t.Errorf("the progress is %q; resourceVersions are %s, live %s", live.Annotations[progress], obj.ResourceVersion, live.ResourceVersion)
 	}
 	// A step that speaks of something else that is gone does not end the teardown.
@@ -180,7 +185,7 @@ func TestTeardownGoesOnAfterAnError(t *testing.T) {
 	observer.take()
 	ending, cancel = context.WithCancel(ctx)
 	p.effect = cancel
-	if err := p.finalizer(e, e.client, nil).Teardown(ending, obj); !errors.Is(err, context.Canceled) || e.live("a").Annotations[progress] != "dns,bucket" {
+	if err := p.finalizer(e, e.client, nil).Teardown(ending, obj); !errors.Is(err, context.Canceled) || notedOf(e.live("a")) != "dns,bucket" {
 		t.Errorf("the answer is %v, noted is %q", err, e.live("a").Annotations[progress])
 	}
 	if err := p.finalizer(e, e.client, nil).Teardown(ctx, obj); err != nil {
@@ -274,7 +279,7 @@ func TestFinalizerInAController(t *testing.T) {
 				return next.Handle(kube.ObserveCalls(ctx, observer), obj)
 			})
 		}, middleware.Finalizer(f, middleware.FinalizerOptions[*corev1.ConfigMap]{})),
-		ResyncInterval: 200 * time.Millisecond,
+		ResyncInterval: 200 * time.Millisecond, ConsistencyTimeout: 10 * time.Minute, // however late the watch is
 	})
 	const objects = 5
 	for i := range objects {

@@ -162,6 +162,14 @@ func outcomes(results []owned.Result) []string {
 	return all
 }
 
+// unready says what is missing; "" for nothing.
+func unready(report owned.Report, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return report.Pending()
+}
+
 func (e env) want(results []owned.Result, want ...string) {
 	e.Helper()
 	if got := outcomes(results); !slices.Equal(got, want) {
@@ -191,6 +199,20 @@ func (c *calls) CallEnded(_ context.Context, call kube.Call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all = append(c.all, call)
+}
+
+// discoveries returns how often it was asked since how kinds are served.
+func (c *calls) discoveries() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, call := range c.all {
+		if call.Verb == "" {
+			n++
+		}
+	}
+	c.all = nil
+	return n
 }
 
 // take returns what was called since, but for how kinds are served.

@@ -145,7 +145,32 @@ func TestKindsThatAreNotServed(t *testing.T) {
 		c.Kinds = append(c.Kinds, schema.GroupVersionKind{Group: "nowhere.example.com", Version: "v1", Kind: "Nothing"})
 	}), e.app("web")
 	e.want(e.apply(set, app, owned.Of(e.configMap("a"))...).Results, "ConfigMap a: Created")
-	if report := must(set.Delete(t.Context(), app))(t); !report.Gone() {
+	seen := &calls{}
+	must(set.Apply(kube.ObserveCalls(t.Context(), seen), app, owned.Of(e.configMap("a"))...))(t)
+	if asked := seen.discoveries(); asked != 0 {
+		t.Errorf("asked %d times again", asked)
+	}
+	if report := must(set.Delete(kube.ObserveCalls(t.Context(), seen), app))(t); !report.Gone() {
 		t.Error(report.Remaining())
 	}
+	if seen.discoveries() == 0 {
+		t.Error("a deletion has believed what was remembered")
+	}
+}
+
+// A kind that was missing, and is served now, is looked for when a child of it is desired.
+func TestKindsThatComeLater(t *testing.T) {
+	e := newEnv(t)
+	late := schema.GroupVersionKind{Group: "late.example.com", Version: "v1", Kind: "Late"}
+	set, app := e.set(func(c *owned.Config) { c.Kinds = append(c.Kinds, late) }), e.app("web")
+	e.apply(set, app)
+	e.define(late, "lates", "Namespaced")
+	named := func(name string) *unstructured.Unstructured {
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(late)
+		obj.SetName(name)
+		return obj
+	}
+	e.apply(set, app, owned.Of(named("a"), named("b"))...)
+	e.want(e.apply(set, app, owned.Of(named("a"))...).Results, "Late a: Unchanged", "Late b: Pruned")
 }

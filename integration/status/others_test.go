@@ -131,3 +131,31 @@ func TestCommitLockedOnAServer(t *testing.T) {
 		t.Errorf("replaced: the error is %v", err)
 	}
 }
+
+// The run has written to the object, has taken over the answer, and then removes conditions of which
+// the answer had still told.
+func TestCommitRemovesAfterAnOwnWrite(t *testing.T) {
+	e := newEnv(t)
+	before := e.begin("books")
+	ready := before.copy()
+	status.Reconciling(&ready.Status.Conditions, 7, "Opening", "")
+	if _, err := status.Commit(t.Context(), e.client, before, ready); err != nil {
+		t.Fatal(err)
+	}
+	before = e.live("books")
+	after, _, err := client.SetLabels(t.Context(), e.client, before, map[string]string{"a": "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after = after.copy()
+	status.Ready(&after.Status.Conditions, 0, "Open", "") // which ends Reconciling, and has no generation
+	observer := &calls{}
+	changed, err := status.Commit(kube.ObserveCalls(t.Context(), observer), e.client, before, after)
+	if got, want := observer.take(), []string{"get shops", "patch shops/status"}; !changed || err != nil || !slices.Equal(got, want) {
+		t.Errorf("changed is %v, the error %v, the calls are %q", changed, err, got)
+	}
+	live := e.live("books")
+	if got, _ := status.Get(live.Status.Conditions, "Ready"); len(live.Status.Conditions) != 2 || got.Status != metav1.ConditionTrue || got.ObservedGeneration != 0 {
+		t.Errorf("the status is %+v", live.Status)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,7 +114,7 @@ func TestTwoControllersWithConditionsOfTheirOwn(t *testing.T) {
 			}, middleware.Status(e.client, middleware.StatusOptions[*Shop]{
 				SetObservedGeneration: func(shop *Shop, generation int64) { shop.Status.ObservedGeneration = generation },
 			})),
-			Workers: 4,
+			Workers: 4, ConsistencyTimeout: 10 * time.Minute, // however late the watch is
 		})
 	}
 	done := func(labels int) func() string {

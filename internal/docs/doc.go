@@ -1,5 +1,5 @@
 // Package docs keeps the pages of this repository true: each Go sample equals a file that is compiled, each relative link
-// leads somewhere. Its tests check that, make docs (package update) copies the samples anew, and package follow runs
+// leads somewhere, and each code block of a doc comment is a part of a test beside it. Its tests check that, make docs (package update) copies the samples anew, and package follow runs
 // the pages that a reader is meant to follow.
 //
 // What a page says about a fenced block stands in comments directly above it, one a line, so that readers do not see it:

@@ -4,7 +4,9 @@
 //
 //	tracer, err := otel.New(otel.Config{TracerProvider: provider})
 //	...
-//	Handler: controller.Chain(handler, middleware.Trace[*corev1.Pod](tracer)),
+//	Handler: controller.Chain(handler, middleware.Trace[widget](tracer)),
+//
+// (widget is a pointer to the type of the objects, as *corev1.Pod.)
 //
 // Each run that calls the Handler is a trace; what Config.Deleted does is in none:
 //

@@ -37,7 +37,7 @@ func Example() {
 	ctrl, err := controller.New(controller.Config[widget]{
 		Name:      "widgets",
 		Retriever: oneWidget{}, // in a cluster: informer.Retrieve[...](cluster)
-		Handler:   controller.Chain[widget](handler, middleware.Trace[widget](tracer)),
+		Handler:   controller.Chain(handler, middleware.Trace[widget](tracer)),
 		Logger:    slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // patience is how long a test waits for something that has to happen.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // Output collects what a program writes, and lets a test wait for it.
 type Output struct {

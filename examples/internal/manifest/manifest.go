@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -82,10 +83,8 @@ func InstallCRD(ctx context.Context, cluster *kube.Cluster, text []byte) (create
 		return false, err
 	}
 	ensured, err := crd.Ensure(ctx, c, definitions)
-	for _, e := range ensured {
-		created = e.Outcome == client.Created
-	}
-	return created, err
+	wasThere := func(e crd.Ensured) bool { return e.Outcome != client.Created }
+	return len(ensured) > 0 && !slices.ContainsFunc(ensured, wasThere), err
 }
 
 // Delete deletes obj and waits until it is gone: its finalizers have run, and those of

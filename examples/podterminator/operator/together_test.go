@@ -83,6 +83,7 @@ func newElector(t *testing.T) *leader.Elector {
 	t.Helper()
 	elector, err := leader.New(leader.Config{
 		Cluster: asOperator(t, nil), Namespace: "pod-terminator", Name: Name, RetryPeriod: 200 * time.Millisecond,
+		LeaseDuration: time.Minute, RenewDeadline: 45 * time.Second, // nobody loses it on a busy machine
 	})
 	if err != nil {
 		t.Fatal(err)

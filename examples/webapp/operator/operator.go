@@ -100,8 +100,10 @@ func (o *operator) handle(ctx context.Context, app *v1.WebApp) error {
 	if err != nil {
 		return err
 	}
+	// The record comes first: what is said is in the status as soon as the record's name is noted there.
+	err = o.record(ctx, app)
 	say(app, report)
-	return o.record(ctx, app)
+	return err
 }
 
 // endregion

@@ -129,5 +129,11 @@ func (tt truthfulTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		app.Status.ObservedGeneration == app.Generation && app.DeletionTimestamp == nil {
 		tt.world.Errorf("a status says that generation %d is ready, and found that out about generation %d", app.Generation, ready.ObservedGeneration)
 	}
+	// Whoever waits for the condition, as kubectl does, takes it as said about the present spec.
+	if host := app.Spec.Host; ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == app.Generation && host != "" && app.DeletionTimestamp == nil {
+		if _, made := tt.world.records.all()[host]; !made {
+			tt.world.Errorf("a status says that generation %d is ready, and there is no record of %s", app.Generation, host)
+		}
+	}
 	return response, nil
 }

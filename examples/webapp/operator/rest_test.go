@@ -12,7 +12,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 )
 
-// requests counts what passes, but for watches, which go on.
+// requests counts what passes, but for what informers ask for: their watches go on, and begin again
+// when the API server ends them.
 type requests struct {
 	mu   sync.Mutex
 	seen []string // guarded by mu
@@ -20,7 +21,7 @@ type requests struct {
 
 func (r *requests) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
-		if req.URL.Query().Get("watch") == "" {
+		if query := req.URL.Query(); query.Get("watch") == "" && !query.Has("resourceVersion") {
 			r.mu.Lock()
 			r.seen = append(r.seen, req.Method+" "+req.URL.RequestURI())
 			r.mu.Unlock()

@@ -1,0 +1,168 @@
+package client_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// TestACollectionIsNeverGone: what an aggregated API answers when it has no such kind any longer
+// would else be taken for "there are none", and everything that is kept for them be deleted.
+func TestACollectionIsNeverGone(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+		refuse(w, apierrors.NewNotFound(podResource(), ""))
+		return true
+	}
+	_, listed := client.All[*corev1.Pod](t.Context(), c)
+	_, watched := client.Watch[*corev1.Pod](t.Context(), c)
+	for name, err := range map[string]error{
+		"list": listed, "watch": watched, "deletecollection": client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop")),
+	} {
+		if !errors.Is(err, kube.ErrNotServed) || errors.Is(err, client.ErrGone) || client.IgnoreNotFound(err) == nil {
+			t.Errorf("%s: the error is %v, a %s", name, err, client.ReasonOf(err))
+		}
+	}
+}
+
+// TestAnObjectThatCannotBeReadIsNamed, for of thousands it is one that is wrong.
+func TestAnObjectThatCannotBeReadIsNamed(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	const odd = `{"metadata":{"namespace":"shop","name":"odd"},"spec":{"nodeName":7}}`
+	server.handle = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+		body := `{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"namespace":"shop","name":"fine"}},` + odd + `]}`
+		if r.URL.Query().Has("watch") {
+			body = `{"type":"ADDED","object":` + odd + `}`
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(body)) // a client that went away shows below
+		return true
+	}
+	_, err := client.All[*corev1.Pod](t.Context(), c)
+	if err == nil || !strings.Contains(err.Error(), "list Pod: decode Pod shop/odd: json: cannot unmarshal number") {
+		t.Errorf("the error is %v", err)
+	}
+	stream, err := client.Watch[*corev1.Pod](t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Stop()
+	event := <-stream.ResultChan()
+	if err := apierrors.FromObject(event.Object); event.Type != watch.Error || !strings.Contains(err.Error(), "Pod shop/odd: json: cannot unmarshal number") {
+		t.Errorf("the event is %v", event)
+	}
+}
+
+// TestAListEndsThoughEveryPageIsForgotten, by a server that always offers to go on.
+func TestAListEndsThoughEveryPageIsForgotten(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	asked := 0 // by one request after the other
+	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+		asked++
+		if asked == 1 {
+			answer(w, http.StatusOK, metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{Continue: "a"}})
+			return true
+		}
+		expired := apierrors.NewResourceExpired("forgotten")
+		expired.ErrStatus.Continue = strings.Repeat("a", asked%50)
+		refuse(w, expired)
+		return true
+	}
+	var err error
+	for _, err = range client.List[*corev1.Pod](t.Context(), c) {
+		if asked > 10 {
+			t.Fatal("it never ends")
+		}
+	}
+	if !apierrors.IsResourceExpired(err) || asked != 3 {
+		t.Errorf("after %d requests: %v", asked, err)
+	}
+}
+
+// TestMetadataOfServersThatKnowNoneOfItsForms: of aggregated APIs, some have the whole object only.
+func TestMetadataOfServersThatKnowNoneOfItsForms(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	server.handle = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+		accepts := strings.Split(r.Header.Get("Accept"), ",")
+		if !strings.Contains(accepts[0], ";as=PartialObjectMetadata") || accepts[len(accepts)-1] != "application/json" {
+			http.Error(w, "not acceptable", http.StatusNotAcceptable)
+			return true
+		}
+		if r.URL.Path == "/api/v1/pods" {
+			answer(w, http.StatusOK, corev1.PodList{Items: []corev1.Pod{{ObjectMeta: meta("shop", "db-0"), Spec: corev1.PodSpec{NodeName: "n1"}}}})
+			return true
+		}
+		answer(w, http.StatusOK, corev1.Pod{ObjectMeta: meta("shop", "db-0"), Spec: corev1.PodSpec{NodeName: "n1"}})
+		return true
+	}
+	exists, err := client.Exists[*corev1.Pod](t.Context(), c, kube.Key{Namespace: "shop", Name: "db-0"})
+	if !exists || err != nil {
+		t.Errorf("it exists: %t, %v", exists, err)
+	}
+	names, err := client.Names[*corev1.Pod](t.Context(), c)
+	if len(names) != 1 || err != nil {
+		t.Errorf("the names are %v, %v", names, err)
+	}
+}
+
+// TestNullIsNoDifference in a merge patch, which would be sent in every run.
+func TestNullIsNoDifference(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	w := &unstructured.Unstructured{}
+	w.SetGroupVersionKind(schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Widget"})
+	w.SetNamespace("shop")
+	w.SetName("w")
+	written, err := client.CreateOrPatch(t.Context(), c, w, func(w *unstructured.Unstructured) error {
+		w.Object["spec"].(map[string]any)["color"] = nil
+		w.Object["status"] = nil
+		return nil
+	})
+	if err != nil || written.Outcome != client.Unchanged {
+		t.Errorf("it is %s: %v", written.Outcome, err)
+	}
+	if got := server.verbs(); len(got) != 1 {
+		t.Errorf("the requests are %q", server.log())
+	}
+}
+
+// TestNobodyDeletesAllByAnEmptySelector: one that was made of what turned out to be empty.
+func TestNobodyDeletesAllByAnEmptySelector(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	server.handle = echo
+	for name, option := range map[string]client.Option{
+		"WithLabels": client.WithLabels(nil), "LabelSelector": client.LabelSelector(""), "FieldSelector": client.FieldSelector(""),
+	} {
+		err := client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop"), option)
+		if err == nil || !strings.Contains(err.Error(), "option "+name+" selects all") {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+	if got := server.log(); got != nil {
+		t.Errorf("requests were made all the same: %q", got)
+	}
+	// An empty one beside another takes nothing away from that.
+	err := client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop"), client.WithLabels(nil), client.LabelSelector("app=web"))
+	if err != nil || len(server.log()) != 1 || !strings.Contains(server.log()[0], "labelSelector=app%3Dweb") {
+		t.Errorf("%v; the requests are %q", err, server.log())
+	}
+	if err := client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop")); err != nil {
+		t.Error(err)
+	}
+}

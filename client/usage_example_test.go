@@ -1,0 +1,249 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	appsv1apply "k8s.io/client-go/applyconfigurations/apps/v1"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// newShop returns a cluster with the Deployment web, the ConfigMap settings and the Pods web-0 and
+// db-0, all in namespace shop.
+func newShop() *kube.Cluster {
+	server := fakeserver.New(
+		fakeserver.Kind{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments"},
+		fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"},
+		fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod"), Resource: "pods"},
+	)
+	put := func(resource, name string, labels map[string]any) {
+		server.Edit(resource, kube.Key{Namespace: "shop", Name: name}, "somebody", func(obj map[string]any) bool {
+			obj["metadata"].(map[string]any)["labels"] = labels
+			return true
+		})
+	}
+	put("deployments", "web", nil)
+	put("pods", "web-0", map[string]any{"app": "web"})
+	put("pods", "db-0", map[string]any{"app": "db"})
+	cluster, err := kube.Connect(server.Config("shop-operator"))
+	if err != nil {
+		panic(err)
+	}
+	return cluster
+}
+
+// shopClient returns a client of newShop.
+func shopClient() *client.Client {
+	c, err := client.New(client.Config{Cluster: newShop()})
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// An object is read, and one field of it is changed.
+func Example() {
+	ctx, cluster := context.Background(), newShop() // in a program: kube.Connect
+	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "shop-operator"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	web, err := client.Get[*appsv1.Deployment](ctx, c, kube.Key{Namespace: "shop", Name: "web"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	changed := web.DeepCopy()
+	changed.Spec.Paused = true
+	web, err = client.Patch(ctx, c, web, client.MergeFrom(web, changed))
+	fmt.Println(web.Spec.Paused, err)
+	// Output:
+	// true <nil>
+}
+
+// What is set is what is applied: no empty template, as a Deployment has it.
+func ExampleApplyConfiguration() {
+	ctx := context.Background()
+	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
+		fmt.Println(string(r.Body))
+		r.Status = http.StatusOK
+		return nil
+	}, client.VerbApply)
+
+	web := appsv1apply.Deployment("web", "shop").WithSpec(appsv1apply.DeploymentSpec().WithReplicas(3))
+	applied, err := client.ApplyConfiguration(ctx, c, web, client.Force())
+	fmt.Println(applied.Outcome, err)
+	// Output:
+	// {"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"shop"},"spec":{"replicas":3}}
+	// updated <nil>
+}
+
+// A client that writes nothing, beside one that does.
+func ExampleClient_With() {
+	ctx, c := context.Background(), shopClient() // in a program: client.New
+	plan, err := c.With(func(config *client.Config) { config.DryRun = true })
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	key := kube.Key{Namespace: "shop", Name: "colours"}
+	_, err = client.Create(ctx, plan, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+	there, _ := client.Exists[*corev1.ConfigMap](ctx, c, key)
+	fmt.Println(err, there)
+	// Output:
+	// <nil> false
+}
+
+// What is as it should be is not written.
+func ExampleCreateOrUpdate_configMap() {
+	ctx, c := context.Background(), shopClient() // in a program: client.New
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}}
+	for range 2 {
+		written, err := client.CreateOrUpdate(ctx, c, config, func(config *corev1.ConfigMap) error {
+			config.Data = map[string]string{"mode": "fast"}
+			return nil
+		})
+		fmt.Println(written.Outcome, written.Object.Data, err)
+	}
+	// Output:
+	// created map[mode:fast] <nil>
+	// unchanged map[mode:fast] <nil>
+}
+
+// The Pods of an application, page by page.
+func ExampleList() {
+	c := shopClient() // in a program: client.New
+	show := func(ctx context.Context) error {
+		for pod, err := range client.List[*corev1.Pod](ctx, c, client.InNamespace("shop"), client.LabelSelector("app=web")) {
+			if err != nil {
+				return err
+			}
+			fmt.Println(pod.Name)
+		}
+		return nil
+	}
+	fmt.Println(show(context.Background()))
+	// Output:
+	// web-0
+	// <nil>
+}
+
+// What is not there any longer needs no deletion.
+func ExampleDelete() {
+	ctx, c := context.Background(), shopClient() // in a program: client.New
+	pod, err := client.Get[*corev1.Pod](ctx, c, kube.Key{Namespace: "shop", Name: "web-0"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 2 {
+		err := client.IgnoreNotFound(client.Delete(ctx, c, pod))
+		fmt.Println(err)
+	}
+	// Output:
+	// <nil>
+	// <nil>
+}
+
+// What a handler answers to its controller depends on why a request has failed.
+func ExampleReasonOf_answers() {
+	answer := func(err error) error {
+		switch client.ReasonOf(err) {
+		case client.ReasonNotFound:
+			return nil
+		case client.ReasonInvalid:
+			return controller.Terminal(err)
+		}
+		return err
+	}
+	_, err := client.Get[*corev1.Pod](context.Background(), shopClient(), kube.Key{Namespace: "shop", Name: "web-1"})
+	fmt.Println(client.ReasonOf(err), answer(err))
+	// Output:
+	// NotFound <nil>
+}
+
+func noDeletions(next client.RoundTrip) client.RoundTrip {
+	return func(ctx context.Context, r *client.Request) error {
+		if r.Verb == client.VerbDelete {
+			return errors.New("nothing is deleted here")
+		}
+		return next(ctx, r)
+	}
+}
+
+// A client that refuses some requests.
+func ExampleInterceptor() {
+	c, err := client.New(client.Config{Cluster: newShop(), Interceptors: []client.Interceptor{noDeletions}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	pod, err := client.Get[*corev1.Pod](context.Background(), c, kube.Key{Namespace: "shop", Name: "web-0"})
+	fmt.Println(pod.Name, err)
+	fmt.Println(client.Delete(context.Background(), c, pod))
+	// Output:
+	// web-0 <nil>
+	// delete Pod shop/web-0: nothing is deleted here
+}
+
+// A Deployment is scaled without its spec being read or written.
+func ExamplePatchSubresource() {
+	ctx := context.Background()
+	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
+		fmt.Println(r.Verb, r.Kind.Kind, r.Key, r.Subresource, string(r.Body))
+		*r.Answer.(*autoscalingv1.Scale) = autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 2}}
+		return nil
+	}, client.VerbGet, client.VerbPatch)
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+
+	scale, err := client.PatchSubresource[*autoscalingv1.Scale](ctx, c, deployment, "scale",
+		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)))
+	fmt.Println(scale.Spec.Replicas, err)
+	// Output:
+	// patch Deployment shop/web scale {"spec":{"replicas":2}}
+	// 2 <nil>
+}
+
+// How many replicas are asked for, of whatever kind can be scaled.
+func ExampleGetSubresource() {
+	ctx := context.Background()
+	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
+		*r.Answer.(*autoscalingv1.Scale) = autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
+		return nil
+	}, client.VerbGet)
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+
+	scale, err := client.GetSubresource[*autoscalingv1.Scale](ctx, c, deployment, "scale")
+	fmt.Println(scale.Spec.Replicas, err)
+	// Output:
+	// 3 <nil>
+}
+
+// A Pod is asked to leave, as kubectl drain does it.
+func ExampleCreateSubresource() {
+	ctx := context.Background()
+	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
+		fmt.Println(r.Verb, r.Kind.Kind, r.Key, r.Subresource)
+		return nil
+	}, client.VerbCreate)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
+
+	_, err := client.CreateSubresource(ctx, c, pod, "eviction", &policyv1.Eviction{})
+	fmt.Println(err)
+	// Output:
+	// create Pod shop/web-0 eviction
+	// <nil>
+}

@@ -1,0 +1,60 @@
+package finalizer_test
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/finalizer"
+	"github.com/evenkeel-go/evenkeel/middleware"
+)
+
+// A handler that is never called without the finalizer, nor for an object that is being deleted.
+func Example() {
+	server, c := newServer() // in a program: client.New
+	defer server.Hook(nil)
+	handle := func(context.Context, *corev1.ConfigMap) error {
+		fmt.Println("handled")
+		return nil
+	}
+	removeRecord := func(_ context.Context, books *corev1.ConfigMap) error {
+		fmt.Println("the DNS record of", books.Name, "is removed")
+		return nil
+	}
+	removeBucket := func(_ context.Context, books *corev1.ConfigMap) error {
+		fmt.Println("the bucket of", books.Name, "is removed")
+		return nil
+	}
+
+	cleanup, err := finalizer.New(finalizer.Config[*corev1.ConfigMap]{
+		Client: c,
+		Name:   "shop.example.com/cleanup",
+		Steps: []finalizer.Step[*corev1.ConfigMap]{
+			{Name: "dns", Run: removeRecord},
+			{Name: "bucket", Run: removeBucket},
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	handler := controller.Chain(controller.HandlerFunc[*corev1.ConfigMap](handle),
+		middleware.Finalizer(cleanup, middleware.FinalizerOptions[*corev1.ConfigMap]{}))
+
+	deleted, err := client.Get[*corev1.ConfigMap](context.Background(), c, books()) // as a controller does it
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(handler.Handle(context.Background(), deleted))
+	_, err = client.Get[*corev1.ConfigMap](context.Background(), c, books())
+	fmt.Println("gone:", client.ReasonOf(err) == client.ReasonNotFound)
+	// Output:
+	// the DNS record of books is removed
+	// the bucket of books is removed
+	// <nil>
+	// gone: true
+}

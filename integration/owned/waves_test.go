@@ -1,0 +1,225 @@
+package owned
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+const volume = "example.com/volume"
+
+// threeWaves are children of which those named base are applied first, and top last. The one named
+// held has a finalizer.
+func (e env) threeWaves() []owned.Child {
+	e.Helper()
+	held := e.configMap("held")
+	held.Finalizers = []string{volume}
+	e.Cleanup(func() { e.free("held") })
+	return slices.Concat(owned.Wave(2, e.configMap("top")), owned.Wave(1, held, e.configMap("loose")), owned.Of(e.configMap("base")))
+}
+
+// wantUntouched fails if an object is being deleted.
+func (e env) wantUntouched(names ...string) {
+	e.Helper()
+	for _, name := range names {
+		if obj := e.get(e.key(name)); obj == nil || obj.DeletionTimestamp != nil {
+			e.Errorf("%s is deleted, or being deleted", name)
+		}
+	}
+}
+
+// What was applied last goes first, and what is below a child that is not gone stays, and says so.
+func TestDeleteGoesThroughWavesInReverse(t *testing.T) {
+	e := newEnv(t)
+	set, app := e.set(), e.app("web")
+	e.apply(set, app, e.threeWaves()...)
+	want := []string{"ConfigMap top: Deleted", "ConfigMap loose: Deleted", "ConfigMap held: Terminating", "ConfigMap base: Waiting"}
+	for range 2 { // what is terminating already holds what is below it, too
+		report := must(set.Delete(t.Context(), app))(t)
+		e.want(report.Results, want...)
+		e.wantUntouched("base")
+		base := "ConfigMap " + e.key("base").String() + " waits: wave 1 is not gone: ConfigMap " + e.key("held").String() + ": it is being deleted since "
+		if left := report.Left(); len(left) != 2 || !strings.Contains(report.Remaining(), base) || !strings.HasSuffix(left[1].Waits, "held by finalizers "+volume) {
+			t.Errorf("remaining %q", report.Remaining())
+		}
+		want = want[2:]
+	}
+	e.free("held")
+	report := must(set.Delete(t.Context(), app))(t)
+	e.want(report.Results, "ConfigMap base: Deleted")
+	if !report.Gone() {
+		t.Error(report.Remaining())
+	}
+}
+
+// Nothing but a copy is above the child: that holds nothing.
+func TestACopyHoldsNoWave(t *testing.T) {
+	e := newEnv(t)
+	set, app := e.set(), e.app("web")
+	e.apply(set, app, slices.Concat(owned.Wave(1, e.configMap("top")), owned.Of(e.configMap("base")))...)
+	duplicate, top := e.configMap("copy"), e.get(e.key("top"))
+	duplicate.Labels, duplicate.Annotations = top.Labels, top.Annotations
+	must(client.Create(t.Context(), e.c, duplicate))(t)
+	e.want(must(set.Delete(t.Context(), app))(t).Results, "ConfigMap top: Deleted", "ConfigMap copy: Foreign", "ConfigMap base: Deleted")
+}
+
+// What is no longer desired goes in reverse, too: each run takes a wave, when those above are gone.
+func TestPruneGoesThroughWavesInReverse(t *testing.T) {
+	for _, prune := range []owned.Prune{owned.PruneLast, owned.PruneFirst} {
+		e := newEnv(t)
+		set, app := e.set(func(c *owned.Config) { c.Prune = prune }), e.app("web")
+		e.apply(set, app, e.threeWaves()...)
+		for _, want := range [][]string{
+			{"ConfigMap top: Pruned", "ConfigMap held: Waiting", "ConfigMap loose: Waiting", "ConfigMap base: Waiting"},
+			{"ConfigMap held: Pruned", "ConfigMap loose: Pruned", "ConfigMap base: Waiting"},
+			{"ConfigMap held: Terminating", "ConfigMap base: Waiting"},
+		} {
+			report := e.apply(set, app)
+			e.want(report.Results, want...)
+			e.wantUntouched("base")
+			if last := report.Results[len(report.Results)-1]; !strings.Contains(last.Waits, " is not gone: ConfigMap ") {
+				t.Errorf("waits: %q", last.Waits)
+			}
+		}
+		e.free("held")
+		e.want(e.apply(set, app).Results, "ConfigMap base: Pruned")
+		e.want(e.apply(set, app).Results)
+	}
+}
+
+// What the cache still shows, and is gone, holds nothing; nor is it said to have been pruned again.
+func TestWhatIsGoneHoldsNoWave(t *testing.T) {
+	e := newEnv(t)
+	app := e.app("web")
+	set, cache := e.behind()
+	e.apply(set, app, slices.Concat(owned.Wave(1, e.configMap("top")), owned.Of(e.configMap("base")))...)
+	for _, name := range []string{"top", "base"} {
+		cache.objects[e.key(name)] = e.get(e.key(name))
+	}
+	if err := client.Delete(t.Context(), e.c, e.configMap("top")); err != nil {
+		t.Fatal(err)
+	}
+	e.want(e.apply(set, app).Results, "ConfigMap base: Pruned")
+}
+
+// The wave is noted where it is not 0, and follows the child, its fields being its own or not.
+func TestTheWaveIsNoted(t *testing.T) {
+	e := newEnv(t)
+	set, app := e.set(), e.app("web")
+	for _, createOnly := range []bool{false, true} {
+		name := map[bool]string{false: "applied", true: "once"}[createOnly]
+		child := owned.Child{Object: e.configMap(name), CreateOnly: createOnly}
+		for _, test := range []struct {
+			wave    int
+			want    string
+			outcome owned.Outcome
+		}{
+			{0, "", owned.Created},
+			{0, "", owned.Unchanged},
+			{-2, "-2", owned.Updated},
+			{-2, "-2", owned.Unchanged},
+			{0, "", owned.Updated},
+			{7, "7", owned.Updated},
+		} {
+			child.Wave = test.wave
+			e.want(e.apply(set, app, child).Results, "ConfigMap "+name+": "+string(test.outcome))
+			got, noted := e.get(e.key(name)).Annotations[owned.AnnotationWave]
+			if got != test.want || noted != (test.want != "") {
+				t.Errorf("%s of wave %d has %q, %t", name, test.wave, got, noted)
+			}
+		}
+		e.want(e.apply(set, app).Results, "ConfigMap "+name+": Pruned")
+	}
+}
+
+// A plan of a deletion writes nothing, tells the order, and is what Delete then does.
+func TestPlanDelete(t *testing.T) {
+	e := newEnv(t)
+	set, app := e.set(), e.app("web")
+	e.apply(set, app, e.threeWaves()...)
+	seen := &calls{}
+	plan := must(set.PlanDelete(kube.ObserveCalls(t.Context(), seen), app))(t)
+	for _, call := range seen.take() {
+		if !strings.HasPrefix(call, "list ") && !strings.HasSuffix(call, "(dry run)") {
+			t.Errorf("the plan has made the request %q", call)
+		}
+	}
+	e.wantUntouched("top", "held", "loose", "base")
+	in := " ConfigMap " + e.namespace + "/"
+	want := "WebApp " + e.namespace + "/web: 4 to delete\n" +
+		"-" + in + "top (wave 2)\n" +
+		"-" + in + "loose (wave 1)\n    waits: wave 2 is not gone:" + in + "top is deleted first\n" +
+		"-" + in + "held (wave 1)\n    it goes when its finalizers have done their work: " + volume + "\n    waits: wave 2 is not gone:" + in + "top is deleted first\n" +
+		"-" + in + "base\n    waits: wave 2 is not gone:" + in + "top is deleted first\n"
+	if got := plan.String(); got != want || plan.Empty() {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	plan = must(set.Plan(t.Context(), app))(t) // of pruning
+	e.want(plan.Results, "ConfigMap top: Pruned", "ConfigMap held: Pruned", "ConfigMap loose: Pruned", "ConfigMap base: Pruned")
+	if plan.Results[0].Waits != "" || plan.Results[3].Waits == "" {
+		t.Errorf("%s", plan)
+	}
+
+	must(set.Delete(t.Context(), app))(t)
+	plan = must(set.PlanDelete(t.Context(), app))(t)
+	e.want(plan.Results, "ConfigMap held: Terminating", "ConfigMap base: Deleted")
+	if plan.Results[1].Waits == "" {
+		t.Errorf("%s", plan)
+	}
+	e.free("held")
+	must(set.Delete(t.Context(), app))(t)
+	if plan := must(set.PlanDelete(t.Context(), app))(t); !plan.Empty() || plan.String() != "WebApp "+e.namespace+"/web: no children\n" {
+		t.Errorf("%s", plan)
+	}
+}
+
+// A controller goes on with the waves below when a child is gone: its source says so, and nothing
+// else makes it run.
+func TestControllerGoesThroughWavesInReverse(t *testing.T) {
+	e := newEnv(t)
+	selection := informer.Selection{LabelSelector: owned.LabelSet + "=webapp"}
+	configs := must(informer.New(informer.Config[*corev1.ConfigMap]{
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.cluster, selection), Logger: clustertest.Logger(t),
+	}))(t)
+	cached := clustertest.Client(t, e.cluster, configs)
+	set := e.set(func(c *owned.Config) {
+		c.Client, c.Kinds = cached, []schema.GroupVersionKind{configMapKind}
+	})
+	children := e.threeWaves()
+	clustertest.Run(t, controller.Config[*unstructured.Unstructured]{
+		Name: "webapp", ResyncInterval: -1,
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, informer.Selection{Kind: appKind, Namespaces: []string{e.namespace}}),
+		Handler: controller.HandlerFunc[*unstructured.Unstructured](func(ctx context.Context, app *unstructured.Unstructured) error {
+			desired := children
+			if app.GetGeneration() > 1 {
+				desired = nil
+			}
+			_, err := set.Apply(ctx, app, desired...)
+			return err
+		}),
+		Sources: []controller.Source{source.Mapped(configs, owned.OwnerKeys[*corev1.ConfigMap]("webapp"))},
+	})
+	app := e.app("web")
+	e.eventually("the children", func() bool { return e.get(e.key("top")) != nil })
+	must(client.Patch(t.Context(), e.c, app, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"size":2}}`))))(t)
+	e.eventually("the end of the upper waves", func() bool {
+		held := e.get(e.key("held"))
+		return e.get(e.key("top")) == nil && e.get(e.key("loose")) == nil && held.DeletionTimestamp != nil
+	})
+	e.wantUntouched("base")
+	e.free("held")
+	e.eventually("the end of the last wave", func() bool { return e.get(e.key("base")) == nil })
+}
