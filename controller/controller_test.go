@@ -498,7 +498,7 @@ func TestChainCallsTheFirstMiddlewareFirst(t *testing.T) {
 			})
 		}
 	}
-	handler := controller.Chain[configMap](handlerFunc(func(context.Context, configMap) error { order.add("handler"); return nil }), mark("a"), mark("b"))
+	handler := controller.Chain(handlerFunc(func(context.Context, configMap) error { order.add("handler"); return nil }), mark("a"), mark("b"))
 	if err := handler.Handle(t.Context(), object("x", "")); err != nil {
 		t.Fatal(err)
 	}

@@ -22,13 +22,16 @@ const (
 
 // runComponent runs a component until it fails or its stdin ends.
 func runComponent(args []string) int {
-	components := map[string]func(context.Context, settings) error{
-		componentAPIServer:  apiServer,
-		componentController: controllerManager,
-		componentScheduler:  podScheduler,
-		componentNodes:      nodes,
+	components := map[string]struct {
+		program string // what it is called elsewhere
+		run     func(context.Context, settings) error
+	}{
+		componentAPIServer:  {"kube-apiserver", apiServer},
+		componentController: {"kube-controller-manager", controllerManager},
+		componentScheduler:  {"kube-scheduler", podScheduler},
+		componentNodes:      {"kwok", nodes},
 	}
-	if len(args) != 1 || components[args[0]] == nil {
+	if len(args) != 1 || components[args[0]].run == nil {
 		fmt.Fprintln(os.Stderr, "localcluster: components are started by 'localcluster up' alone")
 		return exitUsage
 	}
@@ -38,7 +41,10 @@ func runComponent(args []string) int {
 		return exitFailed
 	}
 	go endWithSupervisor(s)
-	if err := components[args[0]](context.Background(), s); err != nil {
+	component := components[args[0]]
+	// Clients introduce themselves by it, and so it is the manager of the fields that they set.
+	os.Args[0] = component.program
+	if err := component.run(context.Background(), s); err != nil {
 		fmt.Fprintf(os.Stderr, "localcluster: %v\n", err)
 	}
 	return exitFailed // a component has no reason to end by itself

@@ -250,7 +250,7 @@ func TestCommitStatusRefusesBeforeAnyRequest(t *testing.T) {
 func TestCommitStatusInsideOfFinalizer(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
-	handler := controller.Chain[*corev1.Service](controller.HandlerFunc[*corev1.Service](func(ctx context.Context, service *corev1.Service) error {
+	handler := controller.Chain(controller.HandlerFunc[*corev1.Service](func(ctx context.Context, service *corev1.Service) error {
 		status.Set(&service.Status.Conditions, status.True("Noted", 1, "Noted", ""))
 		if err := middleware.CommitStatus(ctx, service); err != nil {
 			return err

@@ -61,7 +61,7 @@ func (c *cleaning) finalizer(t *testing.T, of *client.Client) *finalizer.Finaliz
 // run is a run of the object as it is now.
 func (c *cleaning) run(t *testing.T, service *corev1.Service) error {
 	t.Helper()
-	handler := controller.Chain[*corev1.Service](controller.HandlerFunc[*corev1.Service](func(_ context.Context, service *corev1.Service) error {
+	handler := controller.Chain(controller.HandlerFunc[*corev1.Service](func(_ context.Context, service *corev1.Service) error {
 		c.did = append(c.did, fmt.Sprint("handled with ", c.server.Object("services", webKey()).GetFinalizers()))
 		setReady(service)
 		return nil

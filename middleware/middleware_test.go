@@ -72,7 +72,7 @@ func TestRecoverLetsTheMiddlewareOutsideSeeTheError(t *testing.T) {
 		})
 	}
 	handler := controller.HandlerFunc[*corev1.Pod](func(context.Context, *corev1.Pod) error { panic("oh") })
-	err := controller.Chain[*corev1.Pod](handler, watch, middleware.Recover[*corev1.Pod]()).Handle(t.Context(), pod())
+	err := controller.Chain(handler, watch, middleware.Recover[*corev1.Pod]()).Handle(t.Context(), pod())
 	if seen == nil || err == nil || err.Error() != "handler panicked: oh" {
 		t.Errorf("outside it was %v, and the answer %v; want the panic in both", seen, err)
 	}

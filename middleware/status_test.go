@@ -36,7 +36,7 @@ func statusRun(
 	handle func(ctx context.Context, service *corev1.Service) error,
 ) error {
 	t.Helper()
-	handler := controller.Chain[*corev1.Service](controller.HandlerFunc[*corev1.Service](handle),
+	handler := controller.Chain(controller.HandlerFunc[*corev1.Service](handle),
 		middleware.Recover[*corev1.Service](), middleware.Status(c, options))
 	service := web(t, server, c) //nolint:contextcheck // as an informer has it
 	return handler.Handle(ctx, service)

@@ -37,7 +37,7 @@ func ExampleStatus() {
 		return
 	}
 	down := errors.New("the DNS provider is down")
-	handler := controller.Chain[*corev1.Service](
+	handler := controller.Chain(
 		controller.HandlerFunc[*corev1.Service](func(_ context.Context, service *corev1.Service) error {
 			fmt.Println("finalizers:", service.Finalizers)
 			if down != nil {
@@ -92,7 +92,7 @@ func ExampleCommitStatus() {
 		fmt.Println(err)
 		return
 	}
-	handler := controller.Chain[*corev1.Service](
+	handler := controller.Chain(
 		controller.HandlerFunc[*corev1.Service](func(ctx context.Context, service *corev1.Service) error {
 			if !status.IsTrue(service.Status.Conditions, "Named") {
 				status.Set(&service.Status.Conditions, status.True("Named", service.Generation, "Named", "web-1.example.com"))

@@ -158,7 +158,7 @@ func explode() { panic(errBroken) }
 func TestTraceEndsWithAPanic(t *testing.T) {
 	t.Parallel()
 	var n notebook
-	err := controller.Chain[*corev1.Pod](controller.HandlerFunc[*corev1.Pod](func(context.Context, *corev1.Pod) error {
+	err := controller.Chain(controller.HandlerFunc[*corev1.Pod](func(context.Context, *corev1.Pod) error {
 		explode()
 		return nil
 	}), middleware.Recover[*corev1.Pod](), middleware.Trace[*corev1.Pod](&n)).Handle(t.Context(), pod())

@@ -44,7 +44,12 @@ func Condition(conditionType string, status metav1.ConditionStatus) Check {
 // Ready is a Check for objects whose controller says when they are ready: Of, and the condition
 // Ready has to be True. Of alone takes an object without a status for Current, whose controller has
 // just not seen it yet. An object that is Stalled is Failed, which ends a client.WaitFor at once.
-func Ready(obj kube.Object) State { return All(Of, Condition("Ready", metav1.ConditionTrue))(obj) }
+func Ready(obj kube.Object) State {
+	if state := Of(obj); !state.Ready() {
+		return state // which has read the condition too: All would say it twice
+	}
+	return Condition("Ready", metav1.ConditionTrue)(obj)
+}
 
 // When returns a Check of one's own for objects of type T: Current while holds returns true,
 // otherwise InProgress, with what as the message, which says what is missing: "the database has

@@ -53,11 +53,14 @@ func TestChecks(t *testing.T) {
 			warm, custom(`{"metadata":{"generation":2},"status":{"observedGeneration":1,"conditions":[{"type":"Warm","status":"True","observedGeneration":2}]}}`),
 			current(),
 		},
-		"ready":                    {readiness.Ready, custom(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`), current()},
+		"ready": {readiness.Ready, custom(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`), current()},
+		"ready, not so": {
+			readiness.Ready, custom(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Busy","message":"at it"}]}}`), progress("condition Ready is False: Busy: at it"),
+		},
 		"ready, not yet looked at": {readiness.Ready, custom(`{}`), progress("condition Ready is not reported yet")},
 		"ready, stalled": {
 			readiness.Ready, custom(`{"status":{"conditions":[{"type":"Ready","status":"False"},{"type":"Stalled","status":"True","message":"no such bucket"}]}}`),
-			failed("it is stalled: no such bucket; condition Ready is False"),
+			failed("it is stalled: no such bucket"),
 		},
 		"condition of what is being deleted": {warm, deleted, is(readiness.Terminating, "it is being deleted")},
 		"condition of metadata": {

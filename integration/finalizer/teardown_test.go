@@ -265,7 +265,7 @@ func TestFinalizerInAController(t *testing.T) {
 	clustertest.Run(t, controller.Config[*corev1.ConfigMap]{
 		Name:      "finalized",
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.cluster, informer.Selection{Namespaces: []string{e.namespace}, FieldSelector: "metadata.name!=kube-root-ca.crt"}),
-		Handler: controller.Chain[*corev1.ConfigMap](controller.HandlerFunc[*corev1.ConfigMap](func(_ context.Context, obj *corev1.ConfigMap) error {
+		Handler: controller.Chain(controller.HandlerFunc[*corev1.ConfigMap](func(_ context.Context, obj *corev1.ConfigMap) error {
 			out.mu.Lock()
 			defer out.mu.Unlock()
 			out.runs++

@@ -99,7 +99,7 @@ func TestTwoControllersWithConditionsOfTheirOwn(t *testing.T) {
 		clustertest.Run(t, controller.Config[*Shop]{
 			Name:      "status-" + name,
 			Retriever: informer.RetrieveSelected[*Shop](e.cluster, informer.Selection{Namespaces: []string{e.namespace}}),
-			Handler: controller.Chain[*Shop](controller.HandlerFunc[*Shop](func(_ context.Context, shop *Shop) error {
+			Handler: controller.Chain(controller.HandlerFunc[*Shop](func(_ context.Context, shop *Shop) error {
 				runs.Add(1)
 				status.Set(&shop.Status.Conditions, status.True(name, shop.Generation, "Done", ""))
 				shop.round(name, len(shop.Labels))

@@ -76,6 +76,11 @@ func testDeployment(t *testing.T, client kubernetes.Interface) {
 	if err != nil || len(sets.Items) != 1 {
 		t.Fatalf("ReplicaSets: %v, %v; want one", sets, err)
 	}
+	for _, entry := range sets.Items[0].ManagedFields {
+		if entry.Manager != "kube-controller-manager" {
+			t.Errorf("%s manages fields of the ReplicaSet, as no real cluster has it", entry.Manager)
+		}
+	}
 	pods, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
 	if err != nil || len(pods.Items) != 2 {
 		t.Fatalf("Pods: %v, %v; want two", pods, err)

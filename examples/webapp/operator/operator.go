@@ -80,7 +80,7 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 		// region chain
 		// The status is written at the end of each run, whatever its end; the finalizer before the
 		// handler is called for the first time.
-		Handler: controller.Chain[*v1.WebApp](controller.HandlerFunc[*v1.WebApp](op.handle),
+		Handler: controller.Chain(controller.HandlerFunc[*v1.WebApp](op.handle),
 			middleware.Status(children.Client, statusOptions()), middleware.Finalizer(record, middleware.FinalizerOptions[*v1.WebApp]{})),
 		// endregion
 		LeaderElector: config.LeaderElector, Metrics: config.Metrics, Events: config.Events,
