@@ -33,13 +33,14 @@ func OwnerOf(child metav1.Object) (kube.Key, bool) {
 	return key, err == nil
 }
 
-// OwnerKeys returns a function that finds the owner of a child of the set with that name: what
-// source.Mapped asks for, so that an owner is handled when one of its children changes, in
-// whatever namespace that is.
+// OwnerKeys returns a function that finds the owner of a child of the set with that name, in
+// whatever namespace that is: what source.OwnedBy asks for (with T a *metav1.PartialObjectMetadata),
+// and source.Mapped, so that an owner is handled when one of its children changes.
 //
 //	source.Mapped(configs, owned.OwnerKeys[*corev1.ConfigMap]("proxy"))
 //
-// An informer of metadata will do, of all objects or of those with the label LabelSet.
+// An informer of metadata will do, of all objects or of those with the label LabelSet. Package
+// watched makes such sources.
 func OwnerKeys[T kube.Object](set string) func(child T) []kube.Key {
 	return func(child T) []kube.Key {
 		if key, ok := OwnerOf(child); ok && child.GetLabels()[LabelSet] == set {

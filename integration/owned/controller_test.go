@@ -17,7 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/owned/watched"
 )
 
 // An informer of the set's label covers its children: there is no request at rest.
@@ -77,7 +77,7 @@ func TestNoCallsAtRest(t *testing.T) {
 	}
 }
 
-// A controller whose source is owned.OwnerKeys goes through the waves, mends what others delete
+// A controller whose sources are those of package watched goes through the waves, mends what others delete
 // or change, in other namespaces too, finishes what is created anew, and clears everything away
 // before its finalizer goes.
 func TestController(t *testing.T) {
@@ -87,18 +87,12 @@ func TestController(t *testing.T) {
 		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, informer.Selection{Kind: appKind, Namespaces: []string{e.namespace}}),
 		Logger:    clustertest.Logger(t),
 	}))(t)
-	configs := must(informer.New(informer.Config[*corev1.ConfigMap]{
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.cluster, informer.Selection{LabelSelector: owned.LabelSet + "=webapp"}),
-		Logger:    clustertest.Logger(t),
+	made := must(watched.New(watched.Config{
+		Client: client.Config{Cluster: e.cluster, FieldOwner: "webapp-operator", Logger: clustertest.Logger(t)},
+		Set:    owned.Config{Name: "webapp", Namespaces: []string{other}, Logger: clustertest.Logger(t)},
+		Kinds:  []watched.Kind{watched.Of[*corev1.ConfigMap](), watched.Of[*corev1.Service]()},
 	}))(t)
-	services := must(informer.New(informer.Config[*corev1.Service]{
-		Retriever: informer.RetrieveSelected[*corev1.Service](e.cluster, informer.Selection{LabelSelector: owned.LabelSet + "=webapp"}),
-		Logger:    clustertest.Logger(t),
-	}))(t)
-	cached := clustertest.Client(t, e.cluster, configs, services)
-	set := e.set(func(c *owned.Config) {
-		c.Client, c.Kinds, c.Namespaces = cached, []schema.GroupVersionKind{configMapKind, serviceKind}, []string{other}
-	})
+	set, cached := made.Set, made.Client
 	const finalizer = "owned.example.com/children"
 	var generation atomic.Int64
 	generation.Store(1)
@@ -127,11 +121,7 @@ func TestController(t *testing.T) {
 	}
 	clustertest.Run(t, controller.Config[*unstructured.Unstructured]{
 		Name: "webapp", Informer: apps, Handler: controller.HandlerFunc[*unstructured.Unstructured](handle),
-		Reads: []controller.Readable{configs, services},
-		Sources: []controller.Source{
-			source.Mapped(configs, owned.OwnerKeys[*corev1.ConfigMap]("webapp")),
-			source.Mapped(services, owned.OwnerKeys[*corev1.Service]("webapp")),
-		},
+		Sources: made.Sources,
 	})
 	app := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(1)}}}
 	app.SetGroupVersionKind(appKind)

@@ -63,8 +63,9 @@ type anyInformer interface {
 }
 
 // Of is the kind that T is registered for. Its informer keeps the objects with the set's label
-// only, and logs where the client does. Each configure may change the informer's config before
-// it is made, its Retriever included.
+// only, logs where the client does, and is named after both ("Deployment of webapp"), because
+// metrics tell informers by their names. Each configure may change its config before it is made,
+// also the Retriever.
 func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 	return Kind{open: func(c Config) (anyInformer, error) {
 		config := informer.Config[T]{
@@ -72,6 +73,9 @@ func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 				Namespaces: c.Namespaces, LabelSelector: owned.LabelSet + "=" + c.Set.Name,
 			}),
 			Metrics: c.Metrics, Logger: c.Client.Logger,
+		}
+		if kind, err := c.Client.Cluster.KindOf(kube.New[T]()); err == nil { // otherwise informer.New says it
+			config.Name = kind.Kind + " of " + c.Set.Name
 		}
 		for _, change := range configure {
 			change(&config)

@@ -73,7 +73,7 @@ func TestEveryKindGetsAnInformerAndASource(t *testing.T) {
 	for _, s := range children.Sources {
 		sources = append(sources, s.(interface{ Name() string }).Name())
 	}
-	if want := []string{"owned Deployment", "owned ConfigMap", "owned Secret"}; !slices.Equal(sources, want) {
+	if want := []string{"owned Deployment of webapp", "owned ConfigMap of webapp", "owned Secret"}; !slices.Equal(sources, want) {
 		t.Errorf("the sources are %q, want %q", sources, want)
 	}
 	readers := children.Client.Config().Informers
