@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"maps"
+	"slices"
 	"sync"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,32 +21,50 @@ import (
 // appliedMemory is what a client has applied last to each object: digests, by which a later
 // Apply can tell from what an informer shows that there is nothing to do.
 //
-// It has up to two generations of generationSize entries each, of some 150 bytes: when the young
-// one is full it becomes the old one, whose entries are dropped, but for those that have been
+// It has up to two generations of generationSize objects each, of some 270 bytes: when the young
+// one is full it becomes the old one, whose objects are dropped, but for those that have been
 // asked for meanwhile. Who applies to more objects than that makes a request for some of them
 // that was not necessary, which changes nothing.
 type appliedMemory struct {
 	mu         sync.Mutex
-	young, old map[digest]appliedState // guarded by mu
-	appliers   map[applier]bool        // in whose names something was applied; guarded by mu
+	young, old map[digest]appliedObject // by appliedID.object, each in one of them; guarded by mu
 }
 
 const (
 	generationSize = 1 << 15
-	// maxAppliers is far above what programs have: one or two field owners, and the status.
+	// maxAppliers is far above what an object has: one or two field owners, and its status.
 	maxAppliers = 32
 )
+
+// appliedID is what a configuration is applied to, and by whom: handles, because they are kept for
+// every object, and few are different.
+type appliedID struct {
+	object digest // of its kind, namespace and name
+	in     unique.Handle[collection]
+	by     unique.Handle[applier]
+}
+
+// collection is all objects of a kind, in whatever version, that are in a namespace.
+type collection struct {
+	kind      schema.GroupKind
+	namespace string
+}
 
 // applier is in whose name, in which version of a kind and to which part of objects something is
 // applied.
 type applier struct{ version, fieldOwner, subresource string }
 
-func newAppliedMemory() *appliedMemory {
-	return &appliedMemory{young: map[digest]appliedState{}, appliers: map[applier]bool{}}
+func newAppliedMemory() *appliedMemory { return &appliedMemory{young: map[digest]appliedObject{}} }
+
+// appliedObject is what is remembered of one object.
+type appliedObject struct {
+	in     unique.Handle[collection]
+	states []appliedState // one of each applier, the latest last
 }
 
 // appliedState is what is remembered of the answer to an apply.
 type appliedState struct {
+	by         unique.Handle[applier]
 	uid        types.UID
 	version    string // the latest resourceVersion in which it was so
 	configured digest // of the configuration that was applied
@@ -68,118 +88,129 @@ func digestOf(value any) digest {
 // same reports whether two digests stand for equal values.
 func (d digest) same(other digest) bool { return d != digest{} && d == other }
 
-// appliedID is the digest of what a configuration is applied to, and by whom.
-func appliedID(kind schema.GroupKind, key kube.Key, by applier) digest {
-	return digestOf([]string{kind.Group, by.version, kind.Kind, key.Namespace, key.Name, by.fieldOwner, by.subresource})
+// objectID is appliedID.object.
+func objectID(kind schema.GroupKind, key kube.Key) digest {
+	return digestOf([]string{kind.Group, kind.Kind, key.Namespace, key.Name})
 }
 
-func (m *appliedMemory) get(id digest) (appliedState, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	state, ok := m.young[id]
+// of returns what is known of an object, which is young from now on. m.mu must be held.
+func (m *appliedMemory) of(object digest) appliedObject {
+	known, ok := m.young[object]
 	if !ok {
-		if state, ok = m.old[id]; ok {
-			m.put(id, state)
+		if known, ok = m.old[object]; ok {
+			m.put(object, known)
 		}
 	}
-	return state, ok
+	return known
+}
+
+// put remembers what is known of an object. m.mu must be held.
+func (m *appliedMemory) put(object digest, known appliedObject) {
+	delete(m.old, object)
+	if len(known.states) == 0 {
+		delete(m.young, object)
+		return
+	}
+	if _, there := m.young[object]; !there && len(m.young) >= generationSize {
+		m.old, m.young = m.young, map[digest]appliedObject{}
+	}
+	m.young[object] = known
+}
+
+// by returns the place of an applier's state among those of the object; -1 when it has none.
+func (o appliedObject) by(who unique.Handle[applier]) int {
+	return slices.IndexFunc(o.states, func(s appliedState) bool { return s.by == who })
+}
+
+func (m *appliedMemory) get(id appliedID) (appliedState, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.of(id.object)
+	if at := known.by(id.by); at >= 0 {
+		return known.states[at], true
+	}
+	return appliedState{}, false
 }
 
 // note remembers an answer. When a newer one of the same object has been noted before, nothing is
 // known any longer: applies that run at once end in any order.
-func (m *appliedMemory) note(id digest, by applier, state appliedState) {
+func (m *appliedMemory) note(id appliedID, state appliedState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.appliers[by] && len(m.appliers) >= maxAppliers {
-		m.clear() // or written would have to look for ever more of them
+	known := m.of(id.object)
+	known.in, state.by = id.in, id.by
+	overtaken := false
+	if at := known.by(id.by); at >= 0 {
+		last := known.states[at]
+		overtaken = last.uid == state.uid && older(state.version, last.version)
+		known.states = slices.Delete(known.states, at, at+1)
 	}
-	m.appliers[by] = true
-	last, ok := m.young[id]
-	if !ok {
-		last, ok = m.old[id]
+	if !overtaken {
+		if len(known.states) >= maxAppliers {
+			known.states = slices.Delete(known.states, 0, 1)
+		}
+		known.states = append(known.states, state)
 	}
-	if ok && last.uid == state.uid && older(state.version, last.version) {
-		delete(m.young, id)
-		delete(m.old, id)
-		return
-	}
-	m.put(id, state)
-}
-
-// put stores a state in the young generation. m.mu must be held.
-func (m *appliedMemory) put(id digest, state appliedState) {
-	if _, known := m.young[id]; !known && len(m.young) >= generationSize {
-		m.old, m.young = m.young, map[digest]appliedState{}
-	}
-	m.young[id] = state
+	m.put(id.object, known)
 }
 
 // saw notes that the object was as state says, in a later version.
-func (m *appliedMemory) saw(id digest, state appliedState, version string) {
+func (m *appliedMemory) saw(id appliedID, state appliedState, version string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.young[id] == state && older(state.version, version) {
-		state.version = version
-		m.young[id] = state
+	known := m.of(id.object)
+	if at := known.by(id.by); at >= 0 && known.states[at] == state && older(state.version, version) {
+		known.states[at].version = version
 	}
 }
 
 // forget drops what is known, because it may not be so any longer.
-func (m *appliedMemory) forget(id digest) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.young, id)
-	delete(m.old, id)
+func (m *appliedMemory) forget(id appliedID) {
+	m.drop(id.object, func(by unique.Handle[applier]) bool { return by == id.by })
 }
 
 // written drops what is known of an object to which something else was done, whether or not that
 // came to anything: no informer shows it yet.
-func (m *appliedMemory) written(kind schema.GroupKind, key kube.Key) {
-	m.drop(kind, key, func(applier) bool { return true })
+func (m *appliedMemory) written(object digest) {
+	m.drop(object, func(unique.Handle[applier]) bool { return true })
 }
 
-// taken drops what is known of the same part of an object in other names than by, which has
-// taken fields by force.
-func (m *appliedMemory) taken(kind schema.GroupKind, key kube.Key, by applier) {
-	m.drop(kind, key, func(other applier) bool { return other != by && other.subresource == by.subresource })
+// taken drops what is known of the same part of the object in other names than that of id, which
+// has taken fields by force.
+func (m *appliedMemory) taken(id appliedID) {
+	part := id.by.Value().subresource
+	m.drop(id.object, func(by unique.Handle[applier]) bool { return by != id.by && by.Value().subresource == part })
 }
 
-func (m *appliedMemory) drop(kind schema.GroupKind, key kube.Key, which func(applier) bool) {
+func (m *appliedMemory) drop(object digest, which func(unique.Handle[applier]) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for by := range m.appliers {
-		if which(by) {
-			id := appliedID(kind, key, by)
-			delete(m.young, id)
-			delete(m.old, id)
-		}
+	known := m.of(object)
+	known.states = slices.DeleteFunc(known.states, func(s appliedState) bool { return which(s.by) })
+	m.put(object, known)
+}
+
+// writtenAll drops what is known of a collection: some of it was deleted, and nobody knows which.
+func (m *appliedMemory) writtenAll(all collection) {
+	in := unique.Make(all)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, generation := range []map[digest]appliedObject{m.young, m.old} {
+		maps.DeleteFunc(generation, func(_ digest, known appliedObject) bool { return known.in == in })
 	}
-}
-
-// writtenAll drops everything: objects were deleted whose names nobody knows.
-func (m *appliedMemory) writtenAll() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.clear()
-}
-
-// clear drops everything. m.mu must be held.
-func (m *appliedMemory) clear() {
-	clear(m.young)
-	clear(m.old)
-	clear(m.appliers)
 }
 
 // remembering notes the writes that are no applies; an apply notes itself.
 func (m *appliedMemory) remembering(send RoundTrip) RoundTrip {
 	return func(ctx context.Context, r *Request) error {
+		verb := r.Verb // the caller's, which an interceptor may change
 		err := send(ctx, r)
 		switch {
-		case r.DryRun, !r.Verb.Writes(), r.Verb == VerbApply:
-		case r.Verb == VerbDeleteCollection:
-			m.writtenAll()
+		case r.DryRun, !verb.Writes(), verb == VerbApply:
+		case verb == VerbDeleteCollection:
+			m.writtenAll(collection{r.Kind.GroupKind(), r.Key.Namespace})
 		case r.Key.Name != "":
-			m.written(r.Kind.GroupKind(), r.Key)
+			m.written(objectID(r.Kind.GroupKind(), r.Key))
 		}
 		return err
 	}

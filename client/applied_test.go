@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unique"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -46,12 +47,12 @@ func TestDigests(t *testing.T) {
 	if (digest{}).same(digest{}) {
 		t.Error("nothing is the same as nothing")
 	}
-	id := func(namespace, name, owner, subresource string) digest {
-		return appliedID(schema.GroupKind{Kind: "Pod"}, kube.Key{Namespace: namespace, Name: name}, applier{"v1", owner, subresource})
+	id := func(group, kind, namespace, name string) digest {
+		return objectID(schema.GroupKind{Group: group, Kind: kind}, kube.Key{Namespace: namespace, Name: name})
 	}
 	ids := map[digest]bool{
-		id("a", "b", "c", ""): true, id("ab", "", "c", ""): true, id("a", "b", "", "c"): true, id("a", "", "b", "c"): true,
-		id("a", "b", "c", "status"): true,
+		id("a", "b", "c", "d"): true, id("ab", "", "c", "d"): true, id("a", "b", "cd", ""): true, id("a", "b", "", "cd"): true,
+		id("", "b", "c", "d"): true,
 	}
 	if len(ids) != 5 {
 		t.Error("two of these are taken for one")
@@ -61,23 +62,27 @@ func TestDigests(t *testing.T) {
 func TestAppliedMemory(t *testing.T) {
 	t.Parallel()
 	m := newAppliedMemory()
-	id := func(i int) digest { return digestOf(fmt.Sprint("object ", i)) }
+	by := unique.Make(applier{fieldOwner: "me"})
+	id := func(i int) appliedID { return appliedID{object: digestOf(fmt.Sprint("object ", i)), by: by} }
 	known := func(i int) bool { _, ok := m.get(id(i)); return ok }
 	for i := range generationSize {
-		m.note(id(i), applier{}, appliedState{uid: "u", version: "1"})
+		m.note(id(i), appliedState{uid: "u", version: "1"})
 	}
 	if !known(0) || !known(generationSize-1) {
 		t.Error("something was dropped before it was full")
 	}
-	m.note(id(-1), applier{}, appliedState{}) // the others are the old generation now
+	m.note(id(-1), appliedState{}) // the others are the old generation now
 	if !known(5) {
 		t.Error("an old entry was dropped at once")
 	}
 	for i := range generationSize {
-		m.note(id(-2-i), applier{}, appliedState{})
+		m.note(id(-2-i), appliedState{})
 	}
 	if !known(5) || !known(-1) || known(6) {
 		t.Error("kept are the young ones, and those that were asked for")
+	}
+	if _, twice := m.old[id(5).object]; twice {
+		t.Error("what is young is remembered among the old ones, too")
 	}
 	if n := len(m.young) + len(m.old); n > 2*generationSize {
 		t.Errorf("it has %d entries, of at most %d", n, 2*generationSize)
@@ -93,49 +98,100 @@ func TestAppliedMemory(t *testing.T) {
 func TestAppliedMemoryOfWrittenObjects(t *testing.T) {
 	t.Parallel()
 	m := newAppliedMemory()
-	pod := schema.GroupKind{Kind: "Pod"}
-	a, b := kube.Key{Namespace: "ns", Name: "a"}, kube.Key{Namespace: "ns", Name: "b"}
 	me, status, other := applier{"v1", "me", ""}, applier{"v1", "me", "status"}, applier{"v2", "other", ""}
+	pods, jobs := collection{schema.GroupKind{Kind: "Pod"}, "ns"}, collection{schema.GroupKind{Kind: "Job"}, "ns"}
+	id := func(name string, by applier) appliedID {
+		in := pods
+		if name == "job" {
+			in = jobs
+		}
+		return appliedID{
+			object: objectID(in.kind, kube.Key{Namespace: in.namespace, Name: name}), in: unique.Make(in), by: unique.Make(by),
+		}
+	}
 	fill := func() {
 		for _, by := range []applier{me, status, other} {
-			for _, key := range []kube.Key{a, b} {
-				m.note(appliedID(pod, key, by), by, appliedState{uid: "u", version: "1"})
+			for _, name := range []string{"a", "b", "job"} {
+				m.note(id(name, by), appliedState{uid: "u", version: "1", configured: digestOf(by.fieldOwner)})
 			}
 		}
 	}
-	known := func(want string) {
+	want := func(a, b, job string) {
 		t.Helper()
-		var got string
-		for _, key := range []kube.Key{a, b} {
+		for name, want := range map[string]string{"a": a, "b": b, "job": job} {
+			var got []string
 			for _, by := range []applier{me, status, other} {
-				if _, ok := m.get(appliedID(pod, key, by)); ok {
-					got += fmt.Sprint(" ", key.Name, by)
+				state, ok := m.get(id(name, by))
+				if ok {
+					got = append(got, fmt.Sprint(by))
+				}
+				if ok && state.configured != digestOf(by.fieldOwner) {
+					t.Errorf("of %s by %v something is known that is another's", name, by)
 				}
 			}
+			if text := strings.Join(got, " "); text != want {
+				t.Errorf("of %s is known what %q have applied, want %q", name, text, want)
+			}
 		}
-		if strings.TrimSpace(got) != want {
-			t.Errorf("known are %q, want %q", strings.TrimSpace(got), want)
-		}
 	}
+	const all = "{v1 me } {v1 me status} {v2 other }"
 	fill()
-	m.written(pod, a)
-	known("b{v1 me } b{v1 me status} b{v2 other }")
+	want(all, all, all)
+	m.written(id("a", me).object)
+	want("", all, all)
 	fill()
-	m.taken(pod, a, me)
-	known("a{v1 me } a{v1 me status} b{v1 me } b{v1 me status} b{v2 other }")
-	m.written(schema.GroupKind{Group: "x", Kind: "Pod"}, b)
-	known("a{v1 me } a{v1 me status} b{v1 me } b{v1 me status} b{v2 other }")
-	for i := range 2 * maxAppliers {
-		by := applier{fieldOwner: fmt.Sprint(i)}
-		m.note(appliedID(pod, a, by), by, appliedState{uid: "u", version: "1"})
-	}
-	if n := len(m.appliers); n > maxAppliers {
-		t.Errorf("it knows %d appliers, of at most %d", n, maxAppliers)
-	}
-	known("") // what belonged to appliers that it has dropped
-	m.writtenAll()
+	m.taken(id("a", me))
+	want("{v1 me } {v1 me status}", all, all)
+	m.taken(id("b", status))
+	want("{v1 me } {v1 me status}", all, all)
+	m.forget(id("b", me))
+	want("{v1 me } {v1 me status}", "{v1 me status} {v2 other }", all)
+	m.writtenAll(collection{pods.kind, "elsewhere"})
+	want("{v1 me } {v1 me status}", "{v1 me status} {v2 other }", all)
+	m.writtenAll(pods)
+	want("", "", all)
+	m.writtenAll(jobs)
 	if n := len(m.young) + len(m.old); n > 0 {
-		t.Errorf("%d are still known", n)
+		t.Errorf("%d objects are still known", n)
+	}
+}
+
+// Of one object the latest appliers are remembered, and of others nothing is lost for that.
+func TestAppliedMemoryOfManyAppliers(t *testing.T) {
+	t.Parallel()
+	m := newAppliedMemory()
+	id := func(object, by int) appliedID {
+		return appliedID{object: digest{byte(object + 1)}, by: unique.Make(applier{fieldOwner: fmt.Sprint(by)})}
+	}
+	m.note(id(1, 0), appliedState{uid: "u"})
+	for by := range 2 * maxAppliers {
+		m.note(id(0, by), appliedState{uid: "u"})
+		m.note(id(0, by), appliedState{uid: "u"}) // again is not another one
+	}
+	known := func(id appliedID) bool { _, ok := m.get(id); return ok }
+	if n := len(m.of(digest{1}).states); n != maxAppliers {
+		t.Errorf("%d are remembered, of at most %d", n, maxAppliers)
+	}
+	if known(id(0, maxAppliers-1)) || !known(id(0, maxAppliers)) || !known(id(0, 2*maxAppliers-1)) || !known(id(1, 0)) {
+		t.Error("remembered are others than the latest ones of one object, and what there is of the other one")
+	}
+}
+
+// What an informer shows in a later version counts for the state that it was compared with.
+func TestAppliedMemoryOfLaterVersions(t *testing.T) {
+	t.Parallel()
+	m := newAppliedMemory()
+	id, other := appliedID{by: unique.Make(applier{fieldOwner: "me"})}, appliedID{by: unique.Make(applier{fieldOwner: "other"})}
+	m.note(id, appliedState{uid: "u", version: "5"})
+	m.note(other, appliedState{uid: "u", version: "5"})
+	state, _ := m.get(id)
+	m.saw(id, state, "4")
+	m.saw(id, state, "9")
+	m.saw(id, state, "12") // of a state that is no longer what is known
+	mine, _ := m.get(id)
+	others, _ := m.get(other)
+	if mine.version != "9" || others.version != "5" {
+		t.Errorf("the versions are %s and %s, want 9 and 5", mine.version, others.version)
 	}
 }
 
@@ -153,10 +209,10 @@ func TestAppliedMemoryOfConcurrentApplies(t *testing.T) {
 		"another object":   {appliedState{uid: "u", version: "10"}, appliedState{uid: "v", version: "9"}, "9"},
 		"no numbers":       {appliedState{uid: "u", version: "b"}, appliedState{uid: "u", version: "a"}, "a"},
 	} {
-		m := newAppliedMemory()
-		m.note(digest{1}, applier{}, test.first)
-		m.note(digest{1}, applier{}, test.second)
-		if got, _ := m.get(digest{1}); got.version != test.want {
+		m, id := newAppliedMemory(), appliedID{by: unique.Make(applier{})}
+		m.note(id, test.first)
+		m.note(id, test.second)
+		if got, _ := m.get(id); got.version != test.want {
 			t.Errorf("%s: remembered is %q, want %q", name, got.version, test.want)
 		}
 	}
@@ -165,9 +221,14 @@ func TestAppliedMemoryOfConcurrentApplies(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() { // waited for below
 			for j := range 100 {
-				m.note(digest{byte(j)}, applier{}, appliedState{version: fmt.Sprint(i + 1)})
-				m.get(digest{byte(j)})
-				m.forget(digest{byte(i)})
+				id := appliedID{object: digest{byte(j)}, by: unique.Make(applier{fieldOwner: fmt.Sprint(i % 2)})}
+				m.note(id, appliedState{version: fmt.Sprint(i + 1)})
+				state, _ := m.get(id)
+				m.saw(id, state, fmt.Sprint(i+2))
+				m.taken(id)
+				m.forget(appliedID{object: digest{byte(i)}})
+				m.written(digest{byte(i)})
+				m.writtenAll(collection{namespace: fmt.Sprint(j)})
 			}
 		})
 	}

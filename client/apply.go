@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"unique"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -53,9 +54,12 @@ type Applied[T any] struct {
 // others; it is not changed. It may be typed, unstructured or metadata only. Each field owner
 // applies one configuration to an object, always the whole of it.
 //
-//	applied, err := client.Apply(ctx, c, &appsv1.StatefulSet{
-//		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "queue"},
-//		Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(1)), ServiceName: "queue"},
+//	applied, err := client.Apply(ctx, c, &corev1.Service{
+//		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+//		Spec: corev1.ServiceSpec{
+//			Selector: map[string]string{"app": "web"},
+//			Ports:    []corev1.ServicePort{{Port: 80}},
+//		},
 //	}, client.Force())
 //
 // # Configuration
@@ -155,8 +159,7 @@ type application struct {
 	uid           types.UID      // that the object must have; empty: any
 	declared      map[string]any // the configuration without the uid: what the object is to be like
 	configured    digest         // of declared
-	by            applier        // in whose name
-	id            digest         // of what the client remembers of it
+	id            appliedID
 }
 
 // application prepares an apply, and refuses what no request is to be made for.
@@ -190,8 +193,10 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []Opt
 	a.request.PatchType = types.ApplyYAMLPatchType
 	a.declared, a.uid = declaredIn(a.configuration)
 	a.configured = digestOf(a.declared)
-	a.by = applier{version: t.kind.Version, fieldOwner: a.request.FieldOwner, subresource: s.subresource}
-	a.id = appliedID(t.kind.GroupKind(), t.key, a.by)
+	a.id = appliedID{
+		object: objectID(t.kind.GroupKind(), t.key), in: unique.Make(collection{t.kind.GroupKind(), t.key.Namespace}),
+		by: unique.Make(applier{version: t.kind.Version, fieldOwner: a.request.FieldOwner, subresource: s.subresource}),
+	}
 	return a, nil
 }
 
@@ -234,13 +239,23 @@ func apply[T kube.Object](ctx context.Context, a application, like T) (Applied[T
 	case unchanged:
 		applied.Outcome, applied.Changed = Unchanged, nil
 	}
-	if !a.request.DryRun {
-		a.client.applied.note(a.id, a.by, after)
-		if a.request.Force && applied.Outcome != Unchanged {
-			a.client.applied.taken(a.kind.GroupKind(), a.key, a.by)
+	a.remember(after, applied.Outcome)
+	return applied, nil
+}
+
+// remember notes what has come of the apply.
+func (a application) remember(after appliedState, outcome Outcome) {
+	switch {
+	case a.request.DryRun:
+	case a.request.Status == 0:
+		// An interceptor has answered itself, and nobody knows what it has done.
+		a.client.applied.written(a.id.object)
+	default:
+		a.client.applied.note(a.id, after)
+		if a.request.Force && outcome != Unchanged {
+			a.client.applied.taken(a.id)
 		}
 	}
-	return applied, nil
 }
 
 // refused says what an error means. What the client has remembered is dropped: an apply whose
@@ -252,7 +267,7 @@ func refused[T kube.Object](a application, seen state[T], err error) (Applied[T]
 	case len(conflicts) > 0:
 		a.client.applied.forget(a.id)
 	default:
-		a.client.applied.written(a.kind.GroupKind(), a.key)
+		a.client.applied.written(a.id.object)
 	}
 	if len(conflicts) > 0 {
 		applied.Outcome, applied.Conflicts = Conflict, conflicts

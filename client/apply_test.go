@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -36,13 +37,16 @@ func ExampleApply() {
 	}, client.VerbApply)
 
 	ctx := context.Background()
-	applied, err := client.Apply(ctx, c, &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "queue"},
-		Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(1)), ServiceName: "queue"},
+	applied, err := client.Apply(ctx, c, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "web"},
+			Ports:    []corev1.ServicePort{{Port: 80}},
+		},
 	}, client.Force())
 	fmt.Println(applied.Outcome, err)
 	// Output:
-	// {"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"queue","namespace":"shop"},"spec":{"replicas":1,"serviceName":"queue","template":{}}}
+	// {"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop"},"spec":{"ports":[{"port":80}],"selector":{"app":"web"}}}
 	// created <nil>
 }
 

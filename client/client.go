@@ -82,14 +82,22 @@ type Client struct {
 
 // New makes a Client. It makes no request. The error names every mistake in config.
 func New(config Config) (*Client, error) {
+	c, err := unchained(config)
+	if err != nil {
+		return nil, err
+	}
+	c.chain()
+	return c, nil
+}
+
+// unchained makes a client that cannot send yet: see chain.
+func unchained(config Config) (*Client, error) {
 	config.Informers, config.Interceptors = slices.Clone(config.Informers), slices.Clone(config.Interceptors)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	c := &Client{config: config, warnings: newWarnings(config.Logger), applied: newAppliedMemory(), shapes: &shapes{}}
-	c.chain()
-	return c, nil
+	return &Client{config: config, warnings: newWarnings(config.Logger), applied: newAppliedMemory(), shapes: &shapes{}}, nil
 }
 
 // chain puts the interceptors around what sends requests, and around them what remembers.
@@ -115,7 +123,7 @@ func (c *Client) With(change func(*Config)) (*Client, error) {
 	}
 	config := c.Config()
 	change(&config)
-	other, err := New(config)
+	other, err := unchained(config)
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +132,8 @@ func (c *Client) With(change func(*Config)) (*Client, error) {
 	}
 	if other.config.Cluster == c.config.Cluster {
 		other.applied, other.shapes = c.applied, c.shapes
-		other.chain()
 	}
+	other.chain()
 	return other, nil
 }
 

@@ -37,6 +37,12 @@
 // status; GetSubresource, CreateSubresource, UpdateSubresource and PatchSubresource are for those
 // whose body is something else: a Scale, an Eviction, a Binding, a TokenRequest.
 //
+// For what handlers do often there are EnsureNamespace, SetLabels, RemoveLabels, SetAnnotations
+// and RemoveAnnotations; and CreateOrUpdate and CreateOrPatch, as other libraries have them. Like
+// Apply they make no request when there is nothing to do, given informers for what they read.
+//
+// WaitFor and WaitDeleted wait, for programs that are no controllers.
+//
 // Requests are sent once. Nothing waits in here for a better time: the error says what there was,
 // and the workqueue tries again.
 //
@@ -44,8 +50,9 @@
 //
 // ReasonOf says in one word why a request was not done, IgnoreNotFound and IgnoreAlreadyExists
 // leave out what is no failure, CausesOf names the fields of an object that the API server does
-// not take. ErrGone, ErrChanged and ErrReplaced say what has become of an object, ErrNoNamespace
-// and kube.ErrNotServed that something else is missing. apimachinery's own errors are underneath.
+// not take. ErrGone, ErrChanged and ErrReplaced say what has become of an object, ErrTerminating
+// that it is being deleted, ErrNoNamespace and kube.ErrNotServed that something else is missing.
+// Apply returns a *ConflictError, WaitFor ErrFailed. apimachinery's own errors are underneath.
 //
 // # Every request
 //

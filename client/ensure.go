@@ -34,8 +34,8 @@ type Written[T any] struct {
 const writeTries = 3
 
 // CreateOrUpdate has mutate make the object as it should be, and writes it if that has changed
-// anything. It is for who comes from other libraries and for kinds that know no apply; Apply
-// says what it wants and overwrites nobody.
+// anything. It is for those who come from other libraries, and for kinds that know no apply. Apply
+// is the better way: it names the fields that are wanted, and touches no others.
 //
 //	written, err := client.CreateOrUpdate(ctx, c, config, func(config *corev1.ConfigMap) error {
 //		config.Data = map[string]string{"mode": "fast"}
@@ -51,17 +51,18 @@ const writeTries = 3
 //  3. Otherwise the object is created, or updated: if it is still what mutate has seen.
 //  4. If it is not, because others wrote to it, created or deleted it, it is read from the API
 //     server, and mutate called again: mutate has up to 3 tries. It must only do what may be
-//     done again. So it is done before an update of what an informer of another Go type has
-//     shown, which lacks the fields that the type does not know.
+//     done again. The same is done before an update of what an informer of another Go type has
+//     shown, because fields that this type does not know are missing there.
 //
 // obj itself is not changed; the result is Written.Object. mutate must not change namespace, name
 // and uid. It should set fields one by one: a struct or a list that it replaces as a whole
 // (Spec.Template.Spec = corev1.PodSpec{...}) loses what the API server has filled in, so it differs in
 // every run and is sent in every run. The Outcome is Unchanged, because the API server fills it in
-// again; a controller's Explain shows an update with "no change". So it is with values that the API
-// server writes in another way than mutate ("1000m" for "1", in unstructured objects). Apply has
-// neither trouble. The status
-// is not written where it is a subresource, and not compared: CreateOrPatch does both.
+// again; a controller's Explain shows an update with "no change". The same happens with values that
+// the API server writes in another way than mutate ("1000m" for "1", in unstructured objects).
+// Apply has neither trouble.
+//
+// Where the status is a subresource, it is neither compared nor written: CreateOrPatch does both.
 //
 // Options: DryRun, FieldOwner, FieldValidation.
 //

@@ -30,6 +30,10 @@ var (
 // server calls that "not found" too, and it is not the object that is not there.
 var ErrNoNamespace = errors.New("its namespace does not exist")
 
+// ErrTerminating says that an object is being deleted, so that nothing should be made for it any
+// more. EnsureNamespace, finalizer.Add, ownerref.Adopt and owned.Set.Apply return it.
+var ErrTerminating = errors.New("it is being deleted")
+
 // errElsewhere says that what the API server did not find is not the object of the request. Who
 // took that for ErrGone would leave behind what is still there.
 var errElsewhere = errors.New("not the object but something else was not found")
@@ -110,10 +114,10 @@ func answerOf(err error) metav1.Status {
 	return status.Status()
 }
 
-// Changed returns the error of a write that was not done because obj is not what was seen, and
-// why: ErrChanged, of which apierrors.IsConflict is true too. It is for who lets a JSON patch test
-// what was seen: the API server calls a test that has failed invalid, which nobody would try
-// again. So of why, unless it is a conflict, the text stays and nothing else.
+// Changed makes the error of a write that was not done because obj is not what was seen, and why:
+// ErrChanged, of which apierrors.IsConflict is true too. It is for callers whose JSON patch tests
+// what was seen. The API server calls a failed test invalid, and what is invalid is not tried
+// again; so only the text of why is kept, unless why is a conflict itself.
 func Changed(ctx context.Context, c *Client, obj kube.Object, why error) error {
 	if apierrors.IsConflict(why) {
 		return asChanged(why)

@@ -257,6 +257,7 @@ func resourcesOf(groupVersion string) *metav1.APIResourceList {
 	resources := map[string][]metav1.APIResource{
 		"v1": {
 			{Name: "pods", Kind: "Pod", Namespaced: true},
+			{Name: "services", Kind: "Service", Namespaced: true},
 			{Name: "nodes", Kind: "Node"},
 		},
 		"apps/v1": {

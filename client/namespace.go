@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -85,6 +84,3 @@ func labelNamespace(
 	}
 	return Unchanged, nil
 }
-
-// ErrTerminating says that an object is being deleted, and waits for its finalizers.
-var ErrTerminating = errors.New("it is being deleted")

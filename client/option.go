@@ -66,7 +66,8 @@ func LabelSelector(selector string) Option {
 
 // FieldSelector selects objects by field, as in "spec.nodeName=node-1". Which fields can be
 // selected depends on the kind; the API server refuses the others. Informers do not know
-// fields: it is asked. All of several selectors count, as of those by label.
+// fields: it is asked. Of several selectors all must
+// match, also together with those by label.
 func FieldSelector(selector string) Option {
 	return named("FieldSelector", func(s *settings) {
 		parsed, err := fields.ParseSelector(selector)

@@ -90,7 +90,7 @@ func (r *Recording) Requests() []Recorded {
 	return slices.Clone(r.requests)
 }
 
-// Writes returns those of Requests that were to change something, dry runs among them.
+// Writes returns those of Requests that were made to change something, dry runs among them.
 func (r *Recording) Writes() []Recorded {
 	return slices.DeleteFunc(r.Requests(), func(recorded Recorded) bool { return !recorded.Verb.Writes() })
 }

@@ -30,7 +30,7 @@ const (
 	VerbDeleteCollection Verb = "deletecollection"
 )
 
-// Writes reports whether the verb is to change something.
+// Writes reports whether requests of the verb are made to change something.
 func (v Verb) Writes() bool { return v != VerbGet && v != VerbList && v != VerbWatch }
 
 // Request is one request to the API server, as interceptors see it. Before it is sent they may
@@ -67,7 +67,8 @@ type Request struct {
 	// read. An interceptor that answers itself fills it; that of a list is of a type of this
 	// package, into which JSON can be decoded.
 	Answer runtime.Object
-	// Status is the HTTP status of the answer; 0 before it, and when none came.
+	// Status is the HTTP status of the answer; 0 before it, and when none came. An apply that an
+	// interceptor answers without one is not remembered: the next one is sent again.
 	Status int
 	// Stream is the answer of a watch.
 	Stream watch.Interface

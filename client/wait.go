@@ -25,8 +25,8 @@ const DefaultWaitTimeout = 5 * time.Minute
 // Failed.
 var ErrFailed = errors.New("the object has failed")
 
-// Within is how long is waited. Default: DefaultWaitTimeout. A negative time means: as long as
-// the context lasts.
+// Within is how long WaitFor and WaitDeleted wait. Default: DefaultWaitTimeout. A negative time
+// means: as long as the context lasts.
 func Within(d time.Duration) Option { return named("Within", func(s *settings) { s.wait.within = d }) }
 
 // DespiteFailures goes on waiting when the check finds the object Failed: somebody may repair it.

@@ -168,7 +168,7 @@ func (c *comparison) storage() {
 	if converts(c.after) || before == nil || after == nil {
 		return
 	}
-	if converts(c.before) && len(versionsBetween(c.before, c.after)) > 1 {
+	if converts(c.before) && len(c.before.Spec.Versions) > 1 && len(versionsBetween(c.before, c.after)) > 1 {
 		c.report(Lossy, "spec.conversion", "versions %s are converted by a webhook now, and objects in one would be read as another "+
 			"as they are: keep the webhook as long as objects are stored in more than one version", strings.Join(versionNames(c.before), ", "))
 	}

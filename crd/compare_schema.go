@@ -56,10 +56,14 @@ func (n node) types() bool {
 		return true
 	case after == intOrString && (before == "integer" || before == "string"), before == "integer" && after == "number":
 		return true
-	case before == anyType && after != "object" && preserves(n.before) && !n.keepsUnknown():
-		n.report(Lossy, "anything is accepted now, and only %s would be; objects in its place would lose all their fields: "+
-			"add a property of another name", after)
-		return true // items are compared
+	case before == anyType && preserves(n.before) && !n.keepsUnknown() && (after != "object" || n.after.AdditionalProperties != nil):
+		what := "objects"
+		if after == "object" {
+			what = "objects in lists" // the others are compared
+		}
+		n.report(Lossy, "anything is accepted now, and only %s would be; %s in its place would lose all their fields: "+
+			"add a property of another name", after, what)
+		return true // items and values are compared
 	case before == anyType:
 		n.report(Narrowing, "anything is accepted now, and only %s would be", after)
 		return true // what is an object may have more than the new schema names

@@ -73,6 +73,7 @@ func TestCompareSchemas(t *testing.T) {
 		"string to both":       {`{type: string}`, `{x-kubernetes-int-or-string: true}`, nil},
 		"both to string":       {`{x-kubernetes-int-or-string: true}`, `{type: string}`, []string{"lossy: v1: f"}},
 		"anything to string":   {anyValue, `{type: string}`, []string{"lossy: v1: f"}},
+		"anything to a map":    {anyValue, `{type: object, additionalProperties: ` + anyValue + `}`, []string{"lossy: v1: f"}},
 		"anything to object":   {anyValue, number, []string{"lossy: v1: f", "narrowing: v1: f"}},
 		"string to anything":   {`{type: string}`, anyValue, nil},
 		"unknown fields":       {anyKeys, number, []string{"lossy: v1: f"}},
@@ -277,8 +278,9 @@ func TestCompareDefinitions(t *testing.T) {
 		"no conversion any longer": {
 			converted(several(v("v1", host, stored), v("v2", none))), several(v("v1", host, stored), v("v2", none)), []string{"lossy: spec.conversion"},
 		},
-		"a conversion of one":         {converted(one(nil)), one(nil), nil},
-		"a conversion that has ended": {storedIn(converted(several(v("v1", host, deprecated), v("v2", host, stored))), "v2"), several(v("v2", host)), nil},
+		"a conversion of one":           {converted(one(nil)), one(nil), nil},
+		"a conversion of one, and more": {converted(one(nil)), several(v("v1", host, stored), v("v2", host)), nil},
+		"a conversion that has ended":   {storedIn(converted(several(v("v1", host, deprecated), v("v2", host, stored))), "v2"), several(v("v2", host)), nil},
 		"no conversion, and less": {
 			converted(several(v("v1", host, stored), v("v2", host))), several(v("v1", host), v("v2", none, stored)),
 			[]string{"lossy: v2: host", "lossy: spec.conversion", "lossy: v1 to v2: host"},

@@ -19,7 +19,10 @@ const (
 	maxNote  = 1024
 )
 
-// Regarding returns the reference by which events speak of obj.
+// Regarding returns the reference by which Events speak of obj, for Recorder.Event and for what
+// takes a reference. It makes no request.
+//
+// Errors: a nil argument; an obj whose kind the cluster does not know.
 func Regarding(cluster *kube.Cluster, obj kube.Object) (corev1.ObjectReference, error) {
 	switch {
 	case kube.IsNil(obj):

@@ -44,7 +44,7 @@ func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, o
 			base = live
 		}
 		if e.add && base.GetDeletionTimestamp() != nil { // also with the entry: nothing may be made for it
-			return false, fmt.Errorf("%s: %w: since %s", kube.KeyOf(base), ErrDeleting, base.GetDeletionTimestamp())
+			return false, fmt.Errorf("%s: %w since %s", kube.KeyOf(base), client.ErrTerminating, base.GetDeletionTimestamp())
 		}
 		operations := e.operations(base)
 		if len(operations) == 0 {

@@ -14,10 +14,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ErrDeleting says that no finalizer is added, because the object is being deleted. It may be there
-// already, by an earlier write that obj did not show: nothing should be made for the object any more.
-var ErrDeleting = errors.New("the object is being deleted")
-
 // Has reports whether obj has the finalizer.
 func Has(obj metav1.Object, name string) bool { return slices.Contains(obj.GetFinalizers(), name) }
 
@@ -38,8 +34,10 @@ func Has(obj metav1.Object, name string) bool { return slices.Contains(obj.GetFi
 // Options: DryRun, FieldOwner, FieldValidation of package client.
 //
 // Errors: a name without a domain ("shop.example.com/cleanup" has one), an obj without uid;
-// ErrDeleting; client.ErrGone and client.ErrReplaced; client.ErrChanged, of which
-// apierrors.IsConflict is true too, after the last attempt; otherwise what the request met.
+// client.ErrTerminating when the object is being deleted, so that nothing should be made for it any
+// more (it may have the finalizer all the same, by an earlier write that obj did not show);
+// client.ErrGone and client.ErrReplaced; client.ErrChanged, of which apierrors.IsConflict is true
+// too, after the last attempt; otherwise what the request met.
 func Add(ctx context.Context, c *client.Client, obj kube.Object, name string, options ...client.Option) (changed bool, err error) {
 	if err := check(c, obj, name); err != nil {
 		return false, fmt.Errorf("add the finalizer %q: %w", name, err)
@@ -61,7 +59,8 @@ func Add(ctx context.Context, c *client.Client, obj kube.Object, name string, op
 // The patch holds only if the entry is where obj has it, and the uid is the same; otherwise it is
 // made anew, as Add's.
 //
-// Options and errors: those of Add, but ErrDeleting, client.ErrGone and client.ErrReplaced.
+// Options and errors: those of Add, but client.ErrTerminating, client.ErrGone and
+// client.ErrReplaced.
 func Remove(ctx context.Context, c *client.Client, obj kube.Object, name string, options ...client.Option) (changed bool, err error) {
 	if err := check(c, obj, name); err != nil {
 		return false, fmt.Errorf("remove the finalizer %q: %w", name, err)

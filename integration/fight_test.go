@@ -85,10 +85,11 @@ func TestContract19_TwoControllersFight(t *testing.T) {
 	versions := func() int64 {
 		return must(e.clients.AppsV1().Deployments(e.namespace).Get(t.Context(), "web", metav1.GetOptions{}))(t).Generation
 	}
-	before, began := versions(), time.Now()
+	began := time.Now()
+	before := versions()
 	pause(t.Context(), 3*time.Second)
 	n := versions() - before
-	if took := time.Since(began); n > 8*int64(took/(3*time.Second)+1) {
+	if took := time.Since(began); float64(n) > 8*took.Seconds()/3 { // more slowly on a busy machine
 		t.Errorf("%d writes in %s: they are not slowed", n, took)
 	}
 }

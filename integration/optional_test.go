@@ -113,7 +113,7 @@ func TestOptionalKindIsGrantedLater(t *testing.T) {
 	if h := optional.Health(); !h.Degraded || h.Synced || !apierrors.IsForbidden(h.Err) || h.Ready() != nil {
 		t.Errorf("health while it is forbidden: %+v", h)
 	}
-	withinSeconds(t, needed.Ready, group, "configmaps")
+	readyNames(t, needed.Ready, group, "configmaps")
 	if h := needed.Health(); h.Synced || h.Degraded {
 		t.Errorf("health of an informer that is not optional: %+v", h)
 	}

@@ -51,7 +51,7 @@ type Call struct {
 	ContentType string
 }
 
-// Writes reports whether the call is to change something.
+// Writes reports whether the call was made to change something.
 func (c Call) Writes() bool {
 	switch c.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":

@@ -38,6 +38,7 @@ type Cluster struct {
 
 	mu        sync.Mutex
 	resources map[schema.GroupVersion][]metav1.APIResource // guarded by mu; dropped by Forget
+	elsewhere map[schema.GroupVersionKind]string           // in which other version a kind was found; guarded by mu
 	clients   map[schema.GroupVersion]rest.Interface       // guarded by mu
 }
 
@@ -89,6 +90,7 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 		scheme:    scheme,
 		codecs:    serializer.NewCodecFactory(scheme),
 		resources: map[schema.GroupVersion][]metav1.APIResource{},
+		elsewhere: map[schema.GroupVersionKind]string{},
 		clients:   map[schema.GroupVersion]rest.Interface{},
 	}
 	// Part of the config, so that clients which are made of RESTConfig have it too.

@@ -10,13 +10,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ResourceInAnyVersion is Resource for who has to find all objects of a kind, whatever version it
-// was known in when they were made: when the API server does not serve the version of kind (any
-// longer), it is asked for those that it does serve, the one that it prefers first. The Resource
-// names the version. At rest there is no request for a kind that is served in its own version.
+// ResourceInAnyVersion is Resource for callers that have to find all objects of a kind, also those
+// that were made when it had other versions: when the API server does not serve the version of
+// kind, or serves it no longer, it is asked which others it serves, and the one that it prefers is
+// taken. The Resource names the version. The answer is remembered, as by Resource: also that it was
+// another version, until that one is served no longer or the kind's own one is seen.
 //
 // Errors: ErrNotServed when the kind is served in no version; otherwise what the requests met.
 func (c *Cluster) ResourceInAnyVersion(ctx context.Context, kind schema.GroupVersionKind) (Resource, error) {
+	c.mu.Lock()
+	_, own := findResource(c.resources[kind.GroupVersion()], kind)
+	elsewhere := c.elsewhere[kind]
+	c.mu.Unlock()
+	if !own && elsewhere != "" {
+		other, err := c.Resource(ctx, kind.GroupKind().WithVersion(elsewhere))
+		if !errors.Is(err, ErrNotServed) {
+			return other, err
+		}
+	}
 	resource, err := c.Resource(ctx, kind)
 	if kind.Group == "" || !errors.Is(err, ErrNotServed) { // the core group has one version
 		return resource, err
@@ -30,9 +41,15 @@ func (c *Cluster) ResourceInAnyVersion(ctx context.Context, kind schema.GroupVer
 			continue
 		}
 		other, errOther := c.Resource(ctx, kind.GroupKind().WithVersion(version))
-		if errOther == nil || !errors.Is(errOther, ErrNotServed) {
-			return other, errOther
+		if errors.Is(errOther, ErrNotServed) {
+			continue
 		}
+		if errOther == nil {
+			c.mu.Lock()
+			c.elsewhere[kind] = version
+			c.mu.Unlock()
+		}
+		return other, errOther
 	}
 	return Resource{}, err
 }

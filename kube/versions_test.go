@@ -38,6 +38,7 @@ func TestResourceInAnyVersion(t *testing.T) {
 		{in("v2", "App"), "v2", []string{"/apis/example.com/v2"}},
 		{in("v2", "App"), "v2", nil},
 		{in("v1beta1", "App"), "v1", []string{"/apis/example.com/v1beta1", "/apis/example.com", "/apis/example.com/v1"}},
+		{in("v1beta1", "App"), "v1", nil},
 		{in("v2", "Old"), "v1", []string{"/apis/example.com/v2", "/apis/example.com"}},
 		{in("v0", "Never"), "", []string{"/apis/example.com/v0", "/apis/example.com", "/apis/example.com/v1", "/apis/example.com/v1beta1", "/apis/example.com/v2"}},
 		{schema.GroupVersionKind{Group: "nowhere.example.com", Version: "v1", Kind: "App"}, "", []string{"/apis/nowhere.example.com/v1", "/apis/nowhere.example.com"}},
@@ -50,6 +51,22 @@ func TestResourceInAnyVersion(t *testing.T) {
 		if paths := server.paths(); !slices.Equal(paths, test.paths) {
 			t.Errorf("%s: asked for %q", test.kind, paths)
 		}
+	}
+	// The kind's own version comes first, when somebody has seen it.
+	server.set("/apis/example.com/v1beta1", resources("example.com/v1beta1", metav1.APIResource{Name: "apps", Kind: "App", Namespaced: true}))
+	if _, err := cluster.Resource(t.Context(), in("v1beta1", "App")); err != nil {
+		t.Fatal(err)
+	}
+	if resource, err := cluster.ResourceInAnyVersion(t.Context(), in("v1beta1", "App")); err != nil || resource.Version != "v1beta1" {
+		t.Errorf("%v, %v", resource, err)
+	}
+	cluster.Forget(schema.GroupVersion{Group: "example.com", Version: "v1beta1"})
+	server.set("/apis/example.com/v1beta1", resources("example.com/v1beta1"))
+	// What is remembered is forgotten with the version.
+	cluster.Forget(schema.GroupVersion{Group: "example.com", Version: "v1"})
+	server.set("/apis/example.com/v1", resources("example.com/v1"))
+	if resource, err := cluster.ResourceInAnyVersion(t.Context(), in("v1beta1", "App")); err != nil || resource.Version != "v2" {
+		t.Errorf("%v, %v", resource, err)
 	}
 	// What cannot be asked is not missing.
 	server.set("/apis/example.com", status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable))

@@ -27,7 +27,8 @@ type FinalizerOptions[T kube.Object] struct {
 	// teardown is done, or it was deleted before it got one, and others still keep it. What it
 	// returns is the run's answer. Default: nothing is done.
 	Deleted func(ctx context.Context, obj T) error
-	// BlockedAfter is how long a deletion may take before it is called blocked. Default 5 min.
+	// BlockedAfter is how long a deletion may take before it is called blocked. Default 5 min;
+	// negative: it is from the beginning.
 	BlockedAfter time.Duration
 	// Blocked is called at each run of an object whose deletion is blocked, after the teardown: to
 	// say so in the object's status, for one. Default: nothing is done.
@@ -45,9 +46,9 @@ type FinalizerOptions[T kube.Object] struct {
 //     finalizer.Finalizer. The Handler is not called. What a step returns is the run's answer.
 //   - An object that is being deleted without the finalizer is left alone; see Deleted.
 //
-// A deletion that takes longer than BlockedAfter is reported, by whomever it is blocked, if
-// Blocked or Events is set; a run before that asks for another one at that time, unless a step has
-// answered something else.
+// A deletion that takes longer than BlockedAfter is reported, whoever blocks it, if Blocked or
+// Events is set; a run before that asks for another one at that time, unless a step has answered
+// something else.
 //
 // Finalizer panics when f is nil.
 func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOptions[T]) controller.Middleware[T] {
@@ -65,7 +66,7 @@ func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOption
 			}
 			version := obj.GetResourceVersion()
 			switch _, err := f.Ensure(ctx, obj); {
-			case errors.Is(err, finalizer.ErrDeleting), errors.Is(err, client.ErrGone), errors.Is(err, client.ErrReplaced):
+			case errors.Is(err, client.ErrTerminating), errors.Is(err, client.ErrGone), errors.Is(err, client.ErrReplaced):
 				return nil
 			case err != nil:
 				return err

@@ -57,13 +57,17 @@ type StatusOptions[T kube.Object] struct {
 // finalizers, and has not failed, the object is gone, and nothing is written.
 //
 // Put it outside of Finalizer, so that the teardown can speak in the status, and inside of Log and
-// Trace, so that they see the commit. Status panics when c is nil, or when T cannot have a status.
+// Trace, so that they see the commit. Status panics when c is nil, when options.Timeout is negative,
+// or when T cannot have a status.
 func Status[T kube.Object](c *client.Client, options StatusOptions[T]) controller.Middleware[T] {
 	if c == nil {
 		panic("middleware.Status: the client is nil: client.New makes one")
 	}
 	if reflect.TypeFor[T]() == reflect.TypeFor[*metav1.PartialObjectMetadata]() {
 		panic("middleware.Status: objects that are metadata only have no status: retrieve whole ones")
+	}
+	if options.Timeout < 0 {
+		panic(fmt.Sprintf("middleware.Status: Timeout is %s: it is at least 0, which means %s", options.Timeout, DefaultStatusTimeout))
 	}
 	options.Timeout = cmp.Or(options.Timeout, DefaultStatusTimeout)
 	return func(next controller.Handler[T]) controller.Handler[T] {

@@ -363,6 +363,7 @@ func TestStatusPanicsAtConstruction(t *testing.T) {
 	_, c := newServer(t)
 	for name, make := range map[string]func(){
 		"no client":     func() { middleware.Status(nil, serviceOptions{}) },
+		"no time":       func() { middleware.Status(c, serviceOptions{Timeout: -1}) },
 		"metadata only": func() { middleware.Status(c, middleware.StatusOptions[*metav1.PartialObjectMetadata]{}) },
 	} {
 		func() {

@@ -49,8 +49,9 @@ import (
 //     garbage collector would not find.
 //   - One child's error does not keep the others of its wave from being applied.
 //
-// The error joins those of the children (*ForeignError, *ImmutableError and what requests met),
-// which are in the report too. That a child is not ready, or waits, is none.
+// The error joins those of the children (*ForeignError, *ImmutableError, client.ErrTerminating when
+// owner is being deleted and does not show it yet, and what requests met), which are in the report
+// too. That a child is not ready, or waits, is none.
 func (s *Set) Apply(ctx context.Context, owner kube.Object, children ...Child) (Report, error) {
 	p, err := s.begin(s.config.Client, owner)
 	if err != nil {

@@ -40,7 +40,8 @@ const (
 	// PruneLast deletes them when all that is desired was applied, in the last wave too.
 	PruneLast Prune = ""
 	// PruneFirst deletes them before anything is applied: where the old ones hold what the new
-	// ones need, such as a port, or quota.
+	// ones need, such as a port, or quota. Of several waves, that is the last one; what is desired
+	// does not wait for the others, which go in later runs.
 	PruneFirst Prune = "First"
 	// PruneNever reports them and leaves them.
 	PruneNever Prune = "Never"

@@ -35,9 +35,9 @@ import (
 // gone, if its controller has a source for that, and goes on from there.
 //
 // Guarantees: those of Apply about which objects are its children. owner is not read again, and
-// need not be terminating. How it is deleted is not asked: who wants kubectl delete
-// --cascade=orphan to leave the children looks whether owner has the finalizer
-// metav1.FinalizerOrphanDependents, and does not call Delete then.
+// need not be terminating. How it is deleted is not asked: if kubectl delete --cascade=orphan is to
+// leave the children, do not call Delete for an owner that has the finalizer
+// metav1.FinalizerOrphanDependents.
 func (s *Set) Delete(ctx context.Context, owner kube.Object) (Report, error) {
 	p, err := s.begin(s.config.Client, owner)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,7 +17,7 @@ import (
 func (p *pass) takeInventory(ctx context.Context, live bool) error {
 	var errs []error
 	for _, kind := range p.set.config.Kinds {
-		if !live && p.set.missing.has(kind.GroupKind()) && !p.desires(kind.GroupKind()) {
+		if !live && p.set.missing.has(kind.GroupKind()) {
 			continue
 		}
 		if err := p.takeInventoryOf(ctx, kind, live); err != nil {
@@ -29,11 +28,6 @@ func (p *pass) takeInventory(ctx context.Context, live bool) error {
 		return fmt.Errorf("find the children there are: %w", err)
 	}
 	return nil
-}
-
-// desires reports whether a child of a kind is desired, which the cluster serves.
-func (p *pass) desires(kind schema.GroupKind) bool {
-	return slices.ContainsFunc(p.items, func(i *item) bool { return i.placed && i.kind.GroupKind() == kind })
 }
 
 func (p *pass) takeInventoryOf(ctx context.Context, kind schema.GroupVersionKind, live bool) error {

@@ -27,6 +27,13 @@ func (m *missing) note(kind schema.GroupKind) {
 	m.since[kind] = time.Now()
 }
 
+// served forgets that a kind was missing: from now on there may be children of it.
+func (m *missing) served(kind schema.GroupKind) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.since, kind)
+}
+
 func (m *missing) has(kind schema.GroupKind) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

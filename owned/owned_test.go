@@ -151,6 +151,11 @@ func TestMissingKindsAreAskedForAgain(t *testing.T) {
 		if m.has(kind) {
 			t.Error("it is never asked for again")
 		}
+		m.note(kind)
+		m.note(other)
+		if m.served(kind); m.has(kind) || !m.has(other) {
+			t.Error("it is served, and the other one is not")
+		}
 	})
 }
 

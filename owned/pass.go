@@ -169,6 +169,7 @@ func (p *pass) place(ctx context.Context, i *item) error {
 	if err != nil {
 		return err
 	}
+	p.set.missing.served(i.kind.GroupKind())
 	if resource.Namespaced && i.object.GetNamespace() == "" {
 		i.object.SetNamespace(p.owner.GetNamespace())
 	}
@@ -202,7 +203,7 @@ func (p *pass) checkOwner(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("look at the owner: %w", err)
 	case live.GetDeletionTimestamp() != nil:
-		return fmt.Errorf("the owner %s: %w", p, ownerref.ErrTerminating)
+		return fmt.Errorf("the owner %s: %w", p, client.ErrTerminating)
 	}
 	p.live = live
 	return nil

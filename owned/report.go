@@ -44,8 +44,7 @@ const (
 
 // Deletion is that of an object that is not gone yet.
 type Deletion struct {
-	// Since is the object's deletionTimestamp: when it was to be gone, were it not for what
-	// holds it.
+	// Since is the object's deletionTimestamp: when it would be gone if nothing held it.
 	Since time.Time
 	// Finalizers hold it. Empty: its grace period does.
 	Finalizers []string

@@ -27,9 +27,9 @@ import (
 //
 // Nothing is tried twice. Permissions: get of both, patch of the child.
 //
-// Errors: *AlreadyOwnedError; ErrTerminating, of either; ErrScope; client.ErrGone and
-// client.ErrReplaced, of either; client.ErrChanged when the references of child are not those
-// that were seen.
+// Errors: *AlreadyOwnedError; client.ErrTerminating when either is being deleted, which is no time
+// to come to own something, or to be owned; ErrScope; client.ErrGone and client.ErrReplaced, of
+// either; client.ErrChanged when the references of child are not those that were seen.
 func Adopt[T kube.Object](ctx context.Context, c *client.Client, owner kube.Object, child T, options ...Option) (T, error) {
 	var none T
 	refs, err := withReference(ctx, c, owner, child, true, options)
@@ -40,14 +40,14 @@ func Adopt[T kube.Object](ctx context.Context, c *client.Client, owner kube.Obje
 		return child, nil
 	}
 	if child.GetDeletionTimestamp() != nil {
-		return none, fmt.Errorf("adopt %s: %w", kube.KeyOf(child), ErrTerminating)
+		return none, fmt.Errorf("adopt %s: %w", kube.KeyOf(child), client.ErrTerminating)
 	}
 	live, err := client.Live(ctx, c, owner)
 	if err != nil {
 		return none, fmt.Errorf("adopt %s: look at the owner: %w", kube.KeyOf(child), err)
 	}
 	if live.GetDeletionTimestamp() != nil {
-		return none, fmt.Errorf("adopt %s: the owner %s: %w", kube.KeyOf(child), kube.KeyOf(owner), ErrTerminating)
+		return none, fmt.Errorf("adopt %s: the owner %s: %w", kube.KeyOf(child), kube.KeyOf(owner), client.ErrTerminating)
 	}
 	adopted, err := write(ctx, c, child, refs, client.Operation{Op: "test", Path: "/metadata/deletionTimestamp"})
 	if err != nil {
@@ -113,7 +113,7 @@ func whyRefused[T kube.Object](ctx context.Context, c *client.Client, child T, t
 	case err != nil:
 		return err
 	case len(tests) > 0 && live.GetDeletionTimestamp() != nil:
-		return fmt.Errorf("%s: %w", kube.KeyOf(child), ErrTerminating)
+		return fmt.Errorf("%s: %w", kube.KeyOf(child), client.ErrTerminating)
 	case reflect.DeepEqual(live.GetOwnerReferences(), child.GetOwnerReferences()):
 		return refused // what was to be written is refused, not the condition
 	}

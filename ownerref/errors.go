@@ -10,14 +10,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-var (
-	// ErrScope says that no owner reference can lead from the child to the owner: a namespaced
-	// owner owns only what is in its own namespace.
-	ErrScope = errors.New("no owner reference is possible here")
-	// ErrTerminating says that the owner, or the child, is being deleted: that is no time to
-	// come to own something, or to be owned.
-	ErrTerminating = errors.New("it is being deleted")
-)
+// ErrScope says that no owner reference can lead from the child to the owner: a namespaced
+// owner owns only what is in its own namespace.
+var ErrScope = errors.New("no owner reference is possible here")
 
 // AlreadyOwnedError says that an object has a controller already, which is another one: there
 // is one at most.

@@ -24,7 +24,7 @@ func Exists(obj kube.Object) State {
 // Condition returns a Check: Current when the object's status has the condition of a type, with
 // a status; otherwise InProgress, or Terminating when the object is being deleted.
 //
-// A condition that is about an earlier generation of the object does not count. It says which by
+// A condition that is about another generation of the object does not count. It says which by
 // its own observedGeneration; where it has none, status.observedGeneration tells, if there is
 // one. An object without the condition is InProgress, whatever status is asked for.
 func Condition(conditionType string, status metav1.ConditionStatus) Check {
@@ -45,10 +45,12 @@ func Condition(conditionType string, status metav1.ConditionStatus) Check {
 // Ready has to be True. Of alone takes an object without a status for Current, whose controller has
 // just not seen it yet. An object that is Stalled is Failed, which ends a client.WaitFor at once.
 func Ready(obj kube.Object) State {
-	if state := Of(obj); !state.Ready() {
-		return state // which has read the condition too: All would say it twice
-	}
-	return Condition("Ready", metav1.ConditionTrue)(obj)
+	return look(obj, func(o object) State {
+		if state := general(o); !state.Ready() {
+			return state // which may be about the condition already: All would say it twice
+		}
+		return o.reported("Ready", metav1.ConditionTrue) // of which the status is, as general has found
+	})
 }
 
 // When returns a Check of one's own for objects of type T: Current while holds returns true,

@@ -44,12 +44,16 @@ func read(obj kube.Object) (o object, why string, ok bool) {
 
 // contentOf returns the fields of an object of a Go type, as JSON has them. The converter of
 // apimachinery is no faster, takes fields along that are not exported, and panics at some.
-func contentOf(obj kube.Object) (content map[string]any, err error) {
+func contentOf(obj kube.Object) (map[string]any, error) {
 	encoded, err := json.Marshal(obj)
 	if err != nil {
 		return nil, err
 	}
-	return content, utiljson.Unmarshal(encoded, &content)
+	var content map[string]any
+	if err := utiljson.Unmarshal(encoded, &content); err != nil {
+		return nil, err
+	}
+	return content, nil
 }
 
 // kindOf returns the kind of obj, as far as obj or its Go type tells: objects that were read

@@ -59,7 +59,8 @@ const maxAttempts = 5
 // itself takes over either nothing of the answer, or all of it (*obj = *answer). In the second case
 // nothing tells the run's changes from those that came with the answer: when one of these fields or
 // conditions has been changed once more by the time of a retry, Commit gives up with ErrChanged,
-// for the run to be done again.
+// for the run to be done again. Only what was changed back to what before has is not noticed, and
+// written once more.
 //
 // Options: DryRun, FieldOwner, FieldValidation of package client.
 //

@@ -52,6 +52,7 @@ func fieldChanges() map[string]fieldChange {
 		"anyToString":     {anything, `{type: string}`, `{"k": 1}`, crd.Lossy},
 		"anyToPort":       {anything, port, `{"k": 1}`, crd.Lossy},
 		"anyToList":       {anything, `{type: array, items: {type: string}}`, `{"k": 1}`, crd.Lossy},
+		"anyToMap":        {anything, `{type: object, additionalProperties: ` + anything + `}`, `[{"k": 1}]`, crd.Lossy},
 		"anyToListItems":  {anything, `{type: array, items: {type: string}}`, `[{"k": 1}]`, crd.Lossy},
 		"unknown":         {unknown, object, `{"k": 1, "more": 1}`, crd.Lossy},
 		"unknownMap":      {unknown, `{type: object, additionalProperties: {type: object}}`, `{"a": {"b": 1}}`, crd.Lossy},

@@ -129,9 +129,9 @@ func TestAddAndRemoveWhenTheObjectIsNot(t *testing.T) {
 	deleting := e.create("deleting", other)
 	e.remove("deleting")
 	e.edit("add, stale, to what is being deleted", edited{
-		obj: deleting, err: finalizer.ErrDeleting, calls: []string{"patch", "get"}, finalizers: []string{other},
+		obj: deleting, err: client.ErrTerminating, calls: []string{"patch", "get"}, finalizers: []string{other},
 	})
-	e.edit("add to what is being deleted", edited{obj: e.live("deleting"), err: finalizer.ErrDeleting, finalizers: []string{other}})
+	e.edit("add to what is being deleted", edited{obj: e.live("deleting"), err: client.ErrTerminating, finalizers: []string{other}})
 	last := e.create("last", own)
 	e.remove("last")
 	e.edit("remove the last one", edited{obj: last, remove: true, changed: true, calls: []string{"patch"}})

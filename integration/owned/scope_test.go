@@ -158,7 +158,8 @@ func TestKindsThatAreNotServed(t *testing.T) {
 	}
 }
 
-// A kind that was missing, and is served now, is looked for when a child of it is desired.
+// A kind that was missing, and is served now, is looked for when a child of it is desired, and from
+// then on: also when none is any more, for nothing would wake the owner later.
 func TestKindsThatComeLater(t *testing.T) {
 	e := newEnv(t)
 	late := schema.GroupVersionKind{Group: "late.example.com", Version: "v1", Kind: "Late"}
@@ -173,4 +174,5 @@ func TestKindsThatComeLater(t *testing.T) {
 	}
 	e.apply(set, app, owned.Of(named("a"), named("b"))...)
 	e.want(e.apply(set, app, owned.Of(named("a"))...).Results, "Late a: Unchanged", "Late b: Pruned")
+	e.want(e.apply(set, app).Results, "Late a: Pruned")
 }

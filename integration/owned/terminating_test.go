@@ -11,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -137,5 +139,38 @@ func TestNamedFinalizersAreReleased(t *testing.T) {
 	report = e.apply(set, app)
 	if report.Changed() || len(recorder.notes()) != 1 {
 		t.Errorf("again: %+v, events %q", report, recorder.notes())
+	}
+}
+
+// Finalizers that change between the look at them and their removal are a conflict, which is tried
+// again at once, and not a mistake of the request, which would not.
+func TestReleaseMeetsAnotherWrite(t *testing.T) {
+	e := newEnv(t)
+	app := e.app("web")
+	e.stuck(e.set(), app, "held", "example.com/first", volume)
+	between := func(next client.RoundTrip) client.RoundTrip {
+		return func(ctx context.Context, r *client.Request) error {
+			others := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["`+volume+`"]}}`))
+			if _, err := client.Patch(ctx, e.c, e.configMap("held"), others); err != nil {
+				return err
+			}
+			return next(ctx, r)
+		}
+	}
+	c := must(e.c.With(func(config *client.Config) {
+		config.Interceptors = []client.Interceptor{client.On(between, client.VerbPatch)}
+	}))(t)
+	set := e.set(func(config *owned.Config) {
+		config.Client, config.ReleaseFinalizers, config.ReleaseAfter = c, []string{volume}, time.Nanosecond
+	})
+	_, err := set.Apply(t.Context(), app)
+	if !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) || !strings.Contains(err.Error(), volume) {
+		t.Errorf("the error is %v", err)
+	}
+	e.want(e.apply(e.set(func(config *owned.Config) {
+		config.ReleaseFinalizers, config.ReleaseAfter = []string{volume}, time.Nanosecond
+	}), app).Results, "ConfigMap held: Terminating")
+	if e.get(e.key("held")) != nil {
+		t.Error("it was not released by the next run")
 	}
 }

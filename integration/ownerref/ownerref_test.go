@@ -235,15 +235,15 @@ func TestAdoptRefuses(t *testing.T) {
 		}
 	})
 	remove(child)
-	if _, err := ownerref.Adopt(t.Context(), e.c, owner, child); !errors.Is(err, ownerref.ErrTerminating) {
+	if _, err := ownerref.Adopt(t.Context(), e.c, owner, child); !errors.Is(err, client.ErrTerminating) {
 		t.Errorf("a stale child that is being deleted: %v", err)
 	}
-	if _, err := ownerref.Adopt(t.Context(), e.c, owner, e.live(child)); !errors.Is(err, ownerref.ErrTerminating) {
+	if _, err := ownerref.Adopt(t.Context(), e.c, owner, e.live(child)); !errors.Is(err, client.ErrTerminating) {
 		t.Errorf("a child that is being deleted: %v", err)
 	}
 	free := e.create("free")
 	remove(owner)
-	if _, err := ownerref.Adopt(t.Context(), e.c, owner, free); !errors.Is(err, ownerref.ErrTerminating) {
+	if _, err := ownerref.Adopt(t.Context(), e.c, owner, free); !errors.Is(err, client.ErrTerminating) {
 		t.Errorf("an owner that is being deleted: %v", err)
 	}
 	gone := e.create("gone")

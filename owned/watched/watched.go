@@ -18,9 +18,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
@@ -45,7 +47,8 @@ type Config struct {
 	Kinds []Kind
 	// Namespaces are those in which children are watched: all in which owners live, and those
 	// of Set.Namespaces. What is elsewhere is asked of the API server, at every run. Each needs
-	// no more than a Role in it. Default: all, which needs a ClusterRole.
+	// no more than a Role in it. A kind that lives in no namespace needs a Retriever of its own then
+	// (Of), and a ClusterRole. Default: all, which needs a ClusterRole.
 	Namespaces []string
 	// Metrics receives the informers' measurements. Default nil: none.
 	Metrics informer.Recorder
@@ -62,10 +65,10 @@ type anyInformer interface {
 	source.Informer
 }
 
-// Of is the kind that T is registered for. Its informer keeps the objects with the set's label
-// only, logs where the client does, and is named after both ("Deployment of webapp"), because
-// metrics tell informers by their names. Each configure may change its config before it is made,
-// also the Retriever.
+// Of is the kind that T is registered for, or that of the Retriever which a configure sets. Its
+// informer keeps the objects with the set's label only, logs where the client does, and is named
+// after both ("Deployment of webapp"), because metrics tell informers by their names. Each
+// configure may change its config before it is made.
 func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 	return Kind{open: func(c Config) (anyInformer, error) {
 		config := informer.Config[T]{
@@ -74,11 +77,11 @@ func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 			}),
 			Metrics: c.Metrics, Logger: c.Client.Logger,
 		}
-		if kind, err := c.Client.Cluster.KindOf(kube.New[T]()); err == nil { // otherwise informer.New says it
-			config.Name = kind.Kind + " of " + c.Set.Name
-		}
 		for _, change := range configure {
 			change(&config)
+		}
+		if config.Name == "" && config.Retriever != nil { // without one informer.New says what is missing
+			config.Name = config.Retriever.Describe().GroupVersionKind.Kind + " of " + c.Set.Name
 		}
 		return informer.New(config)
 	}}
@@ -99,7 +102,8 @@ func In[T kube.Object](objects *informer.Informer[T]) Kind {
 type Children struct {
 	// Set applies and deletes them.
 	Set *owned.Set
-	// Client reads from their informers.
+	// Client reads from their informers. What handlers write with it, or with what its With makes,
+	// Set knows at once; of another client's writes it hears from the informers.
 	Client *client.Client
 	// Sources enqueue the owner of each child that comes, changes or goes, in whatever namespace
 	// it is: for controller.Config.Sources. The controller runs their informers.
@@ -107,7 +111,8 @@ type Children struct {
 }
 
 // New makes a set of children, and what belongs to it. It starts nothing and makes no request.
-// The error names every mistake in config.
+// The error names every mistake in config; what only owned.New can see in Set, it names when the
+// rest is right.
 func New(config Config) (*Children, error) {
 	children, err := build(config)
 	if err != nil {
@@ -118,6 +123,10 @@ func New(config Config) (*Children, error) {
 
 func build(config Config) (*Children, error) {
 	informers, err := config.open()
+	if err != nil && config.Client.Cluster != nil {
+		_, errClient := client.New(config.Client)
+		err = errors.Join(err, errClient)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -142,15 +151,22 @@ func build(config Config) (*Children, error) {
 	return children, nil
 }
 
-// open checks what New is given beyond what client.New and owned.New check themselves, and makes
-// the informers.
+// open checks what New is given, but for what client.New and owned.New see in their own configs,
+// and makes the informers.
 func (c Config) open() ([]anyInformer, error) {
 	var errs []error
 	if c.Client.Cluster == nil {
 		errs = append(errs, errors.New("Client.Cluster is required: make one with kube.Connect"))
 	}
-	if c.Set.Name == "" {
+	if c.Client.FieldOwner == "" {
+		errs = append(errs, errors.New("Client.FieldOwner is required: the children's fields belong to it"))
+	}
+	nameProblems := validation.IsValidLabelValue(c.Set.Name)
+	switch {
+	case c.Set.Name == "":
 		errs = append(errs, errors.New("Set.Name is required: the children's informers select by it"))
+	case len(nameProblems) > 0:
+		errs = append(errs, fmt.Errorf("Set.Name is %q, which is no label value: %s", c.Set.Name, strings.Join(nameProblems, "; ")))
 	}
 	if c.Set.Client != nil {
 		errs = append(errs, errors.New("Set.Client must be nil: the set gets one that reads from the children's informers, made from Client"))
@@ -159,7 +175,7 @@ func (c Config) open() ([]anyInformer, error) {
 		errs = append(errs, errors.New("at least one of Kinds is required, such as watched.Of[*corev1.ConfigMap]()"))
 	}
 	errs = append(errs, c.checkNamespaces())
-	if c.Client.Cluster == nil || c.Set.Name == "" {
+	if c.Client.Cluster == nil || c.Set.Name == "" || len(nameProblems) > 0 {
 		return nil, errors.Join(errs...) // what the informers would say of it helps nobody
 	}
 	informers := make([]anyInformer, 0, len(c.Kinds))

@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -138,6 +139,23 @@ func TestInformersSelectWhatHasTheSetsLabel(t *testing.T) {
 	}
 }
 
+// A kind that only its Retriever knows is named like the others.
+func TestKindsOfRetrievers(t *testing.T) {
+	t.Parallel()
+	config := valid(connect(t))
+	shop := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Shop"}
+	config.Kinds = []watched.Kind{watched.Of(func(c *informer.Config[*unstructured.Unstructured]) {
+		c.Retriever = informer.RetrieveSelected[*unstructured.Unstructured](config.Client.Cluster, informer.Selection{Kind: shop})
+	})}
+	children, err := watched.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := children.Client.Config().Informers[0]; i.Name() != "Shop of webapp" || i.Kind() != shop {
+		t.Errorf("the informer is called %q, and is one of %s", i.Name(), i.Kind())
+	}
+}
+
 func TestNewNamesEveryMistake(t *testing.T) {
 	t.Parallel()
 	cluster := connect(t)
@@ -152,7 +170,13 @@ func TestNewNamesEveryMistake(t *testing.T) {
 	}{
 		"nothing at all": {
 			func(c *watched.Config) { *c = watched.Config{} },
-			[]string{"make a watched set", "Client.Cluster is required", "Set.Name is required", "one of Kinds is required"},
+			[]string{"make a watched set", "Client.Cluster is required", "Client.FieldOwner is required", "Set.Name is required", "one of Kinds is required"},
+		},
+		"several at once": {
+			func(c *watched.Config) {
+				c.Client.FieldOwner, c.Client.FieldValidation, c.Set.Name, c.Kinds = "", "Lax", "x y", nil
+			},
+			[]string{"Client.FieldOwner is required", "Lax", `Set.Name is "x y", which is no label value`, "one of Kinds is required"},
 		},
 		"kinds": {
 			func(c *watched.Config) {
@@ -162,11 +186,12 @@ func TestNewNamesEveryMistake(t *testing.T) {
 					watched.In(metadata),
 					watched.Of[*corev1.ConfigMap](), watched.Of[*corev1.ConfigMap](),
 					watched.Of[*metav1.PartialObjectMetadata](),
+					watched.Of(func(c *informer.Config[*corev1.Pod]) { c.Retriever = nil }),
 				}
 			},
 			[]string{
 				"kind 0: the zero Kind", "kind 1: the informer of *v1.Secret is nil", "kind 2: informer Secret keeps metadata only",
-				"kind 4: ConfigMap is there twice", "kind 5:", "set Selection.Kind",
+				"kind 4: ConfigMap is there twice", "kind 5:", "set Selection.Kind", "kind 6:", "Retriever is required",
 			},
 		},
 		"the set's client": {func(config *watched.Config) { config.Set.Client = c }, []string{"Set.Client must be nil"}},

@@ -128,7 +128,12 @@ type world struct {
 	client    *client.Client // the user's
 	namespace string
 	records   *records
-	resync    time.Duration // of operators; 0: the default
+
+	// Of operators; zero: the defaults.
+	resync      time.Duration
+	consistency time.Duration
+	// faults stand before everything that operators do outside of their processes. Nil: none.
+	faults *faults
 }
 
 func newWorld(t *testing.T) *world {
@@ -168,6 +173,10 @@ func (w *world) operate(gates ...*gate) (ctrl *controller.Controller[*v1.WebApp]
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return truthfulTransport{w, next} })
 	ctx, cancel := context.WithCancel(w.Context())
 	var outside Records = w.records
+	if w.faults != nil {
+		config.Wrap(w.faults.transport)
+		outside = faultyRecords{w.faults, outside}
+	}
 	for _, g := range gates {
 		g.kill = cancel
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return gatedTransport{g, next} })
@@ -178,7 +187,8 @@ func (w *world) operate(gates ...*gate) (ctrl *controller.Controller[*v1.WebApp]
 		w.Fatal(err)
 	}
 	ctrl, err = New(cluster, Config{
-		Records: outside, Namespaces: []string{w.namespace}, ResyncInterval: w.resync, Logger: slog.New(slog.DiscardHandler),
+		Records: outside, Namespaces: []string{w.namespace}, Logger: slog.New(slog.DiscardHandler),
+		ResyncInterval: w.resync, ConsistencyTimeout: w.consistency,
 	})
 	if err != nil {
 		w.Fatal(err)

@@ -35,7 +35,7 @@ func TestWebappKilledBetweenAnyTwoWrites(t *testing.T) {
 	if len(writes) < 12 {
 		t.Errorf("that are %d: the gate does not see them all", len(writes))
 	}
-	run, wait := parallelStories(t)
+	run, wait := parallelStories(t, stories)
 	defer wait()
 	for n := 1; n <= len(writes); n++ {
 		for when, after := range map[string]bool{"before": false, "after": true} {
@@ -60,11 +60,11 @@ func TestWebappKilledBetweenAnyTwoWrites(t *testing.T) {
 	}
 }
 
-// parallelStories returns a function that runs subtests, some at the same time, and one that waits
-// for their end, which t must not come before.
-func parallelStories(t *testing.T) (run func(name string, story func(*testing.T)), wait func()) {
+// parallelStories returns a function that runs subtests, up to atOnce at the same time, and one that
+// waits for their end, which t must not come before.
+func parallelStories(t *testing.T, atOnce int) (run func(name string, story func(*testing.T)), wait func()) {
 	t.Helper()
-	places := make(chan struct{}, stories)
+	places := make(chan struct{}, atOnce)
 	var running sync.WaitGroup
 	run = func(name string, story func(*testing.T)) {
 		places <- struct{}{}
@@ -126,7 +126,13 @@ func tell(w *world, g *gate) map[string]any {
 		}
 	}()
 	defer func() { close(done); <-revived }()
+	return w.live()
+}
 
+// live tells the life of a WebApp that somebody works for, and returns what there was in the end of
+// it, before the WebApp was deleted.
+func (w *world) live() map[string]any {
+	w.Helper()
 	w.create(w.app("shop"))
 	w.untilReady("shop")
 	// Others have their say in the operator's objects, and none of it may be lost.

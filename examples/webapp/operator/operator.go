@@ -32,13 +32,13 @@ type Config struct {
 	Records Records
 	// Namespaces are those in which it works. Default: all.
 	Namespaces []string
-	// LeaderElector, Metrics, Events, ResyncInterval and Logger are the controller's. Optional; Events
-	// needs more rights than config/rbac.yaml gives (see package event).
-	LeaderElector  controller.LeaderElector
-	Metrics        controller.Recorder
-	Events         controller.EventRecorder
-	ResyncInterval time.Duration
-	Logger         *slog.Logger
+	// LeaderElector, Metrics, Events, ResyncInterval, ConsistencyTimeout and Logger are the
+	// controller's. Optional; Events needs more rights than config/rbac.yaml gives (see package event).
+	LeaderElector                      controller.LeaderElector
+	Metrics                            controller.Recorder
+	Events                             controller.EventRecorder
+	ResyncInterval, ConsistencyTimeout time.Duration
+	Logger                             *slog.Logger
 }
 
 // operator has what handlers need.
@@ -84,7 +84,7 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 			middleware.Status(children.Client, statusOptions()), middleware.Finalizer(record, middleware.FinalizerOptions[*v1.WebApp]{})),
 		// endregion
 		LeaderElector: config.LeaderElector, Metrics: config.Metrics, Events: config.Events,
-		ResyncInterval: config.ResyncInterval, Logger: config.Logger,
+		ResyncInterval: config.ResyncInterval, ConsistencyTimeout: config.ConsistencyTimeout, Logger: config.Logger,
 	})
 }
 
