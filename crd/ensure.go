@@ -67,7 +67,8 @@ func (e *ChangeError) pathsOf(severity Severity) []string {
 }
 
 // Ensure makes the cluster have definitions, and returns when objects of their kinds can be
-// created. What it has done is returned in the order of definitions, which it does not change.
+// created. What it has done is returned in the order of definitions, which it does not change; with
+// an error, of those with which it has come so far that nothing was left to be written.
 //
 // Flow:
 //
@@ -122,12 +123,15 @@ func Ensure(ctx context.Context, c *client.Client, definitions []*apiextensionsv
 	if err := each(ensurers, func(e *ensurer) error { return e.plan(ctx) }); err != nil {
 		return nil, fmt.Errorf("ensure definitions: %w", err)
 	}
-	if err := each(ensurers, func(e *ensurer) error { return e.carryOut(ctx) }); err != nil {
-		return nil, fmt.Errorf("ensure definitions: %w", err)
-	}
+	err = each(ensurers, func(e *ensurer) error { return e.carryOut(ctx) })
 	var ensured []Ensured
 	for _, e := range ensurers {
-		ensured = append(ensured, e.done)
+		if e.done.Outcome != "" {
+			ensured = append(ensured, e.done)
+		}
+	}
+	if err != nil {
+		return ensured, fmt.Errorf("ensure definitions: %w", err)
 	}
 	return ensured, nil
 }

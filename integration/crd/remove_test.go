@@ -138,8 +138,11 @@ func TestNamesOfAnotherDefinition(t *testing.T) {
 	second := e.define("Web", e.version("v1", host))
 	second.Spec.Names.ShortNames = []string{"web", "w"}
 	second.Spec.Names.Singular = "aweb"
-	_, err := crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{second})
+	made, err := crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{first, second})
 	e.wantError(err, second.Name, `"web" is already in use`, first.Name+` has "web"`)
+	if len(made) != 2 || made[0].Outcome != client.Unchanged || made[1].Outcome != client.Created {
+		t.Errorf("what was done before the error is %v", made)
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		t.Error("it took all the time to say so")
 	}

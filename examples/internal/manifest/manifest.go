@@ -72,7 +72,8 @@ func ApplyObject(ctx context.Context, cluster *kube.Cluster, obj *unstructured.U
 }
 
 // InstallCRD makes sure that there are the CustomResourceDefinitions of a YAML file, and waits
-// until the API server serves them. created says that none of them was there.
+// until the API server serves them. created says that none of those was there that it has come to,
+// also with an error.
 func InstallCRD(ctx context.Context, cluster *kube.Cluster, text []byte) (created bool, err error) {
 	c, err := Client(cluster)
 	if err != nil {
