@@ -61,7 +61,7 @@ func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, o
 			return false, err
 		}
 	}
-	return false, client.Changed(ctx, c, base, fmt.Errorf("the finalizers have changed %d times meanwhile: %w", maxAttempts, last))
+	return false, client.NewChanged(ctx, c, base, fmt.Errorf("the finalizers have changed %d times meanwhile: %w", maxAttempts, last))
 }
 
 // operations are the JSON patch that makes the change in base; none when there is nothing to do.

@@ -72,7 +72,7 @@ func (p *pass) release(ctx context.Context, r *Result, live *metav1.PartialObjec
 	case errors.Is(err, client.ErrGone):
 		return nil
 	case client.TestFailed(err):
-		err = client.Changed(ctx, p.client, live, errors.New("its finalizers are not those that were seen"))
+		err = client.NewChanged(ctx, p.client, live, errors.New("its finalizers are not those that were seen"))
 	}
 	if err != nil {
 		return fmt.Errorf("release it from finalizers %s: %w", strings.Join(released, ", "), err)

@@ -19,27 +19,27 @@ type Outcome string
 // The outcomes.
 const (
 	// Created: there was none.
-	Created Outcome = "Created"
+	Created Outcome = "created"
 	// Updated: it has changed.
-	Updated Outcome = "Updated"
+	Updated Outcome = "updated"
 	// Unchanged: it was as it should be.
-	Unchanged Outcome = "Unchanged"
+	Unchanged Outcome = "unchanged"
 	// Recreating: fields were to change that cannot be changed, and it was deleted. When its
 	// deletion is seen, the next run creates it.
-	Recreating Outcome = "Recreating"
+	Recreating Outcome = "recreating"
 	// Waiting: nothing was done about it yet; Result.Waits says for what it waits.
-	Waiting Outcome = "Waiting"
+	Waiting Outcome = "waiting"
 	// Terminating: it is being deleted, and not gone; Result.Terminating says what holds it. A
 	// child that is desired is created again after that.
-	Terminating Outcome = "Terminating"
+	Terminating Outcome = "terminating"
 	// Foreign: the object in its place belongs to somebody else, and was left as it is.
-	Foreign Outcome = "Foreign"
+	Foreign Outcome = "foreign"
 	// Failed: it could not be done; see Result.Err.
-	Failed Outcome = "Failed"
+	Failed Outcome = "failed"
 	// Pruned: it was no longer desired, and was deleted.
-	Pruned Outcome = "Pruned"
+	Pruned Outcome = "pruned"
 	// Deleted: it was deleted, by Set.Delete, and is gone.
-	Deleted Outcome = "Deleted"
+	Deleted Outcome = "deleted"
 )
 
 // Deletion is that of an object that is not gone yet.
@@ -117,7 +117,7 @@ func (r Result) pending() string {
 	case r.Readiness.Message != "":
 		return r.String() + ": " + r.Readiness.Message
 	}
-	return r.String() + ": " + strings.ToLower(string(r.Outcome)) + ", not ready"
+	return r.String() + ": " + string(r.Outcome) + ", not ready"
 }
 
 // Report is what has become of an owner's children.

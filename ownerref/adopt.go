@@ -117,5 +117,5 @@ func whyRefused[T kube.Object](ctx context.Context, c *client.Client, child T, t
 	case reflect.DeepEqual(live.GetOwnerReferences(), child.GetOwnerReferences()):
 		return refused // what was to be written is refused, not the condition
 	}
-	return client.Changed(ctx, c, child, errors.New("its owner references are not those that were seen: read it again"))
+	return client.NewChanged(ctx, c, child, errors.New("its owner references are not those that were seen: read it again"))
 }

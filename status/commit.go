@@ -189,7 +189,7 @@ func commit(ctx context.Context, c *client.Client, base kube.Object, r run, opti
 				return "", fmt.Errorf("%s: %w", kube.KeyOf(live), err)
 			}
 			if err := r.catchUp(content, live.GetResourceVersion()); err != nil {
-				return "", client.Changed(ctx, c, base, err)
+				return "", client.NewChanged(ctx, c, base, err)
 			}
 			if r.mine.empty() {
 				return "", nil // somebody else has said the same
@@ -212,7 +212,7 @@ func commit(ctx context.Context, c *client.Client, base kube.Object, r run, opti
 			return "", err
 		}
 	}
-	return "", client.Changed(ctx, c, base, fmt.Errorf("other writes came first, %d times: %w", maxAttempts, last))
+	return "", client.NewChanged(ctx, c, base, fmt.Errorf("other writes came first, %d times: %w", maxAttempts, last))
 }
 
 // readAll reads the live object with all its fields, also those that its Go type does not know.

@@ -49,7 +49,7 @@ func TestWavesWaitForEachOther(t *testing.T) {
 	children := slices.Concat(owned.Wave(1, config), owned.Wave(0, service))
 
 	report := e.apply(set, app, children...)
-	e.want(report.Results, "Service web: Created", "ConfigMap web: Waiting")
+	e.want(report.Results, "Service web: created", "ConfigMap web: waiting")
 	if report.Ready() || !strings.Contains(report.Pending(), "Service "+e.namespace+"/web") {
 		t.Errorf("ready %t, pending %q", report.Ready(), report.Pending())
 	}
@@ -57,11 +57,11 @@ func TestWavesWaitForEachOther(t *testing.T) {
 		t.Fatal("the second wave was applied although the first is not ready")
 	}
 	report = e.apply(set, app, children...)
-	e.want(report.Results, "Service web: Unchanged", "ConfigMap web: Waiting")
+	e.want(report.Results, "Service web: unchanged", "ConfigMap web: waiting")
 
 	e.giveAddress("web")
 	report = e.apply(set, app, children...)
-	e.want(report.Results, "Service web: Unchanged", "ConfigMap web: Created")
+	e.want(report.Results, "Service web: unchanged", "ConfigMap web: created")
 	if !report.Ready() || report.Pending() != "" {
 		t.Errorf("ready %t, pending %q", report.Ready(), report.Pending())
 	}
@@ -90,7 +90,7 @@ func TestDriftIsMended(t *testing.T) {
 	must(client.Patch(t.Context(), e.c, before, client.MergeFrom(before, after)))(t)
 
 	report := e.apply(set, app, owned.Of(child)...)
-	e.want(report.Results, "ConfigMap web: Updated")
+	e.want(report.Results, "ConfigMap web: updated")
 	want := []client.FieldChange{{Path: "data.colour", Before: "red", After: "blue"}}
 	if diff := cmp.Diff(want, report.Results[0].Changed); diff != "" {
 		t.Error(diff)
@@ -98,7 +98,7 @@ func TestDriftIsMended(t *testing.T) {
 	if got := e.get(e.key("web")).Data; !maps.Equal(got, map[string]string{"colour": "blue", "shape": "round"}) {
 		t.Error(got)
 	}
-	e.want(e.apply(set, app, owned.Of(child)...).Results, "ConfigMap web: Unchanged")
+	e.want(e.apply(set, app, owned.Of(child)...).Results, "ConfigMap web: unchanged")
 }
 
 // With OnConflict Refuse, others keep what they have set.
@@ -109,7 +109,7 @@ func TestConflictsCanBeRefused(t *testing.T) {
 	e.apply(set, app, owned.Of(child)...)
 	must(client.Apply(t.Context(), e.c, e.configMap("web", "colour", "red"), client.FieldOwner("somebody"), client.Force()))(t)
 	report, err := set.Apply(t.Context(), app, owned.Of(child)...)
-	e.want(report.Results, "ConfigMap web: Failed")
+	e.want(report.Results, "ConfigMap web: failed")
 	if err == nil || !strings.Contains(err.Error(), "somebody") {
 		t.Error(err)
 	}
@@ -124,10 +124,10 @@ func TestCreateOnly(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	child := owned.Child{Object: e.configMap("web", "password", "first"), CreateOnly: true}
-	e.want(e.apply(set, app, child).Results, "ConfigMap web: Created")
+	e.want(e.apply(set, app, child).Results, "ConfigMap web: created")
 	child.Object = e.configMap("web", "password", "second")
 	report := e.apply(set, app, child)
-	e.want(report.Results, "ConfigMap web: Unchanged")
+	e.want(report.Results, "ConfigMap web: unchanged")
 	got, ok := owned.Object[*corev1.ConfigMap](report, e.key("web"))
 	if !ok || got.Data["password"] != "first" || !report.Ready() {
 		t.Errorf("%t, ready %t: %+v", ok, report.Ready(), got)
@@ -141,13 +141,13 @@ func TestCreateOnlyAdoptsWithoutTouchingFields(t *testing.T) {
 	must(client.Create(t.Context(), e.c, e.configMap("web", "password", "theirs")))(t)
 	set := e.set(func(c *owned.Config) { c.AdoptOrphans = true })
 	child := owned.Child{Object: e.configMap("web", "password", "ours"), CreateOnly: true}
-	e.want(e.apply(set, app, child).Results, "ConfigMap web: Updated")
+	e.want(e.apply(set, app, child).Results, "ConfigMap web: updated")
 	got := e.get(e.key("web"))
 	if got.Data["password"] != "theirs" || !ownerref.IsControlledBy(got, app) || got.Labels[owned.LabelSet] != "webapp" {
 		t.Errorf("%+v", got)
 	}
-	e.want(e.apply(set, app, child).Results, "ConfigMap web: Unchanged")
-	e.want(e.apply(set, app).Results, "ConfigMap web: Pruned")
+	e.want(e.apply(set, app, child).Results, "ConfigMap web: unchanged")
+	e.want(e.apply(set, app).Results, "ConfigMap web: pruned")
 }
 
 // Whatever is deleted has its uid as precondition, and the propagation that is configured; what
@@ -212,8 +212,8 @@ func TestPruneByUIDAndNotByLabelsAlone(t *testing.T) {
 	must(client.Create(t.Context(), e.c, others))(t)
 
 	report := e.apply(set, app, owned.Of(e.configMap("kept"))...)
-	e.want(report.Results, "ConfigMap kept: Unchanged",
-		"ConfigMap copy: Foreign", "ConfigMap old: Pruned", "ConfigMap others: Foreign", "ConfigMap unowned: Foreign")
+	e.want(report.Results, "ConfigMap kept: unchanged",
+		"ConfigMap copy: foreign", "ConfigMap old: pruned", "ConfigMap others: foreign", "ConfigMap unowned: foreign")
 	if !report.Ready() {
 		t.Error("what is not desired keeps the children from being ready")
 	}
@@ -267,12 +267,12 @@ func TestPruneComesLastOrFirst(t *testing.T) {
 	e.apply(e.set(), app, owned.Of(e.configMap("old"))...)
 	desired := slices.Concat(owned.Of(e.loadBalancer("web")), owned.Wave(1, e.configMap("new")))
 	e.want(e.apply(e.set(), app, desired...).Results,
-		"Service web: Created", "ConfigMap new: Waiting", "ConfigMap old: Waiting")
+		"Service web: created", "ConfigMap new: waiting", "ConfigMap old: waiting")
 	never := e.set(func(c *owned.Config) { c.Prune = owned.PruneNever })
-	e.want(e.apply(never, app).Results, "ConfigMap old: Waiting", "Service web: Waiting")
+	e.want(e.apply(never, app).Results, "ConfigMap old: waiting", "Service web: waiting")
 	first := e.set(func(c *owned.Config) { c.Prune = owned.PruneFirst })
 	e.want(e.apply(first, app, desired...).Results,
-		"Service web: Unchanged", "ConfigMap new: Waiting", "ConfigMap old: Pruned")
+		"Service web: unchanged", "ConfigMap new: waiting", "ConfigMap old: pruned")
 }
 
 // An object in the place of a child that is somebody else's is left as it is. Nobody's can be
@@ -295,8 +295,8 @@ func TestForeignObjectsAreLeft(t *testing.T) {
 	children := owned.Of(e.configMap("controlled", "of", "web"), e.configMap("labelled", "of", "web"),
 		e.configMap("nobodys", "of", "web"), e.configMap("former", "of", "web"), e.configMap("own", "of", "web"))
 	report, err := set.Apply(t.Context(), app, children...)
-	e.want(report.Results, "ConfigMap controlled: Foreign", "ConfigMap labelled: Foreign", "ConfigMap nobodys: Foreign",
-		"ConfigMap former: Foreign", "ConfigMap own: Created")
+	e.want(report.Results, "ConfigMap controlled: foreign", "ConfigMap labelled: foreign", "ConfigMap nobodys: foreign",
+		"ConfigMap former: foreign", "ConfigMap own: created")
 	foreign, ok := errors.AsType[*owned.ForeignError](err)
 	if !ok || !strings.Contains(foreign.Holder, "WebApp other") {
 		t.Errorf("the error is %v", err)
@@ -314,8 +314,8 @@ func TestForeignObjectsAreLeft(t *testing.T) {
 
 	adopting := e.set(func(c *owned.Config) { c.AdoptOrphans = true })
 	report, _ = adopting.Apply(t.Context(), app, children...)
-	e.want(report.Results, "ConfigMap controlled: Foreign", "ConfigMap labelled: Foreign", "ConfigMap nobodys: Updated",
-		"ConfigMap former: Updated", "ConfigMap own: Unchanged")
+	e.want(report.Results, "ConfigMap controlled: foreign", "ConfigMap labelled: foreign", "ConfigMap nobodys: updated",
+		"ConfigMap former: updated", "ConfigMap own: unchanged")
 	if got := e.get(e.key("former")); !ownerref.IsControlledBy(got, app) || got.Labels[owned.LabelOwnerUID] != string(app.GetUID()) {
 		t.Errorf("not taken over: %+v", got.ObjectMeta)
 	}
@@ -344,7 +344,7 @@ func TestImmutableFields(t *testing.T) {
 	changed := frozenConfig.DeepCopy()
 	changed.Data["colour"] = "red"
 	report, err := set.Apply(t.Context(), app, owned.Of(changed, job(e.namespace, "two"))...)
-	e.want(report.Results, "ConfigMap frozen: Failed", "Job migrate: Failed")
+	e.want(report.Results, "ConfigMap frozen: failed", "Job migrate: failed")
 	immutable, ok := errors.AsType[*owned.ImmutableError](err)
 	if !ok || !slices.Equal(immutable.Fields, []string{"data"}) || !strings.Contains(err.Error(), "spec.template") {
 		t.Errorf("the error is %v", err)
@@ -360,7 +360,7 @@ func TestImmutableFields(t *testing.T) {
 	recorder := &recorder{}
 	set = e.set(func(c *owned.Config) { c.Events = recorder })
 	report = e.apply(set, app, children...)
-	e.want(report.Results, "ConfigMap frozen: Recreating", "Job migrate: Recreating")
+	e.want(report.Results, "ConfigMap frozen: recreating", "Job migrate: recreating")
 	if report.Ready() || len(recorder.notes()) != 2 {
 		t.Errorf("ready %t, events %q", report.Ready(), recorder.notes())
 	}
@@ -385,7 +385,7 @@ func TestOtherInvalidFieldsAreNoReasonToRecreate(t *testing.T) {
 	bad := job(e.namespace, "two") // immutable, and
 	bad.Spec.Parallelism = new(int32(-1))
 	report, err := set.Apply(t.Context(), app, owned.Of(bad)...)
-	e.want(report.Results, "Job migrate: Failed")
+	e.want(report.Results, "Job migrate: failed")
 	if err == nil {
 		t.Error("no error")
 	}
@@ -438,8 +438,8 @@ func TestKindsAndNamespacesOfEarlierWaves(t *testing.T) {
 		owned.Wave(1, gadget, configMapIn(other, "c")))
 
 	plan := must(set.Plan(t.Context(), app, children...))(t)
-	e.want(plan.Results, "CustomResourceDefinition gadgets.gadgets.example.com: Created", "Namespace "+other+": Created",
-		"Gadget g: Created", "ConfigMap c: Created")
+	e.want(plan.Results, "CustomResourceDefinition gadgets.gadgets.example.com: created", "Namespace "+other+": created",
+		"Gadget g: created", "ConfigMap c: created")
 	clustertest.Eventually(t, func() string {
 		report, err := set.Apply(t.Context(), app, children...)
 		return unready(report, err)
@@ -464,7 +464,7 @@ func TestStaleCacheShowsNothing(t *testing.T) {
 	e.apply(e.set(), app, owned.Of(e.configMap("own"))...)
 
 	report, err := set.Apply(t.Context(), app, owned.Of(e.configMap("foreign", "of", "the set"), e.configMap("own"))...)
-	e.want(report.Results[:1], "ConfigMap foreign: Foreign")
+	e.want(report.Results[:1], "ConfigMap foreign: foreign")
 	if r := report.Results[1]; r.Err != nil || r.Object == nil || r.Outcome == owned.Created {
 		t.Errorf("the child that the cache does not show: %+v", r)
 	}
@@ -472,7 +472,7 @@ func TestStaleCacheShowsNothing(t *testing.T) {
 		t.Errorf("the user's object was changed: %q, %v", got, err)
 	}
 	report = must(set.Delete(t.Context(), app))(t)
-	e.want(report.Results, "ConfigMap own: Deleted")
+	e.want(report.Results, "ConfigMap own: deleted")
 	if !report.Gone() || e.get(e.key("own")) != nil {
 		t.Error("a child was left behind")
 	}

@@ -69,7 +69,7 @@ func TestNoCallsAtRest(t *testing.T) {
 		return ""
 	})
 	report, _ := set.Apply(ctx, app, children...)
-	e.want(report.Results, "ConfigMap a: Unchanged", "Service web: Unchanged", "ConfigMap foreign: Foreign", "ConfigMap once: Unchanged")
+	e.want(report.Results, "ConfigMap a: unchanged", "Service web: unchanged", "ConfigMap foreign: foreign", "ConfigMap once: unchanged")
 	plan, _ := set.Plan(ctx, app, children...)
 	e.want(plan.Results, outcomes(report.Results)...)
 	if made := seen.take(); len(made) != 0 {

@@ -47,7 +47,7 @@ func TestPruneLeavesWhatWasTakenOutOfTheSet(t *testing.T) {
 	e.merge(e.configMap("freed"), `{"metadata":{"labels":{"evenkeel.dev/owner-uid":null}}}`)
 
 	report := e.apply(set, app)
-	e.want(report.Results, "ConfigMap freed: Foreign", "ConfigMap kept: Foreign")
+	e.want(report.Results, "ConfigMap freed: foreign", "ConfigMap kept: foreign")
 	if e.get(e.key("kept")) == nil || e.get(e.key("freed")) == nil {
 		t.Error("it was deleted")
 	}
@@ -67,7 +67,7 @@ func TestPruneSeesWhatIsBeingDeleted(t *testing.T) {
 	cache.objects[e.key("held")] = shown
 
 	report := e.apply(set, app)
-	e.want(report.Results, "ConfigMap held: Terminating")
+	e.want(report.Results, "ConfigMap held: terminating")
 	if !strings.Contains(report.Remaining(), "example.com/volume") {
 		t.Errorf("remaining %q", report.Remaining())
 	}
@@ -84,7 +84,7 @@ func TestAdoptionIsOfWhatIsStillNobodys(t *testing.T) {
 	e.apply(theirs, e.app("first"), owned.Of(configMapIn(other, "wanted", "of", "them"))...)
 
 	report, err := set.Apply(t.Context(), app, owned.Of(configMapIn(other, "wanted", "of", "us"))...)
-	e.want(report.Results, "ConfigMap wanted: Failed")
+	e.want(report.Results, "ConfigMap wanted: failed")
 	if !errors.Is(err, client.ErrChanged) {
 		t.Errorf("the error is %v", err)
 	}
@@ -109,7 +109,7 @@ func TestOwnerGoesInTheMiddle(t *testing.T) {
 	}))(t)
 	set := e.set(func(c *owned.Config) { c.Client, c.Namespaces = watching, []string{other} })
 	report, err := set.Apply(t.Context(), app, owned.Of(configMapIn(other, "first"), configMapIn(other, "second"))...)
-	e.want(report.Results, "ConfigMap first: Created", "ConfigMap second: Failed")
+	e.want(report.Results, "ConfigMap first: created", "ConfigMap second: failed")
 	if !errors.Is(err, client.ErrGone) || e.get(kube.Key{Namespace: other, Name: "second"}) != nil {
 		t.Errorf("the error is %v", err)
 	}
@@ -132,7 +132,7 @@ func TestChildrenOfAnEarlierOwnerAreWaitedFor(t *testing.T) {
 	for _, adopt := range []bool{false, true} {
 		set := e.set(func(c *owned.Config) { c.AdoptOrphans = adopt })
 		report, err := set.Apply(t.Context(), app, owned.Of(e.configMap("old"))...)
-		e.want(report.Results, "ConfigMap old: Foreign")
+		e.want(report.Results, "ConfigMap old: foreign")
 		foreign, ok := errors.AsType[*owned.ForeignError](err)
 		if !ok || !foreign.Former || !strings.Contains(err.Error(), "garbage collector") {
 			t.Errorf("the error is %v", err)
@@ -203,7 +203,7 @@ func TestKindsInVersionsOfThePast(t *testing.T) {
 		}
 	}
 	report := must(e.set(configure).Delete(t.Context(), app))(t)
-	e.want(report.Results, "Widget w: Deleted")
+	e.want(report.Results, "Widget w: deleted")
 	if exists := must(client.Exists[*metav1.PartialObjectMetadata](t.Context(), e.c, kube.KeyOf(widget), client.OfKind(now)))(t); exists {
 		t.Error("it was left behind")
 	}

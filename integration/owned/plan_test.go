@@ -85,7 +85,7 @@ func TestPlanGoesBeyondWaves(t *testing.T) {
 	set, app := e.set(), e.app("web")
 	e.apply(set, app, owned.Of(e.configMap("old"))...)
 	plan := must(set.Plan(t.Context(), app, slices.Concat(owned.Of(e.loadBalancer("web")), owned.Wave(1, e.configMap("new")))...))(t)
-	e.want(plan.Results, "Service web: Created", "ConfigMap new: Created", "ConfigMap old: Pruned")
+	e.want(plan.Results, "Service web: created", "ConfigMap new: created", "ConfigMap old: pruned")
 	if plan.Results[0].Waits != "" || plan.Results[1].Waits == "" || plan.Results[2].Waits == "" {
 		t.Errorf("%+v", plan.Results)
 	}

@@ -28,7 +28,7 @@ func TestChildrenInOtherNamespacesAndInNone(t *testing.T) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: e.namespace + "-web"}}
 	children := owned.Of(e.configMap("near"), configMapIn(other, "far"), configMapIn(other, "old"), role)
 	report := e.apply(set, app, children...)
-	e.want(report.Results, "ConfigMap near: Created", "ConfigMap far: Created", "ConfigMap old: Created", "ClusterRole "+role.Name+": Created")
+	e.want(report.Results, "ConfigMap near: created", "ConfigMap far: created", "ConfigMap old: created", "ClusterRole "+role.Name+": created")
 	far := e.get(kube.Key{Namespace: other, Name: "far"})
 	key, ok := owned.OwnerOf(far)
 	if !ok || key != e.key("web") || len(far.OwnerReferences) != 0 {
@@ -43,8 +43,8 @@ func TestChildrenInOtherNamespacesAndInNone(t *testing.T) {
 	duplicate.Labels, duplicate.Annotations = far.Labels, far.Annotations
 	must(client.Create(t.Context(), e.c, duplicate))(t)
 	report = e.apply(set, app, owned.Of(e.configMap("near"), configMapIn(other, "far"), role)...)
-	e.want(report.Results, "ConfigMap near: Unchanged", "ConfigMap far: Unchanged", "ClusterRole "+role.Name+": Unchanged",
-		"ConfigMap copy: Foreign", "ConfigMap old: Pruned")
+	e.want(report.Results, "ConfigMap near: unchanged", "ConfigMap far: unchanged", "ClusterRole "+role.Name+": unchanged",
+		"ConfigMap copy: foreign", "ConfigMap old: pruned")
 
 	report = must(set.Delete(t.Context(), app))(t)
 	if !report.Gone() {
@@ -77,7 +77,7 @@ func TestClusterScopedOwner(t *testing.T) {
 	if got := e.get(e.key("a")); !ownerref.IsControlledBy(got, owner) {
 		t.Errorf("its owners: %v", got.OwnerReferences)
 	}
-	e.want(e.apply(set, owner, owned.Of(role)...).Results, "ClusterRole "+role.Name+": Unchanged", "ConfigMap a: Pruned")
+	e.want(e.apply(set, owner, owned.Of(role)...).Results, "ClusterRole "+role.Name+": unchanged", "ConfigMap a: pruned")
 	e.apply(set, owner, owned.Of(e.configMap("a"), role)...)
 	if err := client.Delete(t.Context(), e.c, owner); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestOwnerDeletedMeanwhile(t *testing.T) {
 	if !errors.Is(err, client.ErrGone) {
 		t.Errorf("the error is %v", err)
 	}
-	e.want(report.Results, "ConfigMap far: Failed")
+	e.want(report.Results, "ConfigMap far: failed")
 	again := e.app("web") // of the same name
 	if _, err := set.Apply(t.Context(), app, owned.Of(configMapIn(other, "far"))...); !errors.Is(err, client.ErrReplaced) {
 		t.Errorf("the error is %v", err)
@@ -131,11 +131,11 @@ func TestStaleOwnerPrunesNothing(t *testing.T) {
 	e.apply(set, next, owned.Of(e.configMap("a"), e.configMap("b"))...)
 
 	report := e.apply(set, old, owned.Of(e.configMap("a"))...)
-	e.want(report.Results, "ConfigMap a: Unchanged", "ConfigMap b: Waiting")
+	e.want(report.Results, "ConfigMap a: unchanged", "ConfigMap b: waiting")
 	if e.get(e.key("b")) == nil || !strings.Contains(report.Remaining(), "the owner has changed") {
 		t.Errorf("left: %s", report.Remaining())
 	}
-	e.want(e.apply(set, next, owned.Of(e.configMap("a"))...).Results, "ConfigMap a: Unchanged", "ConfigMap b: Pruned")
+	e.want(e.apply(set, next, owned.Of(e.configMap("a"))...).Results, "ConfigMap a: unchanged", "ConfigMap b: pruned")
 }
 
 // Kinds that the cluster does not serve (any longer) have no objects.
@@ -144,7 +144,7 @@ func TestKindsThatAreNotServed(t *testing.T) {
 	set, app := e.set(func(c *owned.Config) {
 		c.Kinds = append(c.Kinds, schema.GroupVersionKind{Group: "nowhere.example.com", Version: "v1", Kind: "Nothing"})
 	}), e.app("web")
-	e.want(e.apply(set, app, owned.Of(e.configMap("a"))...).Results, "ConfigMap a: Created")
+	e.want(e.apply(set, app, owned.Of(e.configMap("a"))...).Results, "ConfigMap a: created")
 	seen := &calls{}
 	must(set.Apply(kube.ObserveCalls(t.Context(), seen), app, owned.Of(e.configMap("a"))...))(t)
 	if asked := seen.discoveries(); asked != 0 {
@@ -173,6 +173,6 @@ func TestKindsThatComeLater(t *testing.T) {
 		return obj
 	}
 	e.apply(set, app, owned.Of(named("a"), named("b"))...)
-	e.want(e.apply(set, app, owned.Of(named("a"))...).Results, "Late a: Unchanged", "Late b: Pruned")
-	e.want(e.apply(set, app).Results, "Late a: Pruned")
+	e.want(e.apply(set, app, owned.Of(named("a"))...).Results, "Late a: unchanged", "Late b: pruned")
+	e.want(e.apply(set, app).Results, "Late a: pruned")
 }

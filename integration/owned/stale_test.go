@@ -33,14 +33,14 @@ func TestStaleOwnerRecreatesNothing(t *testing.T) {
 	uid := e.get(e.key("frozen")).UID
 
 	report := e.apply(set, old, owned.Of(frozenConfig("blue"))...)
-	e.want(report.Results, "ConfigMap frozen: Waiting")
+	e.want(report.Results, "ConfigMap frozen: waiting")
 	if got := e.get(e.key("frozen")); got == nil || got.UID != uid {
 		t.Fatal("the child of the new state was deleted for an old one")
 	}
 	if report.Ready() || !strings.Contains(report.Pending(), "the owner has changed") {
 		t.Errorf("ready %t, pending %q", report.Ready(), report.Pending())
 	}
-	e.want(e.apply(set, next, owned.Of(frozenConfig("blue"))...).Results, "ConfigMap frozen: Recreating")
+	e.want(e.apply(set, next, owned.Of(frozenConfig("blue"))...).Results, "ConfigMap frozen: recreating")
 }
 
 // What a user has copied from a child into the place of another is the user's.
@@ -55,7 +55,7 @@ func TestACopyInTheChildsPlaceIsForeign(t *testing.T) {
 	must(client.Create(t.Context(), e.c, duplicate))(t)
 
 	report, err := set.Apply(t.Context(), app, owned.Of(configMapIn(other, "far", "of", "the set"), configMapIn(other, "copy", "of", "the set"))...)
-	e.want(report.Results, "ConfigMap far: Unchanged", "ConfigMap copy: Foreign")
+	e.want(report.Results, "ConfigMap far: unchanged", "ConfigMap copy: foreign")
 	if _, ok := errors.AsType[*owned.ForeignError](err); !ok || !strings.Contains(err.Error(), "copy of "+other+"/far") {
 		t.Errorf("the error is %v", err)
 	}
@@ -79,7 +79,7 @@ func TestOrphansAreNotReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	report := e.apply(set, app, owned.Of(e.configMap("users"))...)
-	e.want(report.Results, "ConfigMap users: Terminating")
+	e.want(report.Results, "ConfigMap users: terminating")
 	if got := report.Results[0].Terminating; len(got.Released) > 0 || e.get(e.key("users")) == nil {
 		t.Errorf("the user's object was released: %+v", got)
 	}
@@ -97,7 +97,7 @@ func TestCreateOnlyKeepsItsMarks(t *testing.T) {
 	} {
 		must(client.Patch(t.Context(), e.c, e.configMap("once"), client.RawPatch(types.MergePatchType, []byte(patch))))(t)
 		report := e.apply(set, app, child)
-		e.want(report.Results, "ConfigMap once: Updated")
+		e.want(report.Results, "ConfigMap once: updated")
 		if len(report.Results[0].Changed) == 0 || !report.Ready() {
 			t.Errorf("without %s: ready %t, changed %v", what, report.Ready(), report.Results[0].Changed)
 		}
@@ -109,8 +109,8 @@ func TestCreateOnlyKeepsItsMarks(t *testing.T) {
 			t.Errorf("without %s: the data is %v now", what, got.Data)
 		}
 	}
-	e.want(e.apply(set, app, child).Results, "ConfigMap once: Unchanged")
-	e.want(e.apply(set, app).Results, "ConfigMap once: Pruned")
+	e.want(e.apply(set, app, child).Results, "ConfigMap once: unchanged")
+	e.want(e.apply(set, app).Results, "ConfigMap once: pruned")
 }
 
 // A CreateOnly child of an earlier owner keeps its fields, although it is the set that has given
@@ -126,10 +126,10 @@ func TestCreateOnlyAdoptsWhatAnEarlierOwnerLeft(t *testing.T) {
 	}
 	next := e.app("web")
 	child.Object = configMapIn(other, "once", "password", "second")
-	e.want(e.apply(set, next, child).Results, "ConfigMap once: Updated")
+	e.want(e.apply(set, next, child).Results, "ConfigMap once: updated")
 	got := e.get(kube.Key{Namespace: other, Name: "once"})
 	if got.Data["password"] != "first" || got.Labels[owned.LabelOwnerUID] != string(next.GetUID()) {
 		t.Errorf("%+v", got)
 	}
-	e.want(e.apply(set, next, child).Results, "ConfigMap once: Unchanged")
+	e.want(e.apply(set, next, child).Results, "ConfigMap once: unchanged")
 }

@@ -56,7 +56,7 @@ func TestStuckChildrenAreReported(t *testing.T) {
 	seen := &calls{}
 	ctx := kube.ObserveCalls(t.Context(), seen)
 	report := must(set.Apply(ctx, app, owned.Of(child)...))(t)
-	e.want(report.Results, "ConfigMap held: Terminating")
+	e.want(report.Results, "ConfigMap held: terminating")
 	got := report.Results[0].Terminating
 	if got == nil || !slices.Equal(got.Finalizers, []string{"example.com/volume"}) || time.Since(got.Since) > time.Minute {
 		t.Errorf("%+v", got)
@@ -65,7 +65,7 @@ func TestStuckChildrenAreReported(t *testing.T) {
 		t.Errorf("pending %q", report.Pending())
 	}
 	report = must(set.Apply(ctx, app))(t)
-	e.want(report.Results, "ConfigMap held: Terminating")
+	e.want(report.Results, "ConfigMap held: terminating")
 	if left := report.Left(); len(left) != 1 {
 		t.Errorf("left: %v", left)
 	}
@@ -91,7 +91,7 @@ func TestDeleteTellsWhatIsLeft(t *testing.T) {
 	must(client.Patch(t.Context(), e.c, before, client.MergeFrom(before, after)))(t)
 	t.Cleanup(func() { e.free("held") })
 	report := must(set.Delete(t.Context(), app))(t)
-	e.want(report.Results, "ConfigMap held: Terminating", "ConfigMap free: Deleted")
+	e.want(report.Results, "ConfigMap held: terminating", "ConfigMap free: deleted")
 	if report.Gone() || !strings.Contains(report.Remaining(), "example.com/volume") {
 		t.Errorf("gone %t, remaining %q", report.Gone(), report.Remaining())
 	}
@@ -169,7 +169,7 @@ func TestReleaseMeetsAnotherWrite(t *testing.T) {
 	}
 	e.want(e.apply(e.set(func(config *owned.Config) {
 		config.ReleaseFinalizers, config.ReleaseAfter = []string{volume}, time.Nanosecond
-	}), app).Results, "ConfigMap held: Terminating")
+	}), app).Results, "ConfigMap held: terminating")
 	if e.get(e.key("held")) != nil {
 		t.Error("it was not released by the next run")
 	}

@@ -46,7 +46,7 @@ func TestDeleteGoesThroughWavesInReverse(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	e.apply(set, app, e.threeWaves()...)
-	want := []string{"ConfigMap top: Deleted", "ConfigMap loose: Deleted", "ConfigMap held: Terminating", "ConfigMap base: Waiting"}
+	want := []string{"ConfigMap top: deleted", "ConfigMap loose: deleted", "ConfigMap held: terminating", "ConfigMap base: waiting"}
 	for range 2 { // what is terminating already holds what is below it, too
 		report := must(set.Delete(t.Context(), app))(t)
 		e.want(report.Results, want...)
@@ -59,7 +59,7 @@ func TestDeleteGoesThroughWavesInReverse(t *testing.T) {
 	}
 	e.free("held")
 	report := must(set.Delete(t.Context(), app))(t)
-	e.want(report.Results, "ConfigMap base: Deleted")
+	e.want(report.Results, "ConfigMap base: deleted")
 	if !report.Gone() {
 		t.Error(report.Remaining())
 	}
@@ -73,7 +73,7 @@ func TestACopyHoldsNoWave(t *testing.T) {
 	duplicate, top := e.configMap("copy"), e.get(e.key("top"))
 	duplicate.Labels, duplicate.Annotations = top.Labels, top.Annotations
 	must(client.Create(t.Context(), e.c, duplicate))(t)
-	e.want(must(set.Delete(t.Context(), app))(t).Results, "ConfigMap top: Deleted", "ConfigMap copy: Foreign", "ConfigMap base: Deleted")
+	e.want(must(set.Delete(t.Context(), app))(t).Results, "ConfigMap top: deleted", "ConfigMap copy: foreign", "ConfigMap base: deleted")
 }
 
 // What is no longer desired goes in reverse, too: each run takes a wave, when those above are gone.
@@ -83,9 +83,9 @@ func TestPruneGoesThroughWavesInReverse(t *testing.T) {
 		set, app := e.set(func(c *owned.Config) { c.Prune = prune }), e.app("web")
 		e.apply(set, app, e.threeWaves()...)
 		for _, want := range [][]string{
-			{"ConfigMap top: Pruned", "ConfigMap held: Waiting", "ConfigMap loose: Waiting", "ConfigMap base: Waiting"},
-			{"ConfigMap held: Pruned", "ConfigMap loose: Pruned", "ConfigMap base: Waiting"},
-			{"ConfigMap held: Terminating", "ConfigMap base: Waiting"},
+			{"ConfigMap top: pruned", "ConfigMap held: waiting", "ConfigMap loose: waiting", "ConfigMap base: waiting"},
+			{"ConfigMap held: pruned", "ConfigMap loose: pruned", "ConfigMap base: waiting"},
+			{"ConfigMap held: terminating", "ConfigMap base: waiting"},
 		} {
 			report := e.apply(set, app)
 			e.want(report.Results, want...)
@@ -95,7 +95,7 @@ func TestPruneGoesThroughWavesInReverse(t *testing.T) {
 			}
 		}
 		e.free("held")
-		e.want(e.apply(set, app).Results, "ConfigMap base: Pruned")
+		e.want(e.apply(set, app).Results, "ConfigMap base: pruned")
 		e.want(e.apply(set, app).Results)
 	}
 }
@@ -112,7 +112,7 @@ func TestWhatIsGoneHoldsNoWave(t *testing.T) {
 	if err := client.Delete(t.Context(), e.c, e.configMap("top")); err != nil {
 		t.Fatal(err)
 	}
-	e.want(e.apply(set, app).Results, "ConfigMap base: Pruned")
+	e.want(e.apply(set, app).Results, "ConfigMap base: pruned")
 }
 
 // The wave is noted where it is not 0, and follows the child, its fields being its own or not.
@@ -141,7 +141,7 @@ func TestTheWaveIsNoted(t *testing.T) {
 				t.Errorf("%s of wave %d has %q, %t", name, test.wave, got, noted)
 			}
 		}
-		e.want(e.apply(set, app).Results, "ConfigMap "+name+": Pruned")
+		e.want(e.apply(set, app).Results, "ConfigMap "+name+": pruned")
 	}
 }
 
@@ -168,14 +168,14 @@ func TestPlanDelete(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	plan = must(set.Plan(t.Context(), app))(t) // of pruning
-	e.want(plan.Results, "ConfigMap top: Pruned", "ConfigMap held: Pruned", "ConfigMap loose: Pruned", "ConfigMap base: Pruned")
+	e.want(plan.Results, "ConfigMap top: pruned", "ConfigMap held: pruned", "ConfigMap loose: pruned", "ConfigMap base: pruned")
 	if plan.Results[0].Waits != "" || plan.Results[3].Waits == "" {
 		t.Errorf("%s", plan)
 	}
 
 	must(set.Delete(t.Context(), app))(t)
 	plan = must(set.PlanDelete(t.Context(), app))(t)
-	e.want(plan.Results, "ConfigMap held: Terminating", "ConfigMap base: Deleted")
+	e.want(plan.Results, "ConfigMap held: terminating", "ConfigMap base: deleted")
 	if plan.Results[1].Waits == "" {
 		t.Errorf("%s", plan)
 	}
