@@ -86,10 +86,12 @@ func refused() []fault {
 	}
 	always := func(err error) func(*http.Request) error { return func(*http.Request) error { return err } }
 	return []fault{
-		refused("500", eachRequestOnWire, always(apierrors.NewInternalError(errors.New("etcdserver: no leader")))),
-		refused("502", eachWriteOnWire, always(errBadGateway)),
-		refused("503", eachWriteOnWire, always(apierrors.NewServiceUnavailable("starting"))),
-		refused("429", eachRequestOnWire, always(apierrors.NewTooManyRequests("later", 1))),
+		refused("500", eachRequest, always(apierrors.NewInternalError(errors.New("etcdserver: no leader")))),
+		refused("502", eachKindOnWire, always(errBadGateway)),
+		refused("503", eachKindOnWire, always(apierrors.NewServiceUnavailable("starting"))),
+		refused("429", eachKindOnWire, always(apierrors.NewTooManyRequests("later", 1))),
+		refused("429 of a watch", func(points []point, i int) bool { return points[i] == point{"watch webapps", creation, 1} },
+			always(apierrors.NewTooManyRequests("later", 1))),
 		// Also of a write without a precondition: when it met others too often.
 		refused("409", eachWriteOnWire, func(r *http.Request) error {
 			resource, _ := whatIsAsked(r)
@@ -105,7 +107,7 @@ func refused() []fault {
 // done are answers that say nothing of that the request was carried out.
 func done() []fault {
 	done := func(name string, why error) fault {
-		return fault{name: name, at: eachWriteOnWire, onWire: func(_ *faults, r *http.Request, do send) (*http.Response, error) {
+		return fault{name: name, at: eachKindOnWire, onWire: func(_ *faults, r *http.Request, do send) (*http.Response, error) {
 			drop(do())
 			return answer(r, why), nil
 		}}
@@ -122,7 +124,7 @@ func late() []fault {
 		return f.beforehand(func(f *faults) { f.holdForAWhile(resources...) })
 	}
 	return []fault{
-		late(fault{name: "late events", at: eachWrite}, everybody()...),
+		late(fault{name: "late events", at: eachKind}, everybody()...),
 		late(fault{name: "late events of the WebApp", at: everyWrite, impatient: true, nasty: true}, owner()...),
 		late(fault{name: "late events of the children", at: eachWrite, impatient: true}, ofOwner()...),
 	}
@@ -131,9 +133,9 @@ func late() []fault {
 // broken are watches that break when something is about to be written.
 func broken() []fault {
 	return []fault{
-		fault{name: "the WebApp's watch breaks", at: eachWrite}.beforehand(func(f *faults) { f.breakWatches(errReset, owner()...) }),
-		fault{name: "the children's watches break", at: eachWrite}.beforehand(func(f *faults) { f.breakWatches(io.EOF, ofOwner()...) }),
-		fault{name: "all watches are too old", at: eachWrite}.beforehand(func(f *faults) { f.expire(everybody()...) }),
+		fault{name: "the WebApp's watch breaks", at: eachKind}.beforehand(func(f *faults) { f.breakWatches(errReset, owner()...) }),
+		fault{name: "the children's watches break", at: eachKind}.beforehand(func(f *faults) { f.breakWatches(io.EOF, ofOwner()...) }),
+		fault{name: "all watches are too old", at: eachKind}.beforehand(func(f *faults) { f.expire(everybody()...) }),
 	}
 }
 

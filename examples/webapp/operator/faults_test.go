@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +10,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -24,6 +27,7 @@ func TestWebappSurvivesEveryFault(t *testing.T) {
 	w.faults = newFaults(w, point{}, fault{})
 	w.operate()
 	want := w.live()
+	w.deleted()
 	if t.Failed() {
 		t.Fatal("not even the undisturbed life ends as it should")
 	}
@@ -46,10 +50,10 @@ func TestWebappSurvivesEveryFault(t *testing.T) {
 			if f.at(points, i) {
 				tell(f, i, "", func(w *world) { w.tellFault(want) })
 			}
-			if f.nasty && eachWrite(points, i) && !isOfDeletion(points, i) {
+			if f.nasty && eachKind(points, i) && points[i].during != deletion {
 				tell(f, i, " and the WebApp is deleted", (*world).tellDeletion)
 			}
-			if f.nasty && eachWrite(points, i) && isOfChange(points, i) {
+			if f.nasty && eachWrite(points, i) && points[i].during == change {
 				tell(f, i, " and the change is taken back", (*world).tellChangeOfMind)
 			}
 		}
@@ -61,18 +65,6 @@ func TestWebappSurvivesEveryFault(t *testing.T) {
 	}
 }
 
-// isOfChange reports whether a request is made because of the change of the spec.
-func isOfChange(points []point, i int) bool {
-	changed := slices.Index(points, point{"patch configmaps.shop-config", 2})
-	return changed >= 0 && i >= changed && !isOfDeletion(points, i)
-}
-
-// isOfDeletion reports whether a request is made because the WebApp is being deleted: its teardown
-// begins with a look at what there is.
-func isOfDeletion(points []point, i int) bool {
-	return slices.Contains(points[:i+1], point{"get webapps.shop", 1})
-}
-
 // tellFault tells the life of a WebApp in which something goes wrong once.
 func (w *world) tellFault(want map[string]any) {
 	w.Helper()
@@ -80,6 +72,7 @@ func (w *world) tellFault(want map[string]any) {
 	if diff := cmp.Diff(want, w.live()); diff != "" {
 		w.Errorf("the end differs from that of an undisturbed life (-want +got):\n%s", diff)
 	}
+	w.deleted()
 	end()
 }
 
@@ -87,13 +80,13 @@ func (w *world) tellFault(want map[string]any) {
 // be left in the end.
 func (w *world) tellDeletion() {
 	w.Helper()
-	w.faults.then = func() { w.delete("shop") }
+	w.faults.then = func() error { return w.tryDelete("shop") }
 	end := w.operateWithFaults()
 	w.createAndChange()
 	if !w.faults.hasStruck() {
-		w.delete("shop")
+		w.deleted()
 	}
-	w.untilGone("shop")
+	w.untilLetGo()
 	end()
 }
 
@@ -101,17 +94,16 @@ func (w *world) tellDeletion() {
 // wrong. Nothing may be left of the change.
 func (w *world) tellChangeOfMind() {
 	w.Helper()
-	takeBack := func() { w.change("shop", func(app *v1.WebApp) { app.Spec = w.app("shop").Spec }) }
-	w.faults.then = takeBack
+	takeBack := func(app *v1.WebApp) { app.Spec = w.app("shop").Spec }
+	w.faults.then = func() error { return w.tryChange("shop", takeBack) }
 	end := w.operateWithFaults()
 	w.createAndChange()
 	if !w.faults.hasStruck() {
-		takeBack()
+		w.change("shop", takeBack)
 	}
 	w.untilReady("shop")
 	w.check("shop", "shop:1", w.app("shop").Spec.Config)
-	w.delete("shop")
-	w.untilGone("shop")
+	w.deleted()
 	end()
 }
 
@@ -120,13 +112,68 @@ func (w *world) createAndChange() {
 	w.Helper()
 	w.create(w.app("shop"))
 	w.untilReadyUnless("shop", w.faults.hasStruck)
-	if w.faults.hasStruck() {
+	if !w.changeUnlessMet(func(app *v1.WebApp) {
+		app.Spec.Image, app.Spec.Host, app.Spec.Config["MOTTO"] = "shop:2", "store.example.com", "we never sleep"
+	}) {
+		w.untilStruck()
 		return
 	}
-	w.change("shop", func(app *v1.WebApp) {
-		app.Spec.Image, app.Spec.Host, app.Spec.Config["MOTTO"] = "shop:2", "store.example.com", "we never sleep"
-	})
 	w.untilReadyUnless("shop", w.faults.hasStruck)
+	if w.enter(afterwards) {
+		w.untilStruck()
+	}
+}
+
+// changeUnlessMet lets the user change the WebApp, unless the request at which something goes wrong
+// has come before that.
+func (w *world) changeUnlessMet(edit func(*v1.WebApp)) (changed bool) {
+	w.Helper()
+	w.faults.acting.Lock()
+	defer w.faults.acting.Unlock()
+	if w.enter(change) {
+		return false
+	}
+	w.change("shop", edit)
+	return true
+}
+
+// untilStruck waits until all that was to happen at a request has happened.
+func (w *world) untilStruck() {
+	w.Helper()
+	w.until("the fault has struck", func() error {
+		if !w.faults.hasStruck() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+// deleted tells of the WebApp's deletion.
+func (w *world) deleted() {
+	w.Helper()
+	w.enter(deletion)
+	w.delete("shop")
+	w.untilLetGo()
+}
+
+// untilLetGo waits until the WebApp and its record are gone. The garbage collector takes its time for
+// the children, but it has to know them.
+func (w *world) untilLetGo() {
+	w.Helper()
+	w.until("the WebApp is gone", func() error {
+		if _, err := w.get("shop"); !errors.Is(err, client.ErrGone) {
+			return fmt.Errorf("the WebApp is there: %w", err)
+		}
+		if left := w.records.all(); len(left) > 0 {
+			return fmt.Errorf("records are left: %v", left)
+		}
+		return nil
+	})
+	for child, obj := range w.children() {
+		if owner := metav1.GetControllerOf(obj); owner == nil || owner.UID != w.uid {
+			w.Errorf("%s is left, with the owners %v: none of them is %s", child, obj.GetOwnerReferences(), w.uid)
+		}
+	}
 }
 
 // operateWithFaults runs an operator to which something happens, until end, which looks whether all
@@ -146,7 +193,7 @@ func (w *world) operateWithFaults() (end func()) {
 	return func() {
 		w.Helper()
 		stop()
-		w.untilGone("shop") // nothing has come after the end
+		w.untilLetGo() // nothing has come after the end
 		for _, run := range ctrl.Runs() {
 			// One accident on the way is no reason to wait for a person.
 			if run.Class == retry.Invalid || run.Class == retry.Forbidden || run.Outcome == controller.OutcomeTerminal || run.Outcome == controller.OutcomePanic {
@@ -166,21 +213,31 @@ func everyWrite(points []point, i int) bool {
 
 // eachWrite are the first and the last of the writes that ask for the same.
 func eachWrite(points []point, i int) bool {
-	again := slices.ContainsFunc(points[i+1:], func(p point) bool { return p.request == points[i].request })
-	return points[i].writes() && (points[i].nth == 1 || !again)
+	return points[i].writes() && (!isIn(points[:i], points[i]) || !isIn(points[i+1:], points[i]))
+}
+
+// eachKind are the first of them, and what removes the finalizer.
+func eachKind(points []point, i int) bool {
+	return points[i].writes() && (!isIn(points[:i], points[i]) || points[i].during == deletion)
 }
 
 func eachWriteOnWire(points []point, i int) bool { return eachWrite(points, i) && !points[i].outside() }
 
+func eachKindOnWire(points []point, i int) bool { return eachKind(points, i) && !points[i].outside() }
+
 // eachRead are the first of the reads that ask for the same.
-func eachRead(points []point, i int) bool { return !points[i].writes() && points[i].nth == 1 }
-
-func eachRequest(points []point, i int) bool { return eachWrite(points, i) || eachRead(points, i) }
-
-func eachRequestOnWire(points []point, i int) bool {
-	return eachRequest(points, i) && !points[i].outside()
+func eachRead(points []point, i int) bool {
+	return !points[i].writes() && !isIn(points[:i], points[i])
 }
 
+func eachRequest(points []point, i int) bool { return eachKindOnWire(points, i) || eachRead(points, i) }
+
+// eachAnswer are those whose answers come at once.
 func eachAnswer(points []point, i int) bool {
-	return eachRequestOnWire(points, i) && !strings.HasPrefix(points[i].request, "watch ")
+	return eachRequest(points, i) && !strings.HasPrefix(points[i].request, "watch ")
+}
+
+// isIn reports whether some of points ask for the same as p.
+func isIn(points []point, p point) bool {
+	return slices.ContainsFunc(points, func(other point) bool { return other.request == p.request })
 }

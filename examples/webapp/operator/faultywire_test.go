@@ -15,16 +15,9 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/evenkeel-go/evenkeel/client"
-	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
-	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // faults stand between an operator and the world. They count what passes; at one request something
@@ -33,22 +26,53 @@ type faults struct {
 	at    point
 	fault fault
 	world *world
-	then  func() // what a user does at that moment; nil: nothing
+	then  func() error // what a user does at that moment; nil: nothing
 
-	mu      sync.Mutex
-	counts  map[string]int            // guarded by mu; of requests, by what they ask for
-	passed  []point                   // guarded by mu; in the order in which they began
-	met     bool                      // guarded by mu; the request has come
-	struck  bool                      // guarded by mu; all that was to happen at it has happened
-	watches map[*watchedBody]struct{} // guarded by mu; those that are open
-	held    map[string]chan struct{}  // guarded by mu; by resource: closed when its events go on
-	expired map[string]bool           // guarded by mu; by resource: the next watch is too old
+	acting sync.Mutex // held while the user acts
+
+	mu          sync.Mutex
+	arrived     chan struct{}             // guarded by mu; closed when events have come
+	events      map[string]int            // guarded by mu; by resource: how often some have come
+	meddledWith string                    // guarded by mu; to what another hand has written
+	phase       phase                     // guarded by mu
+	counts      map[point]int             // guarded by mu; by point without nth
+	passed      []point                   // guarded by mu; in the order in which they began
+	met         bool                      // guarded by mu; the request has come
+	struck      bool                      // guarded by mu; all that was to happen at it has happened
+	watches     map[*watchedBody]struct{} // guarded by mu; those that are open
+	held        map[string]chan struct{}  // guarded by mu; by resource: closed when its events go on
+	expired     map[string]bool           // guarded by mu; by resource: the next watch is too old
 }
 
 // point is one request of a life.
 type point struct {
-	request string // what it asks for, as in "patch webapps.status"
-	nth     int    // of those that ask for the same, from 1
+	request string // what it asks for, as in "patch webapps.shop.status"
+	during  phase
+	nth     int // of those that ask for the same in that phase, from 1
+}
+
+// phase is a part of a life.
+type phase string
+
+const (
+	creation phase = "creation"
+	change   phase = "change"
+	deletion phase = "deletion"
+	// afterwards nothing goes wrong any more.
+	afterwards phase = "end"
+)
+
+// enter begins a part of the life. met reports whether the request at which something goes wrong has
+// come before.
+func (w *world) enter(p phase) (met bool) {
+	f := w.faults
+	if f == nil {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.phase = p
+	return f.met
 }
 
 // writes reports whether the request is to change something.
@@ -59,12 +83,12 @@ func (p point) writes() bool {
 // outside reports whether the request is to the records.
 func (p point) outside() bool { return strings.Contains(p.request, "record ") }
 
-func (p point) String() string { return fmt.Sprintf("%s %d", p.request, p.nth) }
+func (p point) String() string { return fmt.Sprintf("%s %d of the %s", p.request, p.nth, p.during) }
 
 func newFaults(w *world, at point, f fault) *faults {
 	return &faults{
 		at: at, fault: f, world: w,
-		counts: map[string]int{}, watches: map[*watchedBody]struct{}{}, held: map[string]chan struct{}{}, expired: map[string]bool{},
+		arrived: make(chan struct{}), events: map[string]int{}, phase: creation, counts: map[point]int{}, watches: map[*watchedBody]struct{}{}, held: map[string]chan struct{}{}, expired: map[string]bool{},
 	}
 }
 
@@ -72,8 +96,9 @@ func newFaults(w *world, at point, f fault) *faults {
 func (f *faults) meets(request string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.counts[request]++
-	p := point{request, f.counts[request]}
+	p := point{request: request, during: f.phase}
+	f.counts[p]++
+	p.nth = f.counts[p]
 	f.passed = append(f.passed, p)
 	if p != f.at || f.met {
 		return false
@@ -85,7 +110,13 @@ func (f *faults) meets(request string) bool {
 // end is called when the request has been dealt with, before the operator learns what came of it.
 func (f *faults) end() {
 	if f.then != nil {
-		f.then()
+		seen := f.untilShown("webapps")
+		f.acting.Lock()
+		if err := f.then(); err != nil {
+			f.world.Errorf("the user's act: %v", err)
+		}
+		f.acting.Unlock()
+		seen()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +163,25 @@ func whatIsAsked(r *http.Request) (resource, request string) {
 	if r.URL.Query().Get("watch") != "" {
 		return resource, "watch " + resource
 	}
-	return resource, verb + " " + strings.Join(parts, ".")
+	request = verb + " " + strings.Join(parts, ".")
+	if resource == "webapps" && takesAway(r) {
+		request += " to ready" // Reconciling goes
+	}
+	return resource, request
+}
+
+// takesAway reports whether a request is a JSON patch that removes something from a status.
+func takesAway(r *http.Request) bool {
+	if r.GetBody == nil || !strings.HasSuffix(r.URL.Path, "/status") {
+		return false
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return false
+	}
+	defer body.Close()
+	patch, err := io.ReadAll(body)
+	return err == nil && bytes.Contains(patch, []byte(`"op":"remove"`))
 }
 
 type faultyRecords struct {
@@ -156,108 +205,6 @@ func (r faultyRecords) call(request string, do func() error) error {
 	}
 	defer r.faults.end()
 	return r.faults.fault.outside(r.faults, do)
-}
-
-// watch opens a watch whose events can be held back, and which can break.
-func (f *faults) watch(resource string, r *http.Request, next http.RoundTripper) (*http.Response, error) {
-	f.mu.Lock()
-	expired := f.expired[resource] && r.URL.Query().Get("resourceVersion") != "" && r.URL.Query().Get("sendInitialEvents") == ""
-	if expired {
-		f.expired[resource] = false
-	}
-	f.mu.Unlock()
-	if expired {
-		return answer(r, apierrors.NewResourceExpired("too old resource version")), nil
-	}
-	response, err := next.RoundTrip(r)
-	if err != nil || response.StatusCode != http.StatusOK {
-		return response, err
-	}
-	body := &watchedBody{faults: f, resource: resource, inner: response.Body, over: make(chan struct{})}
-	f.mu.Lock()
-	f.watches[body] = struct{}{}
-	f.mu.Unlock()
-	response.Body = body
-	return response, nil
-}
-
-// breakWatches breaks the watches of some resources; none: all.
-func (f *faults) breakWatches(how error, resources ...string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for body := range f.watches {
-		if len(resources) == 0 || slices.Contains(resources, body.resource) {
-			body.end(how)
-		}
-	}
-}
-
-// expire lets the watches of all resources break, and what they go on with be too old.
-func (f *faults) expire(resources ...string) {
-	f.mu.Lock()
-	for _, resource := range resources {
-		f.expired[resource] = true
-	}
-	f.mu.Unlock()
-	f.breakWatches(io.EOF, resources...)
-}
-
-// hold holds the events of some resources back until they are released.
-func (f *faults) hold(resources ...string) (release func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	until := make(chan struct{})
-	for _, resource := range resources {
-		f.held[resource] = until
-	}
-	return sync.OnceFunc(func() { close(until) })
-}
-
-// watchedBody is the body of a watch.
-type watchedBody struct {
-	faults   *faults
-	resource string
-	inner    io.ReadCloser
-	once     sync.Once
-	over     chan struct{} // closed at the end
-	why      error         // valid when over is closed
-}
-
-// Read implements io.Reader.
-func (b *watchedBody) Read(p []byte) (int, error) {
-	n, err := b.inner.Read(p)
-	b.faults.mu.Lock()
-	held := b.faults.held[b.resource]
-	b.faults.mu.Unlock()
-	if held != nil {
-		select {
-		case <-held:
-		case <-b.over:
-		}
-	}
-	select {
-	case <-b.over:
-		return 0, b.why
-	default:
-		return n, err
-	}
-}
-
-// Close implements io.Closer.
-func (b *watchedBody) Close() error {
-	b.end(net.ErrClosed)
-	b.faults.mu.Lock()
-	delete(b.faults.watches, b)
-	b.faults.mu.Unlock()
-	return nil
-}
-
-func (b *watchedBody) end(why error) {
-	b.once.Do(func() {
-		b.why = why
-		close(b.over)
-		_ = b.inner.Close() // ends a Read
-	})
 }
 
 // errReset is what package net says when the other side has broken a connection: before the request
@@ -330,33 +277,3 @@ func refuse(r *http.Request) {
 
 // nameOf is the name of the object of a request.
 func nameOf(r *http.Request) string { return path.Base(strings.TrimSuffix(r.URL.Path, "/status")) }
-
-// while is how long events are held back: longer than some retries, shorter than the patience of
-// anybody.
-const while = 500 * time.Millisecond
-
-func (f *faults) holdForAWhile(resources ...string) { time.AfterFunc(while, f.hold(resources...)) }
-
-// meddle has another hand write to the object of a request, if it is there.
-func (f *faults) meddle(r *http.Request) {
-	w := f.world
-	meta := metav1.ObjectMeta{Namespace: w.namespace, Name: nameOf(r)}
-	var obj kube.Object
-	switch resource, _ := whatIsAsked(r); resource {
-	case "webapps":
-		obj = &v1.WebApp{ObjectMeta: meta}
-	case "deployments":
-		obj = &appsv1.Deployment{ObjectMeta: meta}
-	case "services":
-		obj = &corev1.Service{ObjectMeta: meta}
-	case "configmaps":
-		obj = &corev1.ConfigMap{ObjectMeta: meta}
-	default:
-		w.Errorf("who would write to %s?", resource)
-		return
-	}
-	_, _, err := client.SetAnnotations(r.Context(), w.client, obj, map[string]string{"example.com/meddler": "was here"})
-	if err != nil && !errors.Is(err, client.ErrGone) {
-		w.Errorf("write first: %v", err)
-	}
-}

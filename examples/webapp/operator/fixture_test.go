@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -128,6 +129,7 @@ type world struct {
 	client    *client.Client // the user's
 	namespace string
 	records   *records
+	uid       types.UID // of the WebApp that was created last
 
 	// Of operators; zero: the defaults.
 	resync      time.Duration
@@ -218,9 +220,11 @@ func (w *world) app(name string) *v1.WebApp {
 
 func (w *world) create(app *v1.WebApp) {
 	w.Helper()
-	if _, err := client.Create(w.Context(), w.client, app); err != nil {
+	created, err := client.Create(w.Context(), w.client, app)
+	if err != nil {
 		w.Fatal(err)
 	}
+	w.uid = created.UID
 }
 
 func (w *world) get(name string) (*v1.WebApp, error) {
@@ -230,26 +234,35 @@ func (w *world) get(name string) (*v1.WebApp, error) {
 // change changes the spec as its user would.
 func (w *world) change(name string, edit func(*v1.WebApp)) {
 	w.Helper()
-	app, err := w.get(name)
-	if err != nil {
-		w.Fatal(err)
-	}
-	after := app.DeepCopy()
-	edit(after)
-	if _, err := client.Patch(w.Context(), w.client, app, client.MergeFrom(app, after)); err != nil {
+	if err := w.tryChange(name, edit); err != nil {
 		w.Fatal(err)
 	}
 }
 
+func (w *world) tryChange(name string, edit func(*v1.WebApp)) error {
+	app, err := w.get(name)
+	if err != nil {
+		return err
+	}
+	after := app.DeepCopy()
+	edit(after)
+	_, err = client.Patch(w.Context(), w.client, app, client.MergeFrom(app, after))
+	return err
+}
+
 func (w *world) delete(name string) {
 	w.Helper()
-	app, err := w.get(name)
-	if err == nil {
-		err = client.Delete(w.Context(), w.client, app)
-	}
-	if err != nil {
+	if err := w.tryDelete(name); err != nil {
 		w.Fatal(err)
 	}
+}
+
+func (w *world) tryDelete(name string) error {
+	app, err := w.get(name)
+	if err != nil {
+		return err
+	}
+	return client.Delete(w.Context(), w.client, app)
 }
 
 // until waits until the state of the world that check looks at is as it should be.

@@ -126,11 +126,14 @@ func tell(w *world, g *gate) map[string]any {
 		}
 	}()
 	defer func() { close(done); <-revived }()
-	return w.live()
+	end := w.live()
+	w.delete("shop")
+	w.untilGone("shop")
+	return end
 }
 
-// live tells the life of a WebApp that somebody works for, and returns what there was in the end of
-// it, before the WebApp was deleted.
+// live tells the life of a WebApp that somebody works for, but for its deletion, and returns what
+// there is in the end of it.
 func (w *world) live() map[string]any {
 	w.Helper()
 	w.create(w.app("shop"))
@@ -139,6 +142,7 @@ func (w *world) live() map[string]any {
 	w.annotate(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "shop"}})
 	w.annotate(&v1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "shop"}})
 	w.foreignCondition("shop")
+	w.enter(change)
 	w.change("shop", func(app *v1.WebApp) {
 		app.Spec.Image, app.Spec.Config, app.Spec.Host = "shop:2", map[string]string{"GREETING": "good day"}, "store.example.com"
 	})
@@ -150,10 +154,7 @@ func (w *world) live() map[string]any {
 		return nil
 	})
 	w.check("shop", "shop:2", map[string]string{"GREETING": "good day"})
-	end := w.end("shop")
-	w.delete("shop")
-	w.untilGone("shop")
-	return end
+	return w.end("shop")
 }
 
 const foreignAnnotation = "example.com/team"
@@ -190,7 +191,9 @@ func (w *world) end(name string) map[string]any {
 		w.Fatal(err)
 	}
 	end := map[string]any{}
-	for child, obj := range w.children() {
+	children := w.children()
+	w.checkMeddled(app, children)
+	for child, obj := range children {
 		end[child+" labels"] = without(obj.GetLabels(), "evenkeel.dev/owner-uid")
 		switch obj := obj.(type) {
 		case *appsv1.Deployment:
@@ -203,7 +206,7 @@ func (w *world) end(name string) map[string]any {
 		}
 	}
 	end["finalizers"], end["annotation"] = app.Finalizers, app.Annotations[foreignAnnotation]
-	conditions := slices.Clone(app.Status.Conditions)
+	conditions := slices.DeleteFunc(slices.Clone(app.Status.Conditions), func(c metav1.Condition) bool { return c.Type == meddler })
 	slices.SortFunc(conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
 	for i := range conditions {
 		conditions[i].LastTransitionTime, conditions[i].ObservedGeneration = metav1.Time{}, 0
