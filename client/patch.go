@@ -196,5 +196,5 @@ func Pointer(names ...string) string {
 // TestFailed reports whether the API server has refused a JSON patch because it does not fit: a
 // test in it has failed, or what it changes is not there. (An object that is invalid after the
 // patch is refused with causes: see CausesOf.) A caller who knows that only a test can have failed
-// reads the object and tries again, or gives up and returns Changed.
+// reads the object and tries again, or gives up and returns NewChanged.
 func TestFailed(err error) bool { return apierrors.IsInvalid(err) && len(CausesOf(err)) == 0 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -249,7 +250,7 @@ func TestCommitKeepsTheTimeOfWhatIsSaidAlready(t *testing.T) {
 	again := before.copy()
 	status.Set(&again.Status.Conditions, status.True("New", 1, "New", ""))
 	since := again.Status.Conditions[2].LastTransitionTime
-	again.Status.Conditions[2].LastTransitionTime = metav1.NewTime(since.Add(60e9))
+	again.Status.Conditions[2].LastTransitionTime = metav1.NewTime(since.Add(time.Minute))
 	if changed, err := status.Commit(t.Context(), w.client, before, again); changed || err != nil {
 		t.Errorf("changed is %v, the error %v", changed, err)
 	}

@@ -208,24 +208,7 @@ func TestPredicates(t *testing.T) {
 func TestObjectsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := fakeapi.New[*unstructured.Unstructured](func() runtime.Object {
-			return &unstructured.UnstructuredList{Object: map[string]any{"kind": "ConfigMapList", "apiVersion": "v1"}}
-		}, true)
-		put := func(name string, data any) {
-			obj := &unstructured.Unstructured{Object: map[string]any{"data": data}}
-			obj.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
-			obj.SetNamespace("ns")
-			obj.SetName(name)
-			server.Put(obj)
-		}
-		dynamic, err := informer.New(informer.Config[*unstructured.Unstructured]{Retriever: described{server}, Logger: logger(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		typed, err := informer.As[*corev1.ConfigMap](dynamic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		server, put, typed := dynamicConfigMaps(t)
 		var log strings.Builder
 		s := newSubscription(t, subscription.Config[configMap]{Informer: typed, Logger: textLogger(&log)})
 		out := s.Events()
@@ -246,6 +229,31 @@ func TestObjectsThatCannotBeRead(t *testing.T) {
 			}
 		}
 	})
+}
+
+// dynamicConfigMaps is a server of ConfigMaps whose data may be anything, and an informer that reads
+// them as Go's type.
+func dynamicConfigMaps(t *testing.T) (server *fakeapi.Server[*unstructured.Unstructured], put func(name string, data any), typed *informer.Informer[*corev1.ConfigMap]) {
+	t.Helper()
+	server = fakeapi.New[*unstructured.Unstructured](func() runtime.Object {
+		return &unstructured.UnstructuredList{Object: map[string]any{"kind": "ConfigMapList", "apiVersion": "v1"}}
+	}, true)
+	put = func(name string, data any) {
+		obj := &unstructured.Unstructured{Object: map[string]any{"data": data}}
+		obj.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
+		obj.SetNamespace("ns")
+		obj.SetName(name)
+		server.Put(obj)
+	}
+	dynamic, err := informer.New(informer.Config[*unstructured.Unstructured]{Retriever: described{server}, Logger: logger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	typed, err = informer.As[*corev1.ConfigMap](dynamic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server, put, typed
 }
 
 // described says which kind a server of unstructured objects has.

@@ -8,11 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -117,24 +112,7 @@ func replaceUnseen(server *fakeapi.Server[configMap], obj configMap) {
 func TestNothingIsLockedWhileItLogs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := fakeapi.New[*unstructured.Unstructured](func() runtime.Object {
-			return &unstructured.UnstructuredList{Object: map[string]any{"kind": "ConfigMapList", "apiVersion": "v1"}}
-		}, true)
-		put := func(name string, data any) {
-			obj := &unstructured.Unstructured{Object: map[string]any{"data": data}}
-			obj.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
-			obj.SetNamespace("ns")
-			obj.SetName(name)
-			server.Put(obj)
-		}
-		dynamic, err := informer.New(informer.Config[*unstructured.Unstructured]{Retriever: described{server}, Logger: logger(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		typed, err := informer.As[*corev1.ConfigMap](dynamic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, put, typed := dynamicConfigMaps(t)
 		announced := make(chan struct{})
 		logging := onLog(func() {
 			put("b", map[string]any{"value": "1"})

@@ -68,18 +68,18 @@ func (f *faults) watch(resource string, r *http.Request, next http.RoundTripper)
 	return response, nil
 }
 
-// breakWatches breaks the watches of some resources; none: all.
+// breakWatches breaks the watches of some resources.
 func (f *faults) breakWatches(how error, resources ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for body := range f.watches {
-		if len(resources) == 0 || slices.Contains(resources, body.resource) {
+		if slices.Contains(resources, body.resource) {
 			body.end(how)
 		}
 	}
 }
 
-// expire lets the watches of all resources break, and what they go on with be too old.
+// expire lets the watches of some resources break, and what they go on with be too old.
 func (f *faults) expire(resources ...string) {
 	f.mu.Lock()
 	for _, resource := range resources {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing/iotest"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -252,14 +253,9 @@ func cut(response *http.Response) *http.Response {
 	if err != nil {
 		return response
 	}
-	response.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body[:len(body)/2]), failingReader{io.ErrUnexpectedEOF}))
+	response.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body[:len(body)/2]), iotest.ErrReader(io.ErrUnexpectedEOF)))
 	return response
 }
-
-type failingReader struct{ err error }
-
-// Read implements io.Reader.
-func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
 // drop forgets an answer.
 func drop(response *http.Response, err error) {

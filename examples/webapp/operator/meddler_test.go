@@ -39,9 +39,11 @@ func (f *faults) meddle(r *http.Request) {
 	var err error
 	if strings.HasSuffix(r.URL.Path, "/status") {
 		resource += "/status"
-		err = w.putConditionFirst(meddler)      //nolint:contextcheck // it is not the operator that asks
-		for errors.Is(err, client.ErrChanged) { // by the WebApp's user
-			err = w.putConditionFirst(meddler) //nolint:contextcheck // as above
+		for {
+			err = w.putConditionFirst(meddler)      //nolint:contextcheck // it is not the operator that asks
+			if !errors.Is(err, client.ErrChanged) { // by the WebApp's user
+				break
+			}
 		}
 	} else {
 		_, _, err = client.SetAnnotations(r.Context(), w.client, obj, map[string]string{meddler: "was here"})
