@@ -185,7 +185,7 @@ func DeleteAllOf[T kube.Object](ctx context.Context, c *Client, options ...Optio
 	if err != nil {
 		return fmt.Errorf("delete all: %w", err)
 	}
-	if err := s.selectsNothing(); err != nil {
+	if err := s.refuseEmptySelectors(); err != nil {
 		return fmt.Errorf("delete all: %w", err)
 	}
 	t, err := targetFor[T](ctx, c, kube.Key{Namespace: s.namespace}, s.kind)
@@ -204,8 +204,8 @@ func DeleteAllOf[T kube.Object](ctx context.Context, c *Client, options ...Optio
 	return nil
 }
 
-// selectsNothing refuses selectors that were given and are empty.
-func (s settings) selectsNothing() error {
+// refuseEmptySelectors refuses selectors that were given and are empty, which select all.
+func (s settings) refuseEmptySelectors() error {
 	var which []string
 	if s.labels != nil && s.labels.Empty() {
 		which = append(which, "WithLabels", "LabelSelector")

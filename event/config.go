@@ -56,8 +56,8 @@ type Config struct {
 	FlushTimeout time.Duration
 
 	// Logger receives what could not be sent and what was dropped, as warnings: at most one a
-	// minute for each class of errors (retry.Class), one for drops, and one for objects that no
-	// Event can be about. That a Role lacks a permission is said once for each namespace, until it
+	// minute for each class of errors (retry.Class; Forbidden is two, by a Role and otherwise), one
+	// for drops, and one for objects that no Event can be about. That a Role lacks a permission is said once for each namespace, until it
 	// has had it in between. Default: slog.Default() at the time of New.
 	Logger *slog.Logger
 }

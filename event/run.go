@@ -231,8 +231,8 @@ func (e *forbiddenError) Unwrap() error { return e.err }
 
 func (s *sender) logError(class retry.Class, series *series, err error) {
 	reason := string(class)
-	forbidden := &forbiddenError{}
-	if errors.As(err, &forbidden) {
+	forbidden, byRole := errors.AsType[*forbiddenError](err)
+	if byRole {
 		if reason += " by a Role"; s.refused[forbidden.permission] {
 			return // it stays so until somebody has read that
 		}
@@ -245,7 +245,7 @@ func (s *sender) logError(class retry.Class, series *series, err error) {
 		"class", class, "error", err,
 		"kind", about.Kind, "namespace", about.Namespace, "name", about.Name, "reason", series.event.Reason,
 	}
-	if forbidden.err != nil {
+	if byRole {
 		if len(s.refused) >= maxRefused {
 			clear(s.refused)
 		}

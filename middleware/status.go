@@ -227,7 +227,8 @@ func outliving(ctx context.Context, timeout time.Duration) (context.Context, con
 // FailureConditions makes a StatusOptions.OnError that says in the conditions of an object that
 // its Handler has failed: Stalled, when trying again is useless (controller.Terminal), otherwise
 // Reconciling; see package status. The reason is the class of the error ("Conflict", "Forbidden",
-// "Error": see package retry), and the message is the error's text. The conditions are those that
+// "Error": see package retry), and the message is the error's text, without the mark
+// of controller.Terminal. The conditions are those that
 // a function of the caller's finds:
 //
 //	func conditionsOf(service *corev1.Service) *[]metav1.Condition { return &service.Status.Conditions }

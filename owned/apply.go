@@ -38,7 +38,7 @@ import (
 //     nobody, is reported as Foreign. A child is created only if the API server, not a cache,
 //     says that there is none; should one appear in the moment between, fields that others
 //     have given it are not taken.
-//   - What is deleted carries the labels of the owner's children, its own key in AnnotationChild
+//   - What is pruned carries the labels of the owner's children, its own key in AnnotationChild
 //     and, where an owner reference is possible, the owner's uid as its controller: in the state
 //     that is read from the API server then, whose uid and resourceVersion are preconditions.
 //   - A stale list of children deletes nothing: before anything is deleted, owner is read from
@@ -171,7 +171,8 @@ func (p *pass) applyItem(ctx context.Context, i *item) error {
 	case is == foreign || is == orphan && !p.set.config.AdoptOrphans:
 		i.result.Outcome = Foreign
 		i.result.Err = &ForeignError{
-			Kind: i.kind, Key: kube.KeyOf(there), Holder: holder, Orphan: is == orphan, Former: p.hadFormerOwner(there),
+			Kind: i.kind, Key: kube.KeyOf(there), Holder: holder, Orphan: is == orphan,
+			Former: i.referable && p.hadFormerOwner(there), // an owner elsewhere has its own namesakes
 		}
 		return nil
 	case there.GetDeletionTimestamp() != nil && is == orphan:

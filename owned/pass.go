@@ -196,7 +196,8 @@ func (p *pass) place(ctx context.Context, i *item) error {
 }
 
 // checkOwner reads the owner from the API server: before a cache is believed where the belief
-// would destroy something, or leave something behind. A pass may be long, so each time anew.
+// would destroy something, or leave something behind. A pass may be long, so each time anew (pruning
+// asks once).
 func (p *pass) checkOwner(ctx context.Context) error {
 	live, err := client.Live(ctx, p.client, metadataOnly(p.ownerKind, p.owner))
 	switch {

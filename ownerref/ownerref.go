@@ -77,7 +77,7 @@ func withReference(ctx context.Context, c *client.Client, owner, child kube.Obje
 	if present, ok := ControllerOf(child); controller && ok && present.UID != ref.UID {
 		return nil, &AlreadyOwnedError{
 			Kind: p.childKind, Key: kube.KeyOf(child), Controller: present,
-			Former: namedKind(present).Group == p.ownerKind.Group && present.Kind == ref.Kind && present.Name == ref.Name,
+			Former: namedKind(present) == p.ownerKind.GroupKind() && present.Name == ref.Name,
 		}
 	}
 	at := indexOf(refs, owner)

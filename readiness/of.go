@@ -78,8 +78,7 @@ func general(o object) State {
 	return rule(o)
 }
 
-// rule tells the state of an object that is not being deleted, and whose status is of its
-// generation.
+// rule tells the state of an object that is not being deleted.
 type rule func(o object) State
 
 // The groups of kinds with rules.

@@ -143,6 +143,31 @@ func TestChildrenOfAnEarlierOwnerAreWaitedFor(t *testing.T) {
 	}
 }
 
+// An owner of the same name in another namespace is no earlier one: nobody collects what is its.
+func TestChildrenOfANamesakeAreForeign(t *testing.T) {
+	e := newEnv(t)
+	app, far := e.app("web"), clustertest.Namespace(t, e.c)
+	namesake := app.DeepCopy()
+	namesake.SetNamespace(far)
+	namesake.SetResourceVersion("")
+	namesake.SetUID("")
+	namesake = must(client.Create(t.Context(), e.c, namesake))(t)
+	theirs := configMapIn(far, "shared")
+	if err := ownerref.SetController(t.Context(), e.c, namesake, theirs); err != nil {
+		t.Fatal(err)
+	}
+	must(client.Create(t.Context(), e.c, theirs))(t)
+	set := e.set(func(c *owned.Config) { c.Namespaces = []string{far} })
+	report, err := set.Apply(t.Context(), app, owned.Of(configMapIn(far, "shared"))...)
+	foreign, ok := errors.AsType[*owned.ForeignError](err)
+	if !ok || foreign.Former {
+		t.Errorf("the error is %v", err)
+	}
+	if states := report.States(); len(states) != 1 || states[0].Status != readiness.Failed {
+		t.Errorf("the states are %v", states)
+	}
+}
+
 // No object is its own child.
 func TestTheOwnerIsNoChild(t *testing.T) {
 	e := newEnv(t)
