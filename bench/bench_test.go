@@ -4,7 +4,6 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,33 +21,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	goleak.VerifyTestMain(m)
-}
-
-func TestMedian(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name   string
-		values []float64
-		want   float64
-		found  bool
-	}{
-		{"of none", nil, math.NaN(), false},
-		{"of one", []float64{3}, 3, true},
-		{"of an odd number, unsorted", []float64{9, 1, 5}, 5, true},
-		{"of an even number", []float64{4, 1, 2, 3}, 2.5, true},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			before := append([]float64(nil), test.values...)
-			got, found := median(test.values)
-			if found != test.found || found && got != test.want {
-				t.Errorf("median(%v) = %v, %t, want %v, %t", test.values, got, found, test.want, test.found)
-			}
-			if diff := cmp.Diff(before, test.values); diff != "" {
-				t.Errorf("median changed its argument (-before +after):\n%s", diff)
-			}
-		})
-	}
 }
 
 // made returns results of two sizes with a figure of each metric: Even Keel's is share of

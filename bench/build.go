@@ -8,8 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/bench/internal/machine"
 )
 
 // binDir is where the programs are built, in the folder of the benchmarks.
@@ -50,7 +51,7 @@ func (r *runner) buildAll(ctx context.Context) error {
 			}
 		}
 		if c.name == evenKeel {
-			r.results.Versions[c.name] = commit(ctx, r.dir)
+			r.results.Versions[c.name] = machine.Commit(ctx, r.dir)
 		}
 	}
 	return nil
@@ -95,18 +96,3 @@ func (r *runner) build(ctx context.Context, module, pkg, output, cache string) e
 }
 
 func (r *runner) binary(name string) string { return filepath.Join(r.dir, binDir, name) }
-
-// commit returns the commit of the repository at dir, for the record.
-func commit(ctx context.Context, dir string) string {
-	const unknown = "working copy"
-	head, err := exec.CommandContext(ctx, "git", "-C", dir, "rev-parse", "--short", "HEAD").Output()
-	if err != nil {
-		return unknown
-	}
-	version := "commit " + strings.TrimSpace(string(head))
-	changes, err := exec.CommandContext(ctx, "git", "-C", dir, "status", "--porcelain", "--untracked-files=no").Output()
-	if err != nil || len(changes) > 0 {
-		version += " with changes"
-	}
-	return version
-}

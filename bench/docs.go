@@ -2,12 +2,15 @@ package main
 
 import (
 	_ "embed" // the texts of the document
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/evenkeel-go/evenkeel/bench/internal/section"
 	"github.com/evenkeel-go/evenkeel/bench/shared/probe"
 )
 
@@ -35,7 +38,16 @@ func writeDocs(r *Results, dir, docs string) error {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(docs, docsFile), []byte(document(r, explanations)), 0o644)
+	path := filepath.Join(docs, docsFile)
+	before, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	text := document(r, explanations)
+	if operator := section.Get(string(before), section.Operator); operator != "" {
+		text = strings.TrimRight(text, "\n") + "\n\n" + operator // `make bench-operator` writes that part
+	}
+	return os.WriteFile(path, []byte(text), 0o644)
 }
 
 // readExplanations reads why figures miss their targets, written by hand: a heading "## family"
@@ -57,7 +69,7 @@ func readExplanations(path string) (map[string]string, error) {
 
 func document(r *Results, explanations map[string]string) string {
 	var b strings.Builder
-	b.WriteString("<!-- Written by `make bench-compare`. Do not edit: the texts are in bench/method.md and bench/explanations.md. -->\n# Benchmarks\n\n")
+	b.WriteString("<!-- Written by `make bench-compare`, and the last part by `make bench-operator`. Do not edit: the texts are in bench/method.md, bench/explanations.md and bench/operator/method.txt. -->\n# Benchmarks\n\n")
 	fmt.Fprintf(&b, "%s, %s. On %s, %d cores, %s of memory, %s.\n\n", r.Date.Format("2 January 2006"), r.GoVersion, r.Machine.CPU, r.Machine.Cores,
 		bytesUnit.format(float64(r.Machine.Memory)), r.Machine.System)
 	writeVersions(&b, r)

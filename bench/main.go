@@ -21,6 +21,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/bench/internal/result"
 )
 
 // Options says how much is measured.
@@ -88,7 +90,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if *from != "" {
-		results, err := readResults(*from)
+		results, err := result.Read[Results](*from)
 		if err != nil {
 			return err
 		}
@@ -160,7 +162,7 @@ func numbers(list string) ([]int, error) {
 // publish prints the results, and writes the document and the file where they are wanted.
 func publish(results *Results, dir, docs, out string) error {
 	if out != "" {
-		if err := results.write(out); err != nil {
+		if err := result.Write(out, results); err != nil {
 			return err
 		}
 	}

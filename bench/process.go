@@ -6,11 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"strings"
-	"sync"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/bench/internal/subprocess"
 )
 
 // quitTime is how long a process may take to end by itself once its input has ended.
@@ -24,14 +23,14 @@ type process struct {
 	input  io.WriteCloser
 	lines  chan string // closed at the end of its output
 	ended  chan struct{}
-	stderr *tail
+	stderr *subprocess.Tail
 }
 
 func startProcess(ctx context.Context, name, path string, variables []string, args ...string) (*process, error) {
 	ctx, stop := context.WithCancel(ctx)
 	command := exec.CommandContext(ctx, path, args...)
-	command.Env = append(environment(), variables...)
-	p := &process{name: name, stop: stop, lines: make(chan string, 1), ended: make(chan struct{}), stderr: &tail{}}
+	command.Env = append(subprocess.Environment(), variables...)
+	p := &process{name: name, stop: stop, lines: make(chan string, 1), ended: make(chan struct{}), stderr: &subprocess.Tail{}}
 	command.Stderr = p.stderr
 	input, err := command.StdinPipe()
 	if err != nil {
@@ -58,20 +57,6 @@ func startProcess(ctx context.Context, name, path string, variables []string, ar
 		_ = command.Wait() // what went wrong is on its standard error
 	}()
 	return p, nil
-}
-
-// environment is this process's without what changes the runtime of a measured one.
-func environment() []string {
-	var result []string
-	for _, variable := range os.Environ() {
-		name, _, _ := strings.Cut(variable, "=")
-		switch name {
-		case "GOGC", "GOMEMLIMIT", "GODEBUG", "KUBECONFIG", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy":
-		default:
-			result = append(result, variable)
-		}
-	}
-	return result
 }
 
 // read reads one line of JSON into answer.
@@ -120,30 +105,4 @@ func (p *process) end() {
 	<-p.ended
 	timer.Stop()
 	p.stop()
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	text []byte // guarded by mu
-}
-
-// Write implements io.Writer.
-func (t *tail) Write(b []byte) (int, error) {
-	const kept = 1000
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, b...)
-	t.text = t.text[max(len(t.text)-kept, 0):]
-	return len(b), nil
-}
-
-// String returns what is kept.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.text) == 0 {
-		return "nothing on its standard error"
-	}
-	return strings.TrimSpace(string(t.text))
 }

@@ -3,17 +3,21 @@ package client
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
+	"time"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -21,13 +25,61 @@ import (
 // appliedMemory is what a client has applied last to each object: digests, by which a later
 // Apply can tell from what an informer shows that there is nothing to do.
 //
-// It has up to two generations of generationSize objects each, of some 270 bytes: when the young
+// It has up to two generations of generationSize objects each, of some 310 bytes: when the young
 // one is full it becomes the old one, whose objects are dropped, but for those that have been
 // asked for meanwhile. Who applies to more objects than that makes a request for some of them
 // that was not necessary, which changes nothing.
 type appliedMemory struct {
 	mu         sync.Mutex
 	young, old map[digest]appliedObject // by appliedID.object, each in one of them; guarded by mu
+	doubts     doubts                   // guarded by mu
+}
+
+// doubts are the objects that this client has written lately: an informer may still show them as they
+// were before. Each doubt lasts for one to two times doubtFor, longer than an informer that works is
+// behind.
+type doubts struct {
+	young, old doubtful
+	since      time.Time // of young
+}
+
+// doubtful are objects, each with the applier that knows its own write, if one does; and collections.
+type doubtful struct {
+	objects     map[digest]unique.Handle[applier]
+	collections map[unique.Handle[collection]]bool
+}
+
+const doubtFor = time.Minute
+
+// now returns the doubts to which new ones are added.
+func (d *doubts) now() doubtful {
+	if elapsed := time.Since(d.since); d.young.objects == nil || elapsed > doubtFor {
+		if d.old = d.young; elapsed > 2*doubtFor {
+			d.old = doubtful{}
+		}
+		d.young = doubtful{objects: map[digest]unique.Handle[applier]{}, collections: map[unique.Handle[collection]]bool{}}
+		d.since = time.Now()
+	}
+	return d.young
+}
+
+func (d doubtful) has(id appliedID) bool {
+	except, is := d.objects[id.object]
+	return is && except != id.by || d.collections[id.in]
+}
+
+// isDoubtful reports whether an informer may not show yet what this client has done to the object
+// otherwise than by the same apply.
+func (m *appliedMemory) isDoubtful(id appliedID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.isDoubtfulLocked(id)
+}
+
+// isDoubtfulLocked is isDoubtful with m.mu held.
+func (m *appliedMemory) isDoubtfulLocked(id appliedID) bool {
+	m.doubts.now()
+	return m.doubts.young.has(id) || m.doubts.old.has(id)
 }
 
 const (
@@ -67,9 +119,14 @@ type appliedState struct {
 	by         unique.Handle[applier]
 	uid        types.UID
 	version    string // the latest resourceVersion in which it was so
+	input      digest // of the object that Apply was given; zero: not known
 	configured digest // of the configuration that was applied
 	shown      digest // of what the answer had in the configuration's fields
+	shownAs    digest // of the object in that version as an informer has shown it; zero: not known
 	entry      digest // of the field owner's entry in managedFields
+	// term is the leadership under which that was; nil without one. In another term it is not known
+	// any more: another process has led meanwhile, perhaps with another version of the program.
+	term <-chan struct{}
 }
 
 // digest stands for a value that is too large to be kept. The zero digest stands for nothing.
@@ -81,12 +138,42 @@ func digestOf(value any) digest {
 	if err != nil {
 		return digest{} // no value that has come from JSON; a zero digest is never taken as equal
 	}
+	return digestOfBytes(encoded)
+}
+
+func digestOfBytes(encoded []byte) digest {
 	sum := sha256.Sum256(encoded)
 	return digest(sum[:len(digest{})])
 }
 
+// String returns the digest as text.
+func (d digest) String() string { return base64.RawURLEncoding.EncodeToString(d[:]) }
+
 // same reports whether two digests stand for equal values.
 func (d digest) same(other digest) bool { return d != digest{} && d == other }
+
+// digestOfShown returns the digest of all of an object; the zero digest when it cannot be encoded.
+func digestOfShown(obj kube.Object) digest {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return digestOf(u.Object) // its own encoder wants a kind
+	}
+	return digestOf(obj)
+}
+
+// digestOfInput returns the digest of what decides on the configuration that is computed of an object,
+// beside its kind, its key and the subresource. For a typed object this is more than what it is encoded
+// as: its Go type, and which of its optional structs are zero, tell which fields are set.
+func (s *shapes) digestOfInput(obj kube.Object, hashAnnotation string) digest {
+	content := digestOfShown(obj)
+	if content == (digest{}) {
+		return digest{}
+	}
+	input := fmt.Appendf(content[:], "%p %s ", reflect.TypeOf(obj), hashAnnotation)
+	if _, isUnstructured := obj.(*unstructured.Unstructured); !isUnstructured {
+		input = s.appendZeros(input, reflect.ValueOf(obj))
+	}
+	return digestOfBytes(input)
+}
 
 // objectID is appliedID.object.
 func objectID(kind schema.GroupKind, key kube.Key) digest {
@@ -154,24 +241,56 @@ func (m *appliedMemory) note(id appliedID, state appliedState) {
 	m.put(id.object, known)
 }
 
-// saw notes that the object was as state says, in a later version.
-func (m *appliedMemory) saw(id appliedID, state appliedState, version string) {
+// saw notes that the object was as state says, in that version or a later one, how an informer has
+// shown it, and what Apply was given.
+func (m *appliedMemory) saw(id appliedID, state appliedState, version string, shownAs, input digest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.of(id.object)
-	if at := known.by(id.by); at >= 0 && known.states[at] == state && older(state.version, version) {
-		known.states[at].version = version
+	if at := known.by(id.by); at >= 0 && known.states[at] == state && (version == state.version || older(state.version, version)) {
+		known.states[at].version, known.states[at].shownAs, known.states[at].input = version, shownAs, input
 	}
 }
 
-// forget drops what is known, because it may not be so any longer.
+// replace remembers state in place of last, or where nothing was remembered (last is nil). It does nothing
+// when that is not so any more, or when the client has written the object meanwhile.
+func (m *appliedMemory) replace(id appliedID, last *appliedState, state appliedState) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.of(id.object)
+	at := known.by(id.by)
+	if (at >= 0) != (last != nil) || at >= 0 && known.states[at] != *last || m.isDoubtfulLocked(id) {
+		return
+	}
+	known.in, state.by = id.in, id.by
+	if at >= 0 {
+		known.states = slices.Delete(known.states, at, at+1)
+	}
+	known.states = append(known.states, state)
+	m.put(id.object, known)
+}
+
+// forget drops what is known but for the version, because it may not be so any longer. An informer that shows
+// an older version is still behind the last apply.
 func (m *appliedMemory) forget(id appliedID) {
-	m.drop(id.object, func(by unique.Handle[applier]) bool { return by == id.by })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.of(id.object)
+	if at := known.by(id.by); at >= 0 {
+		last := known.states[at]
+		known.states[at] = appliedState{by: last.by, uid: last.uid, version: last.version, term: last.term}
+	}
 }
 
 // written drops what is known of an object to which something else was done, whether or not that
 // came to anything: no informer shows it yet.
 func (m *appliedMemory) written(object digest) {
+	m.doubt(object, unique.Handle[applier]{})
+	m.forgetAll(object)
+}
+
+// forgetAll is forget for all appliers.
+func (m *appliedMemory) forgetAll(object digest) {
 	m.drop(object, func(unique.Handle[applier]) bool { return true })
 }
 
@@ -179,7 +298,21 @@ func (m *appliedMemory) written(object digest) {
 // has taken fields by force.
 func (m *appliedMemory) taken(id appliedID) {
 	part := id.by.Value().subresource
+	if part == "" {
+		m.doubt(id.object, id.by)
+	}
 	m.drop(id.object, func(by unique.Handle[applier]) bool { return by != id.by && by.Value().subresource == part })
+}
+
+// doubt notes that an object was written, but for an applier that knows it.
+func (m *appliedMemory) doubt(object digest, except unique.Handle[applier]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	objects := m.doubts.now().objects
+	if known, already := objects[object]; already && known != except {
+		except = unique.Handle[applier]{}
+	}
+	objects[object] = except
 }
 
 func (m *appliedMemory) drop(object digest, which func(unique.Handle[applier]) bool) {
@@ -195,6 +328,7 @@ func (m *appliedMemory) writtenAll(all collection) {
 	in := unique.Make(all)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.doubts.now().collections[in] = true
 	for _, generation := range []map[digest]appliedObject{m.young, m.old} {
 		maps.DeleteFunc(generation, func(_ digest, known appliedObject) bool { return known.in == in })
 	}
@@ -209,6 +343,8 @@ func (m *appliedMemory) remembering(send RoundTrip) RoundTrip {
 		case r.DryRun, !verb.Writes(), verb == VerbApply:
 		case verb == VerbDeleteCollection:
 			m.writtenAll(collection{r.Kind.GroupKind(), r.Key.Namespace})
+		case r.Key.Name != "" && r.Subresource == "status":
+			m.forgetAll(objectID(r.Kind.GroupKind(), r.Key)) // nothing but the status can be other than shown
 		case r.Key.Name != "":
 			m.written(objectID(r.Kind.GroupKind(), r.Key))
 		}
@@ -216,37 +352,51 @@ func (m *appliedMemory) remembering(send RoundTrip) RoundTrip {
 	}
 }
 
-// declaredIn separates what an object is to be like from which object is meant: what was created
-// without a uid is as it should be when it is applied with the one that it has got.
-func declaredIn(configuration map[string]any) (declared map[string]any, uid types.UID) {
+// declaredIn returns a configuration without the uid and the resourceVersion, which name the object and its
+// state: what was created without a uid is as it should be when it is applied with the one that it has got.
+func declaredIn(configuration map[string]any) map[string]any {
 	metadata, _ := configuration["metadata"].(map[string]any)
-	text, _ := metadata["uid"].(string)
-	if text == "" {
-		return configuration, ""
+	_, hasUID := metadata["uid"]
+	_, versioned := metadata["resourceVersion"]
+	if !hasUID && !versioned {
+		return configuration
 	}
 	metadata = maps.Clone(metadata)
 	delete(metadata, "uid")
-	declared = maps.Clone(configuration)
+	delete(metadata, "resourceVersion")
+	declared := maps.Clone(configuration)
 	declared["metadata"] = metadata
-	return declared, types.UID(text)
+	return declared
 }
 
 // stateOf returns what is to be remembered of an object to which configuration was applied.
 func (a application) stateOf(obj kube.Object) (appliedState, error) {
 	shown, err := a.shownIn(obj)
 	return appliedState{
-		uid: obj.GetUID(), version: obj.GetResourceVersion(), configured: a.configured, shown: shown,
-		entry: a.entryIn(obj),
+		uid: obj.GetUID(), version: obj.GetResourceVersion(), input: a.input, configured: a.configured, shown: shown,
+		entry: a.entryIn(obj), term: a.term,
 	}, err
+}
+
+// last returns what is remembered of the last apply to the object, unless it was in another term.
+func (a application) last() (appliedState, bool) {
+	last, ok := a.client.applied.get(a.id)
+	if !ok || last.term != a.term {
+		return appliedState{}, false
+	}
+	return last, true
 }
 
 // shownIn returns the digest of what obj has in the configuration's fields.
 func (a application) shownIn(obj kube.Object) (digest, error) {
-	content, err := a.client.shapes.contentOf(obj)
+	if err := a.desired.compute(); err != nil {
+		return digest{}, err
+	}
+	content, err := a.contents.of(obj)
 	if err != nil {
 		return digest{}, err
 	}
-	projected, _ := project(a.declared, content).(map[string]any)
+	projected, _ := project(a.desired.declared, content).(map[string]any)
 	delete(projected, "apiVersion")
 	delete(projected, "kind")
 	return digestOf(projected), nil
@@ -269,30 +419,48 @@ func project(configuration, value any) any {
 	return projected
 }
 
+// entryOf returns the field owner's entry in managedFields: the one that an informer keeps beside
+// the object, or that of the object itself; nil when it is not known.
+func (a application) entryOf(obj metav1.Object, kept *metav1.ManagedFieldsEntry) *metav1.ManagedFieldsEntry {
+	if kept != nil && a.isOwn(kept) {
+		return kept
+	}
+	entries := obj.GetManagedFields()
+	for i := range entries {
+		if a.isOwn(&entries[i]) {
+			return &entries[i]
+		}
+	}
+	return nil
+}
+
+// isOwn reports whether an entry of managedFields says what the field owner has applied.
+func (a application) isOwn(entry *metav1.ManagedFieldsEntry) bool {
+	return entry.Manager == a.request.FieldOwner && entry.Operation == metav1.ManagedFieldsOperationApply &&
+		entry.Subresource == a.request.Subresource
+}
+
 // entryIn returns the digest of what managedFields say of the field owner, and the zero digest
 // when obj has none, as informers show it. The time of the last change by the owner is in it.
 func (a application) entryIn(obj metav1.Object) digest {
 	if len(obj.GetManagedFields()) == 0 {
 		return digest{}
 	}
-	entries := sets.New[string]() // one for each version of the kind
-	for _, entry := range obj.GetManagedFields() {
-		if entry.Manager != a.request.FieldOwner || entry.Operation != metav1.ManagedFieldsOperationApply ||
-			entry.Subresource != a.request.Subresource {
-			continue
-		}
-		var fields any
-		if entry.FieldsV1 != nil && json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-			return digest{}
-		}
-		entry.FieldsV1 = nil
-		encoded, err := json.Marshal([]any{entry, fields}) // in the order of encoding/json, whoever has encoded it
-		if err != nil {
-			return digest{}
-		}
-		entries.Insert(string(encoded))
+	return a.digestOfEntries(a.entryOf(obj, nil))
+}
+
+// digestOfEntries is entryIn for an entry; nil when the owner has none.
+func (a application) digestOfEntries(own *metav1.ManagedFieldsEntry) digest {
+	if own == nil {
+		return digestOf([]string{})
 	}
-	return digestOf(sets.List(entries))
+	entry := *own
+	var fields any
+	if entry.FieldsV1 != nil && json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+		return digest{}
+	}
+	entry.FieldsV1 = nil
+	return digestOf([]any{entry, fields}) // in the order of encoding/json, whoever has encoded it
 }
 
 // older reports whether resourceVersion a is before b. Those that cannot be compared never are.

@@ -1,8 +1,10 @@
 package client
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -87,8 +91,8 @@ func TestAppliedMemory(t *testing.T) {
 	if n := len(m.young) + len(m.old); n > 2*generationSize {
 		t.Errorf("it has %d entries, of at most %d", n, 2*generationSize)
 	}
-	m.forget(id(5))
-	m.forget(id(-1))
+	m.forgetAll(id(5).object)
+	m.forgetAll(id(-1).object)
 	if known(5) || known(-1) {
 		t.Error("not forgotten")
 	}
@@ -144,10 +148,13 @@ func TestAppliedMemoryOfWrittenObjects(t *testing.T) {
 	want("{v1 me } {v1 me status}", all, all)
 	m.taken(id("b", status))
 	want("{v1 me } {v1 me status}", all, all)
-	m.forget(id("b", me))
-	want("{v1 me } {v1 me status}", "{v1 me status} {v2 other }", all)
 	m.writtenAll(collection{pods.kind, "elsewhere"})
-	want("{v1 me } {v1 me status}", "{v1 me status} {v2 other }", all)
+	want("{v1 me } {v1 me status}", all, all)
+	m.forget(id("b", me))
+	forgotten, _ := m.get(id("b", me))
+	if other, _ := m.get(id("b", status)); forgotten.configured != (digest{}) || other.configured == (digest{}) {
+		t.Error("a refused apply drops the configuration of the same applier, and of no other one")
+	}
 	m.writtenAll(pods)
 	want("", "", all)
 	m.writtenAll(jobs)
@@ -185,13 +192,79 @@ func TestAppliedMemoryOfLaterVersions(t *testing.T) {
 	m.note(id, appliedState{uid: "u", version: "5"})
 	m.note(other, appliedState{uid: "u", version: "5"})
 	state, _ := m.get(id)
-	m.saw(id, state, "4")
-	m.saw(id, state, "9")
-	m.saw(id, state, "12") // of a state that is no longer what is known
+	m.saw(id, state, "4", digest{}, digest{})
+	m.saw(id, state, "9", digest{}, digest{})
+	m.saw(id, state, "12", digest{}, digest{}) // of a state that is no longer what is known
 	mine, _ := m.get(id)
 	others, _ := m.get(other)
 	if mine.version != "9" || others.version != "5" {
 		t.Errorf("the versions are %s and %s, want 9 and 5", mine.version, others.version)
+	}
+}
+
+// What an informer shows as applied is remembered, unless the client has written or applied meanwhile: the
+// informer may be behind that.
+func TestAppliedMemoryOfShownStates(t *testing.T) {
+	t.Parallel()
+	id := appliedID{object: digest{1}, in: unique.Make(collection{namespace: "shop"}), by: unique.Make(applier{fieldOwner: "me"})}
+	other := appliedID{object: id.object, in: id.in, by: unique.Make(applier{fieldOwner: "other"})}
+	for name, test := range map[string]struct {
+		known     bool // a state is remembered when the informer is read
+		meanwhile func(m *appliedMemory)
+		want      string // the version that is remembered at the end
+	}{
+		"nothing":                                     {false, func(*appliedMemory) {}, "9"},
+		"nothing, of an object that is known":         {true, func(*appliedMemory) {}, "9"},
+		"a write":                                     {false, func(m *appliedMemory) { m.written(id.object) }, ""},
+		"a write of an object that is known":          {true, func(m *appliedMemory) { m.written(id.object) }, ""},
+		"a deletion of all":                           {false, func(m *appliedMemory) { m.writtenAll(id.in.Value()) }, ""},
+		"an apply":                                    {false, func(m *appliedMemory) { m.note(id, appliedState{uid: "u", version: "10"}) }, "10"},
+		"an apply to an object that is known":         {true, func(m *appliedMemory) { m.note(id, appliedState{uid: "u", version: "10"}) }, "10"},
+		"a forced apply by another field owner":       {false, func(m *appliedMemory) { m.taken(other) }, ""},
+		"a forced apply by another owner, when known": {true, func(m *appliedMemory) { m.taken(other) }, ""},
+		"a refused apply":                             {true, func(m *appliedMemory) { m.forget(id) }, "7"},
+	} {
+		m := newAppliedMemory()
+		var last *appliedState
+		if test.known {
+			m.note(id, appliedState{uid: "u", version: "7", configured: digest{1}})
+			state, _ := m.get(id)
+			last = &state
+		}
+		test.meanwhile(m)
+		m.replace(id, last, appliedState{uid: "u", version: "9"})
+		if got, _ := m.get(id); got.version != test.want {
+			t.Errorf("%s: version %q is remembered, want %q", name, got.version, test.want)
+		}
+	}
+}
+
+// An apply with the same input has the configuration of the one before; the Go type and the annotation of
+// the hash are part of the input.
+func TestDigestOfInput(t *testing.T) {
+	t.Parallel()
+	shapes := &shapes{}
+	typed := func() kube.Object { return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}} }
+	untyped := &unstructured.Unstructured{Object: map[string]any{}}
+	encoded, err := json.Marshal(typed())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(encoded, &untyped.Object); err != nil {
+		t.Fatal(err)
+	}
+	of := shapes.digestOfInput(typed(), "hash")
+	if of == (digest{}) || of != shapes.digestOfInput(typed(), "hash") {
+		t.Errorf("the digests of equal inputs are %s and %s", of, shapes.digestOfInput(typed(), "hash"))
+	}
+	if of == shapes.digestOfInput(untyped, "hash") {
+		t.Error("an unstructured object has the digest of a typed one")
+	}
+	if of == shapes.digestOfInput(typed(), "another") || of == shapes.digestOfInput(typed(), "") {
+		t.Error("the annotation of the hash is not in the digest")
+	}
+	if got := shapes.digestOfInput(&unstructured.Unstructured{Object: map[string]any{"a": func() {}}}, ""); got != (digest{}) {
+		t.Errorf("an object that cannot be encoded has the digest %s, want none", got)
 	}
 }
 
@@ -224,7 +297,7 @@ func TestAppliedMemoryOfConcurrentApplies(t *testing.T) {
 				id := appliedID{object: digest{byte(j)}, by: unique.Make(applier{fieldOwner: fmt.Sprint(i % 2)})}
 				m.note(id, appliedState{version: fmt.Sprint(i + 1)})
 				state, _ := m.get(id)
-				m.saw(id, state, fmt.Sprint(i+2))
+				m.saw(id, state, fmt.Sprint(i+2), digest{}, digest{})
 				m.taken(id)
 				m.forget(appliedID{object: digest{byte(i)}})
 				m.written(digest{byte(i)})
@@ -295,5 +368,55 @@ func TestConflictsOf(t *testing.T) {
 	err := &ConflictError{FieldOwner: "me", Conflicts: []FieldConflict{{"b", "spec.x"}, {"a", "spec.y"}, {"b", "spec.z"}}}
 	if text := err.Error(); !strings.Contains(text, `"a" has spec.y; "b" has spec.x, spec.z: option Force`) {
 		t.Errorf("the error says %q", text)
+	}
+}
+
+// Two values with the same encoding are different input when they have different content.
+func TestAppendZerosDistinguishesContents(t *testing.T) {
+	t.Parallel()
+	type part struct {
+		Limit resource.Quantity `json:"limit,omitempty"` //nolint:modernize // as the types of Kubernetes have it
+	}
+	type lists struct {
+		Names []string `json:"names,omitempty"`
+		Mode  string   `json:"mode"`
+	}
+	type whole struct {
+		Inner   part            `json:"inner"`
+		Pointer *part           `json:"pointer,omitempty"`
+		Parts   []part          `json:"parts,omitempty"`
+		Named   map[string]part `json:"named,omitempty"`
+		Any     any             `json:"any,omitempty"`
+		Lists   lists           `json:"lists,omitempty"` //nolint:modernize // as the types of Kubernetes have it
+	}
+	zero := part{resource.MustParse("0")}
+	for name, pair := range map[string][2]whole{
+		"struct":    {{}, {Inner: zero}},
+		"pointer":   {{Pointer: &part{}}, {Pointer: &zero}},
+		"slice":     {{Parts: []part{zero, {}}}, {Parts: []part{{}, zero}}},
+		"map":       {{Named: map[string]part{"a": zero, "b": {}}}, {Named: map[string]part{"a": {}, "b": zero}}},
+		"interface": {{Any: part{}}, {Any: map[string]any{"limit": "0"}}},
+		"lists":     {{}, {Lists: lists{Names: []string{}}}},
+	} {
+		shapes := &shapes{}
+		var encoded, contents, zeros [2]string
+		for i, value := range pair {
+			text, err := json.Marshal(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			content := map[string]any{}
+			if err := json.Unmarshal(text, &content); err != nil {
+				t.Fatal(err)
+			}
+			shapes.dropUnset(reflect.ValueOf(value), content)
+			encoded[i], contents[i], zeros[i] = string(text), fmt.Sprint(content), string(shapes.appendZeros(nil, reflect.ValueOf(value)))
+		}
+		if encoded[0] != encoded[1] || contents[0] == contents[1] {
+			t.Errorf("%s: %s and %s have the contents %s and %s", name, encoded[0], encoded[1], contents[0], contents[1])
+		}
+		if zeros[0] == zeros[1] {
+			t.Errorf("%s: contents %s and %s are not distinguished", name, contents[0], contents[1])
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"unique"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,6 +47,11 @@ type Applied[T any] struct {
 	Changed []FieldChange
 	// Conflicts are the fields in conflict.
 	Conflicts []FieldConflict
+	// FormerManagers are field managers of this program that have written the object by Update: the
+	// field owner itself, and the name of the program. An apply leaves what they have written,
+	// although the configuration does not have it. LeftFields returns the fields, TakeOver
+	// lets the next Apply remove them. Empty when no request was made.
+	FormerManagers []string
 }
 
 // Apply makes the fields of obj be so, by server-side apply (KEP-555), and those be gone that
@@ -79,19 +85,29 @@ type Applied[T any] struct {
 //
 // # Flow
 //
-//  1. When an informer of the client (one that keeps whole objects) shows the object, this
-//     client has applied the same configuration to it, by the same field owner, has done nothing
-//     else to it since (nor has one that With made of it), and the configuration's fields show
-//     what they did in the answer to that: it is Unchanged, without a request. What the API
-//     server makes of a value (defaults, "1000m" as "1") does not matter.
+//  1. When an informer of the client (one that keeps whole objects) shows that the object is as the
+//     apply would make it, it is Unchanged, without a request. There are two ways to know:
+//
+//     The informer keeps what the field owner has applied (informer.Config.KeepAppliedBy): these are
+//     the configuration's fields, and no others; and they have its values, or the object carries the
+//     configuration's hash (option ConfigurationHash), whatever the API server or a webhook has made
+//     of the values. (Those of a custom resource are compared: its schema may have changed.) That holds after a restart, and for any number of objects.
+//
+//     Or this client has applied the same configuration to it, by the same field owner, has done
+//     nothing else to it since (nor has one that With made of it), and the configuration's fields
+//     show what they did in the answer to that. What the API server makes of a value (defaults,
+//     "1000m" as "1") does not matter. Of up to 65,536 objects this is remembered.
+//
 //  2. Otherwise the state before is what an informer shows, or is read from the API server: one
 //     GET.
+//
 //  3. One PATCH. That nothing has changed is told by the resourceVersion, which is then as before.
 //
 // # Guarantees
 //
 // Nothing is written when the object is as it should be. At rest, with an informer, there is no
-// request at all, from the second Apply of a program on.
+// request at all: from the first Apply of a program on where the informer keeps what was applied,
+// otherwise from the second.
 //
 // An informer is a little old. What it does not show yet, a fight over a field for one, is
 // noticed when it does, which is when a controller handles the object again. When others have
@@ -104,15 +120,21 @@ type Applied[T any] struct {
 //
 // # Options
 //
-// DryRun (neither the object nor what is remembered is changed; Changed is certain),
-// FieldOwner, FieldValidation, Force, Subresource, and IfUnchanged, which demands that the object has
-// still the resourceVersion of obj; otherwise that is ignored.
+// ConfigurationHash, DryRun (neither the object nor what is remembered is changed; Changed is certain),
+// FieldOwner, FieldValidation, Force, Subresource, IfUnchanged, which demands that the object has
+// still the resourceVersion of obj (otherwise that is ignored), and IfAbsent, which demands that
+// there is no such object.
+//
+// With IfAbsent nothing is read before the PATCH, unless the kind's group is not one of
+// Kubernetes: see IfAbsent.
 //
 // # Errors
 //
 // No field owner: set Config.FieldOwner. A *ConflictError, with Outcome Conflict. ErrGone or
 // ErrReplaced when obj has the uid of an object that is there no longer. ErrChanged with
-// IfUnchanged. What was applied may be there after other errors than answers of the API server (a
+// IfUnchanged. ErrExists with IfAbsent. A configuration that
+// does not match the schema of its kind (a number where a string belongs, a field that the schema lacks)
+// is of class retry.Invalid, although the API server calls it an internal error. What was applied may be there after other errors than answers of the API server (a
 // timeout, a connection that broke): apply it again.
 func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...Option) (Applied[T], error) {
 	a, err := c.application(ctx, obj, options)
@@ -153,18 +175,58 @@ func ApplyConfiguration(
 // application is one apply.
 type application struct {
 	target
+	settings   settings
+	request    *Request
+	desired    *desired
+	uid        types.UID // that the object must have; empty: any
+	input      digest    // of the object that Apply was given; zero: not compared with that of an earlier apply
+	configured digest    // of desired.declared
+	id         appliedID
+	term       <-chan struct{} // the leadership under which it is made; nil: without one
+	contents   *contents       // of the states of the object
+}
+
+// desired is the configuration of an apply. It is computed when it is needed: most applies have the
+// same input as the one before, and nothing to do.
+type desired struct {
+	target        target
+	object        kube.Object
 	settings      settings
-	request       *Request
 	configuration map[string]any
-	uid           types.UID      // that the object must have; empty: any
-	declared      map[string]any // the configuration without the uid: what the object is to be like
-	configured    digest         // of declared
-	id            appliedID
+	declared      map[string]any // configuration without the uid and the resourceVersion
+	digest        digest         // of declared
+}
+
+// compute computes the configuration, unless that was done before.
+func (d *desired) compute() (err error) {
+	if d.declared != nil {
+		return nil
+	}
+	configuration, err := configurationOf(d.target, d.object, d.settings)
+	if err != nil {
+		return err
+	}
+	if d.settings.hash != "" {
+		d.digest, err = hashConfiguration(configuration, d.settings.hash)
+	}
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	declared := declaredIn(configuration)
+	if d.settings.hash == "" {
+		encoded, err := json.Marshal(declared)
+		if err != nil {
+			return fmt.Errorf("encode: %w", err)
+		}
+		d.digest = digestOfBytes(encoded)
+	}
+	d.configuration, d.declared = configuration, declared
+	return nil
 }
 
 // application prepares an apply, and refuses what no request is to be made for.
 func (c *Client) application(ctx context.Context, obj kube.Object, options []Option) (application, error) {
-	s, err := newSettings(options, "DryRun", "FieldOwner", "FieldValidation", "Force", "Subresource", "IfUnchanged")
+	s, err := newSettings(options, "DryRun", "FieldOwner", "FieldValidation", "Force", "Subresource", "IfUnchanged", "IfAbsent", "ConfigurationHash")
 	if err != nil {
 		return application{}, err
 	}
@@ -172,7 +234,7 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []Opt
 	if err != nil {
 		return application{}, err
 	}
-	a := application{target: t, settings: s, request: t.request(VerbApply, s)}
+	a := application{target: t, settings: s, request: t.request(VerbApply, s), term: kube.LeadershipLost(ctx), contents: newContents(c.shapes)}
 	fail := func(format string, args ...any) (application, error) {
 		return a, fmt.Errorf("%s: %w", t.withSubresource(s), fmt.Errorf(format, args...))
 	}
@@ -184,24 +246,62 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []Opt
 	case s.unchanged && obj.GetResourceVersion() == "":
 		return fail("the object has no resourceVersion, so that nothing can tell whether it has changed")
 	}
-	if a.configuration, err = configurationOf(t, obj, s); err != nil {
-		return fail("%w", err)
+	if s.absent {
+		if err := checkIfAbsent(obj, s); err != nil {
+			return fail("%w", err)
+		}
 	}
-	if a.request.Body, err = json.Marshal(a.configuration); err != nil {
-		return fail("encode: %w", err)
+	if s.hash != "" && s.subresource != "" {
+		return fail("option ConfigurationHash is for the object itself, not for its %s", s.subresource)
 	}
 	a.request.PatchType = types.ApplyYAMLPatchType
-	a.declared, a.uid = declaredIn(a.configuration)
-	a.configured = digestOf(a.declared)
 	a.id = appliedID{
 		object: objectID(t.kind.GroupKind(), t.key), in: unique.Make(collection{t.kind.GroupKind(), t.key.Namespace}),
 		by: unique.Make(applier{version: t.kind.Version, fieldOwner: a.request.FieldOwner, subresource: s.subresource}),
 	}
+	if err := a.identify(obj); err != nil {
+		return fail("%w", err)
+	}
 	return a, nil
+}
+
+// identify sets uid, input and configured. When the input is that of the last apply to the object, its
+// configuration is not computed.
+func (a *application) identify(obj kube.Object) error {
+	a.desired = &desired{target: a.target, object: obj, settings: a.settings}
+	a.uid = obj.GetUID()
+	if !a.settings.unchanged && !a.settings.absent {
+		a.input = a.client.shapes.digestOfInput(obj, a.settings.hash)
+		if last, remembered := a.client.applied.get(a.id); remembered && last.input.same(a.input) {
+			a.configured = last.configured
+			return nil
+		}
+	}
+	if err := a.desired.compute(); err != nil {
+		return err
+	}
+	a.configured = a.desired.digest
+	return nil
+}
+
+// sendApply sends the request with the configuration as its body.
+func sendApply[T kube.Object](ctx context.Context, a application, like T) (T, error) {
+	var none T
+	if err := a.desired.compute(); err != nil {
+		return none, err
+	}
+	var err error
+	if a.request.Body, err = json.Marshal(a.desired.configuration); err != nil {
+		return none, fmt.Errorf("encode: %w", err)
+	}
+	return exchange(ctx, a.target, a.request, like)
 }
 
 // apply is the flow of Apply. like is of the type that is wanted.
 func apply[T kube.Object](ctx context.Context, a application, like T) (Applied[T], error) {
+	if a.settings.absent {
+		return applyAbsent(ctx, a, like)
+	}
 	seen, err := stateBefore(ctx, a, like)
 	if err != nil {
 		return Applied[T]{}, err
@@ -209,8 +309,8 @@ func apply[T kube.Object](ctx context.Context, a application, like T) (Applied[T
 	if seen.applied {
 		return Applied[T]{Object: seen.object, Outcome: Unchanged}, nil
 	}
-	last, _ := a.client.applied.get(a.id)
-	answer, err := exchange(ctx, a.target, a.request, like)
+	last, _ := a.last()
+	answer, err := sendApply(ctx, a, like)
 	if err != nil {
 		return refused(a, seen, err)
 	}
@@ -220,17 +320,24 @@ func apply[T kube.Object](ctx context.Context, a application, like T) (Applied[T
 			return Applied[T]{}, err
 		}
 	}
-	applied := Applied[T]{Object: answer, Outcome: Updated}
+	applied := Applied[T]{Object: answer, Outcome: Updated, FormerManagers: formerManagersOf(answer, a.request.FieldOwner)}
 	var before kube.Object
 	if seen.exists && seen.object.GetUID() == answer.GetUID() {
 		before = seen.object
-		applied.Changed = diff(before, answer, a.settings.subresource)
+		if a.request.DryRun || before.GetResourceVersion() != answer.GetResourceVersion() {
+			applied.Changed = diff(a.contents, before, answer, a.settings.subresource)
+		}
 	}
 	after, err := a.stateOf(answer)
 	if err != nil {
 		return applied, err
 	}
-	unchanged, err := a.isUnchanged(before, after, last, len(applied.Changed) == 0)
+	if seen.cached && before != nil && before.GetResourceVersion() == after.version {
+		after.shownAs = digestOfShown(before)
+	}
+	noChanges := len(applied.Changed) == 0
+	applied.Changed = a.withoutHash(applied.Changed)
+	unchanged, err := a.isUnchanged(before, seen.entry, after, last, noChanges)
 	switch {
 	case err != nil:
 		return applied, err
@@ -241,6 +348,15 @@ func apply[T kube.Object](ctx context.Context, a application, like T) (Applied[T
 	}
 	a.remember(after, applied.Outcome)
 	return applied, nil
+}
+
+// withoutHash returns changes without that of the annotation of option ConfigurationHash, which says
+// nothing to readers.
+func (a application) withoutHash(changes []FieldChange) []FieldChange {
+	if a.settings.hash == "" {
+		return changes
+	}
+	return slices.DeleteFunc(changes, func(c FieldChange) bool { return c.Path == join("metadata.annotations", a.settings.hash) })
 }
 
 // remember notes what has come of the apply.
@@ -261,6 +377,7 @@ func (a application) remember(after appliedState, outcome Outcome) {
 // refused says what an error means. What the client has remembered is dropped: an apply whose
 // answer was lost may have been done.
 func refused[T kube.Object](a application, seen state[T], err error) (Applied[T], error) {
+	err = asMistyped(err)
 	applied, conflicts := Applied[T]{}, conflictsOf(err)
 	switch {
 	case a.request.DryRun:

@@ -270,3 +270,66 @@ func ExampleRecording() {
 	// patch Node n1 {"metadata":{"resourceVersion":"7"},"spec":{"unschedulable":true}}
 	// get Node n2: NotFound
 }
+
+// What an interceptor sets is sent, or is an error: a dropped option would change what is asked for.
+func TestOptionsThatInterceptorsSetAreSentOrRefused(t *testing.T) {
+	t.Parallel()
+	server, c, stop := startServer()
+	t.Cleanup(stop)
+	set := func(change func(r *client.Request)) *client.Client {
+		return with(t, c, func(config *client.Config) {
+			config.Interceptors = []client.Interceptor{func(next client.RoundTrip) client.RoundTrip {
+				return func(ctx context.Context, r *client.Request) error {
+					change(r)
+					return next(ctx, r)
+				}
+			}}
+		})
+	}
+	everything := set(func(r *client.Request) {
+		r.List.TimeoutSeconds, r.List.SendInitialEvents, r.List.AllowWatchBookmarks = new(int64(7)), new(true), true
+		r.List.ResourceVersion, r.List.ResourceVersionMatch = "5", metav1.ResourceVersionMatchNotOlderThan
+	})
+	_, _ = client.All[*corev1.Node](t.Context(), everything)
+	_ = client.DeleteAllOf[*corev1.Pod](t.Context(), everything, client.InNamespace("shop"), client.LabelSelector("app=x"))
+	sent := server.log()
+	if len(sent) != 2 {
+		t.Fatalf("the requests are %q", sent)
+	}
+	for _, request := range sent {
+		for _, param := range []string{"timeoutSeconds=7", "sendInitialEvents=true", "allowWatchBookmarks=true", "resourceVersion=5", "resourceVersionMatch=NotOlderThan"} {
+			if !strings.Contains(request, param) {
+				t.Errorf("%s was dropped: %s", param, request)
+			}
+		}
+		if strings.Contains(request, "watch=") {
+			t.Errorf("it is a watch: %s", request)
+		}
+	}
+	get := func(c *client.Client) error {
+		_, err := client.Get[*corev1.Node](t.Context(), c, kube.Key{Name: "n1"})
+		return err
+	}
+	list := func(c *client.Client) error {
+		_, err := client.All[*corev1.Node](t.Context(), c)
+		return err
+	}
+	for want, try := range map[string]struct {
+		do     func(c *client.Client) error
+		change func(r *client.Request)
+	}{
+		"Request.Force":      {get, func(r *client.Request) { r.Force = true }},
+		"Request.List,":      {get, func(r *client.Request) { r.List.TimeoutSeconds = new(int64(7)) }},
+		"Request.GetVersion": {list, func(r *client.Request) { r.GetVersion = "5" }},
+		"Request.List.Watch": {list, func(r *client.Request) { r.List.Watch = true }},
+		"Request.Delete":     {get, func(r *client.Request) { r.Delete = &metav1.DeleteOptions{} }},
+	} {
+		before := len(server.log())
+		if err := try.do(set(try.change)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v", want, err)
+		}
+		if len(server.log()) != before {
+			t.Errorf("%s: a request was sent", want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -67,6 +68,9 @@ func clearObject(obj runtime.Object) { reflect.ValueOf(obj).Elem().SetZero() }
 // isStatus reports whether an answer is a Status, which says of a request that it was done and
 // no more.
 func isStatus(raw []byte) bool {
+	if !bytes.Contains(raw, []byte(`"Status"`)) {
+		return false // most answers, which need not be decoded to know it
+	}
 	var meta metav1.TypeMeta
 	return json.Unmarshal(raw, &meta) == nil && meta.Kind == "Status" && meta.APIVersion == "v1"
 }

@@ -35,8 +35,11 @@ func configurationOf(t target, obj kube.Object, s settings) (map[string]any, err
 	if t.key.Namespace != "" {
 		metadata["namespace"] = t.key.Namespace
 	}
-	if s.unchanged {
+	switch {
+	case s.unchanged:
 		metadata["resourceVersion"] = obj.GetResourceVersion()
+	case s.absent:
+		metadata["resourceVersion"] = versionOfNoObject
 	}
 	if s.subresource == "status" {
 		for name := range metadata {

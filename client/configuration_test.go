@@ -233,3 +233,29 @@ func toJSON(t *testing.T, value any) string {
 
 // newBareClient returns a client that has no cluster, for what makes no request.
 func newBareClient() *Client { return &Client{shapes: &shapes{}} }
+
+// shadowed has a field that is not exported, and that is named as another one in JSON.
+type shadowed struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              shadowedSpec `json:"spec"`
+	spec              shadowedSpec
+}
+
+//nolint:modernize // omitempty of structs, as types of the field have it
+type shadowedSpec struct {
+	Part gaugePart `json:"part,omitempty"`
+}
+
+func (s *shadowed) DeepCopyObject() runtime.Object { copied := *s; return &copied }
+
+// A field that is not exported says nothing about the one that is encoded under its name.
+func TestContentOfAFieldWithAnUnexportedNamesake(t *testing.T) {
+	t.Parallel()
+	obj := &shadowed{Spec: shadowedSpec{Part: gaugePart{Weight: 3}}}
+	obj.spec = shadowedSpec{}
+	content, err := contentOf(obj)
+	if diff := cmp.Diff(map[string]any{"part": map[string]any{"weight": int64(3)}}, content["spec"]); err != nil || diff != "" {
+		t.Errorf("%v, spec (-want +got):\n%s", err, diff)
+	}
+}

@@ -72,24 +72,26 @@ func textOf(value any) string {
 // The objects may be of different Go types, if they are of one kind; what a Go type does not
 // know counts as missing. Fields of typed objects that are empty because nobody has set them
 // count as missing too. An object that cannot be encoded has no fields.
-func Diff(before, after kube.Object) []FieldChange { return diff(before, after, "") }
+func Diff(before, after kube.Object) []FieldChange {
+	return diff(newContents(&shapes{}), before, after, "")
+}
 
 // diff is Diff for the object, or for one of its subresources.
-func diff(before, after kube.Object, subresource string) []FieldChange {
+func diff(all *contents, before, after kube.Object, subresource string) []FieldChange {
 	d := differ{secret: isSecret(before) || isSecret(after)}
-	from, to := compared(before, subresource), compared(after, subresource)
+	from, to := compared(all, before, subresource), compared(all, after, subresource)
 	d.compare("", from, to)
 	slices.SortStableFunc(d.changes, func(a, b FieldChange) int { return strings.Compare(a.Path, b.Path) })
 	return d.changes
 }
 
 // compared returns what Diff compares of an object.
-func compared(obj kube.Object, subresource string) map[string]any {
+func compared(all *contents, obj kube.Object, subresource string) map[string]any {
 	out := map[string]any{}
 	if kube.IsNil(obj) {
 		return out
 	}
-	content, err := contentOf(obj)
+	content, err := all.of(obj)
 	if err != nil {
 		return out
 	}
@@ -227,11 +229,15 @@ func (d *differ) add(path string, before, after any) {
 	d.changes = append(d.changes, FieldChange{Path: path, Before: before, After: after})
 }
 
-// holdsSecret reports whether what a Secret has at path must not be shown. kubectl apply keeps a
-// copy of the data in an annotation.
+// holdsSecret reports whether what a Secret has at path, or below it, must not be shown. kubectl apply keeps
+// a copy of the data in an annotation.
 func holdsSecret(path string) bool {
+	isBelow := func(path, field string) bool {
+		rest, ok := strings.CutPrefix(path, field)
+		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	}
 	for _, field := range []string{"data", "stringData", "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]"} {
-		if rest, ok := strings.CutPrefix(path, field); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+		if isBelow(path, field) || isBelow(field, path) {
 			return true
 		}
 	}

@@ -249,7 +249,7 @@ func create[T kube.Object](ctx context.Context, ch change[T]) (Written[T], error
 
 // written says what has come of a write whose answer is there.
 func (ch change[T]) written(answer T, dryRun bool) Written[T] {
-	w := Written[T]{Object: answer, Outcome: Updated, Changed: diff(ch.before, answer, "")}
+	w := Written[T]{Object: answer, Outcome: Updated, Changed: diff(newContents(ch.client.shapes), ch.before, answer, "")}
 	if answer.GetResourceVersion() == ch.before.GetResourceVersion() && !dryRun || dryRun && len(w.Changed) == 0 {
 		w.Outcome, w.Changed = Unchanged, nil // the API server has taken it for the same
 	}
@@ -338,7 +338,7 @@ func (ch change[T]) patchStatus(ctx context.Context, written Written[T], differe
 	written.StatusUpdated = ch.dryRun() || answer.GetResourceVersion() != written.Object.GetResourceVersion()
 	if written.StatusUpdated && written.Outcome != Created {
 		written.Outcome = Updated
-		written.Changed = append(written.Changed, diff(ch.before, answer, "status")...)
+		written.Changed = append(written.Changed, diff(newContents(ch.client.shapes), ch.before, answer, "status")...)
 	}
 	written.Object = answer
 	return written, nil

@@ -14,7 +14,7 @@ import (
 
 // What has become of an object since the caller saw it. The errors that wrap these wrap an
 // error of k8s.io/apimachinery/pkg/api/errors too: a "not found" for ErrGone, a "conflict" for
-// the others.
+// ErrReplaced and ErrChanged, an "already exists" for ErrExists.
 var (
 	// ErrGone says that there is no object of that kind and name.
 	ErrGone = errors.New("the object is gone")
@@ -24,6 +24,10 @@ var (
 	// ErrChanged says that the object has been written to in the meantime: the
 	// resourceVersion is not the same.
 	ErrChanged = errors.New("the object has changed")
+	// ErrExists says that the object was not created because one of its name exists already. Whose
+	// that is, the caller has to find out from the API server: it may be the caller's own, created
+	// by a request whose response was lost.
+	ErrExists = errors.New("an object of that name exists already")
 )
 
 // ErrNoNamespace says that there is no namespace for the object that is to be created. The API
@@ -43,6 +47,8 @@ func (c *Client) explain(ctx context.Context, r *Request, err error) error {
 	cluster := c.config.Cluster
 	unknownPath := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	switch {
+	case !apierrors.IsNotFound(err) && r.Verb.Writes():
+		return asTooLarge(err)
 	case !apierrors.IsNotFound(err):
 		return err
 	case missesNamespace(r, err):

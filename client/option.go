@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Option changes how a request is made. Each function of this package says which it takes, and
@@ -105,6 +107,17 @@ func NotOlderThan(resourceVersion string) Option {
 // resourceVersion; a check of what matters in the live object disturbs less.
 func IfUnchanged() Option { return named("IfUnchanged", func(s *settings) { s.unchanged = true }) }
 
+// IfAbsent lets Apply create the object, and never change one that exists: the error is ErrExists
+// then. The API server decides, so two clients cannot both create the object, and no existing object
+// is changed.
+//
+// The apply has a resourceVersion that no object has: a server that compares resourceVersions
+// refuses it for an object that exists. kube-apiserver compares them for its own kinds and for custom
+// resources; an aggregated API server may not. So for a kind whose group is not one of Kubernetes
+// the object is read first, and on an aggregated API server which ignores resourceVersions, an
+// object that appears between the read and the apply is changed; then the Outcome is Updated.
+func IfAbsent() Option { return named("IfAbsent", func(s *settings) { s.absent = true }) }
+
 // DryRun asks the API server to check everything, admission included, and to keep nothing.
 func DryRun() Option { return named("DryRun", func(s *settings) { s.dryRun = true }) }
 
@@ -127,6 +140,18 @@ func FieldValidation(policy string) Option {
 // Force takes fields away from other field managers that have them, in an apply. Controllers
 // should: what they declare of their own objects is right.
 func Force() Option { return named("Force", func(s *settings) { s.force = true }) }
+
+// ConfigurationHash has Apply write a hash of the configuration into an annotation of the object, with
+// the configuration. Then the configuration that was applied last is known from the object itself:
+// see Apply. The name must not change, or every object is applied once more.
+func ConfigurationHash(annotation string) Option {
+	return named("ConfigurationHash", func(s *settings) {
+		s.hash = annotation
+		if mistakes := validation.IsQualifiedName(annotation); len(mistakes) > 0 {
+			s.problem("ConfigurationHash", fmt.Errorf("%q is not the name of an annotation: %s", annotation, strings.Join(mistakes, "; ")))
+		}
+	})
+}
 
 // Subresource makes the request for a part of the object that is changed on its own: "status",
 // for most. Its body is the whole object; for bodies of another kind (a Scale, an Eviction)
@@ -171,10 +196,12 @@ type settings struct {
 	pageSize        int64
 	notOlderThan    string
 	unchanged       bool
+	absent          bool
 	dryRun          bool
 	fieldOwner      string
 	fieldValidation string
 	force           bool
+	hash            string
 	subresource     string
 	uid             types.UID
 	version         string

@@ -185,10 +185,13 @@ func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody
 // Pointer returns the JSON pointer of a field, for Operation.Path: of "metadata", "annotations",
 // "example.com/team" it is "/metadata/annotations/example.com~1team" (RFC 6901).
 func Pointer(names ...string) string {
-	escape := strings.NewReplacer("~", "~0", "/", "~1")
 	var pointer strings.Builder
 	for _, name := range names {
-		pointer.WriteString("/" + escape.Replace(name))
+		if strings.ContainsAny(name, "~/") { // rare, and the order of the two matters
+			name = strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
+		}
+		pointer.WriteByte('/')
+		pointer.WriteString(name)
 	}
 	return pointer.String()
 }

@@ -152,6 +152,7 @@ func list[T kube.Object](ctx context.Context, t target, s settings, yield func(T
 		return pages(ctx, t, s, yield)
 	}
 	var none T
+	yielded := false
 	for obj, err := range informer.Objects(t.key.Namespace, s.labels) {
 		if err != nil {
 			return err
@@ -163,8 +164,15 @@ func list[T kube.Object](ctx context.Context, t target, s settings, yield func(T
 		if !yield(as, nil) {
 			return nil
 		}
+		yielded = true
 	}
-	return nil
+	switch {
+	case informer.Covers(t.key.Namespace, s.labels):
+		return nil
+	case !yielded:
+		return pages(ctx, t, s, yield)
+	}
+	return fmt.Errorf("informer %q was stopped or lost its objects while they were read", informer.Name())
 }
 
 // pages yields the objects of all pages.

@@ -167,6 +167,78 @@ func (s shelf) Objects(namespace string, selector labels.Selector) iter.Seq2[kub
 	}
 }
 
+// restarted is an Informer that covers all objects, or none, before it is read and afterwards.
+type restarted struct {
+	shelf
+	before, after bool
+	read          bool
+}
+
+func (r *restarted) Covers(string, labels.Selector) bool {
+	if r.read {
+		return r.after
+	}
+	return r.before
+}
+
+func (r *restarted) Object(key kube.Key) (kube.Object, bool, error) {
+	r.read = true
+	return r.shelf.Object(key)
+}
+
+func (r *restarted) Objects(namespace string, selector labels.Selector) iter.Seq2[kube.Object, error] {
+	r.read = true
+	return r.shelf.Objects(namespace, selector)
+}
+
+// TestInformerRestartsDuringRead: an informer that has listed only after it was read, or has
+// been stopped before, does not say that an object is missing.
+func TestInformerRestartsDuringRead(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		before, after bool
+		objects       bool
+		requests      int
+		fails         bool
+	}{
+		"get while it lists":                       {after: true, requests: 1},
+		"get while it stops":                       {before: true, requests: 1},
+		"get of what it covers":                    {before: true, after: true},
+		"list while it stops":                      {before: true, requests: 1},
+		"list while it stops after the first item": {before: true, objects: true, fails: true},
+		"list of what it covers":                   {before: true, after: true, objects: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, c := newServer(t)
+			server.handle = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+				if strings.HasSuffix(r.URL.Path, "/statefulsets") {
+					answer(w, http.StatusOK, &appsv1.StatefulSetList{})
+					return true
+				}
+				return false
+			}
+			informer := &restarted{shelf: databases(true, ""), before: test.before, after: test.after}
+			if !test.objects {
+				informer.objects = nil
+			}
+			c = with(t, c, func(config *client.Config) { config.Informers = []client.Informer{informer} })
+			var err error
+			if strings.HasPrefix(name, "get") {
+				_, err = client.Get[*appsv1.StatefulSet](t.Context(), c, kube.KeyOf(database()))
+			} else {
+				_, err = client.All[*appsv1.StatefulSet](t.Context(), c)
+			}
+			if got := server.log(); len(got) != test.requests {
+				t.Errorf("the requests are %q, want %d", got, test.requests)
+			}
+			if test.fails != (err != nil && !errors.Is(err, client.ErrGone)) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
 func databases(whole bool, covers string) shelf {
 	db := database()
 	db.Labels = map[string]string{"app": "db"}

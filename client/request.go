@@ -58,7 +58,8 @@ type Request struct {
 	FieldOwner      string
 	FieldValidation string
 	Force           bool
-	// List are the options of what reads or deletes collections, and of a watch.
+	// List are the options of what reads or deletes collections, and of a watch. All that are set are
+	// sent. Options that the verb does not have are an error, which comes before the request is sent.
 	List metav1.ListOptions
 	// GetVersion is the resourceVersion from which on a get may be answered.
 	GetVersion string

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion/queryparams"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 )
@@ -53,6 +54,9 @@ func (c *Client) roundTrip(ctx context.Context, r *Request) error {
 
 // encode makes client-go's request.
 func (c *Client) encode(client rest.Interface, r *Request) (*rest.Request, error) {
+	if err := checkOptions(r); err != nil {
+		return nil, err
+	}
 	req := client.Verb(method(r.Verb)).
 		NamespaceIfScoped(r.Key.Namespace, r.Resource.Namespaced && r.Key.Namespace != "").
 		Resource(r.Resource.Resource).
@@ -69,7 +73,9 @@ func (c *Client) encode(client rest.Interface, r *Request) (*rest.Request, error
 		req.Param("resourceVersion", r.GetVersion)
 	}
 	if r.isCollection() {
-		listParams(req, r)
+		if err := listParams(req, r); err != nil {
+			return nil, err
+		}
 	}
 	if r.Verb.Writes() {
 		writeParams(req, r)
@@ -100,30 +106,41 @@ func (c *Client) encode(client rest.Interface, r *Request) (*rest.Request, error
 	return req, nil
 }
 
-func listParams(req *rest.Request, r *Request) {
-	set := func(name, value string) {
-		if value != "" {
+// listParams sends every option that is set, also those that only an interceptor sets.
+func listParams(req *rest.Request, r *Request) error {
+	options := r.List
+	options.TypeMeta = metav1.TypeMeta{}
+	options.Watch = r.Verb == VerbWatch
+	params, err := queryparams.Convert(&options)
+	if err != nil {
+		return fmt.Errorf("encode the options of the %s: %w", r.Verb, err)
+	}
+	for name, values := range params {
+		for _, value := range values {
 			req.Param(name, value)
 		}
 	}
-	o := r.List
-	set("labelSelector", o.LabelSelector)
-	set("fieldSelector", o.FieldSelector)
-	set("resourceVersion", o.ResourceVersion)
-	set("resourceVersionMatch", string(o.ResourceVersionMatch))
-	set("continue", o.Continue)
-	if o.Limit > 0 {
-		req.Param("limit", strconv.FormatInt(o.Limit, 10))
+	return nil
+}
+
+// checkOptions refuses options that the request's verb does not have, which only an interceptor can
+// have set: dropping them would change what is asked for without an error.
+func checkOptions(r *Request) error {
+	list := r.List
+	list.TypeMeta = metav1.TypeMeta{}
+	switch {
+	case r.Force && r.Verb != VerbApply:
+		return fmt.Errorf("an interceptor has set Request.Force, and a %s cannot be forced", r.Verb)
+	case r.GetVersion != "" && r.Verb != VerbGet:
+		return fmt.Errorf("an interceptor has set Request.GetVersion, which a %s does not have", r.Verb)
+	case !r.isCollection() && list != (metav1.ListOptions{}):
+		return fmt.Errorf("an interceptor has set Request.List, which a %s does not have", r.Verb)
+	case list.Watch && r.Verb != VerbWatch:
+		return fmt.Errorf("an interceptor has set Request.List.Watch, and a %s is not a watch: Watch opens one", r.Verb)
+	case r.Delete != nil && r.Verb != VerbDelete && r.Verb != VerbDeleteCollection:
+		return fmt.Errorf("an interceptor has set Request.Delete, which a %s does not have", r.Verb)
 	}
-	if r.Verb == VerbWatch {
-		req.Param("watch", "true")
-		if o.AllowWatchBookmarks {
-			req.Param("allowWatchBookmarks", "true")
-		}
-		if o.TimeoutSeconds != nil {
-			req.Param("timeoutSeconds", strconv.FormatInt(*o.TimeoutSeconds, 10))
-		}
-	}
+	return nil
 }
 
 func writeParams(req *rest.Request, r *Request) {

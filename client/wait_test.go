@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -169,7 +170,8 @@ func (staleInformer) Name() string { return "stale" }
 func (staleInformer) Kind() schema.GroupVersionKind {
 	return appsv1.SchemeGroupVersion.WithKind("Deployment")
 }
-func (staleInformer) Model() (kube.Object, bool) { return &appsv1.Deployment{}, true }
+func (staleInformer) Model() (kube.Object, bool)          { return &appsv1.Deployment{}, true }
+func (staleInformer) Covers(string, labels.Selector) bool { return true }
 func (staleInformer) Object(key kube.Key) (kube.Object, bool, error) {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(0))},

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -85,7 +86,7 @@ func (r *running) noted(ctx context.Context, call kube.Call, was *before) Write 
 	case call.DryRun:
 		w.Outcome = WriteDryRun
 	default:
-		a := readAnswer(call)
+		a := readAnswer(call, r.cut)
 		w.Key = a.key(call.Key)
 		if a.object != nil {
 			w.ResourceVersion = a.object.ResourceVersion
@@ -106,9 +107,20 @@ type answer struct {
 	uid types.UID
 }
 
-// readAnswer reads the object in an answer, or the uid in a Status.
-func readAnswer(call kube.Call) answer {
-	if obj, err := wire.Parse(call.Answer, nil); err == nil && obj.UID != "" {
+// answerCut returns what is cut from the objects in answers: managedFields, which are often half of
+// an object, and which no comparison of two states looks at.
+func answerCut() *wire.Cut {
+	// In protobuf, the metadata of all kinds are where those of PartialObjectMetadata are.
+	cut, err := wire.NewCut(reflect.TypeFor[*metav1.PartialObjectMetadata](), wire.ManagedFields)
+	if err != nil {
+		return nil // nothing is cut: the path is not one of the metadata any more
+	}
+	return cut
+}
+
+// readAnswer reads the object in an answer without what is cut, or the uid in a Status.
+func readAnswer(call kube.Call, cut *wire.Cut) answer {
+	if obj, err := wire.Parse(call.Answer, cut); err == nil && obj.UID != "" {
 		return answer{object: obj, kind: kindOf(call.Answer), uid: obj.UID}
 	}
 	var status metav1.Status
@@ -136,10 +148,36 @@ func kindOf(encoded []byte) schema.GroupVersionKind {
 			return schema.GroupVersionKind{}
 		}
 		meta.APIVersion, meta.Kind = envelope.APIVersion, envelope.Kind
-	} else if json.Unmarshal(encoded, &meta) != nil {
-		return schema.GroupVersionKind{}
+	} else {
+		meta = typeMetaOf(encoded)
 	}
 	return meta.GroupVersionKind()
+}
+
+// typeMetaOf returns the apiVersion and kind of an object in JSON. It reads no further than to them: API
+// servers write them first.
+func typeMetaOf(encoded []byte) (meta metav1.TypeMeta) {
+	decoder := json.NewDecoder(bytes.NewReader(encoded))
+	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
+		return meta
+	}
+	for meta.Kind == "" || meta.APIVersion == "" {
+		name, err := decoder.Token()
+		if err != nil || name == json.Delim('}') {
+			break
+		}
+		var value any = &json.RawMessage{}
+		switch name {
+		case "apiVersion":
+			value = &meta.APIVersion
+		case "kind":
+			value = &meta.Kind
+		}
+		if decoder.Decode(value) != nil {
+			return metav1.TypeMeta{}
+		}
+	}
+	return meta
 }
 
 // key returns the key of the object: that of a create is in the answer only.
@@ -166,6 +204,35 @@ func writeOf(call kube.Call, a answer) (w informer.Write, ok bool) {
 	}
 	w.ResourceVersion = a.object.ResourceVersion
 	return w, true
+}
+
+// lastVersion returns the latest resource version that is known of an object that was deleted; ""
+// when none is.
+func lastVersion(call kube.Call, was *before, a answer) string {
+	var version string
+	var options metav1.DeleteOptions
+	if call.Verb == "delete" && readOptions(call.Request, &options) && options.Preconditions != nil && options.Preconditions.ResourceVersion != nil {
+		version = *options.Preconditions.ResourceVersion
+	}
+	switch {
+	case version != "":
+		return version
+	case a.object != nil:
+		return a.object.ResourceVersion
+	case was != nil && was.object.UID == a.uid:
+		return was.object.ResourceVersion
+	}
+	return ""
+}
+
+// readOptions reads the body of a deletion's request.
+func readOptions(encoded []byte, options *metav1.DeleteOptions) bool {
+	rest, isProtobuf := bytes.CutPrefix(encoded, []byte("k8s\x00"))
+	if !isProtobuf {
+		return json.Unmarshal(encoded, options) == nil
+	}
+	var envelope runtime.Unknown
+	return envelope.Unmarshal(rest) == nil && envelope.Kind == "DeleteOptions" && options.Unmarshal(envelope.Raw) == nil
 }
 
 // endedBy reports whether the object that an update or a patch was answered with is gone by it,

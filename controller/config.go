@@ -86,11 +86,13 @@ type Config[T kube.Object] struct {
 	// as there are workers.
 	GroupLimit int
 
-	// Retry says when failed keys are run again, by the class of the error. Default: see
-	// retry.Defaults.
+	// Retry says when failed keys are run again, by the class of the error. Default: after most
+	// errors 5 ms later, then twice as long each time, up to 1000 s, without a limit to the
+	// number of retries; retry.Defaults has the other classes. For no retries, set
+	// Retry.Every.MaxRetries to -1: 0 means the default.
 	Retry retry.Config
-	// WakeOn says which causes end a key's back-off; the others wait with it. Default
-	// WakeOnOwnChange. (RequeueAfter is no back-off: whatever comes first runs the key.) It is
+	// WakeOn says which causes end a key's back-off; the others wait with it. That the object is
+	// deleted, or another one of its name is created, always ends it. Default WakeOnOwnChange. (RequeueAfter is no back-off: whatever comes first runs the key.) It is
 	// called with locks held: it must be quick, and do nothing else.
 	WakeOn func(workqueue.Cause) bool
 	// HandleOwnWrites makes the handler run for the changes that its own writes are. Default
@@ -131,8 +133,9 @@ type Config[T kube.Object] struct {
 	// Default 25 s; negative: handlers are cancelled at once.
 	DrainTimeout time.Duration
 	// DrainQueue makes workers go on, when Run's context has ended, until the keys that are due
-	// then have been handled or the drain time is over. Default false: keys that wait are left
-	// to the next start, which handles every object.
+	// then have been handled or the drain time is over; also those that wait until an informer
+	// shows what their last run wrote. Default false: keys that wait are left to the next start,
+	// which handles every object.
 	DrainQueue bool
 
 	// LeaderElector lets the controller work only while it leads; package leader has
@@ -156,7 +159,7 @@ type Config[T kube.Object] struct {
 type Readable interface {
 	// Join runs the informer until leave is called.
 	Join(ctx context.Context) (leave func())
-	// WaitSynced waits until the informer has listed everything.
+	// WaitSynced waits until the informer has listed everything, or ctx ends. Another error ends the controller.
 	WaitSynced(ctx context.Context) error
 	// Ready says what the informer lacks, or nil.
 	Ready() error
@@ -172,8 +175,9 @@ type Readable interface {
 // A Source may also have a method Reads() []Readable, which names the informers that it
 // learns from: the controller treats them like Config.Reads, so they are running when Run
 // is called. It may have a method Start(ctx, enqueue) (stop func()), which is called in place
-// of Run, and returns when nothing is missed any more: then no handler is called before. It
-// may have a method Validate() error, which New and AddSource ask for mistakes in how it was
+// of Run, and returns when nothing is missed any more: then no handler is called before. Or it may
+// have a method Begin(enqueue) (run func(ctx) error): Begin is called before any handler, and what it
+// returns in place of Run. It may have a method Validate() error, which New and AddSource ask for mistakes in how it was
 // made; a method Ready() error, which Controller.Ready asks while it runs; and a method
 // Name() string, which names it in causes and metrics: one of few. Without it, its type does.
 type Source interface {
@@ -269,6 +273,7 @@ func (c Config[T]) withDefaults() Config[T] {
 	if c.WakeOn == nil {
 		c.WakeOn = WakeOnOwnChange
 	}
+	c.WakeOn = wakeOn(c.WakeOn)
 	// A nil pointer of an adapter's type is what a program has that has not made one.
 	if isNil(c.Metrics) {
 		c.Metrics = nil
@@ -300,6 +305,9 @@ func (c Config[T]) validate() error {
 		mistake("Handler (or Reconciler) is required")
 	case c.Handler != nil && c.Reconciler != nil:
 		mistake("Handler and Reconciler are both set: one controller calls one of them")
+	}
+	if c.LeaderElector != nil && isNil(c.LeaderElector) {
+		mistake("LeaderElector is a nil %T: leave it unset to work without leader election, and check the error of the function that made it", c.LeaderElector)
 	}
 	for i, read := range c.Reads {
 		if isNil(read) {

@@ -47,6 +47,7 @@ type consistency struct {
 	any  atomic.Int64 // how many keys are in unseen: most events need to know no more
 	mu   sync.Mutex
 	keys map[kube.Key]*unseen // guarded by mu
+	most int                  // guarded by mu; see deleted
 }
 
 // unseen is what the last run of a key wrote, as far as it has not been seen.
@@ -154,6 +155,10 @@ func (c *consistency) ended(r *running) {
 			w.cancel = append(w.cancel, cancel)
 			c.mu.Unlock()
 		}
+		// It was for the run, which has ended, and holds the body of an answer.
+		c.mu.Lock()
+		w.Object = nil
+		c.mu.Unlock()
 	}
 }
 
@@ -180,7 +185,7 @@ func (c *consistency) seen(key kube.Key, u *unseen, w *unseenWrite) {
 // forget drops what is known of key. It is called with mu held.
 func (c *consistency) forget(key kube.Key) {
 	if _, known := c.keys[key]; known {
-		delete(c.keys, key)
+		c.keys = deleted(c.keys, key, &c.most)
 		c.any.Add(-1)
 	}
 }
@@ -202,9 +207,9 @@ func (c *consistency) hold(key kube.Key) (held bool, late []*unseenWrite) {
 		if !u.late {
 			u.late, late = true, slices.Clone(u.writes)
 		}
-		by := u.informers()
+		writes := slices.Clone(u.writes)
 		c.mu.Unlock()
-		failing := len(notReady(by)) > 0 // without mu: it calls informers
+		failing := slices.ContainsFunc(writes, (*unseenWrite).isDelayed) // without mu: it calls informers
 		c.mu.Lock()
 		if c.keys[key] != u {
 			c.mu.Unlock()
@@ -241,14 +246,20 @@ func (u *unseen) cancels() []func() {
 	return all
 }
 
-// informers returns those that are to show what was written.
-func (u *unseen) informers() (all []Readable) {
-	for _, w := range u.writes {
-		for _, by := range w.by {
-			all = append(all, by)
+// isDelayed reports whether an informer that is to show w says that it cannot.
+func (w *unseenWrite) isDelayed() bool {
+	return slices.ContainsFunc(w.by, func(informer Watched) bool {
+		if partly, ok := informer.(readyForWrite); ok {
+			return partly.ReadyFor(w.Write) != nil
 		}
-	}
-	return all
+		return informer.Ready() != nil
+	})
+}
+
+// readyForWrite is an informer of several lists and watches, of which some may fail while others
+// work. ReadyFor returns why those that are to show a write cannot, or nil.
+type readyForWrite interface {
+	ReadyFor(w informer.Write) error
 }
 
 // unseenOf returns what the last run of key wrote and informers do not show yet.

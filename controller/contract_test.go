@@ -486,17 +486,21 @@ func (e *elector) Run(ctx context.Context, work func(context.Context) error) err
 		case <-ctx.Done():
 			return nil
 		case lost := <-e.terms:
-			term, cancel := context.WithCancelCause(kube.WithLeadership(ctx, lost))
+			leadership := kube.NewLeadership(nil, 100*time.Hour)
+			term, cancel := kube.WithLeadership(ctx, leadership)
+			over := make(chan struct{})
 			go func() { // ends when the term is lost or over
 				select {
 				case <-lost:
-					cancel(kube.ErrLeadershipLost)
-				case <-term.Done():
+					leadership.Lose(errors.New("the test takes it"))
+				case <-over:
 				}
 			}()
 			err := work(term)
 			e.ended.add("term ended")
-			cancel(nil)
+			close(over)
+			leadership.Release()
+			cancel()
 			if err != nil {
 				return err
 			}
@@ -542,7 +546,7 @@ func TestContract06_LostLeadershipCancelsWorkAtOnce(t *testing.T) {
 		lostAt := time.Now()
 		close(term)
 		synctest.Wait()
-		want := []string{"begun", "cancelled: leadership lost"}
+		want := []string{"begun", "cancelled: leadership lost: the test takes it"}
 		if diff := cmp.Diff(want, seen.take()); diff != "" || !time.Now().Equal(lostAt) {
 			t.Errorf("%s after the loss (-want +got):\n%s", time.Since(lostAt), diff)
 		}

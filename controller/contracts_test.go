@@ -99,8 +99,9 @@ func TestContract22_AWatchThatIsSilentIsNamedAndMadeUpFor(t *testing.T) {
 	})
 }
 
-// TestContract24_WhatAPollFindsIsHandled: listed, added, updated, removed; and nothing for what
-// is as it was, nor for a poll that fails.
+// TestContract24_WhatAPollFindsIsHandled: listed, added, updated, removed; what was handled before
+// the first poll succeeded, and is in none of its items; and nothing for what is as it was, nor for a
+// poll that fails.
 func TestContract24_WhatAPollFindsIsHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -122,7 +123,7 @@ func TestContract24_WhatAPollFindsIsHandled(t *testing.T) {
 		poll := func(items ...source.Item) []string {
 			found.Store(&items)
 			time.Sleep(5 * time.Minute)
-			return runs.take()
+			return runs.sorted()
 		}
 		image := func(name, version string) source.Item {
 			return source.Item{ID: name, Version: version, Keys: []kube.Key{key(name)}}
@@ -137,7 +138,7 @@ func TestContract24_WhatAPollFindsIsHandled(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		got = append(got, runs.take(), poll(image("a", "2")))
 		want := [][]string{
-			{"a: registry: listed (a)"}, {"b: registry: added (b)"}, {"a: registry: updated (a)"}, nil, {"b: registry: deleted (b)"},
+			{"a: registry: listed (a)", "b: registry: triggered (the first poll has succeeded)"}, {"b: registry: added (b)"}, {"a: registry: updated (a)"}, nil, {"b: registry: deleted (b)"},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("handled (-want +got):\n%s", diff)

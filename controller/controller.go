@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -21,6 +22,7 @@ type Controller[T kube.Object] struct {
 	rules    *retry.Rules
 	history  *history
 	troubles *troubles
+	guard    *usercode.Guard
 
 	mu    sync.Mutex
 	phase Phase          // guarded by mu
@@ -39,6 +41,8 @@ type addedSource struct {
 func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 	config = config.withDefaults()
 	err := config.validate()
+	guard := usercode.NewGuard(config.Logger.With("controller", config.Name))
+	config = config.guarded(guard)
 	inf := config.Informer
 	if config.Retriever != nil {
 		var informerErr error
@@ -52,7 +56,7 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 		return nil, fmt.Errorf("new controller %q: %w", config.Name, err)
 	}
 	return &Controller[T]{
-		config: config, informer: inf, rules: rules, history: newHistory(),
+		config: config, informer: inf, guard: guard, rules: rules, history: newHistory(),
 		troubles: &troubles{open: map[troubleID]Trouble{}},
 	}, nil
 }

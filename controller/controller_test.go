@@ -799,3 +799,23 @@ func TestFailedForGoodIsForgottenWithTheObject(t *testing.T) {
 		}
 	})
 }
+
+// failingReadable is a Readable that cannot be synced.
+type failingReadable struct{}
+
+func (failingReadable) Join(context.Context) func()      { return func() {} }
+func (failingReadable) WaitSynced(context.Context) error { return errors.New("it cannot sync") }
+func (failingReadable) Ready() error                     { return nil }
+
+// A Readable that fails to sync, before the controller's context ends, ends the controller.
+func TestReadableThatCannotSyncEndsTheController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(newServer("a"), func(context.Context, configMap) error { return nil })
+		c.Reads = []controller.Readable{failingReadable{}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := newController(t, c).Run(ctx); err == nil || !strings.Contains(err.Error(), "it cannot sync") {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}

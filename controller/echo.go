@@ -1,8 +1,11 @@
 package controller
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
+	"slices"
+	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,7 +36,8 @@ import (
 //     precondition explains any difference, also that from a state of another hand's, which the
 //     handler has read past the cache.)
 //
-// Deletions are no echoes: they are wishes, whose fulfilment others decide on.
+// Deletions are no echoes: they are wishes, whose fulfilment others decide on. Nor is what a list shows:
+// see offer.
 type ownWrite struct {
 	informer.Write
 	kind    schema.GroupKind
@@ -44,7 +48,7 @@ type ownWrite struct {
 
 // isBehind reports whether cause is the coming of exactly what w has written.
 func (w *ownWrite) isBehind(cause *workqueue.Cause) bool {
-	if w.ResourceVersion == "" || w.ResourceVersion != cause.ResourceVersion ||
+	if w.Deleted || w.ResourceVersion == "" || w.ResourceVersion != cause.ResourceVersion ||
 		w.Key != cause.Object || w.UID != cause.UID || w.kind != cause.Kind {
 		return false
 	}
@@ -54,7 +58,7 @@ func (w *ownWrite) isBehind(cause *workqueue.Cause) bool {
 
 // baseOf returns the version that an update or patch led away from to after, if nothing but the
 // write lies between.
-func (l *loop[T]) baseOf(call kube.Call, was *before, a answer) string {
+func baseOf(call kube.Call, was *before, a answer, content contentFunc) string {
 	after := a.object
 	if after == nil || call.Verb != "update" && call.Verb != "patch" {
 		return ""
@@ -66,6 +70,12 @@ func (l *loop[T]) baseOf(call kube.Call, was *before, a answer) string {
 		}
 		return sent.ResourceVersion
 	}
+	if version := lockOf(call); version != "" {
+		if version == after.ResourceVersion {
+			return "" // as above
+		}
+		return version
+	}
 	if call.Verb == "update" {
 		return "" // a whole object: it may have been read past the cache, with another hand's change
 	}
@@ -75,35 +85,108 @@ func (l *loop[T]) baseOf(call kube.Call, was *before, a answer) string {
 	if was == nil || !was.whole || was.object.UID != after.UID || was.object.ResourceVersion == after.ResourceVersion {
 		return ""
 	}
-	kind := call.Kind.GroupKind()
-	from, errFrom := l.content(kind, was.object)
-	to, errTo := l.content(kind, after)
-	if errFrom != nil || errTo != nil || !liesBetween(call, from, to) {
+	if isStatusPatched(call, was.object, after) {
+		return was.object.ResourceVersion
+	}
+	to, err := content(after)
+	if err != nil {
+		return ""
+	}
+	if call.RequestType == string(types.JSONPatchType) && was.object.Format == wire.JSON {
+		// The patch is applied to the bytes, without decoding and encoding the state for it.
+		if !isPatched(call, was.object.Bytes, to) {
+			return ""
+		}
+		return was.object.ResourceVersion
+	}
+	from, err := content(was.object)
+	if err != nil || !liesBetween(call, from, to) {
 		return ""
 	}
 	return was.object.ResourceVersion
 }
 
+// lockOf returns the resourceVersion that the JSON patch of a call demands; "" if it demands none.
+func lockOf(call kube.Call) (version string) {
+	const path = "/metadata/resourceVersion"
+	if call.RequestType != string(types.JSONPatchType) || !bytes.Contains(call.Request, []byte(path)) {
+		return ""
+	}
+	var operations []struct {
+		Op, Path, From string
+		Value          any
+	}
+	if json.Unmarshal(call.Request, &operations) != nil {
+		return ""
+	}
+	for _, o := range operations {
+		value, isText := o.Value.(string)
+		switch {
+		case o.Path == path && isText && version == "" && (o.Op == "test" || o.Op == "add" || o.Op == "replace"):
+			version = value
+		case strings.HasPrefix(path, o.Path) || strings.HasPrefix(path, o.From) && o.From != "":
+			return "" // it does something else to the resourceVersion too
+		}
+	}
+	return version
+}
+
+// isStatusPatched is isPatched for a patch of the status. It decodes the statuses only, when nothing
+// else differs; false says nothing.
+func isStatusPatched(call kube.Call, from, to *wire.Object) bool {
+	const rest = kube.ChangedAnything &^ (kube.ChangedResourceVersion | kube.ChangedStatus)
+	if call.RequestType != string(types.JSONPatchType) || call.Subresource != "status" || from.Format != wire.JSON || to.Format != wire.JSON ||
+		to.Deleting || (wire.Comparer{}).Compare(from, to, rest) != 0 {
+		return false
+	}
+	operations, err := jsonpatch.DecodePatch(call.Request)
+	if err != nil {
+		return false
+	}
+	operations = slices.DeleteFunc(operations, func(o jsonpatch.Operation) bool {
+		path, err := o.Path()
+		return err == nil && o.Kind() == "test" && !strings.HasPrefix(path, "/status") // the API server has looked
+	})
+	var before, after struct {
+		Status json.RawMessage `json:"status,omitempty"`
+	}
+	if json.Unmarshal(from.Bytes, &before) != nil || json.Unmarshal(to.Bytes, &after) != nil {
+		return false
+	}
+	encodedBefore, errBefore := json.Marshal(before)
+	encodedAfter, errAfter := json.Marshal(after)
+	if errBefore != nil || errAfter != nil {
+		return false
+	}
+	made, err := operations.Apply(encodedBefore)
+	return err == nil && jsonpatch.Equal(made, encodedAfter)
+}
+
 // liesBetween reports whether a patch is all that lies between two states.
 func liesBetween(call kube.Call, from, to map[string]any) bool {
 	if call.RequestType == string(types.JSONPatchType) {
-		// What it does to a state can be told exactly, also what it removes; nothing is left for the
-		// request to explain.
-		made, ok := patched(from, call.Request)
-		return ok && explains(nil, call, made, to)
+		encoded, err := json.Marshal(from)
+		return err == nil && isPatched(call, encoded, to)
 	}
 	var request map[string]any
 	return utiljson.Unmarshal(call.Request, &request) == nil && explains(request, call, from, to)
 }
 
+// isPatched reports whether the JSON patch of a call is all that lies between a state, encoded as
+// JSON, and another one. What the patch does to a state can be computed exactly, also what it
+// removes: nothing is left for the request to explain.
+func isPatched(call kube.Call, from []byte, to map[string]any) bool {
+	made, ok := patched(from, call.Request)
+	return ok && explains(nil, call, made, to)
+}
+
 // patched returns what a JSON patch makes of a state, and whether it can be applied to it.
-func patched(state map[string]any, patch []byte) (map[string]any, bool) {
-	operations, errPatch := jsonpatch.DecodePatch(patch)
-	encoded, errState := json.Marshal(state)
-	if errPatch != nil || errState != nil {
+func patched(state, patch []byte) (map[string]any, bool) {
+	operations, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
 		return nil, false
 	}
-	made, err := operations.Apply(encoded)
+	made, err := operations.Apply(state)
 	var content map[string]any
 	if err != nil || utiljson.Unmarshal(made, &content) != nil {
 		return nil, false

@@ -3,19 +3,26 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/wire"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// ends are the objects that have gone, for Config.Deleted, until their keys have run.
+// maxEnds is how many objects of one name may wait for Config.Deleted: a hook that does not
+// return, or keeps failing, must not keep the states of all objects that come and go meanwhile.
+const maxEnds = 16
+
+// ends are the objects that have gone, for Config.Deleted, until it was called for them.
 type ends struct {
 	mu   sync.Mutex
-	keys map[kube.Key]*end // guarded by mu
+	keys map[kube.Key][]*end // guarded by mu; of one key in the order in which they went
+	most int                 // guarded by mu; see deleted
 }
 
 // end is the last known state of an object that has gone.
@@ -24,55 +31,75 @@ type end struct {
 	stale bool
 }
 
-// note remembers the state before a change that ended an object.
-func (e *ends) note(c informer.Change) {
+// note remembers the state before a change that ended an object. It returns the end that it has
+// dropped because there were too many; nil: none.
+func (e *ends) note(c informer.Change) (dropped *end) {
 	old, err := c.Old()
 	if err != nil || old == nil {
-		return
+		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	of := e.keys[c.Key]
+	if len(of) == maxEnds {
+		dropped, of = of[0], of[1:]
+	}
 	// An object that took the place of another came by one event only: that the first was
 	// deleted was not seen.
-	e.keys[c.Key] = &end{state: old.Clone(), stale: c.Type != informer.Deleted || !c.Certain()}
+	e.keys[c.Key] = append(slices.Clip(of), &end{state: old.Clone(), stale: c.Type != informer.Deleted || !c.Certain()})
+	return dropped
 }
 
-func (e *ends) of(key kube.Key) *end {
+// first returns the object of key that went first; nil: there is none.
+func (e *ends) first(key kube.Key) *end {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.keys[key]
+	if of := e.keys[key]; len(of) > 0 {
+		return of[0]
+	}
+	return nil
 }
 
-// handled forgets an end, unless another has come meanwhile.
+// handled forgets an end, and no other one that has come meanwhile.
 func (e *ends) handled(key kube.Key, done *end) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.keys[key] == done {
-		delete(e.keys, key)
+	of := slices.DeleteFunc(slices.Clone(e.keys[key]), func(other *end) bool { return other == done })
+	if len(of) == 0 {
+		e.keys = deleted(e.keys, key, &e.most)
+	} else {
+		e.keys[key] = of
 	}
 }
 
-// endOf calls Config.Deleted for an object that has gone. called is false when there is none.
+// noteLastState remembers the state before a change that ended an object, for Config.Deleted.
+func (l *loop[T]) noteLastState(c informer.Change) {
+	if dropped := l.ends.note(c); dropped != nil {
+		l.logger.Warn("Deleted is not called for an object: too many of its name wait for it",
+			"key", c.Key.String(), "uid", dropped.state.UID, "waiting", maxEnds)
+	}
+}
+
+// endOf calls Config.Deleted for each object of the key that has gone, in the order in which they
+// went. called is false when there is none.
 func (l *loop[T]) endOf(ctx context.Context, r *running) (called bool, err error) {
 	key := r.run.Key
 	if l.config.Deleted == nil {
 		return false, nil
 	}
-	end := l.ends.of(key)
-	if end == nil {
-		return false, nil
+	for end := l.ends.first(key); end != nil; end = l.ends.first(key) {
+		called, r.uid, r.ending = true, end.state.UID, end // also when Deleted panics
+		last, err := l.informer.Decode(end.state)
+		if err != nil {
+			return true, fmt.Errorf("read the last state of %s: %w", key, err)
+		}
+		if err := usercode.Error(l.config.Deleted(ctx, last, end.stale)); err != nil {
+			return true, fmt.Errorf("deleted: %w", err)
+		}
+		l.ends.handled(key, end)
+		r.uid, r.ending = "", nil
 	}
-	last, err := l.informer.Decode(end.state)
-	if err != nil {
-		r.ending = end
-		return true, fmt.Errorf("read the last state of %s: %w", key, err)
-	}
-	if err := l.config.Deleted(ctx, last, end.stale); err != nil {
-		r.ending = end
-		return true, fmt.Errorf("deleted: %w", err)
-	}
-	l.ends.handled(key, end)
-	return true, nil
+	return called, nil
 }
 
 // endGivenUp is for a run in which Config.Deleted has failed for the last time. What is left of
@@ -80,9 +107,8 @@ func (l *loop[T]) endOf(ctx context.Context, r *running) (called bool, err error
 func (l *loop[T]) endGivenUp(r *running) Next {
 	key := r.run.Key
 	l.ends.handled(key, r.ending)
-	l.failures.forget(key)
-	l.troubles.endOf(key, TroubleFailing, TroubleStalled, TroubleUnseenWrite)
-	if l.config.Reconciler == nil && !l.informer.Has(key) {
+	l.forgetFailures(key)
+	if l.config.Reconciler == nil && !l.informer.Has(key) && l.ends.first(key) == nil {
 		return Next{Why: "when there is such an object again (Deleted was given up)"}
 	}
 	l.again(key, workqueue.Cause{Type: workqueue.CauseRetry, Detail: "Deleted was given up"}, workqueue.Options{})

@@ -64,6 +64,9 @@ type Explanation struct {
 	Retrieves string
 	// Queued is the key's place in the queue. Nil: it is not in it.
 	Queued *workqueue.State[kube.Key]
+	// Found is why the key is to be enqueued, at low priority, when there is room in the queue:
+	// lists and polls have found it. Empty: it does not wait for that.
+	Found workqueue.Causes
 	// Stats are the controller's figures: what else it has to do.
 	Stats Stats
 	// Failures is how many runs failed in a row, the last one with LastError, since
@@ -106,6 +109,7 @@ func (c *Controller[T]) Explain(key kube.Key) Explanation {
 	if state, ok := l.queue.Lookup(key); ok {
 		e.Queued = &state
 	}
+	e.Found, _ = l.backlog.of(key)
 	f := l.failures.of(key)
 	e.Failures, e.FailingSince, e.LastError, e.Terminal = f.inARow, f.since, f.err, f.terminal
 	e.Unseen = l.consistency.unseenOf(key)

@@ -139,6 +139,19 @@ func byName(value any, field string) (elements map[string]any, order []string, o
 	return elements, order, true
 }
 
+// sameFields reports whether two objects have the same fields with the same values.
+func sameFields(a, b map[string]any) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, value := range a {
+		if other, found := b[name]; !found || !same(value, other) {
+			return false
+		}
+	}
+	return true
+}
+
 func union(a, b map[string]any) map[string]struct{} {
 	names := make(map[string]struct{}, len(a))
 	for name := range a {
@@ -152,10 +165,20 @@ func union(a, b map[string]any) map[string]struct{} {
 
 // same reports whether two values are the same JSON.
 func same(a, b any) bool {
-	if text, ok := a.(string); ok {
+	switch a := a.(type) {
+	case string:
 		other, ok := b.(string)
-		return ok && text == other
+		return ok && a == other
+	case map[string]any:
+		if other, ok := b.(map[string]any); ok && a != nil && other != nil {
+			return sameFields(a, other)
+		}
+	case []any:
+		if other, ok := b.([]any); ok && a != nil && other != nil {
+			return slices.EqualFunc(a, other, same)
+		}
 	}
+	// The rest are numbers, of several Go types, and values that are quick to encode.
 	encodedA, errA := json.Marshal(a)
 	encodedB, errB := json.Marshal(b)
 	return errA == nil && errB == nil && bytes.Equal(encodedA, encodedB)

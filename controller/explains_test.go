@@ -193,6 +193,9 @@ func TestContract13_AJSONPatchIsWhatItMakesOfAState(t *testing.T) {
 			if got := liesBetween(call, from, to); got != test.want {
 				t.Errorf("nothing but the patch lies between: %t, want %t", got, test.want)
 			}
+			if got := isPatched(call, []byte(test.from), to); got != test.want {
+				t.Errorf("the patch leads from the bytes to the state: %t, want %t", got, test.want)
+			}
 		})
 	}
 }

@@ -21,11 +21,14 @@ const (
 
 // WakeOnOwnChange is the default of Config.WakeOn. It ends a back-off for what may have mended
 // the failure: a change of the object itself, unless it is of the status alone; a timer of the
-// object; and what a source enqueues for a reason of its own, such as a channel. Changes of
+// object; and what a source enqueues for a reason of its own, such as a channel or a poll. Changes of
 // other objects do not: children report their state all the time, and each would run a key that
 // fails because of something else. A handler that waits for another object has not failed: it
 // returns RequeueAfter, which every change ends.
 func WakeOnOwnChange(cause workqueue.Cause) bool {
+	if cause.Object == (kube.Key{}) && cause.Kind.Empty() && cause.Source != workqueue.SourceLoop {
+		return true // a source has found out something else than a change of an object
+	}
 	switch cause.Type {
 	case workqueue.CauseTriggered, workqueue.CauseTimer:
 		return true
@@ -36,6 +39,27 @@ func WakeOnOwnChange(cause workqueue.Cause) bool {
 	return cause.Source == workqueue.SourceSelf
 }
 
+// wakeOn returns the condition that ends a back-off: that of the config, and the end of an object
+// or the beginning of another one of the same name, which has not failed yet.
+func wakeOn(configured func(workqueue.Cause) bool) func(workqueue.Cause) bool {
+	return func(cause workqueue.Cause) bool {
+		if cause.Source == workqueue.SourceSelf {
+			switch cause.Type {
+			case workqueue.CauseAdded, workqueue.CauseDeleted:
+				return true
+			case workqueue.CauseUpdated:
+				if cause.Changed.Has(kube.ChangedUID) {
+					return true
+				}
+			}
+		}
+		return configured(cause)
+	}
+}
+
+// maxClasses is how many classes of errors are counted of one key.
+const maxClasses = 32
+
 // WakeOnAnything is a Config.WakeOn that ends a back-off at whatever enqueues the key.
 func WakeOnAnything(workqueue.Cause) bool { return true }
 
@@ -43,6 +67,7 @@ func WakeOnAnything(workqueue.Cause) bool { return true }
 type failures struct {
 	mu   sync.Mutex
 	keys map[kube.Key]*failing // guarded by mu
+	most int                   // guarded by mu; see deleted
 	n    atomic.Int64          // how many keys there are: most events and runs need to know no more
 }
 
@@ -64,10 +89,11 @@ type failing struct {
 
 	stalled  bool // it was given up after the last retry
 	reported bool // as failing for long
-	// terminal is true when it was given up until its object changes, which was uid in
-	// generation.
+	// uid is the object that failed: another one of the same name begins anew. Empty: the runs
+	// found no object.
+	uid types.UID
+	// terminal is true when it was given up until its object changes, which was in generation.
 	terminal   bool
-	uid        types.UID
 	generation int64
 }
 
@@ -84,15 +110,21 @@ func (f *failures) of(key kube.Key) failing {
 	return failing{}
 }
 
-// failed counts a failure, and lets note say more of it. It returns what is known then.
-func (f *failures) failed(key kube.Key, class retry.Class, err error, now time.Time, note func(*failing)) failing {
+// failed counts a failure of the object uid, and lets note say more of it. It returns what is known
+// then.
+func (f *failures) failed(key kube.Key, uid types.UID, class retry.Class, err error, now time.Time, note func(*failing)) failing {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known := f.keys[key]
-	if known == nil {
-		known = &failing{since: now, counts: map[retry.Class]int{}}
+	if known == nil || known.uid != uid {
+		if known == nil {
+			f.n.Add(1)
+		}
+		known = &failing{since: now, uid: uid, counts: map[retry.Class]int{}}
 		f.keys[key] = known
-		f.n.Add(1)
+	}
+	if len(known.counts) == maxClasses {
+		clear(known.counts) // classes are to be few: these are not
 	}
 	known.inARow++
 	known.counts[class]++
@@ -118,12 +150,12 @@ func (f *failures) gaveUp(key kube.Key) (news bool) {
 	return news
 }
 
-// forGood notes that key is given up until its object, which is uid in generation, changes.
-func (f *failures) forGood(key kube.Key, uid types.UID, generation int64) {
+// forGood notes that key is given up until its object, which is in generation, changes.
+func (f *failures) forGood(key kube.Key, generation int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if known := f.keys[key]; known != nil {
-		known.terminal, known.uid, known.generation = true, uid, generation
+		known.terminal, known.generation = true, generation
 	}
 }
 
@@ -148,18 +180,49 @@ func (f *failures) forget(key kube.Key) failing {
 	if known == nil {
 		return failing{}
 	}
-	delete(f.keys, key)
+	f.keys = deleted(f.keys, key, &f.most)
 	f.n.Add(-1)
 	return *known
 }
 
-// resyncs reports whether a resync may run key: not while it waits for its retry, which has its
-// own times, nor when only a change can mend it. One that was given up it may.
-func (f *failures) resyncs(key kube.Key) bool {
+// resyncs reports whether a resync may run a listed object: not while it waits for its retry, which
+// has its own times, nor when only a change can mend it. One that was given up it may.
+func (f *failures) resyncs(c informer.Change) bool {
+	if !f.some() {
+		return true
+	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	known := f.keys[key]
-	return known == nil || known.stalled && known.inARow == 0 && !known.terminal
+	known := f.keys[c.Key]
+	may := known == nil || known.stalled && known.inARow == 0 && !known.terminal
+	var uid types.UID
+	if !may {
+		uid = known.uid
+	}
+	f.mu.Unlock()
+	if may {
+		return true
+	}
+	obj, err := c.New()
+	return err == nil && obj != nil && obj.UID != uid // an earlier object of the name has failed
+}
+
+// objectEnded reports whether key is known to have failed with the object whose end c is.
+func (f *failures) objectEnded(c informer.Change) bool {
+	if !f.some() {
+		return false
+	}
+	f.mu.Lock()
+	known := f.keys[c.Key]
+	var uid types.UID
+	if known != nil {
+		uid = known.uid
+	}
+	f.mu.Unlock()
+	if known == nil {
+		return false
+	}
+	old, err := c.Old()
+	return err == nil && old != nil && old.UID == uid
 }
 
 // ignores reports whether a change of a key's object is none to a key that has failed for good:

@@ -164,6 +164,36 @@ func TestContract03_FirstPassGoesOnBesideMoreChangesThanCanBeHandled(t *testing.
 	})
 }
 
+// A namespace at its GroupLimit, with many slow keys, does not keep workers idle while there are objects in others.
+func TestFirstPassFeedsOtherGroupsBesideOneAtItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const big, small = 3000, 60
+		server := newServer()
+		for n := range big + small {
+			obj := object("o"+strconv.Itoa(n), "1")
+			if n >= big {
+				obj.Namespace = "small"
+			}
+			server.Put(obj)
+		}
+		var handled atomic.Int64
+		c := config(server, func(_ context.Context, obj configMap) error {
+			if obj.Namespace == "small" {
+				handled.Add(1)
+				return nil
+			}
+			time.Sleep(10 * time.Second)
+			return nil
+		})
+		c.Workers, c.GroupLimit = 4, 1
+		start(t, newController(t, c))
+		time.Sleep(time.Minute)
+		if n := handled.Load(); n != small {
+			t.Errorf("in a minute %d of %d objects of the other namespace were handled", n, small)
+		}
+	})
+}
+
 func TestObjectsOfAnOptionalInformerThatAreListedLateAreHandledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := newServer()

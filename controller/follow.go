@@ -2,11 +2,11 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
@@ -20,8 +20,9 @@ func (l *loop[T]) follow(ctx context.Context, r *running, outcome Outcome, reque
 		if requeue == nil {
 			return Next{Why: "when something changes"}
 		}
-		l.again(key, workqueue.Cause{Type: workqueue.CauseRequeue, Detail: requeue.Reason}, workqueue.Options{After: requeue.After})
-		return Next{At: time.Now().Add(requeue.After), Why: strings.TrimSuffix("as the handler asked ("+requeue.Reason+")", " ()")}
+		reason := usercode.ShortenTo(requeue.Reason, maxDetail)
+		l.again(key, workqueue.Cause{Type: workqueue.CauseRequeue, Detail: reason}, workqueue.Options{After: requeue.After})
+		return Next{At: time.Now().Add(requeue.After), Why: strings.TrimSuffix("as the handler asked ("+reason+")", " ()")}
 	case OutcomeCancelled:
 		l.failures.forget(key)
 		r.log().InfoContext(ctx, "handler was cancelled: this process is to work no longer", "error", err)
@@ -62,10 +63,9 @@ func (l *loop[T]) classOf(outcome Outcome, err error) retry.Class {
 // failed notes a failed run, and enqueues the key again or gives it up.
 func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err error) Next {
 	key, class := r.run.Key, l.classOf(outcome, err)
-	var panicked *PanicError
-	errors.As(err, &panicked)
+	panicked := panicOf(err)
 	logStack := false
-	f := l.failures.failed(key, class, err, time.Now(), func(f *failing) {
+	f := l.failures.failed(key, r.uid, class, err, time.Now(), func(f *failing) {
 		logStack = panicked != nil && !f.stack
 		f.stack = f.stack || panicked != nil
 	})
@@ -80,7 +80,7 @@ func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err e
 		return l.failedForGood(ctx, r, err)
 	}
 	attrs := []any{"error", err, "outcome", string(outcome), "class", string(class), "attempt", r.run.Attempt, "causes", r.run.Causes.String()}
-	if fields := retry.Fields(err); len(fields) > 0 {
+	if fields := fieldsOf(err); len(fields) > 0 {
 		attrs = append(attrs, "fields", fields)
 	}
 	decision := l.rules.Decide(class, err, f.ofClass)
@@ -95,6 +95,21 @@ func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err e
 	l.logFailure(ctx, r, err, decision, append(attrs, "after", decision.Delay))
 	l.failsForLong(ctx, r, f)
 	return Next{At: time.Now().Add(decision.Delay), Why: fmt.Sprintf("retry %d (%s)", f.inARow, class)}
+}
+
+// maxFields is how many fields of an error a log line names.
+const maxFields = 16
+
+// fieldsOf returns the fields that the API server names in err, as a log line shows them.
+func fieldsOf(err error) []string {
+	fields := retry.Fields(err)
+	if more := len(fields) - maxFields; more > 0 {
+		fields = append(fields[:maxFields:maxFields], fmt.Sprintf("and %d more", more))
+	}
+	for i, field := range fields {
+		fields[i] = usercode.ShortenTo(field, maxDetail)
+	}
+	return fields
 }
 
 // logFailure logs a failure that will be retried: at debug level while it is no news, and the
@@ -121,18 +136,13 @@ func (l *loop[T]) failedForGood(ctx context.Context, r *running, err error) Next
 		r.log().ErrorContext(ctx, "Deleted failed for good: it is not called again for this object", "error", err)
 		return l.endGivenUp(r)
 	}
-	uid, generation, found := r.run.UID, r.run.Generation, l.informer.Has(key)
-	if found && uid == "" { // a Reconciler has read it itself, if at all
-		if kept, ok := l.informer.Kept(key); ok {
-			uid, generation = kept.UID, kept.Generation
-		}
-	}
-	if !found {
-		// Without an object there is no resync to hold back, and no end of it to hear of.
-		l.failures.forget(key)
-		l.troubles.endOf(key, TroubleFailing, TroubleStalled, TroubleUnseenWrite)
+	if l.informer.Has(key) {
+		// Of the object that the run began with: the informer may show a later generation by now,
+		// which no run has seen.
+		l.failures.forGood(key, r.generation)
 	} else {
-		l.failures.forGood(key, uid, generation)
+		// Without an object there is no resync to hold back, and no end of it to hear of.
+		l.forgetFailures(key)
 	}
 	r.log().ErrorContext(ctx, "handler failed for good: not tried again until the object changes", "error", err)
 	return Next{Why: "when the object changes (the error is terminal)"}
@@ -152,8 +162,7 @@ func (l *loop[T]) stalled(ctx context.Context, r *running, f failing, err error,
 	}
 	if !l.informer.Has(r.run.Key) {
 		// Without an object there is no resync, and no end of it to hear of.
-		l.failures.forget(r.run.Key)
-		l.troubles.endOf(r.run.Key, TroubleFailing, TroubleStalled, TroubleUnseenWrite)
+		l.forgetFailures(r.run.Key)
 	}
 	return Next{Why: fmt.Sprintf("when something changes or the object is resynced (given up after %s)", counted(f.inARow, "attempt"))}
 }

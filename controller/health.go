@@ -55,6 +55,8 @@ type Stats struct {
 	// back (see Run.Held). Neither is among those that are Waiting.
 	BackOff int
 	Held    int
+	// Found is how many keys lists and polls have found that wait for room in the queue.
+	Found int
 	// OldestWait is how long the key that has been due for longest waits for a worker.
 	OldestWait time.Duration
 	// Failing is how many keys have failed at their last run, and FailingSince when the one that
@@ -73,6 +75,7 @@ func (c *Controller[T]) Stats() Stats {
 	if c.loop != nil {
 		q := c.loop.queue.Stats()
 		s.Queued, s.Waiting, s.BackOff, s.Held, s.Busy = q.Ready, q.Waiting, q.BackOff, q.Held, q.Taken
+		s.Found = int(c.loop.backlog.n.Load())
 		if !q.OldestReady.IsZero() {
 			s.OldestWait = time.Since(q.OldestReady)
 		}
@@ -87,7 +90,9 @@ func (c *Controller[T]) Stats() Stats {
 // confirms, if that has a method Ready). Otherwise the error says
 // what is missing, down to the kind, the verb and the user of a refused request.
 //
-// It suits a readiness probe; it makes no request.
+// It suits a readiness probe; it makes no request. Controllers that are run in the work of one elector
+// do not run while their process stands by, and Ready then says that they are stopped: the probe of such
+// a program asks leader.Elector.ReadyWith.
 func (c *Controller[T]) Ready() error {
 	c.mu.Lock()
 	phase := c.phase
@@ -108,6 +113,9 @@ func (c *Controller[T]) Ready() error {
 			return fmt.Errorf("controller %q is not ready: it is starting", c.config.Name)
 		}
 		return nil
+	}
+	if phase == PhaseStopped && c.config.LeaderElector == nil {
+		return fmt.Errorf("controller %q is not ready: it is stopped: when an elector runs it together with others, the probe has to ask leader.Elector.ReadyWith", c.config.Name)
 	}
 	return fmt.Errorf("controller %q is not ready: it is %s", c.config.Name, phase)
 }

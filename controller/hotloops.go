@@ -34,6 +34,9 @@ func (l *loop[T]) known(r *running, kind schema.GroupVersionKind, object kube.Ke
 
 // content decodes an object of a kind for comparison.
 func (l *loop[T]) content(kind schema.GroupKind, o *wire.Object) (map[string]any, error) {
+	if o.Format == wire.JSON {
+		return detect.Content(o, nil) // JSON names its fields: no type is needed
+	}
 	for _, informer := range l.watched(kind) {
 		if _, whole := informer.Model(); whole {
 			return detect.Content(o, func() kube.Object { model, _ := informer.Model(); return model })
@@ -42,9 +45,28 @@ func (l *loop[T]) content(kind schema.GroupKind, o *wire.Object) (map[string]any
 	return detect.Content(o, nil)
 }
 
+// contentFunc decodes the states of one object.
+type contentFunc func(o *wire.Object) (map[string]any, error)
+
+// contentOnce returns a contentFunc for an object of a kind that decodes each state once. It is for
+// one goroutine; its results must not be changed.
+func (l *loop[T]) contentOnce(kind schema.GroupKind) contentFunc {
+	decoded := map[*wire.Object]map[string]any{}
+	return func(o *wire.Object) (map[string]any, error) {
+		if content, found := decoded[o]; found {
+			return content, nil
+		}
+		content, err := l.content(kind, o)
+		if err == nil {
+			decoded[o] = content
+		}
+		return content, err
+	}
+}
+
 // wroteAgain asks whether a write is a sign of a hot loop, and reports one that begins.
-func (l *loop[T]) wroteAgain(ctx context.Context, r *running, kind schema.GroupKind, object kube.Key, was *before, is *wire.Object) {
-	step := detect.Step{Kind: kind, Object: object, After: is, Manager: is.Manager, Run: r.run.ID, Causes: r.run.Causes}
+func (l *loop[T]) wroteAgain(ctx context.Context, r *running, kind schema.GroupKind, object kube.Key, was *before, is *wire.Object, content contentFunc) {
+	step := detect.Step{Content: content, Kind: kind, Object: object, After: is, Manager: is.Manager, Run: r.run.ID, Causes: r.run.Causes}
 	if was != nil && was.whole {
 		step.Before = was.object
 	}
@@ -67,7 +89,13 @@ func (l *loop[T]) wroteAgain(ctx context.Context, r *running, kind schema.GroupK
 
 // othersChange tells the detector of hot loops who changes what a suspect writes.
 func (l *loop[T]) othersChange(key kube.Key, c informer.Change, manager string) {
-	if c.Type != informer.Updated || !l.hot.Suspect(key) {
+	if !l.hot.Suspect(key) {
+		return
+	}
+	if c.Type == informer.Deleted {
+		l.hot.ObjectGone(key, c.Kind().GroupKind(), c.Key)
+	}
+	if c.Type != informer.Updated {
 		return
 	}
 	before, errBefore := c.Old()
@@ -75,6 +103,15 @@ func (l *loop[T]) othersChange(key kube.Key, c informer.Change, manager string) 
 	if errBefore == nil && errAfter == nil {
 		l.hot.Changed(key, &detect.Step{Kind: c.Kind().GroupKind(), Object: c.Key, Before: before, After: after, Manager: manager}, time.Now())
 	}
+}
+
+// forgetHotLoops forgets what is known of the writes of an object that has gone.
+func (l *loop[T]) forgetHotLoops(key kube.Key) {
+	l.hot.Gone(key)
+	l.mu.Lock()
+	delete(l.pauses, key)
+	l.mu.Unlock()
+	l.troubles.endOf(key, TroubleHotLoop)
 }
 
 // pauseAfter notes, when a run of key has ended, for how long its next is held back.

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -14,8 +15,10 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/wire"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
@@ -32,7 +35,8 @@ const slowSync = 5 * time.Second
 //
 // A change goes through triggers.go into the queue; a worker takes it out in workers.go, and
 // follow.go decides what is next. What is remembered in between: consistency.go (what runs
-// wrote), failures.go, ends.go (objects that have gone), timers.go, resync.go.
+// wrote), failures.go, ends.go (objects that have gone), timers.go, backlog.go (what lists have
+// found), resync.go.
 type loop[T kube.Object] struct {
 	// Immutable after newLoop.
 	config   Config[T]
@@ -46,8 +50,10 @@ type loop[T kube.Object] struct {
 	history  *history // the controller's, as troubles
 	troubles *troubles
 
-	works atomic.Bool // workers have been started, or are about to be
-	first firstPass
+	works   atomic.Bool // workers have been started, or are about to be
+	passes  passes
+	backlog backlog
+	feeder  feeder
 
 	consistency *consistency
 	failures    failures
@@ -58,9 +64,13 @@ type loop[T kube.Object] struct {
 	repeats     *detect.Repeats
 	saidScope   sync.Once // see misplaced
 
+	// answers is what is cut from the objects in answers to writes. Immutable.
+	answers *wire.Cut
+
 	working sync.WaitGroup
 	mu      sync.Mutex
 	workers map[*worker]struct{}   // guarded by mu
+	left    *sync.Cond             // of mu; a worker has ended
 	ending  bool                   // guarded by mu; the drain has begun: it waits for the workers that there are
 	pauses  map[kube.Key]time.Time // guarded by mu; until when keys in hot loops are held back
 }
@@ -77,18 +87,20 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 		history:  c.history,
 		troubles: c.troubles,
 		failures: failures{keys: map[kube.Key]*failing{}},
-		ends:     ends{keys: map[kube.Key]*end{}},
+		ends:     ends{keys: map[kube.Key][]*end{}},
 		pauses:   map[kube.Key]time.Time{},
 		repeats:  detect.NewRepeats(),
+		answers:  answerCut(),
 		workers:  map[*worker]struct{}{},
 	}
-	l.first.room, l.first.ran = make(chan struct{}, 1), map[kube.Key]struct{}{}
-	l.first.active.Store(true)
+	l.left = sync.NewCond(&l.mu)
+	l.feeder.wake, l.feeder.room = make(chan struct{}, 1), make(chan struct{}, 1)
+	l.passes.ask(nil)
 	l.successes = newSuccesses()
 	l.hot = detect.NewHotLoops(detect.HotLoopsConfig{Content: l.content, MaxObjects: hotObjects})
 	l.timers = timers{keys: map[kube.Key]map[string]*time.Timer{}, fire: l.timerFired, gone: l.gone}
 	l.consistency = &consistency{timeout: config.ConsistencyTimeout, queue: l.queue, watched: l.watched, keys: map[kube.Key]*unseen{}}
-	l.sources = newSources(config.Name, l.triggered, config.Sources)
+	l.sources = newSources(config.Name, c.guard, l.triggered, config.Sources)
 	return l
 }
 
@@ -110,9 +122,12 @@ func (l *loop[T]) timerFired(key kube.Key, name string) {
 // run works until ctx ends or a source fails, and returns when everything that it
 // started has ended.
 func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
-	// The informer and the handlers outlive ctx: handlers that drain read the cache.
+	// The informer and the handlers outlive ctx: handlers that drain read the cache. Handlers are
+	// cancelled by the loss of leadership itself.
 	background := context.WithoutCancel(ctx)
-	workCtx, cancelWork := context.WithCancelCause(background)
+	leading, stopLeading := kube.UntilLeadershipLost(ctx)
+	defer stopLeading()
+	workCtx, cancelWork := context.WithCancelCause(leading)
 	intake, stopIntake := context.WithCancel(ctx)
 	defer stopIntake()
 	defer cancelWork(errEnded)
@@ -140,8 +155,14 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 		for range l.config.Workers {
 			l.startWorker(workCtx)
 		}
-		others.Go(func() { l.walk(intake) })          // waited for below
+		others.Go(func() { l.feed(intake) })          // waited for below
 		others.Go(func() { l.watch(watch, workCtx) }) // waited for below
+	} else if intake.Err() == nil {
+		// A Readable of another type than *informer.Informer, which waits until ctx ends.
+		synced = fmt.Errorf("controller %q: wait for what it reads: %w", l.config.Name, usercode.Error(synced))
+		stopIntake()
+	} else {
+		synced = nil // the end of the controller is no error
 	}
 	<-intake.Done()
 	entered(PhaseDraining)
@@ -158,7 +179,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	l.drain(ctx, cancelWork)
 	stopWatch()
 	others.Wait()
-	return l.sources.wait()
+	return errors.Join(synced, l.sources.wait())
 }
 
 // waitSynced waits until all informers, and those of the sources, have listed, or ctx ends.
@@ -176,8 +197,8 @@ func (l *loop[T]) waitSynced(ctx context.Context, informers []Readable) error {
 	return l.sources.waitSynced(ctx)
 }
 
-// drain waits for the workers, and cancels their handlers when the drain time is over
-// or leadership is lost.
+// drain waits for the workers, and cancels their handlers when the drain time is over. The loss of
+// leadership cancels them by itself: see run.
 func (l *loop[T]) drain(ctx context.Context, cancelWork context.CancelCauseFunc) {
 	ended := make(chan struct{})
 	go func() { // ends with the workers, whom this function waits for
@@ -190,7 +211,6 @@ func (l *loop[T]) drain(ctx context.Context, cancelWork context.CancelCauseFunc)
 	defer l.queue.ShutDown()
 	if errors.Is(context.Cause(ctx), kube.ErrLeadershipLost) {
 		l.queue.ShutDown()
-		cancelWork(kube.ErrLeadershipLost)
 		<-ended
 		return
 	}
@@ -199,7 +219,6 @@ func (l *loop[T]) drain(ctx context.Context, cancelWork context.CancelCauseFunc)
 		return
 	case <-kube.LeadershipLost(ctx):
 		l.queue.ShutDown()
-		cancelWork(kube.ErrLeadershipLost)
 	case <-timeout.C:
 		l.queue.ShutDown()
 		cancelWork(errDrained)

@@ -2,12 +2,16 @@ package controller
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	goruntime "runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +20,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // TestNothingIsKeptOfObjectsThatAreGone lets objects come, be handled in all the ways there are,
@@ -158,4 +164,159 @@ func TestAStuckWorkerIsReplacedWhileTheTermLasts(t *testing.T) {
 	if ended, replaced := l.replace(t.Context(), &worker{}); !ended || replaced {
 		t.Errorf("while the term ends: ended %v, replaced %v", ended, replaced)
 	}
+}
+
+// The records of runs do not keep the states of objects, however large.
+func TestRecordsKeepNoLargeStates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
+		c := Config[*corev1.ConfigMap]{
+			Name: "test", Retriever: server, Logger: slog.New(slog.DiscardHandler),
+			Handler: HandlerFunc[*corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) error { return nil }),
+		}
+		ctrl, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- ctrl.Run(ctx) }() // waited for below
+		synctest.Wait()
+		const objects, size = 100, 64 << 10
+		for round := range 6 {
+			for n := range objects {
+				data := make([]byte, size/2)
+				_, _ = rand.Read(data)
+				server.Put(&corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("c", n)},
+					Data:       map[string]string{"value": hex.EncodeToString(data), "round": fmt.Sprint(round)},
+				})
+			}
+			time.Sleep(time.Second)
+		}
+		server.Compact()
+		synctest.Wait()
+		ofStore := ctrl.informer.Sizes()
+		with := heap()
+		ctrl.history.mu.Lock()
+		ctrl.history.runs.clear()
+		clear(ctrl.history.keys)
+		ctrl.history.first, ctrl.history.last = nil, nil
+		ctrl.history.skips.clear()
+		ctrl.history.mu.Unlock()
+		without := heap()
+		t.Logf("store %+v; the history took %d kB", ofStore, (with-without)>>10)
+		if with-without > 4<<20 {
+			t.Errorf("the records of %d objects of %d kB take %d kB", objects, size>>10, (with-without)>>10)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// oneTerm is an elector that leads until lose is closed.
+type oneTerm struct{ lose chan struct{} }
+
+func (e oneTerm) Run(ctx context.Context, work func(context.Context) error) error {
+	term, cancel := context.WithCancelCause(ctx)
+	go func() { <-e.lose; cancel(kube.ErrLeadershipLost) }() // ends with the test
+	if err := work(term); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// A process that stands by keeps nothing of the term before.
+func TestStandbyKeepsNothingOfItsTerm(t *testing.T) {
+	server := fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
+	for n := range 10 {
+		server.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("c", n)}})
+	}
+	e := oneTerm{make(chan struct{})}
+	handled := make(chan struct{}, 100)
+	ctrl, err := New(Config[*corev1.ConfigMap]{
+		Name: "test", Retriever: server, Logger: slog.New(slog.DiscardHandler), LeaderElector: e,
+		Handler: HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, _ *corev1.ConfigMap) error {
+			handled <- struct{}{}
+			return SetTimer(ctx, "t", time.Hour)
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- ctrl.Run(ctx) }() // waited for below
+	for range 10 {
+		<-handled
+	}
+	ctrl.mu.Lock()
+	term := weak.Make(ctrl.loop)
+	ctrl.mu.Unlock()
+	close(e.lose)
+	for deadline := time.Now().Add(10 * time.Second); ctrl.Stats().Phase != PhaseStandby && time.Now().Before(deadline); {
+		goruntime.Gosched()
+	}
+	for range 20 {
+		goruntime.GC()
+	}
+	if term.Value() != nil {
+		t.Error("the loop of the term is kept")
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A storm of failures leaves no memory behind, beside a key that goes on failing.
+func TestMemoryOfFailuresGoesBack(t *testing.T) {
+	const storm = 100_000
+	f := failures{keys: map[kube.Key]*failing{}}
+	fail := func(n int) kube.Key {
+		key := kube.Key{Namespace: "ns", Name: fmt.Sprint("an-object-", n)}
+		f.failed(key, "uid", retry.Default, context.Canceled, time.Now(), func(*failing) {})
+		return key
+	}
+	fail(-1)
+	before := heap()
+	var keys []kube.Key
+	for n := range storm {
+		keys = append(keys, fail(n))
+	}
+	for _, key := range keys {
+		f.forget(key)
+	}
+	clear(keys) // and the names
+	after := heap()
+	t.Logf("%d kB stay", (after-before)>>10)
+	if after-before > 200<<10 {
+		t.Errorf("%d kB stay", (after-before)>>10)
+	}
+	goruntime.KeepAlive(&f)
+}
+
+// Objects that have come and gone leave no memory behind.
+func TestMemoryOfSuccessesGoesBack(t *testing.T) {
+	const storm = 100_000
+	s := newSuccesses()
+	before := heap()
+	name := func(n int) kube.Key { return kube.Key{Namespace: "ns", Name: fmt.Sprint("an-object-", n)} }
+	updated := workqueue.NewCauses(workqueue.Cause{Type: workqueue.CauseUpdated})
+	for n := range storm {
+		s.note(name(n), updated, time.Now())
+	}
+	during := heap()
+	for n := range storm - 1 {
+		s.forget(name(n))
+	}
+	after := heap()
+	t.Logf("%d of %d kB stay", (after-before)>>10, (during-before)>>10)
+	if after-before > 200<<10 {
+		t.Errorf("%d of %d kB stay", (after-before)>>10, (during-before)>>10)
+	}
+	goruntime.KeepAlive(&s)
 }

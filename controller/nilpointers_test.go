@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,4 +34,19 @@ func TestNilPointersAreNoAdapters(t *testing.T) {
 			t.Errorf("troubles %v, want that the key is given up", troubles)
 		}
 	})
+}
+
+// unmadeElector is an elector whose New has failed.
+type unmadeElector struct{ controller.LeaderElector }
+
+// A nil pointer of an elector does not mean that the controller works without leader election: the
+// function that was to make it has failed.
+func TestNilElectorIsRefused(t *testing.T) {
+	w := newWorld(t)
+	c := w.config(func(context.Context, unstructuredObject) error { return nil })
+	var unmade *unmadeElector
+	c.LeaderElector = unmade
+	if _, err := controller.New(c); err == nil || !strings.Contains(err.Error(), "LeaderElector is a nil *controller_test.unmadeElector") {
+		t.Errorf("New: %v, want that it names the field", err)
+	}
 }

@@ -6,7 +6,12 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
+
+// maxDetail is the longest detail of a cause that is kept, in bytes.
+const maxDetail = 256
 
 // RequeueAfter is a handler's answer that asks for another run after d. It is not a
 // failure: the retry count is reset, and nothing is logged as an error.
@@ -38,8 +43,8 @@ func (e *RequeueError) Error() string {
 }
 
 // Terminal marks err as one that trying again cannot mend: the key is not run again,
-// not even by resync, until its object changes, a source asks for it, or the controller
-// is started again. Of an object that has a generation, a change is what makes another one;
+// not even by resync, until its object changes, a source asks for it, one of its timers fires, or
+// the controller is started again. Of an object that has a generation, a change is what makes another one;
 // of others (a ConfigMap), whatever changes. It counts as a failure. Terminal(nil) is nil.
 func Terminal(err error) error {
 	if err == nil {
@@ -52,7 +57,12 @@ func Terminal(err error) error {
 type TerminalError struct{ Err error }
 
 // Error implements error.
-func (e *TerminalError) Error() string { return "terminal: " + e.Err.Error() }
+func (e *TerminalError) Error() string {
+	if e.Err == nil {
+		return "terminal"
+	}
+	return "terminal: " + usercode.Text(e.Err)
+}
 
 // Unwrap gives errors.Is and errors.As the marked error.
 func (e *TerminalError) Unwrap() error { return e.Err }
@@ -66,13 +76,10 @@ type PanicError struct {
 }
 
 // Error implements error. The stack is not in it: it would be logged at every retry.
-func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }
+func (e *PanicError) Error() string { return "handler panicked: " + usercode.ValueText(e.Value) }
 
-// Unwrap returns the value of the panic when it was an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
+// Unwrap returns the value of the panic when it was an error, unless that one wraps itself.
+func (e *PanicError) Unwrap() error { return usercode.ValueError(e.Value) }
 
 // RecoverPanic turns a panic into a *PanicError in err. It has to be deferred itself:
 // defer RecoverPanic(&err).
@@ -128,18 +135,17 @@ func (o Outcome) Failed() bool {
 // errGone is the answer for an object that is gone.
 var errGone = errors.New("the object is gone")
 
-// outcomeOf reads a handler's answer, and returns the RequeueError in it, if that is
-// what it comes to.
+// outcomeOf reads a handler's answer, a sound one (see usercode.Error), and returns the
+// RequeueError in it, if that is what it comes to.
 func outcomeOf(err error, timedOut, cancelled bool) (Outcome, *RequeueError) {
-	var panicked *PanicError
 	switch {
 	case err == nil:
 		return OutcomeSuccess, nil
 	case err == errGone: //nolint:errorlint // the very value, which no handler can return
 		return OutcomeGone, nil
-	case errors.As(err, &panicked):
-		return OutcomePanic, nil
-	case IsRequeue(err):
+	case panicOf(err) != nil:
+		return OutcomePanic, nil //nolint:nilerr // the Outcome stands for the error
+	case soonest(err) != nil:
 		return OutcomeRequeue, soonest(err)
 	case isTerminal(err):
 		return OutcomeTerminal, nil
@@ -155,15 +161,38 @@ func outcomeOf(err error, timedOut, cancelled bool) (Outcome, *RequeueError) {
 // OutcomeOf returns what a handler's answer comes to, for middleware. A run's own time limit, and
 // the end of the process's work, are known to the controller alone: they are errors here.
 func OutcomeOf(err error) Outcome {
+	if !usercode.Sound(err) {
+		return OutcomeError
+	}
 	outcome, _ := outcomeOf(err, false, false)
 	return outcome
 }
 
 // IsRequeue reports whether err, a handler's answer, asks for another run and says
 // nothing else: it is a RequeueError, or wraps one, or joins errors of which each does.
-func IsRequeue(err error) bool { return soonest(err) != nil }
+func IsRequeue(err error) bool { return usercode.Sound(err) && soonest(err) != nil }
 
-// soonest returns the RequeueError that err comes down to, of several the one that asks
+// panicOf returns the PanicError in a sound error; nil: there is none. Unlike errors.As it calls
+// no As methods.
+func panicOf(err error) *PanicError {
+	for err != nil {
+		switch e := err.(type) { //nolint:errorlint // this walks the tree itself
+		case *PanicError:
+			return e
+		case interface{ Unwrap() []error }:
+			for _, branch := range e.Unwrap() {
+				if panicked := panicOf(branch); panicked != nil {
+					return panicked
+				}
+			}
+			return nil
+		}
+		err = errors.Unwrap(err)
+	}
+	return nil
+}
+
+// soonest returns the RequeueError that a sound error comes down to, of several the one that asks
 // for the earliest run; nil when there is anything else in err.
 func soonest(err error) *RequeueError {
 	switch e := err.(type) { //nolint:errorlint // this walks the tree itself
@@ -189,21 +218,21 @@ func soonest(err error) *RequeueError {
 	return soonest(errors.Unwrap(err))
 }
 
-// isTerminal reports whether err is terminal: it is a TerminalError, or wraps one, or
+// isTerminal reports whether a sound error is terminal: it is a TerminalError, or wraps one, or
 // joins errors of which each is terminal or asks for another run only.
 func isTerminal(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // this walks the tree itself
 	case nil:
 		return false
 	case *TerminalError:
-		return true
+		return e != nil
 	case interface{ Unwrap() []error }:
 		for _, branch := range e.Unwrap() {
-			if !isTerminal(branch) && !IsRequeue(branch) {
+			if !isTerminal(branch) && soonest(branch) == nil {
 				return false
 			}
 		}
-		return !IsRequeue(err)
+		return soonest(err) == nil
 	}
 	return isTerminal(errors.Unwrap(err))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"hash/maphash"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -16,104 +15,7 @@ const (
 	walkShares = 256
 	// resyncStep is the least time between two shares of a resync: short intervals have fewer.
 	resyncStep = 20 * time.Millisecond
-	// manyQueued is how many keys the first pass lets wait for workers, and fewQueued when
-	// it goes on.
-	manyQueued = 1024
-	fewQueued  = 512
 )
-
-// firstPass enqueues every object that is there when the controller begins to work.
-//
-// It goes no further ahead of the workers than manyQueued: a queue of all objects of a large
-// cluster would be larger than the cache. But it does not wait for ever: where changes keep
-// the queue full, keys have to be in it to get older than those (workqueue.PriorityPatience).
-// An object that an event has made run meanwhile has had its first run.
-type firstPass struct {
-	active atomic.Bool
-	room   chan struct{} // has a token when fewer than fewQueued keys wait
-
-	mu  sync.Mutex
-	ran map[kube.Key]struct{} // guarded by mu; run, or enqueued as listed, by others than the pass
-}
-
-// began notes a run. It is called before the object is read.
-func (f *firstPass) began(key kube.Key, causes workqueue.Causes) {
-	if !causes.Has(workqueue.CauseListed) {
-		f.enqueued(key)
-	}
-}
-
-// enqueued notes a key that the pass need not enqueue any more.
-func (f *firstPass) enqueued(key kube.Key) {
-	if !f.active.Load() {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.active.Load() {
-		f.ran[key] = struct{}{}
-	}
-}
-
-// ended notes that a worker wants its next key.
-func (f *firstPass) ended(queued func() int) {
-	if f.active.Load() && queued() < fewQueued {
-		select {
-		case f.room <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (f *firstPass) hasRun(key kube.Key) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	_, ran := f.ran[key]
-	return ran
-}
-
-// walk is the first pass, and then the resyncs, until ctx ends.
-func (l *loop[T]) walk(ctx context.Context) {
-	added := 0
-	for share := range walkShares {
-		if ctx.Err() != nil {
-			return
-		}
-		for c := range l.informer.Listed(share, walkShares) {
-			if !l.matters(c) || l.first.hasRun(c.Key) {
-				continue
-			}
-			l.enqueue(c)
-			if added++; added%(manyQueued-fewQueued) == 0 && !l.waitForRoom(ctx) {
-				return
-			}
-		}
-	}
-	l.first.active.Store(false)
-	l.first.mu.Lock()
-	l.first.ran = nil
-	l.first.mu.Unlock()
-	l.resync(ctx)
-}
-
-// waitForRoom waits until few keys wait for workers, or for long enough. It returns false when
-// ctx ends.
-func (l *loop[T]) waitForRoom(ctx context.Context) bool {
-	patience := time.NewTimer(workqueue.PriorityPatience)
-	defer patience.Stop()
-	for l.queued() >= fewQueued {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-patience.C:
-			return true
-		case <-l.first.room:
-		}
-	}
-	return ctx.Err() == nil
-}
-
-func (l *loop[T]) queued() int { return l.queue.Stats().Ready }
 
 // looks is how often each object is looked at in a resync interval: one that ran of late is run
 // again when the interval since its last success has passed, or a quarter of it later at the most.
@@ -130,7 +32,7 @@ func (l *loop[T]) resync(ctx context.Context) {
 		return
 	}
 	shares := int(max(1, min(walkShares, interval/resyncStep)))
-	step := max(shares/looks, 1)
+	step, order := max(shares/looks, 1), shareOrder(shares)
 	began := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -147,12 +49,34 @@ func (l *loop[T]) resync(ctx context.Context) {
 				return
 			case <-timer.C:
 			}
-			l.resyncShare(share, shares, true)
+			l.resyncShare(order[share], shares, true)
 			for other := share + step; other < share+shares && step < shares; other += step {
-				l.resyncShare(other%shares, shares, false)
+				l.resyncShare(order[other%shares], shares, false)
 			}
 		}
 	}
+}
+
+// shareOrder returns the order in which shares have their turns. Shares that follow each other have
+// turns that are far apart: where there are fewer objects than shares, each is alone in one of the
+// first shares, and their resyncs must be spread over the interval all the same.
+func shareOrder(shares int) []int {
+	stride := max(shares*618/1000, 1) // the golden ratio: any number of first shares is spread evenly
+	for gcd(stride, shares) != 1 {
+		stride++
+	}
+	order := make([]int, shares)
+	for share := range shares {
+		order[share*stride%shares] = share
+	}
+	return order
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // resyncShare enqueues those objects of a share that are due: those that ran of late when that
@@ -167,7 +91,7 @@ func (l *loop[T]) resyncShare(share, shares int, moment bool) {
 		if at, recent := l.successes.of(c.Key); recent {
 			due = now.Sub(at) >= l.config.ResyncInterval
 		}
-		if due && l.matters(c) && l.failures.resyncs(c.Key) {
+		if due && l.matters(c) && l.failures.resyncs(c) {
 			l.again(c.Key, workqueue.Cause{Type: workqueue.CauseResync}, workqueue.Options{Priority: workqueue.PriorityLow})
 		}
 	}
@@ -187,8 +111,9 @@ type successes struct {
 	seed  maphash.Seed
 	epoch time.Time
 
-	mu sync.Mutex
-	at map[uint64]uint32 // guarded by mu; milliseconds/64 since epoch, which lasts for 8 years
+	mu   sync.Mutex
+	at   map[uint64]uint32 // guarded by mu; milliseconds/64 since epoch, which lasts for 8 years
+	most int               // guarded by mu; see deleted
 }
 
 const successTick = 64 * time.Millisecond
@@ -228,5 +153,5 @@ func (s *successes) forget(key kube.Key) {
 	hash := maphash.Comparable(s.seed, key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.at, hash)
+	s.at = deleted(s.at, hash, &s.most)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
 )
@@ -443,6 +444,35 @@ func TestFailuresOfTwoKindsBackOffTogether(t *testing.T) {
 		time.Sleep(time.Hour)
 		if n := runs.Load() - before; n > 100 {
 			t.Errorf("%d runs an hour of a key that has failed for two hours", n)
+		}
+	})
+}
+
+// A Reconciler that sets a timer when its object has been replaced sets none for the next one.
+func TestATimerOfAReconcilerIsNotSetForAnotherObjectOfTheName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var runs journal
+		first := true
+		c := w.config(nil)
+		c.Handler = nil
+		c.Reconciler = controller.ReconcilerFunc(func(ctx context.Context, _ kube.Key) error {
+			runs.add("%s", causesOf(ctx))
+			if !first {
+				return nil
+			}
+			first = false
+			time.Sleep(time.Second)
+			return controller.SetTimer(ctx, "expiry", time.Minute)
+		})
+		w.put("widgets", "a", 1)
+		w.run(c)
+		time.Sleep(500 * time.Millisecond)
+		w.remove("widgets", "a")
+		w.put("widgets", "a", 2)
+		time.Sleep(time.Hour)
+		if got := runs.take(); strings.Contains(fmt.Sprint(got), "expiry") {
+			t.Errorf("the next object of the name has the timer of the one before: %q", got)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/wire"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
@@ -154,9 +155,17 @@ type running struct {
 	logger   *slog.Logger // carries the controller
 	timers   *timers
 	writer   writer
+	cut      *wire.Cut   // of the objects in answers
 	stuck    atomic.Bool // reported as stuck
 	finished atomic.Bool // the handler has returned; set with consistency.mu held
 	ending   *end        // for which Config.Deleted has failed; the worker's
+	// uid and generation are those of the object that the run is about, as they were when it was
+	// read, or when a Reconciler was called; the worker's. An empty uid: there was none.
+	uid        types.UID
+	generation int64
+	// timersOf is the uid of the object whose timers the handler sets, guarded by mu: uid, but empty in
+	// Config.Deleted.
+	timersOf types.UID
 }
 
 // snapshot returns the run as it is now.

@@ -22,7 +22,7 @@ func (l *loop[T]) misplaced(ctx context.Context, key kube.Key, causes workqueue.
 			"key", key, "meant", meant, "causes", causes)
 	})
 	for _, cause := range causes.List() {
-		l.offer(meant, &cause, workqueue.PriorityNormal)
+		l.offer(meant, &cause, workqueue.PriorityNormal, cause.Type == workqueue.CauseListed)
 	}
 	return true
 }

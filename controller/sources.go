@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
 // sources are the sources of one term of a controller. They may be added and removed while
@@ -14,6 +16,7 @@ import (
 type sources struct {
 	// Immutable after newSources.
 	controller string
+	guard      *usercode.Guard
 	enqueue    func(source string) Enqueue // of the source of that name
 
 	mu      sync.Mutex
@@ -29,7 +32,9 @@ type sources struct {
 // sourceRun is one source in one term.
 type sourceRun struct {
 	source Source
-	name   string // for errors
+	name   string     // for errors
+	reads  []Readable // the informers that it reads
+	broken error      // why they are not known
 	// Set when it is made active.
 	stop  context.CancelFunc
 	over  <-chan struct{} // closed when it is to end
@@ -37,12 +42,22 @@ type sourceRun struct {
 	leave []func()        // of the informers that it reads; set before it runs
 }
 
-func newSources(controller string, enqueue func(source string) Enqueue, all []Source) *sources {
-	s := &sources{controller: controller, enqueue: enqueue}
+func newSources(controller string, guard *usercode.Guard, enqueue func(source string) Enqueue, all []Source) *sources {
+	s := &sources{controller: controller, guard: guard, enqueue: enqueue}
 	for i, source := range all {
-		s.waiting = append(s.waiting, &sourceRun{source: source, name: fmt.Sprintf("source %d (%T)", i, source)})
+		s.waiting = append(s.waiting, s.newRun(source, fmt.Sprintf("source %d (%T)", i, source)))
 	}
 	return s
+}
+
+// newRun returns a source that is to be run. Its method Reads is called here only.
+func (s *sources) newRun(source Source, name string) *sourceRun {
+	r := &sourceRun{source: source, name: name}
+	r.broken = guardedRun(s.guard, "Reads of "+name, func() error {
+		r.reads = readsOf(source)
+		return nil
+	})
+	return r
 }
 
 // begin starts the sources under intake. Their informers run until leave, under background.
@@ -60,18 +75,22 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 		s.active = append(s.active, r)
 		s.runs.Add(1)
 		return func() {
-			for _, read := range readsOf(r.source) {
+			for _, read := range r.reads {
 				r.leave = append(r.leave, read.Join(background))
 			}
 			enqueue := s.enqueue(nameOf(r.source))
-			run := begun(ctx, r.source, enqueue)
+			run := s.begun(ctx, r, enqueue)
 			go func() { // waited for by wait, and by remove
+				err := errSourceNoReturn
 				defer s.runs.Done()
 				defer close(r.ended)
-				if err := run(ctx, enqueue); err != nil && ctx.Err() == nil {
-					s.failed(fmt.Errorf("controller %q: %s: %w", s.controller, r.name, err))
-					stopIntake()
-				}
+				defer func() {
+					if err != nil && ctx.Err() == nil {
+						s.failed(fmt.Errorf("controller %q: %s: %w", s.controller, r.name, err))
+						stopIntake()
+					}
+				}()
+				err = guardedRun(s.guard, "Run of "+r.name, func() error { return run(ctx, enqueue) })
 			}()
 		}
 	}
@@ -96,7 +115,7 @@ func (s *sources) failed(err error) {
 
 // add starts a source, at once or when the term begins. remove ends it.
 func (s *sources) add(source Source) (remove func()) {
-	r := &sourceRun{source: source, name: fmt.Sprintf("added source (%T)", source)}
+	r := s.newRun(source, fmt.Sprintf("added source (%T)", source))
 	s.mu.Lock()
 	launch := func() {}
 	if s.start == nil { // the term has not begun, or will not be there any more
@@ -143,7 +162,7 @@ func (s *sources) reads() []Readable {
 	defer s.mu.Unlock()
 	var all []Readable
 	for _, r := range slices.Concat(s.active, s.waiting) {
-		all = append(all, readsOf(r.source)...)
+		all = append(all, r.reads...)
 	}
 	return all
 }
@@ -155,7 +174,7 @@ func (s *sources) notReady() (errs []error) {
 	s.mu.Unlock()
 	for _, r := range active {
 		if telling, ok := r.source.(interface{ Ready() error }); ok {
-			if err := telling.Ready(); err != nil {
+			if err := guardedRun(s.guard, "Ready of "+r.name, telling.Ready); err != nil {
 				errs = append(errs, err)
 			}
 		}
@@ -191,7 +210,7 @@ func (r *sourceRun) waitSynced(ctx context.Context) error {
 	})
 	defer removed.Wait()
 	defer cancel()
-	for _, read := range readsOf(r.source) {
+	for _, read := range r.reads {
 		if err := read.WaitSynced(waiting); err != nil && waiting.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
@@ -227,14 +246,39 @@ func (s *sources) leave() {
 }
 
 // begun begins what can be begun at once, and returns what is left to run.
-func begun(ctx context.Context, source Source, enqueue Enqueue) func(context.Context, Enqueue) error {
-	starting, ok := source.(interface {
+func (s *sources) begun(ctx context.Context, r *sourceRun, enqueue Enqueue) func(context.Context, Enqueue) error {
+	if r.broken != nil {
+		return func(context.Context, Enqueue) error { return r.broken }
+	}
+	if beginning, ok := r.source.(interface {
+		Begin(enqueue Enqueue) (run func(ctx context.Context) error)
+	}); ok {
+		var run func(ctx context.Context) error
+		err := guardedRun(s.guard, "Begin of "+r.name, func() error {
+			run = beginning.Begin(enqueue)
+			return nil
+		})
+		return func(ctx context.Context, _ Enqueue) error {
+			if err != nil {
+				return err
+			}
+			return run(ctx)
+		}
+	}
+	starting, ok := r.source.(interface {
 		Start(ctx context.Context, enqueue Enqueue) (stop func())
 	})
 	if !ok {
-		return source.Run
+		return r.source.Run
 	}
-	stop := starting.Start(ctx, enqueue)
+	var stop func()
+	err := guardedRun(s.guard, "Start of "+r.name, func() error {
+		stop = starting.Start(ctx, enqueue)
+		return nil
+	})
+	if err != nil {
+		return func(context.Context, Enqueue) error { return err }
+	}
 	return func(ctx context.Context, _ Enqueue) error {
 		<-ctx.Done()
 		stop()

@@ -27,6 +27,7 @@ import (
 // watching is a source that enqueues the names of another informer's objects.
 type watching struct {
 	objects *informer.Informer[configMap]
+	owners  bool // enqueue the owners of the objects, and say which change it was
 	running atomic.Int32
 	mistake error
 }
@@ -43,7 +44,13 @@ func newWatching(t *testing.T, server *fakeapi.Server[configMap]) *watching {
 func (w *watching) Run(ctx context.Context, enqueue controller.Enqueue) error {
 	w.running.Add(1)
 	defer w.running.Add(-1)
-	defer w.objects.Subscribe(func(c informer.Change) { enqueue(c.Key, controller.Trigger{Detail: c.Type.String()}) })()
+	defer w.objects.Subscribe(func(c informer.Change) {
+		if !w.owners {
+			enqueue(c.Key, controller.Trigger{Detail: c.Type.String()})
+		} else if state, err := c.New(); err == nil && state != nil {
+			enqueue(key(state.Labels()["owner"]), controller.Trigger{Change: c})
+		}
+	})()
 	<-ctx.Done()
 	return nil
 }
@@ -254,6 +261,48 @@ func TestAddedSourcesWorkInEachTermOfLeadership(t *testing.T) {
 		}
 		close(lost)
 	})
+}
+
+// Who removes a source can rely on it that its Run has returned, and that its informers ran until
+// then.
+func TestRemoveWaitsForTheEndOfTheSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		others := newServer("other")
+		s := &slowToEnd{watching: newWatching(t, others)}
+		ctrl := newController(t, config(newServer("a"), func(context.Context, configMap) error { return nil }))
+		start(t, ctrl)
+		remove, err := ctrl.AddSource(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		began := time.Now()
+		remove()
+		if !s.ended.Load() || time.Since(began) != time.Second {
+			t.Errorf("remove returned after %s; the source had ended: %t", time.Since(began), s.ended.Load())
+		}
+		if s.unready != nil {
+			t.Errorf("the informer ended before the source: %v", s.unready)
+		}
+		if n := watches(others); n != 0 {
+			t.Errorf("%d watches are open", n)
+		}
+	})
+}
+
+// slowToEnd is a source that takes a second to end.
+type slowToEnd struct {
+	*watching
+	ended   atomic.Bool
+	unready error // of its informer, at its end
+}
+
+func (s *slowToEnd) Run(ctx context.Context, _ controller.Enqueue) error {
+	<-ctx.Done()
+	time.Sleep(time.Second)
+	s.unready = s.objects.Ready()
+	s.ended.Store(true)
+	return nil
 }
 
 func TestSourcesComeAndGoDuringTheDrain(t *testing.T) {

@@ -56,6 +56,9 @@ func (e Explanation) state(now time.Time) string {
 		return "does not run: the controller stands by, another process leads"
 	case !e.works():
 		return "does not run: the controller is " + e.Phase.String()
+	case e.Queued == nil && len(e.Found.List()) > 0:
+		return fmt.Sprintf("waits for room in the queue: %s\n  busy workers: %d of %d; due keys: %d; keys that wait for room: %d",
+			e.Found, e.Stats.Busy, e.Stats.Workers, e.Stats.Queued, e.Stats.Found)
 	case e.Queued == nil:
 		return "is at rest" + e.restsUntil()
 	}

@@ -27,7 +27,7 @@ func SetTimer(ctx context.Context, name string, d time.Duration) error {
 		return fmt.Errorf("set timer %q: %w", name, errNoRun)
 	}
 	r.mu.Lock()
-	uid := r.run.UID
+	uid := r.timersOf
 	r.mu.Unlock()
 	r.timers.set(r.run.Key, uid, name, d)
 	return nil
@@ -58,6 +58,7 @@ type timers struct {
 
 	mu    sync.Mutex
 	keys  map[kube.Key]map[string]*time.Timer // guarded by mu
+	most  int                                 // guarded by mu; see deleted
 	ended bool                                // guarded by mu
 }
 
@@ -105,7 +106,7 @@ func (t *timers) stop(key kube.Key, name string) {
 func (t *timers) drop(key kube.Key, name string) {
 	delete(t.keys[key], name)
 	if len(t.keys[key]) == 0 {
-		delete(t.keys, key)
+		t.keys = deleted(t.keys, key, &t.most)
 	}
 }
 
@@ -122,7 +123,7 @@ func (t *timers) stopAll(key kube.Key) {
 	for _, timer := range t.keys[key] {
 		timer.Stop()
 	}
-	delete(t.keys, key)
+	t.keys = deleted(t.keys, key, &t.most)
 }
 
 // end stops all timers. None is set any more.

@@ -21,4 +21,13 @@ type Trigger struct {
 	Detail string
 	// Priority orders the key among those that are due. Default PriorityNormal.
 	Priority workqueue.Priority
+	// FromList is for what the source has not learnt from an event, but from a list or a poll,
+	// which can bring many keys at once. Unless Priority is high, the key waits until there is
+	// room in the queue, and is then enqueued at low priority, once, and without Config.Debounce.
+	// Changes go first. Default false; a Change that is FromList, and CauseListed, imply it.
+	FromList bool
+	// All means every object of the controller instead of key, which does not matter then: those
+	// that have not run since are enqueued at low priority, as in the first pass. Before the first
+	// pass it does nothing.
+	All bool
 }

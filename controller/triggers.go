@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"slices"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
@@ -19,16 +21,13 @@ func (l *loop[T]) changed(c informer.Change) {
 	switch {
 	case !matters:
 		if c.Type == informer.Deleted { // no run will find that it is gone
-			l.failures.forget(c.Key)
-			l.troubles.endOf(c.Key, TroubleFailing, TroubleStalled, TroubleUnseenWrite)
+			l.forgetFailures(c.Key)
 		}
 		l.skip(SkipPredicate, c.Key, workqueue.Cause{Type: typeOf(c), Source: workqueue.SourceSelf, Kind: l.kind, Object: c.Key})
 		return
 	case l.failures.ignores(c):
 		l.skip(SkipTerminal, c.Key, l.causeOf(workqueue.SourceSelf, c))
 		return
-	case c.Type == informer.Listed:
-		l.first.enqueued(c.Key)
 	}
 	l.enqueue(c)
 }
@@ -41,8 +40,12 @@ func (l *loop[T]) noteEnd(c informer.Change, told bool) {
 		return
 	}
 	l.timers.stopAll(c.Key)
+	l.forgetHotLoops(c.Key)
+	if l.failures.objectEnded(c) {
+		l.forgetFailures(c.Key)
+	}
 	if l.config.Deleted != nil && told {
-		l.ends.note(c)
+		l.noteLastState(c)
 	}
 	if c.Type == informer.Deleted {
 		l.successes.forget(c.Key)
@@ -65,22 +68,29 @@ func (l *loop[T]) enqueue(c informer.Change) {
 	}
 	cause := l.causeOf(workqueue.SourceSelf, c)
 	l.othersChange(c.Key, c, cause.Manager)
-	l.offer(c.Key, &cause, priority)
+	l.offer(c.Key, &cause, priority, c.FromList())
 }
 
 // triggered is what the source of a name calls.
 func (l *loop[T]) triggered(source string) Enqueue {
 	return func(key kube.Key, why Trigger) {
 		cause := workqueue.Cause{Type: workqueue.CauseTriggered, Source: source, Time: time.Now()}
+		found := why.FromList || why.Type == workqueue.CauseListed
 		if why.Change.Key != (kube.Key{}) {
 			cause = l.causeOf(source, why.Change)
+			found = found || why.Change.FromList()
 			l.othersChange(key, why.Change, cause.Manager)
 		}
 		if why.Type != "" {
 			cause.Type = why.Type
 		}
 		cause.Detail = why.Detail
-		l.offer(key, &cause, why.Priority)
+		if !why.All {
+			l.offer(key, &cause, why.Priority, found)
+		} else if l.works.Load() { // otherwise the first pass is yet to come
+			l.passes.ask(&cause)
+			signal(l.feeder.wake)
+		}
 	}
 }
 
@@ -117,13 +127,47 @@ func typeOf(c informer.Change) workqueue.CauseType {
 }
 
 // offer puts key into the queue because something has happened, unless that was the key's own
-// write.
-func (l *loop[T]) offer(key kube.Key, cause *workqueue.Cause, priority workqueue.Priority) {
-	if !l.config.HandleOwnWrites && l.consistency.isEcho(key, cause) {
+// write. found says that a list or a poll has found it: such a key waits in the backlog until there
+// is room, unless its priority is high.
+func (l *loop[T]) offer(key kube.Key, cause *workqueue.Cause, priority workqueue.Priority, found bool) {
+	if !found && !l.config.HandleOwnWrites && l.consistency.isEcho(key, cause) {
 		l.skip(SkipOwnWrite, key, *cause)
 		return
 	}
+	if found && priority < workqueue.PriorityHigh {
+		if !l.works.Load() && l.config.Predicate == nil && l.informer.Has(key) {
+			return // the first pass is yet to come, and handles it; or its deletion does
+		}
+		l.backlog.add(key, *cause)
+		signal(l.feeder.wake)
+		return
+	}
+	l.willRun(key, workqueue.NewCauses(*cause))
 	l.add(key, &workqueue.Options{Cause: *cause, Priority: priority, Debounce: l.config.Debounce, WakeIf: l.config.WakeOn})
+}
+
+// willRun notes that key is about to be enqueued for causes, so that no pass has to.
+func (l *loop[T]) willRun(key kube.Key, causes workqueue.Causes) {
+	if l.passes.active.Load() {
+		l.passes.enqueued(key, l.runsFor(key, causes))
+	}
+}
+
+// runsFor reports whether it is certain that key runs soon, and from its beginning, when it is enqueued for causes. It
+// is not while the key is running: causes may turn out to be the run's own writes, and be removed (Queue.Forgive).
+// Neither is it while the key is in back-off, unless one of causes ends that.
+func (l *loop[T]) runsFor(key kube.Key, causes workqueue.Causes) bool {
+	switch state, _ := l.queue.Lookup(key); state.Place {
+	case workqueue.PlaceRunning, workqueue.PlaceRunningAgain:
+		return false
+	}
+	return l.endsBackOff(key, causes)
+}
+
+// endsBackOff reports whether key is not in back-off, or one of causes ends that.
+func (l *loop[T]) endsBackOff(key kube.Key, causes workqueue.Causes) bool {
+	state, _ := l.queue.Lookup(key)
+	return state.Place != workqueue.PlaceBackOff || causes.Dropped() > 0 || slices.ContainsFunc(causes.List(), l.config.WakeOn)
 }
 
 // again puts key into the queue for a reason of the loop's own.
@@ -134,6 +178,7 @@ func (l *loop[T]) again(key kube.Key, cause workqueue.Cause, o workqueue.Options
 }
 
 func (l *loop[T]) add(key kube.Key, o *workqueue.Options) bool {
+	o.Cause.Detail = usercode.ShortenTo(o.Cause.Detail, maxDetail)
 	added := l.queue.Add(key, *o)
 	if added && l.config.Metrics != nil {
 		l.config.Metrics.Triggered(l.config.Name, o.Cause.Source, o.Cause.Type)

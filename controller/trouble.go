@@ -107,6 +107,16 @@ func (t *troubles) begin(ctx context.Context, trouble Trouble, logged bool) {
 	}
 }
 
+// update replaces the message of an episode that lasts.
+func (t *troubles) update(kind TroubleType, key kube.Key, message string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if trouble, lasts := t.open[troubleID{kind, key}]; lasts {
+		trouble.Message = message
+		t.open[troubleID{kind, key}] = trouble
+	}
+}
+
 // endOf ends the episodes of key of these types; of all types when none is named.
 func (t *troubles) endOf(key kube.Key, types ...TroubleType) {
 	if t.n.Load() == 0 {
@@ -192,10 +202,11 @@ func (t *troubles) begun(report func(ctx context.Context, t Trouble, logged bool
 	t.report = report
 }
 
-// clear ends all episodes: a term has ended.
+// clear ends all episodes: a term has ended. What it remembers is not kept while the process stands by.
 func (t *troubles) clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.report = func(context.Context, Trouble, bool) {}
 	clear(t.open)
 	t.n.Store(0)
 }

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/source"
 )
 
 // TestContract19_AHotLoopIsNamedAndSlowed: two hands fight over a field.
@@ -117,6 +120,53 @@ func TestContract20_AStuckHandlerIsReportedAndReplaced(t *testing.T) {
 		synctest.Wait()
 		if got := handled.take(); len(got) != 3 {
 			t.Errorf("handled %q", got)
+		}
+	})
+}
+
+// TestContract20_AStuckHandlerIsReplacedWhenOthersReturn: when it was detected, there were too many
+// stuck handlers for another worker.
+func TestContract20_AStuckHandlerIsReplacedWhenOthersReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var handled journal
+		var release [4]chan struct{}
+		c := w.config(func(_ context.Context, widget unstructuredObject) error {
+			var n int
+			if _, err := fmt.Sscanf(widget.GetName(), "stuck%d", &n); err == nil {
+				waitForALongTime(release[n])
+			}
+			handled.add("%s", widget.GetName())
+			return nil
+		})
+		c.Workers, c.StuckAfter = 1, time.Minute
+		for n := range release {
+			release[n] = make(chan struct{})
+			w.put("widgets", fmt.Sprint("stuck", n), 1)
+		}
+		ctrl := w.run(c)
+		time.Sleep(10 * time.Minute)
+		w.put("widgets", "b", 1)
+		time.Sleep(10 * time.Minute)
+		if got := handled.take(); len(got) != 0 {
+			t.Errorf("beside as many stuck handlers as there may be workers, handled %q", got)
+		}
+		close(release[0])
+		time.Sleep(2 * time.Minute)
+		if got := handled.take(); !slices.Equal(got, []string{"stuck0", "b"}) {
+			t.Errorf("when one of them has returned, handled %q", got)
+		}
+		for _, trouble := range ctrl.Troubles() {
+			if !strings.Contains(trouble.Message, "another worker takes its place") {
+				t.Errorf("trouble %s", trouble)
+			}
+		}
+		for _, released := range release[1:] {
+			close(released)
+		}
+		synctest.Wait()
+		if len(ctrl.Troubles()) != 0 {
+			t.Errorf("when all have returned, troubles %v", ctrl.Troubles())
 		}
 	})
 }
@@ -315,4 +365,67 @@ func TestContract15_AnInformerSaysHowStaleItIs(t *testing.T) {
 			t.Errorf("with a bookmark every minute: stale by %s", s)
 		}
 	})
+}
+
+// A predicate, or a function of a source, that does not return is reported: readiness, Troubles and the log name the
+// informer that takes no changes meanwhile.
+func TestFunctionsOfChangesThatDoNotReturnAreReported(t *testing.T) {
+	for _, what := range []string{"predicate", "mapper"} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var logs journal
+				block := make(chan struct{})
+				waits := func(name string) {
+					if name == "bad" {
+						<-block
+					}
+				}
+				parts, err := informer.New(informer.Config[unstructuredObject]{
+					Name: "parts", Retriever: informer.RetrieveSelected[unstructuredObject](w.cluster, informer.Selection{Kind: kindOf("Part")}),
+					Logger: logs.logger(slog.LevelWarn),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := w.config(func(context.Context, unstructuredObject) error { return nil })
+				c.Logger = logs.logger(slog.LevelWarn)
+				resource, name := "widgets", "widgets"
+				if what == "predicate" {
+					c.Predicate = func(change informer.Change) bool {
+						waits(change.Key.Name)
+						return true
+					}
+				} else {
+					resource, name = "parts", "parts"
+					c.Sources = []controller.Source{source.Mapped(parts, func(part unstructuredObject) []kube.Key {
+						waits(part.GetName())
+						return nil
+					})}
+				}
+				ctrl := w.run(c)
+				time.Sleep(time.Second)
+				w.put(resource, "bad", 1)
+				time.Sleep(50 * time.Second)
+				if err := ctrl.Ready(); err != nil {
+					t.Errorf("after 50 s: %v", err)
+				}
+				time.Sleep(30 * time.Minute)
+				if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "has not returned for 30m50s") {
+					t.Errorf("Ready: %v", err)
+				}
+				if all := ctrl.Troubles(); len(all) != 1 || all[0].Type != controller.TroubleInformer {
+					t.Errorf("troubles %v", all)
+				}
+				if lines := logs.take(); len(lines) != 1 || !strings.Contains(lines[0], "has not returned") {
+					t.Errorf("logged %q", lines)
+				}
+				close(block)
+				time.Sleep(time.Second)
+				if err := ctrl.Ready(); err != nil {
+					t.Errorf("when it has returned: %v", err)
+				}
+			})
+		})
+	}
 }

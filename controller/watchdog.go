@@ -46,24 +46,31 @@ func (l *loop[T]) lookForStuck(ctx, workCtx context.Context, now time.Time) {
 	if l.config.StuckAfter < 0 {
 		return
 	}
-	stuck := map[*worker]*running{}
+	stuck, waiting := map[*worker]*running{}, map[*worker]*running{}
 	l.mu.Lock()
 	for w := range l.workers {
-		if r := w.run.Load(); r != nil && now.Sub(r.run.Started) >= l.config.StuckAfter && r.stuck.CompareAndSwap(false, true) {
+		switch r := w.run.Load(); {
+		case r == nil || now.Sub(r.run.Started) < l.config.StuckAfter:
+		case r.stuck.CompareAndSwap(false, true):
 			stuck[w] = r
+		case !w.replaced.Load():
+			waiting[w] = r
 		}
 	}
 	l.mu.Unlock()
+	l.replaceLate(ctx, workCtx, waiting)
 	for w, r := range stuck {
 		if w.run.Load() != r {
 			continue // it has just ended
 		}
-		message := fmt.Sprintf("a handler has been running for %s: another worker takes its place until it returns", rounded(now.Sub(r.run.Started)))
+		message := stuckMessage(now.Sub(r.run.Started))
 		switch ended, replaced := l.replace(workCtx, w); {
 		case ended:
 			message = fmt.Sprintf("a handler has been running for %s, and keeps the controller from ending", rounded(now.Sub(r.run.Started)))
 		case !replaced:
 			message = fmt.Sprintf("a handler has been running for %s, and so many others do that no further worker takes its place", rounded(now.Sub(r.run.Started)))
+		default:
+			l.queue.Exempt(r.run.Key) // or its group's limit would keep the other worker from working there
 		}
 		l.troubles.begin(ctx, Trouble{
 			Type: TroubleStuck, Key: r.run.Key, Since: r.run.Started, Message: message,
@@ -71,6 +78,27 @@ func (l *loop[T]) lookForStuck(ctx, workCtx context.Context, now time.Time) {
 		}, false)
 		if w.run.Load() != r {
 			l.troubles.endOf(r.run.Key, TroubleStuck) // it has ended meanwhile, and could not end this
+		}
+	}
+}
+
+// stuckMessage is the message about a handler that is stuck and was replaced.
+func stuckMessage(running time.Duration) string {
+	return fmt.Sprintf("a handler has been running for %s: another worker takes its place until it returns", rounded(running))
+}
+
+// replaceLate replaces workers that were reported as stuck when there were too many of them, now
+// that others have returned.
+func (l *loop[T]) replaceLate(ctx, workCtx context.Context, waiting map[*worker]*running) {
+	for w, r := range waiting {
+		if w.run.Load() != r {
+			continue // it has just ended
+		}
+		if _, replaced := l.replace(workCtx, w); replaced {
+			l.queue.Exempt(r.run.Key)
+			message := stuckMessage(time.Since(r.run.Started))
+			l.troubles.update(TroubleStuck, r.run.Key, message)
+			r.log().InfoContext(ctx, "stuck handler replaced", "message", message)
 		}
 	}
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime/pprof"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
@@ -20,7 +22,9 @@ import (
 type worker struct {
 	goroutine detect.Goroutine
 	run       atomic.Pointer[running] // what it is at; nil: it waits for a key
-	replaced  atomic.Bool             // its handler was stuck, and another has taken its place
+	// waitsSince is since when it has been waiting for a key, in nanoseconds of Unix time; 0: it is not waiting.
+	waitsSince atomic.Int64
+	replaced   atomic.Bool // its handler was stuck, and another has taken its place
 }
 
 // startWorker starts a worker. The drain waits for it.
@@ -40,19 +44,26 @@ func (l *loop[T]) addWorker(ctx context.Context) {
 // work is one worker.
 func (l *loop[T]) work(ctx context.Context, w *worker) {
 	w.goroutine = detect.CurrentGoroutine()
+	// Goroutines that handlers start inherit the label, and kube finds by it what they write past
+	// their run's context.
+	ctx = pprof.WithLabels(ctx, pprof.Labels(kube.ControllerLabel, l.config.Name))
+	pprof.SetGoroutineLabels(ctx)
 	returned := false
 	defer func() {
 		l.mu.Lock()
+		defer l.mu.Unlock()
 		delete(l.workers, w)
-		l.mu.Unlock()
 		if !returned && !w.replaced.Load() {
 			// A handler has called runtime.Goexit, as t.FailNow does: this goroutine ends, and
 			// another takes its place.
-			l.startWorker(ctx)
+			l.addWorker(ctx)
 		}
+		l.left.Broadcast()
 	}()
-	for !w.replaced.Load() {
+	for !w.replaced.Load() || l.takePlace(w) {
+		w.waitsSince.Store(time.Now().UnixNano())
 		item, ok := l.queue.Get()
+		w.waitsSince.Store(0)
 		if !ok {
 			break
 		}
@@ -61,6 +72,29 @@ func (l *loop[T]) work(ctx context.Context, w *worker) {
 		}
 	}
 	returned = true
+}
+
+// takePlace lets a replaced worker continue in a drain: others may have ended before its handler returned, and its key
+// may have been added again. It waits until another worker has ended. Before a drain it returns false.
+func (l *loop[T]) takePlace(w *worker) bool {
+	if !l.queue.Stats().Down {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	working := func() (n int) {
+		for other := range l.workers {
+			if !other.replaced.Load() {
+				n++
+			}
+		}
+		return n
+	}
+	for working() >= l.config.Workers {
+		l.left.Wait()
+	}
+	w.replaced.Store(false)
+	return true
 }
 
 // heldBack gives a key that must not run yet back to the queue.
@@ -73,7 +107,11 @@ func (l *loop[T]) heldBack(ctx context.Context, key kube.Key) bool {
 		return true
 	}
 	if pause := l.paused(key); pause > 0 {
-		l.queue.Hold(key, pause)
+		if l.queue.Stats().Down {
+			l.queue.Done(key) // a drain does not wait for what is slowed down: the next start handles it
+		} else {
+			l.queue.Hold(key, pause)
+		}
 		return true
 	}
 	return false
@@ -86,7 +124,7 @@ var errNoReturn = errors.New("the handler ended its goroutine (runtime.Goexit; t
 func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kube.Key]) {
 	r := l.begin(item)
 	w.run.Store(r)
-	runCtx, cancel := kube.ObserveCalls(context.WithValue(ctx, runKey{}, r), r), context.CancelFunc(func() {})
+	runCtx, cancel := context.WithValue(kube.ObserveCalls(ctx, r), runKey{}, r), context.CancelFunc(func() {})
 	if l.config.Timeout > 0 {
 		runCtx, cancel = context.WithTimeout(runCtx, l.config.Timeout)
 	}
@@ -104,16 +142,20 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kub
 		// Only now: what was added for the key is filed before the key can be taken again,
 		// so that it merges with what came in meanwhile.
 		l.queue.Done(item.Key)
-		l.first.ended(l.queued)
+		l.feeder.taken(l.queued)
 	}()
-	l.first.began(item.Key, item.Causes)
-	err = l.call(runCtx, r)
+	l.passes.began(item.Key)
+	l.backlog.remove(item.Key)
+	// Here, so that nothing behind it calls methods of an error that panic or do not return, and
+	// keeps no text of any size.
+	err = usercode.Error(l.call(runCtx, r))
 }
 
 // begin makes the record of a run.
 func (l *loop[T]) begin(item workqueue.Item[kube.Key]) *running {
-	failed := l.failures.of(item.Key)
-	r := &running{logger: l.logger, timers: &l.timers, writer: l, record: &record{run: Run{
+	r := &running{logger: l.logger, timers: &l.timers, writer: l, cut: l.answers}
+	failed := l.failedBefore(r, item.Key)
+	r.record = &record{run: Run{
 		Controller: l.config.Name,
 		Key:        item.Key,
 		Causes:     item.Causes,
@@ -122,12 +164,48 @@ func (l *loop[T]) begin(item workqueue.Item[kube.Key]) *running {
 		Held:       item.Held,
 		Started:    time.Now(),
 		Staleness:  l.informer.Staleness(),
-	}}}
+	}}
 	if failed.inARow > 0 {
 		r.run.AttemptClass = failed.class
 	}
 	l.history.begin(r.record)
 	return r
+}
+
+// failedBefore returns what is known of the failures of the object that a run will be about. Those
+// of an earlier object of the name are forgotten.
+func (l *loop[T]) failedBefore(r *running, key kube.Key) failing {
+	if !l.failures.some() {
+		return failing{}
+	}
+	failed := l.failures.of(key)
+	if failed.inARow == 0 && !failed.stalled && !failed.terminal {
+		return failed
+	}
+	if end := l.ends.first(key); end != nil {
+		r.uid = end.state.UID
+	} else {
+		l.readIdentity(r, key)
+	}
+	if failed.uid == r.uid {
+		return failed
+	}
+	l.forgetFailures(key)
+	return failing{}
+}
+
+// forgetFailures forgets what is known of the failures of key, and ends the troubles that they are.
+func (l *loop[T]) forgetFailures(key kube.Key) {
+	l.failures.forget(key)
+	l.troubles.endOf(key, TroubleFailing, TroubleStalled, TroubleUnseenWrite)
+}
+
+// readIdentity notes which object the informer shows under key.
+func (l *loop[T]) readIdentity(r *running, key kube.Key) {
+	r.uid, r.generation = "", 0
+	if kept, found := l.informer.Kept(key); found {
+		r.uid, r.generation = kept.UID, kept.Generation
+	}
 }
 
 // call calls the handler, or the reconciler, and turns a panic into an error.
@@ -142,11 +220,17 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 		if !l.informer.Has(key) && l.misplaced(ctx, key, r.run.Causes) {
 			return errGone
 		}
+		// Before it is called: what it reads may be later than that, but never earlier.
+		l.readIdentity(r, key)
+		r.mu.Lock()
+		r.timersOf = r.uid
+		r.mu.Unlock()
 		return l.config.Reconciler.Reconcile(ctx, key)
 	}
 	obj, found, err := l.informer.Get(key)
 	switch {
 	case err != nil:
+		l.readIdentity(r, key)
 		return fmt.Errorf("read %s from the cache: %w", key, err)
 	case !found && ended:
 		return nil
@@ -154,8 +238,10 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 		l.misplaced(ctx, key, r.run.Causes)
 		return errGone
 	}
+	r.uid, r.generation = obj.GetUID(), obj.GetGeneration()
 	r.mu.Lock()
 	r.run.Decode, r.run.UID, r.run.Generation = time.Since(r.run.Started), obj.GetUID(), obj.GetGeneration()
+	r.timersOf = obj.GetUID()
 	r.mu.Unlock()
 	return l.config.Handler.Handle(ctx, obj)
 }
@@ -174,7 +260,13 @@ func (l *loop[T]) wrote(ctx context.Context, r *running, call kube.Call, was *be
 	if was != nil && was.object.UID == w.UID && was.object.ResourceVersion == w.ResourceVersion && call.Verb != "delete" {
 		return WriteNoChange
 	}
-	w.base = l.baseOf(call, was, a)
+	if w.Deleted {
+		// Without a version an informer that has not shown the object yet would seem to show that
+		// it is gone.
+		w.ResourceVersion = lastVersion(call, was, a)
+	}
+	content := l.contentOnce(kind)
+	w.base = baseOf(call, was, a, content)
 	if a.kind == call.Kind {
 		w.whole = a.kind
 	}
@@ -185,8 +277,11 @@ func (l *loop[T]) wrote(ctx context.Context, r *running, call kube.Call, was *be
 	if forgiven {
 		l.skip(SkipOwnWrite, r.run.Key, echo)
 	}
-	if a.object != nil {
-		l.wroteAgain(ctx, r, kind, w.Key, was, a.object)
+	switch {
+	case w.Deleted:
+		l.hot.ObjectGone(r.run.Key, kind, w.Key)
+	case a.object != nil:
+		l.wroteAgain(ctx, r, kind, w.Key, was, a.object, content)
 	}
 	return WriteDone
 }

@@ -12,20 +12,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// desiredOver returns the definition as it is to be in place of live, which may be nil: desired,
-// and what is left to others.
-func desiredOver(desired, live *apiextensionsv1.CustomResourceDefinition, owner string) *apiextensionsv1.CustomResourceDefinition {
+// mergeWithLive returns the definition that the API server would have after desired is applied to live:
+// desired with its defaults, and those fields of live that Ensure leaves to other field owners.
+// live may be nil.
+//
+// Invariant: what Compare checks is this result. Each field that applyConfiguration leaves out must be
+// taken from live here.
+func mergeWithLive(desired, live *apiextensionsv1.CustomResourceDefinition, owner string) *apiextensionsv1.CustomResourceDefinition {
 	want := desired.DeepCopy()
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(want)
-	want.Status = desired.Status // which is the API server's
+	want.Status = desired.Status // the API server owns the status: the defaults of this function do not apply
 	if live == nil {
 		return want
 	}
 	switch {
-	case desired.Spec.Conversion == nil && !owns(live, owner, "spec", "conversion"):
+	case desired.Spec.Conversion == nil && !ownsField(live, owner, "spec", "conversion"):
 		want.Spec.Conversion = live.Spec.Conversion.DeepCopy()
 	case clientConfig(want) != nil && clientConfig(want).CABundle == nil && clientConfig(live) != nil:
-		// Certificate managers fill it in.
+		// A certificate manager sets the CA bundle.
 		clientConfig(want).CABundle = slices.Clone(clientConfig(live).CABundle)
 	}
 	return want
@@ -38,18 +42,18 @@ func clientConfig(d *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.
 	return d.Spec.Conversion.Webhook.ClientConfig
 }
 
-// isAsWanted reports whether writing want would change nothing. When it cannot tell it says no,
-// which costs a request.
-func isAsWanted(live, want *apiextensionsv1.CustomResourceDefinition, owner string) bool {
+// isUpToDate reports whether writing want would change nothing. It returns false when the two cannot be
+// compared, which costs a request and is safe. It must never return true for a definition that differs.
+func isUpToDate(live, want *apiextensionsv1.CustomResourceDefinition, owner string) bool {
 	return sameContent(live.Spec, want.Spec) &&
 		sameEntries(live, want.Labels, live.Labels, owner, "labels") &&
 		sameEntries(live, want.Annotations, live.Annotations, owner, "annotations") &&
-		sameEntries(live, entriesOf(want.Finalizers), entriesOf(live.Finalizers), owner, "finalizers") &&
+		sameEntries(live, toSet(want.Finalizers), toSet(live.Finalizers), owner, "finalizers") &&
 		len(want.OwnerReferences) == 0
 }
 
-// sameContent compares what the API has of two values: the raw parts of schemas may be written
-// differently.
+// sameContent reports whether two values are equal as JSON. The raw parts of schemas may differ in
+// spelling (spaces, escapes, the order of keys).
 func sameContent(a, b any) bool {
 	decoded := make([]any, 2)
 	for i, value := range []any{a, b} {
@@ -61,8 +65,8 @@ func sameContent(a, b any) bool {
 	return reflect.DeepEqual(decoded[0], decoded[1])
 }
 
-// sameEntries reports whether live has the entries that are wanted, and none that the owner has
-// put there and does not want any longer.
+// sameEntries reports whether has contains every entry of want, and no other entry that owner applied
+// earlier. Entries of other field owners are ignored.
 func sameEntries(live *apiextensionsv1.CustomResourceDefinition, want, has map[string]string, owner, field string) bool {
 	for name, value := range want {
 		if got, ok := has[name]; !ok || got != value {
@@ -70,14 +74,14 @@ func sameEntries(live *apiextensionsv1.CustomResourceDefinition, want, has map[s
 		}
 	}
 	for name := range has {
-		if _, wanted := want[name]; !wanted && owns(live, owner, "metadata", field, name) {
+		if _, wanted := want[name]; !wanted && ownsField(live, owner, "metadata", field, name) {
 			return false
 		}
 	}
 	return true
 }
 
-func entriesOf(values []string) map[string]string {
+func toSet(values []string) map[string]string {
 	entries := map[string]string{}
 	for _, value := range values {
 		entries[value] = ""
@@ -85,8 +89,9 @@ func entriesOf(values []string) map[string]string {
 	return entries
 }
 
-// owns reports whether the owner has applied a field of the definition.
-func owns(live *apiextensionsv1.CustomResourceDefinition, owner string, path ...string) bool {
+// ownsField reports whether owner has applied the field at path. It reads the managed fields of
+// server-side apply; fields that owner wrote by an update do not count.
+func ownsField(live *apiextensionsv1.CustomResourceDefinition, owner string, path ...string) bool {
 	for _, entry := range live.ManagedFields {
 		if entry.Manager != owner || entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" || entry.FieldsV1 == nil {
 			continue
@@ -111,11 +116,12 @@ func owns(live *apiextensionsv1.CustomResourceDefinition, owner string, path ...
 	return false
 }
 
-// configurationOf returns what is to be applied: what desired says, and nothing of what is left
-// to others, for that would take it from them. With the uid and the resourceVersion of live, which
-// may be nil, it is for that state only. Of a definition that was missing a moment ago this need
-// not be: nothing can be stored by it yet.
-func configurationOf(desired, live *apiextensionsv1.CustomResourceDefinition) (*unstructured.Unstructured, error) {
+// applyConfiguration returns the body of the apply request: the fields of desired, without the fields
+// that Ensure leaves to other owners, because an apply would take these over.
+//
+// It has the uid and the resourceVersion of live, so that the API server refuses it for any other state.
+// When live is nil it has neither: option IfAbsent stands for them.
+func applyConfiguration(desired, live *apiextensionsv1.CustomResourceDefinition) (*unstructured.Unstructured, error) {
 	applied := &apiextensionsv1.CustomResourceDefinition{
 		TypeMeta: metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: kindName},
 		ObjectMeta: metav1.ObjectMeta{
@@ -134,7 +140,7 @@ func configurationOf(desired, live *apiextensionsv1.CustomResourceDefinition) (*
 		configuration.SetUID(live.UID)
 		configuration.SetResourceVersion(live.ResourceVersion)
 		if live.Spec.PreserveUnknownFields && !desired.Spec.PreserveUnknownFields {
-			// False is left out otherwise, which would leave true as it is.
+			// Required because the field has omitempty: a missing field would keep the live value, true.
 			if err := unstructured.SetNestedField(content, false, "spec", "preserveUnknownFields"); err != nil {
 				return nil, err
 			}
@@ -143,8 +149,8 @@ func configurationOf(desired, live *apiextensionsv1.CustomResourceDefinition) (*
 	return configuration, nil
 }
 
-// definitionOf returns the definition that was read into obj.
-func definitionOf(obj *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefinition, error) {
+// fromUnstructured decodes the response of an apply request.
+func fromUnstructured(obj *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefinition, error) {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	encoded, err := json.Marshal(obj.Object)
 	if err != nil {

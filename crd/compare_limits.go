@@ -11,17 +11,17 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// limits compares what values have to be like, one by one.
-func (n node) limits() {
+// compareLimits compares the constraints on single values.
+func (n node) compareLimits() {
 	before, after := n.before, n.after
-	lowered(n, "maximum", before.Maximum, after.Maximum)
-	raised(n, "minimum", before.Minimum, after.Minimum)
-	lowered(n, "maxLength", before.MaxLength, after.MaxLength)
-	raised(n, "minLength", before.MinLength, after.MinLength)
-	lowered(n, "maxItems", before.MaxItems, after.MaxItems)
-	raised(n, "minItems", before.MinItems, after.MinItems)
-	lowered(n, "maxProperties", before.MaxProperties, after.MaxProperties)
-	raised(n, "minProperties", before.MinProperties, after.MinProperties)
+	reportLowered(n, "maximum", before.Maximum, after.Maximum)
+	reportRaised(n, "minimum", before.Minimum, after.Minimum)
+	reportLowered(n, "maxLength", before.MaxLength, after.MaxLength)
+	reportRaised(n, "minLength", before.MinLength, after.MinLength)
+	reportLowered(n, "maxItems", before.MaxItems, after.MaxItems)
+	reportRaised(n, "minItems", before.MinItems, after.MinItems)
+	reportLowered(n, "maxProperties", before.MaxProperties, after.MaxProperties)
+	reportRaised(n, "minProperties", before.MinProperties, after.MinProperties)
 	for _, flag := range []struct {
 		name          string
 		before, after bool
@@ -31,95 +31,95 @@ func (n node) limits() {
 		{"uniqueItems", before.UniqueItems, after.UniqueItems},
 	} {
 		if !flag.before && flag.after {
-			n.report(Narrowing, "%s is turned on", flag.name)
+			n.report(Narrowing, "%s is set, and was not", flag.name)
 		}
 	}
-	n.nulls()
-	n.pattern()
-	n.enum()
-	n.required()
-	n.listType()
+	n.compareNulls()
+	n.comparePattern()
+	n.compareEnum()
+	n.compareRequired()
+	n.compareListType()
 }
 
-// nulls compares whether null is a value: that of a field, when it is none, is dropped, or becomes
-// the default.
-func (n node) nulls() {
+// compareNulls compares whether null is accepted. Where it is not, the API server rejects null items of a
+// list; it drops null fields or replaces them by their default.
+func (n node) compareNulls() {
 	switch {
 	case !n.before.Nullable || n.after.Nullable:
 	case n.item:
-		n.report(Narrowing, "null is accepted now, and would be refused: keep nullable")
+		n.report(Narrowing, "null is accepted today and would be rejected: keep nullable")
 	case n.after.Default != nil:
-		n.report(Lossy, "null is kept now, and would become the default, %s: keep nullable", n.after.Default.Raw)
+		n.report(Lossy, "null is kept today and would become the default, %s: keep nullable", n.after.Default.Raw)
 	default:
-		n.report(Lossy, "null is kept now, and would be dropped: keep nullable")
+		n.report(Lossy, "null is kept today and would be dropped: keep nullable")
 	}
 }
 
-// lowered reports an upper limit that is new, or lower than it was.
-func lowered[V cmp.Ordered](n node, name string, before, after *V) {
+// reportLowered reports an upper limit that is new or lower than before.
+func reportLowered[V cmp.Ordered](n node, name string, before, after *V) {
 	if after != nil && (before == nil || *after < *before) {
-		n.report(Narrowing, "%s %s", name, change(before, after))
+		n.report(Narrowing, "%s %s", name, describeChange(before, after))
 	}
 }
 
-// raised reports a lower limit that is new, or higher than it was.
-func raised[V cmp.Ordered](n node, name string, before, after *V) {
+// reportRaised reports a lower limit that is new or higher than before.
+func reportRaised[V cmp.Ordered](n node, name string, before, after *V) {
 	var zero V
 	if _, isCount := any(zero).(int64); isCount && before == nil {
-		before = &zero // nothing is shorter than that
+		before = &zero // lengths and counts are never negative
 	}
 	if after != nil && (before == nil || *after > *before) {
-		n.report(Narrowing, "%s %s", name, change(before, after))
+		n.report(Narrowing, "%s %s", name, describeChange(before, after))
 	}
 }
 
-func change[V any](before, after *V) string {
+func describeChange[V any](before, after *V) string {
 	if before == nil {
-		return fmt.Sprintf("is %v, and was unlimited", *after)
+		return fmt.Sprintf("is %v, was unlimited", *after)
 	}
-	return fmt.Sprintf("is %v, and was %v", *after, *before)
+	return fmt.Sprintf("is %v, was %v", *after, *before)
 }
 
 func sameValue[V comparable](a, b *V) bool { return a != nil && b != nil && *a == *b }
 
-func (n node) pattern() {
+func (n node) comparePattern() {
 	before, after := n.before, n.after
 	if after.Pattern != "" && after.Pattern != before.Pattern {
-		n.report(Narrowing, "the pattern is %q, and was %q: what matched the old one may not match it", after.Pattern, before.Pattern)
+		n.report(Narrowing, "the pattern is %q, was %q: values that matched the old pattern may not match the new one", after.Pattern, before.Pattern)
 	}
-	// Every integer is an int64, and every number a double.
-	every := after.Type == "integer" && after.Format == "int64" || after.Type == "number" && after.Format == "double"
-	if after.Format != "" && after.Format != before.Format && !every {
-		n.report(Narrowing, "the format is %q, and was %q", after.Format, before.Format)
+	// These formats restrict nothing: every integer is an int64, and every number is a double.
+	unrestricted := after.Type == "integer" && after.Format == "int64" || after.Type == "number" && after.Format == "double"
+	if after.Format != "" && after.Format != before.Format && !unrestricted {
+		n.report(Narrowing, "the format is %q, was %q", after.Format, before.Format)
 	}
 	if after.MultipleOf != nil && !sameValue(before.MultipleOf, after.MultipleOf) {
-		n.report(Narrowing, "it has to be a multiple of %v", *after.MultipleOf)
+		n.report(Narrowing, "only multiples of %v would be accepted", *after.MultipleOf)
 	}
 }
 
-func (n node) enum() {
+func (n node) compareEnum() {
 	if len(n.after.Enum) == 0 {
 		return
 	}
 	if len(n.before.Enum) == 0 {
-		n.report(Narrowing, "only %s would be accepted, and any value is now", strings.Join(texts(n.after.Enum), ", "))
+		n.report(Narrowing, "any value is accepted today, and only %s would be", strings.Join(rawValues(n.after.Enum), ", "))
 		return
 	}
-	var gone []apiextensionsv1.JSON
+	var removed []apiextensionsv1.JSON
 	for _, value := range n.before.Enum {
 		if !slices.ContainsFunc(n.after.Enum, func(allowed apiextensionsv1.JSON) bool { return sameJSON(value, allowed) }) {
-			gone = append(gone, value)
+			removed = append(removed, value)
 		}
 	}
-	if len(gone) > 0 {
-		n.report(Narrowing, "%s would be refused: keep old values in the enum, and let the program treat them as new ones", strings.Join(texts(gone), ", "))
+	if len(removed) > 0 {
+		n.report(Narrowing, "%s would be rejected: keep the old values in the enum, and handle them as aliases of the new ones", strings.Join(rawValues(removed), ", "))
 	}
 }
 
-// sameJSON compares values: JSON has several ways to write one.
+// sameJSON compares values and not their spelling.
 func sameJSON(a, b apiextensionsv1.JSON) bool { return bytes.Equal(a.Raw, b.Raw) || sameContent(a, b) }
 
-func texts(values []apiextensionsv1.JSON) []string {
+func rawValues(values []apiextensionsv1.JSON) []string {
 	var texts []string
 	for _, value := range values {
 		texts = append(texts, string(value.Raw))
@@ -127,37 +127,37 @@ func texts(values []apiextensionsv1.JSON) []string {
 	return texts
 }
 
-// required compares which fields have to be there. Those with a default always are.
-func (n node) required() {
+// compareRequired compares the required fields. A field with a default is never missing.
+func (n node) compareRequired() {
 	for _, name := range n.after.Required {
 		before, after := n.before.Properties[name], n.after.Properties[name]
-		was := slices.Contains(n.before.Required, name)
+		wasRequired := slices.Contains(n.before.Required, name)
 		switch {
 		case after.Default != nil:
-		case !was:
-			n.at("."+name, nil, nil).report(Narrowing, "it is required, and objects that lack it could not be written: give it a default")
+		case !wasRequired:
+			n.child("."+name, nil, nil).report(Narrowing, "the field becomes required, and objects without it could not be written: give it a default")
 		case before.Default != nil:
-			n.at("."+name, nil, nil).report(Narrowing, "it is required and has lost its default, and objects that rely on that could not be written: keep the default")
+			n.child("."+name, nil, nil).report(Narrowing, "the required field loses its default, and objects that rely on the default could not be written: keep the default")
 		}
 	}
 }
 
-// listType compares what tells the items of a list apart, and whether parts of a value have owners
-// of their own.
-func (n node) listType() {
+// compareListType compares the keys that identify the items of a list, and whether the parts of a value
+// may have different field owners.
+func (n node) compareListType() {
 	before, after := cmp.Or(valueOf(n.before.XListType), "atomic"), cmp.Or(valueOf(n.after.XListType), "atomic")
-	const shared = "%s is atomic, and was %s: of several programs that apply parts of it, one would take it from the others: keep it"
+	const becomesAtomic = "%s is atomic, was %s: when several programs apply parts of the value, the last one would own all of it: keep the old type"
 	switch {
 	case before == after && after == "atomic":
 	case after == "atomic":
-		n.report(Narrowing, shared, "x-kubernetes-list-type", before)
+		n.report(Narrowing, becomesAtomic, "x-kubernetes-list-type", before)
 	case before != after:
-		n.report(Narrowing, "lists with two equal items would be refused: x-kubernetes-list-type is %s, and was %s", after, before)
+		n.report(Narrowing, "lists with two equal items would be rejected: x-kubernetes-list-type is %s, was %s", after, before)
 	case !slices.Equal(slices.Sorted(slices.Values(n.before.XListMapKeys)), slices.Sorted(slices.Values(n.after.XListMapKeys))):
-		n.report(Narrowing, "other fields tell its items apart: x-kubernetes-list-map-keys are %q, and were %q", n.after.XListMapKeys, n.before.XListMapKeys)
+		n.report(Narrowing, "other fields identify the items: x-kubernetes-list-map-keys are %q, were %q", n.after.XListMapKeys, n.before.XListMapKeys)
 	}
 	if valueOf(n.before.XMapType) != "atomic" && valueOf(n.after.XMapType) == "atomic" && typeOf(n.before) == typeOf(n.after) {
-		n.report(Narrowing, shared, "x-kubernetes-map-type", "granular")
+		n.report(Narrowing, becomesAtomic, "x-kubernetes-map-type", "granular")
 	}
 }
 
@@ -168,17 +168,18 @@ func valueOf(s *string) string {
 	return *s
 }
 
-// rules compares conditions that cannot be read, only be found to be new.
-func (n node) rules() {
+// compareRules compares CEL rules and logical schemas. Compare does not evaluate them: each one that is
+// new or different counts as a problem.
+func (n node) compareRules() {
 	for _, rule := range n.after.XValidations {
-		had := slices.ContainsFunc(n.before.XValidations, func(old apiextensionsv1.ValidationRule) bool {
+		existed := slices.ContainsFunc(n.before.XValidations, func(old apiextensionsv1.ValidationRule) bool {
 			return old.Rule == rule.Rule && sameOptional(old.OptionalOldSelf, rule.OptionalOldSelf)
 		})
-		if !had {
-			n.report(Narrowing, "the rule %q is new: objects that break it could not be written", rule.Rule)
+		if !existed {
+			n.report(Narrowing, "the rule %q is new: objects that violate it could not be written", rule.Rule)
 		}
 	}
-	n.before, n.after = withoutTypes(n.before), withoutTypes(n.after)
+	n.before, n.after = withoutImpliedTypes(n.before), withoutImpliedTypes(n.after)
 	for _, part := range []struct {
 		name          string
 		before, after any
@@ -189,15 +190,16 @@ func (n node) rules() {
 		{"not", n.before.Not, n.after.Not},
 	} {
 		if !reflect.ValueOf(part.after).IsZero() && !sameContent(part.before, part.after) {
-			n.report(Narrowing, "%s has changed, which cannot be compared: what it accepted may be refused", part.name)
+			n.report(Narrowing, "%s changes and cannot be compared: values that are accepted today may be rejected", part.name)
 		}
 	}
 }
 
 func sameOptional(a, b *bool) bool { return (a != nil && *a) == (b != nil && *b) }
 
-// withoutTypes returns a schema without the two types of int-or-string, which may be said, or not.
-func withoutTypes(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
+// withoutImpliedTypes returns the schema without the list of the two types of int-or-string: the list is
+// optional and means nothing. It never changes its argument.
+func withoutImpliedTypes(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
 	if !schema.XIntOrString {
 		return schema
 	}
@@ -207,7 +209,7 @@ func withoutTypes(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSON
 		without.AnyOf = nil
 	}
 	if all := without.AllOf; len(all) > 0 && sameContent(all[0], apiextensionsv1.JSONSchemaProps{AnyOf: types}) {
-		without.AllOf = append([]apiextensionsv1.JSONSchemaProps(nil), all[1:]...) // nil when there is no more
+		without.AllOf = append([]apiextensionsv1.JSONSchemaProps(nil), all[1:]...) // nil if no other schema is left
 	}
 	return &without
 }

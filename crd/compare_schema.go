@@ -9,16 +9,18 @@ import (
 )
 
 // node is one place in the schemas of before and after.
+//
+// Invariant: both schemas describe the values at the same path, so each problem names one path.
 type node struct {
 	*comparison
-	root          string // "v1: "
-	path          string // "spec.ports[*].name"; "" is the object
-	item          bool   // it is an item of a list
+	root          string // the version or versions: "v1: ", "v1 to v2: "
+	path          string // "spec.ports[*].name"; "" is the object itself
+	item          bool   // the node is the item of a list
 	before, after *apiextensionsv1.JSONSchemaProps
 }
 
-// schemas compares the schemas of objects.
-func (c *comparison) schemas(root string, before, after *apiextensionsv1.JSONSchemaProps) {
+// compareSchemas compares two schemas of the whole object.
+func (c *comparison) compareSchemas(root string, before, after *apiextensionsv1.JSONSchemaProps) {
 	node{comparison: c, root: root, before: before, after: after}.compare()
 }
 
@@ -30,49 +32,49 @@ func (n node) report(severity Severity, format string, args ...any) {
 	n.comparison.report(severity, n.root+path, format, args...)
 }
 
-// at returns the node below this one.
-func (n node) at(step string, before, after *apiextensionsv1.JSONSchemaProps) node {
+// child returns the node at path+step.
+func (n node) child(step string, before, after *apiextensionsv1.JSONSchemaProps) node {
 	n.path, n.item, n.before, n.after = strings.TrimPrefix(n.path+step, "."), false, before, after
 	return n
 }
 
 func (n node) compare() {
-	if !n.types() {
-		return // nothing below can be compared
+	if !n.compareTypes() {
+		return // the types have nothing in common
 	}
-	n.unknownFields()
-	n.properties()
-	n.values()
-	n.items()
-	n.limits()
-	n.rules()
+	n.compareUnknownFields()
+	n.compareProperties()
+	n.compareValues()
+	n.compareItems()
+	n.compareLimits()
+	n.compareRules()
 }
 
-// types compares types, and reports whether the rest can be compared.
-func (n node) types() bool {
+// compareTypes compares types. It reports whether the other parts of the schemas can be compared.
+func (n node) compareTypes() bool {
 	before, after := typeOf(n.before), typeOf(n.after)
 	switch {
 	case before == after, after == anyType:
 		return true
 	case after == intOrString && (before == "integer" || before == "string"), before == "integer" && after == "number":
 		return true
-	case before == anyType && preserves(n.before) && !n.keepsUnknown() && (after != "object" || n.after.AdditionalProperties != nil):
-		what := "objects"
+	case before == anyType && preservesUnknown(n.before) && !n.afterPreservesUnknown() && (after != "object" || n.after.AdditionalProperties != nil):
+		affected := "objects"
 		if after == "object" {
-			what = "objects in lists" // the others are compared
+			affected = "objects in lists" // compareProperties covers other objects
 		}
-		n.report(Lossy, "anything is accepted now, and only %s would be; %s in its place would lose all their fields: "+
-			"add a property of another name", after, what)
-		return true // items and values are compared
+		n.report(Lossy, "any value is accepted today, and only %s would be; %s stored here would lose all their fields: "+
+			"add a property with another name", after, affected)
+		return true // items and map values still have to be compared
 	case before == anyType:
-		n.report(Narrowing, "anything is accepted now, and only %s would be", after)
-		return true // what is an object may have more than the new schema names
+		n.report(Narrowing, "any value is accepted today, and only %s would be", after)
+		return true // stored objects may have fields that the new schema lacks
 	case before == "number" && after == "integer":
-		n.report(Narrowing, "fractions would be refused: %s becomes %s", before, after)
+		n.report(Narrowing, "fractions would be rejected: %s becomes %s", before, after)
 		return true
 	}
-	n.report(Lossy, "the type changes from %s to %s, and what is stored has the old one: "+
-		"add a property of another name, or a version with a conversion webhook", before, after)
+	n.report(Lossy, "the type changes from %s to %s, and stored values have the old type: "+
+		"add a property with another name, or a version with a conversion webhook", before, after)
 	return false
 }
 
@@ -91,31 +93,31 @@ func typeOf(schema *apiextensionsv1.JSONSchemaProps) string {
 	return schema.Type
 }
 
-// unknownFields compares what is kept of what no schema names.
-func (n node) unknownFields() {
-	if preserves(n.before) && !n.keepsUnknown() && n.after.AdditionalProperties == nil && mayBeObject(n.after) {
-		n.report(Lossy, "fields that the schema does not name are kept now, and would be dropped: "+
-			"keep x-kubernetes-preserve-unknown-fields, or name every field that objects have")
+// compareUnknownFields compares which fields the API server keeps although the schema does not have them.
+func (n node) compareUnknownFields() {
+	if preservesUnknown(n.before) && !n.afterPreservesUnknown() && n.after.AdditionalProperties == nil && mayBeObject(n.after) {
+		n.report(Lossy, "fields that the schema does not have are kept today and would be dropped: "+
+			"keep x-kubernetes-preserve-unknown-fields, or add every field that objects use")
 	}
 	_, hasMetadata := n.before.Properties["metadata"]
 	switch {
-	case n.before.XEmbeddedResource && !n.after.XEmbeddedResource && !n.keepsUnknown():
-		n.report(Lossy, "it is no embedded object any longer, and its apiVersion, kind and metadata would be dropped: keep x-kubernetes-embedded-resource")
+	case n.before.XEmbeddedResource && !n.after.XEmbeddedResource && !n.afterPreservesUnknown():
+		n.report(Lossy, "apiVersion, kind and metadata of the embedded object would be dropped: keep x-kubernetes-embedded-resource")
 	case n.before.XEmbeddedResource || !n.after.XEmbeddedResource:
-	case hasMetadata || preserves(n.before) || valuesOf(n.before) != nil:
-		n.report(Lossy, "it becomes an embedded object, and what its metadata has that is none of Kubernetes' would be dropped: "+
+	case hasMetadata || preservesUnknown(n.before) || mapValues(n.before) != nil:
+		n.report(Lossy, "the value becomes an embedded object, and fields of its metadata that Kubernetes does not define would be dropped: "+
 			"leave out x-kubernetes-embedded-resource")
 	default:
-		n.report(Narrowing, "it has to be an embedded object, with apiVersion, kind and metadata")
+		n.report(Narrowing, "only embedded objects with apiVersion, kind and metadata would be accepted")
 	}
 }
 
-// keepsUnknown reports whether fields that the schema of after does not name are kept.
-func (n node) keepsUnknown() bool {
-	return n.comparison.after.Spec.PreserveUnknownFields || preserves(n.after)
+// afterPreservesUnknown reports whether the API server would keep fields that the schema of after lacks.
+func (n node) afterPreservesUnknown() bool {
+	return n.comparison.after.Spec.PreserveUnknownFields || preservesUnknown(n.after)
 }
 
-func preserves(schema *apiextensionsv1.JSONSchemaProps) bool {
+func preservesUnknown(schema *apiextensionsv1.JSONSchemaProps) bool {
 	return schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields
 }
 
@@ -123,113 +125,112 @@ func mayBeObject(schema *apiextensionsv1.JSONSchemaProps) bool {
 	return schema.Type == "object" || schema.Type == "" && !schema.XIntOrString
 }
 
-// properties compares the fields of an object.
-func (n node) properties() {
+// compareProperties compares the fields of an object.
+func (n node) compareProperties() {
 	for _, name := range slices.Sorted(maps.Keys(n.before.Properties)) {
-		if n.isImplied(name) {
+		if n.isBuiltin(name) {
 			continue
 		}
 		before := n.before.Properties[name]
-		if after, ok := n.afterOf(name); ok {
-			n.at("."+name, &before, after).compare()
-		} else if !n.keepsUnknown() {
-			n.at("."+name, nil, nil).report(Lossy, "the property is removed, and what objects have there would be dropped: "+
+		if after, ok := n.schemaAfter(name); ok {
+			n.child("."+name, &before, after).compare()
+		} else if !n.afterPreservesUnknown() {
+			n.child("."+name, nil, nil).report(Lossy, "the property is removed, and the values that objects have would be dropped: "+
 				"keep it, and mark it as deprecated in its description")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.after.Properties)) {
 		after := n.after.Properties[name]
-		if _, ok := n.before.Properties[name]; ok || n.isImplied(name) {
+		if _, ok := n.before.Properties[name]; ok || n.isBuiltin(name) {
 			continue
 		}
-		// Under that name there may already be something.
-		if before := valuesOf(n.before); before != nil {
-			n.at("."+name, before, &after).compare()
-		} else if preserves(n.before) && n.keepsUnknown() { // otherwise it is among the unknown fields
-			n.at("."+name, &apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}, &after).compare()
+		// A map or an object that keeps unknown fields may already have a value with this name.
+		if before := mapValues(n.before); before != nil {
+			n.child("."+name, before, &after).compare()
+		} else if preservesUnknown(n.before) && n.afterPreservesUnknown() { // otherwise compareUnknownFields reports the loss
+			n.child("."+name, &apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}, &after).compare()
 		}
 	}
-	n.implied()
+	n.compareBuiltin()
 }
 
-// isImplied reports whether the field of an object is known whatever the schema says.
-func (n node) isImplied(name string) bool {
+// isBuiltin reports whether the API server defines the field itself, whether or not the schema has it.
+func (n node) isBuiltin(name string) bool {
 	return (n.path == "" || n.before.XEmbeddedResource && n.after.XEmbeddedResource) && (name == "apiVersion" || name == "kind" || name == "metadata")
 }
 
-// implied compares what a schema asks of the fields that are known whatever it says: of the name,
-// usually.
-func (n node) implied() {
+// compareBuiltin compares the limits that a schema puts on built-in fields, usually on metadata.name.
+func (n node) compareBuiltin() {
 	for _, name := range []string{"apiVersion", "kind", "metadata"} {
 		before, after := n.before.Properties[name], n.after.Properties[name]
-		if !n.isImplied(name) {
+		if !n.isBuiltin(name) {
 			continue
 		}
 		if name != "metadata" {
-			n.at("."+name, &before, &after).limits()
+			n.child("."+name, &before, &after).compareLimits()
 			continue
 		}
 		for _, field := range slices.Sorted(maps.Keys(after.Properties)) {
-			was, is := before.Properties[field], after.Properties[field]
-			below := n.at(".metadata."+field, &was, &is)
-			below.limits()
-			below.rules()
+			fieldBefore, fieldAfter := before.Properties[field], after.Properties[field]
+			child := n.child(".metadata."+field, &fieldBefore, &fieldAfter)
+			child.compareLimits()
+			child.compareRules()
 		}
 	}
 }
 
-// afterOf returns the schema that applies to a field that there was.
-func (n node) afterOf(name string) (*apiextensionsv1.JSONSchemaProps, bool) {
+// schemaAfter returns the new schema of an existing field: its property, or the schema of map values.
+func (n node) schemaAfter(name string) (*apiextensionsv1.JSONSchemaProps, bool) {
 	if after, ok := n.after.Properties[name]; ok {
 		return &after, true
 	}
-	after := valuesOf(n.after)
+	after := mapValues(n.after)
 	return after, after != nil
 }
 
-// valuesOf returns the schema of a map's values, or nil when it is no map.
-func valuesOf(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
+// mapValues returns the schema of a map's values, or nil if the schema is not a map.
+func mapValues(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
 	switch additional := schema.AdditionalProperties; {
 	case additional == nil:
 		return nil
 	case additional.Schema != nil:
 		return additional.Schema
 	case additional.Allows:
-		return &apiextensionsv1.JSONSchemaProps{} // anything, of which objects lose all fields
+		return &apiextensionsv1.JSONSchemaProps{} // any value, but objects lose all their fields
 	}
 	return nil
 }
 
-// values compares the values of a map.
-func (n node) values() {
-	before, after := valuesOf(n.before), valuesOf(n.after)
+// compareValues compares the values of a map.
+func (n node) compareValues() {
+	before, after := mapValues(n.before), mapValues(n.after)
 	switch {
 	case before != nil && after != nil:
-		n.at("[*]", before, after).compare()
-	case before != nil && !n.keepsUnknown() && mayBeObject(n.after):
-		n.report(Lossy, "it is no map any longer, and entries that the schema does not name would be dropped: keep additionalProperties")
-	case before == nil && after != nil && preserves(n.before):
-		n.at("[*]", &apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}, after).compare()
+		n.child("[*]", before, after).compare()
+	case before != nil && !n.afterPreservesUnknown() && mayBeObject(n.after):
+		n.report(Lossy, "the map becomes an object, and entries that are not among its properties would be dropped: keep additionalProperties")
+	case before == nil && after != nil && preservesUnknown(n.before):
+		n.child("[*]", &apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}, after).compare()
 	}
 }
 
-// items compares the items of a list.
-func (n node) items() {
+// compareItems compares the items of a list.
+func (n node) compareItems() {
 	if n.before.Items == nil && n.after.Items == nil {
 		return
 	}
-	before, after := itemsOf(n.before), itemsOf(n.after)
-	if before == nil || after == nil { // one of them is no list
+	before, after := listItems(n.before), listItems(n.after)
+	if before == nil || after == nil { // compareTypes has reported the change of type
 		return
 	}
-	below := n.at("[*]", before, after)
-	below.item = true
-	below.compare()
+	child := n.child("[*]", before, after)
+	child.item = true
+	child.compare()
 }
 
-// itemsOf returns the schema of a list's items, or nil when it can be no list. Items inherit from
-// the list that unknown fields are kept; properties and the values of maps do not.
-func itemsOf(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
+// listItems returns the schema of a list's items, or nil if the type excludes lists. Items inherit
+// x-kubernetes-preserve-unknown-fields from their list; properties and the values of maps do not.
+func listItems(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
 	items := &apiextensionsv1.JSONSchemaProps{}
 	switch {
 	case schema.Items != nil && schema.Items.Schema != nil:
@@ -237,7 +238,7 @@ func itemsOf(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchem
 	case typeOf(schema) != anyType:
 		return nil
 	}
-	if preserves(schema) && !preserves(items) {
+	if preservesUnknown(schema) && !preservesUnknown(items) {
 		items = items.DeepCopy()
 		items.XPreserveUnknownFields = new(true)
 	}

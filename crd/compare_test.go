@@ -12,7 +12,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/crd"
 )
 
-// definition returns one of kind Website.
+// definition returns a definition of kind Website.
 func definition(tb testing.TB, change func(*apiextensionsv1.CustomResourceDefinition), versions ...crd.Version) *apiextensionsv1.CustomResourceDefinition {
 	tb.Helper()
 	d, err := crd.New(crd.Definition{Group: "shop.example.com", Kind: "Website", Versions: versions})
@@ -34,7 +34,7 @@ func schemaOf(tb testing.TB, text string) *apiextensionsv1.JSONSchemaProps {
 	return props
 }
 
-// The schemas are those of a field f, from one to the other.
+// The schemas of each case are those of field f, before and after.
 func TestCompareSchemas(t *testing.T) {
 	t.Parallel()
 	const (
@@ -46,101 +46,101 @@ func TestCompareSchemas(t *testing.T) {
 		before, after string
 		want          []string // "severity: path"
 	}{
-		"nothing":              {`{type: string}`, `{type: string, description: new}`, nil},
-		"a property more":      {number, `{type: object, properties: {k: {type: integer}, m: {type: string, enum: [a]}}}`, nil},
-		"a property less":      {number, `{type: object}`, []string{"lossy: v1: f.k"}},
-		"kept though unnamed":  {number, anyKeys, nil},
-		"a map now":            {number, `{type: object, additionalProperties: {type: integer}}`, nil},
-		"a map of others":      {number, `{type: object, additionalProperties: {type: string}}`, []string{"lossy: v1: f.k"}},
-		"no map any longer":    {`{type: object, additionalProperties: {type: integer}}`, `{type: object}`, []string{"lossy: v1: f"}},
-		"a map of any":         {`{type: object, additionalProperties: true}`, `{type: object, additionalProperties: {type: string}}`, []string{"narrowing: v1: f[*]"}},
-		"a map that has names": {`{type: object, additionalProperties: {type: integer}}`, `{type: object, additionalProperties: {type: integer}, properties: {k: {type: string}}}`, []string{"lossy: v1: f.k"}},
-		"values of a map":      {`{type: object, additionalProperties: {type: integer}}`, `{type: object, additionalProperties: {type: integer, maximum: 3}}`, []string{"narrowing: v1: f[*]"}},
-		"items of a list":      {`{type: array, items: {type: object, properties: {k: {type: integer}}}}`, `{type: array, items: {type: object}}`, []string{"lossy: v1: f[*].k"}},
-		"a map of any now":     {`{type: object, additionalProperties: {type: object, properties: {k: {type: integer}}}}`, `{type: object, additionalProperties: true}`, []string{"lossy: v1: f[*].k"}},
-		"a map of any lists":   {`{type: object, additionalProperties: {type: array, items: {type: object, properties: {k: {type: integer}}}}}`, `{type: object, additionalProperties: true}`, []string{"lossy: v1: f[*][*].k"}},
-		"unknown in any":       {anyKeys, `{type: object, additionalProperties: true}`, []string{"lossy: v1: f[*]"}},
-		"maps in any":          {`{type: object, additionalProperties: {type: object, additionalProperties: {type: string}}}`, `{type: object, additionalProperties: true}`, []string{"lossy: v1: f[*]"}},
-		"a map of scalars":     {`{type: object, additionalProperties: {type: integer}}`, `{type: object, additionalProperties: true}`, nil},
-		"items keep unknown":   {`{type: array, x-kubernetes-preserve-unknown-fields: true, items: {type: object}}`, `{type: array, items: {type: object}}`, []string{"lossy: v1: f[*]"}},
-		"lists keep unknown":   {`{type: array, items: {type: object, x-kubernetes-preserve-unknown-fields: true}}`, `{type: array, x-kubernetes-preserve-unknown-fields: true, items: {type: object}}`, nil},
-		"a list of any":        {anyValue, `{type: array, items: {type: string}}`, []string{"lossy: v1: f", "lossy: v1: f[*]"}},
+		"description only":                               {`{type: string}`, `{type: string, description: new}`, nil},
+		"property added":                                 {number, `{type: object, properties: {k: {type: integer}, m: {type: string, enum: [a]}}}`, nil},
+		"property removed":                               {number, `{type: object}`, []string{"lossy: v1: f.k"}},
+		"properties become unknown fields":               {number, anyKeys, nil},
+		"object becomes map":                             {number, `{type: object, additionalProperties: {type: integer}}`, nil},
+		"object becomes map of another type":             {number, `{type: object, additionalProperties: {type: string}}`, []string{"lossy: v1: f.k"}},
+		"map becomes object":                             {`{type: object, additionalProperties: {type: integer}}`, `{type: object}`, []string{"lossy: v1: f"}},
+		"map of any value becomes map of strings":        {`{type: object, additionalProperties: true}`, `{type: object, additionalProperties: {type: string}}`, []string{"narrowing: v1: f[*]"}},
+		"map gets a property":                            {`{type: object, additionalProperties: {type: integer}}`, `{type: object, additionalProperties: {type: integer}, properties: {k: {type: string}}}`, []string{"lossy: v1: f.k"}},
+		"limit on map values":                            {`{type: object, additionalProperties: {type: integer}}`, `{type: object, additionalProperties: {type: integer, maximum: 3}}`, []string{"narrowing: v1: f[*]"}},
+		"property of list items removed":                 {`{type: array, items: {type: object, properties: {k: {type: integer}}}}`, `{type: array, items: {type: object}}`, []string{"lossy: v1: f[*].k"}},
+		"map of objects becomes map of any value":        {`{type: object, additionalProperties: {type: object, properties: {k: {type: integer}}}}`, `{type: object, additionalProperties: true}`, []string{"lossy: v1: f[*].k"}},
+		"map of lists becomes map of any value":          {`{type: object, additionalProperties: {type: array, items: {type: object, properties: {k: {type: integer}}}}}`, `{type: object, additionalProperties: true}`, []string{"lossy: v1: f[*][*].k"}},
+		"unknown fields become map of any value":         {anyKeys, `{type: object, additionalProperties: true}`, []string{"lossy: v1: f[*]"}},
+		"map of maps becomes map of any value":           {`{type: object, additionalProperties: {type: object, additionalProperties: {type: string}}}`, `{type: object, additionalProperties: true}`, []string{"lossy: v1: f[*]"}},
+		"map of scalars becomes map of any value":        {`{type: object, additionalProperties: {type: integer}}`, `{type: object, additionalProperties: true}`, nil},
+		"list no longer preserves unknown fields":        {`{type: array, x-kubernetes-preserve-unknown-fields: true, items: {type: object}}`, `{type: array, items: {type: object}}`, []string{"lossy: v1: f[*]"}},
+		"list preserves unknown fields instead of items": {`{type: array, items: {type: object, x-kubernetes-preserve-unknown-fields: true}}`, `{type: array, x-kubernetes-preserve-unknown-fields: true, items: {type: object}}`, nil},
+		"any value becomes list":                         {anyValue, `{type: array, items: {type: string}}`, []string{"lossy: v1: f", "lossy: v1: f[*]"}},
 
-		"a type":               {`{type: string}`, `{type: integer}`, []string{"lossy: v1: f"}},
-		"a type below":         {number, `{type: object, properties: {k: {type: object}}}`, []string{"lossy: v1: f.k"}},
-		"integer to number":    {`{type: integer}`, `{type: number}`, nil},
-		"number to integer":    {`{type: number}`, `{type: integer}`, []string{"narrowing: v1: f"}},
-		"string to both":       {`{type: string}`, `{x-kubernetes-int-or-string: true}`, nil},
-		"both to string":       {`{x-kubernetes-int-or-string: true}`, `{type: string}`, []string{"lossy: v1: f"}},
-		"anything to string":   {anyValue, `{type: string}`, []string{"lossy: v1: f"}},
-		"anything to a map":    {anyValue, `{type: object, additionalProperties: ` + anyValue + `}`, []string{"lossy: v1: f"}},
-		"anything to object":   {anyValue, number, []string{"lossy: v1: f", "narrowing: v1: f"}},
-		"string to anything":   {`{type: string}`, anyValue, nil},
-		"unknown fields":       {anyKeys, number, []string{"lossy: v1: f"}},
-		"named among unknown":  {anyKeys, `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {k: {type: integer}}}`, []string{"lossy: v1: f.k"}},
-		"objects among them":   {anyKeys, `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {k: {type: object}}}`, []string{"lossy: v1: f.k", "narrowing: v1: f.k"}},
-		"unknown to a map":     {anyKeys, `{type: object, additionalProperties: {type: string}}`, []string{"lossy: v1: f[*]"}},
-		"unknown fields now":   {number, `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {k: {type: integer}}}`, nil},
-		"both, with types":     {`{type: integer}`, `{x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}`, nil},
-		"both, as before":      {`{x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}`, `{x-kubernetes-int-or-string: true, allOf: [{anyOf: [{type: integer}, {type: string}]}]}`, nil},
-		"both, and a limit":    {`{type: integer}`, `{x-kubernetes-int-or-string: true, allOf: [{anyOf: [{type: integer}, {type: string}]}, {maximum: 3}]}`, []string{"narrowing: v1: f"}},
-		"no embedded object":   {`{type: object, x-kubernetes-embedded-resource: true, properties: {k: {type: integer}}}`, number, []string{"lossy: v1: f"}},
-		"an embedded object":   {number, `{type: object, x-kubernetes-embedded-resource: true, properties: {k: {type: integer}}}`, []string{"narrowing: v1: f"}},
-		"embedded, unknown":    {anyKeys, `{type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}`, []string{"lossy: v1: f"}},
-		"embedded, as ever":    {`{type: object, x-kubernetes-embedded-resource: true, properties: {kind: {type: string}, k: {type: integer}}}`, `{type: object, x-kubernetes-embedded-resource: true, properties: {metadata: {type: object}}}`, []string{"lossy: v1: f.k"}},
-		"a null":               {`{type: string, nullable: true}`, `{type: string}`, []string{"lossy: v1: f"}},
-		"a null, by default":   {`{type: string, nullable: true}`, `{type: string, default: a}`, []string{"lossy: v1: f"}},
-		"a null in a list":     {`{type: array, items: {type: string, nullable: true}}`, `{type: array, items: {type: string}}`, []string{"narrowing: v1: f[*]"}},
-		"nulls now":            {`{type: string}`, `{type: string, nullable: true}`, nil},
-		"an enum":              {`{type: string}`, `{type: string, enum: [a]}`, []string{"narrowing: v1: f"}},
-		"an enum with less":    {`{type: string, enum: [a, b]}`, `{type: string, enum: [b, c]}`, []string{"narrowing: v1: f"}},
-		"an enum with more":    {`{type: string, enum: [a]}`, `{type: string, enum: [b, a]}`, nil},
-		"no enum":              {`{type: string, enum: [a]}`, `{type: string}`, nil},
-		"limits, all":          {`{type: string}`, `{type: string, maxLength: 5, minLength: 1, pattern: a, format: date}`, []string{"narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f"}},
-		"limits of lists":      {`{type: array, items: {type: string}}`, `{type: array, items: {type: string}, maxItems: 5, minItems: 1, uniqueItems: true}`, []string{"narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f"}},
-		"limits of maps":       {`{type: object}`, `{type: object, maxProperties: 5, minProperties: 1}`, []string{"narrowing: v1: f", "narrowing: v1: f"}},
-		"no limits":            {`{type: integer, maximum: 9, minimum: 1, multipleOf: 2}`, `{type: integer}`, nil},
-		"wider limits":         {`{type: integer, maximum: 9, minimum: 1, format: int32}`, `{type: integer, maximum: 10, minimum: 0, format: int64}`, nil},
-		"wider and exclusive":  {`{type: integer, maximum: 9, minimum: 1}`, `{type: integer, maximum: 10, exclusiveMaximum: true, minimum: 0, exclusiveMinimum: true}`, nil},
-		"exclusive":            {`{type: integer, maximum: 9, minimum: 1}`, `{type: integer, maximum: 9, exclusiveMaximum: true, minimum: 1, exclusiveMinimum: true}`, []string{"narrowing: v1: f", "narrowing: v1: f"}},
-		"formats of all":       {`{type: integer}`, `{type: integer, format: int64}`, nil},
-		"a wider format":       {`{type: integer, format: int64}`, `{type: number, format: double}`, nil},
-		"a format of some":     {`{type: integer, format: int64}`, `{type: integer, format: int32}`, []string{"narrowing: v1: f"}},
-		"a limit of nothing":   {`{type: string}`, `{type: string, minLength: 0}`, nil},
-		"tighter limits":       {`{type: integer, maximum: 9, minimum: 1, multipleOf: 2}`, `{type: integer, maximum: 8, minimum: 2, multipleOf: 4}`, []string{"narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f"}},
-		"a required field":     {number, `{type: object, required: [k], properties: {k: {type: integer}}}`, []string{"narrowing: v1: f.k"}},
-		"with a default":       {number, `{type: object, required: [k], properties: {k: {type: integer, default: 1}}}`, nil},
-		"a new required field": {`{type: object}`, `{type: object, required: [k], properties: {k: {type: integer}}}`, []string{"narrowing: v1: f.k"}},
-		"required as before":   {`{type: object, required: [k], properties: {k: {type: integer}}}`, `{type: object, required: [k], properties: {k: {type: integer}}}`, nil},
-		"a default lost":       {`{type: object, required: [k], properties: {k: {type: integer, default: 1}}}`, `{type: object, required: [k], properties: {k: {type: integer}}}`, []string{"narrowing: v1: f.k"}},
-		"a list of different":  {`{type: array, items: {type: string}}`, `{type: array, items: {type: string}, x-kubernetes-list-type: set}`, []string{"narrowing: v1: f"}},
-		"other keys": {
+		"another type":                            {`{type: string}`, `{type: integer}`, []string{"lossy: v1: f"}},
+		"another type of a property":              {number, `{type: object, properties: {k: {type: object}}}`, []string{"lossy: v1: f.k"}},
+		"integer to number":                       {`{type: integer}`, `{type: number}`, nil},
+		"number to integer":                       {`{type: number}`, `{type: integer}`, []string{"narrowing: v1: f"}},
+		"string to int-or-string":                 {`{type: string}`, `{x-kubernetes-int-or-string: true}`, nil},
+		"int-or-string to string":                 {`{x-kubernetes-int-or-string: true}`, `{type: string}`, []string{"lossy: v1: f"}},
+		"any value to string":                     {anyValue, `{type: string}`, []string{"lossy: v1: f"}},
+		"any value to map":                        {anyValue, `{type: object, additionalProperties: ` + anyValue + `}`, []string{"lossy: v1: f"}},
+		"any value to object":                     {anyValue, number, []string{"lossy: v1: f", "narrowing: v1: f"}},
+		"string to any value":                     {`{type: string}`, anyValue, nil},
+		"unknown fields no longer preserved":      {anyKeys, number, []string{"lossy: v1: f"}},
+		"property added to unknown fields":        {anyKeys, `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {k: {type: integer}}}`, []string{"lossy: v1: f.k"}},
+		"object property added to unknown fields": {anyKeys, `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {k: {type: object}}}`, []string{"lossy: v1: f.k", "narrowing: v1: f.k"}},
+		"unknown fields become map":               {anyKeys, `{type: object, additionalProperties: {type: string}}`, []string{"lossy: v1: f[*]"}},
+		"unknown fields preserved":                {number, `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {k: {type: integer}}}`, nil},
+		"int-or-string with type list":            {`{type: integer}`, `{x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}`, nil},
+		"int-or-string with other type list":      {`{x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}`, `{x-kubernetes-int-or-string: true, allOf: [{anyOf: [{type: integer}, {type: string}]}]}`, nil},
+		"int-or-string with type list and limit":  {`{type: integer}`, `{x-kubernetes-int-or-string: true, allOf: [{anyOf: [{type: integer}, {type: string}]}, {maximum: 3}]}`, []string{"narrowing: v1: f"}},
+		"embedded object becomes object":          {`{type: object, x-kubernetes-embedded-resource: true, properties: {k: {type: integer}}}`, number, []string{"lossy: v1: f"}},
+		"object becomes embedded object":          {number, `{type: object, x-kubernetes-embedded-resource: true, properties: {k: {type: integer}}}`, []string{"narrowing: v1: f"}},
+		"unknown fields become embedded object":   {anyKeys, `{type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}`, []string{"lossy: v1: f"}},
+		"property of embedded object removed":     {`{type: object, x-kubernetes-embedded-resource: true, properties: {kind: {type: string}, k: {type: integer}}}`, `{type: object, x-kubernetes-embedded-resource: true, properties: {metadata: {type: object}}}`, []string{"lossy: v1: f.k"}},
+		"nullable removed":                        {`{type: string, nullable: true}`, `{type: string}`, []string{"lossy: v1: f"}},
+		"nullable replaced by default":            {`{type: string, nullable: true}`, `{type: string, default: a}`, []string{"lossy: v1: f"}},
+		"nullable removed from items":             {`{type: array, items: {type: string, nullable: true}}`, `{type: array, items: {type: string}}`, []string{"narrowing: v1: f[*]"}},
+		"nullable added":                          {`{type: string}`, `{type: string, nullable: true}`, nil},
+		"enum added":                              {`{type: string}`, `{type: string, enum: [a]}`, []string{"narrowing: v1: f"}},
+		"enum value removed":                      {`{type: string, enum: [a, b]}`, `{type: string, enum: [b, c]}`, []string{"narrowing: v1: f"}},
+		"enum value added":                        {`{type: string, enum: [a]}`, `{type: string, enum: [b, a]}`, nil},
+		"enum removed":                            {`{type: string, enum: [a]}`, `{type: string}`, nil},
+		"string limits added":                     {`{type: string}`, `{type: string, maxLength: 5, minLength: 1, pattern: a, format: date}`, []string{"narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f"}},
+		"list limits added":                       {`{type: array, items: {type: string}}`, `{type: array, items: {type: string}, maxItems: 5, minItems: 1, uniqueItems: true}`, []string{"narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f"}},
+		"map limits added":                        {`{type: object}`, `{type: object, maxProperties: 5, minProperties: 1}`, []string{"narrowing: v1: f", "narrowing: v1: f"}},
+		"limits removed":                          {`{type: integer, maximum: 9, minimum: 1, multipleOf: 2}`, `{type: integer}`, nil},
+		"wider limits":                            {`{type: integer, maximum: 9, minimum: 1, format: int32}`, `{type: integer, maximum: 10, minimum: 0, format: int64}`, nil},
+		"wider and exclusive":                     {`{type: integer, maximum: 9, minimum: 1}`, `{type: integer, maximum: 10, exclusiveMaximum: true, minimum: 0, exclusiveMinimum: true}`, nil},
+		"limits become exclusive":                 {`{type: integer, maximum: 9, minimum: 1}`, `{type: integer, maximum: 9, exclusiveMaximum: true, minimum: 1, exclusiveMinimum: true}`, []string{"narrowing: v1: f", "narrowing: v1: f"}},
+		"format that allows every integer":        {`{type: integer}`, `{type: integer, format: int64}`, nil},
+		"wider format":                            {`{type: integer, format: int64}`, `{type: number, format: double}`, nil},
+		"narrower format":                         {`{type: integer, format: int64}`, `{type: integer, format: int32}`, []string{"narrowing: v1: f"}},
+		"limit of zero":                           {`{type: string}`, `{type: string, minLength: 0}`, nil},
+		"tighter limits":                          {`{type: integer, maximum: 9, minimum: 1, multipleOf: 2}`, `{type: integer, maximum: 8, minimum: 2, multipleOf: 4}`, []string{"narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f"}},
+		"field becomes required":                  {number, `{type: object, required: [k], properties: {k: {type: integer}}}`, []string{"narrowing: v1: f.k"}},
+		"field with default becomes required":     {number, `{type: object, required: [k], properties: {k: {type: integer, default: 1}}}`, nil},
+		"required field added":                    {`{type: object}`, `{type: object, required: [k], properties: {k: {type: integer}}}`, []string{"narrowing: v1: f.k"}},
+		"required field unchanged":                {`{type: object, required: [k], properties: {k: {type: integer}}}`, `{type: object, required: [k], properties: {k: {type: integer}}}`, nil},
+		"default of required field removed":       {`{type: object, required: [k], properties: {k: {type: integer, default: 1}}}`, `{type: object, required: [k], properties: {k: {type: integer}}}`, []string{"narrowing: v1: f.k"}},
+		"list becomes set":                        {`{type: array, items: {type: string}}`, `{type: array, items: {type: string}, x-kubernetes-list-type: set}`, []string{"narrowing: v1: f"}},
+		"other list map keys": {
 			`{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [a], items: {type: object, properties: {a: {type: string}, b: {type: string}}}}`,
 			`{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [b], items: {type: object, properties: {a: {type: string}, b: {type: string}}}}`,
 			[]string{"narrowing: v1: f"},
 		},
-		"keys in another order": {
+		"list map keys in another order": {
 			`{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [a, b], items: {type: object, properties: {a: {type: string}, b: {type: string}}}}`,
 			`{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [b, a], items: {type: object, properties: {a: {type: string}, b: {type: string}}}}`,
 			nil,
 		},
-		"a list of one owner": {
+		"map list becomes atomic": {
 			`{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [a], items: {type: object, properties: {a: {type: string}}}}`,
 			`{type: array, items: {type: object, properties: {a: {type: string}}}}`,
 			[]string{"narrowing: v1: f"},
 		},
-		"a set of one owner": {`{type: array, items: {type: string}, x-kubernetes-list-type: set}`, `{type: array, items: {type: string}, x-kubernetes-list-type: atomic}`, []string{"narrowing: v1: f"}},
-		"an object of one":   {number, `{type: object, x-kubernetes-map-type: atomic, properties: {k: {type: integer}}}`, []string{"narrowing: v1: f"}},
-		"an object of many":  {`{type: object, x-kubernetes-map-type: atomic, properties: {k: {type: integer}}}`, number, nil},
-		"a default":          {number, `{type: object, properties: {k: {type: integer, default: 3}}}`, nil},
-		"another default":    {`{type: object, properties: {k: {type: integer, default: 1}}}`, `{type: object, properties: {k: {type: integer, default: 3}}}`, nil},
-		"a rule":             {`{type: integer}`, `{type: integer, x-kubernetes-validations: [{rule: self > 1}]}`, []string{"narrowing: v1: f"}},
-		"the same rule":      {`{type: integer, x-kubernetes-validations: [{rule: self > 1}]}`, `{type: integer, x-kubernetes-validations: [{rule: self > 1, message: too small}]}`, nil},
-		"no rule":            {`{type: integer, x-kubernetes-validations: [{rule: self > 1}]}`, `{type: integer}`, nil},
-		"a rule to create":   {`{type: integer, x-kubernetes-validations: [{rule: self > oldSelf}]}`, `{type: integer, x-kubernetes-validations: [{rule: self > oldSelf, optionalOldSelf: true}]}`, []string{"narrowing: v1: f"}},
-		"logic":              {`{type: integer}`, `{type: integer, anyOf: [{minimum: 1}], allOf: [{minimum: 1}], oneOf: [{minimum: 1}], not: {minimum: 9}}`, []string{"narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f"}},
-		"the same logic":     {`{type: integer, anyOf: [{minimum: 1}]}`, `{type: integer, anyOf: [{minimum: 1}]}`, nil},
-		"no logic":           {`{type: integer, not: {minimum: 1}}`, `{type: integer}`, nil},
+		"set becomes atomic":        {`{type: array, items: {type: string}, x-kubernetes-list-type: set}`, `{type: array, items: {type: string}, x-kubernetes-list-type: atomic}`, []string{"narrowing: v1: f"}},
+		"object becomes atomic":     {number, `{type: object, x-kubernetes-map-type: atomic, properties: {k: {type: integer}}}`, []string{"narrowing: v1: f"}},
+		"object becomes granular":   {`{type: object, x-kubernetes-map-type: atomic, properties: {k: {type: integer}}}`, number, nil},
+		"default added":             {number, `{type: object, properties: {k: {type: integer, default: 3}}}`, nil},
+		"default changed":           {`{type: object, properties: {k: {type: integer, default: 1}}}`, `{type: object, properties: {k: {type: integer, default: 3}}}`, nil},
+		"rule added":                {`{type: integer}`, `{type: integer, x-kubernetes-validations: [{rule: self > 1}]}`, []string{"narrowing: v1: f"}},
+		"rule with another message": {`{type: integer, x-kubernetes-validations: [{rule: self > 1}]}`, `{type: integer, x-kubernetes-validations: [{rule: self > 1, message: too small}]}`, nil},
+		"rule removed":              {`{type: integer, x-kubernetes-validations: [{rule: self > 1}]}`, `{type: integer}`, nil},
+		"rule applies to creation":  {`{type: integer, x-kubernetes-validations: [{rule: self > oldSelf}]}`, `{type: integer, x-kubernetes-validations: [{rule: self > oldSelf, optionalOldSelf: true}]}`, []string{"narrowing: v1: f"}},
+		"logical schemas added":     {`{type: integer}`, `{type: integer, anyOf: [{minimum: 1}], allOf: [{minimum: 1}], oneOf: [{minimum: 1}], not: {minimum: 9}}`, []string{"narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f", "narrowing: v1: f"}},
+		"logical schema unchanged":  {`{type: integer, anyOf: [{minimum: 1}]}`, `{type: integer, anyOf: [{minimum: 1}]}`, nil},
+		"logical schema removed":    {`{type: integer, not: {minimum: 1}}`, `{type: integer}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -156,8 +156,8 @@ func TestCompareSchemas(t *testing.T) {
 	}
 }
 
-// JSON has several ways to write one value, and the API server chooses its own.
-func TestValuesAreComparedAndNotTheirSpelling(t *testing.T) {
+// The API server may spell a JSON value in another way than the definition.
+func TestCompareIgnoresJSONSpelling(t *testing.T) {
 	t.Parallel()
 	at := func(values ...string) *apiextensionsv1.CustomResourceDefinition {
 		field := apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}
@@ -168,12 +168,12 @@ func TestValuesAreComparedAndNotTheirSpelling(t *testing.T) {
 			Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"f": field},
 		}})
 	}
-	before := at(`"<"`, `{"a": 1, "b": [2]}`, `10`, `odd`)
-	if problems := crd.Compare(before, at(`"\u003c"`, `{"b":[2],"a":1.0}`, `1e1`, `odd`)); len(problems) > 0 {
-		t.Errorf("the same values have problems: %v", problems)
+	before := at(`"<"`, `{"a": 1, "b": [2]}`, `10`, `invalid`)
+	if problems := crd.Compare(before, at(`"\u003c"`, `{"b":[2],"a":1.0}`, `1e1`, `invalid`)); len(problems) > 0 {
+		t.Errorf("equal values have problems: %v", problems)
 	}
-	problems := crd.Compare(before, at(`"\u003e"`, `{"b":[2],"a":1.0}`, `1e1`, `odd`))
-	if len(problems) != 1 || !strings.Contains(problems[0].Message, `"<" would be refused`) {
+	problems := crd.Compare(before, at(`"\u003e"`, `{"b":[2],"a":1.0}`, `1e1`, `invalid`))
+	if len(problems) != 1 || !strings.Contains(problems[0].Message, `"<" would be rejected`) {
 		t.Errorf("the problems are %v", problems)
 	}
 }
@@ -200,7 +200,7 @@ func TestCompareDefinitions(t *testing.T) {
 		return version
 	}
 	stored := func(v *crd.Version) { v.Storage = true }
-	hidden := func(v *crd.Version) { v.NotServed = true }
+	unserved := func(v *crd.Version) { v.NotServed = true }
 	deprecated := func(v *crd.Version) { v.Deprecated = true }
 	one := func(change func(*definitionOf)) *definitionOf { return definition(t, change, v("v1", host)) }
 	several := func(versions ...crd.Version) *definitionOf { return definition(t, nil, versions...) }
@@ -216,92 +216,92 @@ func TestCompareDefinitions(t *testing.T) {
 		before, after *definitionOf
 		want          []string
 	}{
-		"the group":  {one(nil), one(func(d *definitionOf) { d.Spec.Group = "other.example.com" }), []string{"impossible: spec.group"}},
-		"the plural": {one(nil), one(func(d *definitionOf) { d.Spec.Names.Plural = "webs" }), []string{"impossible: spec.names.plural"}},
-		"the kind":   {one(nil), one(func(d *definitionOf) { d.Spec.Names.Kind = "Web" }), []string{"impossible: spec.names.kind"}},
-		"the scope":  {one(nil), one(func(d *definitionOf) { d.Spec.Scope = "Cluster" }), []string{"impossible: spec.scope"}},
-		"the scope of what was never used": {
+		"group":  {one(nil), one(func(d *definitionOf) { d.Spec.Group = "other.example.com" }), []string{"impossible: spec.group"}},
+		"plural": {one(nil), one(func(d *definitionOf) { d.Spec.Names.Plural = "webs" }), []string{"impossible: spec.names.plural"}},
+		"kind":   {one(nil), one(func(d *definitionOf) { d.Spec.Names.Kind = "Web" }), []string{"impossible: spec.names.kind"}},
+		"scope":  {one(nil), one(func(d *definitionOf) { d.Spec.Scope = "Cluster" }), []string{"impossible: spec.scope"}},
+		"scope before the definition was established": {
 			one(func(d *definitionOf) {
 				d.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: "NamesAccepted", Status: "False"}}
 			}),
 			one(func(d *definitionOf) { d.Spec.Scope, d.Spec.Names.Kind = "Cluster", "Web" }), nil,
 		},
-		"names for people": {one(nil), one(func(d *definitionOf) { d.Spec.Names.ShortNames = []string{"web"}; d.Spec.Names.Singular = "web" }), nil},
-		"all unknown fields": {
+		"short and singular names": {one(nil), one(func(d *definitionOf) { d.Spec.Names.ShortNames = []string{"web"}; d.Spec.Names.Singular = "web" }), nil},
+		"preserveUnknownFields removed": {
 			one(func(d *definitionOf) { d.Spec.PreserveUnknownFields = true }), several(v("v1", none)),
 			[]string{"lossy: spec.preserveUnknownFields", "lossy: v1: host"},
 		},
-		"all unknown fields, still": {
+		"preserveUnknownFields kept": {
 			one(func(d *definitionOf) { d.Spec.PreserveUnknownFields = true }),
 			definition(t, func(d *definitionOf) { d.Spec.PreserveUnknownFields = true }, v("v1", none)), nil,
 		},
-		"a type where all is kept": {
+		"type changed with preserveUnknownFields": {
 			one(func(d *definitionOf) { d.Spec.PreserveUnknownFields = true }),
 			definition(t, func(d *definitionOf) { d.Spec.PreserveUnknownFields = true }, v("v1", `{type: object, properties: {host: {type: integer}}}`)),
 			[]string{"lossy: v1: host"},
 		},
-		"names of objects": {
+		"limit on metadata.name": {
 			one(nil), several(v("v1", `{type: object, properties: {host: {type: string}, metadata: {type: object, properties: {name: {type: string, maxLength: 5}}}}}`)),
 			[]string{"narrowing: v1: metadata.name"},
 		},
-		"metadata in the schema": {
+		"metadata removed from the schema": {
 			several(v("v1", `{type: object, properties: {apiVersion: {type: string}, kind: {type: string}, metadata: {type: object}}}`)), several(v("v1", none)), nil,
 		},
-		"no schema any longer": {one(nil), definition(t, nil, crd.Version{Name: "v1"}), nil},
-		"a schema at last":     {definition(t, nil, crd.Version{Name: "v1"}), one(nil), []string{"lossy: v1: the object"}},
-		"no status": {
+		"schema removed": {one(nil), definition(t, nil, crd.Version{Name: "v1"}), nil},
+		"schema added":   {definition(t, nil, crd.Version{Name: "v1"}), one(nil), []string{"lossy: v1: the object"}},
+		"subresources removed": {
 			several(v("v1", host, func(v *crd.Version) { v.Status = true; v.Scale = &apiextensionsv1.CustomResourceSubresourceScale{} })), one(nil),
 			[]string{"narrowing: spec.versions[v1].subresources.status", "narrowing: spec.versions[v1].subresources.scale"},
 		},
-		"no selectable field": {
+		"selectable field removed": {
 			several(v("v1", host, func(v *crd.Version) { v.SelectableFields = []string{".host"} })), one(nil), []string{"narrowing: spec.versions[v1].selectableFields"},
 		},
-		"what a status gains": {one(nil), several(v("v1", host, func(v *crd.Version) { v.Status = true; v.SelectableFields = []string{".host"} })), nil},
+		"subresources added": {one(nil), several(v("v1", host, func(v *crd.Version) { v.Status = true; v.SelectableFields = []string{".host"} })), nil},
 
-		"a larger one more":        {one(nil), several(v("v1", none, stored), v("v2", host)), []string{"lossy: v1: host", "lossy: v2 to v1: host"}},
-		"a larger one, not stored": {several(v("v1", none)), several(v("v1", none, stored), v("v2", host)), []string{"lossy: v2 to v1: host"}},
-		"what is not stored":       {several(v("v1", none, stored), v("v2", none)), several(v("v1", none, stored), v("v2", host)), []string{"lossy: v2 to v1: host"}},
-		"not stored, as ever":      {several(v("v1", none, stored), v("v2", host)), several(v("v1", none, stored), v("v2", host, deprecated)), nil},
-		"a larger one, hidden":     {several(v("v1", none)), several(v("v1", none, stored), v("v2", host, hidden)), nil},
-		"a larger one, converts":   {several(v("v1", none)), converted(several(v("v1", none, stored), v("v2", host))), nil},
-		"a version more":           {one(nil), several(v("v1", host, stored), v("v2", host)), nil},
-		"a smaller one more":       {one(nil), several(v("v1", host, stored), v("v2", none)), []string{"lossy: v1 to v2: host"}},
-		"a stricter one more":      {one(nil), several(v("v1", host, stored), v("v2", strict)), nil},
-		"a smaller one, hidden":    {one(nil), several(v("v1", host, stored), v("v2", none, hidden)), nil},
-		"a smaller one, shown":     {several(v("v1", host, stored), v("v2", none, hidden)), several(v("v1", host, stored), v("v2", none)), []string{"lossy: v1 to v2: host"}},
-		"a smaller one, as ever":   {several(v("v1", host, stored), v("v2", none)), several(v("v1", host, stored), v("v2", none, deprecated)), nil},
-		"a smaller one, converts":  {one(nil), converted(several(v("v1", host, stored), v("v2", none))), nil},
-		"stored in another":        {one(nil), several(v("v1", host), v("v2", host, stored)), nil},
-		"stored in a new one":      {one(nil), several(v("v1", host), v("v2", none, stored)), []string{"lossy: v1 to v2: host"}},
-		"stored in a smaller one":  {several(v("v1", host, stored), v("v2", none)), several(v("v1", host), v("v2", none, stored)), []string{"lossy: v1 to v2: host"}},
-		"converted to a smaller":   {several(v("v1", host, stored), v("v2", none)), converted(several(v("v1", host), v("v2", none, stored))), nil},
-		"no conversion any longer": {
+		"new served version has more fields than the new storage version": {one(nil), several(v("v1", none, stored), v("v2", host)), []string{"lossy: v1: host", "lossy: v2 to v1: host"}},
+		"new version has more fields than the stored one":                 {several(v("v1", none)), several(v("v1", none, stored), v("v2", host)), []string{"lossy: v2 to v1: host"}},
+		"served version gets a field that is not stored":                  {several(v("v1", none, stored), v("v2", none)), several(v("v1", none, stored), v("v2", host)), []string{"lossy: v2 to v1: host"}},
+		"field was not stored before either":                              {several(v("v1", none, stored), v("v2", host)), several(v("v1", none, stored), v("v2", host, deprecated)), nil},
+		"new unserved version has more fields":                            {several(v("v1", none)), several(v("v1", none, stored), v("v2", host, unserved)), nil},
+		"new version has more fields, with webhook":                       {several(v("v1", none)), converted(several(v("v1", none, stored), v("v2", host))), nil},
+		"version added":                                          {one(nil), several(v("v1", host, stored), v("v2", host)), nil},
+		"new version has fewer fields":                           {one(nil), several(v("v1", host, stored), v("v2", none)), []string{"lossy: v1 to v2: host"}},
+		"new version is stricter":                                {one(nil), several(v("v1", host, stored), v("v2", strict)), nil},
+		"new unserved version has fewer fields":                  {one(nil), several(v("v1", host, stored), v("v2", none, unserved)), nil},
+		"version with fewer fields becomes served":               {several(v("v1", host, stored), v("v2", none, unserved)), several(v("v1", host, stored), v("v2", none)), []string{"lossy: v1 to v2: host"}},
+		"version with fewer fields was served before":            {several(v("v1", host, stored), v("v2", none)), several(v("v1", host, stored), v("v2", none, deprecated)), nil},
+		"new version has fewer fields, with webhook":             {one(nil), converted(several(v("v1", host, stored), v("v2", none))), nil},
+		"another storage version":                                {one(nil), several(v("v1", host), v("v2", host, stored)), nil},
+		"new storage version has fewer fields":                   {one(nil), several(v("v1", host), v("v2", none, stored)), []string{"lossy: v1 to v2: host"}},
+		"another storage version has fewer fields":               {several(v("v1", host, stored), v("v2", none)), several(v("v1", host), v("v2", none, stored)), []string{"lossy: v1 to v2: host"}},
+		"another storage version has fewer fields, with webhook": {several(v("v1", host, stored), v("v2", none)), converted(several(v("v1", host), v("v2", none, stored))), nil},
+		"webhook removed": {
 			converted(several(v("v1", host, stored), v("v2", none))), several(v("v1", host, stored), v("v2", none)), []string{"lossy: spec.conversion"},
 		},
-		"a conversion of one":           {converted(one(nil)), one(nil), nil},
-		"a conversion of one, and more": {converted(one(nil)), several(v("v1", host, stored), v("v2", host)), nil},
-		"a conversion that has ended":   {storedIn(converted(several(v("v1", host, deprecated), v("v2", host, stored))), "v2"), several(v("v2", host)), nil},
-		"no conversion, and less": {
+		"webhook of a single version removed":                {converted(one(nil)), one(nil), nil},
+		"webhook of a single version removed, version added": {converted(one(nil)), several(v("v1", host, stored), v("v2", host)), nil},
+		"webhook removed after migration":                    {storedIn(converted(several(v("v1", host, deprecated), v("v2", host, stored))), "v2"), several(v("v2", host)), nil},
+		"webhook and fields removed": {
 			converted(several(v("v1", host, stored), v("v2", host))), several(v("v1", host), v("v2", none, stored)),
 			[]string{"lossy: v2: host", "lossy: spec.conversion", "lossy: v1 to v2: host"},
 		},
-		"the storage version gone": {several(v("v1", host, stored), v("v2", host)), several(v("v2", host)), []string{"impossible: spec.versions[v1]"}},
-		"an older one gone": {
+		"storage version removed": {several(v("v1", host, stored), v("v2", host)), several(v("v2", host)), []string{"impossible: spec.versions[v1]"}},
+		"stored version removed": {
 			storedIn(several(v("v1", host), v("v2", host, stored)), "v1", "v2"), several(v("v2", host)), []string{"impossible: spec.versions[v1]"},
 		},
-		"an older one gone, after all was written again": {
+		"version removed after migration": {
 			storedIn(several(v("v1", host), v("v2", host, stored)), "v2"), several(v("v2", host)), []string{"narrowing: spec.versions[v1]"},
 		},
-		"a deprecated one gone":           {storedIn(several(v("v1", host, deprecated), v("v2", host, stored)), "v2"), several(v("v2", host)), nil},
-		"one that was hidden gone":        {storedIn(several(v("v1", host, hidden), v("v2", host, stored)), "v2"), several(v("v2", host)), nil},
-		"one hidden":                      {several(v("v1", host), v("v2", host, stored)), several(v("v1", host, hidden), v("v2", host, stored)), []string{"narrowing: spec.versions[v1]"}},
-		"a deprecated one hidden":         {several(v("v1", host, deprecated), v("v2", host, stored)), several(v("v1", host, hidden), v("v2", host, stored)), nil},
-		"a field of a served version":     {several(v("v1", host, stored), v("v2", host)), several(v("v1", host, stored), v("v2", none)), []string{"lossy: v2: host"}},
-		"a field of a hidden one, stored": {storedIn(several(v("v1", host, hidden), v("v2", host, stored)), "v1", "v2"), several(v("v1", none, hidden), v("v2", host, stored)), []string{"lossy: v1: host"}},
-		"a field of a hidden one":         {several(v("v1", host, hidden), v("v2", host, stored)), several(v("v1", none, hidden), v("v2", host, stored)), nil},
-		"the worst first": {
+		"deprecated version removed":                  {storedIn(several(v("v1", host, deprecated), v("v2", host, stored)), "v2"), several(v("v2", host)), nil},
+		"unserved version removed":                    {storedIn(several(v("v1", host, unserved), v("v2", host, stored)), "v2"), several(v("v2", host)), nil},
+		"version no longer served":                    {several(v("v1", host), v("v2", host, stored)), several(v("v1", host, unserved), v("v2", host, stored)), []string{"narrowing: spec.versions[v1]"}},
+		"deprecated version no longer served":         {several(v("v1", host, deprecated), v("v2", host, stored)), several(v("v1", host, unserved), v("v2", host, stored)), nil},
+		"field removed from served version":           {several(v("v1", host, stored), v("v2", host)), several(v("v1", host, stored), v("v2", none)), []string{"lossy: v2: host"}},
+		"field removed from stored, unserved version": {storedIn(several(v("v1", host, unserved), v("v2", host, stored)), "v1", "v2"), several(v("v1", none, unserved), v("v2", host, stored)), []string{"lossy: v1: host"}},
+		"field removed from unserved version":         {several(v("v1", host, unserved), v("v2", host, stored)), several(v("v1", none, unserved), v("v2", host, stored)), nil},
+		"worst problem first": {
 			storedIn(several(v("v1", host), v("v2", host, stored), v("v3", host)), "v1", "v2"),
-			several(v("v2", none, stored), v("v3", host, hidden)),
+			several(v("v2", none, stored), v("v3", host, unserved)),
 			[]string{"impossible: spec.versions[v1]", "lossy: v2: host", "narrowing: spec.versions[v3]"},
 		},
 	} {
@@ -312,7 +312,7 @@ func TestCompareDefinitions(t *testing.T) {
 				t.Errorf("problems (-want +got):\n%s\n%v", diff, crd.Compare(test.before, test.after))
 			}
 			if diff := cmp.Diff([]any{before, after}, []any{test.before, test.after}); diff != "" {
-				t.Errorf("it has changed the definitions (-want +got):\n%s", diff)
+				t.Errorf("Compare changed its arguments (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -339,6 +339,6 @@ func ExampleCompare() {
 		fmt.Println(problem)
 	}
 	// Output:
-	// lossy: v1: spec.host: the property is removed, and what objects have there would be dropped: keep it, and mark it as deprecated in its description
-	// narrowing: v1: spec.replicas: maximum is 5, and was unlimited
+	// lossy: v1: spec.host: the property is removed, and the values that objects have would be dropped: keep it, and mark it as deprecated in its description
+	// narrowing: v1: spec.replicas: maximum is 5, was unlimited
 }

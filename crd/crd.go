@@ -11,15 +11,16 @@ import (
 
 const kindName = "CustomResourceDefinition"
 
-// crdKind is the kind of definitions. They are in no Cluster's scheme unless the program has put
-// them there.
+// crdKind returns the kind of definitions. Every request passes it, because the Cluster's scheme need not
+// contain the type.
 func crdKind() schema.GroupVersionKind {
 	return apiextensionsv1.SchemeGroupVersion.WithKind(kindName)
 }
 
-// check names the mistakes for which a definition is not worth a request, or which would make
-// a comparison mean nothing. All the rest is for the API server to say.
-func check(d *apiextensionsv1.CustomResourceDefinition) error {
+// checkDefinition returns the mistakes without which Compare, Ensure and Remove may rely on the following:
+// name, group, kind, plural and scope are set; version names are unique; exactly one version has storage.
+// The API server validates everything else.
+func checkDefinition(d *apiextensionsv1.CustomResourceDefinition) error {
 	if d == nil {
 		return errors.New("the definition is nil")
 	}
@@ -35,17 +36,17 @@ func check(d *apiextensionsv1.CustomResourceDefinition) error {
 		mistake("spec.names.plural is required")
 	}
 	if want := d.Spec.Names.Plural + "." + d.Spec.Group; d.Name != want && len(errs) == 0 {
-		mistake("metadata.name is %q: it has to be %q, <plural>.<group>", d.Name, want)
+		mistake("metadata.name is %q, must be %q, <plural>.<group>", d.Name, want)
 	}
 	if d.Spec.Scope != apiextensionsv1.NamespaceScoped && d.Spec.Scope != apiextensionsv1.ClusterScoped {
-		mistake("spec.scope is %q: it is %s or %s", d.Spec.Scope, apiextensionsv1.NamespaceScoped, apiextensionsv1.ClusterScoped)
+		mistake("spec.scope is %q, must be %s or %s", d.Spec.Scope, apiextensionsv1.NamespaceScoped, apiextensionsv1.ClusterScoped)
 	}
 	var names, storage []string
 	for i, version := range d.Spec.Versions {
 		if version.Name == "" {
 			mistake("spec.versions[%d].name is required", i)
 		} else if slices.Contains(names, version.Name) {
-			mistake("spec.versions has %s twice", version.Name)
+			mistake("spec.versions contains %s twice", version.Name)
 		}
 		names = append(names, version.Name)
 		if version.Storage {
@@ -54,16 +55,16 @@ func check(d *apiextensionsv1.CustomResourceDefinition) error {
 	}
 	switch len(storage) {
 	case 0:
-		mistake("spec.versions has none with storage: true: one has to be the version in which objects are stored")
+		mistake("no version has storage: true: exactly one must be the storage version")
 	case 1:
 	default:
-		mistake("spec.versions has %d with storage: true (%q): objects are stored in one version", len(storage), storage)
+		mistake("%d versions have storage: true (%q): exactly one must be the storage version", len(storage), storage)
 	}
 	return errors.Join(errs...)
 }
 
-// checkAll checks definitions, none of which may come twice.
-func checkAll(definitions []*apiextensionsv1.CustomResourceDefinition) error {
+// checkDefinitions checks each definition, and that no name occurs twice.
+func checkDefinitions(definitions []*apiextensionsv1.CustomResourceDefinition) error {
 	var errs []error
 	seen := map[string]bool{}
 	for i, d := range definitions {
@@ -71,19 +72,19 @@ func checkAll(definitions []*apiextensionsv1.CustomResourceDefinition) error {
 		if d != nil && d.Name != "" {
 			name = kindName + " " + d.Name
 		}
-		if err := check(d); err != nil {
+		if err := checkDefinition(d); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			continue
 		}
 		if seen[d.Name] {
-			errs = append(errs, fmt.Errorf("%s comes twice", name))
+			errs = append(errs, fmt.Errorf("%s occurs twice", name))
 		}
 		seen[d.Name] = true
 	}
 	return errors.Join(errs...)
 }
 
-// versionOf returns the version of that name, or nil.
+// versionOf returns a pointer to the version with this name, or nil.
 func versionOf(d *apiextensionsv1.CustomResourceDefinition, name string) *apiextensionsv1.CustomResourceDefinitionVersion {
 	for i := range d.Spec.Versions {
 		if d.Spec.Versions[i].Name == name {
@@ -93,7 +94,7 @@ func versionOf(d *apiextensionsv1.CustomResourceDefinition, name string) *apiext
 	return nil
 }
 
-// storageVersion returns the name of the version in which objects are stored, or "".
+// storageVersion returns the name of the version that new writes are stored in, or "".
 func storageVersion(d *apiextensionsv1.CustomResourceDefinition) string {
 	for _, version := range d.Spec.Versions {
 		if version.Storage {
@@ -103,8 +104,8 @@ func storageVersion(d *apiextensionsv1.CustomResourceDefinition) string {
 	return ""
 }
 
-// storedVersions returns the names of the versions in which objects may be stored. A definition
-// that was not read from a cluster says so by its storage version only.
+// storedVersions returns the names of the versions in which objects may be stored: status.storedVersions
+// and the storage version. A definition that was not read from a cluster has only the latter.
 func storedVersions(d *apiextensionsv1.CustomResourceDefinition) []string {
 	stored := slices.Clone(d.Status.StoredVersions)
 	if storage := storageVersion(d); storage != "" && !slices.Contains(stored, storage) {
@@ -113,7 +114,7 @@ func storedVersions(d *apiextensionsv1.CustomResourceDefinition) []string {
 	return stored
 }
 
-// servedKinds returns the kinds that the API server serves for the definition.
+// servedKinds returns one kind for each served version, in the order of spec.versions.
 func servedKinds(d *apiextensionsv1.CustomResourceDefinition) []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
 	for _, version := range d.Spec.Versions {

@@ -13,70 +13,69 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Definition is what New makes a CustomResourceDefinition of. It is taken by value: New neither
-// keeps nor changes the caller's.
+// Definition describes a CustomResourceDefinition for New. New copies it: the result shares no memory with
+// the caller's value.
 type Definition struct {
 	// Group is the API group, a domain name: "shop.example.com". Required.
 	Group string
-	// Kind is the kind's name, in singular and CamelCase: "Website". Required.
+	// Kind is the kind's name, singular and in CamelCase: "Website". Required.
 	Kind string
-	// Plural is the kind's name in paths and on the command line. Default: an English plural
-	// of Kind in lower case, "websites"; English has exceptions ("Mouse"): then name it.
-	// It is part of the definition's own name, and cannot be changed later.
+	// Plural is the kind's name in paths and on the command line. It is part of the definition's own
+	// name and immutable. Default: Kind in lower case with a regular English plural, "websites"; kinds
+	// with an irregular plural ("Mouse") must set it.
 	Plural string
-	// Singular is what kubectl calls one object. Default: Kind in lower case.
+	// Singular is kubectl's name for one object. Default: Kind in lower case.
 	Singular string
-	// ListKind is the kind of lists. Default: Kind with "List".
+	// ListKind is the kind of lists. Default: Kind with the suffix "List".
 	ListKind string
-	// ShortNames are more names for kubectl, as "po" is one of Pods. Default: none.
+	// ShortNames are abbreviations for kubectl, such as "po" for Pods. Default: none.
 	ShortNames []string
-	// Categories are names of groups of kinds for kubectl get: "all". Default: none.
+	// Categories are names of groups of kinds for kubectl get, such as "all". Default: none.
 	Categories []string
-	// Scope says whether objects live in namespaces. Default apiextensionsv1.NamespaceScoped. It
-	// cannot be changed later.
+	// Scope selects namespaced or cluster-scoped objects. It is immutable. Default
+	// apiextensionsv1.NamespaceScoped.
 	Scope apiextensionsv1.ResourceScope
 	// Versions are the kind's versions. At least one is required.
 	Versions []Version
-	// Conversion says how objects come from one version to another. Default: the API server's,
-	// which changes nothing but the apiVersion; or what others have set there.
+	// Conversion is how the API server converts objects between versions. Default: the value that
+	// another field owner has set, otherwise None, which changes the apiVersion only.
 	Conversion *apiextensionsv1.CustomResourceConversion
 	// Labels and Annotations are those of the definition itself. Default: none.
 	Labels, Annotations map[string]string
 }
 
-// Version is a version of a kind.
+// Version describes one version of a kind.
 type Version struct {
-	// Name is the version's: "v1", "v1beta2". Required.
+	// Name is the version's name: "v1", "v1beta2". Required.
 	Name string
-	// Schema says what objects are like. Default: everything is kept as it comes, and nothing
-	// is checked.
+	// Schema is the OpenAPI schema of objects. Default: a schema that keeps every field and validates
+	// nothing.
 	Schema *apiextensionsv1.JSONSchemaProps
-	// NotServed has the API server not offer the version: objects that are stored in it can
-	// still be read, in another one. Default false.
+	// NotServed excludes the version from the API. Objects that are stored in it stay readable in the
+	// served versions. Default false.
 	NotServed bool
-	// Storage makes it the version in which objects are stored. Default: true for the only
-	// version; of several, one has to say so.
+	// Storage makes this the version in which objects are stored. Exactly one version must have it.
+	// Default: true if there is one version, otherwise false.
 	Storage bool
-	// Status gives the kind a status subresource: writes to the object leave the status alone,
-	// and the reverse. Nearly every kind that has a status should. Default false.
+	// Status enables the status subresource: a write of the object does not change its status, and a
+	// write of the status changes nothing else. Kinds that have a status should set it. Default false.
 	Status bool
-	// Scale gives the kind a scale subresource, for kubectl scale and autoscalers. Its paths are
-	// .spec.replicas and .status.replicas by default. Default: none.
+	// Scale enables the scale subresource, for kubectl scale and autoscalers. Its paths default to
+	// .spec.replicas and .status.replicas. Default: disabled.
 	Scale *apiextensionsv1.CustomResourceSubresourceScale
-	// PrinterColumns are what kubectl get shows, beside the name. Those without a Type are of
-	// type string. Default: the age; whoever names columns has to name that too.
+	// PrinterColumns are the columns of kubectl get after the name. Their Type defaults to string.
+	// Default: the age, which the caller must add when it sets other columns.
 	PrinterColumns []apiextensionsv1.CustomResourceColumnDefinition
-	// SelectableFields are JSON paths of fields that field selectors may select by:
-	// ".spec.host". Default: none.
+	// SelectableFields are the JSON paths that field selectors support: ".spec.host". Default: none.
 	SelectableFields []string
-	// Deprecated has the API server warn whoever uses the version, with DeprecationWarning, of
-	// at most 256 bytes. Default: not deprecated, and a warning of the API server's own.
+	// Deprecated makes the API server send a warning with each response for this version.
+	// DeprecationWarning is its text, at most 256 bytes. Default: false, and the API server's text.
 	Deprecated         bool
 	DeprecationWarning string
 }
 
-// New makes a definition. It makes no request; Ensure installs what it returns. The error names
-// every mistake.
+// New returns the CustomResourceDefinition that definition describes. It makes no request; Ensure installs
+// the result. The error lists every mistake.
 func New(definition Definition) (*apiextensionsv1.CustomResourceDefinition, error) {
 	d := definition
 	d.Plural = cmp.Or(d.Plural, pluralOf(d.Kind))
@@ -103,8 +102,8 @@ func New(definition Definition) (*apiextensionsv1.CustomResourceDefinition, erro
 		errs = append(errs, version.mistakes()...)
 		made.Spec.Versions = append(made.Spec.Versions, version.build())
 	}
-	if len(errs) == 0 { // otherwise check says some of them again
-		errs = append(errs, check(made))
+	if len(errs) == 0 { // otherwise checkDefinition would repeat some of them
+		errs = append(errs, checkDefinition(made))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("define %s: %w", cmp.Or(d.Kind, "a kind"), err)
@@ -112,20 +111,20 @@ func New(definition Definition) (*apiextensionsv1.CustomResourceDefinition, erro
 	return made, nil
 }
 
-// mistakes are what the API server would refuse, in the words of the fields here.
+// mistakes returns what the API server would reject, in terms of Definition's fields.
 func (d Definition) mistakes() []error {
 	var errs []error
 	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	label := func(field, value string) {
 		if problems := validation.IsDNS1035Label(value); problems != nil {
-			mistake("%s %q cannot be part of a path: %s", field, value, strings.Join(problems, ", "))
+			mistake("%s %q is not valid in a path: %s", field, value, strings.Join(problems, ", "))
 		}
 	}
 	switch {
 	case d.Group == "":
 		mistake("Group is required")
 	case validation.IsDNS1123Subdomain(d.Group) != nil || !strings.Contains(d.Group, "."):
-		mistake("Group %q is no domain name with a dot in it, as in shop.example.com", d.Group)
+		mistake("Group %q is not a domain name with a dot, such as shop.example.com", d.Group)
 	}
 	if d.Kind == "" {
 		mistake("Kind is required")
@@ -134,7 +133,7 @@ func (d Definition) mistakes() []error {
 		label("Plural", d.Plural)
 		label("Singular", d.Singular)
 		if d.ListKind == d.Kind {
-			mistake("ListKind is Kind itself, %q", d.Kind)
+			mistake("ListKind is equal to Kind, %q", d.Kind)
 		}
 	}
 	for _, name := range d.ShortNames {
@@ -156,7 +155,7 @@ func (v Version) mistakes() []error {
 		mistake("Versions: Name %q: %s", v.Name, strings.Join(problems, ", "))
 	}
 	if v.DeprecationWarning != "" && !v.Deprecated {
-		mistake("Versions: %s has a DeprecationWarning and is not Deprecated", v.Name)
+		mistake("Versions: %s has a DeprecationWarning but is not Deprecated", v.Name)
 	}
 	for _, column := range v.PrinterColumns {
 		if column.Name == "" || column.JSONPath == "" {
@@ -198,7 +197,7 @@ func (v Version) build() apiextensionsv1.CustomResourceDefinitionVersion {
 	return built
 }
 
-// pluralOf guesses the plural of a kind's name, in lower case.
+// pluralOf returns the regular English plural of a kind's name, in lower case.
 func pluralOf(kind string) string {
 	name := strings.ToLower(kind)
 	stem, endsInY := strings.CutSuffix(name, "y")

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestNewFillsInWhatIsNotSaid(t *testing.T) {
+func TestNewSetsDefaults(t *testing.T) {
 	t.Parallel()
 	got, err := crd.New(crd.Definition{Group: "shop.example.com", Kind: "Policy", Versions: []crd.Version{{Name: "v1"}}})
 	if err != nil {
@@ -41,7 +41,7 @@ func TestNewFillsInWhatIsNotSaid(t *testing.T) {
 	}
 }
 
-func TestNewTakesWhatIsSaid(t *testing.T) {
+func TestNewCopiesEveryField(t *testing.T) {
 	t.Parallel()
 	schema := &apiextensionsv1.JSONSchemaProps{Type: "object"}
 	conversion := &apiextensionsv1.CustomResourceConversion{Strategy: "None"}
@@ -99,14 +99,14 @@ func TestNewTakesWhatIsSaid(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the definition (-want +got):\n%s", diff)
 	}
-	// What was handed over still belongs to the caller.
+	// New must not share memory with its argument.
 	schema.Type, conversion.Strategy, labels["app"] = "changed", "Changed", "changed"
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("it changed with the caller's (-want +got):\n%s", diff)
+		t.Errorf("the definition changed with the argument (-want +got):\n%s", diff)
 	}
 }
 
-func TestNewGuessesThePlural(t *testing.T) {
+func TestNewDerivesThePlural(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]string{
 		"Website": "websites", "Policy": "policies", "Gateway": "gateways", "Redis": "redises", "Proxy": "proxies", "Index": "indexes",
@@ -123,33 +123,33 @@ func TestNewGuessesThePlural(t *testing.T) {
 	}
 }
 
-func TestNewNamesEveryMistake(t *testing.T) {
+func TestNewReportsEveryMistake(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		definition crd.Definition
 		want       []string
 	}{
-		"nothing said": {crd.Definition{}, []string{"Group is required", "Kind is required", "Versions: at least one"}},
-		"names for no path": {
+		"empty": {crd.Definition{}, []string{"Group is required", "Kind is required", "Versions: at least one"}},
+		"names invalid in a path": {
 			crd.Definition{
 				Group: "shop", Kind: "Web_Site", Plural: "Web", Singular: "1", ListKind: "Web_Site", ShortNames: []string{"w.s"}, Categories: []string{"All"},
 				Versions: []crd.Version{{Name: "1"}},
 			},
-			[]string{`Group "shop"`, `Kind "web_site"`, `Plural "Web"`, `Singular "1"`, "ListKind is Kind", `ShortNames: "w.s"`, `Categories: "All"`, `Name "1"`},
+			[]string{`Group "shop"`, `Kind "web_site"`, `Plural "Web"`, `Singular "1"`, "ListKind is equal to Kind", `ShortNames: "w.s"`, `Categories: "All"`, `Name "1"`},
 		},
 		"versions": {
 			crd.Definition{Group: "shop.example.com", Kind: "Web", Versions: []crd.Version{{Name: "v1"}, {Name: "v1"}}},
-			[]string{"v1 twice", "none with storage"},
+			[]string{"v1 twice", "no version has storage"},
 		},
-		"two stored": {
+		"two storage versions": {
 			crd.Definition{Group: "shop.example.com", Kind: "Web", Versions: []crd.Version{{Name: "v1", Storage: true}, {Name: "v2", Storage: true}}},
-			[]string{`2 with storage: true (["v1" "v2"])`},
+			[]string{`2 versions have storage: true (["v1" "v2"])`},
 		},
-		"a scope": {
+		"scope": {
 			crd.Definition{Group: "shop.example.com", Kind: "Web", Scope: "Namespace", Versions: []crd.Version{{Name: "v1"}}},
 			[]string{`spec.scope is "Namespace"`},
 		},
-		"parts of a version": {
+		"version fields": {
 			crd.Definition{Group: "shop.example.com", Kind: "Web", Versions: []crd.Version{{
 				Name: "v1", DeprecationWarning: "old", PrinterColumns: []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Host"}},
 			}}},
@@ -160,7 +160,7 @@ func TestNewNamesEveryMistake(t *testing.T) {
 			t.Parallel()
 			made, err := crd.New(test.definition)
 			if err == nil || made != nil {
-				t.Fatalf("it was made, with error %v", err)
+				t.Fatalf("a definition was returned, with error %v", err)
 			}
 			for _, want := range test.want {
 				if !strings.Contains(err.Error(), want) {

@@ -1,25 +1,24 @@
-// Package crd installs and removes CustomResourceDefinitions: what a program does before its
-// controllers start, and what its tests do.
+// Package crd installs, compares and removes CustomResourceDefinitions. Programs use it before they start
+// their controllers, and in tests.
 //
-// Definitions come from YAML, as code generators write it (Parse, ParseFS), or from Go values
-// (New). Ensure makes the cluster have them, and returns when objects can be created.
+// Parse and ParseFS read definitions from YAML, as code generators write it. New builds one from Go
+// values. Ensure installs definitions and returns when objects can be created.
 //
 //	crds, err := crd.ParseFS(definitions, "crds/*.yaml")
 //	...
 //	ensured, err := crd.Ensure(ctx, c, crds)
 //
-// There, definitions is an embed.FS that has the folder crds.
+// In this example definitions is an embed.FS with the folder crds.
 //
-// A definition is the schema of a database, and a change of it can destroy data without a word:
-// the API server drops what a schema does not know, at the next write of each object. So Ensure
-// compares before it writes, and refuses such changes (Compare says which), unless the caller
-// names them.
+// A change of a definition can destroy data without an error: the API server drops the fields that a
+// schema lacks, at the next write of each object. Ensure therefore compares before it writes, and refuses
+// harmful changes unless the caller allows them. Compare returns the list.
 //
-// A program whose older and newer versions run at the same time, in a rolling update, ensures
-// two versions of one definition. The newer one adds properties; the older one, when it starts
-// again, would remove them, and is refused: it had better not run any longer.
+// During a rolling update, an older and a newer version of a program ensure different versions of one
+// definition. The newer program adds properties. If the older one restarts, Ensure refuses to remove these
+// properties and returns an error.
 //
-// The Role of the process needs get, list, watch, create and patch of customresourcedefinitions in
-// the API group apiextensions.k8s.io (create, because a patch that creates needs it), and for
-// Remove delete, and list of what the definitions define.
+// The process needs get, list, watch, create and patch of customresourcedefinitions in the API group
+// apiextensions.k8s.io (create, because a server-side apply may create). Remove also needs delete, and list
+// of the kind that the definition defines.
 package crd

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
@@ -16,46 +15,46 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Ensured is what Ensure has done about one definition.
+// Ensured is the result of Ensure for one definition.
 type Ensured struct {
-	// Name is the definition's.
+	// Name is the definition's name.
 	Name string
 	// Outcome is client.Created, client.Updated or client.Unchanged.
 	Outcome client.Outcome
-	// Allowed are the problems of the change that options have allowed.
+	// Allowed are the problems of the change that an option allowed.
 	Allowed []Problem
-	// Definition is as the API server has it. In a dry run that would wait for the end of another
-	// one of the name, it is what would be applied then.
+	// Definition is the definition as the API server returned it. In a dry run, if a definition of this
+	// name is being deleted, it is the definition that would be applied after that.
 	Definition *apiextensionsv1.CustomResourceDefinition
 }
 
-// ChangeError is why a definition was not changed.
+// ChangeError reports that Ensure refused to change a definition.
 type ChangeError struct {
-	// Name is the definition's.
+	// Name is the definition's name.
 	Name string
-	// Problems are all that no option has allowed, the worst first.
+	// Problems are the problems that no option allowed, the worst first.
 	Problems []Problem
 }
 
 // Error implements error.
 func (e *ChangeError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s is not changed, for objects that there may be:", kindName, e.Name)
+	fmt.Fprintf(&b, "%s %s was not changed, because the change may harm existing objects:", kindName, e.Name)
 	for _, problem := range e.Problems {
 		fmt.Fprintf(&b, "\n\t%s", problem)
 	}
-	for _, accepts := range []struct {
-		severity        Severity
-		becomes, option string
-	}{{Lossy, "lost", "AllowDataLoss"}, {Narrowing, "refused", "AllowNarrowing"}} {
-		if paths := e.pathsOf(accepts.severity); len(paths) > 0 {
-			fmt.Fprintf(&b, "\nWhen nothing that is needed would be %s, say so by option %s(%s).", accepts.becomes, accepts.option, strings.Join(paths, ", "))
+	for _, allowed := range []struct {
+		severity       Severity
+		effect, option string
+	}{{Lossy, "the loss is", "AllowDataLoss"}, {Narrowing, "the new limits are", "AllowNarrowing"}} {
+		if paths := e.pathsOf(allowed.severity); len(paths) > 0 {
+			fmt.Fprintf(&b, "\nIf %s acceptable, use option %s(%s).", allowed.effect, allowed.option, strings.Join(paths, ", "))
 		}
 	}
 	return b.String()
 }
 
-// pathsOf returns the paths of problems of a severity, quoted.
+// pathsOf returns the quoted paths of the problems of one severity, each once.
 func (e *ChangeError) pathsOf(severity Severity) []string {
 	var paths []string
 	for _, problem := range e.Problems {
@@ -66,52 +65,51 @@ func (e *ChangeError) pathsOf(severity Severity) []string {
 	return paths
 }
 
-// Ensure makes the cluster have definitions, and returns when objects of their kinds can be
-// created. What it has done is returned in the order of definitions, which it does not change; with
-// an error, of those with which it has come so far that nothing was left to be written.
+// Ensure creates or updates definitions, and returns when objects of their kinds can be created. The
+// results are in the order of definitions, which Ensure does not change. With an error, the results
+// are those of the definitions for which no write was left to make.
 //
-// Flow:
+// Steps:
 //
-//  1. Each definition is read from the API server. What is equal is not written.
-//  2. What would change is compared (Compare). If one change is refused, none is made.
-//  3. What is missing or differs is written, by server-side apply as the client's field owner,
-//     which takes the fields that it names away from others. The labels and annotations of
-//     others stay, and so does their conversion, if the definition names none.
-//  4. Ensure waits until the API server has established each, has accepted its names, and
-//     shows each version that is served among its resources.
+//  1. Ensure reads each definition from the API server. It does not write a definition that is equal.
+//  2. It compares each change (Compare). If it refuses one change, it makes none.
+//  3. It writes missing and different definitions by server-side apply as the client's field owner, and
+//     forces conflicts. Labels and annotations of other owners stay. So does their conversion, if the
+//     definition does not set one.
+//  4. It waits until the API server has accepted the names of each definition, has established it, and
+//     lists each served version among its resources.
 //
-// A definition that is being removed is waited for, and created again.
+// If a definition is being deleted, Ensure waits for the deletion and creates the definition again.
 //
-// Guarantees: no change is written that was not compared with what it replaces: when another
-// program writes meanwhile, everything begins again. (Of a definition that was missing this ends a
-// moment before the write, for there is no apply that only creates.) It may be called by any
-// number of programs at once. When nothing has changed it makes one request for each definition,
-// and one for each version of a group that the Cluster has not learnt yet.
+// Guarantees: Ensure never writes a change that it did not compare with the live state. If another client
+// writes in between, Ensure reads and compares again, at most 10 times. Any number of programs may call it at
+// the same time. If nothing has changed, it makes one request for each definition, and one for each group
+// version that the Cluster has not discovered yet.
 //
-// Informers of the client are not asked: they may be behind.
+// Ensure does not read from the client's informers, because they may be stale.
 //
-// Caller must: give the client a FieldOwner that stays the same over versions of the program,
-// and call Ensure before controllers of these kinds start. A short name or a category that
-// another field owner has set, and the definition lacks, stays.
+// The caller must keep the client's FieldOwner the same across versions of the program, and must call
+// Ensure before it starts controllers of these kinds. Short names and categories that another field owner
+// has set are not removed.
 //
-// A schema that has changed comes into use a moment after the write, in each API server on its
-// own, and none of them says when: what is written in that moment is still pruned by the old one.
-// With client.FieldValidation("Strict") such a write is refused instead, and can be made again.
+// Each API server starts to use a changed schema shortly after the write, and does not report when. Until
+// then it prunes writes by the old schema. With client.FieldValidation("Strict") it rejects such a write
+// instead, and the caller can retry.
 //
-// With a client for dry runs, nothing is waited for; a definition that is being removed counts as
-// gone.
+// With a client for dry runs Ensure waits for nothing, and a definition that is being deleted counts as
+// deleted.
 //
-// Options: AllowDataLoss, AllowNarrowing, Timeout, Logger.
+// Options: AllowDataLoss, AllowNarrowing, Timeout, Logger. Default: refuse harmful changes, 1 min.
 //
-// Errors, of all definitions at once: *ChangeError; names that another definition has; the end
-// of the time, with what is missing; what a request met, of which kube.ErrNotServed says that
-// the cluster has no CustomResourceDefinitions of version v1.
+// Errors of all definitions are joined: *ChangeError for refused changes; names that another definition
+// uses; the timeout, with the missing condition; errors of requests, among them kube.ErrNotServed if the
+// cluster does not serve apiextensions.k8s.io/v1.
 func Ensure(ctx context.Context, c *client.Client, definitions []*apiextensionsv1.CustomResourceDefinition, options ...Option) ([]Ensured, error) {
 	s, err := newSettings(c, options, "AllowDataLoss", "AllowNarrowing", "Timeout", "Logger")
 	if err == nil && c.Config().FieldOwner == "" {
-		err = errors.New("the client has no FieldOwner, to which what is applied could belong")
+		err = errors.New("the client has no FieldOwner, which server-side apply requires")
 	}
-	if err := errors.Join(err, checkAll(definitions)); err != nil {
+	if err := errors.Join(err, checkDefinitions(definitions)); err != nil {
 		return nil, fmt.Errorf("ensure definitions: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -120,14 +118,14 @@ func Ensure(ctx context.Context, c *client.Client, definitions []*apiextensionsv
 	for i, definition := range definitions {
 		ensurers[i] = &ensurer{client: s.client, settings: s, desired: definition}
 	}
-	if err := each(ensurers, func(e *ensurer) error { return e.plan(ctx) }); err != nil {
+	if err := forEach(ensurers, func(e *ensurer) error { return e.plan(ctx) }); err != nil {
 		return nil, fmt.Errorf("ensure definitions: %w", err)
 	}
-	err = each(ensurers, func(e *ensurer) error { return e.carryOut(ctx) })
+	err = forEach(ensurers, func(e *ensurer) error { return e.execute(ctx) })
 	var ensured []Ensured
 	for _, e := range ensurers {
-		if e.done.Outcome != "" {
-			ensured = append(ensured, e.done)
+		if e.result.Outcome != "" {
+			ensured = append(ensured, e.result)
 		}
 	}
 	if err != nil {
@@ -136,22 +134,18 @@ func Ensure(ctx context.Context, c *client.Client, definitions []*apiextensionsv
 	return ensured, nil
 }
 
-// missingTime is how long a definition that was missing is believed to be: another one may have
-// been waited for meanwhile. One that is there is changed in the state that was read, or not.
-const missingTime = time.Second
+// maxConcurrent is the number of definitions that Ensure handles at the same time.
+const maxConcurrent = 8
 
-// parallel is how many definitions are worked on at once.
-const parallel = 8
-
-// each calls f for all, some at a time, and joins the errors in their order.
-func each(ensurers []*ensurer, f func(*ensurer) error) error {
+// forEach calls f for each ensurer, at most maxConcurrent at a time, and joins the errors in order.
+func forEach(ensurers []*ensurer, f func(*ensurer) error) error {
 	errs := make([]error, len(ensurers))
-	places := make(chan struct{}, parallel)
+	slots := make(chan struct{}, maxConcurrent)
 	var running sync.WaitGroup
 	for i, e := range ensurers {
-		places <- struct{}{}
+		slots <- struct{}{}
 		running.Go(func() { // waited for below
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			errs[i] = f(e)
 		})
 	}
@@ -159,36 +153,39 @@ func each(ensurers []*ensurer, f func(*ensurer) error) error {
 	return errors.Join(errs...)
 }
 
-// ensurer works on one definition. It is owned by one goroutine at a time.
+// ensurer handles one definition: plan, then execute. One goroutine at a time uses it.
+//
+// Invariants: live, target and the problems in result belong to the same read. The definition that is
+// written for a non-nil live carries its resourceVersion, and the one for a nil live is only created, so a
+// write fails when live is stale, and plan must run again.
 type ensurer struct {
 	client   *client.Client
 	settings settings
-	desired  *apiextensionsv1.CustomResourceDefinition
+	desired  *apiextensionsv1.CustomResourceDefinition // the caller's; never changed
 
-	live *apiextensionsv1.CustomResourceDefinition // nil: there is none
-	want *apiextensionsv1.CustomResourceDefinition // what live is to become
-	done Ensured
+	live   *apiextensionsv1.CustomResourceDefinition // nil: the definition does not exist
+	target *apiextensionsv1.CustomResourceDefinition // the state after the write
+	result Ensured
 
-	planned  time.Time // when live was read
-	removing bool      // in a dry run: there is one that is being removed
+	terminating bool // only in dry runs: a definition of this name is being deleted
 }
 
-// plan reads the definition, and finds out what is to be done.
+// plan reads the live definition, computes the target, and returns a ChangeError for changes that are not
+// allowed. It resets the result.
 func (e *ensurer) plan(ctx context.Context) error {
-	e.done, e.removing = Ensured{Name: e.desired.Name}, false
+	e.result, e.terminating = Ensured{Name: e.desired.Name}, false
 	live, err := e.find(ctx)
 	if err != nil {
 		return err
 	}
-	e.planned = time.Now()
-	e.live, e.want = live, desiredOver(e.desired, live, e.client.Config().FieldOwner)
+	e.live, e.target = live, mergeWithLive(e.desired, live, e.client.Config().FieldOwner)
 	if live == nil {
 		return nil
 	}
 	var refused []Problem
-	for _, problem := range Compare(live, e.want) {
+	for _, problem := range Compare(live, e.target) {
 		if e.settings.allows(problem) {
-			e.done.Allowed = append(e.done.Allowed, problem)
+			e.result.Allowed = append(e.result.Allowed, problem)
 		} else {
 			refused = append(refused, problem)
 		}
@@ -199,47 +196,44 @@ func (e *ensurer) plan(ctx context.Context) error {
 	return nil
 }
 
-// find reads the definition, or returns nil when there is none. One that is being removed is waited
-// for.
+// find reads the definition. It returns nil if none exists. If the definition is being deleted, find
+// waits for the deletion, except in dry runs.
 func (e *ensurer) find(ctx context.Context) (*apiextensionsv1.CustomResourceDefinition, error) {
 	for {
 		live, err := read(ctx, e.client, e.desired.Name)
 		switch {
 		case errors.Is(err, client.ErrGone):
-			return nil, nil //nolint:nilnil // there is none
+			return nil, nil //nolint:nilnil // does not exist
 		case err != nil:
 			return nil, err
 		case live.DeletionTimestamp == nil:
 			return live, nil
 		case e.client.Config().DryRun:
-			e.removing = true
-			return nil, nil //nolint:nilnil // there will be none
+			e.terminating = true
+			return nil, nil //nolint:nilnil // will not exist
 		}
 		if err := e.waitGone(ctx, live); err != nil {
 			return nil, err
 		}
-		// Somebody else may have made it again.
+		// Another client may have created it again.
 	}
 }
 
-// carryOut writes what was planned, and waits until it is in effect.
-func (e *ensurer) carryOut(ctx context.Context) error {
-	if e.live == nil && time.Since(e.planned) > missingTime {
-		if err := e.plan(ctx); err != nil {
-			return err
-		}
-	}
+// execute writes the target and waits until the API server serves it. It plans again if another client has
+// changed the definition.
+func (e *ensurer) execute(ctx context.Context) error {
 	const attempts = 10
 	for attempt := 1; ; attempt++ {
 		err := e.write(ctx)
 		if err == nil {
 			break
 		}
-		raced := errors.Is(err, client.ErrChanged) || errors.Is(err, client.ErrReplaced) || errors.Is(err, client.ErrGone)
-		if !raced || attempt == attempts {
+		conflict := errors.Is(err, client.ErrChanged) || errors.Is(err, client.ErrReplaced) || errors.Is(err, client.ErrGone) ||
+			errors.Is(err, client.ErrExists)
+		if !conflict || attempt == attempts {
 			return err
 		}
-		// Another program has written, so that what was compared is not what there is.
+		// Another client has written: the comparison is outdated.
 		if err := e.plan(ctx); err != nil {
 			return err
 		}
@@ -250,62 +244,62 @@ func (e *ensurer) carryOut(ctx context.Context) error {
 	return e.waitServed(ctx)
 }
 
-// write applies the definition, if that changes something.
+// write applies the definition unless that would change nothing.
 func (e *ensurer) write(ctx context.Context) error {
-	if e.removing {
-		e.done.Outcome, e.done.Definition = client.Created, e.want
+	if e.terminating {
+		e.result.Outcome, e.result.Definition = client.Created, e.target
 		return nil
 	}
 	owner := e.client.Config().FieldOwner
-	if e.live != nil && isAsWanted(e.live, e.want, owner) {
-		e.done.Outcome, e.done.Definition = client.Unchanged, e.live
+	if e.live != nil && isUpToDate(e.live, e.target, owner) {
+		e.result.Outcome, e.result.Definition = client.Unchanged, e.live
 		return nil
 	}
 	ended, err := e.endConversion(ctx)
 	if err != nil || ended && e.client.Config().DryRun {
 		return err
 	}
-	configuration, err := configurationOf(e.desired, e.live)
+	configuration, err := applyConfiguration(e.desired, e.live)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", kindName, e.desired.Name, err)
 	}
-	applyOptions := []client.Option{client.Force()}
+	applyOptions := []client.Option{client.IfAbsent()}
 	if e.live != nil {
-		applyOptions = append(applyOptions, client.IfUnchanged())
+		applyOptions = []client.Option{client.Force(), client.IfUnchanged()}
 	}
 	applied, err := client.Apply(ctx, e.client, configuration, applyOptions...)
 	if err != nil {
 		return err
 	}
-	definition, err := definitionOf(applied.Object)
+	definition, err := fromUnstructured(applied.Object)
 	if err != nil {
-		return fmt.Errorf("%s %s: read the answer: %w", kindName, e.desired.Name, err)
+		return fmt.Errorf("%s %s: decode the response: %w", kindName, e.desired.Name, err)
 	}
-	e.done.Outcome, e.done.Definition = applied.Outcome, definition
+	e.result.Outcome, e.result.Definition = applied.Outcome, definition
 	if ended {
-		e.done.Outcome = client.Updated
+		e.result.Outcome = client.Updated
 	}
 	return nil
 }
 
-// endConversion ends a conversion by a webhook that is not wanted any longer, and returns false
-// when there is none. An apply cannot: what others have put there, as certificate managers do,
-// would be left of it, and be invalid.
+// endConversion removes a webhook conversion that the target does not have. It reports whether it wrote. It
+// uses a patch, because an apply removes only the caller's own fields: a CA bundle that a certificate
+// manager has set would stay, and the API server rejects a bundle without a webhook.
 func (e *ensurer) endConversion(ctx context.Context) (bool, error) {
-	if e.live == nil || clientConfig(e.live) == nil || converts(e.want) {
+	if e.live == nil || clientConfig(e.live) == nil || usesWebhook(e.target) {
 		return false, nil
 	}
 	without := e.live.DeepCopy()
-	without.Spec.Conversion = e.want.Spec.Conversion.DeepCopy()
+	without.Spec.Conversion = e.target.Spec.Conversion.DeepCopy()
 	patched, err := client.Patch(ctx, e.client, e.live, client.MergeFrom(e.live, without).Locked(e.live))
 	if err != nil {
 		return false, err
 	}
-	e.live, e.done.Outcome, e.done.Definition = patched, client.Updated, e.want
+	e.live, e.result.Outcome, e.result.Definition = patched, client.Updated, e.target
 	return true, nil
 }
 
-// read reads a definition from the API server, not from an informer.
+// read gets a definition from the API server, never from an informer.
 func read(ctx context.Context, c *client.Client, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	return client.Get[*apiextensionsv1.CustomResourceDefinition](ctx, c, kube.Key{Name: name}, client.OfKind(crdKind()), client.FromAPI())
 }

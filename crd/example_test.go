@@ -9,7 +9,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/crd"
 )
 
-// What a program does before it starts its controllers.
+// A program installs its definitions before it starts its controllers.
 func Example() {
 	// In a program, definitions is an embed.FS: //go:embed crds/*.yaml
 	definitions := fstest.MapFS{"crds/websites.yaml": {Data: []byte(`
@@ -37,7 +37,7 @@ spec:
 		}
 		return nil
 	}
-	fmt.Println(install(context.Background(), nil)) // nil: there is no cluster here
+	fmt.Println(install(context.Background(), nil)) // nil, because this example has no cluster
 	// Output:
 	// ensure definitions: the client is nil: client.New makes one
 }

@@ -11,80 +11,82 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 )
 
-// DefaultTimeout is how long the functions of this package wait.
+// DefaultTimeout bounds each call of Ensure, Remove and WaitEstablished that has no option Timeout.
 const DefaultTimeout = time.Minute
 
 const (
-	// pollInterval is the time between two questions for the cluster's resources, which cannot be
-	// watched. A definition is among them within some 100 ms.
+	// pollInterval is the time between two requests for the cluster's resources, which cannot be watched.
+	// The API server usually lists a new definition within 100 ms.
 	pollInterval = 100 * time.Millisecond
-	// quietTime is how long nothing is logged of a wait, and logInterval how often then.
-	quietTime   = 2 * time.Second
+	// logDelay is the time before a wait is first logged, logInterval the time between later log lines.
+	logDelay    = 2 * time.Second
 	logInterval = 10 * time.Second
+	// describeTimeout bounds the requests that describe what blocks a deletion after the call has timed out.
+	describeTimeout = 2 * time.Second
 )
 
-// Option changes what a function of this package does. Each says which it takes, and refuses
-// the others.
+// Option configures Ensure, Remove or WaitEstablished. The documentation of each function lists the options
+// that it accepts; it returns an error for the others.
 type Option func(*settings)
 
-// Timeout bounds the whole call. Default DefaultTimeout, 1 min. To find out what remains of a
-// definition that is not gone by then may take another 2 s.
+// Timeout bounds the whole call. It must be positive. Default DefaultTimeout, 1 min. After the timeout, a
+// call that waits for a deletion may take up to 2 s more to find the objects that block it.
 func Timeout(d time.Duration) Option {
-	return named("Timeout", func(s *settings) {
+	return option("Timeout", func(s *settings) {
 		if d <= 0 {
-			s.problems = append(s.problems, fmt.Errorf("option Timeout is %s: it has to be positive", d))
+			s.problems = append(s.problems, fmt.Errorf("option Timeout is %s, must be positive", d))
 		}
 		s.timeout = d
 	})
 }
 
-// Logger receives what is waited for, when it takes more than 2 s. Default: the client's.
+// Logger receives a message after a wait of 2 s and then every 10 s. Default: the client's logger.
 func Logger(logger *slog.Logger) Option {
-	return named("Logger", func(s *settings) { s.logger = logger })
+	return option("Logger", func(s *settings) { s.logger = logger })
 }
 
-// AllowDataLoss lets a definition change although data may be lost (Lossy). paths are those of
-// the Problems that are meant, as in "v1: spec.size"; without paths it is all of them, which
-// suits a cluster for development, and no other.
+// AllowDataLoss allows Lossy changes. paths are the Path values of the Problems to allow, such as
+// "v1: spec.size". Without paths it allows all of them, which is only suitable for development clusters.
 func AllowDataLoss(paths ...string) Option {
-	return named("AllowDataLoss", func(s *settings) { s.allow(Lossy, paths) })
+	return option("AllowDataLoss", func(s *settings) { s.allow(Lossy, paths) })
 }
 
-// AllowNarrowing lets a definition change although objects or requests may be refused that were
-// accepted so far (Narrowing). paths are those of the Problems that are meant; without paths it
-// is all of them.
+// AllowNarrowing allows Narrowing changes. paths are the Path values of the Problems to allow; without
+// paths it allows all of them.
 func AllowNarrowing(paths ...string) Option {
-	return named("AllowNarrowing", func(s *settings) { s.allow(Narrowing, paths) })
+	return option("AllowNarrowing", func(s *settings) { s.allow(Narrowing, paths) })
 }
 
-// WithObjects lets Remove remove a definition together with all objects that it defines.
-func WithObjects() Option { return named("WithObjects", func(s *settings) { s.withObjects = true }) }
+// WithObjects allows Remove to delete all objects of the kind together with the definition.
+func WithObjects() Option { return option("WithObjects", func(s *settings) { s.withObjects = true }) }
 
-// settings are what options come to.
+// settings are the evaluated options of one call.
 type settings struct {
-	client      *client.Client // the caller's, without informers
+	client      *client.Client // the caller's client without its informers
 	timeout     time.Duration
 	logger      *slog.Logger
 	allowed     map[Severity]allowance
 	withObjects bool
 
-	given    []string // the options' names
-	problems []error
+	optionNames []string // the options that the caller passed
+	problems    []error
 }
 
-// allowance is which problems are allowed.
+// allowance lists the allowed problems of one severity.
 type allowance struct {
 	all   bool
-	paths []string
+	paths []string // values of Problem.Path
 }
 
-func named(name string, set func(*settings)) Option {
+// option returns an Option that newSettings identifies by name.
+func option(name string, set func(*settings)) Option {
 	return func(s *settings) {
 		set(s)
-		s.given = append(s.given, name)
+		s.optionNames = append(s.optionNames, name)
 	}
 }
 
+// newSettings evaluates options. It returns an error for options other than the allowed ones.
 func newSettings(c *client.Client, options []Option, allowed ...string) (settings, error) {
 	s := settings{allowed: map[Severity]allowance{}}
 	for _, option := range options {
@@ -94,22 +96,21 @@ func newSettings(c *client.Client, options []Option, allowed ...string) (setting
 		}
 		option(&s)
 	}
-	for _, name := range s.given {
+	for _, name := range s.optionNames {
 		if !slices.Contains(allowed, name) {
-			s.problems = append(s.problems, fmt.Errorf("option %s has no meaning here: possible are %q", name, allowed))
+			s.problems = append(s.problems, fmt.Errorf("option %s has no meaning here: use only %q", name, allowed))
 		}
 	}
 	if c == nil {
 		s.problems = append(s.problems, errors.New("the client is nil: client.New makes one"))
 	} else {
 		s.logger = cmp.Or(s.logger, c.Config().Logger)
-		// What informers show is a little old, and a definition that was removed and is still shown
-		// would not be made again.
-		past, err := c.With(func(config *client.Config) { config.Informers = nil })
+		// Informers may be stale: Ensure would not create a definition that an informer still has.
+		uncached, err := c.With(func(config *client.Config) { config.Informers = nil })
 		if err != nil {
 			s.problems = append(s.problems, err)
 		}
-		s.client = past
+		s.client = uncached
 	}
 	s.timeout = cmp.Or(s.timeout, DefaultTimeout)
 	return s, errors.Join(s.problems...)
@@ -122,7 +123,7 @@ func (s *settings) allow(severity Severity, paths []string) {
 	s.allowed[severity] = a
 }
 
-// allows reports whether the caller has said that the problem is right.
+// allows reports whether an option allows the problem. Impossible problems are never allowed.
 func (s settings) allows(p Problem) bool {
 	a := s.allowed[p.Severity]
 	return a.all || slices.Contains(a.paths, p.Path)

@@ -18,11 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Parse reads definitions (apiextensions.k8s.io/v1) from YAML or JSON, of one or several
-// documents. Empty documents are left out. It is strict, so that nothing is lost in silence:
-// another kind, a field that the API does not have, and one that comes twice are errors.
+// Parse reads definitions (apiextensions.k8s.io/v1) from YAML or JSON with one or several documents. It
+// skips empty documents. It is strict: another kind, an unknown field and a duplicate field are errors.
 //
-// The errors of all documents come at once.
+// The errors of all documents are joined.
 func Parse(documents []byte) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var (
 		definitions []*apiextensionsv1.CustomResourceDefinition
@@ -46,7 +45,7 @@ func Parse(documents []byte) ([]*apiextensionsv1.CustomResourceDefinition, error
 		}
 	}
 	if len(errs) == 0 {
-		errs = append(errs, checkAll(definitions))
+		errs = append(errs, checkDefinitions(definitions))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("parse definitions: %w", err)
@@ -54,9 +53,8 @@ func Parse(documents []byte) ([]*apiextensionsv1.CustomResourceDefinition, error
 	return definitions, nil
 }
 
-// ParseFS parses the files that match patterns (as fs.Glob has them), in the order of their
-// names: what go:embed has put into the program, or os.DirFS. A pattern that matches nothing is
-// an error.
+// ParseFS parses the files of fsys (an embed.FS, os.DirFS) that match one of the patterns, in the order of
+// their names. Patterns have the syntax of fs.Glob. A pattern that matches no file is an error.
 func ParseFS(fsys fs.FS, patterns ...string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var (
 		files []string
@@ -86,7 +84,7 @@ func ParseFS(fsys fs.FS, patterns ...string) ([]*apiextensionsv1.CustomResourceD
 		}
 	}
 	if len(errs) == 0 {
-		errs = append(errs, checkAll(definitions)) // one may be in two files
+		errs = append(errs, checkDefinitions(definitions)) // two files may have the same definition
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("read definitions: %w", err)
@@ -96,41 +94,41 @@ func ParseFS(fsys fs.FS, patterns ...string) ([]*apiextensionsv1.CustomResourceD
 
 // parseOne returns nil for an empty document.
 func parseOne(document []byte) (*apiextensionsv1.CustomResourceDefinition, error) {
-	var content any // the strict reader refuses fields that come twice
+	var content any // UnmarshalStrict rejects duplicate fields
 	if err := yaml.UnmarshalStrict(document, &content); err != nil {
 		return nil, err
 	}
 	if content == nil {
-		return nil, nil //nolint:nilnil // there is nothing, and that is right
+		return nil, nil //nolint:nilnil // an empty document is valid
 	}
 	encoded, err := json.Marshal(content)
 	if err != nil {
 		return nil, err
 	}
-	var head metav1.PartialObjectMetadata
-	if err := json.Unmarshal(encoded, &head); err != nil {
-		return nil, fmt.Errorf("it is no object: %w", err)
+	var header metav1.PartialObjectMetadata
+	if err := json.Unmarshal(encoded, &header); err != nil {
+		return nil, fmt.Errorf("not an object: %w", err)
 	}
-	if head.GroupVersionKind() != crdKind() {
-		return nil, fmt.Errorf("it is %s %q of %q: want a %s of %s", head.Kind, head.Name, head.APIVersion, kindName, apiextensionsv1.SchemeGroupVersion)
+	if header.GroupVersionKind() != crdKind() {
+		return nil, fmt.Errorf("found %s %q of %q, want a %s of %s", header.Kind, header.Name, header.APIVersion, kindName, apiextensionsv1.SchemeGroupVersion)
 	}
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	if err := json.Unmarshal(encoded, definition); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", kindName, head.Name, err)
+		return nil, fmt.Errorf("%s %s: %w", kindName, header.Name, err)
 	}
-	unknown, err := lostFields(content, definition)
+	unknown, err := unknownFields(content, definition)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", kindName, head.Name, err)
+		return nil, fmt.Errorf("%s %s: %w", kindName, header.Name, err)
 	}
 	if len(unknown) > 0 {
-		return nil, fmt.Errorf("%s %s: the API has no such fields: %s: mind spelling and case", kindName, head.Name, strings.Join(unknown, ", "))
+		return nil, fmt.Errorf("%s %s: unknown fields %s: check spelling and case", kindName, header.Name, strings.Join(unknown, ", "))
 	}
 	return definition, nil
 }
 
-// lostFields names the fields of content that definition, which was read from it, does not have.
-// A strict decoder would not do: parts of schemas have decoders of their own, which are not.
-func lostFields(content any, definition *apiextensionsv1.CustomResourceDefinition) ([]string, error) {
+// unknownFields returns the paths of the fields of content that definition, which was decoded from it,
+// lacks. A strict decoder is not enough: the types of schemas have their own decoders, which are lenient.
+func unknownFields(content any, definition *apiextensionsv1.CustomResourceDefinition) ([]string, error) {
 	encoded, err := json.Marshal(definition)
 	if err != nil {
 		return nil, err
@@ -139,11 +137,13 @@ func lostFields(content any, definition *apiextensionsv1.CustomResourceDefinitio
 	if err := json.Unmarshal(encoded, &kept); err != nil {
 		return nil, err
 	}
-	return lostIn(content, kept, ""), nil
+	return missingIn(content, kept, ""), nil
 }
 
-func lostIn(content, kept any, path string) []string {
-	var lost []string
+// missingIn returns the paths that content has and kept lacks, without empty values, because encoding omits
+// them.
+func missingIn(content, kept any, path string) []string {
+	var missing []string
 	switch content := content.(type) {
 	case map[string]any:
 		keptMap, _ := kept.(map[string]any)
@@ -152,18 +152,18 @@ func lostIn(content, kept any, path string) []string {
 			value, found := keptMap[name]
 			switch {
 			case found:
-				lost = append(lost, lostIn(content[name], value, below)...)
-			case !isZero(content[name]): // zeroes are left out rightly
-				lost = append(lost, below)
+				missing = append(missing, missingIn(content[name], value, below)...)
+			case !isZero(content[name]):
+				missing = append(missing, below)
 			}
 		}
 	case []any:
 		keptList, _ := kept.([]any)
 		for i := range min(len(content), len(keptList)) {
-			lost = append(lost, lostIn(content[i], keptList[i], fmt.Sprintf("%s[%d]", path, i))...)
+			missing = append(missing, missingIn(content[i], keptList[i], fmt.Sprintf("%s[%d]", path, i))...)
 		}
 	}
-	return lost
+	return missing
 }
 
 func isZero(value any) bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/crd"
 )
 
-// websites is a definition as code generators write it.
+// websites is a definition in the format of code generators.
 const websites = `---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -44,7 +44,7 @@ status:
   storedVersions: null
 `
 
-// bills is another one, in JSON.
+// bills is a definition in JSON.
 const bills = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "bills.shop.example.com"},
 "spec": {"group": "shop.example.com", "names": {"kind": "Bill", "plural": "bills"}, "scope": "Cluster",
 "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}
@@ -66,11 +66,11 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseOfNothing(t *testing.T) {
+func TestParseEmptyDocument(t *testing.T) {
 	t.Parallel()
 	got, err := crd.Parse([]byte("---\n# nothing here\n"))
 	if err != nil || len(got) > 0 {
-		t.Errorf("it has %q, %v, want nothing", names(got), err)
+		t.Errorf("Parse returned %q, %v, want no definitions", names(got), err)
 	}
 }
 
@@ -80,29 +80,29 @@ func TestParseIsStrict(t *testing.T) {
 		documents string
 		want      []string
 	}{
-		"no YAML":                {"a: [", []string{"document 1"}},
-		"no object":              {"- a", []string{"document 1", "no object"}},
-		"another kind":           {"apiVersion: v1\nkind: Service\nmetadata: {name: web}\n---\n" + websites, []string{"document 1", `Service "web" of "v1"`, "want a CustomResourceDefinition of apiextensions.k8s.io/v1"}},
-		"an old version":         {strings.Replace(websites, "k8s.io/v1", "k8s.io/v1beta1", 1), []string{`"apiextensions.k8s.io/v1beta1"`}},
-		"every document":         {"kind: A\n---\nkind: B\n", []string{"document 1: it is A", "document 2: it is B"}},
-		"an unknown field":       {strings.Replace(websites, "scope: Namespaced", "scope: Namespaced\n  shortNames: [web]", 1), []string{"websites.shop.example.com", "spec.shortNames"}},
-		"a wrong case":           {strings.Replace(websites, "  scope: Namespaced", "  Scope: Namespaced", 1), []string{"spec.Scope"}},
-		"deep in a schema":       {strings.Replace(websites, "items: {type: string}", "items: {type: string, maxlength: 5}", 1), []string{"spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.hosts.items.maxlength"}},
-		"a field twice":          {strings.Replace(websites, "  scope: Namespaced", "  scope: Namespaced\n  scope: Cluster", 1), []string{`"scope" already set`}},
-		"a wrong type":           {strings.Replace(websites, "served: true", "served: yes please", 1), []string{"websites.shop.example.com"}},
-		"an end that is missing": {websites + bills + "---\n" + websites, []string{"document 1"}},
-		"twice":                  {websites + "---\n" + bills + "---\n" + websites, []string{"websites.shop.example.com comes twice"}},
-		"a wrong name":           {strings.Replace(websites, "name: websites.", "name: website.", 1), []string{`"websites.shop.example.com", <plural>.<group>`}},
-		"mistakes inside": {
+		"invalid YAML":              {"a: [", []string{"document 1"}},
+		"not an object":             {"- a", []string{"document 1", "not an object"}},
+		"another kind":              {"apiVersion: v1\nkind: Service\nmetadata: {name: web}\n---\n" + websites, []string{"document 1", `Service "web" of "v1"`, "want a CustomResourceDefinition of apiextensions.k8s.io/v1"}},
+		"an old version":            {strings.Replace(websites, "k8s.io/v1", "k8s.io/v1beta1", 1), []string{`"apiextensions.k8s.io/v1beta1"`}},
+		"errors of all documents":   {"kind: A\n---\nkind: B\n", []string{"document 1: found A", "document 2: found B"}},
+		"an unknown field":          {strings.Replace(websites, "scope: Namespaced", "scope: Namespaced\n  shortNames: [web]", 1), []string{"websites.shop.example.com", "spec.shortNames"}},
+		"a wrong case":              {strings.Replace(websites, "  scope: Namespaced", "  Scope: Namespaced", 1), []string{"spec.Scope"}},
+		"unknown field in a schema": {strings.Replace(websites, "items: {type: string}", "items: {type: string, maxlength: 5}", 1), []string{"spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.hosts.items.maxlength"}},
+		"duplicate field":           {strings.Replace(websites, "  scope: Namespaced", "  scope: Namespaced\n  scope: Cluster", 1), []string{`"scope" already set`}},
+		"a wrong type":              {strings.Replace(websites, "served: true", "served: yes please", 1), []string{"websites.shop.example.com"}},
+		"missing separator":         {websites + bills + "---\n" + websites, []string{"document 1"}},
+		"duplicate definition":      {websites + "---\n" + bills + "---\n" + websites, []string{"websites.shop.example.com occurs twice"}},
+		"a wrong name":              {strings.Replace(websites, "name: websites.", "name: website.", 1), []string{`"websites.shop.example.com", <plural>.<group>`}},
+		"invalid spec": {
 			strings.NewReplacer("group: shop.example.com", "", "scope: Namespaced", "scope: ''", "storage: true", "storage: false").Replace(websites),
-			[]string{"spec.group is required", "spec.scope", "none with storage"},
+			[]string{"spec.group is required", "spec.scope", "no version has storage"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := crd.Parse([]byte(test.documents))
 			if err == nil || got != nil {
-				t.Fatalf("it was taken as %q", names(got))
+				t.Fatalf("Parse returned %q", names(got))
 			}
 			for _, want := range test.want {
 				if !strings.Contains(err.Error(), want) {
@@ -134,12 +134,12 @@ func TestParseFS(t *testing.T) {
 		want     string
 	}{
 		"no file":             {[]string{"crds/*.yml"}, `pattern "crds/*.yml": no file matches`},
-		"no pattern":          {[]string{"["}, `pattern "["`},
+		"invalid pattern":     {[]string{"["}, `pattern "["`},
 		"one bad file":        {[]string{"crds/*.yaml", "bad/*"}, "file bad/bad.yaml"},
-		"the same definition": {[]string{"crds/*.yaml", "more/*"}, "websites.shop.example.com comes twice"},
+		"the same definition": {[]string{"crds/*.yaml", "more/*"}, "websites.shop.example.com occurs twice"},
 	} {
 		if got, err := crd.ParseFS(files, test.patterns...); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: it has %q, %v, want an error with %q", name, names(got), err, test.want)
+			t.Errorf("%s: ParseFS returned %q, %v, want an error with %q", name, names(got), err, test.want)
 		}
 	}
 }

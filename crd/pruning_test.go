@@ -17,9 +17,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/crd"
 )
 
-// FuzzCompareKnowsWhatIsPruned asks the API server's own code what becomes of objects when a schema
-// changes: where something is dropped, Compare must have said that the change is lossy.
-func FuzzCompareKnowsWhatIsPruned(f *testing.F) {
+// FuzzCompareReportsPruning prunes objects with the API server's own code after a schema change: if it drops
+// a field, Compare must report the change as Lossy.
+func FuzzCompareReportsPruning(f *testing.F) {
 	for seed := range uint64(100) {
 		f.Add(seed)
 	}
@@ -41,12 +41,12 @@ func compareAndPrune(t *testing.T, made maker) {
 	}
 	stored, next := structural(t, before), structural(t, after)
 	for range 10 {
-		was := map[string]any{"spec": made.value(spec)}
-		pruning.Prune(was, stored, true)
-		is := copied(t, was)
-		pruning.Prune(is, next, true)
-		if diff := cmp.Diff(was, is); diff != "" {
-			t.Fatalf("of this nobody was told, but of %v (-stored +read):\n%s\nthe schemas (-before +after):\n%s", problems, diff,
+		objectBefore := map[string]any{"spec": made.value(spec)}
+		pruning.Prune(objectBefore, stored, true)
+		objectAfter := copied(t, objectBefore)
+		pruning.Prune(objectAfter, next, true)
+		if diff := cmp.Diff(objectBefore, objectAfter); diff != "" {
+			t.Fatalf("Compare did not report this loss, but %v (-stored +read):\n%s\nthe schemas (-before +after):\n%s", problems, diff,
 				cmp.Diff(before.Spec.Versions[0].Schema, after.Spec.Versions[0].Schema))
 		}
 	}
@@ -56,7 +56,7 @@ func objectOf(spec apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaP
 	return &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec}}
 }
 
-// structural returns the form of a schema that the API server prunes by.
+// structural returns the form of a schema that the API server uses to prune.
 func structural(t *testing.T, d *apiextensionsv1.CustomResourceDefinition) *schema.Structural {
 	t.Helper()
 	internal := &apiextensions.JSONSchemaProps{}
@@ -85,13 +85,13 @@ func copied(t *testing.T, value map[string]any) (out map[string]any) {
 	return out
 }
 
-// maker makes schemas and values up.
+// maker generates random schemas and values.
 type maker struct{ *rand.Rand }
 
-// oneOf reports true once in n times.
+// oneOf returns true with probability 1/n.
 func (m maker) oneOf(n int) bool { return m.IntN(n) == 0 }
 
-// schema returns a schema of some depth.
+// schema returns a random schema with at most depth nested levels.
 func (m maker) schema(depth int) (s apiextensionsv1.JSONSchemaProps) {
 	kind := m.IntN(8)
 	if depth == 0 {
@@ -136,7 +136,7 @@ func (m maker) perhaps() *bool {
 	return nil
 }
 
-// changed returns another schema, which differs somewhere.
+// changed returns a copy of the schema with a random change.
 func (m maker) changed(s apiextensionsv1.JSONSchemaProps, depth int) apiextensionsv1.JSONSchemaProps {
 	s = *s.DeepCopy()
 	values := s.AdditionalProperties
@@ -145,7 +145,7 @@ func (m maker) changed(s apiextensionsv1.JSONSchemaProps, depth int) apiextensio
 		return m.schema(max(depth, 0))
 	case s.Properties != nil && !m.oneOf(4):
 		name := []string{"a", "b"}[m.IntN(2)]
-		if before, there := s.Properties[name]; !there {
+		if before, ok := s.Properties[name]; !ok {
 			s.Properties[name] = m.schema(max(depth-1, 0))
 		} else if s.Properties[name] = m.changed(before, depth-1); m.oneOf(4) {
 			delete(s.Properties, name)
@@ -164,7 +164,7 @@ func (m maker) changed(s apiextensionsv1.JSONSchemaProps, depth int) apiextensio
 	return s
 }
 
-// value returns a value that a schema accepts, as JSON has it.
+// value returns a random JSON value that the schema accepts.
 func (m maker) value(s apiextensionsv1.JSONSchemaProps) any {
 	keeps := s.XPreserveUnknownFields != nil
 	switch {
@@ -175,7 +175,7 @@ func (m maker) value(s apiextensionsv1.JSONSchemaProps) any {
 	case s.Type == "array":
 		items := *s.Items.Schema
 		if keeps && reflect.DeepEqual(items, apiextensionsv1.JSONSchemaProps{Type: "object"}) {
-			items.XPreserveUnknownFields = new(true) // as it inherits
+			items.XPreserveUnknownFields = new(true) // inherited from the list
 		}
 		return []any{m.value(items), m.value(items)}
 	case s.Type == "" && len(s.Properties) == 0 && m.oneOf(2):

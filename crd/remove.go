@@ -14,23 +14,23 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ErrHasObjects says that a definition is not removed because there are objects of its kind.
-var ErrHasObjects = errors.New("there are objects of its kind")
+// ErrHasObjects reports that Remove kept a definition because objects of its kind exist.
+var ErrHasObjects = errors.New("objects of its kind exist")
 
-// Remove removes the definition of that name ("websites.shop.example.com"), and returns when it
-// is gone. One that is not there is fine.
+// Remove deletes the definition with this name ("websites.shop.example.com") and returns when it is gone. A
+// definition that does not exist is not an error.
 //
-// With a definition go all objects of its kind, in all namespaces. So it is refused while
-// there are any, unless option WithObjects says that they are meant too: then those with
-// finalizers keep the definition until their controllers have taken these off, and had better
-// run. An object that is created between the look and the removal is not seen.
+// Deleting a definition deletes all objects of its kind in all namespaces. Remove therefore returns
+// ErrHasObjects while objects exist, unless option WithObjects allows their deletion. Objects with
+// finalizers block the deletion until their controllers remove the finalizers; these controllers must still
+// run. Remove does not detect an object that is created between its check and the deletion.
 //
-// With a client for dry runs, nothing is waited for.
+// With a client for dry runs Remove does not wait.
 //
 // Options: WithObjects, Timeout, Logger.
 //
-// Errors: ErrHasObjects, with their number and some of their names; the end of the time, with
-// what remains; what a request met.
+// Errors: ErrHasObjects, with the number of objects and some names; the timeout, with what blocks the
+// deletion; errors of requests.
 func Remove(ctx context.Context, c *client.Client, name string, options ...Option) error {
 	s, err := newSettings(c, options, "WithObjects", "Timeout", "Logger")
 	if err == nil && name == "" {
@@ -56,9 +56,9 @@ func (e *ensurer) remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if definition.DeletionTimestamp == nil { // otherwise its objects go in any case
+	if definition.DeletionTimestamp == nil { // otherwise its objects are being deleted already
 		if !e.settings.withObjects {
-			if err := e.refuseObjects(ctx, definition); err != nil {
+			if err := e.checkNoObjects(ctx, definition); err != nil {
 				return err
 			}
 		}
@@ -79,79 +79,80 @@ func (e *ensurer) remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// refuseObjects returns an error when there are objects, or when nobody can tell.
-func (e *ensurer) refuseObjects(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) error {
+// checkNoObjects returns an error if objects exist, or if that is unknown.
+func (e *ensurer) checkNoObjects(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) error {
 	if !isTrue(d, apiextensionsv1.Established) {
-		return nil // nothing can have been created
+		return nil // objects cannot be created before that
 	}
 	served := servedKinds(d)
 	if len(served) == 0 {
-		return errors.New("none of its versions is served, so that nobody can see whether there are objects: " +
-			"have one served, or say by option WithObjects that they may go")
+		return errors.New("none of its versions is served, so its objects cannot be listed: " +
+			"serve one version, or use option WithObjects to delete the objects too")
 	}
 	e.client.Cluster().Forget(served[0].GroupVersion())
-	found, err := e.look(ctx, served[0])
+	objects, err := e.summarizeObjects(ctx, served[0])
 	if err != nil {
-		return fmt.Errorf("look for objects: %w", err)
+		return fmt.Errorf("list objects: %w", err)
 	}
-	if found.count > 0 {
-		return fmt.Errorf("%w: %s: delete them first, or use option WithObjects", ErrHasObjects, found)
+	if objects.count > 0 {
+		return fmt.Errorf("%w: %s: delete them first, or use option WithObjects", ErrHasObjects, objects)
 	}
 	return nil
 }
 
-// found are objects of a kind.
-type found struct {
-	count      int
-	names      []string // some of them
-	finalizers int      // how many objects have finalizers
-	held       string   // one of these
+// objectSummary describes the objects of a kind.
+type objectSummary struct {
+	count          int
+	names          []string // at most 5
+	withFinalizers int
+	finalizers     string // one object and its finalizers
 }
 
-func (f found) String() string {
-	text := fmt.Sprintf("%d of them: %s", f.count, strings.Join(f.names, ", "))
-	if f.count > len(f.names) {
+func (s objectSummary) String() string {
+	text := fmt.Sprintf("%d of them: %s", s.count, strings.Join(s.names, ", "))
+	if s.count > len(s.names) {
 		text += ", ..."
 	}
 	return text
 }
 
-// look counts the objects of a kind.
-func (e *ensurer) look(ctx context.Context, kind schema.GroupVersionKind) (found, error) {
-	const named = 5
-	var f found
+// summarizeObjects lists the objects of a kind in all namespaces.
+func (e *ensurer) summarizeObjects(ctx context.Context, kind schema.GroupVersionKind) (objectSummary, error) {
+	const maxNames = 5
+	var s objectSummary
 	for obj, err := range client.List[*metav1.PartialObjectMetadata](ctx, e.client, client.OfKind(kind), client.FromAPI()) {
 		if err != nil {
-			return f, err
+			return s, err
 		}
-		f.count++
-		if len(f.names) < named {
-			f.names = append(f.names, kube.KeyOf(obj).String())
+		s.count++
+		if len(s.names) < maxNames {
+			s.names = append(s.names, kube.KeyOf(obj).String())
 		}
 		if len(obj.Finalizers) > 0 {
-			f.finalizers++
-			f.held = fmt.Sprintf("%s by %s", kube.KeyOf(obj), strings.Join(obj.Finalizers, ", "))
+			s.withFinalizers++
+			s.finalizers = fmt.Sprintf("%s by %s", kube.KeyOf(obj), strings.Join(obj.Finalizers, ", "))
 		}
 	}
-	return f, nil
+	return s, nil
 }
 
-// whatRemains says what keeps a definition that is being removed.
-func (e *ensurer) whatRemains(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) string {
-	text := "it is there, with the finalizers " + strings.Join(d.Finalizers, ", ")
+// describeRemaining describes what blocks the deletion of a definition.
+func (e *ensurer) describeRemaining(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) string {
+	text := "the definition exists, with finalizers " + strings.Join(d.Finalizers, ", ")
 	if len(d.Finalizers) == 0 {
-		text = "it is there"
+		text = "the definition exists"
 	}
 	served := servedKinds(d)
 	if len(served) == 0 {
 		return text
 	}
-	f, err := e.look(ctx, served[0])
+	objects, err := e.summarizeObjects(ctx, served[0])
 	switch {
-	case err != nil || f.count == 0:
+	case err != nil || objects.count == 0:
 		return text
-	case f.finalizers == 0:
-		return fmt.Sprintf("objects remain, %s", f)
+	case objects.withFinalizers == 0:
+		return fmt.Sprintf("objects remain, %s", objects)
 	}
-	return fmt.Sprintf("objects remain, %d of %d held by finalizers: %s: their controllers have to take these off", f.finalizers, f.count, f.held)
+	return fmt.Sprintf("objects remain, %d of %d held by finalizers: %s: their controllers must remove the finalizers",
+		objects.withFinalizers, objects.count, objects.finalizers)
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// transport is a server with definitions and Websites. answer is asked first; nil leaves the
-// word to the server.
+// transport is a fake API server with definitions and Websites. If answer returns nil, the server handles
+// the request.
 type transport struct {
 	*fakeserver.Server
 	began  time.Time
@@ -61,7 +61,7 @@ func newTransport(t *testing.T) (*transport, *client.Client, *logLines) {
 	return server, c, logged
 }
 
-// install creates a definition that has been established.
+// install creates an established definition.
 func install(t *testing.T, c *client.Client, change func(*apiextensionsv1.CustomResourceDefinition)) {
 	t.Helper()
 	d := definition(t, func(d *apiextensionsv1.CustomResourceDefinition) {
@@ -86,14 +86,14 @@ func install(t *testing.T, c *client.Client, change func(*apiextensionsv1.Custom
 
 const website = "websites.shop.example.com"
 
-func TestProgressIsLogged(t *testing.T) {
+func TestWaitEstablishedLogsProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, c, logged := newTransport(t)
 		began := time.Now()
 		err := crd.WaitEstablished(t.Context(), c, website)
-		if took := time.Since(began); took != crd.DefaultTimeout || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "does not exist") {
-			t.Errorf("after %s the error is %v, want the deadline after %s", took, err, crd.DefaultTimeout)
+		if elapsed := time.Since(began); elapsed != crd.DefaultTimeout || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "does not exist") {
+			t.Errorf("after %s the error is %v, want the deadline after %s", elapsed, err, crd.DefaultTimeout)
 		}
 		if diff := cmp.Diff([]string{"2s", "12s", "22s", "32s", "42s", "52s"}, logged.times()); diff != "" {
 			t.Errorf("log lines (-want +got):\n%s", diff)
@@ -101,7 +101,7 @@ func TestProgressIsLogged(t *testing.T) {
 	})
 }
 
-func TestQuickWaitsAreQuiet(t *testing.T) {
+func TestShortWaitIsNotLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, c, logged := newTransport(t)
@@ -112,29 +112,29 @@ func TestQuickWaitsAreQuiet(t *testing.T) {
 		})
 		began := time.Now()
 		err := crd.WaitEstablished(t.Context(), c, website)
-		if took := time.Since(began); took > 1900*time.Millisecond || err != nil {
-			t.Errorf("after %s the error is %v", took, err)
+		if elapsed := time.Since(began); elapsed > 1900*time.Millisecond || err != nil {
+			t.Errorf("after %s the error is %v", elapsed, err)
 		}
 		running.Wait()
 		if got := logged.times(); len(got) > 0 {
-			t.Errorf("it was logged %q", logged.text)
+			t.Errorf("the log is %q", logged.text)
 		}
 	})
 }
 
-func TestTroubleWithDiscoveryIsWaitedOut(t *testing.T) {
+func TestWaitEstablishedRetriesTransientDiscoveryErrors(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		answer func() *http.Response
-		passes bool
+		wantOK bool
 		logged string
 	}{
-		"not there yet": {func() *http.Response { return fakeserver.Failure(apierrors.NewNotFound(schema.GroupResource{}, "")) }, true, "version v1 is not served yet"},
-		"unavailable":   {func() *http.Response { return fakeserver.Failure(apierrors.NewServiceUnavailable("later")) }, true, "later"},
-		"nobody may look": {func() *http.Response {
+		"not found":   {func() *http.Response { return fakeserver.Failure(apierrors.NewNotFound(schema.GroupResource{}, "")) }, true, "version v1 is not served yet"},
+		"unavailable": {func() *http.Response { return fakeserver.Failure(apierrors.NewServiceUnavailable("later")) }, true, "later"},
+		"forbidden": {func() *http.Response {
 			return fakeserver.Failure(apierrors.NewForbidden(schema.GroupResource{}, "", nil))
 		}, false, ""},
-		"as before, scope": {nil, false, "version v1 is served as it was before"},
+		"stale scope": {nil, false, "version v1 is still served with its old names or scope"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -145,7 +145,7 @@ func TestTroubleWithDiscoveryIsWaitedOut(t *testing.T) {
 						d.Spec.Scope = apiextensionsv1.ClusterScoped
 					}
 				})
-				// What is remembered of another time must not be believed.
+				// Fill the discovery cache: WaitEstablished must not trust it.
 				kind := schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Website"}
 				if _, err := c.Cluster().Resource(t.Context(), kind); err != nil {
 					t.Fatal(err)
@@ -157,9 +157,9 @@ func TestTroubleWithDiscoveryIsWaitedOut(t *testing.T) {
 					return nil
 				}
 				err := crd.WaitEstablished(t.Context(), c, website, crd.Timeout(20*time.Second))
-				took := time.Since(server.began)
-				if test.passes != (err == nil) || test.passes && (took < 5*time.Second || took > 5100*time.Millisecond) {
-					t.Errorf("after %s the error is %v", took, err)
+				elapsed := time.Since(server.began)
+				if test.wantOK != (err == nil) || test.wantOK && (elapsed < 5*time.Second || elapsed > 5100*time.Millisecond) {
+					t.Errorf("after %s the error is %v", elapsed, err)
 				}
 				if test.logged != "" && !strings.Contains(strings.Join(logged.text, "\n"), test.logged) {
 					t.Errorf("the log %q lacks %q", logged.text, test.logged)
@@ -169,8 +169,8 @@ func TestTroubleWithDiscoveryIsWaitedOut(t *testing.T) {
 	}
 }
 
-// From 1.35 on conditions say which generation they are of.
-func TestConditionsOfBeforeAreNotBelieved(t *testing.T) {
+// Since 1.35 conditions have an observedGeneration.
+func TestConditionsOfOldGenerationIgnored(t *testing.T) {
 	t.Parallel()
 	for name, condition := range map[string]apiextensionsv1.CustomResourceDefinitionCondition{
 		"accepted": {Type: "NamesAccepted", Status: "True"},
@@ -185,7 +185,7 @@ func TestConditionsOfBeforeAreNotBelieved(t *testing.T) {
 					d.Status.Conditions[0] = condition
 				})
 				edit := func(change func(obj map[string]any)) {
-					server.Edit("customresourcedefinitions", kube.Key{Name: website}, "somebody", func(obj map[string]any) bool { change(obj); return true })
+					server.Edit("customresourcedefinitions", kube.Key{Name: website}, "other-client", func(obj map[string]any) bool { change(obj); return true })
 				}
 				edit(func(obj map[string]any) { obj["spec"].(map[string]any)["preserveUnknownFields"] = false }) // generation 2
 				var running sync.WaitGroup
@@ -198,8 +198,8 @@ func TestConditionsOfBeforeAreNotBelieved(t *testing.T) {
 				})
 				began := time.Now()
 				err := crd.WaitEstablished(t.Context(), c, website)
-				if took := time.Since(began); err != nil || took < 30*time.Second {
-					t.Errorf("after %s the error is %v, want none after 30 s", took, err)
+				if elapsed := time.Since(began); err != nil || elapsed < 30*time.Second {
+					t.Errorf("after %s the error is %v, want none after 30 s", elapsed, err)
 				}
 				running.Wait()
 			})
@@ -207,17 +207,17 @@ func TestConditionsOfBeforeAreNotBelieved(t *testing.T) {
 	}
 }
 
-// A refusal of names stays in the status until somebody has looked at the names that were to mend
-// it, and for good when they do not.
-func TestARefusalOfNamesIsDoubtedAfterAChange(t *testing.T) {
+// A refusal of names stays in the status until the API server has checked the new names, and forever if it
+// refuses these too.
+func TestOldRefusalOfNamesIgnoredAfterChange(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		acceptedAfter time.Duration // 0: never
 		earliest      time.Duration
 		latest        time.Duration
 	}{
-		"soon mended": {3 * time.Second, 3 * time.Second, 4 * time.Second},
-		"not mended":  {0, 15 * time.Second, 17 * time.Second},
+		"new names accepted": {3 * time.Second, 3 * time.Second, 4 * time.Second},
+		"new names refused":  {0, 15 * time.Second, 17 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -229,7 +229,7 @@ func TestARefusalOfNamesIsDoubtedAfterAChange(t *testing.T) {
 					d.Spec.Names.ShortNames = []string{"taken"}
 					d.Status.Conditions[0] = apiextensionsv1.CustomResourceDefinitionCondition{Type: "NamesAccepted", Status: "False", Message: `"taken" is already in use`}
 				})
-				// The server knows no apply; this one takes the short names away.
+				// The fake server does not support apply. This hook removes the short names instead.
 				server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 					if req.Method == http.MethodPatch {
 						server.Edit(resource, key, "tests", func(obj map[string]any) bool {
@@ -255,9 +255,9 @@ func TestARefusalOfNamesIsDoubtedAfterAChange(t *testing.T) {
 				}
 				began := time.Now()
 				_, err := crd.Ensure(t.Context(), c, []*apiextensionsv1.CustomResourceDefinition{definition(t, nil, crd.Version{Name: "v1"})})
-				took := time.Since(began)
-				if (err == nil) != (test.acceptedAfter > 0) || took < test.earliest || took > test.latest {
-					t.Errorf("after %s the error is %v, want it between %s and %s", took, err, test.earliest, test.latest)
+				elapsed := time.Since(began)
+				if (err == nil) != (test.acceptedAfter > 0) || elapsed < test.earliest || elapsed > test.latest {
+					t.Errorf("after %s the error is %v, want it between %s and %s", elapsed, err, test.earliest, test.latest)
 				}
 				running.Wait()
 			})
@@ -265,8 +265,8 @@ func TestARefusalOfNamesIsDoubtedAfterAChange(t *testing.T) {
 	}
 }
 
-// Objects with finalizers keep a definition: who waits is told which.
-func TestWhatKeepsADefinitionIsSaid(t *testing.T) {
+// Objects with finalizers block the deletion of their definition: the error and the log must name one.
+func TestWaitNamesObjectsThatBlockDeletion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, c, logged := newTransport(t)
@@ -288,15 +288,15 @@ func TestWhatKeepsADefinitionIsSaid(t *testing.T) {
 		remove := func() error {
 			return crd.Remove(t.Context(), c, website, crd.WithObjects(), crd.Timeout(3*time.Second))
 		}
-		for i, wait := range []func() error{remove, ensure, remove} { // the first one begins the removal
+		for i, wait := range []func() error{remove, ensure, remove} { // the first call starts the deletion
 			began, lines := time.Now(), len(logged.times())
 			err := wait()
-			if took := time.Since(began); took != 3*time.Second || !errors.Is(err, context.DeadlineExceeded) ||
+			if elapsed := time.Since(began); elapsed != 3*time.Second || !errors.Is(err, context.DeadlineExceeded) ||
 				!strings.Contains(err.Error(), "1 of 1 held by finalizers: ns/held by example.com/hold") {
-				t.Errorf("%d: after %s the error is %v", i, took, err)
+				t.Errorf("%d: after %s the error is %v", i, elapsed, err)
 			}
-			if said := logged.text[lines:]; len(said) != 1 || !strings.Contains(said[0], "example.com/hold") {
-				t.Errorf("%d: it was logged %q", i, said)
+			if added := logged.text[lines:]; len(added) != 1 || !strings.Contains(added[0], "example.com/hold") {
+				t.Errorf("%d: the log is %q", i, added)
 			}
 		}
 	})

@@ -24,41 +24,40 @@ const (
 	DefaultFlushTimeout   = 2 * time.Second
 )
 
-// Config says whose events are sent where, and how many. It is taken by value: New neither
-// keeps nor changes the caller's.
+// Config configures a Recorder. New copies it.
 type Config struct {
-	// Cluster is where events are sent. Required.
+	// Cluster receives the Events. Required.
 	Cluster *kube.Cluster
-	// Controller says who speaks: the Events' reportingController, a name like a label's key,
-	// "shop-operator" or "shop.example.com/operator". Required.
+	// Controller is the Events' reportingController, a qualified name such as "shop-operator" or
+	// "shop.example.com/operator". Required.
 	Controller string
-	// Instance tells the processes of one controller apart: the Events' reportingInstance, of
-	// at most 128 bytes. Default: the host's name, which in a Pod is the Pod's.
+	// Instance is the Events' reportingInstance, which identifies the process, at most 128 bytes. Default:
+	// the host's name, in a Pod the Pod's name.
 	Instance string
 
-	// QueueSize is how many events may wait to be sent. Default 1000.
+	// QueueSize is the maximum number of new events that wait to be sent. Default 1000.
 	QueueSize int
-	// ObjectBurst is how many different events about one object may be sent in a row, and
-	// ObjectInterval how long it takes until one more may be. Repeats are not counted.
-	// Default 25, and 5 min.
+	// ObjectBurst is the number of different events about one object that may be sent in a row.
+	// ObjectInterval is the time after which one more is allowed. Repeats do not count. Default 25, and 5
+	// min.
 	ObjectBurst    int
 	ObjectInterval time.Duration
-	// Objects is of how many objects the budget and the last events are remembered; of the
-	// others, those that were spoken of last. Each takes about 1 KB for each of its last
-	// events. Default 1000.
+	// Objects is the number of objects whose budget and last events the Recorder keeps: those of the most
+	// recent events. It uses about 1 KB of memory for each kept event. Default 1000.
 	Objects int
-	// RepeatInterval is how often the count of an event that is repeated is sent, at most. It
-	// should be well below the time for which the API server keeps Events, 1 h by default.
-	// Default 5 min.
+	// RepeatInterval is the minimum time between two updates of the count of a repeated event. It should be
+	// well below the lifetime of Events in the API server, 1 h by default. Default 5 min.
 	RepeatInterval time.Duration
-	// FlushTimeout is how long Run goes on, after its context has ended, to send what is
-	// queued. Default 2 s; negative: not at all.
+	// FlushTimeout is the time that Run may take to send queued events after its context has ended. Default
+	// 2 s; negative: 0.
 	FlushTimeout time.Duration
 
-	// Logger receives what could not be sent and what was dropped, as warnings: at most one a
-	// minute for each class of errors (retry.Class; Forbidden is two, by a Role and otherwise), one
-	// for drops, and one for objects that no Event can be about. That a Role lacks a permission is said once for each namespace, until it
-	// has had it in between. Default: slog.Default() at the time of New.
+	// Logger receives warnings about events that could not be sent or were dropped. There is at most one per
+	// minute for each error class (retry.Class; Forbidden has two, for missing permissions and other
+	// causes), one for drops, one for objects that Events cannot refer to, and one while the Recorder does not
+	// run although events are dropped or have waited for a minute. A missing permission is logged once for
+	// each namespace and verb, and again after a request has succeeded in between. Default: slog.Default()
+	// at the time of New.
 	Logger *slog.Logger
 }
 
@@ -73,14 +72,14 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Instance == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			return c, fmt.Errorf("find the host's name: %w: set Instance instead", err)
+			return c, fmt.Errorf("get the host's name: %w: set Instance", err)
 		}
 		c.Instance = cut(host, maxShort)
 	}
 	return c, nil
 }
 
-// validate names the mistakes in a config with its defaults set.
+// validate returns all mistakes in a Config with defaults set.
 func (c Config) validate() error {
 	var errs []error
 	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -88,9 +87,9 @@ func (c Config) validate() error {
 		mistake("Cluster is required: kube.Connect makes one")
 	}
 	if c.Controller == "" {
-		mistake("Controller is required: Events say who speaks")
+		mistake("Controller is required: it becomes the Events' reportingController")
 	} else if problems := validation.IsQualifiedName(c.Controller); problems != nil {
-		mistake("Controller %q cannot be a reportingController: %s", c.Controller, strings.Join(problems, ", "))
+		mistake("Controller %q is not a valid reportingController: %s", c.Controller, strings.Join(problems, ", "))
 	}
 	if len(c.Instance) > maxShort {
 		mistake("Instance has %d bytes, more than %d", len(c.Instance), maxShort)
@@ -106,7 +105,7 @@ func (c Config) validate() error {
 		{"RepeatInterval", int64(c.RepeatInterval)},
 	} {
 		if field.value < 0 {
-			mistake("%s is %d: it cannot be negative (0: the default)", field.name, field.value)
+			mistake("%s is %d, must not be negative (0: the default)", field.name, field.value)
 		}
 	}
 	return errors.Join(errs...)

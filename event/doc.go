@@ -1,25 +1,26 @@
-// Package event tells people about objects, in Events (events.k8s.io/v1): what kubectl describe
-// shows below an object.
+// Package event records Events (events.k8s.io/v1) about objects, which kubectl describe shows below an object.
 //
-// A Recorder takes events without ever making its caller wait, and sends them in the
-// background. Events are the least important requests of a process, and the ones that come in
-// floods when something is wrong. So what is said again becomes one Event with a count, each
-// object has a budget, the queue is bounded, and what exceeds these is dropped and counted:
-// an Event is a service to people, never a record to build on.
+// A Recorder never blocks its caller: it queues events and sends them in the background. Failures can produce
+// many events, and events are the least important requests of a process. Therefore repeats become one Event
+// with a count, each object has a budget, the queue is bounded, and the Recorder drops and counts events
+// beyond these limits. Programs must not rely on the delivery of Events.
 //
 //	events.Warning(web, "Stalled", "Retry", "%s is away", "the database")
 //
-// Normal and Warning take the object, Record a related one and annotations besides, and Event a
-// reference, from those who have no object.
+// Normal and Warning take an object. Record also takes a related object and annotations. Event takes an object
+// reference.
 //
-// A flow of one event:
+// Event path:
 //
-//  1. Event cuts what the API server would refuse, and looks for the same event about the
-//     same object. If there is one, its count grows, and nothing else happens for now.
-//  2. Otherwise the object's budget is asked, and the event is queued.
-//  3. Run creates it. From then on repeats are sent as one patch every RepeatInterval.
-//  4. When there was no repeat for twice that long, the next one is a new Event.
+//  1. The Recorder shortens values that the API server would reject, and looks for an equal event about the same
+//     object. If it finds one, it increments its count.
+//  2. Otherwise it takes one event from the object's budget and queues the new event.
+//  3. Run creates the Event. Later it sends the count of repeats as one patch every RepeatInterval.
+//  4. If an event is not repeated for twice that time, the next one becomes a new Event.
 //
-// The Role of the process needs create and patch of events in the API group events.k8s.io, in
-// the namespaces of the objects, and in namespace default for objects that are in none.
+// Events stay in the queue until Run is called. A Recorder that does not run logs a warning when events have
+// waited for a minute, and when it drops events because the queue is full.
+//
+// The process needs create and patch of events in the API group events.k8s.io, in the namespaces of the objects,
+// and in namespace default for cluster-scoped objects.
 package event

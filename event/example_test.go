@@ -14,8 +14,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// The Recorder runs beside the controllers that have it as their Config.Events, and ends after
-// them: what is said while they end is still sent, and a program whose controller fails ends.
+// Run the Recorder in its own goroutine and stop it after the controllers, so that it sends the events that they
+// record while they stop.
 func ExampleRecorder_Run() {
 	server := newAPIServer()
 	cluster, err := kube.Connect(&rest.Config{Host: "https://example.com", Transport: server}) // kube.LoadConfig, elsewhere

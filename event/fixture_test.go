@@ -29,10 +29,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// apiServer keeps Events in memory, and refuses what a real one does. It is the transport of
-// the clients, so that no network is in the way of virtual time.
+// apiServer stores Events in memory and rejects invalid ones as a real API server does. It is the transport of the
+// clients, because a network would block virtual time.
 type apiServer struct {
-	// answer is asked before the server itself. Nil answers leave the word to the server.
+	// answer may answer a request. If it returns nil, the server handles the request.
 	answer func(*http.Request) (*http.Response, error)
 	start  time.Time
 
@@ -102,7 +102,7 @@ func resource() schema.GroupResource {
 	return schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
 }
 
-// problemsOf is what Kubernetes' validation of new Events comes to.
+// problemsOf validates a new Event as Kubernetes does.
 func problemsOf(e *eventsv1.Event, namespace string) string {
 	var problems []string
 	check := func(ok bool, problem string) {
@@ -140,7 +140,7 @@ func status(err *apierrors.StatusError) *http.Response {
 	return reply(int(err.ErrStatus.Code), err.ErrStatus)
 }
 
-// list returns "name reason xcount" of what the server has, by the order of creation.
+// list returns "name reason xcount" of all Events in the order of their creation.
 func (s *apiServer) list() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *apiServer) list() []string {
 	return lines
 }
 
-// one returns the only Event there is.
+// one returns the only Event.
 func (s *apiServer) one(t *testing.T) *eventsv1.Event {
 	t.Helper()
 	s.mu.Lock()
@@ -193,7 +193,7 @@ func (s *apiServer) cluster(tb testing.TB) *kube.Cluster {
 	return cluster
 }
 
-// recorder returns one that does not run, and what it logs.
+// recorder returns a Recorder that does not run, and its log.
 func (s *apiServer) recorder(t *testing.T, config event.Config) (*event.Recorder, *lines) {
 	t.Helper()
 	logged := &lines{}
@@ -208,7 +208,7 @@ func (s *apiServer) recorder(t *testing.T, config event.Config) (*event.Recorder
 	return recorder, logged
 }
 
-// start runs a recorder until stop, or until the end of the test.
+// start runs a Recorder until stop is called or the test ends.
 func start(t *testing.T, ctx context.Context, recorder *event.Recorder) (stop func()) { //nolint:revive // t comes first in tests
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
@@ -223,7 +223,7 @@ func start(t *testing.T, ctx context.Context, recorder *event.Recorder) (stop fu
 	return stop
 }
 
-// lines counts log lines.
+// lines collects log lines.
 type lines struct {
 	mu   sync.Mutex
 	text []string // guarded by mu

@@ -13,22 +13,21 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// What the API server accepts, in bytes.
+// Limits of the API server, in bytes.
 const (
 	maxShort = 128 // reason, action, reportingInstance
 	maxNote  = 1024
 )
 
-// Regarding returns the reference by which Events speak of obj, for Recorder.Event and for what
-// takes a reference. It makes no request.
+// Regarding returns a reference to obj for Recorder.Event. It makes no request.
 //
-// Errors: a nil argument; an obj whose kind the cluster does not know.
+// Errors: a nil argument; a kind that is neither in obj nor in the cluster's scheme.
 func Regarding(cluster *kube.Cluster, obj kube.Object) (corev1.ObjectReference, error) {
 	switch {
 	case kube.IsNil(obj):
-		return corev1.ObjectReference{}, errors.New("refer to an object in an event: it is nil")
+		return corev1.ObjectReference{}, errors.New("refer to an object in an event: the object is nil")
 	case cluster == nil:
-		return corev1.ObjectReference{}, fmt.Errorf("refer to %s in an event: the cluster is nil: kube.Connect makes one", kube.KeyOf(obj))
+		return corev1.ObjectReference{}, fmt.Errorf("refer to %s in an event: the cluster is nil: create one with kube.Connect", kube.KeyOf(obj))
 	}
 	kind, err := cluster.KindOf(obj)
 	if err != nil {
@@ -44,9 +43,9 @@ func Regarding(cluster *kube.Cluster, obj kube.Object) (corev1.ObjectReference, 
 	}, nil
 }
 
-// acceptable returns what the API server would accept in place of what was said: nothing is
-// lost because somebody forgot an action.
-func acceptable(eventType, reason, action, note string) said {
+// sanitize returns values that the API server accepts: it shortens long texts and fills in a missing reason or
+// action, so that no event is lost because of them.
+func sanitize(eventType, reason, action, note string) identity {
 	if eventType != corev1.EventTypeNormal && eventType != "" {
 		eventType = corev1.EventTypeWarning
 	} else {
@@ -61,48 +60,48 @@ func acceptable(eventType, reason, action, note string) said {
 	case action == "":
 		action = reason
 	}
-	return said{eventType: eventType, reason: reason, action: action, note: cut(note, maxNote)}
+	return identity{eventType: eventType, reason: reason, action: action, note: cut(note, maxNote)}
 }
 
-// cut shortens s to at most so many bytes, between two characters. What is no UTF-8 is replaced
-// first: encoding it would make it longer.
-func cut(s string, most int) string {
+// cut shortens s to at most limit bytes without splitting a character. It replaces invalid UTF-8 first, because
+// the replacement is longer than the invalid byte.
+func cut(s string, limit int) string {
 	const replacement, ellipsis = "\uFFFD", "..."
 	s = strings.ToValidUTF8(s, replacement)
-	if len(s) <= most {
+	if len(s) <= limit {
 		return s
 	}
-	end := most - len(ellipsis)
+	end := limit - len(ellipsis)
 	for !utf8.RuneStart(s[end]) {
 		end--
 	}
 	return s[:end] + ellipsis
 }
 
-// nameOf returns a name for an event about an object: with its time as the number, events of one
-// object stand together in a list, in their order.
-func nameOf(object string, number uint64) string {
+// eventName returns a name for an event about an object. number is the event's time, so that the events of one
+// object are adjacent and ordered in a list by name.
+func eventName(object string, number uint64) string {
 	suffix := fmt.Sprintf(".%016x", number)
-	return subdomain(object, validation.DNS1123SubdomainMaxLength-len(suffix)) + suffix
+	return toSubdomain(object, validation.DNS1123SubdomainMaxLength-len(suffix)) + suffix
 }
 
-// subdomain makes a name that can be part of an event's out of one that may not: Roles may be
-// called "system:node", which no Event may.
-func subdomain(name string, most int) string {
+// toSubdomain converts an object's name to a DNS subdomain of at most limit bytes, because some objects have names
+// that Events cannot have, such as the Role "system:node".
+func toSubdomain(name string, limit int) string {
 	name = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
 			return r
 		}
 		return '-'
 	}, strings.ToLower(name))
-	name = strings.Trim(name[:min(len(name), most)], "-.")
+	name = strings.Trim(name[:min(len(name), limit)], "-.")
 	if validation.IsDNS1123Subdomain(name) != nil {
 		return "object"
 	}
 	return name
 }
 
-// namespaceOf returns the namespace that the API server expects an event in.
+// namespaceOf returns the namespace in which the API server requires the event.
 func namespaceOf(regarding corev1.ObjectReference) string {
 	if regarding.Namespace == "" {
 		return metav1.NamespaceDefault

@@ -12,7 +12,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// What is said twice is one Event.
+// Two equal events become one Event with a count.
 func ExampleRecorder_Normal() {
 	server := newAPIServer()
 	cluster, err := kube.Connect(&rest.Config{Host: "https://example.com", Transport: server}) // kube.LoadConfig, elsewhere

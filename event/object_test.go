@@ -24,7 +24,7 @@ func podObject(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "u1", ResourceVersion: "7"}}
 }
 
-func TestObjectsAreSpokenOfInOneCall(t *testing.T) {
+func TestNormalWarningAndRecord(t *testing.T) {
 	t.Parallel()
 	job := &unstructured.Unstructured{}
 	job.SetAPIVersion("batch/v1")
@@ -35,26 +35,26 @@ func TestObjectsAreSpokenOfInOneCall(t *testing.T) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "shop.example.com/v1", Kind: "Website"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "w"},
 	}
-	type said = eventsv1.Event
+	type fields = eventsv1.Event
 	for name, test := range map[string]struct {
 		say  func(*event.Recorder)
-		want said
+		want fields
 	}{
 		"normal": {
 			func(r *event.Recorder) { r.Normal(podObject("web"), "Started", "Start", "after %d s", 3) },
-			said{Regarding: pod("web"), Type: "Normal", Reason: "Started", Action: "Start", Note: "after 3 s"},
+			fields{Regarding: pod("web"), Type: "Normal", Reason: "Started", Action: "Start", Note: "after 3 s"},
 		},
 		"a warning": {
 			func(r *event.Recorder) { r.Warning(podObject("web"), "Stalled", "Retry", "100% full") },
-			said{Regarding: pod("web"), Type: "Warning", Reason: "Stalled", Action: "Retry", Note: "100% full"},
+			fields{Regarding: pod("web"), Type: "Warning", Reason: "Stalled", Action: "Retry", Note: "100% full"},
 		},
 		"an unstructured object": {
 			func(r *event.Recorder) { r.Normal(job, "Done", "", "") },
-			said{Regarding: corev1.ObjectReference{APIVersion: "batch/v1", Kind: "Job", Namespace: "shop", Name: "report"}, Type: "Normal", Reason: "Done", Action: "Done"},
+			fields{Regarding: corev1.ObjectReference{APIVersion: "batch/v1", Kind: "Job", Namespace: "shop", Name: "report"}, Type: "Normal", Reason: "Done", Action: "Done"},
 		},
 		"metadata": {
 			func(r *event.Recorder) { r.Normal(metadata, "Done", "", "") },
-			said{Regarding: corev1.ObjectReference{APIVersion: "shop.example.com/v1", Kind: "Website", Namespace: "shop", Name: "w"}, Type: "Normal", Reason: "Done", Action: "Done"},
+			fields{Regarding: corev1.ObjectReference{APIVersion: "shop.example.com/v1", Kind: "Website", Namespace: "shop", Name: "w"}, Type: "Normal", Reason: "Done", Action: "Done"},
 		},
 		"all of it": {
 			func(r *event.Recorder) {
@@ -62,7 +62,7 @@ func TestObjectsAreSpokenOfInOneCall(t *testing.T) {
 				r.Record(event.Entry{Regarding: job, Related: podObject("web"), Warning: true, Reason: "A", Action: "B", Note: "c", Annotations: annotations})
 				annotations["run"] = "changed"
 			},
-			said{
+			fields{
 				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"run": "7"}},
 				Regarding:  corev1.ObjectReference{APIVersion: "batch/v1", Kind: "Job", Namespace: "shop", Name: "report"},
 				Related:    new(pod("web")), Type: "Warning", Reason: "A", Action: "B", Note: "c",
@@ -78,7 +78,7 @@ func TestObjectsAreSpokenOfInOneCall(t *testing.T) {
 				test.say(recorder)
 				synctest.Wait()
 				e := server.one(t)
-				got := said{
+				got := fields{
 					ObjectMeta: metav1.ObjectMeta{Annotations: e.Annotations}, Regarding: e.Regarding, Related: e.Related,
 					Type: e.Type, Reason: e.Reason, Action: e.Action, Note: e.Note,
 				}
@@ -90,7 +90,7 @@ func TestObjectsAreSpokenOfInOneCall(t *testing.T) {
 	}
 }
 
-func TestARelatedObjectMakesADifference(t *testing.T) {
+func TestEventsWithDifferentRelatedObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -115,7 +115,7 @@ func TestARelatedObjectMakesADifference(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeReferredToIsDroppedAndLogged(t *testing.T) {
+func TestInvalidObjectIsDroppedAndLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -131,22 +131,22 @@ func TestWhatCannotBeReferredToIsDroppedAndLogged(t *testing.T) {
 		if got := recorder.Stats(); got != (event.Stats{Dropped: 9}) {
 			t.Errorf("stats are %+v, want 9 dropped", got)
 		}
-		if got := logged.with("cannot be referred to"); got != 1 {
-			t.Errorf("it was logged %d times, want once", got)
+		if got := logged.with("invalid object in event"); got != 1 {
+			t.Errorf("logged %d times, want once", got)
 		}
 		time.Sleep(time.Minute)
 		recorder.Record(event.Entry{Regarding: podObject("web"), Related: unknown, Reason: "A"}) // half of it is worth saying
 		synctest.Wait()
 		if got := server.one(t); got.Related != nil {
-			t.Errorf("it is related to %v", got.Related)
+			t.Errorf("Related is %v", got.Related)
 		}
-		if got := logged.with("cannot be referred to"); got != 2 {
-			t.Errorf("it was logged %d times, want twice", got)
+		if got := logged.with("invalid object in event"); got != 2 {
+			t.Errorf("logged %d times, want twice", got)
 		}
 	})
 }
 
-func TestANilRecorderSaysNothing(t *testing.T) {
+func TestNilRecorder(t *testing.T) {
 	t.Parallel()
 	var recorder *event.Recorder
 	recorder.Normal(podObject("web"), "A", "B", "%d", 1)
@@ -156,13 +156,13 @@ func TestANilRecorderSaysNothing(t *testing.T) {
 	if got := recorder.Stats(); got != (event.Stats{}) {
 		t.Errorf("stats are %+v", got)
 	}
-	if err := recorder.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "it is nil") {
+	if err := recorder.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "is nil") {
 		t.Errorf("run: %v", err)
 	}
 }
 
-// An API server that never answers, and 10,000 calls: none of them waits.
-func TestNobodyWaitsForTheAPIServer(t *testing.T) {
+// 10,000 calls while the API server does not respond.
+func TestCallsNeverBlock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -186,8 +186,8 @@ func TestNobodyWaitsForTheAPIServer(t *testing.T) {
 	})
 }
 
-// What is said last is not lost.
-func TestWhatIsSaidOfObjectsIsFlushed(t *testing.T) {
+// The last events are sent when Run ends.
+func TestRunFlushesEventsOfObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()

@@ -17,40 +17,44 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// Recorder takes events, and sends them while it runs. It is safe for concurrent use.
+// Recorder queues events, and sends them while Run runs. It is safe for concurrent use.
+//
+// Invariant: a series is in queue if its state is queued, in waiting if its state is waiting, and otherwise in
+// neither. One mutex guards all series, so the state and the lists change together.
 type Recorder struct {
 	// Immutable after New.
 	config  Config
 	client  rest.Interface
 	backoff retry.Policy
-	wake    chan struct{} // has an element when there may be something to send
+	wake    chan struct{} // capacity 1; has an element after queue or waiting have grown
 
-	mu       sync.Mutex
-	running  bool      // guarded by mu
-	objects  objects   // guarded by mu
-	queue    []*series // guarded by mu; to be sent at once, in this order
-	waiting  []*series // guarded by mu; to be sent when they are due
-	lastName time.Time // guarded by mu; the time in the name that was given last
-	stats    Stats     // guarded by mu
-	mistakes uint64    // guarded by mu; those of Stats.Dropped that were about no object
-	mistaken time.Time // guarded by mu; when one of them was logged last
+	mu         sync.Mutex
+	running    bool      // guarded by mu
+	objects    objects   // guarded by mu
+	queue      []*series // guarded by mu; new events in order of arrival
+	waiting    []*series // guarded by mu; repeats, sent when due
+	lastName   time.Time // guarded by mu; the time in the last event's name
+	stats      Stats     // guarded by mu
+	invalid    uint64    // guarded by mu; the part of Stats.Dropped with an invalid object
+	invalidLog time.Time // guarded by mu; when an invalid object was last logged
+	reported   uint64    // guarded by mu; Stats.Dropped without invalid objects at the last log line
+	idleLog    time.Time // guarded by mu; when warnIfNotRunning last logged
 }
 
-// Stats are counts since New.
+// Stats are counters since New.
 type Stats struct {
-	// Sent is how many requests were done: Events created, and counts of repeats patched.
+	// Sent counts successful requests: created Events, and patches with the count of repeats.
 	Sent uint64
-	// Dropped is how many of the calls that say something were dropped: for a full queue, an
-	// object's budget, an object that is nil, without a name or of an unknown kind, repeats of an
-	// object that was forgotten for others (Config.Objects), or the end of the time to flush.
+	// Dropped counts recorded events that were dropped because of a full queue, the object's budget, an invalid
+	// object (nil, without a name, of an unknown kind), the eviction of the object (Config.Objects), or the end of
+	// FlushTimeout.
 	Dropped uint64
-	// Failed is how many of them came to nothing because the API server refused them,
-	// or could not be reached for too long.
+	// Failed counts recorded events that the API server rejected, or that could not be sent within 1 min.
 	Failed uint64
 }
 
-// New checks config and makes a Recorder. The error names all mistakes at once. It makes no
-// request and starts nothing: events wait in the queue until Run.
+// New returns a Recorder. The error lists all mistakes in config. New makes no request and starts no goroutine:
+// events stay in the queue until Run is called.
 func New(config Config) (*Recorder, error) {
 	config, err := config.withDefaults()
 	if err := errors.Join(err, config.validate()); err != nil {
@@ -69,58 +73,76 @@ func New(config Config) (*Recorder, error) {
 	}, nil
 }
 
-// Event says something about an object: what happened (reason: a CamelCase word for machines),
-// what was done about it (action: the same), and more for people (note). eventType is
-// corev1.EventTypeNormal, which "" is too, or corev1.EventTypeWarning, which all else is.
+// Event records an event about the referenced object. reason (what happened) and action (what the controller did)
+// are CamelCase words for programs, note is a description for people. eventType is corev1.EventTypeNormal or
+// corev1.EventTypeWarning; "" means Normal, and any other value Warning.
 //
-// It never blocks and never fails. What the API server would refuse is mended: reason and
-// action are cut at 128 bytes, and stand in for each other when one is empty; the note is cut
-// at 1024. Put what varies without meaning anything (times, attempts) elsewhere: an event is
-// a repeat only when all of it is the same.
+// Event never blocks and never fails. It shortens reason and action to 128 bytes and note to 1024 bytes. If reason
+// or action is empty, the other one replaces it. Events are repeats only if all arguments except the
+// resourceVersion are equal, so a note should not contain values such as times and attempts.
 //
-// A nil Recorder says nothing.
+// Event does nothing for a nil Recorder.
 func (r *Recorder) Event(regarding corev1.ObjectReference, eventType, reason, action, note string) {
 	switch {
 	case r == nil:
 	case regarding.Name == "":
-		r.dropMistake(unnamed(regarding), reason, action)
+		r.dropInvalid(missingName(regarding), reason, action)
 	default:
-		r.say(regarding, acceptable(eventType, reason, action, note), corev1.ObjectReference{}, nil)
+		r.record(regarding, sanitize(eventType, reason, action, note), corev1.ObjectReference{}, nil)
 	}
 }
 
-// say notes what is said of an object, which has a name. related, and the annotations, may be empty.
-func (r *Recorder) say(regarding corev1.ObjectReference, what said, related corev1.ObjectReference, annotations map[string]string) {
+// warnIfNotRunning logs that events are dropped or have waited for logInterval because Run was not called. It logs
+// at most once in logInterval. While Run runs, Run itself logs dropped events.
+func (r *Recorder) warnIfNotRunning(now time.Time) {
+	r.mu.Lock()
+	waiting, dropped := len(r.queue), r.stats.Dropped-r.invalid
+	waits := waiting > 0 && now.Sub(r.queue[0].event.EventTime.Time) >= logInterval
+	warn := !r.running && (waits || dropped > r.reported) && (r.idleLog.IsZero() || now.Sub(r.idleLog) >= logInterval)
+	count := dropped - r.reported
+	if warn {
+		r.idleLog, r.reported = now, dropped
+	}
+	r.mu.Unlock()
+	if warn {
+		r.config.Logger.Warn("event recorder is not running", "waiting", waiting, "dropped", count,
+			"hint", "call Recorder.Run in its own goroutine, and stop it after the controllers")
+	}
+}
+
+// record counts a repeat, or queues a new event. regarding must have a name. related and annotations may be empty.
+func (r *Recorder) record(regarding corev1.ObjectReference, id identity, related corev1.ObjectReference, annotations map[string]string) {
 	now := time.Now()
-	what.related = related
-	what.related.ResourceVersion = "" // another state of the same object
+	defer r.warnIfNotRunning(now) // runs after the unlock
+	id.related = related
+	id.related.ResourceVersion = "" // another version is the same object
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	about, forgotten := r.objects.get(regarding, now, r.config.ObjectBurst)
-	r.abandon(forgotten)
-	about.forgetEnded(now.Add(-2 * r.config.RepeatInterval))
-	if s, ok := about.series[what]; ok {
+	obj, evicted := r.objects.get(regarding, now, r.config.ObjectBurst)
+	r.dropWaiting(evicted)
+	obj.removeIdle(now.Add(-2 * r.config.RepeatInterval))
+	if s, ok := obj.series[id]; ok {
 		s.repeat(now)
 		if s.state == idle {
-			r.await(s)
+			r.schedule(s)
 		}
 		return
 	}
-	if len(r.queue) >= r.config.QueueSize || !about.take(now, r.config.ObjectBurst, r.config.ObjectInterval) {
+	if len(r.queue) >= r.config.QueueSize || !obj.takeToken(now, r.config.ObjectBurst, r.config.ObjectInterval) {
 		r.stats.Dropped++
 		return
 	}
-	s := &series{object: about, said: what, event: r.newEvent(regarding, what, now), state: queued, count: 1, last: now}
+	s := &series{object: obj, id: id, event: r.newEvent(regarding, id, now), state: queued, count: 1, last: now}
 	s.event.Annotations = maps.Clone(annotations)
 	if related != (corev1.ObjectReference{}) {
 		s.event.Related = &related
 	}
-	about.series[what] = s
+	obj.series[id] = s
 	r.queue = append(r.queue, s)
 	r.signal()
 }
 
-// Stats returns what was done so far.
+// Stats returns the current counters.
 func (r *Recorder) Stats() Stats {
 	if r == nil {
 		return Stats{}
@@ -130,53 +152,53 @@ func (r *Recorder) Stats() Stats {
 	return r.stats
 }
 
-// newEvent makes the Event that will be created. r.mu must be held.
-func (r *Recorder) newEvent(regarding corev1.ObjectReference, what said, now time.Time) eventsv1.Event {
-	named := now
-	if !named.After(r.lastName) { // two in one tick of the clock
-		named = r.lastName.Add(1)
+// newEvent returns the Event to create. r.mu must be held.
+func (r *Recorder) newEvent(regarding corev1.ObjectReference, id identity, now time.Time) eventsv1.Event {
+	nameTime := now
+	if !nameTime.After(r.lastName) { // two events in one clock tick
+		nameTime = r.lastName.Add(1)
 	}
-	r.lastName = named
+	r.lastName = nameTime
 	return eventsv1.Event{
-		// The scheme of a Cluster does not have the type, so that it must say its own.
+		// TypeMeta is required because the Cluster's scheme does not contain the type.
 		TypeMeta: metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespaceOf(regarding),
-			Name:      nameOf(regarding.Name, uint64(named.UnixNano())),
+			Name:      eventName(regarding.Name, uint64(nameTime.UnixNano())),
 		},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: r.config.Controller,
 		ReportingInstance:   r.config.Instance,
 		Regarding:           regarding,
-		Type:                what.eventType,
-		Reason:              what.reason,
-		Action:              what.action,
-		Note:                what.note,
+		Type:                id.eventType,
+		Reason:              id.reason,
+		Action:              id.action,
+		Note:                id.note,
 	}
 }
 
-// rename gives a series a name that nobody else has.
+// rename gives the Event of a series a random name.
 func (r *Recorder) rename(s *series) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.event.Name = nameOf(s.event.Regarding.Name, rand.Uint64())
+	s.event.Name = eventName(s.event.Regarding.Name, rand.Uint64())
 }
 
-// await lets a series wait until its repeats may be sent. r.mu must be held.
-func (r *Recorder) await(s *series) {
+// schedule puts a series into waiting until its due time. r.mu must be held.
+func (r *Recorder) schedule(s *series) {
 	s.state = waiting
 	r.waiting = append(r.waiting, s)
 	r.signal()
 }
 
-// abandon gives up what waits of an object that is forgotten; nil is none. What is queued is
-// still sent. r.mu must be held.
-func (r *Recorder) abandon(forgotten *object) {
-	if forgotten == nil {
+// dropWaiting drops the waiting repeats of an evicted object, which may be nil. New events in queue are still
+// sent. r.mu must be held.
+func (r *Recorder) dropWaiting(evicted *object) {
+	if evicted == nil {
 		return
 	}
 	r.waiting = slices.DeleteFunc(r.waiting, func(s *series) bool {
-		if s.object != forgotten {
+		if s.object != evicted {
 			return false
 		}
 		r.stats.Dropped += s.unsent()
@@ -184,8 +206,8 @@ func (r *Recorder) abandon(forgotten *object) {
 	})
 }
 
-// next takes the series that is to be sent now, or returns nil and how long that may take.
-// New events come before the counts of old ones. With flush, nothing waits any longer.
+// next removes and returns the series to send now, or nil and the time until the next one is due. New events come
+// before repeats. With flush, repeats are due at once.
 func (r *Recorder) next(flush bool) (*series, time.Duration) {
 	now := time.Now()
 	r.mu.Lock()
@@ -198,24 +220,24 @@ func (r *Recorder) next(flush bool) (*series, time.Duration) {
 		return s, 0
 	}
 	if len(r.waiting) == 0 {
-		return nil, time.Hour // or until it is signalled
+		return nil, time.Hour // the caller also waits for wake
 	}
-	first := 0
+	earliest := 0
 	for i, s := range r.waiting {
-		if s.due.Before(r.waiting[first].due) {
-			first = i
+		if s.due.Before(r.waiting[earliest].due) {
+			earliest = i
 		}
 	}
-	s := r.waiting[first]
+	s := r.waiting[earliest]
 	if wait := s.due.Sub(now); wait > 0 && !flush {
 		return nil, wait
 	}
-	r.waiting = slices.Delete(r.waiting, first, first+1)
+	r.waiting = slices.Delete(r.waiting, earliest, earliest+1)
 	s.state = sending
 	return s, 0
 }
 
-// succeeded notes that the API server has the event with the given count.
+// succeeded records that the API server has stored the event with the given count.
 func (r *Recorder) succeeded(s *series, count int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -223,28 +245,27 @@ func (r *Recorder) succeeded(s *series, count int32) {
 	s.state, s.created, s.sent = idle, true, count
 	s.due = time.Now().Add(r.config.RepeatInterval)
 	if s.count > count {
-		r.await(s)
+		r.schedule(s)
 	}
 }
 
-// gaveUp notes that the API server will not have the event. The next one like it is a new one.
-func (r *Recorder) gaveUp(s *series) {
+// failed counts the unsent events of a series as failed and removes it, so that the next equal event is a new one.
+func (r *Recorder) failed(s *series) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Failed += s.unsent()
 	s.state = idle
-	delete(s.object.series, s.said)
+	delete(s.object.series, s.id)
 }
 
-// dropRest drops everything that is not sent, and forgets it: if Run is called again, what is
-// said then is new.
-func (r *Recorder) dropRest() {
+// dropAll drops and removes every series in queue and waiting. If Run is called again, later events are new ones.
+func (r *Recorder) dropAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range slices.Concat(r.queue, r.waiting) {
 		r.stats.Dropped += s.unsent()
 		s.state = idle
-		delete(s.object.series, s.said)
+		delete(s.object.series, s.id)
 	}
 	r.queue, r.waiting = nil, nil
 }
@@ -252,6 +273,6 @@ func (r *Recorder) dropRest() {
 func (r *Recorder) signal() {
 	select {
 	case r.wake <- struct{}{}:
-	default: // it was not taken yet, which will do for this one too
+	default: // a signal is pending already
 	}
 }

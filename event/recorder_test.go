@@ -18,7 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/event"
 )
 
-func TestAnEventIsCreated(t *testing.T) {
+func TestEventIsCreated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -28,7 +28,7 @@ func TestAnEventIsCreated(t *testing.T) {
 		synctest.Wait()
 		got := server.one(t)
 		if !strings.HasPrefix(got.Name, "web.") {
-			t.Errorf("it is called %q, want web.<its time>", got.Name)
+			t.Errorf("the name is %q, want web.<time>", got.Name)
 		}
 		if !got.EventTime.Time.Equal(server.start) {
 			t.Errorf("its time is %s, want %s", got.EventTime, server.start)
@@ -48,18 +48,18 @@ func TestAnEventIsCreated(t *testing.T) {
 	})
 }
 
-func TestWhatTheAPIServerWouldRefuseIsMended(t *testing.T) {
+func TestInvalidValuesAreSanitized(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ä", 1000)
-	type said struct{ Type, Reason, Action, Note string }
-	for name, test := range map[string]struct{ said, want said }{
-		"nothing said":       {said{}, said{"Normal", "Unknown", "Unknown", ""}},
-		"no action":          {said{"Normal", "Done", "", "x"}, said{"Normal", "Done", "Done", "x"}},
-		"no reason":          {said{"Normal", "", "Scale", "x"}, said{"Normal", "Scale", "Scale", "x"}},
-		"unknown type":       {said{"Fatal", "A", "B", ""}, said{"Warning", "A", "B", ""}},
-		"too long":           {said{"Normal", long, long, long}, said{"Normal", long[:124] + "...", long[:124] + "...", long[:1020] + "..."}},
-		"as long as allowed": {said{"Normal", long[:128], "B", long[:1024]}, said{"Normal", long[:128], "B", long[:1024]}},
-		"no UTF-8":           {said{"Normal", "A", "B", strings.Repeat("a\xff", 600)}, said{"Normal", "A", "B", strings.Repeat("a\uFFFD", 255) + "a..."}},
+	type fields struct{ Type, Reason, Action, Note string }
+	for name, test := range map[string]struct{ in, want fields }{
+		"empty":          {fields{}, fields{"Normal", "Unknown", "Unknown", ""}},
+		"no action":      {fields{"Normal", "Done", "", "x"}, fields{"Normal", "Done", "Done", "x"}},
+		"no reason":      {fields{"Normal", "", "Scale", "x"}, fields{"Normal", "Scale", "Scale", "x"}},
+		"unknown type":   {fields{"Fatal", "A", "B", ""}, fields{"Warning", "A", "B", ""}},
+		"too long":       {fields{"Normal", long, long, long}, fields{"Normal", long[:124] + "...", long[:124] + "...", long[:1020] + "..."}},
+		"maximum length": {fields{"Normal", long[:128], "B", long[:1024]}, fields{"Normal", long[:128], "B", long[:1024]}},
+		"invalid UTF-8":  {fields{"Normal", "A", "B", strings.Repeat("a\xff", 600)}, fields{"Normal", "A", "B", strings.Repeat("a\uFFFD", 255) + "a..."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,13 +67,13 @@ func TestWhatTheAPIServerWouldRefuseIsMended(t *testing.T) {
 				server := newAPIServer()
 				recorder, logged := server.recorder(t, event.Config{})
 				start(t, t.Context(), recorder)
-				recorder.Event(pod("web"), test.said.Type, test.said.Reason, test.said.Action, test.said.Note)
+				recorder.Event(pod("web"), test.in.Type, test.in.Reason, test.in.Action, test.in.Note)
 				synctest.Wait()
 				if n := logged.with(""); n > 0 {
 					t.Fatal(logged.text)
 				}
 				e := server.one(t)
-				if diff := cmp.Diff(test.want, said{e.Type, e.Reason, e.Action, e.Note}); diff != "" {
+				if diff := cmp.Diff(test.want, fields{e.Type, e.Reason, e.Action, e.Note}); diff != "" {
 					t.Errorf("the Event (-want +got):\n%s", diff)
 				}
 			})
@@ -81,19 +81,19 @@ func TestWhatTheAPIServerWouldRefuseIsMended(t *testing.T) {
 	}
 }
 
-func TestEventsAreCalledLikeTheirObjects(t *testing.T) {
+func TestEventNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 235)
 	for name, test := range map[string]struct {
 		regarding corev1.ObjectReference
-		want      string // before the time
+		want      string // without the time
 	}{
-		"an ordinary name":              {pod("web"), "shop/web"},
-		"no namespace":                  {corev1.ObjectReference{Kind: "Node", Name: "n1"}, "default/n1"},
-		"a name for no Event":           {corev1.ObjectReference{Kind: "ClusterRole", Name: "system:controller:X-"}, "default/system-controller-x"},
-		"a name of nothing that counts": {corev1.ObjectReference{Kind: "User", Name: ":::"}, "default/object"},
-		"a long name":                   {pod(long + "." + strings.Repeat("y", 17)), "shop/" + long},
-		"an odd name":                   {pod("a..b"), "shop/object"},
+		"valid name":         {pod("web"), "shop/web"},
+		"no namespace":       {corev1.ObjectReference{Kind: "Node", Name: "n1"}, "default/n1"},
+		"invalid characters": {corev1.ObjectReference{Kind: "ClusterRole", Name: "system:controller:X-"}, "default/system-controller-x"},
+		"no valid character": {corev1.ObjectReference{Kind: "User", Name: ":::"}, "default/object"},
+		"long name":          {pod(long + "." + strings.Repeat("y", 17)), "shop/" + long},
+		"invalid subdomain":  {pod("a..b"), "shop/object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -120,24 +120,24 @@ func TestContract18_RepeatsBecomeACount(t *testing.T) {
 		start(t, t.Context(), recorder)
 		regarding := pod("web")
 		for i := range 10 { // at 0s, 1m, ... 9m
-			regarding.ResourceVersion = fmt.Sprint(i) // the object changes meanwhile
+			regarding.ResourceVersion = fmt.Sprint(i) // the object changes
 			recorder.Event(regarding, "Warning", "Stalled", "Retry", "again")
 			time.Sleep(time.Minute)
 		}
-		// The repeats of 1m to 5m are told at 5m, those up to 10m at 10m.
+		// Repeats from 1m to 5m are sent at 5m, later ones at 10m.
 		time.Sleep(time.Hour)
 		if diff := cmp.Diff([]string{"0s POST", "5m0s PATCH", "10m0s PATCH"}, server.log()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 		series := server.one(t).Series
 		if want := server.start.Add(9 * time.Minute); series.Count != 10 || !series.LastObservedTime.Time.Equal(want) {
-			t.Errorf("it was seen %d times, last %s, want 10 and %s", series.Count, series.LastObservedTime, want)
+			t.Errorf("the series has count %d, last %s, want 10 and %s", series.Count, series.LastObservedTime, want)
 		}
-		// An hour later it is news.
+		// An hour later the same event becomes a new Event.
 		recorder.Event(regarding, "Warning", "Stalled", "Retry", "again")
 		synctest.Wait()
 		if got := server.list(); len(got) != 2 {
-			t.Errorf("the server has %q, want a second Event", got)
+			t.Errorf("the server contains %q, want a second Event", got)
 		}
 		if diff := cmp.Diff(event.Stats{Sent: 4}, recorder.Stats()); diff != "" {
 			t.Errorf("stats (-want +got):\n%s", diff)
@@ -145,7 +145,7 @@ func TestContract18_RepeatsBecomeACount(t *testing.T) {
 	})
 }
 
-func TestASeriesLastsAsLongAsItIsRepeated(t *testing.T) {
+func TestSeriesContinuesWhileRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -156,12 +156,12 @@ func TestASeriesLastsAsLongAsItIsRepeated(t *testing.T) {
 			time.Sleep(119 * time.Second)
 		}
 		if got := server.one(t).Series.Count; got != 100 {
-			t.Errorf("it was counted %d times, want 100", got)
+			t.Errorf("the count is %d, want 100", got)
 		}
 	})
 }
 
-func TestWhatDiffersIsNoRepeat(t *testing.T) {
+func TestDifferentEventsAreNotRepeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -177,12 +177,12 @@ func TestWhatDiffersIsNoRepeat(t *testing.T) {
 		recorder.Event(other, "Normal", "A", "B", "c")
 		synctest.Wait()
 		if got := server.list(); len(got) != 6 {
-			t.Errorf("the server has %q, want 6 Events", got)
+			t.Errorf("the server contains %q, want 6 Events", got)
 		}
 	})
 }
 
-func TestAnExpiredEventIsCreatedAgain(t *testing.T) {
+func TestExpiredEventIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -223,13 +223,13 @@ func TestContract18_AnObjectHasABudget(t *testing.T) {
 			calls   int
 			created int
 		}{
-			{0, "noisy", 10, burst},
-			{0, "calm", 2, 2}, // has its own
-			{59 * time.Second, "noisy", 10, 0},
-			{time.Second, "noisy", 10, 1},
-			{3 * time.Minute / 2, "noisy", 10, 1},
-			{30 * time.Second, "noisy", 10, 1}, // the half was kept
-			{24 * time.Hour, "noisy", 10, burst},
+			{0, "busy", 10, burst},
+			{0, "quiet", 2, 2}, // has its own budget
+			{59 * time.Second, "busy", 10, 0},
+			{time.Second, "busy", 10, 1},
+			{3 * time.Minute / 2, "busy", 10, 1},
+			{30 * time.Second, "busy", 10, 1}, // half a token was left
+			{24 * time.Hour, "busy", 10, burst},
 		} {
 			time.Sleep(step.after)
 			before := len(server.log())
@@ -241,18 +241,18 @@ func TestContract18_AnObjectHasABudget(t *testing.T) {
 		if got := recorder.Stats().Dropped; got != 51 {
 			t.Errorf("%d were dropped, want 51", got)
 		}
-		if got := logged.with("events were dropped"); got < 1 || got > 6 {
-			t.Errorf("drops were logged %d times, want once a minute at most", got)
+		if got := logged.with("events dropped"); got < 1 || got > 6 {
+			t.Errorf("drops logged %d times, want once a minute at most", got)
 		}
 	})
 }
 
-func TestAFullQueueDropsWhatIsNew(t *testing.T) {
+func TestFullQueueDropsNewEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
 		open := make(chan struct{})
-		server.answer = func(*http.Request) (*http.Response, error) { <-open; return nil, nil } //nolint:nilnil // the server's word
+		server.answer = func(*http.Request) (*http.Response, error) { <-open; return nil, nil } //nolint:nilnil // the fake server answers
 		recorder, _ := server.recorder(t, event.Config{QueueSize: 2})
 		start(t, t.Context(), recorder)
 		began := time.Now()
@@ -260,17 +260,17 @@ func TestAFullQueueDropsWhatIsNew(t *testing.T) {
 			recorder.Event(pod(fmt.Sprint("web", i)), "Normal", "A", "B", "")
 			synctest.Wait() // the first is being sent
 		}
-		recorder.Event(pod("web0"), "Normal", "A", "B", "") // repeats need no place
+		recorder.Event(pod("web0"), "Normal", "A", "B", "") // repeats do not use the queue
 		recorder.Event(pod("web1"), "Normal", "A", "B", "")
 		if waited := time.Since(began); waited > 0 {
-			t.Errorf("Event has kept its caller waiting for %s", waited)
+			t.Errorf("Event blocked for %s", waited)
 		}
 		close(open)
 		time.Sleep(time.Hour)
 		got := server.list()
 		slices.Sort(got)
 		if diff := cmp.Diff([]string{"web0 A x2", "web1 A x2", "web2 A x1"}, got); diff != "" {
-			t.Errorf("the server has (-want +got):\n%s", diff)
+			t.Errorf("Events in the server (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(event.Stats{Sent: 4, Dropped: 2}, recorder.Stats()); diff != "" {
 			t.Errorf("stats (-want +got):\n%s", diff)
@@ -278,7 +278,7 @@ func TestAFullQueueDropsWhatIsNew(t *testing.T) {
 	})
 }
 
-func TestObjectsThatWereSpokenOfLongAgoAreForgotten(t *testing.T) {
+func TestLeastRecentObjectIsEvicted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -292,7 +292,7 @@ func TestObjectsThatWereSpokenOfLongAgoAreForgotten(t *testing.T) {
 		got := server.list()
 		slices.Sort(got)
 		if diff := cmp.Diff([]string{"a A x3", "b A x1", "b A x1", "c A x1"}, got); diff != "" {
-			t.Errorf("the server has (-want +got):\n%s", diff)
+			t.Errorf("Events in the server (-want +got):\n%s", diff)
 		}
 		if got := recorder.Stats().Dropped; got != 1 {
 			t.Errorf("%d were dropped, want the repeat about b", got)
@@ -300,7 +300,7 @@ func TestObjectsThatWereSpokenOfLongAgoAreForgotten(t *testing.T) {
 	})
 }
 
-func TestAnEventAboutNothingIsDropped(t *testing.T) {
+func TestEventWithoutObjectIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -312,13 +312,13 @@ func TestAnEventAboutNothingIsDropped(t *testing.T) {
 	})
 }
 
-func TestEventsOfOneMomentHaveTheirOwnNames(t *testing.T) {
+func TestSimultaneousEventsHaveDifferentNames(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
 		recorder, _ := server.recorder(t, event.Config{})
 		start(t, t.Context(), recorder)
-		for i := range 20 { // time stands still
+		for i := range 20 { // virtual time does not advance
 			recorder.Event(pod("web"), "Normal", "A", "B", fmt.Sprint(i))
 		}
 		synctest.Wait()
@@ -328,7 +328,7 @@ func TestEventsOfOneMomentHaveTheirOwnNames(t *testing.T) {
 	})
 }
 
-func TestRecordersThatSpeakAtTheSameMomentDoNotMeet(t *testing.T) {
+func TestTwoRecordersAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -340,7 +340,7 @@ func TestRecordersThatSpeakAtTheSameMomentDoNotMeet(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if diff := cmp.Diff([]string{"web A x2", "web A x2", "web A x2"}, server.list()); diff != "" {
-			t.Errorf("the server has (-want +got):\n%s", diff)
+			t.Errorf("Events in the server (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -354,7 +354,7 @@ func TestDefaultLimits(t *testing.T) {
 			recorder.Event(pod(fmt.Sprint("queued", i)), "Normal", "A", "B", "")
 		}
 		if got := recorder.Stats().Dropped; got != 10 {
-			t.Errorf("of %d that wait %d were dropped, want 10", event.DefaultQueueSize+10, got)
+			t.Errorf("%d events queued, %d dropped, want 10", event.DefaultQueueSize+10, got)
 		}
 		start(t, t.Context(), recorder)
 		synctest.Wait()
@@ -375,7 +375,7 @@ func TestDefaultLimits(t *testing.T) {
 		say(30, 0)
 		time.Sleep(time.Nanosecond)
 		say(30, 1)
-		for i := range event.DefaultObjects { // which make the recorder forget web
+		for i := range event.DefaultObjects { // evict web
 			recorder.Event(pod(fmt.Sprint("other", i)), "Normal", "A", "B", "")
 		}
 		synctest.Wait()

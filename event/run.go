@@ -14,53 +14,53 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 const (
-	// requestTimeout bounds one request: while it takes, the others wait.
+	// requestTimeout bounds one request, because all other events wait for it.
 	requestTimeout = 10 * time.Second
-	// patience is how long one event is tried again with a server that cannot be reached or
-	// does not want it now, which bridges a restart. The others wait meanwhile, and later ones
-	// are dropped when the queue is full.
-	patience = time.Minute
-	// logInterval is the least time between two log lines for one reason.
+	// retryTimeout is how long one event is retried after temporary errors. It is longer than the restart of an API
+	// server. All other events wait, and new ones are dropped when the queue is full.
+	retryTimeout = time.Minute
+	// logInterval is the minimum time between two log lines with the same cause.
 	logInterval = time.Minute
-	// maxRefused is how many permissions that a Role lacks are remembered. With more of them, some
-	// are said again.
-	maxRefused = 1000
+	// maxForbidden is the number of missing permissions to remember. Beyond it, some are logged again.
+	maxForbidden = 1000
 )
 
-// Run sends events until ctx ends, and then for up to FlushTimeout what is left. It returns nil
-// after the last request has ended.
+// Run sends events until ctx ends, and then sends the remaining ones for at most FlushTimeout. It returns nil after
+// the last request has ended.
 //
-// Caller must: end ctx after the controllers that use the Recorder have ended, for whatever
-// reason, and not with their context: they go on for their drain time, longer than
-// FlushTimeout, and what is said after Run is not sent.
+// The caller must end ctx after the controllers that use the Recorder have returned. ctx must not be their context:
+// their drain time may be longer than FlushTimeout, and events that are recorded after Run are not sent.
 //
-// It sends one request at a time, which is slow on purpose: a flood of events must not
-// become one of requests. Under a lease (kube.WithLeadership) nothing is sent once it is lost.
+// Run sends one request at a time, so that many events never become many concurrent requests. If ctx carries a
+// leadership (package leader), Run sends nothing after the leadership is lost.
 //
-// Errors: it is running already; it is nil.
+// Errors: r is nil; r is running already.
 func (r *Recorder) Run(ctx context.Context) error {
 	if r == nil {
-		return errors.New("run the event recorder: it is nil: event.New makes one")
+		return errors.New("run the event recorder: the recorder is nil: create one with event.New")
 	}
 	r.mu.Lock()
 	if r.running {
 		r.mu.Unlock()
-		return errors.New("run the event recorder: it is running already")
+		return errors.New("run the event recorder: running already")
 	}
 	r.running = true
+	s := &sender{Recorder: r, stop: ctx.Done(), logged: map[string]time.Time{}, forbidden: map[permission]bool{}, dropped: r.reported}
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
 		r.running = false
+		r.reported = s.dropped
 		r.mu.Unlock()
 	}()
 
-	// Requests outlive ctx by the time to flush.
-	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	// The requests' context ends FlushTimeout after ctx, or when leadership is lost.
+	requests, cancel := kube.UntilLeadershipLost(ctx)
 	var flushing sync.WaitGroup
 	defer flushing.Wait()
 	defer cancel()
@@ -73,24 +73,23 @@ func (r *Recorder) Run(ctx context.Context) error {
 		pause(requests, r.config.FlushTimeout)
 		cancel()
 	})
-	s := &sender{Recorder: r, stop: ctx.Done(), logged: map[string]time.Time{}, refused: map[permission]bool{}}
 	s.run(requests)
 	return nil
 }
 
-// sender is one Run.
+// sender is the state of one call of Run.
 type sender struct {
 	*Recorder
-	stop <-chan struct{} // closed when nothing is to be waited for any longer
+	stop <-chan struct{} // closed when ctx of Run ends: from then on nothing waits
 
-	// Owned by run.
-	failures int                  // of requests in a row that may succeed later
-	logged   map[string]time.Time // when a reason was logged last
-	refused  map[permission]bool  // those that a Role lacks, which was said
-	dropped  uint64               // flooded, when it was logged last
+	// Only the goroutine of run uses these fields.
+	failures  int                  // temporary failures in a row, of all events
+	logged    map[string]time.Time // the last log line by cause
+	forbidden map[permission]bool  // missing permissions that were logged
+	dropped   uint64               // droppedByLimits at the last log line
 }
 
-// permission is one that the recorder needs.
+// permission is a permission that sending an event requires.
 type permission struct {
 	namespace string
 	verb      string // create or patch
@@ -115,8 +114,13 @@ func (s *sender) run(ctx context.Context) {
 		}
 		timer.Stop()
 	}
-	s.dropRest()
 	s.logDropped()
+	before := s.droppedByLimits()
+	s.dropAll()
+	if count := s.droppedByLimits() - before; count > 0 {
+		s.config.Logger.Warn("events dropped", "count", count, "hint", "the recorder ended before they were sent", "cause", context.Cause(ctx))
+		s.dropped += count
+	}
 }
 
 func (s *sender) stopping() bool {
@@ -128,7 +132,7 @@ func (s *sender) stopping() bool {
 	}
 }
 
-// deliver sends a series until it is there or is given up.
+// deliver sends a series, and retries it until it succeeds or fails for good.
 func (s *sender) deliver(ctx context.Context, series *series) {
 	for began := time.Now(); ; {
 		count, err := s.send(ctx, series)
@@ -139,12 +143,12 @@ func (s *sender) deliver(ctx context.Context, series *series) {
 		}
 		class := retry.Classify(err)
 		s.logError(class, series, err)
-		passes := class == retry.Transient || class == retry.Throttled
-		if passes {
+		temporary := class == retry.Transient || class == retry.Throttled
+		if temporary {
 			s.failures++
 		}
-		if !passes || time.Since(began) >= patience || ctx.Err() != nil || s.stopping() {
-			s.gaveUp(series)
+		if !temporary || time.Since(began) >= retryTimeout || ctx.Err() != nil || s.stopping() {
+			s.failed(series)
 			return
 		}
 		delay := s.backoff.Delay(s.failures, rand.Float64())
@@ -153,17 +157,17 @@ func (s *sender) deliver(ctx context.Context, series *series) {
 		}
 		select {
 		case <-time.After(delay):
-		case <-s.stop: // a last attempt, at once
+		case <-s.stop: // one last attempt without delay
 		}
 	}
 }
 
-// send makes the request that the series needs, and returns the count that it carried.
+// send creates or patches the Event of the series, and returns the count that it sent.
 func (s *sender) send(ctx context.Context, series *series) (int32, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	s.mu.Lock()
-	event, created := series.whole(), series.created
+	event, created := series.toEvent(), series.created
 	s.mu.Unlock()
 	count := int32(1)
 	if event.Series != nil {
@@ -174,21 +178,21 @@ func (s *sender) send(ctx context.Context, series *series) (int32, error) {
 		if !apierrors.IsNotFound(err) {
 			return count, err
 		}
-		// It has expired. A new one says since when (eventTime) and how often (series).
+		// The Event has expired. Create it again, with the original eventTime and the full count.
 	}
-	tried := series.tried
-	series.tried = true
+	attempted := series.createAttempted
+	series.createAttempted = true
 	err := s.create(ctx, event)
 	if apierrors.IsAlreadyExists(err) {
-		if tried { // by an attempt whose answer was lost
+		if attempted { // an earlier attempt succeeded, but its response was lost
 			if event.Series == nil {
 				return count, nil
 			}
-			return count, s.patch(ctx, event) // what was repeated since that attempt
+			return count, s.patch(ctx, event) // adds the repeats since that attempt
 		}
-		// Another recorder has spoken of an object of this name in the same moment.
+		// Another recorder has used the same name: an object of this name, at the same time.
 		s.rename(series)
-		event.Name = series.event.Name // which only Run changes
+		event.Name = series.event.Name // only this goroutine changes the name
 		err = s.create(ctx, event)
 	}
 	return count, err
@@ -208,19 +212,19 @@ func (s *sender) patch(ctx context.Context, event *eventsv1.Event) error {
 		Body(body).MaxRetries(0).Do(ctx).Error())
 }
 
-// permitted notes whether a Role has the permission, as far as the answer says, and returns what
-// is to be done about err: it is a forbiddenError when a Role lacks the permission.
+// permitted returns err, as a forbiddenError if a permission is missing. After a success it forgets that the
+// permission was missing.
 func (s *sender) permitted(needed permission, err error) error {
 	switch {
 	case err == nil:
-		delete(s.refused, needed)
+		delete(s.forbidden, needed)
 	case retry.Classify(err) == retry.Forbidden && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return &forbiddenError{permission: needed, err: err}
 	}
 	return err
 }
 
-// forbiddenError is an answer that a Role would change.
+// forbiddenError reports a missing permission.
 type forbiddenError struct {
 	permission permission
 	err        error
@@ -230,55 +234,55 @@ func (e *forbiddenError) Error() string { return e.err.Error() }
 func (e *forbiddenError) Unwrap() error { return e.err }
 
 func (s *sender) logError(class retry.Class, series *series, err error) {
-	reason := string(class)
+	cause := string(class)
 	forbidden, byRole := errors.AsType[*forbiddenError](err)
 	if byRole {
-		if reason += " by a Role"; s.refused[forbidden.permission] {
-			return // it stays so until somebody has read that
+		if cause += " by a Role"; s.forbidden[forbidden.permission] {
+			return // logged already
 		}
 	}
-	if !s.mayLog(reason) {
+	if !s.mayLog(cause) {
 		return
 	}
-	about := series.event.Regarding
+	regarding := series.event.Regarding
 	attrs := []any{
 		"class", class, "error", err,
-		"kind", about.Kind, "namespace", about.Namespace, "name", about.Name, "reason", series.event.Reason,
+		"kind", regarding.Kind, "namespace", regarding.Namespace, "name", regarding.Name, "reason", series.event.Reason,
 	}
 	if byRole {
-		if len(s.refused) >= maxRefused {
-			clear(s.refused)
+		if len(s.forbidden) >= maxForbidden {
+			clear(s.forbidden)
 		}
-		s.refused[forbidden.permission] = true
+		s.forbidden[forbidden.permission] = true
 		attrs = append(attrs, "hint", fmt.Sprintf("a Role must allow create and patch of events (events.k8s.io) in namespace %s: it lacks %s; "+
-			"this is said once", series.event.Namespace, forbidden.permission.verb))
+			"this warning is not repeated", series.event.Namespace, forbidden.permission.verb))
 	}
-	s.config.Logger.Warn("an event could not be sent", attrs...)
+	s.config.Logger.Warn("failed to send event", attrs...)
 }
 
-// flooded is how much was dropped because it was too much.
-func (s *sender) flooded() uint64 {
+// droppedByLimits returns the number of events dropped because of the limits of Config, without invalid ones.
+func (s *sender) droppedByLimits() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stats.Dropped - s.mistakes
+	return s.stats.Dropped - s.invalid
 }
 
 func (s *sender) logDropped() {
-	dropped := s.flooded()
+	dropped := s.droppedByLimits()
 	if dropped == s.dropped || !s.mayLog("dropped") {
 		return
 	}
-	s.config.Logger.Warn("events were dropped: too many at once, or about one object", "count", dropped-s.dropped)
+	s.config.Logger.Warn("events dropped", "count", dropped-s.dropped, "hint", "too many events at once, or about one object")
 	s.dropped = dropped
 }
 
-// mayLog reports whether the reason was not logged for a while, and notes that it is now.
-func (s *sender) mayLog(reason string) bool {
+// mayLog reports whether this cause was last logged at least logInterval ago. If so, it records the current time.
+func (s *sender) mayLog(cause string) bool {
 	now := time.Now()
-	if last, ok := s.logged[reason]; ok && now.Sub(last) < logInterval {
+	if last, ok := s.logged[cause]; ok && now.Sub(last) < logInterval {
 		return false
 	}
-	s.logged[reason] = now
+	s.logged[cause] = now
 	return true
 }
 

@@ -28,7 +28,7 @@ func TestContract18_EventsOutliveAnOutage(t *testing.T) {
 			if time.Since(server.start) < 10*time.Second {
 				return nil, &url.Error{Op: "Post", URL: req.URL.String(), Err: errRefused}
 			}
-			return nil, nil //nolint:nilnil // the server's word
+			return nil, nil //nolint:nilnil // the fake server answers
 		}
 		recorder, logged := server.recorder(t, event.Config{})
 		start(t, t.Context(), recorder)
@@ -45,7 +45,7 @@ func TestContract18_EventsOutliveAnOutage(t *testing.T) {
 	})
 }
 
-func TestEventsAreGivenUpAfterAWhile(t *testing.T) {
+func TestEventFailsAfterRetryTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -62,12 +62,12 @@ func TestEventsAreGivenUpAfterAWhile(t *testing.T) {
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		synctest.Wait()
 		if got := server.one(t).Series; got != nil {
-			t.Errorf("the next one goes on with %v, want a new Event", got)
+			t.Errorf("the next event continues with %v, want a new Event", got)
 		}
 	})
 }
 
-func TestTheServersRetryAfterIsObeyed(t *testing.T) {
+func TestRetryAfterIsRespected(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -75,7 +75,7 @@ func TestTheServersRetryAfterIsObeyed(t *testing.T) {
 			if time.Since(server.start) < 7*time.Second {
 				return status(apierrors.NewTooManyRequests("slower", 7)), nil
 			}
-			return nil, nil //nolint:nilnil // the server's word
+			return nil, nil //nolint:nilnil // the fake server answers
 		}
 		recorder, _ := server.recorder(t, event.Config{})
 		start(t, t.Context(), recorder)
@@ -87,7 +87,7 @@ func TestTheServersRetryAfterIsObeyed(t *testing.T) {
 	})
 }
 
-func TestRefusalsAreCountedAndLoggedOnce(t *testing.T) {
+func TestForbiddenEventsAreCountedAndLoggedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -104,25 +104,25 @@ func TestRefusalsAreCountedAndLoggedOnce(t *testing.T) {
 			t.Errorf("stats (-want +got):\n%s", diff)
 		}
 		if got := len(server.log()); got != 150 {
-			t.Errorf("%d requests were made, want one for each event: what is forbidden stays so", got)
+			t.Errorf("%d requests, want one for each event, without retries", got)
 		}
 		if got := logged.with("class=forbidden"); got != 1 {
-			t.Errorf("it was logged %d times in 150 s, want once", got)
+			t.Errorf("logged %d times in 150 s, want once", got)
 		}
 		if got := logged.with("a Role must allow create and patch of events"); got != 1 {
-			t.Errorf("%d lines say what to do, want 1", got)
+			t.Errorf("%d lines with the Role hint, want 1", got)
 		}
 	})
 }
 
-func TestALostAnswerIsNoSecondEvent(t *testing.T) {
+func TestLostResponseCreatesNoSecondEvent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
 		first := true
 		server.answer = func(req *http.Request) (*http.Response, error) {
 			if !first {
-				return nil, nil //nolint:nilnil // the server's word
+				return nil, nil //nolint:nilnil // the fake server answers
 			}
 			first = false
 			if _, err := server.handle(req); err != nil {
@@ -141,7 +141,7 @@ func TestALostAnswerIsNoSecondEvent(t *testing.T) {
 	})
 }
 
-func TestWhatIsSaidBeforeRunIsSent(t *testing.T) {
+func TestEventsBeforeRunAreSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -151,7 +151,7 @@ func TestWhatIsSaidBeforeRunIsSent(t *testing.T) {
 		start(t, t.Context(), recorder)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"web A x2"}, server.list()); diff != "" {
-			t.Errorf("the server has (-want +got):\n%s", diff)
+			t.Errorf("Events in the server (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -162,19 +162,19 @@ func TestRunFlushesAtItsEnd(t *testing.T) {
 		server := newAPIServer()
 		server.answer = func(*http.Request) (*http.Response, error) {
 			time.Sleep(100 * time.Millisecond)
-			return nil, nil //nolint:nilnil // the server's word
+			return nil, nil //nolint:nilnil // the fake server answers
 		}
 		recorder, _ := server.recorder(t, event.Config{})
 		stop := start(t, t.Context(), recorder)
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		time.Sleep(time.Second)
-		recorder.Event(pod("web"), "Normal", "A", "B", "") // would wait for 5 min
+		recorder.Event(pod("web"), "Normal", "A", "B", "") // without the flush it would wait 5 min
 		for i := range 3 {
 			recorder.Event(pod(fmt.Sprint("db", i)), "Normal", "A", "B", "")
 		}
 		stop()
-		if took := time.Since(server.start); took != 1400*time.Millisecond {
-			t.Errorf("it took until %s, want 1.4s: no longer than the requests", took)
+		if elapsed := time.Since(server.start); elapsed != 1400*time.Millisecond {
+			t.Errorf("the call took until %s, want 1.4s: no longer than the requests", elapsed)
 		}
 		if diff := cmp.Diff(event.Stats{Sent: 5}, recorder.Stats()); diff != "" {
 			t.Errorf("stats (-want +got):\n%s", diff)
@@ -182,7 +182,7 @@ func TestRunFlushesAtItsEnd(t *testing.T) {
 	})
 }
 
-func TestFlushingHasAnEnd(t *testing.T) {
+func TestFlushTimeout(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		timeout time.Duration
@@ -215,22 +215,22 @@ func TestFlushingHasAnEnd(t *testing.T) {
 				}
 				synctest.Wait()
 				stop()
-				if took := time.Since(server.start); took != test.want {
-					t.Errorf("it took %s, want %s", took, test.want)
+				if elapsed := time.Since(server.start); elapsed != test.want {
+					t.Errorf("the call took %s, want %s", elapsed, test.want)
 				}
 				stats := recorder.Stats()
 				if stats.Sent != 0 || stats.Dropped+stats.Failed != 5 {
 					t.Errorf("stats are %+v, want 5 dropped or failed", stats)
 				}
-				if stats.Dropped > 0 && logged.with("events were dropped") != 1 {
-					t.Error("what was dropped at the end is not logged")
+				if stats.Dropped > 0 && logged.with("events dropped") != 1 {
+					t.Error("the events dropped at the end are not logged")
 				}
 			})
 		})
 	}
 }
 
-func TestRunAgainAfterItsEnd(t *testing.T) {
+func TestRunTwice(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -252,31 +252,33 @@ func TestNothingIsSentAfterLeadershipIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
-		lost := make(chan struct{})
+		leadership := kube.NewLeadership(nil, time.Hour)
+		ctx, cancel := kube.WithLeadership(t.Context(), leadership)
+		defer cancel()
 		recorder, _ := server.recorder(t, event.Config{})
-		stop := start(t, kube.WithLeadership(t.Context(), lost), recorder)
+		stop := start(t, ctx, recorder)
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		synctest.Wait()
-		close(lost)
+		leadership.Lose(errors.New("another process leads"))
 		recorder.Event(pod("db"), "Normal", "A", "B", "")
 		stop()
 		if diff := cmp.Diff([]string{"web A x1"}, server.list()); diff != "" {
-			t.Errorf("the server has (-want +got):\n%s", diff)
+			t.Errorf("Events in the server (-want +got):\n%s", diff)
 		}
 	})
 }
 
-func TestNewNamesAllMistakesAtOnce(t *testing.T) {
+func TestNewReportsEveryMistake(t *testing.T) {
 	t.Parallel()
 	_, err := event.New(event.Config{
 		Controller: "shop operator", Instance: strings.Repeat("x", 129),
 		QueueSize: -1, ObjectBurst: -1, ObjectInterval: -1, Objects: -1, RepeatInterval: -1,
 	})
 	if err == nil {
-		t.Fatal("no mistake was found")
+		t.Fatal("New returned no error")
 	}
 	for _, want := range []string{
-		"Cluster is required", `Controller "shop operator" cannot be`, "Instance has 129 bytes",
+		"Cluster is required", `Controller "shop operator" is not a valid`, "Instance has 129 bytes",
 		"QueueSize is -1", "ObjectBurst is -1", "ObjectInterval is -1", "Objects is -1", "RepeatInterval is -1",
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -288,11 +290,11 @@ func TestNewNamesAllMistakesAtOnce(t *testing.T) {
 	}
 	server := newAPIServer()
 	if _, err := event.New(event.Config{Cluster: server.cluster(t), Controller: "shop"}); err != nil {
-		t.Errorf("the host's name does as Instance, but: %v", err)
+		t.Errorf("New without Instance: %v", err)
 	}
 }
 
-func TestRegardingRefersToAnObject(t *testing.T) {
+func TestRegarding(t *testing.T) {
 	t.Parallel()
 	cluster := newAPIServer().cluster(t)
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1", ResourceVersion: "7"}
@@ -312,7 +314,7 @@ func TestRegardingRefersToAnObject(t *testing.T) {
 		t.Errorf("the reference (-want +got):\n%s", diff)
 	}
 	if _, err := event.Regarding(cluster, &metav1.PartialObjectMetadata{ObjectMeta: meta}); err == nil {
-		t.Error("an object without a kind was referred to")
+		t.Error("Regarding accepted an object without a kind")
 	}
 }
 
@@ -322,3 +324,47 @@ type eventRecorder interface {
 }
 
 var _ eventRecorder = (*event.Recorder)(nil)
+
+// Events that are dropped at the end of Run are logged with that reason, also when others were dropped by a limit
+// shortly before.
+func TestEventsDroppedAtTheEndAreLogged(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(leadership *kube.Leadership, stop func()){
+		"flush timeout": func(_ *kube.Leadership, stop func()) { stop() },
+		"leadership lost": func(leadership *kube.Leadership, stop func()) {
+			leadership.Lose(errors.New("another process leads"))
+			stop()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newAPIServer()
+				leadership := kube.NewLeadership(nil, time.Hour)
+				ctx, cancel := kube.WithLeadership(t.Context(), leadership)
+				defer cancel()
+				recorder, logged := server.recorder(t, event.Config{QueueSize: 2})
+				stop := start(t, ctx, recorder)
+				for i := range 10 { // the queue has room for two
+					recorder.Event(pod(fmt.Sprint("web", i)), "Normal", "A", "B", "")
+				}
+				synctest.Wait()
+				recorder.Event(pod("db"), "Normal", "A", "B", "")
+				synctest.Wait()
+				server.answer = func(req *http.Request) (*http.Response, error) {
+					<-req.Context().Done()
+					return nil, req.Context().Err()
+				}
+				for i := range 3 {
+					recorder.Event(pod(fmt.Sprint("late", i)), "Normal", "A", "B", "")
+					synctest.Wait()
+				}
+				end(leadership, stop)
+				leadership.Release()
+				if limits, atEnd := logged.with("too many events at once"), logged.with("ended before they were sent"); limits != 1 || atEnd != 1 {
+					t.Errorf("%d lines about limits and %d about the end, want one of each; stats %+v", limits, atEnd, recorder.Stats())
+				}
+			})
+		})
+	}
+}

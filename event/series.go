@@ -10,37 +10,37 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// said is what an event says; about the same object, the same again is a repeat.
-type said struct {
+// identity contains the fields by which events about one object are repeats of each other.
+type identity struct {
 	eventType, reason, action, note string
 	related                         corev1.ObjectReference // without a resourceVersion
 }
 
-// state is where a series is.
+// state is the state of a series.
 type state int
 
 const (
-	idle    state = iota // everything is sent, as far as is known
+	idle    state = iota // in no list: every repeat was sent, dropped or has failed
 	queued               // in Recorder.queue
-	waiting              // in Recorder.waiting: repeats are to be sent, not before due
-	sending              // taken by Run
+	waiting              // in Recorder.waiting: repeats are sent when due
+	sending              // in no list: Run is sending it
 )
 
 // series is one Event and its repeats. Guarded by Recorder.mu.
 type series struct {
 	object *object
-	said   said
-	event  eventsv1.Event // as it is created, without a series; only its name may change
+	id     identity
+	event  eventsv1.Event // the Event without its count; only its name may change
 
 	state   state
-	created bool // the API server has it, unless it has expired there
+	created bool // the API server has stored the Event, which may have expired since
 	count   int32
 	last    time.Time // of the last repeat
-	sent    int32     // the count that the API server has
+	sent    int32     // the last count that was sent
 	due     time.Time // when the next count may be sent
 
-	// Owned by Run: the server may have an Event of this name, and then it is ours.
-	tried bool
+	// createAttempted is used by Run only. If it is true, an existing Event with this name is our own.
+	createAttempted bool
 }
 
 func (s *series) repeat(now time.Time) {
@@ -50,30 +50,30 @@ func (s *series) repeat(now time.Time) {
 	s.last = now
 }
 
-// unsent is how many calls the API server has not been told of.
+// unsent returns the number of recorded events that the API server does not count yet.
 func (s *series) unsent() uint64 { return uint64(s.count - s.sent) }
 
-// whole returns the event with its repeats so far.
-func (s *series) whole() *eventsv1.Event {
+// toEvent returns a copy of the Event with the current count.
+func (s *series) toEvent() *eventsv1.Event {
 	event := s.event.DeepCopy()
-	if s.count > 1 { // the API server refuses a series of one
+	if s.count > 1 { // the API server rejects a series with count 1
 		event.Series = &eventsv1.EventSeries{Count: s.count, LastObservedTime: metav1.NewMicroTime(s.last)}
 	}
 	return event
 }
 
-// object is what is remembered of an object that events speak of. Guarded by Recorder.mu.
+// object has the budget and the series of one object. Guarded by Recorder.mu.
 type object struct {
 	regarding corev1.ObjectReference
-	tokens    float64 // how many new series it may begin
-	at        time.Time
-	series    map[said]*series
+	tokens    float64 // the number of new series that the budget allows
+	refilled  time.Time
+	series    map[identity]*series
 }
 
-// take takes a token, if there is one.
-func (o *object) take(now time.Time, burst int, interval time.Duration) bool {
-	o.tokens = min(float64(burst), o.tokens+float64(now.Sub(o.at))/float64(interval))
-	o.at = now
+// takeToken refills the budget and takes one token. It returns false if there is none.
+func (o *object) takeToken(now time.Time, burst int, interval time.Duration) bool {
+	o.tokens = min(float64(burst), o.tokens+float64(now.Sub(o.refilled))/float64(interval))
+	o.refilled = now
 	if o.tokens < 1 {
 		return false
 	}
@@ -81,40 +81,40 @@ func (o *object) take(now time.Time, burst int, interval time.Duration) bool {
 	return true
 }
 
-// forgetEnded forgets series that had no repeat since.
-func (o *object) forgetEnded(since time.Time) {
-	for said, s := range o.series {
+// removeIdle removes idle series without a repeat since this time.
+func (o *object) removeIdle(since time.Time) {
+	for id, s := range o.series {
 		if s.state == idle && s.last.Before(since) {
-			delete(o.series, said)
+			delete(o.series, id)
 		}
 	}
 }
 
-// objects are the last of the objects that were spoken of. Guarded by Recorder.mu.
+// objects is an LRU cache of the objects of recent events. Guarded by Recorder.mu.
 type objects struct {
-	most   int
+	limit  int
 	byRef  map[corev1.ObjectReference]*list.Element
-	latest *list.List // of *object; the front was spoken of last
+	latest *list.List // of *object; the most recent one is in front
 }
 
-func newObjects(most int) objects {
-	return objects{most: most, byRef: map[corev1.ObjectReference]*list.Element{}, latest: list.New()}
+func newObjects(limit int) objects {
+	return objects{limit: limit, byRef: map[corev1.ObjectReference]*list.Element{}, latest: list.New()}
 }
 
-// get returns the object, which may be a new one with a full budget, and the one that had to
-// be forgotten for it, or nil.
-func (o objects) get(regarding corev1.ObjectReference, now time.Time, burst int) (found, forgotten *object) {
+// get returns the object, or a new one with a full budget. evicted is the object that it removed to make room, or
+// nil.
+func (o objects) get(regarding corev1.ObjectReference, now time.Time, burst int) (found, evicted *object) {
 	regarding.ResourceVersion = "" // another state of the same object
 	if element, ok := o.byRef[regarding]; ok {
 		o.latest.MoveToFront(element)
 		return element.Value.(*object), nil
 	}
-	if o.latest.Len() >= o.most {
+	if o.latest.Len() >= o.limit {
 		oldest := o.latest.Back()
-		forgotten = o.latest.Remove(oldest).(*object)
-		delete(o.byRef, forgotten.regarding)
+		evicted = o.latest.Remove(oldest).(*object)
+		delete(o.byRef, evicted.regarding)
 	}
-	found = &object{regarding: regarding, tokens: float64(burst), at: now, series: map[said]*series{}}
+	found = &object{regarding: regarding, tokens: float64(burst), refilled: now, series: map[identity]*series{}}
 	o.byRef[regarding] = o.latest.PushFront(found)
-	return found, forgotten
+	return found, evicted
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -183,7 +184,7 @@ func (f *Finalizer[T]) teardown(ctx context.Context, obj T) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("before step %q: %w", step.Name, context.Cause(ctx))
 		}
-		if err := step.Run(ctx, obj); err != nil {
+		if err := usercode.Error(step.Run(ctx, obj)); err != nil {
 			return &stepError{step: step.Name, err: err}
 		}
 		done = append(done, step.Name)
@@ -255,10 +256,12 @@ func (f *Finalizer[T]) note(ctx context.Context, obj, last T, done []string) (T,
 	return answer, nil
 }
 
-// outliving returns a context for noting what was done: it would be done again for nothing. Writes
-// after a loss of leadership are refused under it all the same.
+// outliving returns a context for noting what was done: it would be done again for nothing. It ends
+// when leadership is lost.
 func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), persistTimeout)
+	ctx, end := kube.UntilLeadershipLost(ctx)
+	ctx, cancel := context.WithTimeout(ctx, persistTimeout)
+	return ctx, func() { cancel(); end() }
 }
 
 // stepError names the step that returned err. It tells a step's errors from ours: a step that says

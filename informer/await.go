@@ -2,6 +2,8 @@ package informer
 
 import (
 	"container/heap"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -31,9 +33,10 @@ type Write struct {
 // subscribers: it must be quick, and must not call the informer. cancel makes Await forget it:
 // after cancel has returned, seen is not called any more.
 //
-// The informer shows a write when it keeps the object's state after it or a later one, or has
-// come to the write's resource version; a deletion, when in addition the object is not kept,
-// or one with another UID is. An object that is outside of the selection after the write is
+// The informer shows a write when it keeps the object's state after it or a later one, or when it
+// does not keep the object and has come to the write's resource version; a deletion, when it has
+// come to that version and the object is not kept, or one with another UID is. Where the API server
+// counts the writes of each object (some aggregated APIs do), the object alone decides. An object that is outside of the selection after the write is
 // not waited for, unless an earlier state of it is kept or awaited. (Of field selectors, those of
 // metadata.name and metadata.namespace are understood; for the others, and for Retrievers of
 // one's own, the resource version decides. Where versions cannot be compared, only the very
@@ -45,15 +48,14 @@ func (c *core) await(w Write, seen func()) (cancel func()) {
 	write := &waiter{Write: w, seen: seen, began: time.Now()}
 	write.version, write.comparable = parseVersion(w.ResourceVersion)
 	c.events.Lock()
-	c.mu.Lock()
-	running, parts := c.session != nil, c.parts
-	c.mu.Unlock()
+	running, parts := c.showing()
 	if running {
 		for _, p := range parts {
 			p.await(write)
 		}
 	}
 	waits := len(write.awaited) > 0
+	write.Object = nil // the caller's; only the selections were asked about it
 	c.events.Unlock()
 	if !waits {
 		if write.shown {
@@ -70,6 +72,42 @@ func (c *core) await(w Write, seen func()) (cancel func()) {
 		}
 		write.awaited = nil
 	}
+}
+
+// ReadyFor is Ready for one object: it returns nil when every watch that is to show w works, also
+// while another one fails, as that of a namespace that is forbidden. Otherwise the error says why
+// w is not shown.
+func (i *Informer[T]) ReadyFor(w Write) error { return i.core.readyFor(w) }
+
+func (c *core) readyFor(w Write) error {
+	running, parts := c.showing()
+	if !running {
+		return c.health().Ready()
+	}
+	var errs []error
+	for _, p := range parts {
+		if p.selects.has(w) == never || p.isDegraded() {
+			continue
+		}
+		p.mu.Lock()
+		err, synced := p.err, p.synced
+		p.mu.Unlock()
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("informer %q: %w", c.name, err))
+		case !synced:
+			errs = append(errs, fmt.Errorf("informer %q of %s: the first list is under way", c.name, p.describes))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// showing returns the parts that are to show writes: all but those that SetRetriever has added and
+// that have not listed.
+func (c *core) showing() (running bool, parts []*part) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session != nil, slices.DeleteFunc(slices.Clone(c.parts), func(p *part) bool { return p.isNew && !p.isComplete() })
 }
 
 // releaseAll tells all who wait that nothing more will be shown.
@@ -133,16 +171,25 @@ func (p *part) await(write *waiter) {
 // shows reports whether p shows what a waits for. It is called with events held.
 func (p *part) shows(a *awaited) bool {
 	kept, found := p.objects().Get(a.Key)
-	passed := a.comparable && notAfter(a.ResourceVersion, p.resourceVersion())
+	perObject := p.isPerObject()
+	passed := !perObject && a.comparable && notAfter(a.ResourceVersion, p.resourceVersion())
 	if a.Deleted {
 		gone := !found || a.UID != "" && kept.UID() != a.UID
+		if perObject {
+			return gone && !p.awaitsBefore(a)
+		}
 		// Before the deletion there may have been a creation that is yet to come.
 		later := found && notAfter(a.ResourceVersion, kept.ResourceVersion())
 		return gone && (!a.comparable || passed || later || a.misfit && !p.awaitsBefore(a))
 	}
 	if found {
 		version := kept.ResourceVersion()
-		return passed || version == a.ResourceVersion || notAfter(a.ResourceVersion, version)
+		if version == a.ResourceVersion || notAfter(a.ResourceVersion, version) {
+			return true
+		}
+		// The watch has come further than the write, and has not brought it: the versions are those
+		// of each object. Only another object of the name shows that it was missed.
+		return passed && (!isComparable(version) || a.UID != "" && kept.UID() != a.UID)
 	}
 	return passed || a.misfit && !p.awaitsBefore(a)
 }
@@ -213,6 +260,29 @@ func (p *part) release() {
 			if p.settleAwaited(a) {
 				a.seen()
 			}
+		}
+	}
+}
+
+// releaseBefore is release for those who began to wait before a moment.
+func (p *part) releaseBefore(at time.Time) {
+	for _, of := range p.byKey {
+		for _, a := range slices.Clone(of) {
+			if a.waiter.began.Before(at) && p.settleAwaited(a) {
+				a.seen()
+			}
+		}
+	}
+}
+
+// releaseLost is releaseBefore for writes with a later version than that of a consistent list, which
+// began at the moment: they have been lost by a restore of etcd.
+func (p *part) releaseLost(version string, at time.Time) {
+	p.core.events.Lock()
+	defer p.core.events.Unlock()
+	for _, a := range slices.Clone(p.byVersion) {
+		if a.waiter.began.Before(at) && older(version, a.ResourceVersion) && !p.isPerObject() && p.settleAwaited(a) {
+			a.seen()
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/wire"
 )
 
 // await counts how often seen is called for w.
@@ -432,4 +435,25 @@ type limited struct{ paged }
 func (l limited) List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	opts.Limit = 2
 	return l.paged.List(ctx, opts)
+}
+
+// What is awaited may never come: the object that was written is not kept until then.
+func TestAwaitDoesNotKeepTheObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(false)
+		f := start(t, server, nil)
+		defer f.stop()
+		written, err := wire.FromObject(object("a", "1"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := weak.Make(written)
+		cancel := f.informer.Await(informer.Write{Key: key("a"), ResourceVersion: "1000", Object: written}, func() {})
+		defer cancel()
+		written = nil //nolint:ineffassign,wastedassign // nobody else keeps it
+		goruntime.GC()
+		if kept.Value() != nil {
+			t.Error("the object is kept")
+		}
+	})
 }

@@ -48,7 +48,9 @@ func (r *clusterRetriever[T]) request(ctx context.Context, opts metav1.ListOptio
 		return nil, fmt.Errorf("retrieve %s: %w", r.Describe(), err)
 	}
 	opts.LabelSelector, opts.FieldSelector = r.labels, r.fields
-	return client.Get().
+	// No retries: they would last as long as a Retry-After says, and nobody would know. The informer
+	// reports the error and asks again by its own back-off.
+	return client.Get().MaxRetries(0).
 		NamespaceIfScoped(r.namespace, r.namespace != "").
 		Resource(resource.Resource).
 		SpecificallyVersionedParams(&opts, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"}).

@@ -49,7 +49,7 @@ type Change struct {
 // Predicate says whether a change matters. It is called while the informer announces the
 // change, so it must be quick; package predicate has the usual ones. A controller also asks it
 // about the objects that it walks over, at the same time: it must be safe for concurrent use.
-// A panic in it ends the process; unlike a handler's, it belongs to no key.
+// When it panics, the change matters; the stack is logged once.
 type Predicate func(Change) bool
 
 // NewChange returns a change of an object of kind, for tests of what receives changes:
@@ -58,13 +58,14 @@ type Predicate func(Change) bool
 // rest where the states are protobuf.
 func NewChange(t ChangeType, kind schema.GroupVersionKind, before, after *wire.Object) Change {
 	c := NewFoundChange(t, kind, before, after)
-	c.states.complete = true
+	c.states.complete, c.states.fromList = true, false
 	return c
 }
 
-// NewFoundChange is NewChange for what a list has found: it is neither Consecutive nor Certain.
+// NewFoundChange is NewChange for what a list has found: it is FromList, and neither Consecutive nor
+// Certain.
 func NewFoundChange(t ChangeType, kind schema.GroupVersionKind, before, after *wire.Object) Change {
-	c := Change{Type: t, states: &states{kind: kind, old: before, new: after, oldRead: true, newRead: true}}
+	c := Change{Type: t, states: &states{kind: kind, old: before, new: after, oldRead: true, newRead: true, fromList: true}}
 	if after != nil {
 		c.Key = after.Key
 	} else if before != nil {
@@ -142,6 +143,13 @@ func (c Change) Consecutive() bool {
 // object had (or had in the selection). It is false when a list has found the object gone.
 func (c Change) Certain() bool {
 	return c.Type == Deleted && c.states != nil && c.states.complete
+}
+
+// FromList reports whether a list has found the change: each Listed, what a list shows after a watch
+// was interrupted, and the objects that Informer.SetRetriever adds or drops. Lists bring any number
+// of changes at once, and later than they happened. What a watch brings is not FromList.
+func (c Change) FromList() bool {
+	return c.Type == Listed || c.states != nil && c.states.fromList
 }
 
 // Decode returns the states before and after a change as objects of type T, which belong

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/store"
 )
@@ -29,6 +30,7 @@ type core struct {
 	whole    bool // objects are kept as they are, but for managedFields
 	metrics  Recorder
 	logger   *slog.Logger
+	guard    *usercode.Guard
 	newStore func() *store.Store
 	counters counters
 
@@ -37,10 +39,12 @@ type core struct {
 	events      sync.Mutex
 	subscribers []*subscriber // guarded by events; replaced, never changed
 	states      states        // guarded by events
+	calling     calling       // the subscriber that is being called
 
 	mu        sync.Mutex
 	retrieves string        // guarded by mu; what is listed and watched, for messages
 	parts     []*part       // guarded by mu; replaced, never changed
+	switching chan struct{} // has room for one; held by SetRetriever
 	session   *session      // guarded by mu; nil when nobody runs the informer
 	ending    *session      // guarded by mu; a session whose watches are ending
 	synced    chan struct{} // guarded by mu; closed when the current session is synced
@@ -68,6 +72,16 @@ func (c *core) allParts() []*part {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.parts
+}
+
+// readable returns the parts to read from, or ErrNotRunning.
+func (c *core) readable() ([]*part, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil {
+		return nil, fmt.Errorf("informer %q of %s: %w", c.name, c.retrieves, ErrNotRunning)
+	}
+	return c.parts, nil
 }
 
 func (c *core) leave(s *session) {
@@ -128,8 +142,9 @@ func (c *core) join(ctx context.Context) *session {
 
 // begin begins a session. It holds mu.
 func (c *core) begin(ctx context.Context) *session {
-	// The session outlives the Run that started it when others have joined.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	// The session outlives the Run that started it when others have joined, and the handler whose
+	// context that had.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(kube.Unobserved(ctx)))
 	s := &session{cancel: cancel, ended: make(chan struct{})}
 	// running counts the parts, and the session itself until it is cancelled, so that parts
 	// may be added until then.
@@ -149,16 +164,26 @@ func (c *core) begin(ctx context.Context) *session {
 		s.start(p, Listed)
 	}
 	go func() { // waited for by the last Run, through s.ended
-		stopMetrics := func() {}
-		if c.metrics != nil {
-			stopMetrics = c.metrics.ObserveInformer(c.name, c.healthWithSizes)
-		}
+		stopMetrics := c.observe()
 		running.Wait()
 		stopMetrics()
 		c.releaseAll()
 		close(s.ended)
 	}()
 	return s
+}
+
+// observe begins to report to the Recorder, whose panics are logged.
+func (c *core) observe() (stop func()) {
+	if c.metrics == nil {
+		return func() {}
+	}
+	var end func()
+	_ = c.guard.Call("ObserveInformer of Config.Metrics", func() { end = c.metrics.ObserveInformer(c.name, c.healthWithSizes) }, nil)
+	if end == nil {
+		return func() {}
+	}
+	return func() { _ = c.guard.Call("the end of ObserveInformer of Config.Metrics", end, nil) }
 }
 
 // waitSynced waits until every part has listed, or may do without.
@@ -185,8 +210,10 @@ func (c *core) subscribe(notify func(Change)) (unsubscribe func()) {
 	// What an ended session left is no news: the next one lists it again.
 	if running {
 		for change := range c.listed(&c.states, parts, 0, 1) {
+			c.calling.begin(time.Since(c.made))
 			notify(change)
 		}
+		c.calling.end()
 		c.states.done()
 	}
 	return func() {
@@ -230,9 +257,11 @@ func (c *core) announce(p *part, t ChangeType, key kube.Key) {
 			t = Updated
 		}
 	}
+	c.calling.begin(time.Since(c.made))
 	for _, s := range c.subscribers {
 		s.notify(Change{Type: t, Key: key, states: &c.states})
 	}
+	c.calling.end()
 }
 
 // keptBeside returns what a part other than p keeps under key.
@@ -271,7 +300,7 @@ func (c *core) checkSynced() {
 		return // a list that came after the last Run had ended
 	}
 	for _, p := range c.parts {
-		if !p.isSettled() {
+		if !p.isNew && !p.isSettled() {
 			return
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/wire"
 )
@@ -47,10 +48,15 @@ const slowStop = 5 * time.Second
 type objectFeed[T kube.Object] struct {
 	retriever Retriever[T]
 	encoder   wire.Encoder[T]
+	guard     *usercode.Guard
 }
 
 // errWrongType says that a Retriever does not keep to its type.
 var errWrongType = errors.New("the retriever returned an object of another type")
+
+// errNoName says that a list or a watch has brought something that cannot be found again. It is not
+// skipped: an object may have been damaged, and what happened to it would be missed.
+var errNoName = errors.New("an object without a name was received")
 
 func (f objectFeed[T]) encode(obj runtime.Object) (*wire.Object, error) {
 	typed, ok := obj.(T)
@@ -64,10 +70,25 @@ func (f objectFeed[T]) encode(obj runtime.Object) (*wire.Object, error) {
 	return f.encoder.Encode(typed)
 }
 
+// guarded calls a method of the Retriever. A panic is logged, and is an error of the list or watch.
+func (f objectFeed[T]) guarded(method string, call func() error) (err error) {
+	if panicked := f.guard.Call(method+" of the Retriever", func() { err = call() }, nil); panicked != nil {
+		return panicked
+	}
+	return err
+}
+
 func (f objectFeed[T]) list(ctx context.Context, opts metav1.ListOptions, each func(*wire.Object) error) (metav1.ListMeta, error) {
-	list, err := f.retriever.List(ctx, opts)
+	var list runtime.Object
+	err := f.guarded("List", func() (err error) {
+		list, err = f.retriever.List(ctx, opts)
+		return err
+	})
 	if err != nil {
 		return metav1.ListMeta{}, err
+	}
+	if kube.IsNil(list) {
+		return metav1.ListMeta{}, errors.New("the retriever returned nil where a list was expected")
 	}
 	about, err := meta.ListAccessor(list)
 	if err != nil {
@@ -84,9 +105,16 @@ func (f objectFeed[T]) list(ctx context.Context, opts metav1.ListOptions, each f
 }
 
 func (f objectFeed[T]) watch(ctx context.Context, opts metav1.ListOptions) (events, error) {
-	inner, err := f.retriever.Watch(ctx, opts)
+	var inner watch.Interface
+	err := f.guarded("Watch", func() (err error) {
+		inner, err = f.retriever.Watch(ctx, opts)
+		return err
+	})
 	if err != nil {
 		return nil, err
+	}
+	if kube.IsNil(inner) {
+		return nil, errors.New("the retriever returned nil where a watch was expected")
 	}
 	return &objectEvents[T]{feed: f, inner: inner, stopped: make(chan struct{})}, nil
 }

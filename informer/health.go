@@ -3,6 +3,7 @@ package informer
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -84,10 +85,13 @@ func (c *core) health() Health {
 		DecodeTime: time.Duration(c.counters.decodeTime.Load()),
 		Lag:        time.Duration(c.counters.lag.Load()),
 	}
-	parts := c.parts
+	all, parts := c.parts, c.presentParts()
 	c.mu.Unlock()
 	if h.Running {
 		h.Staleness = staleness(parts)
+	}
+	for _, p := range all {
+		h.Objects += p.objects().Len()
 	}
 	degraded := false
 	var errs []error
@@ -111,7 +115,12 @@ func (c *core) health() Health {
 			}
 		}
 		p.mu.Unlock()
-		h.Objects += p.objects().Len()
+	}
+	if blocked := c.calling.blockedFor(time.Since(c.made)); blocked > 0 && h.Running {
+		errs = append(errs, fmt.Errorf("it takes no changes: a function that is called for each change (a predicate, a mapper) has not returned for %s", blocked.Round(time.Second)))
+		if since := time.Now().Add(-blocked); h.ErrSince.IsZero() || since.Before(h.ErrSince) {
+			h.ErrSince = since
+		}
 	}
 	h.Degraded = h.Degraded && degraded
 	h.Synced = h.Synced && h.Running
@@ -119,10 +128,18 @@ func (c *core) health() Health {
 	return h
 }
 
+// presentParts returns the parts but those that SetRetriever waits for. It is called with mu held.
+func (c *core) presentParts() []*part {
+	if !slices.ContainsFunc(c.parts, func(p *part) bool { return p.isNew }) {
+		return c.parts
+	}
+	return slices.DeleteFunc(slices.Clone(c.parts), func(p *part) bool { return p.isNew })
+}
+
 // Staleness is Health().Staleness, at the cost of one lock.
 func (i *Informer[T]) Staleness() time.Duration {
 	i.core.mu.Lock()
-	running, parts := i.core.session != nil, i.core.parts
+	running, parts := i.core.session != nil, i.core.presentParts()
 	i.core.mu.Unlock()
 	if !running {
 		return 0

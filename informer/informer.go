@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/store"
 	"github.com/evenkeel-go/evenkeel/wire"
@@ -37,6 +38,11 @@ type Config[T kube.Object] struct {
 	// are often more than half of an object and few handlers read them. An Update of an
 	// object without them leaves them as they are.
 	KeepManagedFields bool
+	// KeepAppliedBy names a field manager. The entry of metadata.managedFields that says what it
+	// has applied is kept, beside the objects: handlers do not see it, and ObjectAndApplied returns
+	// it. By it client.Apply knows, also after a restart, that an object needs no apply. That takes
+	// some memory for each object (docs/cache.md). Default: none is kept.
+	KeepAppliedBy string
 	// Cut are further fields that are not kept, as paths such as
 	// "spec.template.spec.containers.env" (lists need no index) or wire.LastApplied. Never
 	// Update an object with such a cut: the fields would be removed. Patch and apply are
@@ -62,7 +68,7 @@ type Index[T kube.Object] struct {
 	// Values returns the values under which obj is found. It is called once for each state
 	// of each object, when it arrives, which then has to be decoded: an index makes every
 	// event cost as much as a handled one. It must be quick, and must not read the
-	// informer. It must not panic, which would end the process: an object may lack anything.
+	// informer. When it panics, the object is kept, and this index does not find it: an object may lack anything.
 	// Required.
 	Values func(obj T) []string
 }
@@ -86,7 +92,8 @@ type Index[T kube.Object] struct {
 //   - Until it is synced, and while it lists anew, the view holds the objects that have
 //     come so far, each in a state that was current at some moment.
 //   - What cannot be listed or watched is named by Health, Ready and the log at once,
-//     and tried again for ever, with back-off up to about 15 s.
+//     and tried again for ever, with back-off up to about 15 s, whatever a Retry-After says. A
+//     request that brings nothing is named after 90 s, and made again after 5 min.
 //   - A watch that is open but brings nothing, while a list shows that there is something to
 //     bring, is named (ErrSilentWatch) and replaced.
 //   - Every object that is read is freshly decoded, and belongs to the reader.
@@ -103,6 +110,9 @@ type Informer[T kube.Object] struct {
 func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 	if config.Retriever == nil {
 		return nil, fmt.Errorf("new informer %q: Retriever is required: informer.Retrieve makes one", config.Name)
+	}
+	if err := checkObjectType[T](); err != nil {
+		return nil, fmt.Errorf("new informer %q: %w", config.Name, err)
 	}
 	description := config.Retriever.Describe()
 	errs := []error{description.Problem}
@@ -133,9 +143,11 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 		metrics:   config.Metrics,
 		logger:    cmp.Or(config.Logger, slog.Default()),
 		synced:    make(chan struct{}),
+		switching: make(chan struct{}, 1),
 	}
 	c.states.kind, c.states.comparer = c.kind, wire.NewComparer(c.keeps)
-	indexes := storeIndexes(config.Indexes, decoder)
+	c.guard = usercode.NewGuard(c.logger.With("informer", c.name))
+	indexes := storeIndexes(config.Indexes, decoder, c.guard)
 	c.newStore = func() *store.Store { return store.New(store.Config{Indexes: indexes}) }
 	i := &Informer[T]{core: c, decoder: decoder, cut: cut}
 	for _, r := range partsOf(config.Retriever) {
@@ -144,12 +156,22 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 	return i, nil
 }
 
+// checkObjectType returns an error unless objects can be decoded as a T.
+func checkObjectType[T kube.Object]() error {
+	t := reflect.TypeFor[T]()
+	if t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct {
+		return nil
+	}
+	return fmt.Errorf("objects cannot be decoded as %s: the type parameter must be a pointer to a struct, "+
+		"such as *corev1.Pod, *unstructured.Unstructured or *metav1.PartialObjectMetadata", t)
+}
+
 func (c Config[T]) cut() (*wire.Cut, error) {
 	paths := c.Cut
 	if !c.KeepManagedFields {
 		paths = append([]string{wire.ManagedFields}, paths...)
 	}
-	cut, err := wire.NewCut(reflect.TypeFor[T](), paths...)
+	cut, err := wire.NewCutExceptApplied(reflect.TypeFor[T](), c.KeepAppliedBy, paths...)
 	if err != nil {
 		return nil, fmt.Errorf("the paths of Cut: %w", err)
 	}
@@ -157,7 +179,7 @@ func (c Config[T]) cut() (*wire.Cut, error) {
 }
 
 // storeIndexes makes functions over bytes of functions over objects.
-func storeIndexes[T kube.Object](indexes []Index[T], decoder wire.Decoder[T]) []store.Index {
+func storeIndexes[T kube.Object](indexes []Index[T], decoder wire.Decoder[T], guard *usercode.Guard) []store.Index {
 	var over []store.Index
 	for _, index := range indexes {
 		over = append(over, store.Index{Name: index.Name, Values: func(o *wire.Object) ([]string, error) {
@@ -165,7 +187,11 @@ func storeIndexes[T kube.Object](indexes []Index[T], decoder wire.Decoder[T]) []
 			if err != nil {
 				return nil, err
 			}
-			return index.Values(obj), nil
+			var values []string
+			if panicked := guard.Call("Values of index "+index.Name, func() { values = index.Values(obj) }, nil); panicked != nil {
+				return nil, panicked
+			}
+			return values, nil
 		}})
 	}
 	return over
@@ -178,7 +204,7 @@ func (i *Informer[T]) newPart(r Retriever[T]) *part {
 		p.feed = direct.feed(i.cut, &i.core.counters.received)
 		p.selects = direct.selects()
 	} else {
-		p.feed = objectFeed[T]{retriever: r, encoder: wire.NewEncoder[T](i.cut)}
+		p.feed = objectFeed[T]{retriever: r, encoder: wire.NewEncoder[T](i.cut), guard: i.core.guard}
 	}
 	return p
 }
@@ -220,8 +246,8 @@ func (i *Informer[T]) Kind() schema.GroupVersionKind { return i.core.kind }
 // Run lists and watches until ctx ends, and then returns nil.
 //
 // Several may run one Informer at the same time: the first Run starts the watch, the
-// last one to end stops it, and returns after every goroutine of it has ended. What was
-// kept stays readable until the informer is run again, which begins with an empty view.
+// last one to end stops it, and returns after every goroutine of it has ended. Reads return
+// ErrNotRunning from then on. The next Run begins with an empty view.
 func (i *Informer[T]) Run(ctx context.Context) error {
 	leave := i.Join(ctx)
 	<-ctx.Done()
@@ -240,10 +266,22 @@ func (i *Informer[T]) Join(ctx context.Context) (leave func()) {
 	return func() { i.core.leave(s) }
 }
 
-// Get returns a fresh copy of the object under key, which belongs to the caller. The error
-// says that the object cannot be read as a T.
+// ErrNotRunning is in the error of a read from an informer that nobody runs: what it keeps is
+// empty, or older every minute. Run it, or name it in Config.Reads of the controller that reads it.
+var ErrNotRunning = errors.New("nobody runs the informer: call Run, or name it in Reads of the controller that reads from it")
+
+// Get returns a fresh copy of the object under key, which belongs to the caller.
+//
+// No read waits. Before the first list has ended, reads return the objects that have come so
+// far: WaitSynced waits for all of them, and controllers call no handler before that.
+//
+// Errors: ErrNotRunning, and an object that cannot be read as a T.
 func (i *Informer[T]) Get(key kube.Key) (obj T, found bool, err error) {
-	for _, p := range i.core.allParts() {
+	parts, err := i.core.readable()
+	if err != nil {
+		return obj, false, err
+	}
+	for _, p := range parts {
 		if ref, found := p.objects().Get(key); found {
 			obj, err = i.read(ref)
 			return obj, err == nil, err
@@ -266,7 +304,8 @@ func (i *Informer[T]) decode(o *wire.Object) (T, error) {
 	return obj, nil
 }
 
-// Has reports whether there is an object under key, without reading it.
+// Has reports whether the informer keeps an object under key, without reading it. While nobody runs
+// the informer, it says what was kept last; Get returns an error then.
 func (i *Informer[T]) Has(key kube.Key) bool { return i.core.keptBy(i.core.allParts(), key) }
 
 // All iterates over fresh copies of all objects, in no order. See List.
@@ -277,10 +316,16 @@ func (i *Informer[T]) All() iter.Seq2[T, error] { return i.List(store.Query{}) }
 // meanwhile. Objects that come or go during the iteration may or may not be in it.
 //
 // An error stands in place of an object that cannot be read as a T, or of everything when
-// the query names an index that there is not.
+// the query names an index that there is not, or when nobody runs the informer (ErrNotRunning).
 func (i *Informer[T]) List(query store.Query) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		for _, p := range i.core.allParts() {
+		parts, err := i.core.readable()
+		if err != nil {
+			var none T
+			yield(none, err)
+			return
+		}
+		for _, p := range parts {
 			if !yieldAll(i, p.objects().List(query), yield) {
 				return
 			}
@@ -288,10 +333,15 @@ func (i *Informer[T]) List(query store.Query) iter.Seq2[T, error] {
 	}
 }
 
-// Count is the number of objects that a query selects. It decodes none.
+// Count is the number of objects that a query selects. It decodes none. Errors: ErrNotRunning, and
+// a query of an index that the informer does not have.
 func (i *Informer[T]) Count(query store.Query) (int, error) {
+	parts, err := i.core.readable()
+	if err != nil {
+		return 0, err
+	}
 	n := 0
-	for _, p := range i.core.allParts() {
+	for _, p := range parts {
 		count, err := p.objects().Count(query)
 		if err != nil {
 			return 0, fmt.Errorf("informer %q: count: %w", i.core.name, err)
@@ -301,7 +351,7 @@ func (i *Informer[T]) Count(query store.Query) (int, error) {
 	return n, nil
 }
 
-// Len is the number of objects kept.
+// Len is the number of objects kept; while nobody runs the informer, the number that was kept last.
 func (i *Informer[T]) Len() int {
 	n := 0
 	for _, p := range i.core.allParts() {

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -276,33 +277,6 @@ func TestContract10_StaleListsDoNotGoBack(t *testing.T) {
 	})
 }
 
-func TestRestoredServerIsBelieved(t *testing.T) {
-	for _, watchList := range []bool{true, false} {
-		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newServer(watchList)
-				old := server.Put(object("a", "backed up"))
-				f := start(t, server, nil)
-				defer f.stop()
-				server.Put(object("a", "lost"))
-				server.Put(object("b", "lost"))
-				f.expect("listed a", "updated a", "added b")
-
-				server.Restore(101, old)
-				time.Sleep(time.Minute)
-				f.expect("updated a", "deleted b")
-				if got := f.value("a"); got != "backed up" {
-					t.Errorf("a is %q", got)
-				}
-				// And what is written after it counts, though its versions are lower than
-				// those seen before.
-				server.Put(object("a", "after"))
-				f.expect("updated a")
-			})
-		})
-	}
-}
-
 func TestDeletedAndCreatedAgainIsAnUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
@@ -483,8 +457,8 @@ func TestSharedInformerListsOnce(t *testing.T) {
 		if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), "not running") {
 			t.Errorf("Ready of an ended informer: %v", err)
 		}
-		if got := f.value("a"); got != "2" {
-			t.Errorf("what was kept is not readable after the end: %q", got)
+		if _, _, err := f.informer.Get(key("a")); !errors.Is(err, informer.ErrNotRunning) {
+			t.Errorf("Get of an ended informer: %v", err)
 		}
 		f.seen.take()
 
@@ -542,7 +516,8 @@ func TestContract05_InformerRunWaitsForItsList(t *testing.T) {
 				return nil, errors.New("no watch")
 			},
 		}
-		inf, err := informer.New(informer.Config[configMap]{Retriever: informer.FromListerWatcher[configMap](lw)})
+		logs := &logBuffer{}
+		inf, err := informer.New(informer.Config[configMap]{Retriever: informer.FromListerWatcher[configMap](lw), Logger: logs.logger()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -555,6 +530,9 @@ func TestContract05_InformerRunWaitsForItsList(t *testing.T) {
 		case <-stopped:
 			t.Error("Run returned while a list was under way")
 		default:
+		}
+		if strings.Contains(logs.String(), "level=WARN") {
+			t.Errorf("a list that nobody waits for was reported:\n%s", logs)
 		}
 		close(release)
 		<-stopped
@@ -789,6 +767,204 @@ func TestStreamedListThatStaysSilentIsGivenUp(t *testing.T) {
 		time.Sleep(12 * time.Second)
 		f.expect("updated a")
 	})
+}
+
+// A history that is gone now and then, with events in between, is not trouble.
+func TestHistoryThatIsGoneNowAndThenIsNoTrouble(t *testing.T) {
+	for _, watchList := range []bool{true, false} {
+		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(watchList)
+				server.Put(object("a", "1"))
+				f := start(t, server, nil)
+				defer f.stop()
+				for round := range 8 {
+					time.Sleep(5 * time.Second)
+					server.DropWatches()
+					server.Put(object("a", fmt.Sprint("missed ", round)))
+					server.Compact()
+					time.Sleep(30 * time.Second)
+					server.Put(object("a", fmt.Sprint("seen ", round)))
+					time.Sleep(time.Second)
+					if got := f.value("a"); got != fmt.Sprint("seen ", round) {
+						t.Errorf("round %d: a is %q", round, got)
+					}
+				}
+				if err := f.informer.Ready(); err != nil || strings.Contains(f.logs.String(), "level=WARN") {
+					t.Errorf("Ready: %v\n%s", err, f.logs)
+				}
+			})
+		})
+	}
+}
+
+// Streamed lists are asked for again after some time, and after a longer one when they do not come.
+func TestStreamedListsAreTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		server.Put(object("a", "1"))
+		var stalls atomic.Bool
+		var asked atomic.Int32
+		stalls.Store(true)
+		f := start(t, server, scripted{server, func(opts metav1.ListOptions) (watch.Interface, error) {
+			if opts.SendInitialEvents == nil {
+				return nil, nil
+			}
+			asked.Add(1)
+			if stalls.Load() {
+				return watch.NewFake(), nil
+			}
+			return nil, nil
+		}})
+		defer f.stop()
+		relist := func(after time.Duration, want int32) {
+			t.Helper()
+			time.Sleep(after)
+			before := asked.Load()
+			server.Put(object("a", time.Now().String()))
+			server.Compact()
+			server.DropWatches()
+			time.Sleep(15 * time.Second)
+			if n := asked.Load() - before; n != want {
+				t.Errorf("after %s a list was streamed %d times, want %d", after, n, want)
+			}
+		}
+		relist(0, 0)
+		relist(9*time.Minute, 0)
+		relist(2*time.Minute, 1) // in vain: the next one is later
+		relist(15*time.Minute, 0)
+		stalls.Store(false)
+		relist(6*time.Minute, 1)
+		relist(0, 1)
+		stalls.Store(true)
+		relist(0, 1)
+		relist(11*time.Minute, 1)
+	})
+}
+
+// A server that ignores SendInitialEvents and has traffic is found out as well.
+func TestStreamedListThatBringsOnlyTraffic(t *testing.T) {
+	for name, test := range map[string]struct {
+		event  watch.EventType
+		within time.Duration
+	}{
+		"updates":   {watch.Modified, 15 * time.Second},
+		"deletions": {watch.Deleted, 15 * time.Second},
+		"bookmarks": {watch.Bookmark, 15 * time.Second},
+		"creations": {watch.Added, 6 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(true)
+				server.Put(object("a", "1"))
+				f := start(t, server, scripted{server, func(opts metav1.ListOptions) (watch.Interface, error) {
+					if opts.SendInitialEvents == nil {
+						return nil, nil
+					}
+					w := watch.NewRaceFreeFake()
+					send := time.NewTicker(time.Second)
+					var version atomic.Int32
+					go func() { // ends when the watch is stopped
+						defer send.Stop()
+						for range send.C {
+							if w.IsStopped() {
+								return
+							}
+							obj := object(fmt.Sprint("traffic-", version.Add(1)), "1")
+							obj.UID, obj.ResourceVersion = types.UID(obj.Name), fmt.Sprint(200+version.Load())
+							w.Action(test.event, obj)
+						}
+					}()
+					return w, nil
+				}})
+				defer f.stop()
+				time.Sleep(test.within)
+				if err := f.informer.Ready(); err != nil {
+					t.Errorf("after %s: %v", test.within, err)
+				}
+				if _, found, err := f.informer.Get(key("a")); err != nil || !found {
+					t.Errorf("the object is found: %t, %v", found, err)
+				}
+				if n := strings.Count(f.logs.String(), "Description.WatchList"); n != 1 {
+					t.Errorf("logged %d times, want once", n)
+				}
+			})
+		})
+	}
+}
+
+// A streamed list may be slow, as long as it goes on.
+func TestSlowStreamedListIsNotGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		lists := 0
+		f := start(t, server, scripted{server, func(opts metav1.ListOptions) (watch.Interface, error) {
+			if opts.SendInitialEvents == nil {
+				return nil, nil
+			}
+			lists++
+			w := watch.NewRaceFreeFake()
+			go func() { // ends by itself
+				for n := range 10 {
+					time.Sleep(8 * time.Second)
+					obj := object(fmt.Sprint("slow-", n), "1")
+					obj.UID, obj.ResourceVersion = types.UID(obj.Name), fmt.Sprint(50+n)
+					w.Action(watch.Added, obj)
+				}
+				end := &corev1.ConfigMap{}
+				end.ResourceVersion = "100"
+				end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+				w.Action(watch.Bookmark, end)
+			}()
+			return w, nil
+		}})
+		defer f.stop()
+		time.Sleep(90 * time.Second)
+		if err := f.informer.Ready(); err != nil || lists != 1 || f.informer.Len() != 10 {
+			t.Errorf("%d objects of %d streamed lists, %v\n%s", f.informer.Len(), lists, err, f.logs)
+		}
+		time.Sleep(time.Minute)
+		if strings.Contains(f.logs.String(), "WARN") {
+			t.Errorf("the list was given up:\n%s", f.logs)
+		}
+	})
+}
+
+// Errors that differ in ids are logged a bounded number of times.
+func TestTroubleWithChangingIDsIsLoggedRarely(t *testing.T) {
+	letters := func(n int) string {
+		var id strings.Builder
+		for ; id.Len() < 20; n = n*7 + 3 {
+			id.WriteByte(byte('a' + n%26))
+			n /= 2
+		}
+		return id.String()
+	}
+	for name, test := range map[string]struct {
+		id   func(n int) string
+		most int
+	}{
+		"uuid":         {func(n int) string { return fmt.Sprintf("%08x-9c1f-4a7e-b00d-%012x", n*2654435761, n*40503) }, 1},
+		"hexadecimal":  {func(n int) string { return fmt.Sprintf("0x%x", n*2654435761) }, 1},
+		"only letters": {letters, 8 + 6},
+		"long text":    {func(n int) string { return strings.Repeat("a ", 1000) + letters(n) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(false)
+				n := 0
+				f := start(t, server, scripted{server, func(metav1.ListOptions) (watch.Interface, error) {
+					n++
+					return nil, fmt.Errorf("the proxy refuses the request %s", test.id(n))
+				}})
+				defer f.stop()
+				time.Sleep(6 * time.Hour)
+				if logged := strings.Count(f.logs.String(), "cannot retrieve"); logged < 1 || logged > test.most || n < 500 {
+					t.Errorf("%d attempts were logged %d times in six hours, want at most %d", n, logged, test.most)
+				}
+			})
+		})
+	}
 }
 
 func TestWatchThatDoesNotCloseItsChannelDoesNotHoldTheEndForEver(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/store"
 	"github.com/evenkeel-go/evenkeel/wire"
@@ -35,31 +36,43 @@ type part struct {
 	stop    context.CancelFunc
 	ended   chan struct{} // closed when the watch has ended
 	settled chan struct{} // closed when nobody needs to wait for the first list (any more)
+	isNew   bool          // guarded by core.mu; SetRetriever waits for its list, nobody else does
 
 	mu        sync.Mutex
 	kept      *store.Store    // guarded by mu; the store itself is safe to use outside
 	first     ChangeType      // guarded by mu; what objects of the first list are announced as
 	synced    bool            // guarded by mu
 	degraded  bool            // guarded by mu; optional, and cannot be read now
+	complete  bool            // guarded by mu; a list has ended since begin, and since the part was last degraded
 	lastEvent time.Time       // guarded by mu
 	err       error           // guarded by mu; why list or watch fail now
 	errSince  time.Time       // guarded by mu
 	broken    bool            // guarded by mu; err is about a watch that had been opened
-	logged    map[string]bool // guarded by mu; reasons that were logged since it last worked
-	noStreams bool            // guarded by mu; streamed lists do not come
-	gone410   int             // guarded by mu; how often in a row history was gone, since it last worked
-	newest    string          // guarded by mu; the newest resource version that a list, an event or a bookmark had
-	bookmarks bool            // guarded by mu; the Retriever's watches have brought bookmarks
-	silent    bool            // guarded by mu; err is that a watch was silent
-	suspect   bool            // guarded by mu; the next list must not come from the server's cache
-	checked   time.Time       // guarded by mu; when a list was last compared, because the watch was quiet
+	logged    map[string]bool // guarded by mu; reasons that were logged since it last worked, at most maxReasons
+	loggedAt  time.Time       // guarded by mu; when one was logged last
+	// Guarded by mu; until when lists are in pages, because a streamed one did not end, and for how
+	// long that was.
+	pagedUntil time.Time
+	paged      time.Duration
+	gone410    int       // guarded by mu; how often in a row history was gone, since it last worked
+	newest     string    // guarded by mu; the newest resource version that a list, an event or a bookmark had
+	bookmarks  bool      // guarded by mu; the Retriever's watches have brought bookmarks
+	silent     bool      // guarded by mu; err is that a watch was silent
+	suspect    bool      // guarded by mu; the next list must not come from the server's cache
+	perObject  bool      // guarded by mu; versions of different objects cannot be compared
+	checked    time.Time // guarded by mu; when a list was last compared, because the watch was quiet
+	// Guarded by mu; requests have failed since a list last showed that versions did not go back and
+	// that no awaited write is lost.
+	unverified bool
+	newestKept string // guarded by mu; see listing.ahead; empty: no object is newer than the latest list
 
 	// current is since when something may be newer than what is kept: one more than the
 	// nanoseconds since core.made. Zero: there has been no list.
 	current atomic.Int64
 
-	listing // guarded by core.events
-	awaits  // guarded by core.events
+	listing               // guarded by core.events
+	awaits                // guarded by core.events
+	unindexedAt time.Time // guarded by core.events; when a failing index was logged as a warning
 }
 
 // listing is what is remembered of the list that is coming.
@@ -72,6 +85,10 @@ type listing struct {
 	// open is true until the list has ended, which began at a moment.
 	open  bool
 	began time.Time
+	// ahead is the newest version of the kept objects that the list does not have, or in an older
+	// state, and that are newer than the list, if it is not consistent. A list that failed may have
+	// brought them before etcd was restored.
+	ahead string
 	// doubtful are objects of a list that contradict what was seen, until the list has ended.
 	//
 	// Of a list that is not consistent: those that were not kept, although everything up to
@@ -97,14 +114,15 @@ func (p *part) begin(stop context.CancelFunc, first ChangeType) {
 	p.stop, p.ended, p.settled = stop, make(chan struct{}), make(chan struct{})
 	p.mu.Lock()
 	p.kept, p.first = p.core.newStore(), first
-	p.synced, p.degraded, p.err, p.errSince, p.broken = false, false, nil, time.Time{}, false
+	p.synced, p.complete, p.degraded, p.err, p.errSince, p.broken = false, false, false, nil, time.Time{}, false
 	p.lastEvent, p.newest, p.gone410 = time.Time{}, "", 0
-	p.silent, p.suspect, p.checked = false, false, time.Time{}
+	p.silent, p.suspect, p.checked, p.perObject = false, false, time.Time{}, false
+	p.unverified, p.newestKept = false, ""
 	p.mu.Unlock()
 	p.current.Store(0)
 }
 
-// isSettled reports whether settled is closed.
+// isSettled reports whether settled is closed. It is called with core.mu held.
 func (p *part) isSettled() bool {
 	select {
 	case <-p.settled:
@@ -112,6 +130,13 @@ func (p *part) isSettled() bool {
 	default:
 		return false
 	}
+}
+
+// isComplete reports whether p shows all that it selects, as far as its watch has come.
+func (p *part) isComplete() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.complete
 }
 
 // list is what the Reflector lists with: it stores the items and returns an empty list
@@ -122,19 +147,32 @@ func (p *part) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 		p.beginList(opts.ResourceVersion == "", false)
 	}
 	as := p.asNew()
-	about, err := p.feed.list(ctx, opts, func(o *wire.Object) error {
-		if err := ctx.Err(); err != nil {
+	var versions versionCheck
+	request, answer := p.patience(ctx, "list")
+	defer answer.end()
+	about, err := p.feed.list(request, opts, func(o *wire.Object) error {
+		if err := request.Err(); err != nil {
 			return err
 		}
+		answer.pause() // subscribers may take long
+		defer answer.resume()
+		if o.Key.Name == "" {
+			return errNoName
+		}
+		versions.item(o.ResourceVersion)
 		p.arrived(o, as, fromList)
 		return nil
 	})
+	err = answer.explain(request, err)
 	switch {
+	case err == nil && versions.perObject(about.ResourceVersion):
+		p.foundPerObject()
 	case err == nil:
 	case ctx.Err() != nil:
 		return nil, err
 	case !isHistoryGone(err), asksForNoHistory(opts):
 		p.failed(err)
+		p.versionRefused(opts, err)
 		return nil, err
 	default:
 		p.historyGone(err)
@@ -161,13 +199,18 @@ func (p *part) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 		opts = p.distrust(opts)
 		p.beginList(opts.ResourceVersion == "", true)
 	}
-	events, err := p.feed.watch(ctx, opts)
+	request, answer := p.patience(ctx, "watch")
+	events, err := p.feed.watch(request, opts)
+	answer.pause()
+	if err = answer.explain(request, err); err != nil {
+		answer.end()
+	}
 	switch {
 	case err == nil:
 		if !streamsList {
 			p.opened()
 		}
-		return newStream(ctx, p, events, opts), nil
+		return newStream(request, p, events, opts, answer.end), nil
 	case streamsList && isHistoryGone(err) && !asksForNoHistory(opts):
 		return nil, err
 	case streamsList:
@@ -187,7 +230,7 @@ func (p *part) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 func (p *part) refusesStreams() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.noStreams
+	return time.Now().Before(p.pagedUntil)
 }
 
 // asNew is what an object is announced as that was not kept.
@@ -203,6 +246,10 @@ func (p *part) asNew() ChangeType {
 // arrived stores an object that a list or an event has brought, and announces the change,
 // unless the kept state is the same or, except where the list is to be believed, newer. An
 // object that was not kept is announced as asNew says.
+//
+// The content of a list's item decides whether a state of the same version is the same: an API
+// server that was restored from a backup uses versions again, and one that converts objects
+// otherwise than before keeps their versions.
 func (p *part) arrived(o *wire.Object, asNew ChangeType, from origin) {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()
@@ -213,8 +260,11 @@ func (p *part) arrived(o *wire.Object, asNew ChangeType, from origin) {
 	p.store(objects, o, asNew, from, func(kept store.Ref, found bool) bool {
 		isOlder := found && older(o.ResourceVersion, kept.ResourceVersion())
 		switch {
-		case found && kept.Same(o), isOlder && !believed:
+		case found && kept.Same(o) && (!listed || !p.core.states.hasOtherContent(kept, o)), isOlder && !believed:
 			objects.Mark(o.Key)
+			if listed && isOlder {
+				p.isAhead(kept.ResourceVersion())
+			}
 		case isOlder && p.streamed,
 			!found && listed && (p.streamed || !believed) && notAfter(o.ResourceVersion, newest):
 			p.doubt(o)
@@ -241,8 +291,7 @@ func (p *part) store(objects *store.Store, o *wire.Object, asNew ChangeType, fro
 		return
 	}
 	if err != nil {
-		p.core.logger.Warn("informer keeps an object without an index",
-			"informer", p.core.name, "key", o.Key.String(), "error", err)
+		p.unindexed(o.Key, err)
 	}
 	p.core.states.arrived(p, old, replaced, o, from)
 	as := asNew
@@ -250,6 +299,16 @@ func (p *part) store(objects *store.Store, o *wire.Object, asNew ChangeType, fro
 		as = Updated
 	}
 	p.core.announce(p, as, o.Key)
+}
+
+// unindexed logs that an index does not find an object: as a warning once an hour, because an index
+// may fail for each state of each object. It is called with events held.
+func (p *part) unindexed(key kube.Key, err error) {
+	log := p.core.logger.Debug
+	if now := time.Now(); p.unindexedAt.IsZero() || now.Sub(p.unindexedAt) >= manyReasonsEvery {
+		log, p.unindexedAt = p.core.logger.Warn, now
+	}
+	log("informer keeps an object without an index", "informer", p.core.name, "key", key.String(), "error", usercode.Error(err))
 }
 
 // gone forgets an object whose deletion an event has brought.
@@ -265,17 +324,17 @@ func (p *part) gone(o *wire.Object, from origin) {
 	if !found {
 		return
 	}
-	if kept.UID() != o.UID && older(o.ResourceVersion, kept.ResourceVersion()) {
+	if kept.UID() != o.UID && (older(o.ResourceVersion, kept.ResourceVersion()) || p.isPerObject()) {
 		return // an earlier incarnation's end
 	}
-	p.forget(objects, o.Key, from == unbroken && kept.UID() == o.UID)
+	p.forget(objects, o.Key, from == unbroken && kept.UID() == o.UID, from)
 }
 
 // forget drops what is kept under key and announces it; last says that it is the object's last
 // state. It is called with events held.
-func (p *part) forget(objects *store.Store, key kube.Key, last bool) {
+func (p *part) forget(objects *store.Store, key kube.Key, last bool, from origin) {
 	if old, found := objects.Delete(key); found {
-		p.core.states.gone(old, last)
+		p.core.states.gone(old, last, from)
 		p.core.announce(p, Deleted, key)
 	}
 }
@@ -309,20 +368,44 @@ func (p *part) listed(resourceVersion string) {
 	p.doubtful = nil
 	for key := range objects.Unmarked() {
 		kept, found := objects.Get(key)
-		if !found || (!p.consistent && older(resourceVersion, kept.ResourceVersion())) {
+		if !found {
+			continue
+		}
+		if !p.consistent && older(resourceVersion, kept.ResourceVersion()) {
+			p.isAhead(kept.ResourceVersion())
 			continue // the list is older than this object: it says nothing about it
 		}
-		p.forget(objects, key, false)
+		p.forget(objects, key, false, fromList)
 	}
 	objects.EndList()
 	p.mu.Lock()
-	p.synced, p.suspect = true, false
+	p.newestKept = ""
+	if older(resourceVersion, p.ahead) {
+		p.newestKept = p.ahead
+	}
+	p.synced, p.complete, p.suspect = true, true, false
+	// A list that is not consistent does not show which of the awaited writes are lost.
+	p.unverified = p.newestKept != "" || p.unverified && !p.consistent && len(p.byKey) > 0
+	if p.streamed {
+		p.paged = 0
+	}
 	p.mu.Unlock()
 	p.shownAll()
+	if p.consistent {
+		p.releaseBefore(p.began) // what the list does not show of them is lost
+	}
 	// A list in pages is followed by a watch, which has yet to stand; a streamed one is the
 	// beginning of it.
 	if p.streamed {
 		p.opened()
+	}
+}
+
+// isAhead notes that an object is kept in a version that is newer than what the list has of it. It
+// is called with events held.
+func (p *part) isAhead(version string) {
+	if p.ahead == "" || older(p.ahead, version) {
+		p.ahead = version
 	}
 }
 
@@ -337,7 +420,7 @@ func (p *part) forgetAll() {
 	p.mu.Unlock()
 	objects := p.objects()
 	for key := range objects.Keys() {
-		p.forget(objects, key, false)
+		p.forget(objects, key, false, fromList)
 	}
 	p.release()
 }
@@ -352,7 +435,11 @@ func (p *part) saw(resourceVersion string, from origin) (objects *store.Store, n
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lastEvent = now
-	if from.inOrder() && !older(resourceVersion, p.newest) {
+	switch {
+	case !from.inOrder():
+	case older(resourceVersion, p.newest):
+		p.perObject = true // events come in the order of versions where those count all writes
+	default:
 		p.newest = resourceVersion
 	}
 	return p.kept, p.newest
@@ -379,6 +466,17 @@ func (p *part) bookmarked(resourceVersion string, from origin) {
 	if from.inOrder() {
 		p.shownAll()
 	}
+}
+
+// newestSeen returns the newest resource version that the API server has given: that up to which
+// everything has been seen, or that of a kept object which is newer than the latest list.
+func (p *part) newestSeen() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if older(p.newest, p.newestKept) {
+		return p.newestKept
+	}
+	return p.newest
 }
 
 func (p *part) resourceVersion() string {

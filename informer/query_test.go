@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -132,6 +133,33 @@ func TestUnknownIndexIsAnError(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "colour") {
 				t.Errorf("%s: %v; want the index named", name, err)
 			}
+		}
+	})
+}
+
+// An index may fail for each state of each object: that is one warning an hour.
+func TestFailingIndexIsLoggedRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		zoo(server)
+		indexes := []informer.Index[configMap]{{Name: "broken", Values: func(configMap) []string { panic("no value") }}}
+		f := startWith(t, server, informer.Config[configMap]{Indexes: indexes})
+		defer f.stop()
+		for n := range 100 {
+			server.Put(object("a", fmt.Sprint(n)))
+			synctest.Wait()
+		}
+		warned := func() int {
+			return strings.Count(f.logs.String(), `level=WARN msg="informer keeps an object without an index"`)
+		}
+		if n := warned(); n != 1 {
+			t.Errorf("warned %d times, want once", n)
+		}
+		time.Sleep(time.Hour)
+		server.Put(object("a", "later"))
+		synctest.Wait()
+		if n := warned(); n != 2 || f.value("a") != "later" {
+			t.Errorf("after an hour: warned %d times, want twice; a is %q", n, f.value("a"))
 		}
 	})
 }

@@ -1,33 +1,67 @@
 package informer
 
 import (
+	"errors"
 	"iter"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/store"
+	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// Object is Get for code that does not know T: package client's, for one. While the informer does
-// not run it finds nothing: what nobody feeds any longer is not a little old, but older every minute.
+// Object is Get for code that does not know T: package client's, for one. While nobody runs the
+// informer, it finds nothing and returns no error: Covers is false then, and a client asks the API
+// server.
 func (i *Informer[T]) Object(key kube.Key) (obj kube.Object, found bool, err error) {
-	if !i.core.isRunning() {
+	typed, found, err := i.Get(key)
+	if errors.Is(err, ErrNotRunning) {
 		return nil, false, nil
 	}
-	typed, found, err := i.Get(key)
 	if err != nil || !found {
 		return nil, false, err
 	}
 	return typed, true, nil
 }
 
+// ObjectAndApplied is Object, and returns also what Config.KeepAppliedBy has applied to the object in
+// that state; nil when it has applied nothing, or nothing is kept.
+func (i *Informer[T]) ObjectAndApplied(key kube.Key) (obj kube.Object, applied *metav1.ManagedFieldsEntry, found bool, err error) {
+	parts, err := i.core.readable()
+	if err != nil {
+		return nil, nil, false, nil // as with Object
+	}
+	for _, p := range parts {
+		ref, found := p.objects().Get(key)
+		if !found {
+			continue
+		}
+		err = ref.Read(func(o *wire.Object) error {
+			if entry, kept := o.AppliedFields(); kept {
+				applied = &entry
+			}
+			obj, err = i.decode(o)
+			return err
+		})
+		if err != nil {
+			return nil, nil, false, err
+		}
+		return obj, applied, true, nil
+	}
+	return nil, nil, false, nil
+}
+
 // Objects is List for code that does not know T: of one namespace ("": of all), those that
-// selector matches (nil: all).
+// selector matches (nil: all). While nobody runs the informer, there are none, as with Object.
 func (i *Informer[T]) Objects(namespace string, selector labels.Selector) iter.Seq2[kube.Object, error] {
 	return func(yield func(kube.Object, error) bool) {
 		for obj, err := range i.List(store.Query{Namespace: namespace, Labels: selector}) {
+			if errors.Is(err, ErrNotRunning) {
+				return
+			}
 			if err != nil {
 				if !yield(nil, err) {
 					return
@@ -44,16 +78,11 @@ func (i *Informer[T]) Objects(namespace string, selector labels.Selector) iter.S
 // so that what it does not show does not exist, or is too new. An informer that retrieves by
 // labels covers selectors that ask for the same and more.
 //
-// It is false until the informer is synced, when it retrieves by fields, while it does without
-// its kind (Config.Optional), and with a Retriever of one's own, of which nobody knows.
+// It is false until the informer has listed, when it retrieves by fields, and with a Retriever of
+// one's own. An optional informer that the API server refused covers nothing until it has listed
+// again, whatever error follows.
 func (i *Informer[T]) Covers(namespace string, selector labels.Selector) bool {
 	return i.core.covers(namespace, selector)
-}
-
-func (c *core) isRunning() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.session != nil
 }
 
 func (c *core) covers(namespace string, selector labels.Selector) bool {
@@ -61,6 +90,6 @@ func (c *core) covers(namespace string, selector labels.Selector) bool {
 	running, parts := c.session != nil, c.parts
 	c.mu.Unlock()
 	return running && slices.ContainsFunc(parts, func(p *part) bool {
-		return p.selects.covers(namespace, selector) && p.isSettled() && !p.isDegraded()
+		return p.selects.covers(namespace, selector) && p.isComplete()
 	})
 }

@@ -1,15 +1,28 @@
 package informer_test
 
 import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"net/http"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/store"
 )
 
 func TestAnInformerCoversWhatItHasListed(t *testing.T) {
@@ -137,8 +150,175 @@ func TestAnInformerThatHasEndedShowsNoObject(t *testing.T) {
 		if obj, found, err := i.Object(key); err != nil || found || obj != nil {
 			t.Errorf("after it has run the object is %v, %t, %v", obj, found, err)
 		}
-		if _, found, err := i.Get(key); err != nil || !found {
-			t.Errorf("Get, which says what was seen last, finds it: %t, %v", found, err)
+		for obj, err := range i.Objects("", nil) {
+			t.Errorf("after it has run the objects are %v, %v", obj, err)
 		}
 	})
+}
+
+// An informer covers its objects only after it has listed them, also when the API server forbids
+// reading them first and fails in another way then.
+func TestOptionalInformerCoversOnlyWhatItHasListed(t *testing.T) {
+	configMaps := fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"}
+	resource := corev1.Resource("configmaps")
+	forbidden := apierrors.NewForbidden(resource, "", errors.New("jane may not"))
+	notServed := apierrors.NewNotFound(resource, "")
+	unreachable := apierrors.NewInternalError(errors.New("etcd is away"))
+	for name, test := range map[string]struct {
+		listed bool // before the errors
+		errs   []*apierrors.StatusError
+	}{
+		"forbidden":                              {errs: []*apierrors.StatusError{forbidden}},
+		"forbidden, then another error":          {errs: []*apierrors.StatusError{forbidden, unreachable}},
+		"not served, then another error":         {errs: []*apierrors.StatusError{notServed, unreachable}},
+		"another error":                          {errs: []*apierrors.StatusError{unreachable}},
+		"listed, forbidden, then another error":  {listed: true, errs: []*apierrors.StatusError{forbidden, unreachable}},
+		"listed, not served, then another error": {listed: true, errs: []*apierrors.StatusError{notServed, unreachable}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := fakeserver.New(configMaps)
+				key := kube.Key{Namespace: "ns", Name: "a"}
+				server.Edit("configmaps", key, "user", func(map[string]any) bool { return true })
+				var fails atomic.Pointer[apierrors.StatusError]
+				server.Hook(func(_ *http.Request, do func() *http.Response) (*http.Response, error) {
+					if err := fails.Load(); err != nil {
+						return fakeserver.Failure(err), nil
+					}
+					return do(), nil
+				})
+				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{Optional: true}, informer.Selection{})
+				defer i.Join(t.Context())()
+				if test.listed {
+					if err := i.WaitSynced(t.Context()); err != nil || !i.Covers("", nil) {
+						t.Fatalf("it does not cover what it has listed: %v", err)
+					}
+				}
+				for _, err := range test.errs {
+					fails.Store(err)
+					server.Break("configmaps", false)
+					time.Sleep(time.Minute)
+					if i.Covers("", nil) {
+						t.Errorf("it covers all objects, but the API server answers %q", err.Status().Reason)
+					}
+				}
+				fails.Store(nil)
+				time.Sleep(time.Minute)
+				if _, found, err := i.Get(key); err != nil || !found || !i.Covers("", nil) {
+					t.Errorf("it has listed again, and covers %t, finds %t, %v", i.Covers("", nil), found, err)
+				}
+			})
+		})
+	}
+}
+
+// Covers may be called while the informer starts and stops.
+func TestCoversDuringStarts(t *testing.T) {
+	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"})
+	i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{}, informer.Selection{LabelSelector: "app=a"})
+	selector, err := labels.Parse("app=a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	for range 8 {
+		readers.Go(func() { // waited for below
+			for ctx.Err() == nil {
+				i.Covers("", slowSelector{selector})
+			}
+		})
+	}
+	for range 200 {
+		i.Join(t.Context())()
+	}
+	cancel()
+	readers.Wait()
+}
+
+// slowSelector lets other goroutines run before it returns its requirements.
+type slowSelector struct{ labels.Selector }
+
+// Requirements implements labels.Selector.
+func (s slowSelector) Requirements() (labels.Requirements, bool) {
+	for range 10 {
+		runtime.Gosched()
+	}
+	return s.Selector.Requirements()
+}
+
+// newInformer returns an informer of the ConfigMaps of a server that selection selects.
+func newInformer(t *testing.T, server *fakeserver.Server, config informer.Config[*corev1.ConfigMap], selection informer.Selection) *informer.Informer[*corev1.ConfigMap] {
+	t.Helper()
+	cluster, err := kube.Connect(server.Config("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Retriever = informer.RetrieveSelected[*corev1.ConfigMap](cluster, selection)
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	i, err := informer.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// A read from an informer that nobody runs is an error, and not an empty answer.
+func TestReadsOfAnInformerThatNobodyRuns(t *testing.T) {
+	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"})
+	key := kube.Key{Namespace: "ns", Name: "a"}
+	server.Edit("configmaps", key, "user", func(map[string]any) bool { return true })
+	for name, selection := range map[string]informer.Selection{"one part": {}, "joined": {Namespaces: []string{"ns", "other"}}} {
+		t.Run(name, func(t *testing.T) {
+			i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{}, selection)
+			view, err := informer.As[*metav1.PartialObjectMetadata](i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var snapshot informer.Snapshot[*corev1.ConfigMap]
+			all := func(objects iter.Seq2[*corev1.ConfigMap, error]) (err error) {
+				for _, err = range objects {
+				}
+				return err
+			}
+			reads := map[string]func() error{
+				"Get":         func() error { _, _, err := i.Get(key); return err },
+				"Get by view": func() error { _, _, err := view.Get(key); return err },
+				"List":        func() error { return all(i.List(store.Query{})) },
+				"All":         func() error { return all(i.All()) },
+				"Count":       func() error { _, err := i.Count(store.Query{}); return err },
+				"Snapshot": func() error {
+					_, _, err := i.Snapshot().Get(key)
+					_, countErr := i.Snapshot().Count(store.Query{})
+					return errors.Join(err, countErr, all(i.Snapshot().List(store.Query{})))
+				},
+			}
+			check := func(when string, fails bool) {
+				t.Helper()
+				for name, read := range reads {
+					if err := read(); errors.Is(err, informer.ErrNotRunning) != fails || !fails && err != nil {
+						t.Errorf("%s: %s returns %v", when, name, err)
+					}
+				}
+				if err := i.Ready(); fails && err == nil {
+					t.Errorf("%s: it is ready", when)
+				}
+			}
+			check("before it runs", true)
+			leave := view.Join(t.Context())
+			check("while it starts", false)
+			if err := i.WaitSynced(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			check("while it runs", false)
+			snapshot = i.Snapshot()
+			leave()
+			check("after it has run", true)
+			if _, found, err := snapshot.Get(key); err != nil || !found {
+				t.Errorf("a snapshot of before has it: %t, %v", found, err)
+			}
+		})
+	}
 }

@@ -117,6 +117,9 @@ type clusterRetriever[T kube.Object] struct {
 
 // resolveType finds the kind of T.
 func resolveType[T kube.Object](cluster *kube.Cluster, kind schema.GroupVersionKind) (schema.GroupVersionKind, error) {
+	if err := checkObjectType[T](); err != nil {
+		return kind, fmt.Errorf("retrieve: %w", err)
+	}
 	var zero T
 	switch any(zero).(type) {
 	case *unstructured.Unstructured, *metav1.PartialObjectMetadata:

@@ -52,8 +52,8 @@ type Description[T kube.Object] struct {
 	Selection string
 	// WatchList is true when Watch understands SendInitialEvents (KEP-3157), or refuses
 	// it with an error. When false, the informer lists and then watches. A Watch that
-	// ignores SendInitialEvents should leave this false: it costs the informer 10 s and a
-	// warning to find out.
+	// ignores SendInitialEvents must leave this false: otherwise the informer waits for the list
+	// for 10 s to 5 min, logs a warning, and lists in pages for 10 min or longer.
 	WatchList bool
 	// Problem is a mistake that was made when the Retriever was made, such as a type that
 	// is not registered or a selector that cannot be parsed. New of Informer and of

@@ -112,6 +112,8 @@ func TestAwaitKnowsTheSelection(t *testing.T) {
 				expectSeen(t, "before", &seen, 0)
 				if strings.Contains(test.selection.LabelSelector, "app") && inf.Has(test.write.Key) {
 					send(t, events, "DELETED", test.write.Key.Name, "11") // it has left the selection
+				} else if inf.Has(test.write.Key) {
+					send(t, events, "MODIFIED", test.write.Key.Name, "11")
 				} else {
 					send(t, events, "BOOKMARK", "", "11")
 				}

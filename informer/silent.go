@@ -35,6 +35,9 @@ const (
 	// verifyPage is the size of the pages of that list, verifyPatience the time for each.
 	verifyPage     = 500
 	verifyPatience = time.Minute
+	// maxVersionPause is the longest pause between two requests for the present resource version
+	// after an interruption.
+	maxVersionPause = time.Minute
 	// maxDifferences is how many differences of a list are remembered, to look at them again.
 	maxDifferences = 100
 )
@@ -57,6 +60,12 @@ func (g *guard) begin(ctx context.Context) {
 }
 
 func (g *guard) run(ctx context.Context) {
+	if g.part.isUnverified() && g.part.selects.known {
+		if err := g.part.checkVersion(ctx); err != nil && ctx.Err() == nil {
+			g.end(err)
+			return
+		}
+	}
 	for ctx.Err() == nil {
 		if left := time.Until(g.part.quietUntil(g.opened)); left > 0 {
 			// No longer than that, because the first bookmark makes it impatient.
@@ -67,24 +76,30 @@ func (g *guard) run(ctx context.Context) {
 		}
 		if g.busy.Load() {
 			// Subscribers take long. What the server has sent meanwhile has yet to be read.
+			g.part.reportBlocked(ctx)
 			if !sleep(ctx, inFlight) {
 				return
 			}
 			continue
 		}
 		if err := g.verify(ctx); err != nil && ctx.Err() == nil {
-			g.part.distrusts(err)
-			g.silent.Store(true)
-			g.stop()
+			g.end(err)
 			return
 		}
 	}
 }
 
+// end ends the watch, because of err.
+func (g *guard) end(err error) {
+	g.part.distrusts(err)
+	g.silent.Store(true)
+	g.stop()
+}
+
 // verify lists. It returns an error when the list shows what the watch should have brought.
 func (g *guard) verify(ctx context.Context) error {
 	p, began := g.part, time.Now()
-	differences, err := p.compare(ctx)
+	differences, reset, err := p.compare(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return nil //nolint:nilerr // the watch has ended; the next one is asked about
@@ -94,6 +109,9 @@ func (g *guard) verify(ctx context.Context) error {
 			"informer", p.core.name, "retrieves", p.describes, "error", err)
 		p.checkedAt(time.Now())
 		return nil
+	}
+	if reset != nil {
+		return reset
 	}
 	if len(differences) > 0 && !sleep(ctx, inFlight) {
 		return nil
@@ -121,9 +139,11 @@ type difference struct {
 	gone    bool
 }
 
-// compare lists, and returns where that shows something newer than what is kept. The error is
-// that of the list.
-func (p *part) compare(ctx context.Context) (differences []difference, err error) {
+// compare lists, and returns where that shows something newer than what is kept, or that versions
+// went back (reset). err is that of the list.
+func (p *part) compare(ctx context.Context) (differences []difference, reset, err error) {
+	seen := p.newestSeen()
+	var versions versionCheck
 	objects := p.objects()
 	objects.BeginList() // no other list is under way while a watch stands
 	defer objects.EndList()
@@ -137,10 +157,17 @@ func (p *part) compare(ctx context.Context) (differences []difference, err error
 	for {
 		about, err := p.page(ctx, opts, func(o *wire.Object) {
 			objects.Mark(o.Key)
+			versions.item(o.ResourceVersion)
 			note(difference{key: o.Key, uid: o.UID, version: o.ResourceVersion})
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		if versions.perObject(about.ResourceVersion) {
+			p.foundPerObject()
+		}
+		if reset = p.wentBack(seen, about.ResourceVersion); reset != nil {
+			return nil, reset, nil
 		}
 		if about.Continue == "" {
 			break
@@ -152,7 +179,7 @@ func (p *part) compare(ctx context.Context) (differences []difference, err error
 			note(difference{key: key, uid: kept.UID(), version: kept.ResourceVersion(), gone: true})
 		}
 	}
-	return differences, nil
+	return differences, nil, nil
 }
 
 // page lists one page within verifyPatience.
@@ -173,7 +200,7 @@ func (p *part) has(d difference) bool {
 	}
 	if !found {
 		// It may have come and gone since.
-		return notAfter(d.version, p.resourceVersion())
+		return !p.isPerObject() && notAfter(d.version, p.resourceVersion())
 	}
 	version := kept.ResourceVersion()
 	return version == d.version && kept.UID() == d.uid || older(d.version, version)
@@ -197,20 +224,25 @@ func silenced() watch.Event {
 	return watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired(ErrSilentWatch.Error()).ErrStatus}
 }
 
-// distrusts notes that a watch was silent. The next list has to be of what there is now: a
+// distrusts notes that a watch was silent, or that versions went back. The next list has to be of what there is now: a
 // server whose watches bring nothing may have a cache that shows nothing either.
 func (p *part) distrusts(err error) {
-	p.broke(err)
+	if errors.Is(err, errHistoryReset) {
+		p.failed(err) // a list mends that
+	} else {
+		p.broke(err)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.suspect = true
 }
 
-// distrust makes opts ask for what there is now, when the server's cache is not to be relied on.
+// distrust makes opts ask for what there is now, when the server's cache is not to be relied on, or
+// when versions do not tell how old its answer is.
 func (p *part) distrust(opts metav1.ListOptions) metav1.ListOptions {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.suspect {
+	if p.suspect || p.perObject {
 		opts.ResourceVersion = ""
 	}
 	return opts

@@ -15,12 +15,15 @@ import (
 type Snapshot[T kube.Object] struct {
 	informer *Informer[T]
 	parts    []*store.Snapshot
+	err      error // nobody ran the informer
 }
 
-// Snapshot returns what the informer keeps now.
+// Snapshot returns what the informer keeps now. When nobody runs the informer, the reads of the
+// Snapshot return ErrNotRunning. A Snapshot stays readable when the informer ends later.
 func (i *Informer[T]) Snapshot() Snapshot[T] {
-	s := Snapshot[T]{informer: i}
-	for _, p := range i.core.allParts() {
+	parts, err := i.core.readable()
+	s := Snapshot[T]{informer: i, err: err}
+	for _, p := range parts {
 		s.parts = append(s.parts, p.objects().Snapshot())
 	}
 	return s
@@ -34,12 +37,17 @@ func (s Snapshot[T]) Get(key kube.Key) (obj T, found bool, err error) {
 			return obj, err == nil, err
 		}
 	}
-	return obj, false, nil
+	return obj, false, s.err
 }
 
 // List is Informer.List, of the snapshot's moment: each object that there was is in it, once.
 func (s Snapshot[T]) List(query store.Query) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
+		if s.err != nil {
+			var none T
+			yield(none, s.err)
+			return
+		}
 		for _, p := range s.parts {
 			if !yieldAll(s.informer, p.List(query), yield) {
 				return
@@ -58,7 +66,7 @@ func (s Snapshot[T]) Count(query store.Query) (int, error) {
 		}
 		n += count
 	}
-	return n, nil
+	return n, s.err
 }
 
 // Len is the number of objects.

@@ -22,6 +22,8 @@ type states struct {
 	// complete is true when the change came by a watch that has missed nothing since the
 	// state before.
 	complete bool
+	// fromList is true when a list, or the end of what is retrieved, has brought the change.
+	fromList bool
 	// part is where the change came; nil: it does not matter. Others may have the object, too.
 	part *part
 	key  kube.Key
@@ -32,7 +34,7 @@ type states struct {
 func (s *states) arrived(p *part, old store.Ref, replaced bool, obj *wire.Object, from origin) {
 	s.oldRef, s.old, s.oldRead = old, nil, !replaced
 	s.new, s.newRead = obj, true
-	s.part, s.key, s.complete = p, obj.Key, from == unbroken
+	s.part, s.key, s.complete, s.fromList = p, obj.Key, from == unbroken, from == fromList
 }
 
 // kept makes s the states of an object that is kept and did not change.
@@ -43,10 +45,10 @@ func (s *states) kept(ref store.Ref) {
 
 // gone makes s the states of an object that is kept no more; complete says that old was its
 // last state.
-func (s *states) gone(old store.Ref, complete bool) {
+func (s *states) gone(old store.Ref, complete bool, from origin) {
 	s.oldRef, s.old, s.oldRead = old, nil, false
 	s.new, s.newRead = nil, true
-	s.complete = complete
+	s.complete, s.fromList = complete, from == fromList
 }
 
 // besides makes s, which is a Deleted or the coming of an object, the states of an update
@@ -68,7 +70,7 @@ func (s *states) done() {
 	s.oldRef, s.newRef, s.old, s.new = store.Ref{}, store.Ref{}, nil, nil
 	s.oldRead, s.newRead = true, true
 	s.asked, s.differs = 0, 0
-	s.complete, s.part, s.key = false, nil, kube.Key{}
+	s.complete, s.fromList, s.part, s.key = false, false, nil, kube.Key{}
 }
 
 // heads are the parts of an object that are kept beside its bytes.
@@ -97,10 +99,25 @@ func (s *states) compareAnew(parts kube.Change) kube.Change {
 	return s.comparer.Compare(before, after, parts)
 }
 
+// hasOtherContent reports whether o differs from a kept state otherwise than in what is kept beside
+// the bytes. One that cannot be read differs.
+func (s *states) hasOtherContent(kept store.Ref, o *wire.Object) bool {
+	differs := kube.Change(0)
+	err := kept.Read(func(before *wire.Object) error {
+		differs = s.comparer.Compare(before, o, kube.ChangedAnything)
+		return nil
+	})
+	return err != nil || differs != 0
+}
+
+// maxCompareLater is the largest object whose states are compared later, in bytes.
+const maxCompareLater = 16 << 10
+
 // later returns a function that compares everything when it is called.
 func (s *states) later(key kube.Key) func() kube.Change {
 	var newRef store.Ref
-	waits := s.asked != kube.ChangedAnything && !s.oldRead && s.part != nil
+	// Of large objects nothing is kept: causes are remembered for long after their runs.
+	waits := s.asked != kube.ChangedAnything && !s.oldRead && s.part != nil && s.new != nil && len(s.new.Bytes) <= maxCompareLater
 	if waits {
 		newRef, waits = s.part.objects().Get(key)
 	}

@@ -19,9 +19,16 @@ import (
 )
 
 const (
-	// silentList is how long a streamed list may send nothing before it is given up. A
-	// server that streams lists sends the closing bookmark even of an empty one at once.
+	// silentList is how long a streamed list may bring no item before it is given up. A
+	// server that streams lists sends the closing bookmark even of an empty one at once. Changes
+	// and deletions are not items: a server that ignores SendInitialEvents sends them for ever.
 	silentList = 10 * time.Second
+	// longList is how long the server may take to send a streamed list: creations look like items.
+	longList = 5 * time.Minute
+	// pagedLists is how long a part lists in pages after a streamed list was given up. It doubles
+	// with each that is given up, up to maxPagedLists.
+	pagedLists    = 10 * time.Minute
+	maxPagedLists = 24 * time.Hour
 	// standing is how long a watch must stand, when those before it broke, until it is
 	// believed to work although no event has come.
 	standing = 10 * time.Second
@@ -59,8 +66,9 @@ type stream struct {
 	toldWhen time.Time // since when
 }
 
-// newStream begins to take the events of a watch that was opened under ctx with opts.
-func newStream(ctx context.Context, p *part, e events, opts metav1.ListOptions) *stream {
+// newStream begins to take the events of a watch that was opened under ctx with opts. It calls
+// release at the end, which ends ctx.
+func newStream(ctx context.Context, p *part, e events, opts metav1.ListOptions, release func()) *stream {
 	s := &stream{
 		part: p, events: e, opened: time.Now(), toldWhen: time.Now(),
 		listing: opts.SendInitialEvents != nil && *opts.SendInitialEvents,
@@ -69,7 +77,11 @@ func newStream(ctx context.Context, p *part, e events, opts metav1.ListOptions) 
 	}
 	s.ordered = !s.listing && opts.ResourceVersion != "" && opts.ResourceVersion != "0"
 	s.unbroken = s.ordered && notAfter(opts.ResourceVersion, p.resourceVersion())
-	go s.pump(ctx) // waited for by Stop, which the Reflector calls for every watch
+	go func() { // waited for by Stop, which the Reflector calls for every watch
+		defer close(s.ended)
+		defer release()
+		s.pump(ctx)
+	}()
 	return s
 }
 
@@ -90,9 +102,10 @@ func (s *stream) Stop() {
 
 // pump takes the events until the watch ends or is stopped.
 func (s *stream) pump(ctx context.Context) {
-	defer close(s.ended)
 	defer close(s.out)
 	var silent atomic.Bool
+	// How long the server took to send a streamed list until now, and since its latest item.
+	var waited, itemSince time.Duration
 	patience := time.AfterFunc(standing, s.part.stands)
 	if s.listing {
 		patience.Stop()
@@ -107,7 +120,12 @@ func (s *stream) pump(ctx context.Context) {
 		guard.begin(guarded)
 	}
 	for {
+		waits := time.Now()
 		event, err := s.events.next()
+		waited += time.Since(waits)
+		if err == nil && event.Object != nil && event.Type != watch.Bookmark && event.Object.Key.Name == "" {
+			err = errNoName
+		}
 		// A watch whose context has ended may say so in any way.
 		if ctx.Err() != nil || s.isStopped() {
 			return
@@ -115,9 +133,13 @@ func (s *stream) pump(ctx context.Context) {
 		if s.isOver(err, silent.Load() && s.listing, guard.silent.Load()) {
 			return
 		}
-		listing := s.listing
+		listing, handled := s.listing, time.Now()
 		if listing {
 			patience.Stop() // subscribers may take long; that is not the server's silence
+			itemSince += handled.Sub(waits)
+			if event.Type == watch.Added {
+				itemSince = 0
+			}
 		}
 		guard.busy.Store(true) // nor is it then
 		goesOn := s.take(event)
@@ -127,7 +149,7 @@ func (s *stream) pump(ctx context.Context) {
 		}
 		switch {
 		case listing && s.listing:
-			patience.Reset(silentList)
+			patience.Reset(min(silentList-itemSince, longList-waited))
 		case listing:
 			patience = time.AfterFunc(standing, s.part.stands)
 			guard.begin(guarded)
@@ -164,7 +186,8 @@ func (s *stream) isStopped() bool {
 func (s *stream) take(event wire.Event) bool {
 	s.got = true
 	if event.Type == watch.Error {
-		return s.failed(event.Status)
+		s.failed(event.Status)
+		return false
 	}
 	if event.Type != watch.Added {
 		s.ordered = !s.listing
@@ -199,8 +222,8 @@ func (s *stream) take(event wire.Event) bool {
 	return true
 }
 
-// failed tells of an event that is an error. It returns false when nobody listens any more.
-func (s *stream) failed(status *metav1.Status) bool {
+// failed reports an event that is an error, which is the last of its watch.
+func (s *stream) failed(status *metav1.Status) {
 	err := apierrors.FromObject(status)
 	gone := isHistoryGone(err)
 	told := fmt.Errorf("watch %s: the stream broke: %w", s.part.describes, err)
@@ -214,7 +237,9 @@ func (s *stream) failed(status *metav1.Status) bool {
 		// context. Of this error it thinks nothing, and falls back to a list.
 		status = &apierrors.NewInternalError(err).ErrStatus
 	}
-	return s.tell() && s.send(watch.Event{Type: watch.Error, Object: status})
+	if s.tell() {
+		s.send(watch.Event{Type: watch.Error, Object: status})
+	}
 }
 
 func (s *stream) asNew() ChangeType {
@@ -293,13 +318,15 @@ func bookmark(resourceVersion string, endsList bool) watch.Event {
 // after one did not come.
 var errNoStreamedLists = errors.New("the Retriever's Watch does not stream lists")
 
-// refuseStreamedLists makes the part list in pages from now on, and returns the event
+// refuseStreamedLists makes the part list in pages for some time, and returns the event
 // that tells the Reflector.
 func (p *part) refuseStreamedLists() watch.Event {
 	p.mu.Lock()
-	p.noStreams = true
+	p.paged = min(max(2*p.paged, pagedLists), maxPagedLists)
+	p.pagedUntil = time.Now().Add(p.paged)
+	paged := p.paged
 	p.mu.Unlock()
-	p.core.logger.Warn("a streamed list sends nothing and does not end: listing in pages from now on; a Retriever whose Watch ignores SendInitialEvents should say so in Description.WatchList",
-		"informer", p.core.name, "retrieves", p.describes, "waited", silentList)
+	p.core.logger.Warn("streamed list does not end: listing in pages for some time; a Retriever whose Watch ignores SendInitialEvents must not set Description.WatchList",
+		"informer", p.core.name, "retrieves", p.describes, "for", paged)
 	return watch.Event{Type: watch.Error, Object: &apierrors.NewInternalError(errNoStreamedLists).ErrStatus}
 }

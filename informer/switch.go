@@ -22,7 +22,9 @@ import (
 //
 // Errors: a mistake in retriever; a view through another type (see As), which cannot retrieve
 // what the informer keeps; or ctx ended before the new parts had listed, and then the
-// error says what stood in the way, and everything is as before. Calls must not overlap.
+// error says what stood in the way, and everything is as before. A call waits for the one before it;
+// when ctx ends meanwhile, nothing has changed. Until the call returns, Ready and WaitSynced depend
+// on the present parts only; that a new one fails is logged, and is in the error.
 func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) error {
 	fail := func(err error) error { return fmt.Errorf("informer %q: set the retriever: %w", i.Name(), err) }
 	if retriever == nil {
@@ -39,6 +41,12 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 		return fail(fmt.Errorf("the informer is of kind %q, the retriever of %q", i.core.kind, description.GroupVersionKind))
 	}
 	c := i.core
+	select {
+	case c.switching <- struct{}{}:
+		defer func() { <-c.switching }()
+	case <-ctx.Done():
+		return fail(fmt.Errorf("wait for another call: %w", ctx.Err()))
+	}
 	c.mu.Lock()
 	old, before := c.parts, c.retrieves
 	c.mu.Unlock()
@@ -50,14 +58,20 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 			continue
 		}
 		p := i.newPart(r)
+		p.isNew = true
 		wanted, added = append(wanted, p), append(added, p)
 	}
-	c.setParts(append(slices.Clip(old), added...), description.String(), added)
+	c.setParts(slices.Concat(old, added), before, added)
 	if err := c.waitAdded(ctx, added); err != nil {
 		c.setParts(old, before, nil)
 		c.drop(added)
 		return fail(err)
 	}
+	c.mu.Lock()
+	for _, p := range added {
+		p.isNew = false
+	}
+	c.mu.Unlock()
 	c.setParts(wanted, description.String(), nil)
 	c.drop(slices.DeleteFunc(slices.Clone(old), func(p *part) bool { return slices.Contains(wanted, p) }))
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,8 +165,17 @@ func TestRetrieverThatCannotBeListedIsNotTaken(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- f.informer.SetRetriever(t.Context(), informer.Join[configMap](third, right)) }() // received below
 		time.Sleep(30 * time.Second)
-		if f.value("l") != "2" || f.informer.Ready() == nil {
-			t.Error("while it waits, the old objects must be there, and the informer must not be ready")
+		if h := f.informer.Health(); f.value("l") != "2" || h.Ready() != nil || h.Retrieves != before.Retrieves || h.Staleness > time.Minute {
+			t.Errorf("while it waits, the informer must be as before: %+v", h)
+		}
+		if !f.informer.Has(key("third")) {
+			t.Error("what the new part has listed is not shown")
+		}
+		// Another call waits for its turn.
+		limited, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := f.informer.SetRetriever(limited, left); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another call") {
+			t.Errorf("an overlapping call: %v", err)
 		}
 		right.Fail("watch", nil)
 		right.Fail("list", nil)
@@ -173,6 +183,47 @@ func TestRetrieverThatCannotBeListedIsNotTaken(t *testing.T) {
 			t.Error(err)
 		}
 		f.expectOnce("added third", "added r", "deleted l")
+	})
+}
+
+// Calls that overlap run one after another: the informer has the Retriever of the last one.
+func TestOverlappingCallsOfSetRetriever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers := []*fakeapi.Server[configMap]{holding("s0"), holding("s1"), holding("s2"), holding("s3")}
+		f := start(t, servers[0], nil)
+		defer f.stop()
+		servers[1].Fail("watch", errors.New("away"))
+		servers[1].Fail("list", errors.New("away"))
+		var calls sync.WaitGroup
+		for _, server := range servers[1:] {
+			calls.Go(func() { // waited for below
+				if err := f.informer.SetRetriever(t.Context(), server); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Second)
+		}
+		servers[1].Fail("watch", nil)
+		servers[1].Fail("list", nil)
+		calls.Wait()
+		if f.informer.Len() != 1 {
+			t.Errorf("%d objects are kept", f.informer.Len())
+		}
+		watched := 0
+		for _, server := range servers {
+			_, _, open := server.Counts()
+			watched += open
+		}
+		if watched != 1 {
+			t.Errorf("%d watches are open, want one", watched)
+		}
+		servers[1].Put(object("s1", "2"))
+		servers[2].Put(object("s2", "2"))
+		servers[3].Put(object("s3", "2"))
+		synctest.Wait()
+		if f.informer.Len() != 1 {
+			t.Errorf("%d objects are kept after changes", f.informer.Len())
+		}
 	})
 }
 
@@ -223,6 +274,28 @@ func TestSetRetrieverThatIsLeftMeanwhile(t *testing.T) {
 		f.seen.take()
 		defer run(t, f.informer)()
 		f.expect("listed r")
+	})
+}
+
+// Nobody waits for a write until a Retriever that was added shows it, nor because that cannot.
+func TestReadyForIgnoresAddedRetrieverThatHasNotListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left, right := holding("l"), holding("r")
+		right.Fail("watch", errors.New("down"))
+		right.Fail("list", errors.New("down"))
+		f := start(t, left, nil)
+		defer f.stop()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- f.informer.SetRetriever(ctx, informer.Join[configMap](left, right)) }() // received below
+		time.Sleep(time.Second)
+		if err := f.informer.ReadyFor(informer.Write{Key: key("l")}); err != nil {
+			t.Errorf("ReadyFor: %v", err)
+		}
+		if err := <-done; err == nil {
+			t.Error("the Retriever was set")
+		}
 	})
 }
 

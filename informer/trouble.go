@@ -2,8 +2,10 @@ package informer
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +30,15 @@ func asksForNoHistory(opts metav1.ListOptions) bool {
 // when the server does not have the version of the first either.
 const manyGone = 4
 
+const (
+	// maxReasons is how many reasons of one episode are remembered, and logged at once.
+	maxReasons = 8
+	// maxReason is how many bytes of an error's text tell reasons apart.
+	maxReason = 1024
+	// manyReasonsEvery is how often further reasons are logged.
+	manyReasonsEvery = time.Hour
+)
+
 // historyGone notes that history is gone, which becomes trouble when nothing works in between.
 func (p *part) historyGone(err error) {
 	p.mu.Lock()
@@ -49,16 +60,26 @@ func (p *part) broke(err error) { p.trouble(err, true) }
 func (p *part) trouble(err error, broken bool) {
 	reason := reasonOf(err)
 	p.mu.Lock()
+	now := time.Now()
 	if p.err == nil {
-		p.errSince, p.logged = time.Now(), map[string]bool{}
+		p.errSince, p.logged = now, map[string]bool{}
 	}
 	known := p.logged[reason]
-	p.logged[reason] = true
-	p.err = err
+	if len(p.logged) < maxReasons {
+		p.logged[reason] = true
+	} else {
+		// The reasons differ each time: an id that reasonOf does not recognise is among them.
+		known = known || now.Sub(p.loggedAt) < manyReasonsEvery
+	}
+	if !known {
+		p.loggedAt = now
+	}
+	p.err, p.unverified = err, true
 	p.broken = p.broken || broken
 	p.silent = errors.Is(err, ErrSilentWatch)
 	degrades := p.core.optional && isUnavailable(err)
 	p.degraded = degrades // and no longer, when the server is out of reach
+	p.complete = p.complete && !degrades
 	p.mu.Unlock()
 	if !known {
 		p.core.logger.Warn("informer cannot retrieve, will try again",
@@ -93,6 +114,21 @@ func (p *part) problem() error {
 	return p.err
 }
 
+// isUnverified reports whether requests have failed, and no list has shown since that resource
+// versions did not go back meanwhile and that no awaited write is lost.
+func (p *part) isUnverified() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unverified
+}
+
+// verified notes that a list has shown the present resource version.
+func (p *part) verified() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unverified = false
+}
+
 // isUnavailable says that the cluster does not serve the kind, or does not let this user
 // read it: what an optional informer does without.
 func isUnavailable(err error) bool {
@@ -104,14 +140,15 @@ func isNotServed(err error) bool {
 }
 
 // reasonOf returns the error's text in a form that does not change from one attempt to
-// the next: without numbers, such as ports.
+// the next: without the words that have digits, such as ports, times and ids of requests.
 func reasonOf(err error) string {
-	return strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return -1
-		}
-		return r
-	}, err.Error())
+	text := err.Error()
+	if len(text) > maxReason {
+		text = text[:maxReason]
+	}
+	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	words = slices.DeleteFunc(words, func(word string) bool { return strings.ContainsFunc(word, unicode.IsDigit) })
+	return strings.Join(words, " ")
 }
 
 // opened notes that a watch was opened.

@@ -10,6 +10,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
@@ -26,6 +27,11 @@ const leaseDuration = 15 * time.Second
 
 func (e env) newElector(cluster *kube.Cluster, identity string) *leader.Elector {
 	e.Helper()
+	// A Lease without a holder is taken at once; a missing one after a LeaseDuration.
+	_, err := e.clients.CoordinationV1().Leases(e.namespace).Create(e.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "lease"}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		e.Fatal(err)
+	}
 	return must(leader.New(leader.Config{
 		Cluster: cluster, Namespace: e.namespace, Name: "lease", Identity: identity,
 		LeaseDuration: leaseDuration, RenewDeadline: 12 * time.Second, RetryPeriod: 200 * time.Millisecond,
@@ -205,7 +211,26 @@ func TestOneElectorAroundSeveralControllers(t *testing.T) {
 	}()
 	want := map[string]string{"a": "1"}
 	eventually(t, func() string { return s[0].lacks(want) + s[1].lacks(want) })
+	// A process that stands by with controllers of its own is ready.
+	standby := e.newElector(cluster, "other group")
+	standingBy := make(chan error)
+	go func() { // waited for below
+		standingBy <- standby.Run(ctx, func(context.Context) error { return errors.New("the other group works too") })
+	}()
+	other := must(controller.New(controller.Config[*corev1.ConfigMap]{
+		Name: "three", Handler: controller.HandlerFunc[*corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) error { return nil }),
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+	}))(t)
+	eventually(t, func() string {
+		if err := errors.Join(standby.ReadyWith(other), elector.ReadyWith(group[0], group[1])); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	cancel()
+	if err := <-standingBy; err != nil {
+		t.Error(err)
+	}
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}

@@ -8,9 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// BuiltinKind returns the kind of an object whose Go type is one of k8s.io/api, whether the
-// object carries it or not. It is false for all others. Cluster.KindOf knows those too that are
-// registered with a Cluster.
+// BuiltinKind returns the kind of an object with a Go type of k8s.io/api, even if its TypeMeta is empty. It returns
+// false for other types. Cluster.KindOf also supports types that are registered with a Cluster.
 func BuiltinKind(obj runtime.Object) (schema.GroupVersionKind, bool) {
 	if obj == nil {
 		return schema.GroupVersionKind{}, false
@@ -18,12 +17,12 @@ func BuiltinKind(obj runtime.Object) (schema.GroupVersionKind, bool) {
 	return builtinKind(reflect.TypeOf(obj))
 }
 
-// builtinKind returns the kind of a type of k8s.io/api, which its package's path tells:
-// k8s.io/api/<folder>/<version>, and a group that follows from the folder. It knows the types of
-// CustomResourceDefinitions too, which have a module of their own.
+// builtinKind returns the kind of a type of k8s.io/api from the path of its package: k8s.io/api/<folder>/<version>. The
+// folder determines the group. It also supports the types of CustomResourceDefinitions, which are in a module of their
+// own.
 //
-// A scheme would know it too, but whoever imports client-go's links the types of all groups,
-// some 10 MB, for the few that a controller handles.
+// A scheme contains the kinds too. But importing client-go's scheme links the types of all groups, about 10 MB, and a
+// controller needs few of them.
 func builtinKind(t reflect.Type) (schema.GroupVersionKind, bool) {
 	if t.Kind() != reflect.Pointer {
 		return schema.GroupVersionKind{}, false
@@ -45,7 +44,7 @@ func builtinGroup(folder string) string {
 	case "core":
 		return ""
 	case "apps", "autoscaling", "batch", "extensions", "policy":
-		return folder // from before groups had domains
+		return folder // groups from before groups had domains
 	case "apiserverinternal":
 		return "internal.apiserver.k8s.io"
 	case "flowcontrol":

@@ -17,7 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// client-go's scheme is the truth about the types of k8s.io/api.
+// client-go's scheme is the reference for the types of k8s.io/api.
 func TestBuiltinKindsAreThoseOfClientGo(t *testing.T) {
 	t.Parallel()
 	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"})
@@ -52,7 +52,7 @@ func TestKindOfDefinitions(t *testing.T) {
 	}
 }
 
-// A type of the program's own that is registered for a kind wins over what its path says.
+// A registered type takes precedence over the kind from its package path.
 func TestRegisteredKindWins(t *testing.T) {
 	t.Parallel()
 	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"}, func(s *runtime.Scheme) error {

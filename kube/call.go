@@ -5,53 +5,55 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"path"
+	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Call is one request to the API server, whichever client made it: any that uses a Cluster's
-// HTTPClient or RESTConfig.
+// Call is one request to the API server by any client that uses a Cluster's HTTPClient or RESTConfig.
 type Call struct {
-	// Verb is what Kubernetes calls it: get, list, watch, create, update, patch, delete or
-	// deletecollection. Empty for a path that names no resource (/version, /openapi, ...).
+	// Verb is Kubernetes' verb: get, list, watch, create, update, patch, delete or deletecollection. It is empty for a
+	// path without a resource (/version, /openapi, ...).
 	Verb string
-	// Resource is what the path names, and Subresource what it names below the object.
+	// Resource is the resource in the path, and Subresource the subresource below the object.
 	Resource    schema.GroupVersionResource
 	Subresource string
-	// Kind is the resource's, when the Cluster has learnt it (Cluster.Resource). Otherwise empty.
+	// Kind is the resource's kind if the Cluster knows it (Cluster.Resource), otherwise empty.
 	Kind schema.GroupVersionKind
-	// Key is what the path names: the name is empty for a create or a list, the namespace
-	// for what is in none.
+	// Key is the key in the path. The name is empty for a create or a list, the namespace for cluster-scoped resources
+	// and for all namespaces.
 	Key Key
-	// DryRun is true when the request asks that nothing be kept.
+	// DryRun is true if the request must not be persisted.
 	DryRun bool
-	// Request is the body of an update or a patch, as RequestType says. Nil for what connects to
-	// something behind the API server. Do not change it.
+	// Request is the body of an update or a patch, in the format RequestType. It is nil for connections to something
+	// behind the API server. It must not be changed.
 	Request     []byte
 	RequestType string
-	// Began is when the request was sent.
+	// Began is the time when the request was sent.
 	Began time.Time
 
-	// The following are set when the call has ended.
+	// The following fields are set when the call has ended.
 
-	// Duration is the time to the answer's header, for a write with an Answer to its end.
+	// Duration is the time until the response header, or for a write with an Answer until the end of its body.
 	Duration time.Duration
-	// Status is the answer's HTTP status. 0: none came, see Err.
+	// Status is the response's HTTP status, or 0 without a response; then Err is set.
 	Status int
-	// Err is why no (whole) answer came. A write may have been done all the same.
+	// Err is the reason why there is no complete response. A write may have succeeded nevertheless.
 	Err error
-	// Answer is the body of the answer to a write that was done, as ContentType says. Nil for
-	// what connects to something behind the API server: exec, attach, portforward, proxy. Do
-	// not change it.
+	// Answer is the response body of a successful write, in the format ContentType. It is nil for connections to
+	// something behind the API server: exec, attach, portforward, proxy. It must not be changed.
 	Answer      []byte
 	ContentType string
 }
 
-// Writes reports whether the call was made to change something.
+// Writes reports whether the call is a write.
 func (c Call) Writes() bool {
 	switch c.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":
@@ -60,14 +62,14 @@ func (c Call) Writes() bool {
 	return false
 }
 
-// Done reports whether the API server has done what was asked. For a connection that was asked
-// for (exec, port-forward) that is: whether there is one.
+// Done reports whether the API server has done what the request asked for. For exec and port-forward that means that
+// the connection is established.
 func (c Call) Done() bool {
 	return c.Err == nil && (c.Status >= 200 && c.Status < 300 || c.Status == http.StatusSwitchingProtocols)
 }
 
-// connects reports whether the answer comes from behind the API server, and is no object: it
-// may have no end, or be a connection.
+// connects reports whether the response comes from something behind the API server. Such a response is not an object,
+// and may be endless or a connection.
 func (c Call) connects() bool {
 	what, _, _ := strings.Cut(c.Subresource, "/")
 	switch what {
@@ -77,28 +79,43 @@ func (c Call) connects() bool {
 	return c.Status == http.StatusSwitchingProtocols
 }
 
-// CallObserver hears of the requests that are made under its context.
+// CallObserver observes the requests with its context.
 type CallObserver interface {
-	// CallBegan is called before a request is sent. The context that it returns is the
-	// request's: ctx, or one made of it.
+	// CallBegan is called before a request is sent. It returns the context of the request: ctx, or one derived from it.
 	CallBegan(ctx context.Context, call Call) context.Context
-	// CallEnded is called with that context when the answer is there: of a write its whole
-	// body, and before the client sees it.
+	// CallEnded is called with that context when the response has arrived (for a write including the body), and before
+	// the client receives it.
 	CallEnded(ctx context.Context, call Call)
 }
 
 type callObserverKey struct{}
 
-// ObserveCalls returns a context under which every request through a Cluster is told to
-// observer, and then to those of ctx. Controllers do so for handlers' contexts.
+type unobservedKey struct{}
+
+// Unobserved returns the context from which the first ObserveCalls derived ctx, or ctx itself without ObserveCalls. It
+// is for work that outlives the handler which started it: its requests do not belong to the handler, and it must not
+// keep the run's values alive. The cancellation, the deadline and the values that were added after the first
+// ObserveCalls are missing.
+func Unobserved(ctx context.Context) context.Context {
+	if before, ok := ctx.Value(unobservedKey{}).(context.Context); ok {
+		return before
+	}
+	return ctx
+}
+
+// ObserveCalls returns a context with which every request through a Cluster is reported to observer, and then to the
+// observers of ctx. Controllers use it for handlers' contexts.
 func ObserveCalls(ctx context.Context, observer CallObserver) context.Context {
+	if ctx.Value(unobservedKey{}) == nil {
+		ctx = context.WithValue(ctx, unobservedKey{}, ctx)
+	}
 	if outer, ok := ctx.Value(callObserverKey{}).(CallObserver); ok {
 		observer = callObservers{observer, outer}
 	}
 	return context.WithValue(ctx, callObserverKey{}, observer)
 }
 
-// underCallKey marks the contexts of requests that observers have been told of.
+// underCallKey marks the contexts of requests that have been reported to observers.
 type underCallKey struct{}
 
 type callObservers [2]CallObserver
@@ -112,52 +129,73 @@ func (o callObservers) CallEnded(ctx context.Context, call Call) {
 	o[1].CallEnded(ctx, call)
 }
 
-// callTransport tells observers of calls, and lets no write out after leadership was lost.
+// callTransport reports calls to observers, and sends no write after leadership was lost.
 type callTransport struct {
-	next    http.RoundTripper
+	// Immutable.
 	cluster *Cluster
+	base    http.RoundTripper                            // client-go's transport
+	wrap    func(rt http.RoundTripper) http.RoundTripper // the wrappers of the user's config
+	next    http.RoundTripper                            // base with these wrappers
+
+	mu     sync.Mutex
+	leased map[*leasedTransport]http.RoundTripper // with these wrappers; guarded by mu
 }
 
-// WrappedRoundTripper is how client-go looks for the transport below.
-func (t callTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+func newCallTransport(cluster *Cluster, base http.RoundTripper, wrap func(http.RoundTripper) http.RoundTripper) *callTransport {
+	if wrap == nil {
+		wrap = func(rt http.RoundTripper) http.RoundTripper { return rt }
+	}
+	return &callTransport{cluster: cluster, base: base, wrap: wrap, next: wrap(base)}
+}
+
+// WrappedRoundTripper implements client-go's RoundTripperWrapper.
+func (t *callTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements http.RoundTripper.
-func (t callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	observer, observed := ctx.Value(callObserverKey{}).(CallObserver)
 	if ctx.Value(underCallKey{}) != nil {
-		// Another Cluster, made of this one's RESTConfig, has sent the request through here: it
-		// was told of it, and is one call.
-		return t.next.RoundTrip(req)
+		// A request through another Cluster that was created from this one's RESTConfig is one call, and was reported
+		// by that Cluster.
+		observed = false
 	}
-	lost := LeadershipLost(ctx)
-	if !observed && lost == nil {
-		return t.next.RoundTrip(req)
+	leadership := leadershipOf(ctx)
+	// An informer that was started in an earlier term goes on reading with the context of that term.
+	if leadership != nil && t.cluster.leadership.Load() != leadership && leadership.Err() == nil {
+		t.cluster.leadership.Store(leadership)
+	}
+	switch {
+	case reads(req, t.cluster.basePath):
+		leadership = nil // reads may continue
+	case !observed && ctx.Value(underCallKey{}) == nil:
+		t.cluster.writing(req, leadership)
+	}
+	if !observed && leadership == nil {
+		return t.send(req, Call{}, nil)
 	}
 	call := callOf(req, t.cluster.basePath)
 	if observed && (call.Verb == "update" || call.Verb == "patch") && !call.connects() {
 		call.Request, call.RequestType = requestBody(req), req.Header.Get("Content-Type")
 	}
 	call.Kind = t.cluster.knownKind(call.Resource)
-	select {
-	case <-lost:
-		if call.Writes() {
-			if req.Body != nil {
-				_ = req.Body.Close() // a RoundTripper's duty; nothing was read
-			}
-			return nil, fmt.Errorf("%s %s: not sent: %w", call.Verb, req.URL.Path, ErrLeadershipLost)
+	if call.DryRun {
+		leadership = nil
+	}
+	if leadership != nil {
+		if err := leadership.Err(); err != nil {
+			return nil, notSent(req, err) // not a call: observers are not notified
 		}
-	default:
 	}
 	if !observed {
-		return t.next.RoundTrip(req)
+		return t.send(req, call, leadership)
 	}
 	under := observer.CallBegan(ctx, call)
-	resp, err := t.next.RoundTrip(req.WithContext(context.WithValue(under, underCallKey{}, true)))
-	if err == nil {
+	resp, err := t.send(req.WithContext(context.WithValue(under, underCallKey{}, true)), call, leadership)
+	if call.Err = err; err == nil {
 		call.Status, call.ContentType = resp.StatusCode, resp.Header.Get("Content-Type")
 		if call.Writes() && call.Done() && !call.connects() {
-			// The client gets the same: what was read, and why no more could be.
+			// The client gets the same: the bytes that were read, and the read error.
 			call.Answer, call.Err = io.ReadAll(resp.Body)
 			rest := io.Reader(bytes.NewReader(call.Answer))
 			if call.Err != nil {
@@ -165,26 +203,56 @@ func (t callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 			resp.Body = body{rest, resp.Body}
 		}
-	} else {
-		call.Err = err
 	}
 	call.Duration = time.Since(call.Began)
 	observer.CallEnded(under, call)
 	return resp, err
 }
 
-// body is what is left to read of an answer.
+// send sends a request, as a write of the leadership if that is not nil. A panic of a transport or wrapper in the
+// user's rest.Config fails the request: many requests are made by goroutines in which it would end the process.
+func (t *callTransport) send(req *http.Request, call Call, leadership *Leadership) (resp *http.Response, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			resp, err = nil, fmt.Errorf("%s %s: the transport panicked, the request may have been sent: %v", req.Method, req.URL.Path, value)
+			t.cluster.panicked.Do(func() {
+				slog.Default().Error("the transport of a rest.Config panicked", "error", err, "stack", string(debug.Stack()), "hint", "further panics are not logged")
+			})
+		}
+	}()
+	if leadership != nil {
+		return t.sendLeased(req, call, leadership)
+	}
+	return t.next.RoundTrip(req)
+}
+
+// reads reports whether a request changes nothing. A connection into a Pod may change something, and a WebSocket opens
+// it with GET.
+func reads(req *http.Request, basePath string) bool {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+	default:
+		return false
+	}
+	switch last := path.Base(req.URL.Path); last {
+	case "attach", "exec", "portforward":
+		return callOf(req, basePath).Subresource != last
+	}
+	return true
+}
+
+// body is the rest of a response body.
 type body struct {
 	io.Reader
 	io.Closer
 }
 
-// failing is a reader that can go no further.
+// failing is a reader that always returns an error.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// callOf reads from a request what it asks for. The paths are those of
+// callOf returns the call of a request, from its path and method. Paths are parsed as in
 // k8s.io/apiserver/pkg/endpoints/request.RequestInfoFactory.
 func callOf(req *http.Request, basePath string) Call {
 	call := Call{Began: time.Now()}
@@ -197,7 +265,7 @@ func callOf(req *http.Request, basePath string) Call {
 	default:
 		return call
 	}
-	// "namespaces/a" and "namespaces/a/status" name the namespace itself.
+	// "namespaces/a" and "namespaces/a/status" are requests for the Namespace itself.
 	if len(parts) > 2 && parts[0] == "namespaces" && parts[2] != "status" && parts[2] != "finalize" {
 		call.Key.Namespace, parts = parts[1], parts[2:]
 	}
@@ -214,15 +282,14 @@ func callOf(req *http.Request, basePath string) Call {
 	return call
 }
 
-// asksForDryRun reads a deletion's options, which travel in its body.
+// asksForDryRun reports whether a deletion is a dry run. Its options are in its body.
 func asksForDryRun(req *http.Request) bool {
-	// The one value that there is (metav1.DryRunAll); no other option can contain it, in JSON
-	// or in protobuf.
+	// metav1.DryRunAll is the only valid value. No other option can contain it, in JSON or protobuf.
 	return req.Method == http.MethodDelete && bytes.Contains(requestBody(req), []byte(metav1.DryRunAll))
 }
 
-// requestBody returns a request's body, which it leaves to be sent; nil when that can be read
-// once only. client-go's can be read again.
+// requestBody returns a copy of a request's body, or nil if the body can be read only once. client-go's bodies can be
+// read again.
 func requestBody(req *http.Request) []byte {
 	if req.GetBody == nil {
 		return nil
@@ -261,8 +328,7 @@ func verbOf(method string, named bool, watch string) string {
 	return ""
 }
 
-// knownKind returns the kind of a resource, if it has been asked for, in this version or in
-// another one.
+// knownKind returns the kind of a resource, if the Cluster has discovered it in this or another version.
 func (c *Cluster) knownKind(resource schema.GroupVersionResource) schema.GroupVersionKind {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,15 +1,18 @@
 package kube_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +39,7 @@ func connectTo(t *testing.T, config *rest.Config) *kube.Cluster {
 	return cluster
 }
 
-// observer keeps the calls that it hears of.
+// observer records the calls that are reported to it.
 type observer struct {
 	mu    sync.Mutex
 	began int
@@ -63,8 +66,8 @@ func (o *observer) CallEnded(ctx context.Context, call kube.Call) {
 
 func (o *observer) last() kube.Call { return o.calls[len(o.calls)-1] }
 
-// TestCallsOfAnyClientAreObserved makes requests through client-go's dynamic client, made of the
-// cluster's HTTP client and of its config, and looks at what is told of them.
+// TestCallsOfAnyClientAreObserved makes requests with client-go's dynamic client, created from the cluster's HTTP
+// client and from its config, and checks the reported calls.
 func TestCallsOfAnyClientAreObserved(t *testing.T) {
 	t.Parallel()
 	server := fakeserver.New(configMaps())
@@ -143,11 +146,11 @@ func TestObserversOfNestedContextsHearAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(outer.calls) != 1 || len(inner.calls) != 1 {
-		t.Errorf("the outer observer heard %d calls and the inner one %d, want 1 and 1", len(outer.calls), len(inner.calls))
+		t.Errorf("the outer observer received %d calls and the inner one %d, want 1 and 1", len(outer.calls), len(inner.calls))
 	}
 }
 
-// TestCallOfALostAnswer has the server do what was asked and lose the answer.
+// TestCallOfALostAnswer: the server carries out the request, and the response is lost.
 func TestCallOfALostAnswer(t *testing.T) {
 	t.Parallel()
 	server := fakeserver.New(configMaps())
@@ -170,11 +173,11 @@ func TestCallOfALostAnswer(t *testing.T) {
 		t.Errorf("the call is done: %v, error %v, status %d", c.Done(), c.Err, c.Status)
 	}
 	if !slices.Equal(server.Keys("configmaps"), []string{"ns/a"}) {
-		t.Errorf("the server has %v: the write was to be done", server.Keys("configmaps"))
+		t.Errorf("the server has %v, want the write to be done", server.Keys("configmaps"))
 	}
 }
 
-// TestContract06_NoWriteAfterLeadershipIsLost: reads go on, writes do not leave the process.
+// TestContract06_NoWriteAfterLeadershipIsLost: reads continue, writes are not sent.
 func TestContract06_NoWriteAfterLeadershipIsLost(t *testing.T) {
 	t.Parallel()
 	server := fakeserver.New(configMaps())
@@ -182,21 +185,23 @@ func TestContract06_NoWriteAfterLeadershipIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := make(chan struct{})
-	ctx := kube.WithLeadership(t.Context(), lost)
+	leadership := kube.NewLeadership(nil, time.Hour)
+	leading, cancel := kube.WithLeadership(t.Context(), leadership)
+	defer cancel()
+	ctx := context.WithoutCancel(leading)
 	write := func(name string) error {
 		return client.Post().Namespace("ns").Resource("configmaps").Body(&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: name}}).Do(ctx).Error()
 	}
 	if err := write("before"); err != nil {
 		t.Fatal(err)
 	}
-	close(lost)
+	leadership.Lose(errors.New("another process leads"))
 	err = write("after")
 	if !errors.Is(err, kube.ErrLeadershipLost) || !strings.Contains(err.Error(), "not sent") {
 		t.Errorf("a write after the loss: %v, want %v", err, kube.ErrLeadershipLost)
 	}
 	if class := retry.Classify(err); class != retry.Default {
-		t.Errorf("its class is %s: nothing is wrong with the connection that another try would mend", class)
+		t.Errorf("its class is %s: the connection has not failed, so a retry is useless", class)
 	}
 	if err := client.Get().Resource("configmaps").Do(ctx).Into(&corev1.ConfigMapList{}); err != nil {
 		t.Errorf("a read after the loss: %v", err)
@@ -206,7 +211,7 @@ func TestContract06_NoWriteAfterLeadershipIsLost(t *testing.T) {
 	}
 }
 
-// TestCallBehindAProxy: the API server's URL may have a path.
+// The API server's URL may have a path.
 func TestCallBehindAProxy(t *testing.T) {
 	t.Parallel()
 	var paths []string
@@ -226,8 +231,7 @@ func TestCallBehindAProxy(t *testing.T) {
 	}
 }
 
-// TestACallThroughTwoClustersIsOne: a Cluster that is made of another one's config, to act as
-// somebody else for instance.
+// A Cluster may be created from another Cluster's config, for example to impersonate a user.
 func TestACallThroughTwoClustersIsOne(t *testing.T) {
 	t.Parallel()
 	server := fakeserver.New(configMaps())
@@ -245,13 +249,12 @@ func TestACallThroughTwoClustersIsOne(t *testing.T) {
 	}
 }
 
-// connection is the body of an answer that is no object: what is written to it comes back.
+// connection is the body of a response that is a connection: it returns the bytes that are written to it.
 type connection struct{ *io.PipeReader }
 
 func (connection) Write(p []byte) (int, error) { return len(p), nil }
 
-// TestConnectionsAreHandedOnAsTheyAre: an answer without an end must not be waited for, and one
-// that is a connection must stay one.
+// The end of an endless response must not be awaited, and the body of a connection must keep its type.
 func TestConnectionsAreHandedOnAsTheyAre(t *testing.T) {
 	t.Parallel()
 	for path, status := range map[string]int{
@@ -259,7 +262,7 @@ func TestConnectionsAreHandedOnAsTheyAre(t *testing.T) {
 		"/api/v1/namespaces/ns/pods/p/portforward":   http.StatusSwitchingProtocols,
 		"/api/v1/namespaces/ns/pods/p/proxy/events":  http.StatusOK,
 		"/api/v1/namespaces/ns/services/s/proxy":     http.StatusOK,
-		"/apis/example.com/v1/namespaces/ns/as/a/up": http.StatusSwitchingProtocols, // an aggregated API's own
+		"/apis/example.com/v1/namespaces/ns/as/a/up": http.StatusSwitchingProtocols, // of an aggregated API
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -279,12 +282,52 @@ func TestConnectionsAreHandedOnAsTheyAre(t *testing.T) {
 			}
 			defer resp.Body.Close()
 			if _, ok := resp.Body.(io.ReadWriteCloser); !ok {
-				t.Errorf("the answer's body is a %T, which cannot be written to", resp.Body)
+				t.Errorf("the response's body is a %T, which is not a writer", resp.Body)
 			}
 			if c := o.last(); !c.Done() || c.Verb != "create" || c.Answer != nil {
 				t.Errorf("the call is %+v", c)
 			}
 		})
+	}
+}
+
+// A user's transport panics, possibly after sending a request. The request must fail, also for its observers, and the
+// stack must be logged once.
+//
+//nolint:paralleltest // it replaces the default logger
+func TestContract08_PanicOfATransportFailsTheRequest(t *testing.T) {
+	var logged bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	defer slog.SetDefault(before)
+	panics := roundTripper(func(*http.Request) (*http.Response, error) { panic("no credentials") })
+	for name, config := range map[string]*rest.Config{
+		"transport": {Host: "http://server", Transport: panics},
+		"wrapper":   {Host: "http://server", WrapTransport: func(http.RoundTripper) http.RoundTripper { return panics }},
+	} {
+		logged.Reset()
+		cluster := connectTo(t, config)
+		_, leading := lead(t)
+		for _, ctx := range []context.Context{t.Context(), leading} {
+			for _, method := range []string{http.MethodGet, http.MethodPut} {
+				seen := &observer{}
+				for _, ctx := range []context.Context{ctx, kube.ObserveCalls(ctx, seen)} {
+					req, err := http.NewRequestWithContext(ctx, method, "http://server/api/v1/namespaces/ns/configmaps/c", strings.NewReader("{}"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := send(cluster.HTTPClient(), req); err == nil || !strings.Contains(err.Error(), "the transport panicked") || !strings.Contains(err.Error(), "no credentials") {
+						t.Errorf("%s, %s: %v, want the panic as an error", name, method, err)
+					}
+				}
+				if len(seen.calls) != 1 || seen.calls[0].Err == nil || seen.calls[0].Done() {
+					t.Errorf("%s, %s: the observer has seen %+v, want one call with an error", name, method, seen.calls)
+				}
+			}
+		}
+		if text := logged.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, "call_test.go") {
+			t.Errorf("%s: logged:\n%s\nwant one stack", name, text)
+		}
 	}
 }
 

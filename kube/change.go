@@ -7,29 +7,28 @@ type Change uint16
 
 // The parts of an object.
 const (
-	// ChangedUID: another object of the same name has taken the place of the old one.
+	// ChangedUID: the object was replaced by another one with the same name.
 	ChangedUID Change = 1 << iota
 	ChangedResourceVersion
 	ChangedGeneration
-	// ChangedDeletion: the object has got (or lost) a deletionTimestamp.
+	// ChangedDeletion: the deletionTimestamp was set (or removed).
 	ChangedDeletion
 	ChangedLabels
 	ChangedAnnotations
 	ChangedFinalizers
 	ChangedOwnerReferences
-	// ChangedSpec: anything outside the metadata and the status, whatever it is called
-	// (the data of a Secret, for one).
+	// ChangedSpec: anything outside of metadata and status, such as the spec, or the data of a Secret.
 	ChangedSpec
 	ChangedStatus
 
-	// ChangedAnything asks for all of them.
+	// ChangedAnything is the set of all parts.
 	ChangedAnything Change = 1<<iota - 1
 )
 
-// Has tells whether c has at least one of parts.
+// Has reports whether c contains at least one of parts.
 func (c Change) Has(parts Change) bool { return c&parts != 0 }
 
-// String lists the parts, separated by commas; "nothing" for none.
+// String returns the names of the parts, separated by commas, or "nothing".
 func (c Change) String() string {
 	names := [...]string{
 		"uid", "resourceVersion", "generation", "deletion", "labels", "annotations", "finalizers", "ownerReferences", "spec", "status",
@@ -46,14 +45,14 @@ func (c Change) String() string {
 	return strings.Join(has, ",")
 }
 
-// MarshalText returns String's text, so that JSON says what changed.
+// MarshalText returns the text of String.
 func (c Change) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// changedByServer are parts that every write changes: they say nothing by themselves.
+// changedByServer are the parts that every write changes, so they contain no information on their own.
 const changedByServer = ChangedResourceVersion | ChangedGeneration
 
-// Summary is String without the parts that every write changes; "metadata" when it comes down
-// to those.
+// Summary returns the text of String without the parts that every write changes, or "metadata" if no other part
+// changed.
 func (c Change) Summary() string {
 	if c&^changedByServer == 0 {
 		return "metadata"

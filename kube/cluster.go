@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,58 +19,59 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ErrNotServed says that the cluster has no such kind, most often because its
-// CustomResourceDefinition is not installed (yet).
+// ErrNotServed is returned for a kind that the cluster does not serve, most often because its CustomResourceDefinition
+// is not installed (yet).
 var ErrNotServed = errors.New("kind not served by the cluster")
 
-// Cluster is a connection to one API server, together with the Go types that are
-// known for it and what has been learnt about its kinds.
+// Cluster is a connection to one API server, with registered Go types and a cache of discovered kinds.
 //
-// It makes no request until somebody asks for something, keeps no watch and no
-// cache of objects, and needs no Close. It is safe for concurrent use; one Cluster
-// for a process is the usual case, and its HTTP connections are shared.
+// It makes requests only on behalf of its methods and clients, has no watches and no cache of objects, and needs no
+// Close. It is safe for concurrent use. A process usually has one Cluster, so that all clients share its HTTP
+// connections.
 type Cluster struct {
 	// Immutable after Connect.
 	config   *rest.Config
 	http     *http.Client
-	basePath string // of the API server's URL, when it is behind a proxy
+	basePath string // of the API server's URL, if it is behind a proxy
 	scheme   *runtime.Scheme
 	codecs   serializer.CodecFactory
 
+	strays     *strays
+	panicked   sync.Once                  // a panic of a transport was logged
+	leadership atomic.Pointer[Leadership] // of the last request
+
 	mu        sync.Mutex
-	resources map[schema.GroupVersion][]metav1.APIResource // guarded by mu; dropped by Forget
-	elsewhere map[schema.GroupVersionKind]string           // in which other version a kind was found; guarded by mu
+	resources map[schema.GroupVersion][]metav1.APIResource // guarded by mu; Forget removes entries
+	elsewhere map[schema.GroupVersionKind]string           // the other version in which a kind was found; guarded by mu
 	clients   map[schema.GroupVersion]rest.Interface       // guarded by mu
 }
 
-// Resource is a kind as the API server serves it.
+// Resource describes how the API server serves a kind.
 type Resource struct {
 	schema.GroupVersionResource
 	// Kind is the kind's name in singular and CamelCase.
 	Kind string
-	// Namespaced is true when objects of the kind live in namespaces.
+	// Namespaced reports whether objects of the kind have a namespace.
 	Namespaced bool
 }
 
-// Connect prepares a Cluster for the API server that config points to.
+// Connect returns a Cluster for the API server in config. It makes no request.
 //
-// The kinds that are built into Kubernetes (the types of k8s.io/api: Pods, Deployments, ...)
-// are known; each function of addTypes, usually the AddToScheme of an API package, makes
-// more known. The config is
-// copied. Its client-side rate limit is switched off unless it was set (QPS above
-// zero), because API servers have protected themselves with priority and fairness
-// since Kubernetes 1.29 (KEP-1040), and the limit of 5 requests a second that an
-// unset field means makes controllers slow for no reason that shows.
+// The built-in kinds of Kubernetes (the types of k8s.io/api: Pods, Deployments, ...) are known. Functions in addTypes,
+// usually the AddToScheme of an API package, register further types. Connect copies config. It disables the client-side
+// rate limit unless QPS is set to a value above zero, because API servers protect themselves with priority and fairness
+// since Kubernetes 1.29 (KEP-1040), and client-go's default of 5 requests per second slows controllers down without a
+// visible reason.
 //
-// Errors: a nil config, a config that no client can be made of, a function of
-// addTypes that is nil or fails; all of them at once.
+// Errors: a nil config, a config that is not valid for a client, a function in addTypes that is nil or returns an
+// error; all errors at once.
 func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Cluster, error) {
 	if config == nil {
 		return nil, errors.New("connect to a cluster: the rest config is nil: kube.LoadConfig finds one")
 	}
 	scheme := runtime.NewScheme()
 	var errs []error
-	// What every API server says besides objects: Status, lists of resources.
+	// Types that every API server uses besides objects: Status, lists of resources.
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		errs = append(errs, fmt.Errorf("register the types of metadata: %w", err))
@@ -88,13 +90,15 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	c := &Cluster{
 		config:    config,
 		scheme:    scheme,
+		strays:    newStrays(),
 		codecs:    serializer.NewCodecFactory(scheme),
 		resources: map[schema.GroupVersion][]metav1.APIResource{},
 		elsewhere: map[schema.GroupVersionKind]string{},
 		clients:   map[schema.GroupVersion]rest.Interface{},
 	}
-	// Part of the config, so that clients which are made of RESTConfig have it too.
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return callTransport{next, c} })
+	// The transport is set in the config, so that clients made from RESTConfig use it too.
+	wrap := config.WrapTransport
+	config.WrapTransport = func(base http.RoundTripper) http.RoundTripper { return newCallTransport(c, base, wrap) }
 	var err error
 	if c.http, err = rest.HTTPClientFor(withBufferedDial(config)); err != nil {
 		errs = append(errs, fmt.Errorf("make an HTTP client for %s: %w", config.Host, err))
@@ -105,27 +109,26 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("connect to a cluster: %w", err)
 	}
-	// A host that makes no URL shows here, not at the first request.
+	// An invalid host must be an error here, not at the first request.
 	if _, err := c.RESTClient(schema.GroupVersion{Version: "v1"}); err != nil {
 		return nil, fmt.Errorf("connect to a cluster: %w", err)
 	}
 	return c, nil
 }
 
-// RESTConfig returns a copy of the config that the cluster was connected with.
+// RESTConfig returns a copy of the cluster's config.
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
 
-// HTTPClient returns the HTTP client whose connections everything that is made from
-// this cluster shares. Hand it to client-go's NewForConfigAndClient.
+// HTTPClient returns the HTTP client that all clients of this cluster share. Pass it to client-go's
+// NewForConfigAndClient to share its connections.
 func (c *Cluster) HTTPClient() *http.Client { return c.http }
 
-// Scheme returns the types that addTypes has registered. Do not change it. The types of
-// k8s.io/api are not in it: that would link all of them into every program.
+// Scheme returns the scheme with the types that addTypes has registered. It must not be changed. It does not contain
+// the types of k8s.io/api, because every program would then link all of them.
 func (c *Cluster) Scheme() *runtime.Scheme { return c.scheme }
 
-// KindOf returns the kind of obj: its own, where it carries one (unstructured and
-// metadata-only objects do), otherwise the one that its Go type is registered for, or that a
-// type of k8s.io/api is of.
+// KindOf returns the kind of obj: the one in its TypeMeta, which unstructured and metadata-only objects have, otherwise
+// the kind that its Go type is registered for, or the kind of a type of k8s.io/api.
 func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
 	if IsNil(obj) {
 		return schema.GroupVersionKind{}, errors.New("find the kind of an object: it is nil")
@@ -147,10 +150,10 @@ func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
 	return schema.GroupVersionKind{}, fmt.Errorf("find the kind of %T: %w: hand its AddToScheme to kube.Connect", obj, err)
 }
 
-// Resource asks the API server how it serves kind. Answers are remembered; that a
-// kind is missing is not, so that one that is installed later is found at the next call.
+// Resource returns how the API server serves kind. It caches results, but not that a kind is missing, so that a kind
+// that is installed later is found.
 //
-// Errors: ErrNotServed when there is no such kind; otherwise what the request met.
+// Errors: ErrNotServed if the kind is not served; otherwise the error of the request.
 func (c *Cluster) Resource(ctx context.Context, kind schema.GroupVersionKind) (Resource, error) {
 	gv := kind.GroupVersion()
 	c.mu.Lock()
@@ -175,11 +178,11 @@ func (c *Cluster) Resource(ctx context.Context, kind schema.GroupVersionKind) (R
 	return Resource{}, fmt.Errorf("kind %s in %s: %w: install its CustomResourceDefinition, or check the version", kind.Kind, gv, ErrNotServed)
 }
 
-// discoveryTimeout bounds one question for the kinds of a group and version.
+// discoveryTimeout limits one discovery request for a group and version.
 const discoveryTimeout = 30 * time.Second
 
-// resourcesOf asks for the kinds of a group and version. client-go's discovery client would
-// link the OpenAPI libraries for this one request.
+// resourcesOf requests the resources of a group and version. It does not use client-go's discovery client, because that
+// would link the OpenAPI libraries.
 func (c *Cluster) resourcesOf(ctx context.Context, gv schema.GroupVersion) (*metav1.APIResourceList, error) {
 	client, err := c.RESTClient(gv)
 	if err != nil {
@@ -198,17 +201,16 @@ func apiPath(gv schema.GroupVersion) string {
 	return "/apis"
 }
 
-// Forget drops what is known about the kinds of gv, so that the next Resource asks
-// the API server again. Call it when a request for a known kind was answered with
-// "not found": its CustomResourceDefinition has gone.
+// Forget removes the discovered kinds of gv, so that the next Resource requests them again. Call it when a request for
+// a known kind returns "not found", because its CustomResourceDefinition was deleted.
 func (c *Cluster) Forget(gv schema.GroupVersion) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.resources, gv)
 }
 
-// RESTClient returns a client for the registered types of gv. It prefers protobuf,
-// and takes JSON where the server has nothing else (custom resources).
+// RESTClient returns a client for the registered types of gv. It prefers protobuf, and uses JSON if the server supports
+// nothing else (custom resources).
 func (c *Cluster) RESTClient(gv schema.GroupVersion) (rest.Interface, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,8 +235,7 @@ func (c *Cluster) RESTClient(gv schema.GroupVersion) (rest.Interface, error) {
 
 func findResource(resources []metav1.APIResource, kind schema.GroupVersionKind) (Resource, bool) {
 	for _, r := range resources {
-		// A name with a slash is a subresource ("pods/status"), which may carry the
-		// kind of its parent.
+		// A name with a slash is a subresource ("pods/status"), which may have the kind of its parent.
 		if r.Kind == kind.Kind && !strings.Contains(r.Name, "/") {
 			return Resource{
 				GroupVersionResource: kind.GroupVersion().WithResource(r.Name),

@@ -22,7 +22,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// apiServer answers requests with what is set for their paths, and remembers them.
+// apiServer has a response for each path, and records the requests.
 type apiServer struct {
 	mu       sync.Mutex
 	answers  map[string]http.HandlerFunc
@@ -46,7 +46,7 @@ func (s *apiServer) set(path string, answer http.HandlerFunc) {
 	s.answers[path] = answer
 }
 
-// paths returns which paths were asked for since the last call.
+// paths returns the requested paths since the last call.
 func (s *apiServer) paths() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func answerJSON(code int, body any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(body) // a client that went away shows in its test
+		_ = json.NewEncoder(w).Encode(body) // the test reports failed clients
 	}
 }
 
@@ -161,14 +161,14 @@ func TestConnectNamesEveryMistake(t *testing.T) {
 			}
 			for _, want := range append(tc.want, "connect to a cluster: ") {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error %q does not say %q", err, want)
+					t.Errorf("the error %q lacks %q", err, want)
 				}
 			}
 		})
 	}
 }
 
-// memo is a type that only some clusters know of.
+// memo is a type that only some clusters register.
 type memo struct{ corev1.ConfigMap }
 
 func (m *memo) DeepCopyObject() runtime.Object { return &memo{*m.DeepCopy()} }
@@ -222,7 +222,7 @@ func TestResourceAsksOnceForAllKindsOfAVersion(t *testing.T) {
 	server, cluster := connect(t)
 	server.set("/apis/apps/v1", resources(
 		"apps/v1",
-		// A subresource may come first, and carry its parent's kind.
+		// A subresource may be first, and may have its parent's kind.
 		metav1.APIResource{Name: "deployments/status", Kind: "Deployment", Namespaced: true},
 		metav1.APIResource{Name: "deployments", Kind: "Deployment", Namespaced: true},
 		metav1.APIResource{Name: "zones", Kind: "Zone"},
@@ -264,7 +264,7 @@ func TestAKindThatIsInstalledLaterIsFound(t *testing.T) {
 		}
 		for _, want := range []string{"Memo", "example.com/v1", "CustomResourceDefinition"} {
 			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: the error %q does not say %q", when, err, want)
+				t.Errorf("%s: the error %q lacks %q", when, err, want)
 			}
 		}
 	}
@@ -282,7 +282,7 @@ func TestAKindThatIsInstalledLaterIsFound(t *testing.T) {
 	}
 }
 
-// What the request met is not the same as a kind that is not served.
+// A failed request must not be reported as a kind that is not served.
 func TestResourceReturnsWhatTheRequestMet(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -6,8 +6,51 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/evenkeel-go/evenkeel/kube"
 )
+
+// The error must contain the searched places and the next step. client-go's own error mentions KUBERNETES_MASTER, which
+// is not used.
+func TestLoadConfigWithoutCluster(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		path, env string
+		want      []string
+	}{
+		"nothing is set":           {want: []string{"$KUBECONFIG is not set"}},
+		"the variable's is absent": {env: missing, want: []string{"$KUBECONFIG (" + missing + ")"}},
+		"the path's is empty":      {path: empty, want: []string{"the file " + empty}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("KUBECONFIG", tc.env)
+			t.Setenv("KUBERNETES_SERVICE_HOST", "")
+			if tc.path == "" && tc.env == "" {
+				if _, err := os.Stat(clientcmd.RecommendedHomeFile); err == nil {
+					t.Setenv("KUBECONFIG", missing) // this user has a cluster
+					tc.want = nil
+				}
+			}
+			_, err := kube.LoadConfig(tc.path)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range append(tc.want, "no cluster is configured", "not run in a Pod", "set $KUBECONFIG to the path of a kubeconfig") {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error lacks %q: %v", want, err)
+				}
+			}
+			if strings.Contains(err.Error(), "KUBERNETES_MASTER") {
+				t.Errorf("the error mentions an unused variable: %v", err)
+			}
+		})
+	}
+}
 
 func TestLoadConfig(t *testing.T) {
 	dir := t.TempDir()

@@ -9,13 +9,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// readBuffer is how much is read from a connection at a time. net/http reads 4 KB at a time,
-// less than most Pods are: an event would cost two system calls, and a burst of events as many
-// as there are.
+// readBuffer is the size of a connection's read buffer. net/http reads 4 KB at a time, less than most Pods need, so
+// each event would cost two system calls. A larger buffer reads several events of a burst in one.
 const readBuffer = 32 << 10
 
-// withBufferedDial returns a config that dials with dialBuffered, unless config has a Dial or a
-// Transport of its own.
+// withBufferedDial returns a config that dials with dialBuffered, unless config has its own Dial or Transport.
 func withBufferedDial(config *rest.Config) *rest.Config {
 	if config.Dial != nil || config.Transport != nil {
 		return config
@@ -25,7 +23,7 @@ func withBufferedDial(config *rest.Config) *rest.Config {
 	return config
 }
 
-// dialBuffered dials as client-go does by default, and reads through a buffer.
+// dialBuffered dials as client-go does by default, and buffers reads.
 func dialBuffered(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
 	conn, err := dialer.DialContext(ctx, network, address)
@@ -40,5 +38,5 @@ type bufferedConn struct {
 	reader *bufio.Reader
 }
 
-// Read implements net.Conn. As for every net.Conn of net/http, one goroutine reads at a time.
+// Read implements net.Conn. net/http reads a connection in one goroutine at a time.
 func (c *bufferedConn) Read(p []byte) (int, error) { return c.reader.Read(p) }

@@ -15,8 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// What is read through the buffer is what was sent, however large, and the caller's own Dial
-// is used where there is one.
+// Reads through the buffer must return the sent bytes of any length, and a Dial of the config must be used.
 func TestConnectionsReadThroughABuffer(t *testing.T) {
 	t.Parallel()
 	body := strings.Repeat("0123456789abcdef", 20_000)

@@ -1,5 +1,4 @@
-// Package kube holds the words that every other package shares: an object, its
-// key, its kind and scope, and the cluster that they live in.
+// Package kube defines the types that all other packages share: an object, its key, kind and scope, and the cluster.
 //
-// It is the leaf of the module: it imports nothing of Even Keel.
+// It imports no other package of Even Keel except retry.
 package kube

@@ -2,10 +2,33 @@ package kube_test
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
+
+var errTaken = errors.New("another process leads")
+
+// lead returns a leadership of one hour, and a context that carries it.
+func lead(t *testing.T) (*kube.Leadership, context.Context) {
+	t.Helper()
+	leadership := kube.NewLeadership(nil, time.Hour)
+	ctx, cancel := kube.WithLeadership(t.Context(), leadership)
+	t.Cleanup(func() { leadership.Release(); cancel() })
+	return leadership, ctx
+}
+
+func isLost(ctx context.Context) bool {
+	select {
+	case <-kube.LeadershipLost(ctx):
+		return true
+	default:
+		return false
+	}
+}
 
 func TestNoLeadershipIsNeverLost(t *testing.T) {
 	t.Parallel()
@@ -14,30 +37,24 @@ func TestNoLeadershipIsNeverLost(t *testing.T) {
 	}
 }
 
-// Leadership and the context's end are two things: work that drains has a context that
-// ended, and can still lose the lease.
+// The end of the context is not a loss of leadership: while work drains, its context has ended, and the lease can still
+// be lost.
 func TestLeadershipOutlivesTheContext(t *testing.T) {
 	t.Parallel()
-	lost := make(chan struct{})
-	ctx, cancel := context.WithCancel(kube.WithLeadership(t.Context(), lost))
+	leadership, leading := lead(t)
+	ctx, cancel := context.WithCancel(leading)
 	for name, ctx := range map[string]context.Context{"derived": ctx, "detached": context.WithoutCancel(ctx)} {
-		select {
-		case <-kube.LeadershipLost(ctx):
+		if isLost(ctx) {
 			t.Errorf("%s: leadership is lost from the start", name)
-		default:
 		}
 	}
 	cancel()
-	select {
-	case <-kube.LeadershipLost(ctx):
+	if isLost(ctx) {
 		t.Error("the end of the context counts as lost leadership")
-	default:
 	}
-	close(lost)
+	leadership.Lose(errTaken)
 	for name, ctx := range map[string]context.Context{"derived": ctx, "detached": context.WithoutCancel(ctx)} {
-		select {
-		case <-kube.LeadershipLost(ctx):
-		default:
+		if !isLost(ctx) {
 			t.Errorf("%s: the loss does not show", name)
 		}
 	}
@@ -45,12 +62,118 @@ func TestLeadershipOutlivesTheContext(t *testing.T) {
 
 func TestTheInnermostLeaseCounts(t *testing.T) {
 	t.Parallel()
-	outer, inner := make(chan struct{}), make(chan struct{})
-	ctx := kube.WithLeadership(kube.WithLeadership(t.Context(), outer), inner)
-	close(inner)
-	select {
-	case <-kube.LeadershipLost(ctx):
-	default:
+	_, outer := lead(t)
+	inner := kube.NewLeadership(nil, time.Hour)
+	ctx, cancel := kube.WithLeadership(outer, inner)
+	defer cancel()
+	inner.Lose(errTaken)
+	if !isLost(ctx) {
 		t.Error("the inner lease is lost, and it does not show")
 	}
+}
+
+// Contexts must be cancelled when Lose returns, not later by other goroutines.
+func TestContract06_LossCancelsContextsAtOnce(t *testing.T) {
+	t.Parallel()
+	leadership, leading := lead(t)
+	stopped, stop := context.WithCancel(leading)
+	outliving, cancel := kube.UntilLeadershipLost(stopped)
+	defer cancel()
+	handler, cancelHandler := context.WithTimeout(outliving, time.Hour)
+	defer cancelHandler()
+	stop()
+	if outliving.Err() != nil || handler.Err() != nil {
+		t.Fatal("the end of the context ends what is to outlive it")
+	}
+	leadership.Lose(errTaken)
+	for name, ctx := range map[string]context.Context{"the work's": leading, "outliving": outliving, "derived from outliving": handler} {
+		if cause := context.Cause(ctx); !errors.Is(cause, kube.ErrLeadershipLost) || !errors.Is(cause, errTaken) {
+			t.Errorf("%s context: the cause is %v, want ErrLeadershipLost and the reason", name, cause)
+		}
+	}
+	late, cancelLate := kube.UntilLeadershipLost(stopped)
+	defer cancelLate()
+	if late.Err() == nil {
+		t.Error("a context that is made after the loss is not cancelled")
+	}
+}
+
+// An elector that cancels its work with ErrLeadershipLost, without a Leadership.
+func TestUntilLeadershipLostOfOtherElectors(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		before, cancelBefore := kube.UntilLeadershipLost(ctx)
+		defer cancelBefore()
+		cancel(kube.ErrLeadershipLost)
+		after, cancelAfter := kube.UntilLeadershipLost(ctx)
+		defer cancelAfter()
+		synctest.Wait()
+		if before.Err() == nil || after.Err() == nil {
+			t.Errorf("contexts made before and after the loss: %v, %v", before.Err(), after.Err())
+		}
+	})
+}
+
+func TestUntilLeadershipLostWithoutLeadership(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stopped, stop := context.WithCancel(t.Context())
+		ctx, cancel := kube.UntilLeadershipLost(stopped)
+		stop()
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Errorf("it ends with the context that it was made of: %v", ctx.Err())
+		}
+		cancel()
+		if ctx.Err() == nil {
+			t.Error("cancel does not end it")
+		}
+	})
+}
+
+// The deadline must end the leadership, even if no timer has fired.
+func TestContract06_DeadlineEndsLeadership(t *testing.T) {
+	t.Parallel()
+	var now time.Duration // the timer, of real time, comes an hour later
+	leadership := kube.NewLeadership(func() time.Duration { return now }, time.Hour)
+	ctx, cancel := kube.WithLeadership(t.Context(), leadership)
+	defer cancel()
+	now = 59 * time.Minute
+	if err := leadership.Extend(2 * time.Hour); err != nil {
+		t.Fatalf("extended in time: %v", err)
+	}
+	if err := leadership.Extend(time.Hour); err != nil || leadership.Err() != nil {
+		t.Fatalf("an earlier deadline: %v", err)
+	}
+	now = 2*time.Hour - 1
+	if err := leadership.Err(); err != nil {
+		t.Fatalf("before the deadline: %v", err)
+	}
+	now = 2 * time.Hour
+	if err := leadership.Extend(3 * time.Hour); !errors.Is(err, kube.ErrLeadershipLost) {
+		t.Errorf("extended after the deadline: %v, want ErrLeadershipLost", err)
+	}
+	if !isLost(ctx) || ctx.Err() == nil {
+		t.Error("the call that found the deadline passed has not ended the leadership")
+	}
+}
+
+// A timer must end a leadership without calls.
+func TestContract06_DeadlineCancelsIdleWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		leadership := kube.NewLeadership(nil, 10*time.Second)
+		ctx, cancel := kube.WithLeadership(t.Context(), leadership)
+		defer cancel()
+		time.Sleep(8 * time.Second)
+		if err := leadership.Extend(18 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		<-ctx.Done()
+		if took := time.Since(start); took != 18*time.Second || !errors.Is(context.Cause(ctx), kube.ErrLeadershipLost) {
+			t.Errorf("cancelled after %s with the cause %v, want the second deadline", took, context.Cause(ctx))
+		}
+	})
 }

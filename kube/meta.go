@@ -7,24 +7,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Metadata makes an ObjectMeta step by step, where a struct literal is clumsy: when labels come
-// from several places, or an owner is there only sometimes.
+// Metadata builds an ObjectMeta step by step, for cases in which a struct literal is inconvenient: labels come from
+// several sources, or an owner is optional.
 //
 //	base := kube.Meta("shop", "web").App(kube.App{Name: "web", ManagedBy: "shop-operator"})
 //	service, config := base.Build(), base.Named("web-config").Annotation("example.com/checksum", "7").Build()
 //
-// It is a value: each method returns another one and changes nothing, so that one can be the
-// base of many. Nothing is checked; the API server does that.
+// It is a value: each method returns a modified copy, so that one Metadata can be the base of many. It does not
+// validate; the API server does.
 type Metadata struct {
 	meta metav1.ObjectMeta
 }
 
-// Meta begins with a namespace, which is empty for what lives in none, and a name.
+// Meta returns metadata with a name and a namespace, which is empty for cluster-scoped objects.
 func Meta(namespace, name string) Metadata {
 	return Metadata{meta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// MetaOf begins with the key of an object, and nothing else of it.
+// MetaOf returns metadata with the name and namespace in key.
 func MetaOf(key Key) Metadata { return Meta(key.Namespace, key.Name) }
 
 // Named returns the metadata with another name.
@@ -33,36 +33,36 @@ func (m Metadata) Named(name string) Metadata {
 	return m
 }
 
-// Generated returns the metadata with a prefix in place of the name: the API server makes a name
-// of it when the object is created, a new one each time.
+// Generated returns the metadata with a name prefix instead of a name (generateName): the API server generates a new
+// name at each create.
 func (m Metadata) Generated(prefix string) Metadata {
 	m.meta.Name, m.meta.GenerateName = "", prefix
 	return m
 }
 
-// Label adds a label, or replaces it. LabelValue makes values that are accepted.
+// Label adds or replaces a label. LabelValue returns valid values.
 func (m Metadata) Label(name, value string) Metadata {
 	return m.Labels(map[string]string{name: value})
 }
 
-// Labels adds labels, or replaces them.
+// Labels adds or replaces labels.
 func (m Metadata) Labels(labels map[string]string) Metadata {
 	m.meta.Labels = merged(m.meta.Labels, labels)
 	return m
 }
 
-// Annotation adds an annotation, or replaces it.
+// Annotation adds or replaces an annotation.
 func (m Metadata) Annotation(name, value string) Metadata {
 	return m.Annotations(map[string]string{name: value})
 }
 
-// Annotations adds annotations, or replaces them.
+// Annotations adds or replaces annotations.
 func (m Metadata) Annotations(annotations map[string]string) Metadata {
 	m.meta.Annotations = merged(m.meta.Annotations, annotations)
 	return m
 }
 
-// Finalizer adds finalizers, those that are not there yet.
+// Finalizer adds the finalizers that are missing.
 func (m Metadata) Finalizer(names ...string) Metadata {
 	finalizers := slices.Clone(m.meta.Finalizers)
 	for _, name := range names {
@@ -74,7 +74,7 @@ func (m Metadata) Finalizer(names ...string) Metadata {
 	return m
 }
 
-// Owner adds owner references. One to an owner that is there already, by its uid, replaces it.
+// Owner adds owner references. It replaces an existing reference with the same uid.
 func (m Metadata) Owner(references ...metav1.OwnerReference) Metadata {
 	owners := slices.Clone(m.meta.OwnerReferences)
 	for _, reference := range references {
@@ -89,18 +89,18 @@ func (m Metadata) Owner(references ...metav1.OwnerReference) Metadata {
 	return m
 }
 
-// App is what the labels say that Kubernetes recommends for all objects, and that tools show
-// (app.kubernetes.io/...). What is empty is left out.
+// App contains the recommended labels of Kubernetes (app.kubernetes.io/...), which tools display. Empty fields are
+// omitted.
 type App struct {
 	Name      string // of the application: "mysql"
-	Instance  string // what tells instances apart: "mysql-shop"
+	Instance  string // unique per installation: "mysql-shop"
 	Version   string // of the application: "8.4.1"
 	Component string // the part within the architecture: "database"
-	PartOf    string // the application that it is part of: "shop"
+	PartOf    string // the larger application: "shop"
 	ManagedBy string // the tool: "shop-operator"
 }
 
-// Labels returns the labels. Values that no label may have are made acceptable by LabelValue.
+// Labels returns the labels. It applies LabelValue to invalid values.
 func (a App) Labels() map[string]string {
 	labels := map[string]string{}
 	for name, value := range map[string]string{
@@ -114,11 +114,11 @@ func (a App) Labels() map[string]string {
 	return labels
 }
 
-// App adds the recommended labels. The selectors of Deployments and Services should have the name
-// and the instance only: they cannot change, or should not, when the version does.
+// App adds the recommended labels. Selectors of Deployments and Services should contain only name and instance:
+// selectors cannot or should not change, but the version does.
 func (m Metadata) App(app App) Metadata { return m.Labels(app.Labels()) }
 
-// Build returns the metadata, which belongs to the caller.
+// Build returns a copy of the metadata.
 func (m Metadata) Build() metav1.ObjectMeta { return *m.meta.DeepCopy() }
 
 func merged(old, more map[string]string) map[string]string {

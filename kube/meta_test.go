@@ -66,7 +66,7 @@ func TestChildName(t *testing.T) {
 	long := strings.Repeat("x", 60)
 	for name, test := range map[string]struct {
 		owner, suffix string
-		want          string // names never change: children would be orphaned
+		want          string // must never change, because children would be orphaned
 	}{
 		"short":               {"web", "config", "web-config"},
 		"no suffix":           {"web", "", "web"},

@@ -8,35 +8,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The lengths of names, in bytes.
+// Maximum lengths of names, in bytes.
 const (
-	// MaxLabelName is how long a name may be that is a DNS label: those of Services and
-	// Namespaces. Values of labels may be as long, and so may be what becomes one: the names of
-	// Jobs.
+	// MaxLabelName is the maximum length of a DNS label. It applies to names of Services and Namespaces, to label
+	// values, and to names that become label values, such as those of Jobs.
 	MaxLabelName = 63
-	// MaxControllerName is how long the names of CronJobs, StatefulSets and DaemonSets may be,
-	// to which controllers append something that has to fit into a label.
+	// MaxControllerName is the maximum length of names of CronJobs, StatefulSets and DaemonSets: controllers append a
+	// suffix, and the result must be a valid label value.
 	MaxControllerName = 52
-	// MaxName is how long the names of most other kinds may be.
+	// MaxName is the maximum length of names of most other kinds.
 	MaxName = 253
 )
 
-// ChildName returns the name for a child of owner: "<owner's name>-<suffix>", when that is a DNS
-// label, which nearly every kind takes as a name. For one that is too long, or has characters
-// that no label has, it is cut or changed, and a hash is appended.
+// ChildName returns the name for a child of owner: "<owner's name>-<suffix>" if that is a DNS label, which almost every
+// kind accepts as a name. Otherwise it replaces invalid characters, shortens the name and appends a hash.
 //
-// It is the same at every call, in every version of this library. Children of different owners of
-// a kind differ, also when their names begin with the same 63 characters, as long as no suffix
-// has a "-": web with db-config, and web-db with config, meet. So do owners of two kinds that
-// use the same suffix. Of an owner without a name it is "", which the API server refuses.
+// The result never changes, also in later versions of this library. Names for different owners of a kind are different,
+// also if their names begin with the same 63 characters, as long as no suffix contains a "-": web with db-config and
+// web-db with config have the same name. Owners of two kinds with the same suffix have the same child name too. For an
+// owner without a name it returns "", which the API server rejects.
 //
-// A name that begins with a digit stays so; some kinds (Services, before 1.34) do not take it.
+// A name that begins with a digit is not changed. Some kinds (Services before 1.34) do not accept it.
 func ChildName(owner metav1.Object, suffix string) string {
 	return ChildNameWithin(owner, suffix, MaxLabelName)
 }
 
-// ChildNameWithin is ChildName for another length: MaxControllerName or MaxName, usually. It is 20
-// at least. Above MaxLabelName dots are kept, for such names are no labels.
+// ChildNameWithin is like ChildName with another maximum length, usually MaxControllerName or MaxName. The minimum is
+// 20. Above MaxLabelName it keeps dots, because such names need not be labels.
 func ChildNameWithin(owner metav1.Object, suffix string, most int) string {
 	if owner.GetName() == "" {
 		return ""
@@ -51,7 +49,7 @@ func ChildNameWithin(owner metav1.Object, suffix string, most int) string {
 		return name
 	}
 	hash := hashOf(owner.GetName(), suffix)
-	// The suffix says what it is, so it is kept if there is room for some of the owner too.
+	// The suffix identifies the child, so it is kept if there is room for a part of the owner's name too.
 	tail := hash
 	if kept := lettersOf(strings.ToLower(suffix), most > MaxLabelName); kept != "" && len(kept) <= most/2-len(hash) {
 		tail = kept + "-" + hash
@@ -64,11 +62,11 @@ func ChildNameWithin(owner metav1.Object, suffix string, most int) string {
 	return head + "-" + tail
 }
 
-// LabelValue returns value, when a label may have it, which "" may too. Otherwise it is changed
-// and cut to 63 bytes, with a hash appended: different values stay different.
+// LabelValue returns value if it is a valid label value, which includes "". Otherwise it replaces invalid characters,
+// shortens it to 63 bytes and appends a hash, so that different values remain different.
 //
-// Names of objects can be too long for a label, and a label that holds one is how children are
-// found whose owner lives elsewhere.
+// Names of objects can be too long for a label value, and labels with the owner's name are needed to find children in
+// another namespace than their owner's.
 func LabelValue(value string) string {
 	isLetter := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
@@ -91,7 +89,7 @@ func LabelValue(value string) string {
 	return mended + "-" + hash
 }
 
-// lettersOf returns name with a "-" in place of what no DNS label has, and no "-" at its ends.
+// lettersOf returns name with a "-" for each character that a DNS label cannot contain, and without "-" at its ends.
 func lettersOf(name string, dots bool) string {
 	letters := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' && dots {
@@ -99,7 +97,7 @@ func lettersOf(name string, dots bool) string {
 		}
 		return '-'
 	}, name)
-	for _, bad := range []string{"..", ".-", "-."} { // which no name has
+	for _, bad := range []string{"..", ".-", "-."} { // invalid in names
 		if strings.Contains(letters, bad) {
 			return lettersOf(name, false)
 		}
@@ -107,7 +105,7 @@ func lettersOf(name string, dots bool) string {
 	return strings.Trim(letters, "-.")
 }
 
-// hashOf returns 10 letters and digits, 50 bits, that differ for different parts.
+// hashOf returns 10 letters and digits (50 bits) that differ for different parts.
 func hashOf(parts ...string) string {
 	const length = 10
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))

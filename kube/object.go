@@ -9,15 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Object is anything that Kubernetes keeps: a pointer to a typed object such as
-// *corev1.Pod, *unstructured.Unstructured or *metav1.PartialObjectMetadata.
+// Object is a Kubernetes object: a pointer to a typed object such as *corev1.Pod, *unstructured.Unstructured or
+// *metav1.PartialObjectMetadata.
 type Object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// New returns a new, empty object of type T, which must be a pointer to a struct,
-// as every Object is. It panics when T is an interface: nothing can be made of that.
+// New returns a new, empty object of type T, which must be a pointer to a struct, as every Object is. It panics if T is
+// an interface.
 func New[T Object]() T {
 	t := reflect.TypeFor[T]()
 	if t.Kind() != reflect.Pointer {
@@ -26,8 +26,8 @@ func New[T Object]() T {
 	return reflect.New(t.Elem()).Interface().(T)
 }
 
-// Key names one object of a kind: namespace and name. Namespace is empty for
-// cluster-scoped kinds. Keys are comparable and make good map keys.
+// Key is the namespace and name of an object of a kind. The namespace is empty for cluster-scoped kinds. Keys are
+// comparable and can be map keys.
 type Key struct {
 	Namespace string
 	Name      string
@@ -38,8 +38,7 @@ func KeyOf(obj metav1.Object) Key {
 	return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// ParseKey reads what Key.String writes: "namespace/name", or "name" for a
-// cluster-scoped object.
+// ParseKey parses the format of Key.String: "namespace/name", or "name" for a cluster-scoped object.
 func ParseKey(s string) (Key, error) {
 	namespace, name, namespaced := strings.Cut(s, "/")
 	if !namespaced {
@@ -59,8 +58,7 @@ func (k Key) String() string {
 	return k.Namespace + "/" + k.Name
 }
 
-// IsNil reports whether v, an Object or another interface, is nil or holds a nil pointer: what a
-// caller has passed who had none.
+// IsNil reports whether v, an Object or another interface value, is nil or contains a nil pointer.
 func IsNil(v any) bool {
 	value := reflect.ValueOf(v)
 	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()

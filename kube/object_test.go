@@ -47,7 +47,7 @@ func TestParseKeyRefusesWhatNoKeyIs(t *testing.T) {
 	}
 }
 
-// FuzzParseKey: what can be parsed is written as it was read, and has a name.
+// String of a parsed key must return the parsed text, and the name must not be empty.
 func FuzzParseKey(f *testing.F) {
 	for _, seed := range []string{"default/web", "node-1", "", "/", "a/b/c", "/x", "x/", "\x00/\xff"} {
 		f.Add(seed)

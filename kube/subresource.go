@@ -6,10 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// SubresourceKind returns the kind of what is read and written as a subresource of resource: the
-// Scale of "scale", the object's own kind for "status". known is false when the last answer to
-// Resource did not list it: such objects have none or, where a definition has changed since,
-// will show one after Forget. It makes no request.
+// SubresourceKind returns the kind that a subresource of resource is read and written with: Scale for "scale", the
+// object's own kind for "status". known is false if the last response to Resource did not list the subresource: such
+// objects do not have it, or the definition has changed since, which Forget makes visible. It makes no request.
 func (c *Cluster) SubresourceKind(resource Resource, subresource string) (kind schema.GroupVersionKind, known bool) {
 	first, _, _ := strings.Cut(subresource, "/") // as in "proxy/metrics"
 	c.mu.Lock()
@@ -19,7 +18,7 @@ func (c *Cluster) SubresourceKind(resource Resource, subresource string) (kind s
 			continue
 		}
 		kind = resource.GroupVersion().WithKind(r.Kind)
-		if r.Version != "" { // otherwise it is of the group that lists it
+		if r.Version != "" { // otherwise it has the group of its list
 			kind.Group, kind.Version = r.Group, r.Version
 		}
 		return kind, true

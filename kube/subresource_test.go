@@ -23,7 +23,7 @@ func TestSubresourceKinds(t *testing.T) {
 	cluster := connectTo(t, fakeserver.New(widgets, configMaps()).Config("test"))
 	unasked := kube.Resource{GroupVersionResource: widgets.GroupVersion().WithResource("widgets"), Kind: "Widget"}
 	if _, known := cluster.SubresourceKind(unasked, "status"); known {
-		t.Error("what nobody has asked for is known")
+		t.Error("a kind is known before it was requested")
 	}
 	resource, err := cluster.Resource(ctx, widgets.GroupVersionKind)
 	if err != nil {
@@ -38,14 +38,14 @@ func TestSubresourceKinds(t *testing.T) {
 	}
 	cluster.Forget(widgets.GroupVersion())
 	if _, known := cluster.SubresourceKind(resource, "status"); known {
-		t.Error("what was forgotten is known")
+		t.Error("a kind is known after Forget")
 	}
 	if o.began != asked {
 		t.Errorf("%d requests were made, want none", o.began-asked)
 	}
 }
 
-// TestSubresourcesOfAnotherGroup: the kind of a body need not be of the group of the object.
+// The kind of a subresource may be in another group than the object.
 func TestSubresourcesOfAnotherGroup(t *testing.T) {
 	t.Parallel()
 	const list = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":[{"name":"deployments","kind":"Deployment","namespaced":true},` +

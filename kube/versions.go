@@ -10,13 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ResourceInAnyVersion is Resource for callers that have to find all objects of a kind, also those
-// that were made when it had other versions: when the API server does not serve the version of
-// kind, or serves it no longer, it is asked which others it serves, and the one that it prefers is
-// taken. The Resource names the version. The answer is remembered, as by Resource: also that it was
-// another version, until that one is served no longer or the kind's own one is seen.
+// ResourceInAnyVersion is like Resource for callers that must find all objects of a kind, also those that were created
+// in other versions. If the API server does not serve the version of kind, it requests the served versions
+// and uses the preferred one. The Resource contains the version. The result is cached, as by Resource. That another
+// version is used is cached until that version is not served, or the kind's own version is served again.
 //
-// Errors: ErrNotServed when the kind is served in no version; otherwise what the requests met.
+// Errors: ErrNotServed if no version of the kind is served; otherwise the errors of the requests.
 func (c *Cluster) ResourceInAnyVersion(ctx context.Context, kind schema.GroupVersionKind) (Resource, error) {
 	c.mu.Lock()
 	_, own := findResource(c.resources[kind.GroupVersion()], kind)
@@ -54,8 +53,8 @@ func (c *Cluster) ResourceInAnyVersion(ctx context.Context, kind schema.GroupVer
 	return Resource{}, err
 }
 
-// versionsOf asks for the versions of the kind's group, the preferred one first; none when there
-// is no such group.
+// versionsOf requests the versions of the kind's group, with the preferred one first. It returns none if the group does
+// not exist.
 func (c *Cluster) versionsOf(ctx context.Context, kind schema.GroupVersionKind) ([]string, error) {
 	client, err := c.RESTClient(kind.GroupVersion())
 	if err != nil {

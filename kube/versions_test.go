@@ -12,8 +12,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// A kind is found in the version that is asked for, or in another, and missing only when it is
-// served in none.
+// A kind must be found in the requested version or in another one. It is missing only if no version is served.
 func TestResourceInAnyVersion(t *testing.T) {
 	t.Parallel()
 	server, cluster := connect(t)
@@ -52,7 +51,7 @@ func TestResourceInAnyVersion(t *testing.T) {
 			t.Errorf("%s: asked for %q", test.kind, paths)
 		}
 	}
-	// The kind's own version comes first, when somebody has seen it.
+	// The kind's own version is preferred if it was requested before.
 	server.set("/apis/example.com/v1beta1", resources("example.com/v1beta1", metav1.APIResource{Name: "apps", Kind: "App", Namespaced: true}))
 	if _, err := cluster.Resource(t.Context(), in("v1beta1", "App")); err != nil {
 		t.Fatal(err)
@@ -62,13 +61,13 @@ func TestResourceInAnyVersion(t *testing.T) {
 	}
 	cluster.Forget(schema.GroupVersion{Group: "example.com", Version: "v1beta1"})
 	server.set("/apis/example.com/v1beta1", resources("example.com/v1beta1"))
-	// What is remembered is forgotten with the version.
+	// Forget removes the cached version too.
 	cluster.Forget(schema.GroupVersion{Group: "example.com", Version: "v1"})
 	server.set("/apis/example.com/v1", resources("example.com/v1"))
 	if resource, err := cluster.ResourceInAnyVersion(t.Context(), in("v1beta1", "App")); err != nil || resource.Version != "v2" {
 		t.Errorf("%v, %v", resource, err)
 	}
-	// What cannot be asked is not missing.
+	// A failed request must not be reported as a missing kind.
 	server.set("/apis/example.com", status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable))
 	if _, err := cluster.ResourceInAnyVersion(t.Context(), in("v0", "App")); err == nil || errors.Is(err, kube.ErrNotServed) {
 		t.Errorf("the error is %v", err)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/util/connrotation"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -33,7 +35,8 @@ const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 // Config says which lease is stood for, and how. It is taken by value: New neither keeps
 // nor changes the caller's.
 type Config struct {
-	// Cluster is where the lease is kept. Either Cluster or Client is required.
+	// Cluster is where the lease is kept. Requests for the lease have a connection of their own, unless the
+	// rest.Config of the Cluster has a Transport. Either Cluster or Client is required.
 	Cluster *kube.Cluster
 	// Client makes the requests for the lease, in place of Cluster: a clientset's
 	// CoordinationV1() is one.
@@ -45,15 +48,17 @@ type Config struct {
 	// Namespace is the lease's namespace. Default: the Pod's own. Required outside a Pod.
 	Namespace string
 	// Identity tells those that compete apart; it is written into the lease. No two
-	// Electors may use the same one at the same time. Default: the host's name, which
-	// in a Pod is the Pod's, an underscore and a random UUID.
+	// Electors should use the same one at the same time. A lease that names it and was written by
+	// another process is waited for as another's is; so a process that is started again after a
+	// crash waits as well. Default: the host's name, which in a Pod is the Pod's, an underscore and a
+	// random UUID.
 	Identity string
 	// Labels are put on the lease by whoever holds it. Labels with other keys are kept.
 	// Default: none.
 	Labels map[string]string
 
 	// LeaseDuration is how long the others wait, after they last saw the lease renewed,
-	// before they take it. After a crash there is no leader for that long, and up to 4.4
+	// before they take it: the holder's or their own, whichever is longer. After a crash there is no leader for that long, and up to 4.4
 	// times RetryPeriod more. A whole number of seconds, because a Lease counts in
 	// seconds; longer than RenewDeadline. Default 15 s.
 	LeaseDuration time.Duration
@@ -94,13 +99,34 @@ func (c Config) withDefaults(file string) (Config, error) {
 		c.Identity = host + "_" + string(uuid.NewUUID())
 	}
 	if c.Cluster != nil && c.Client == nil {
-		client, err := coordinationv1client.NewForConfigAndClient(c.Cluster.RESTConfig(), c.Cluster.HTTPClient())
+		client, err := newClient(c.Cluster)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("make a client for leases: %w", err))
 		}
 		c.Client, c.Cluster = client, nil
 	}
 	return c, errors.Join(errs...)
+}
+
+// ownConnection makes requests for leases on connections that nothing else uses, so that they can be closed.
+type ownConnection struct {
+	coordinationv1client.LeasesGetter
+	*connrotation.ConnectionTracker
+}
+
+// newClient returns a client for the leases of a Cluster.
+func newClient(cluster *kube.Cluster) (coordinationv1client.LeasesGetter, error) {
+	config := cluster.RESTConfig()
+	if config.Transport != nil { // its connections are not known
+		return coordinationv1client.NewForConfigAndClient(config, cluster.HTTPClient())
+	}
+	if config.Dial == nil {
+		config.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	dialer := connrotation.NewDialer(config.Dial)
+	config.Dial = dialer.DialContext
+	client, err := coordinationv1client.NewForConfig(config)
+	return ownConnection{client, dialer.ConnectionTracker}, err
 }
 
 // podNamespace reads the namespace of the Pod that this process runs in. It is empty when
@@ -132,6 +158,9 @@ func (c Config) validate() error {
 		mistake("Namespace is required outside a Pod")
 	} else if problems := validation.IsDNS1123Label(c.Namespace); problems != nil {
 		mistake("Namespace %q cannot name a namespace: %s", c.Namespace, strings.Join(problems, ", "))
+	}
+	if c.Identity == noLeaderYet {
+		mistake("Identity %q is reserved for a lease that has had no leader yet", c.Identity)
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
 		problems := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(c.Labels[key])...)

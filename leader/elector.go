@@ -23,17 +23,20 @@ type Elector struct {
 	config Config
 	lease  string // namespace/name
 	logger *slog.Logger
+	clock  func() time.Duration
 
 	mu       sync.Mutex
 	state    State           // guarded by mu
 	since    time.Time       // guarded by mu; when state began
 	leader   string          // guarded by mu; holder in the lease as last seen
-	until    time.Time       // guarded by mu; see Status; of the latest term that led
+	until    moment          // guarded by mu; see Status; of the latest term that led
 	err      error           // guarded by mu; why the lease is out of reach
 	errVerb  string          // guarded by mu; what err is about
 	errSince time.Time       // guarded by mu
 	logged   map[string]bool // guarded by mu; failures logged since the last success
 	notes    []func()        // guarded by mu; what unlock logs
+	term     *term           // guarded by mu; nil unless Run runs
+	written  []stamp         // guarded by mu; of the latest records that were written, or may have been
 }
 
 // New makes an Elector. It starts nothing and makes no request. The error names every
@@ -50,6 +53,7 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 		config: config,
 		lease:  lease,
 		logger: config.Logger.With("lease", lease, "identity", config.Identity),
+		clock:  newClock(suspended),
 	}, nil
 }
 
@@ -69,15 +73,17 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 //   - The lease is held from before work is called until after it has returned, or it is
 //     counted as lost at the latest RenewDeadline after the last successful renewal was
 //     begun: LeaseDuration minus RenewDeadline before another can take it. It is also
-//     lost as soon as it is seen to name another holder, or none.
-//   - kube.LeadershipLost of work's context is closed when leadership is lost, and only
-//     then; also while work drains.
+//     lost as soon as it is seen to name another holder, or none, or to be deleted.
+//   - kube.LeadershipLost of work's context is closed when leadership is lost, also while
+//     work drains, and when work has returned.
+//   - Clients of a kube.Cluster send no write under work's context, or under one that is
+//     derived from it, after that.
 //   - The lease is never written between a loss and the return of work.
 //   - Everything that Run starts has ended when it returns.
 //
 // The caller must see to it that work stops writing when leadership is lost, returns when
 // its context ends, and can be called again. One Elector runs once at a time: for several
-// controllers under one lease, run all of them in work.
+// controllers under one lease, run all of them in work, and let readiness probes ask ReadyWith.
 //
 // Errors: nil when ctx ended while standing by; otherwise what work returned, whether it
 // ended by itself or because ctx did. What work returns because of a loss is not Run's
@@ -114,6 +120,7 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error)
 func (e *Elector) stopped() {
 	e.mu.Lock()
 	defer e.unlock()
+	e.disconnect()
 	e.enter(StateStopped)
 	e.err, e.errVerb, e.errSince, e.logged = nil, "", time.Time{}, nil
 }
@@ -123,26 +130,20 @@ func (e *Elector) stopped() {
 func (e *Elector) stand(ctx context.Context, work func(ctx context.Context) error) (done bool, err error) {
 	// The election outlives ctx: the lease is renewed while work drains.
 	electing, stopElecting := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard()))
-	lost := make(chan struct{})
-	working, cancelWork := context.WithCancelCause(kube.WithLeadership(ctx, lost))
-	t := e.newTerm(lost, func() {
-		close(lost) // first, so that whoever sees the context end can tell why
-		cancelWork(kube.ErrLeadershipLost)
-		stopElecting()
-	})
+	t := e.newTerm(stopElecting)
 	elector, err := t.elector()
 	if err != nil {
-		cancelWork(nil)
 		stopElecting()
 		return true, err
 	}
+	e.setTerm(t)
+	defer e.setTerm(nil)
 	var election sync.WaitGroup
 	join := func() {
 		stopElecting()
 		election.Wait()
 		t.waitStarted()
 	}
-	defer cancelWork(nil)
 	defer join()
 	// Only a panic of work gets here with the term still going on. What work has left
 	// running is told to stop, and the lease is left to expire.
@@ -154,9 +155,10 @@ func (e *Elector) stand(ctx context.Context, work func(ctx context.Context) erro
 	})
 	select {
 	case <-t.started:
-		election.Go(t.watch) // waited for by join
-		if ctx.Err() == nil {
-			err = work(working)
+		leadership := t.gained()
+		election.Go(func() { t.watch(leadership) }) // waited for by join
+		if ctx.Err() == nil && leadership.Err() == nil {
+			err = e.call(ctx, leadership, work)
 		}
 	case <-ctx.Done():
 	}
@@ -169,6 +171,20 @@ func (e *Elector) stand(ctx context.Context, work func(ctx context.Context) erro
 		e.release(context.WithoutCancel(ctx), t)
 	}
 	return true, err
+}
+
+// call calls work under leadership.
+func (e *Elector) call(ctx context.Context, leadership *kube.Leadership, work func(ctx context.Context) error) error {
+	// The context is cancelled by the end of leadership, also when work panics: then with that cause.
+	working, _ := kube.WithLeadership(ctx, leadership)
+	return work(working)
+}
+
+// setTerm keeps the term that goes on; nil when it has ended.
+func (e *Elector) setTerm(t *term) {
+	e.mu.Lock()
+	defer e.unlock()
+	e.term = t
 }
 
 // afterLoss decides what becomes of the error of work whose leadership was lost.
@@ -195,10 +211,14 @@ const releaseTimeout = 5 * time.Second
 // release gives up the lease, if it still names this Elector. Work and election must have
 // ended.
 func (e *Elector) release(ctx context.Context, t *term) {
-	ctx, cancel := context.WithTimeout(ctx, min(releaseTimeout, e.config.RenewDeadline))
+	timeout := min(releaseTimeout, e.config.RenewDeadline)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
-		released, err := t.release(ctx)
+		request, cancelRequest := context.WithTimeout(ctx, timeout/2)
+		released, err := t.release(request)
+		e.disconnectAfter(request)
+		cancelRequest()
 		if err == nil {
 			if released {
 				e.mu.Lock()

@@ -388,7 +388,8 @@ func TestElectionInAnElectionIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := kube.WithLeadership(t.Context(), make(chan struct{}))
+	ctx, cancel := kube.WithLeadership(t.Context(), kube.NewLeadership(nil, time.Hour))
+	defer cancel()
 	err = elector.Run(ctx, func(context.Context) error { t.Error("work is called"); return nil })
 	if err == nil || !strings.Contains(err.Error(), "another election") {
 		t.Errorf("Run: %v", err)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,8 @@ type server struct {
 	lease   *coordinationv1.Lease // guarded by mu; nil: there is none
 	version int                   // guarded by mu
 	writes  []write               // guarded by mu
+
+	validate func(*coordinationv1.Lease) error // of updates; nil: all are valid
 }
 
 // write is one that the server accepted.
@@ -40,7 +43,14 @@ type write struct {
 	Holder string
 }
 
-func newServer() *server { return &server{start: time.Now()} }
+// newServer returns a server with a lease that nobody holds.
+func newServer() *server {
+	nobody := ""
+	return &server{start: time.Now(), lease: &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "printer"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &nobody},
+	}}
+}
 
 // store accepts a write. mu must be held.
 func (s *server) store(by string, lease *coordinationv1.Lease) *coordinationv1.Lease {
@@ -117,6 +127,13 @@ func (c *client) fail(before func(ctx context.Context, verb string) error) {
 	c.before = before
 }
 
+// lose has the answers to all requests replaced by after, when it returns an error; nil ends it.
+func (c *client) lose(after func(ctx context.Context, verb string) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.after = after
+}
+
 // request counts a request and returns what fails it before and after its effect.
 func (c *client) request() (before, after func(context.Context, string) error) {
 	c.mu.Lock()
@@ -178,6 +195,10 @@ func (c *client) Update(ctx context.Context, lease *coordinationv1.Lease, _ meta
 			return nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), lease.Name)
 		case c.server.lease.ResourceVersion != lease.ResourceVersion:
 			return nil, apierrors.NewConflict(coordinationv1.Resource("leases"), lease.Name, errors.New("the object has been modified"))
+		case c.server.validate != nil:
+			if err := c.server.validate(lease); err != nil {
+				return nil, err
+			}
 		}
 		return c.server.store(c.name, lease), nil
 	})
@@ -254,8 +275,26 @@ func pass(d time.Duration) {
 }
 
 // logs is what an Elector has logged, one line each.
-type logs struct{ buffer bytes.Buffer }
+type logs struct{ buffer lockedBuffer }
 
 func (l *logs) into(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&l.buffer, nil)) }
 
-func (l *logs) count(text string) int { return bytes.Count(l.buffer.Bytes(), []byte(text)) }
+func (l *logs) count(text string) int { return strings.Count(l.buffer.String(), text) }
+
+// lockedBuffer may be read while it is written to.
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer // guarded by mu
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}

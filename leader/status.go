@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -83,19 +84,42 @@ func (s Status) Ready() error {
 func (e *Elector) Status() Status {
 	e.mu.Lock()
 	defer e.unlock()
+	if e.term != nil {
+		e.term.checkLocked()
+	}
 	s := Status{
 		Lease: e.lease, Identity: e.config.Identity,
 		State: e.state, Since: e.since,
 		Leader: e.leader, Err: e.err, ErrSince: e.errSince,
 	}
 	if s.State == StateLeading {
-		s.Until = e.until
+		s.Until = e.until.time
+		// The monotonic clock does not include the time for which the machine was suspended.
+		if suspended := time.Until(s.Until) - (e.until.clock - e.clock()); suspended >= leastSuspension {
+			s.Until = s.Until.Add(-suspended)
+		}
 	}
 	return s
 }
 
 // Ready is Status().Ready(). It suits a readiness probe.
 func (e *Elector) Ready() error { return e.Status().Ready() }
+
+// ReadyWith reports the readiness of a process whose elector stands around work: controllers, for
+// instance, that are run in the function that Run takes. Standing by, the process is ready as soon
+// as the elector is, because its controllers do not run: otherwise no rolling update could finish.
+// While it leads, it is ready when all of work is. It suits a readiness probe.
+func (e *Elector) ReadyWith(work ...interface{ Ready() error }) error {
+	status := e.Status()
+	if err := status.Ready(); err != nil || status.State != StateLeading {
+		return err
+	}
+	var errs []error
+	for _, w := range work {
+		errs = append(errs, w.Ready())
+	}
+	return errors.Join(errs...)
+}
 
 // enter changes the state. mu must be held.
 func (e *Elector) enter(s State) {

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -29,9 +30,9 @@ func TestStatusOfALeader(t *testing.T) {
 			t.Errorf("before Run the status is %+v", got)
 		}
 		r := run(t, e, untilDone)
-		pass(5 * time.Second)
+		pass(4 * time.Second)
 		want := Status{
-			Lease: "prod/printer", Identity: "a", State: StateLeading, Since: s.start, Leader: "a",
+			Lease: "prod/printer", Identity: "a", State: StateLeading, Since: s.start.Add(300 * time.Millisecond), Leader: "a",
 			Until: s.start.Add(s.last("a").At + DefaultRenewDeadline),
 		}
 		if diff := cmp.Diff(want, e.Status()); diff != "" {
@@ -74,6 +75,9 @@ func TestForbiddenLeaseIsNamed(t *testing.T) {
 				if tt.dead {
 					leave(t, s, "dead")
 				}
+				if tt.verb == "create" {
+					s.remove()
+				}
 				c := s.client("a")
 				c.fail(forbid(tt.verb))
 				var log logs
@@ -93,7 +97,7 @@ func TestForbiddenLeaseIsNamed(t *testing.T) {
 					t.Errorf("logged %d warnings in a minute, want 1:\n%s", n, &log.buffer)
 				}
 				c.fail(nil)
-				pass(10 * time.Second)
+				pass(DefaultLeaseDuration + 10*time.Second) // a lease that was missing has to expire first
 				if got := e.Status(); got.State != StateLeading || got.Err != nil || got.Ready() != nil {
 					t.Errorf("once it is allowed the status is %+v", got)
 				}
@@ -196,33 +200,37 @@ func TestLabelsAreMerged(t *testing.T) {
 	})
 }
 
-// A lease that was deleted, and that nobody took since, is made again without a loss.
-func TestDeletedLeaseIsMadeAgain(t *testing.T) {
+// readiness is what one controller of a group says.
+type readiness struct{ err error }
+
+func (r readiness) Ready() error { return r.err }
+
+func TestReadyWith(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		var log logs
-		e := newTestElector(t, s.client("a"), log.into)
-		contexts := make(chan context.Context, 1)
-		r := run(t, e, func(ctx context.Context) error {
-			contexts <- ctx
-			return untilDone(ctx)
-		})
+		first, second := newTestElector(t, s.client("a")), newTestElector(t, s.client("b"))
+		stopped := readiness{errors.New("it is stopped")}
+		if first.ReadyWith(readiness{}) == nil {
+			t.Error("an elector that does not run is ready")
+		}
+		leading := run(t, first, untilDone)
 		pass(time.Second)
-		s.remove()
+		standby := run(t, second, untilDone)
 		pass(10 * time.Second)
-		working := <-contexts
-		if err := working.Err(); err != nil {
-			t.Errorf("work was cancelled: %v", context.Cause(working))
+		if err := second.ReadyWith(stopped, readiness{}); err != nil {
+			t.Errorf("a standby is not ready: %v", err)
 		}
-		if holder := s.holder(); holder != "a" {
-			t.Errorf("the lease is held by %q", holder)
+		if err := first.ReadyWith(readiness{}, stopped); !errors.Is(err, stopped.err) {
+			t.Errorf("a leader with a controller that is not ready: %v", err)
 		}
-		if got := e.Status(); got.Err != nil || log.count("level=WARN") > 0 {
-			t.Errorf("the status is %+v; logged:\n%s", got, &log.buffer)
+		if err := first.ReadyWith(readiness{}); err != nil {
+			t.Errorf("a leader is not ready: %v", err)
 		}
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
+		for _, r := range []*running{standby, leading} {
+			if err := r.stop(); err != nil {
+				t.Errorf("Run returned %v", err)
+			}
 		}
 	})
 }

@@ -14,10 +14,10 @@ import (
 	apiserveroptions "k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 )
 
-// serviceRange is where Services get their addresses from. Nothing routes there.
+// serviceRange is the address range of Services. It is not routed.
 const serviceRange = "10.96.0.0/16"
 
-// apiServer is the component "apiserver": etcd and kube-apiserver. It blocks.
+// apiServer is the component "apiserver": etcd and kube-apiserver in one process. It blocks.
 func apiServer(ctx context.Context, s settings) error {
 	etcd, err := startEtcd(ctx)
 	if err != nil {
@@ -25,8 +25,7 @@ func apiServer(ctx context.Context, s settings) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Nobody waits for this goroutine: it lives as long as etcd, which is as long
-	// as the process.
+	// This goroutine is not waited for: it ends with etcd, which runs until the process exits.
 	go func() { cancel(fmt.Errorf("etcd failed: %w", <-etcd.Err())) }()
 
 	completed, err := apiServerOptions(ctx, s)
@@ -39,8 +38,7 @@ func apiServer(ctx context.Context, s settings) error {
 	return context.Cause(ctx)
 }
 
-// apiServerOptions does what kube-apiserver's own command does with its flags,
-// and puts our listener in between.
+// apiServerOptions parses the flags as kube-apiserver's command does, and sets the listener on the reserved port.
 func apiServerOptions(ctx context.Context, s settings) (apiserveroptions.CompletedOptions, error) {
 	var none apiserveroptions.CompletedOptions
 	server := apiserveroptions.NewServerRunOptions()
@@ -59,8 +57,8 @@ func apiServerOptions(ctx context.Context, s settings) (apiserveroptions.Complet
 		return none, fmt.Errorf("setting up the log: %w", err)
 	}
 	globals.AddMetrics()
-	utilfeature.DefaultMutableFeatureGate.AddMetrics() // /metrics tells which gates are on
-	rest.SetDefaultWarningHandler(rest.NoWarnings{})   // its requests to itself are not news
+	utilfeature.DefaultMutableFeatureGate.AddMetrics() // /metrics then lists the enabled gates
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})   // hides warnings about the server's requests to itself
 
 	listener, err := listenReserved(ctx, s.Port)
 	if err != nil {
@@ -83,8 +81,8 @@ func apiServerFlags(s settings) []string {
 		"--bind-address=" + loopback,
 		"--advertise-address=" + loopback,
 		fmt.Sprintf("--secure-port=%d", s.Port),
-		// An Endpoints object must not have a loopback address, so the Service
-		// "kubernetes" goes without.
+		// The endpoints of the Service "kubernetes" are not reconciled: an Endpoints object must not have a loopback
+		// address.
 		"--endpoint-reconciler-type=none",
 		"--etcd-servers=unix://" + etcdSocket,
 		"--service-cluster-ip-range=" + serviceRange,
@@ -101,7 +99,7 @@ func apiServerFlags(s settings) []string {
 		verbosity(s),
 	}
 	if !s.Controllers {
-		// Nobody makes the service accounts that this plugin asks of every Pod.
+		// This plugin requires a service account for every Pod. Without kube-controller-manager none is created.
 		flags = append(flags, "--disable-admission-plugins=ServiceAccount")
 	}
 	return flags

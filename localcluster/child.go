@@ -8,11 +8,10 @@ import (
 	"path/filepath"
 )
 
-// componentCommand is the hidden command with which the supervisor starts this
-// binary as one of the components, inside the cluster's folder.
+// componentCommand is the hidden command that runs this binary as a component, in the cluster's folder.
 const componentCommand = "component"
 
-// The components, by the name that they have in arguments, logs and messages.
+// The components by their names in arguments, logs and messages.
 const (
 	componentAPIServer  = "apiserver"
 	componentController = "controller-manager"
@@ -23,7 +22,7 @@ const (
 // runComponent runs a component until it fails or its stdin ends.
 func runComponent(args []string) int {
 	components := map[string]struct {
-		program string // what it is called elsewhere
+		program string // the upstream program's name
 		run     func(context.Context, settings) error
 	}{
 		componentAPIServer:  {"kube-apiserver", apiServer},
@@ -32,7 +31,7 @@ func runComponent(args []string) int {
 		componentNodes:      {"kwok", nodes},
 	}
 	if len(args) != 1 || components[args[0]].run == nil {
-		fmt.Fprintln(os.Stderr, "localcluster: components are started by 'localcluster up' alone")
+		fmt.Fprintln(os.Stderr, "localcluster: this command is internal: use 'localcluster up'")
 		return exitUsage
 	}
 	s, err := loadSettings(".")
@@ -42,22 +41,21 @@ func runComponent(args []string) int {
 	}
 	go endWithSupervisor(s)
 	component := components[args[0]]
-	// Clients introduce themselves by it, and so it is the manager of the fields that they set.
+	// The name of the program becomes the clients' User-Agent, and so the field manager of their writes.
 	os.Args[0] = component.program
 	if err := component.run(context.Background(), s); err != nil {
 		fmt.Fprintf(os.Stderr, "localcluster: %v\n", err)
 	}
-	return exitFailed // a component has no reason to end by itself
+	return exitFailed // a component must not end by itself
 }
 
-// endWithSupervisor ends the process when its stdin does: the supervisor wants
-// it to, or is dead. It never waits for anything orderly, since nothing is lost
-// (etcd.go) and a dead supervisor cannot insist.
+// endWithSupervisor ends the process when its stdin ends: the supervisor has closed it, or is dead. It exits at once,
+// without a graceful shutdown: no data is lost (etcd.go), and a dead supervisor could not enforce a time limit.
 //
-// Of a temporary cluster it removes the folder, because after the supervisor's
-// death nobody else does. Every component does so: any of them may end last.
+// It removes the folder of a temporary cluster, because the supervisor may be dead. Every component does so, because
+// any of them may end last.
 //
-// Nobody waits for this goroutine; it ends the process.
+// This goroutine is not waited for; it ends the process.
 func endWithSupervisor(s settings) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	if s.Temporary {
@@ -68,8 +66,7 @@ func endWithSupervisor(s settings) {
 	os.Exit(0)
 }
 
-// componentKubeconfig is where the credentials of a component lie, from within
-// the folder.
+// componentKubeconfig returns the path of a component's kubeconfig, relative to the folder.
 func componentKubeconfig(name string) string {
 	return filepath.Join("pki", name+".kubeconfig")
 }

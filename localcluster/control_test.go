@@ -24,20 +24,20 @@ func TestReadCommands(t *testing.T) {
 	}
 }
 
-func TestReaderOfCommandsNeverWaits(t *testing.T) {
+func TestReadCommandsNeverBlocks(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		last string
 		want error
 	}{
-		"the input ends":     {"", nil},
-		"stop":               {`{"command":"stop"}`, nil},
-		"more than can wait": {`{"id":99,"command":"status"}`, errProtocol},
+		"end of input":      {"", nil},
+		"stop":              {`{"command":"stop"}`, nil},
+		"too many commands": {`{"id":99,"command":"status"}`, errProtocol},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			requests := make(chan request, 3) // and nobody reads them
+			requests := make(chan request, 3) // never read
 			var in strings.Builder
 			for i := range cap(requests) {
 				fmt.Fprintf(&in, `{"id":%d,"command":"status"}`+"\n", i)
@@ -50,7 +50,7 @@ func TestReaderOfCommandsNeverWaits(t *testing.T) {
 	}
 }
 
-func TestKillOvertakesEarlierCommands(t *testing.T) {
+func TestKillCancelsEarlierCommands(t *testing.T) {
 	t.Parallel()
 	requests := make(chan request, 9)
 	in, program := io.Pipe()
@@ -63,13 +63,13 @@ func TestKillOvertakesEarlierCommands(t *testing.T) {
 		return <-requests
 	}
 	before := send(`{"command":"start"}`)
-	if isClosed(before.overtaken) {
-		t.Error("overtaken by nothing")
+	if isClosed(before.cancelled) {
+		t.Error("cancelled without a kill")
 	}
 	send(`{"command":"kill"}`)
 	after := send(`{"command":"start"}`)
-	if !isClosed(before.overtaken) || isClosed(after.overtaken) {
-		t.Errorf("overtaken are the one before: %v, the one after: %v; want the first alone", isClosed(before.overtaken), isClosed(after.overtaken))
+	if !isClosed(before.cancelled) || isClosed(after.cancelled) {
+		t.Errorf("cancelled: %v before the kill, %v after it; want only the one before", isClosed(before.cancelled), isClosed(after.cancelled))
 	}
 	_ = program.Close()
 	if err := <-done; err != nil {

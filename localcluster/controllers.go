@@ -15,14 +15,14 @@ func controllerManager(ctx context.Context, s settings) error {
 	pki := func(name string) string { return filepath.Join("pki", name) }
 	return runCommand(ctx, controllermanager.NewControllerManagerCommand(),
 		"--kubeconfig="+componentKubeconfig("controller-manager"),
-		"--secure-port=0", // it serves nothing
+		"--secure-port=0", // no server
 		"--leader-elect=false",
 		"--root-ca-file="+pki("ca.crt"),
 		"--service-account-private-key-file="+pki("service-accounts.key"),
 		"--cluster-signing-cert-file="+pki("ca.crt"),
 		"--cluster-signing-key-file="+pki("ca.key"),
 		"--service-cluster-ip-range="+serviceRange,
-		// The server is on this machine and has nobody else to serve.
+		// The server runs on this machine and has no other users, so a low limit would only delay the controllers.
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 		"--feature-gates="+s.FeatureGates,
 		verbosity(s),
@@ -33,7 +33,7 @@ func controllerManager(ctx context.Context, s settings) error {
 func podScheduler(ctx context.Context, s settings) error {
 	return runCommand(ctx, scheduler.NewSchedulerCommand(),
 		"--kubeconfig="+componentKubeconfig("scheduler"),
-		"--secure-port=0", // it serves nothing
+		"--secure-port=0", // no server
 		"--leader-elect=false",
 		"--feature-gates="+s.FeatureGates,
 		verbosity(s),

@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// tempPrefix marks the temporary folders, so that those of clusters that were
-	// ended by force (all processes at once) can be found and removed later.
+	// tempPrefix marks temporary folders, so that a later run finds and removes those of clusters with all processes
+	// killed at once.
 	tempPrefix   = "evenkeel-cluster-"
 	settingsFile = "cluster.json"
-	lockFile     = ".localcluster.lock" // nobody has a file of this name by chance
+	lockFile     = ".localcluster.lock" // unlikely to exist in a folder that is not a cluster's
 	adminFile    = "admin.kubeconfig"
 )
 
-// settings are what the components have to know; the supervisor writes them to
-// the folder before it starts any. They also say what made the folder.
+// settings are the parameters of the components. The supervisor writes them to the folder before it starts a component.
+// The file also marks the folder as a cluster's.
 type settings struct {
 	Kubernetes   string `json:"kubernetes"` // version that wrote the data
 	Port         int    `json:"port"`
-	Temporary    bool   `json:"temporary"`  // whoever ends last removes the folder
+	Temporary    bool   `json:"temporary"`  // the last process removes the folder
 	Kubeconfig   string `json:"kubeconfig"` // the administrator's, absolute: adminFile, or a copy elsewhere
 	Controllers  bool   `json:"controllers"`
 	Nodes        int    `json:"nodes"`
@@ -45,15 +45,15 @@ type settings struct {
 //	etcd/ etcd.sock      the data, and where etcd listens
 //	logs/                one file per component
 //
-// Whoever can read it is the cluster's administrator, so it is its owner's alone.
+// Its content gives administrator access, so only its owner may read it.
 type folder struct {
 	path string
 	lock *os.File
-	kept bool // a run before left data in it
+	kept bool // contains data of an earlier run
 	settings
 }
 
-// openFolder makes or reopens the folder and locks it.
+// openFolder creates or reopens the folder and locks it.
 func openFolder(opts options) (*folder, error) {
 	f := &folder{path: opts.Dir}
 	if f.path == "" {
@@ -80,13 +80,13 @@ func (f *folder) open(opts options) error {
 	if err := os.MkdirAll(f.path, 0o700); err != nil {
 		return fmt.Errorf("making the cluster's folder: %w", err)
 	}
-	if err := f.load(); err != nil { // before anything is written to a folder that may be somebody else's
+	if err := f.load(); err != nil { // before any write, because the folder may not be a cluster's
 		return err
 	}
 	if f.lock, err = lock(filepath.Join(f.path, lockFile)); err != nil {
 		return fmt.Errorf("locking the folder %s: %w", f.path, err)
 	}
-	if err := f.load(); err != nil { // again: what was there may have changed until we had the lock
+	if err := f.load(); err != nil { // again: it may have changed before the lock was taken
 		return err
 	}
 	if err := os.Chmod(f.path, 0o700); err != nil {
@@ -105,8 +105,7 @@ func (f *folder) open(opts options) error {
 	return nil
 }
 
-// load reads the settings of the run before, if there was one; else the folder
-// must be empty.
+// load reads the settings of an earlier run. Without settings the folder must be empty.
 func (f *folder) load() error {
 	saved, err := loadSettings(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,16 +122,15 @@ func (f *folder) load() error {
 	return nil
 }
 
-// sameMinor reports whether two versions differ in the patch at most: those can
-// read each other's data.
+// sameMinor reports whether two versions differ at most in the patch number. Such versions can read each other's data.
 func sameMinor(a, b string) bool {
 	va, errA := version.ParseSemantic(a)
 	vb, errB := version.ParseSemantic(b)
 	return a == b || errA == nil && errB == nil && va.Major() == vb.Major() && va.Minor() == vb.Minor()
 }
 
-// mustBeEmpty keeps us from filling a folder that is somebody else's. The lock
-// file shows that it is ours: a start that got no further.
+// mustBeEmpty returns an error for a folder with files that are not a cluster's. The lock file alone is from an earlier
+// start that failed.
 func (f *folder) mustBeEmpty() error {
 	entries, err := os.ReadDir(f.path)
 	if err != nil {
@@ -140,7 +138,7 @@ func (f *folder) mustBeEmpty() error {
 	}
 	isLock := func(e fs.DirEntry) bool { return e.Name() == lockFile }
 	if len(entries) > 0 && !slices.ContainsFunc(entries, isLock) {
-		return fmt.Errorf("the folder %s has other things in it (%s) and is not a cluster's: give --dir an empty or a new folder", f.path, entries[0].Name())
+		return fmt.Errorf("the folder %s contains other files (%s) and is not a cluster's: set --dir to an empty or a new folder", f.path, entries[0].Name())
 	}
 	return nil
 }
@@ -168,8 +166,7 @@ func (f *folder) save() error {
 	return nil
 }
 
-// writePrivate writes a file that only its owner can read, in one step: nobody
-// sees half of it, whatever was there before and whoever else writes it.
+// writePrivate writes a file that only its owner can read. The write is atomic, also with concurrent writers.
 func writePrivate(path string, content []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".new-*") // its mode is 0600
 	if err != nil {
@@ -185,12 +182,11 @@ func writePrivate(path string, content []byte) error {
 	return err
 }
 
-// close gives the folder up: a temporary one is removed. Every component has
-// ended before.
+// close releases the lock, and removes a temporary folder. All components must have ended.
 func (f *folder) close() {
 	if f.lock == nil {
 		if f.Temporary {
-			_ = os.Remove(f.path) // empty: nothing is written before the lock is taken
+			_ = os.Remove(f.path) // nothing is written before the lock is taken
 		}
 		return
 	}
@@ -200,15 +196,15 @@ func (f *folder) close() {
 	_ = f.lock.Close()
 }
 
-var errLocked = errors.New("another localcluster is using it; stop that one first, or choose another folder")
+var errLocked = errors.New("another localcluster is using it: stop it first, or choose another folder")
 
-// lock takes the lock file at path, without waiting. The lock belongs to the
-// open file: processes that inherit the descriptor hold it too.
+// lock takes the lock file at path without blocking. The lock belongs to the open file, so processes that inherit the
+// descriptor hold it too.
 func lock(path string) (*os.File, error) {
 	return openAndLock(path, os.O_CREATE|os.O_RDWR)
 }
 
-// lockExisting is lock for a file that must be there already.
+// lockExisting is like lock, but the file must exist.
 func lockExisting(path string) (*os.File, error) {
 	return openAndLock(path, os.O_RDWR)
 }

@@ -19,12 +19,12 @@ func writeFile(t *testing.T, path, content string) {
 	}
 }
 
-func TestFolderIsRefused(t *testing.T) {
+func TestForeignFolderRejected(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ file, content, want string }{
-		"of another version":   {settingsFile, `{"kubernetes":"v1.20.1"}`, "holds data of Kubernetes v1.20.1"},
-		"of something else":    {"thesis.tex", "", "thesis.tex"},
-		"with broken settings": {settingsFile, "{", "reading the cluster's settings"},
+		"another version":  {settingsFile, `{"kubernetes":"v1.20.1"}`, "holds data of Kubernetes v1.20.1"},
+		"unrelated file":   {"thesis.tex", "", "thesis.tex"},
+		"invalid settings": {settingsFile, "{", "reading the cluster's settings"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -36,13 +36,13 @@ func TestFolderIsRefused(t *testing.T) {
 				t.Errorf("got %v, want an error with %q and the folder", err, test.want)
 			}
 			if _, err := os.Stat(filepath.Join(dir, test.file)); err != nil {
-				t.Errorf("the folder's file is gone: %v", err)
+				t.Errorf("the folder's file was removed: %v", err)
 			}
 		})
 	}
 }
 
-func TestFolderRemembersItsPort(t *testing.T) {
+func TestFolderKeepsPort(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first, err := openFolder(options{Dir: dir})
@@ -54,7 +54,7 @@ func TestFolderRemembersItsPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := openFolder(options{Dir: dir}); !errors.Is(err, errLocked) {
-		t.Errorf("opening it twice: %v, want %v", err, errLocked)
+		t.Errorf("second open: %v, want %v", err, errLocked)
 	}
 	first.close()
 	second, err := openFolder(options{Dir: dir})
@@ -63,11 +63,11 @@ func TestFolderRemembersItsPort(t *testing.T) {
 	}
 	defer second.close()
 	if second.Port != 1234 {
-		t.Errorf("port is %d, want the one from before", second.Port)
+		t.Errorf("port is %d, want the port of the first run", second.Port)
 	}
 }
 
-func TestRefusedFolderIsNotTouched(t *testing.T) {
+func TestRejectedFolderIsUnchanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "thesis.tex"), "")
@@ -75,18 +75,18 @@ func TestRefusedFolderIsNotTouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := openFolder(options{Dir: dir}); err == nil {
-		t.Fatal("it was taken")
+		t.Fatal("openFolder accepted a folder with another file")
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {
-		t.Errorf("there are %v, %v; want the one file", entries, err)
+		t.Errorf("the folder contains %v, %v; want only the file", entries, err)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o750 {
-		t.Errorf("its mode is now %v, %v", info.Mode(), err)
+		t.Errorf("the folder's mode changed to %v, %v", info.Mode(), err)
 	}
 }
 
-func TestFolderIsClosedToOthers(t *testing.T) {
+func TestFolderIsPrivate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o775); err != nil {
@@ -98,15 +98,15 @@ func TestFolderIsClosedToOthers(t *testing.T) {
 	}
 	defer f.close()
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("its mode is %v, %v; want 0700", info.Mode(), err)
+		t.Errorf("the folder's mode is %v, %v; want 0700", info.Mode(), err)
 	}
 }
 
-func TestFolderOfAStartThatGotNoFurtherIsTakenAgain(t *testing.T) {
+func TestFolderOfFailedStartIsReused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for range 2 {
-		f, err := openFolder(options{Dir: dir}) // makes more than the lock, and no settings
+		f, err := openFolder(options{Dir: dir}) // creates the lock and other files, but no settings
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestFolderOfAStartThatGotNoFurtherIsTakenAgain(t *testing.T) {
 	}
 }
 
-func TestUsersFollowThePort(t *testing.T) {
+func TestUserKubeconfigsHaveCurrentPort(t *testing.T) {
 	t.Parallel()
 	f, p := newFolder(t)
 	path := f.userKubeconfig("alice")
@@ -133,11 +133,11 @@ func TestUsersFollowThePort(t *testing.T) {
 		t.Errorf("server is %s, want %s", got, want)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("its mode is %v, %v; want 0600", info.Mode(), err)
+		t.Errorf("the file's mode is %v, %v; want 0600", info.Mode(), err)
 	}
 }
 
-func TestFailedStartKeepsTheKubeconfigOfOthers(t *testing.T) {
+func TestFailedStartKeepsForeignKubeconfig(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "config")
 	const content = "contexts: [{name: production, context: {cluster: production}}]"
@@ -161,7 +161,7 @@ func TestFailedStartKeepsTheKubeconfigOfOthers(t *testing.T) {
 	}
 }
 
-func TestReservedPortRefusesUntilItIsListenedOn(t *testing.T) {
+func TestReservedPortRefusesConnectionsUntilListen(t *testing.T) {
 	t.Parallel()
 	port, release, err := reservePort(0)
 	if err != nil {
@@ -169,13 +169,13 @@ func TestReservedPortRefusesUntilItIsListenedOn(t *testing.T) {
 	}
 	defer release()
 	address := net.JoinHostPort(loopback, strconv.Itoa(port))
-	for range 2 { // as a server that is killed and started again
+	for range 2 { // twice, as for a server that is killed and restarted
 		if conn, err := net.Dial("tcp", address); err == nil {
 			_ = conn.Close()
-			t.Error("a reserved port takes connections")
+			t.Error("a reserved port accepts connections")
 		}
-		if _, _, err := reservePort(port); err == nil || !strings.Contains(err.Error(), "is taken by another program") {
-			t.Errorf("reserving it again: %v", err)
+		if _, _, err := reservePort(port); err == nil || !strings.Contains(err.Error(), "is used by another program") {
+			t.Errorf("second reservation: %v", err)
 		}
 		listener, err := listenReserved(t.Context(), port)
 		if err != nil {
@@ -193,7 +193,7 @@ func TestReservedPortRefusesUntilItIsListenedOn(t *testing.T) {
 	}
 }
 
-func TestCertificateCarriesNameAndGroups(t *testing.T) {
+func TestCertificateHasNameAndGroups(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first, err := openPKI(dir)
@@ -205,7 +205,7 @@ func TestCertificateCarriesNameAndGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !first.ca.cert.Equal(second.ca.cert) {
-		t.Error("opening it again made another authority")
+		t.Error("the second open created another authority")
 	}
 	pair, err := second.client(user{Name: "alice", Groups: []string{"dev", "ops"}})
 	if err != nil {

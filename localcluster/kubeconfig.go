@@ -20,25 +20,23 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// contextName is the one cluster, user and context of every kubeconfig in here.
+// contextName is the name of the cluster, user and context in every kubeconfig of this package.
 const contextName = "localcluster"
 
-// mastersGroup may do everything, whatever RBAC says: a cluster without any rule
-// still has somebody to make the first.
+// mastersGroup bypasses RBAC, because a new cluster has no rules and someone must create the first ones.
 const mastersGroup = "system:masters"
 
 func (f *folder) serverURL() string {
 	return "https://" + net.JoinHostPort(loopback, strconv.Itoa(f.Port))
 }
 
-// userKubeconfig is where the kubeconfig of a user lies. User names may have
-// slashes and colons; file names may not.
+// userKubeconfig returns the path of a user's kubeconfig. User names may contain slashes and colons, which file names
+// must not.
 func (f *folder) userKubeconfig(name string) string {
 	return filepath.Join(f.path, "users", url.PathEscape(name)+".kubeconfig")
 }
 
-// kubeconfigFor signs a certificate for u and returns a kubeconfig with it,
-// complete in itself.
+// kubeconfigFor signs a certificate for u and returns a self-contained kubeconfig.
 func (f *folder) kubeconfigFor(p *pki, u user) ([]byte, error) {
 	pair, err := p.client(u)
 	if err != nil {
@@ -75,8 +73,7 @@ func (f *folder) writeKubeconfig(p *pki, path string, u user) error {
 	return nil
 }
 
-// moveUsers makes the kubeconfigs of users from earlier runs name the port of
-// this one.
+// moveUsers sets the port of this run in the kubeconfigs of users from earlier runs.
 func (f *folder) moveUsers() error {
 	paths, _ := filepath.Glob(filepath.Join(f.path, "users", "*.kubeconfig"))
 	for _, path := range paths {
@@ -100,9 +97,9 @@ func (f *folder) moveUsers() error {
 	return nil
 }
 
-// mayOverwrite refuses to replace a kubeconfig that is not ours (--kubeconfig
-// ~/.kube/config would cost somebody the way to all their clusters), and one of
-// another localcluster that still answers. authority is our own certificate's.
+// mayOverwrite returns an error for a kubeconfig that localcluster did not create (--kubeconfig ~/.kube/config would
+// destroy the access to other clusters), and for one of another localcluster that still runs. authority is this
+// cluster's own certificate.
 func mayOverwrite(ctx context.Context, path string, authority []byte) error {
 	existing, err := clientcmd.LoadFromFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,13 +119,12 @@ func mayOverwrite(ctx context.Context, path string, authority []byte) error {
 	}
 	other := existing.Clusters[contextName]
 	if other != nil && !bytes.Equal(other.CertificateAuthorityData, authority) && answers(ctx, other) {
-		return fmt.Errorf("the kubeconfig %s is of another localcluster, which runs at %s, %s", path, other.Server, advice)
+		return fmt.Errorf("the kubeconfig %s belongs to another localcluster, which runs at %s, %s", path, other.Server, advice)
 	}
 	return nil
 }
 
-// answers reports whether the server of a kubeconfig is there, and not another
-// one that now has its port.
+// answers reports whether the server of a kubeconfig runs, and not another server on the same port.
 func answers(ctx context.Context, cluster *clientcmdapi.Cluster) bool {
 	address, isHTTPS := strings.CutPrefix(cluster.Server, "https://")
 	authorities := x509.NewCertPool()

@@ -16,8 +16,8 @@ import (
 	kubectl "k8s.io/kubectl/pkg/cmd"
 )
 
-// runKubectl is kubectl for the cluster that the arguments or KUBECONFIG name,
-// else for the only temporary cluster that runs.
+// runKubectl runs kubectl for the cluster in the arguments or in KUBECONFIG. Without one it uses the only running
+// temporary cluster.
 func runKubectl(args []string) int {
 	kubeconfig, args, err := chooseKubeconfig(args, os.TempDir())
 	if err != nil {
@@ -35,9 +35,8 @@ func runKubectl(args []string) int {
 	return cli.Run(kubectl.NewDefaultKubectlCommand())
 }
 
-// chooseKubeconfig returns the kubeconfig to use, or "" if kubectl shall find it
-// by its own rules, and the arguments that are left for kubectl. The first that is
-// there decides: --dir, --kubeconfig, KUBECONFIG, the one cluster that runs.
+// chooseKubeconfig returns the kubeconfig to use and the remaining arguments for kubectl. It returns "" if kubectl
+// should apply its own rules. The first of these decides: --dir, --kubeconfig, KUBECONFIG, the only running cluster.
 func chooseKubeconfig(args []string, tempDir string) (string, []string, error) {
 	if dir, rest, ok := cutDir(args); ok {
 		if err := mustRun(dir); err != nil {
@@ -47,7 +46,7 @@ func chooseKubeconfig(args []string, tempDir string) (string, []string, error) {
 	}
 	for _, arg := range args {
 		if arg == "--" {
-			break // what follows is for a program in a Pod, or a file's name
+			break // the following arguments are for a program in a Pod, or a file name
 		}
 		if arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=") {
 			return "", args, nil
@@ -56,24 +55,24 @@ func chooseKubeconfig(args []string, tempDir string) (string, []string, error) {
 	if inherited := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); inherited != "" {
 		config, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
 		if err != nil {
-			return "", nil, fmt.Errorf("reading what KUBECONFIG names: %w", err)
+			return "", nil, fmt.Errorf("reading the files in KUBECONFIG: %w", err)
 		}
 		if config.CurrentContext != contextName {
-			return "", nil, fmt.Errorf("KUBECONFIG names %s, which is not a localcluster: give --kubeconfig, or unset it", inherited)
+			return "", nil, fmt.Errorf("KUBECONFIG is %s, which is not a localcluster: set --kubeconfig, or unset KUBECONFIG", inherited)
 		}
 		return "", args, nil
 	}
 	running, _ := temporaryClusters(tempDir)
 	switch len(running) {
 	case 0:
-		return "", nil, errors.New("no cluster is running that could be meant: start one with 'localcluster up', give kubectl --dir DIR first, or set KUBECONFIG")
+		return "", nil, errors.New("no cluster is running: start one with 'localcluster up', use kubectl --dir DIR ..., or set KUBECONFIG")
 	case 1:
 		return filepath.Join(running[0], adminFile), args, nil
 	}
 	return "", nil, fmt.Errorf("%d clusters are running: choose one with kubectl --dir DIR ...: %s", len(running), strings.Join(running, " "))
 }
 
-// cutDir takes a leading --dir off the arguments.
+// cutDir removes a leading --dir from the arguments.
 func cutDir(args []string) (dir string, rest []string, ok bool) {
 	if len(args) == 0 {
 		return "", args, false
@@ -87,8 +86,8 @@ func cutDir(args []string) (dir string, rest []string, ok bool) {
 	return "", args, false
 }
 
-// mustRun tells a cluster that is stopped from one whose server has an answer. It
-// leaves the folder's lock alone: trying it would be in the way of a start.
+// mustRun returns an error unless the cluster's server responds. It must not try the folder's lock, because that could
+// make a concurrent start fail.
 func mustRun(dir string) error {
 	s, err := loadSettings(dir)
 	if err != nil {
@@ -102,7 +101,7 @@ func mustRun(dir string) error {
 	return nil
 }
 
-// versions says what is inside, from the build information of the binary.
+// versions returns the versions of the components, from the binary's build information.
 func versions() string {
 	lines := []string{"kubernetes " + kubernetesVersion()}
 	info, ok := debug.ReadBuildInfo()

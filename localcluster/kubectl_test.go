@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// serveAs takes TLS connections with the certificate of the cluster in f until the
-// test ends, and returns the port.
+// serveAs accepts TLS connections with the certificate of the cluster in f until the test ends, and returns the port.
 func serveAs(t *testing.T, f *folder) int {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(filepath.Join(f.path, "pki", "apiserver.crt"), filepath.Join(f.path, "pki", "apiserver.key"))
@@ -71,19 +70,19 @@ func TestChooseKubeconfig(t *testing.T) {
 		wantArgs        []string
 		wantErr         string
 	}{
-		"the one that runs":                  {get, "", one, inOne, get, ""},
-		"none runs":                          {get, "", none, "", nil, "no cluster is running"},
-		"two run":                            {get, "", two, "", nil, "2 clusters are running"},
+		"one running cluster":                {get, "", one, inOne, get, ""},
+		"no running cluster":                 {get, "", none, "", nil, "no cluster is running"},
+		"two running clusters":               {get, "", two, "", nil, "2 clusters are running"},
 		"KUBECONFIG of a localcluster":       {get, admin, two, "", get, ""},
-		"KUBECONFIG of something else":       {get, theirs, one, "", nil, "KUBECONFIG names " + theirs + ", which is not a localcluster: give --kubeconfig, or unset it"},
-		"KUBECONFIG of nothing":              {get, theirs + "x", one, "", nil, "which is not a localcluster"},
+		"KUBECONFIG of another cluster":      {get, theirs, one, "", nil, "KUBECONFIG is " + theirs + ", which is not a localcluster: set --kubeconfig, or unset KUBECONFIG"},
+		"KUBECONFIG of a missing file":       {get, theirs + "x", one, "", nil, "which is not a localcluster"},
 		"--kubeconfig before KUBECONFIG":     {[]string{"--kubeconfig", theirs, "get"}, theirs, one, "", []string{"--kubeconfig", theirs, "get"}, ""},
 		"--kubeconfig= anywhere":             {[]string{"get", "--kubeconfig=" + theirs}, theirs, one, "", []string{"get", "--kubeconfig=" + theirs}, ""},
 		"--kubeconfig of another program":    {[]string{"exec", "p", "--", "x", "--kubeconfig=y"}, "", one, inOne, []string{"exec", "p", "--", "x", "--kubeconfig=y"}, ""},
 		"--dir":                              {[]string{"--dir", running.path, "get"}, theirs, two, admin, []string{"get"}, ""},
 		"--dir=":                             {[]string{"--dir=" + running.path, "get"}, theirs, two, admin, []string{"get"}, ""},
 		"--dir of a stopped cluster":         {[]string{"--dir", stopped.path}, "", one, "", nil, "the cluster in " + stopped.path + " is not running: start it with 'localcluster --dir " + stopped.path},
-		"--dir of something else":            {[]string{"--dir", none}, "", one, "", nil, "is not the folder of a cluster"},
+		"--dir of another folder":            {[]string{"--dir", none}, "", one, "", nil, "is not the folder of a cluster"},
 		"--dir of another program's is kept": {[]string{"cp", "--dir", none}, "", one, inOne, []string{"cp", "--dir", none}, ""},
 	}
 	for name, test := range tests {

@@ -1,12 +1,10 @@
-// Command localcluster runs a real Kubernetes control plane on this machine,
-// built from Go source alone: etcd and kube-apiserver in one process and, when
-// asked for, kube-controller-manager, kube-scheduler and kwok's simulated nodes
-// in one process each.
+// Command localcluster runs a real Kubernetes control plane on this machine, built from Go source only: etcd and
+// kube-apiserver in one process, and optionally kube-controller-manager, kube-scheduler and kwok's simulated nodes in
+// one process each.
 //
-// It is one binary with several roles. The role that users start is the
-// supervisor (supervisor.go): it owns the folder with the cluster's data and
-// starts this same binary again for each component (child.go). A component
-// lives only as long as its supervisor, whatever happens to the supervisor.
+// The binary has several roles. Users start the supervisor (supervisor.go). It owns the folder with the cluster's data,
+// and starts the same binary again for each component (child.go). A component always ends with its supervisor, even if
+// the supervisor is killed.
 package main
 
 import (
@@ -18,8 +16,8 @@ import (
 	"k8s.io/component-base/version"
 )
 
-// Exit statuses: 2 for a command line that makes no sense, as is usual, so that
-// scripts can tell a mistake of theirs from a failure of the cluster.
+// Exit statuses. 2 is for an invalid command line, as usual, so that scripts can distinguish their own mistakes from a
+// failure of the cluster.
 const (
 	exitFailed = 1
 	exitUsage  = 2
@@ -45,7 +43,7 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-// run picks the role. No command at all, or flags alone, mean up.
+// run selects the role. Without a command it is up.
 func run(args []string) int {
 	command := "up"
 	if len(args) > 0 && (args[0] == "" || args[0][0] != '-') {
@@ -67,20 +65,18 @@ func run(args []string) int {
 		fmt.Print(usage)
 		return 0
 	}
-	fmt.Fprintf(os.Stderr, "localcluster: no command %q\n\n%s", command, usage)
+	fmt.Fprintf(os.Stderr, "localcluster: unknown command %q\n\n%s", command, usage)
 	return exitUsage
 }
 
-// closeToOthers makes every file and socket that this process creates its user's
-// alone, whoever creates it: keys, logs, and etcd's sockets, behind which there is
-// no authentication.
+// closeToOthers makes all files and sockets that this process creates private to its user: keys, logs, and etcd's
+// sockets, which have no authentication.
 func closeToOthers() { syscall.Umask(0o077) }
 
-// kubernetesVersion is the version of the source that this binary was built from.
+// kubernetesVersion returns the version of the Kubernetes source in this binary.
 //
-// It is not version.Get(), by which the server introduces itself: that one is set
-// by the linker (localcluster.Build does so) and says v0.0.0-master after a plain
-// "go build".
+// It is not version.Get(), which the server reports: the linker sets that one (see localcluster.Build), and it is
+// v0.0.0-master after a plain "go build".
 func kubernetesVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, dep := range info.Deps {

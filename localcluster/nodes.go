@@ -21,22 +21,21 @@ import (
 	"sigs.k8s.io/kwok/pkg/log"
 )
 
-// Addresses that simulated Nodes and Pods say they have. Nothing answers there.
+// Addresses in the status of simulated Nodes and Pods. They do not exist.
 const (
 	nodeIP   = "10.1.0.1"
 	podRange = "10.2.0.0/16"
 )
 
-// providerPrefix marks the nodes that were made here, before their number.
+// providerPrefix marks the nodes that localcluster created. Their number follows it.
 const providerPrefix = "localcluster://node/"
 
-// stages tell kwok which life Nodes and Pods lead.
+// stages are kwok's state transitions for Nodes and Pods.
 //
 //go:embed stages/stages.yaml
 var stages []byte
 
-// nodes is the component "nodes": it makes the Node objects and then lets kwok
-// play the kubelets. It blocks.
+// nodes is the component "nodes": it creates the Node objects, and runs kwok, which simulates the kubelets. It blocks.
 func nodes(ctx context.Context, s settings) error {
 	kubeconfig := componentKubeconfig("nodes")
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Clean(kubeconfig))
@@ -55,19 +54,19 @@ func nodes(ctx context.Context, s settings) error {
 	if err := os.WriteFile(stagesFile, stages, 0o600); err != nil {
 		return fmt.Errorf("writing kwok's stages: %w", err)
 	}
-	// Kwok also reads a configuration of the user's home, unless told of another
-	// home; and it reads flags from os.Args twice.
+	// Kwok also reads a configuration from the user's home unless this variable is set, and it reads flags from os.Args
+	// twice.
 	if err := os.Setenv("KWOK_WORKDIR", "."); err != nil {
 		return fmt.Errorf("setting kwok's folder: %w", err)
 	}
 	os.Args = []string{
 		"kwok", "--config=" + stagesFile, "--kubeconfig=" + kubeconfig, "--manage-all-nodes=true",
-		"--node-port=0", // else it would serve on all addresses
+		"--node-port=0", // otherwise it would listen on all addresses
 		fmt.Sprintf("--node-lease-duration-seconds=%d", leaseSeconds(s.Nodes)),
 		"--node-ip=" + nodeIP, "--cidr=" + podRange,
 	}
 	if !s.Verbose {
-		os.Args = append(os.Args, "--v=WARN") // else every Pod and every lease is a line
+		os.Args = append(os.Args, "--v=WARN") // otherwise it would log every Pod and every lease
 	}
 	global := pflag.NewFlagSet("global", pflag.ContinueOnError)
 	global.ParseErrorsAllowlist.UnknownFlags = true
@@ -78,21 +77,19 @@ func nodes(ctx context.Context, s settings) error {
 	}
 	command := kwok.NewCommand(ctx)
 	command.PersistentFlags().AddFlagSet(global)
-	// Kubernetes, linked into the same binary, has a --version of another type,
-	// over which cobra would stumble.
+	// Kubernetes is linked into the same binary and defines --version with another type, which makes cobra panic.
 	command.Version = ""
 	return runCommand(ctx, command, os.Args[1:]...)
 }
 
-// leaseSeconds is how long the lease of one of n nodes lasts. Kwok renews it four
-// times in that time, and the first renewal shows after a restart that it is back
-// (ready.go): every 2 s, and with many nodes more seldom, to keep the server free.
+// leaseSeconds returns the duration of a lease if there are n nodes. Kwok renews leases four times in that duration,
+// and after a restart the first renewal shows that it works again (ready.go). Renewals are every 2 s, or less often
+// with many nodes to reduce the load on the server.
 func leaseSeconds(n int) int { return max(8, min(n, 40)) }
 
-// createNodes makes node-0 to node-(n-1), those that do not exist yet.
+// createNodes creates the missing nodes among node-0 to node-(n-1).
 func createNodes(ctx context.Context, client kubernetes.Interface, n int) error {
-	// Kwok leaves nodes alone whose lease another kwok has, until it has run out:
-	// here that can only be one that is dead.
+	// Kwok ignores nodes whose lease another kwok holds, until it expires. In this cluster that can only be a dead one.
 	err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("deleting the leases of nodes of an earlier run: %w", err)
@@ -107,8 +104,7 @@ func createNodes(ctx context.Context, client kubernetes.Interface, n int) error 
 	return nil
 }
 
-// removeNodes deletes the nodes that an earlier run with more of them has made.
-// It leaves nodes alone that were not made here.
+// removeNodes deletes the nodes of an earlier run with more nodes. It keeps nodes that localcluster did not create.
 func removeNodes(ctx context.Context, client kubernetes.Interface, n int) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

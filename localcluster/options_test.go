@@ -32,7 +32,7 @@ func TestParseOptionsErrors(t *testing.T) {
 		"an argument":          {"extra", `"extra"`},
 		"port too big":         {"--port=65536", "--port is 65536"},
 		"negative nodes":       {"--nodes=-1", "--nodes is -1"},
-		"no time":              {"--ready-timeout=0s", "--ready-timeout is 0s"},
+		"zero time":            {"--ready-timeout=0s", "--ready-timeout is 0s"},
 		"gate without a value": {"--feature-gates=A=true,B", `"B"`},
 		"user without a name":  {"--user==dev", `"=dev"`},
 	}

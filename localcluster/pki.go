@@ -18,12 +18,12 @@ import (
 	"time"
 )
 
-// validity of all certificates. A folder may be kept for long, nobody renews
-// anything, and nothing here is reachable from another machine.
+// validity is the lifetime of all certificates. It is long because a folder may be kept for long, certificates are not
+// renewed, and nothing here is reachable from another machine.
 const validity = 10 * 365 * 24 * time.Hour
 
-// serviceIP is the first address of serviceRange (apiserver.go): the API server's
-// own Service, so its certificate has to name it.
+// serviceIP is the first address of serviceRange (apiserver.go). The API server's own Service has it, so the
+// certificate must contain it.
 const serviceIP = "10.96.0.1"
 
 // keyPair is a certificate with its key, both also as PEM.
@@ -33,17 +33,15 @@ type keyPair struct {
 	certPEM, keyPEM []byte
 }
 
-// pki is the cluster's certificate authority: it signs the API server's
-// certificate and those of users, whose names and groups are the certificate's
-// common name and organisations.
+// pki is the cluster's certificate authority. It signs the API server's certificate and those of users, with their name
+// as common name and their groups as organizations.
 type pki struct {
 	dir string
 	ca  keyPair
 }
 
-// openPKI loads or makes the authority, the API server's certificate and the key
-// that signs service account tokens. Certificates that exist are kept, so that
-// clients of a restarted cluster keep working.
+// openPKI loads or creates the authority, the API server's certificate and the key that signs service account tokens.
+// It keeps existing certificates, so that clients of a restarted cluster keep working.
 func openPKI(dir string) (*pki, error) {
 	p := &pki{dir: dir}
 	ca, err := loadPair(dir, "ca")
@@ -57,8 +55,8 @@ func openPKI(dir string) (*pki, error) {
 	return p, nil
 }
 
-// create makes everything; the authority is written last, because openPKI takes
-// its presence for the presence of all.
+// create creates all files. The authority is written last, because openPKI takes its presence as proof that all files
+// exist.
 func (p *pki) create() (keyPair, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "localcluster"},
@@ -104,9 +102,9 @@ func (p *pki) client(u user) (keyPair, error) {
 	return pair, nil
 }
 
-// newPair makes a key and its certificate, signed by parent or by itself.
+// newPair creates a key and its certificate, signed by parent or by itself.
 func newPair(template *x509.Certificate, parent *keyPair) (keyPair, error) {
-	// P-256 rather than RSA: made in microseconds, and these start with every cluster.
+	// P-256 instead of RSA: a key takes microseconds, and each new cluster needs several.
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return keyPair{}, fmt.Errorf("making a key: %w", err)
@@ -165,8 +163,8 @@ func loadPair(dir, name string) (keyPair, error) {
 	return parsePair(certPEM, keyPEM)
 }
 
-// write stores the key before the certificate: loadPair asks for the certificate
-// first, so a half-written pair counts as absent.
+// write stores the key before the certificate: loadPair reads the certificate first, so it treats a half-written pair
+// as missing.
 func (k keyPair) write(dir, name string) error {
 	if err := writePrivate(filepath.Join(dir, name+".key"), k.keyPEM); err != nil {
 		return fmt.Errorf("writing the key of %s: %w", name, err)

@@ -11,21 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loopback is the only address that anything in here listens on.
+// loopback is the only address that this program listens on.
 const loopback = "127.0.0.1"
 
-// reservePort takes a port of 127.0.0.1 for the supervisor's whole life (0 means
-// any free one) and returns a function that gives it back.
+// reservePort reserves a port of 127.0.0.1 for the supervisor's whole life, and returns a function that releases it.
+// Port 0 means any free port.
 //
-// The API server is killed and started again in tests and must come back at the
-// same address, so the port must not go to somebody else in between. A socket
-// that is bound but does not listen keeps it: connections are refused, as they
-// are to a dead server, while a listener of this user that also sets
-// SO_REUSEPORT (listenReserved) may share the port.
+// Tests kill and restart the API server, which must return at the same address, so no other program may take the port
+// in between. A socket that is bound but does not listen reserves it: connections are refused, as if the server were
+// dead, and a listener of the same user with SO_REUSEPORT (listenReserved) may share the port.
 func reservePort(port int) (reserved int, release func(), err error) {
 	if port != 0 {
-		// A listener without SO_REUSEPORT fails if anything else has the port, other
-		// reservations included.
+		// A listener without SO_REUSEPORT fails if the port is used or reserved.
 		probe, err := net.Listen("tcp4", net.JoinHostPort(loopback, strconv.Itoa(port)))
 		if err != nil {
 			return 0, nil, portError(port, err)
@@ -70,12 +67,12 @@ func bindReserved(socket, port int) (int, error) {
 	return address.Port, nil
 }
 
-// portError says what to do about a port that cannot be had.
+// portError adds to err which port it is and what to do.
 func portError(port int, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("port %d of %s is taken by another program: end that one, or choose another port with --port", port, loopback)
+		return fmt.Errorf("port %d of %s is used by another program: stop it, or choose another port with --port", port, loopback)
 	}
-	return fmt.Errorf("taking port %d of %s: %w", port, loopback, err)
+	return fmt.Errorf("reserving port %d of %s: %w", port, loopback, err)
 }
 
 // listenReserved opens the listener on a port that the supervisor has reserved.

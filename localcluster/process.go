@@ -12,26 +12,25 @@ import (
 	"time"
 )
 
-// stopGrace is how long a component may take to end after its stdin has ended.
-// It has nothing to save, so only a stuck one needs it.
+// stopGrace is the time in which a component must end after its stdin has ended. It has nothing to save, so only a
+// stuck component needs it.
 const stopGrace = 5 * time.Second
 
-// maxLog is the size from which on a log of an earlier run is not continued.
+// maxLog is the size above which a run truncates the log of an earlier run instead of appending to it.
 const maxLog = 8 << 20
 
 // process is one running component.
 //
-// The supervisor holds the writing end of the component's stdin and never writes
-// to it. Its end is the one way to say "end now": the supervisor closes it to
-// stop the component, and the kernel closes it when the supervisor dies in
-// whatever way. So the path that must not fail is the one that always runs.
+// The supervisor holds the write end of the component's stdin and never writes to it. Its end is the only stop signal:
+// the supervisor closes it to stop the component, and the kernel closes it when the supervisor dies. So the code that
+// must work after a crash runs at every stop.
 type process struct {
 	// Immutable after startProcess.
 	name    string
 	cmd     *exec.Cmd
 	stdin   io.Closer
 	logPath string
-	logFrom int64 // where this run begins in the log
+	logFrom int64 // offset of this run's first line in the log
 	started time.Time
 	done    chan struct{} // closed once the process has ended
 
@@ -39,8 +38,8 @@ type process struct {
 	err error
 }
 
-// startProcess starts this binary as the component name of the cluster in f, and
-// puts an element into ended, if it has room, once the process has ended.
+// startProcess starts this binary as component name of the cluster in f. When the process has ended, it sends to ended,
+// unless the channel is full.
 func startProcess(f *folder, name string, ended chan<- struct{}) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -53,14 +52,13 @@ func startProcess(f *folder, name string, ended chan<- struct{}) (*process, erro
 	}
 	defer log.Close() // the child has its own descriptor
 	cmd := exec.Command(self, componentCommand, name)
-	// Components run inside the folder: it keeps the path of etcd's socket short,
-	// which the kernel limits to about a hundred bytes.
+	// Components run in the folder, because the path of etcd's socket must be short: the kernel limits it to about a
+	// hundred bytes.
 	cmd.Dir = f.path
 	cmd.Stdout, cmd.Stderr = log, log
-	// The folder's lock is shared with every component: it is free again only
-	// after the last of them has ended.
+	// All components share the folder's lock, so that it is released when the last of them has ended.
 	cmd.ExtraFiles = []*os.File{f.lock}
-	// A group of its own, so that Ctrl-C in a terminal reaches the supervisor only.
+	// A separate process group, because Ctrl-C in a terminal must only reach the supervisor.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -77,20 +75,20 @@ func startProcess(f *folder, name string, ended chan<- struct{}) (*process, erro
 	go func() {
 		p.err = cmd.Wait()
 		close(p.done)
-		lookAgain(ended)
+		notifyEnded(ended)
 	}()
 	return p, nil
 }
 
-// lookAgain puts an element into ended, unless somebody is about to look already.
-func lookAgain(ended chan<- struct{}) {
+// notifyEnded sends to ended, unless an element is waiting there already.
+func notifyEnded(ended chan<- struct{}) {
 	select {
 	case ended <- struct{}{}:
 	default:
 	}
 }
 
-// openLog opens a log for another run, and says where that begins.
+// openLog opens a log for another run, and returns the offset where that run begins.
 func openLog(path string) (log *os.File, from int64, err error) {
 	log, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -133,8 +131,8 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// died says how the process ended and what it said last. Call it after done.
-func (p *process) died() error {
+// endError returns an error with the exit status and the last log lines. It must be called after done is closed.
+func (p *process) endError() error {
 	how := "exit status 0"
 	if p.err != nil {
 		how = p.err.Error()
@@ -142,7 +140,7 @@ func (p *process) died() error {
 	return fmt.Errorf("%s ended by itself (%s)%s", p.name, how, p.lastLog())
 }
 
-// lastLog is the end of what this run logged, ready to be appended to an error.
+// lastLog returns the end of this run's log, as text that can be appended to an error.
 func (p *process) lastLog() string {
 	const maxLines = 15
 	content := bytes.TrimSpace(tail(p.logPath, p.logFrom))
@@ -154,7 +152,7 @@ func (p *process) lastLog() string {
 	return fmt.Sprintf("; its last log lines:\n  %s", strings.Join(lines, "\n  "))
 }
 
-// tail returns the end of the file, of what lies after from.
+// tail returns the end of the file, without the part before from.
 func tail(path string, from int64) []byte {
 	const maxBytes = 16 << 10
 	file, err := os.Open(path)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestLogIsNotContinuedForEver(t *testing.T) {
+func TestLongLogIsTruncated(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ size, wantFrom int64 }{
 		"new": {0, 0}, "short": {100, 100}, "long": {maxLog + 1, 0},
@@ -32,17 +32,17 @@ func TestLogIsNotContinuedForEver(t *testing.T) {
 	}
 }
 
-func TestLastLogIsOfThisRun(t *testing.T) {
+func TestLastLogHasOnlyThisRun(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
-	writeFile(t, path, "before\n"+strings.Repeat("line\n", 10_000)+"last words\n")
+	writeFile(t, path, "before\n"+strings.Repeat("line\n", 10_000)+"the end\n")
 	for name, test := range map[string]struct {
 		from  int64
 		want  string
 		lines int
 	}{
-		"long":    {7, "line\n  last words", 15},
-		"short":   {7 + 5*9_998, "; its last log lines:\n  line\n  line\n  last words", 3},
+		"long":    {7, "line\n  the end", 15},
+		"short":   {7 + 5*9_998, "; its last log lines:\n  line\n  line\n  the end", 3},
 		"nothing": {1 << 20, "; it logged nothing", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,15 +16,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// readyPoll is how often readiness is looked at.
+// readyPoll is the interval of readiness checks.
 const readyPoll = 50 * time.Millisecond
 
-// check returns nil when what it looks at is ready, else what is missing.
+// check returns nil if its subject is ready, otherwise an error that says what is missing.
 type check func(context.Context, kubernetes.Interface) error
 
-// waitFor returns nil once the check passes; an error if that takes longer than
-// the ready timeout, or ctx ends, or the component does. It also does what run does
-// otherwise: look after the other components.
+// waitFor returns nil when the check passes. It returns an error after the ready timeout, when ctx ends, or when the
+// component ends. Meanwhile it restarts other components that have ended, as run does.
 func (s *supervisor) waitFor(ctx context.Context, component string, ready check) error {
 	client, err := s.client()
 	if err != nil {
@@ -40,28 +39,28 @@ func (s *supervisor) waitFor(ctx context.Context, component string, ready check)
 		case err == nil:
 			return nil
 		case ctx.Err() == nil || missing == nil:
-			missing = err // and not that the last look was cut short
+			missing = err // not the error of a check that the timeout interrupted
 		}
 		select {
 		case <-ticker.C:
 		case <-s.ended:
-			// A component that cannot start is not started again and again.
-			if err := s.buryDead(component); err != nil {
+			// A component that ends during its start is not restarted.
+			if err := s.removeEnded(component); err != nil {
 				return err
 			}
-		case <-s.revive:
+		case <-s.restartTimer:
 			if component == componentAPIServer {
-				s.revive = nil // without a server they would die again; start starts them next
+				s.restartTimer = nil // without a server they would end again; the next start command starts them
 				continue
 			}
-			if err := s.reviveDead(); err != nil {
+			if err := s.restartEnded(); err != nil {
 				return err
 			}
 		case <-ctx.Done():
 			if cause := context.Cause(ctx); !errors.Is(cause, errNotReady) {
 				return fmt.Errorf("waiting for %s: %w", component, cause)
 			}
-			return fmt.Errorf("waiting for %s: %w within %v: %w; where the machine is only slow, raise the ready timeout%s",
+			return fmt.Errorf("waiting for %s: %w within %v: %w; if the machine is slow, increase the ready timeout%s",
 				component, errNotReady, s.opts.ReadyTimeout, missing, s.lastLogs())
 		}
 	}
@@ -69,7 +68,8 @@ func (s *supervisor) waitFor(ctx context.Context, component string, ready check)
 
 var errNotReady = errors.New("not ready")
 
-// client returns one of the administrator, without a limit: it is used at our pace.
+// client returns a client with the administrator's credentials and without a rate limit, because the supervisor limits
+// its own polls.
 func (s *supervisor) client() (kubernetes.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(s.folder.path, adminFile))
 	if err != nil {
@@ -83,8 +83,7 @@ func (s *supervisor) client() (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// lastLogs is what each component said last, for an error that does not know
-// whose fault it is.
+// lastLogs returns the last log lines of each component, for errors whose cause is unknown.
 func (s *supervisor) lastLogs() string {
 	var text strings.Builder
 	for _, name := range s.components() {
@@ -95,19 +94,19 @@ func (s *supervisor) lastLogs() string {
 	return text.String()
 }
 
-// apiServerReady asks the server itself.
+// apiServerReady checks /readyz.
 func apiServerReady(ctx context.Context, client kubernetes.Interface) error {
 	body, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
 	if failed := failedChecks(string(body)); err != nil && failed != "" {
-		return fmt.Errorf("/readyz says %w: %s", err, failed)
+		return fmt.Errorf("/readyz: %w: %s", err, failed)
 	}
 	if err != nil {
-		return fmt.Errorf("/readyz says %w", err)
+		return fmt.Errorf("/readyz: %w", err)
 	}
 	return nil
 }
 
-// failedChecks picks from the answer of /readyz the checks that failed.
+// failedChecks returns the failed checks in a response of /readyz.
 func failedChecks(body string) string {
 	var failed []string
 	for line := range strings.Lines(body) {
@@ -118,42 +117,40 @@ func failedChecks(body string) string {
 	return strings.Join(failed, ", ")
 }
 
-// controllersAct waits for the account without which no Pod can be made in the
-// default namespace, and for the ConfigMap with the cluster's authority that
-// kube-controller-manager puts into every namespace. In a cluster that is not new
-// both prove nothing, so the ConfigMap is deleted there once, in a namespace where
-// nobody looks, and must come back.
+// controllersAct waits for the default service account, which Pods in the default namespace need, and for the ConfigMap
+// with the cluster's authority that kube-controller-manager creates in every namespace. In a cluster with old data both
+// may be from an earlier run. The ConfigMap is therefore deleted once, in a namespace that users do not watch, and must
+// be created again.
 //
-// Nothing is asked of the scheduler: the sign of life would be a Pod, which
-// everybody sees who watches Pods. If it ends, it is started again.
+// The scheduler is not checked: that would need a Pod, which every watch of Pods would deliver. If the scheduler ends,
+// it is restarted.
 func controllersAct(old bool) check {
 	deleted := types.UID("")
 	return func(ctx context.Context, client kubernetes.Interface) error {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		if err != nil {
-			return fmt.Errorf("the default service account is not there: %w", err)
+			return fmt.Errorf("the default service account does not exist: %w", err)
 		}
 		const name = "kube-root-ca.crt"
 		maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 		found, err := maps.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return fmt.Errorf("kube-controller-manager has not yet made the ConfigMap %s/%s: %w", metav1.NamespaceSystem, name, err)
+			return fmt.Errorf("kube-controller-manager has not created the ConfigMap %s/%s: %w", metav1.NamespaceSystem, name, err)
 		}
 		if !old || (deleted != "" && found.UID != deleted) {
 			return nil
 		}
 		if err := maps.Delete(ctx, name, *metav1.NewPreconditionDeleteOptions(string(found.UID))); err != nil {
-			return fmt.Errorf("deleting the ConfigMap %s/%s, to see that it comes back: %w", metav1.NamespaceSystem, name, err)
+			return fmt.Errorf("deleting the ConfigMap %s/%s, which must be created again: %w", metav1.NamespaceSystem, name, err)
 		}
 		deleted = found.UID
-		return fmt.Errorf("kube-controller-manager has not yet made the ConfigMap %s/%s again", metav1.NamespaceSystem, name)
+		return fmt.Errorf("kube-controller-manager has not created the ConfigMap %s/%s again", metav1.NamespaceSystem, name)
 	}
 }
 
-// nodesReady waits for n nodes that the scheduler would use: ready, and without
-// the taint that a new node has until a controller has seen it ready. That one of
-// their leases was renewed since then shows that this is not only how they were
-// left.
+// nodesReady waits for n nodes that the scheduler accepts: ready, and without the taint of a new node that no
+// controller has seen ready. One of their leases must have been renewed after since, because the objects may be from an
+// earlier run.
 func nodesReady(n int, since time.Time) check {
 	return func(ctx context.Context, client kubernetes.Interface) error {
 		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -167,7 +164,7 @@ func nodesReady(n int, since time.Time) check {
 			}
 		}
 		if ready < n {
-			return fmt.Errorf("ready nodes are %d of %d", ready, n)
+			return fmt.Errorf("%d of %d nodes are ready", ready, n)
 		}
 		leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
 		if err != nil {

@@ -24,30 +24,30 @@ func rootConfigMap(uid types.UID) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-root-ca.crt", UID: uid}}
 }
 
-func TestControllersMustActAgainInOldData(t *testing.T) {
+func TestControllersMustRecreateConfigMapInOldData(t *testing.T) {
 	t.Parallel()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "default"}}
 	ctx := t.Context()
 
 	client := fake.NewClientset(account, rootConfigMap("1"))
 	if err := controllersAct(false)(ctx, client); err != nil {
-		t.Errorf("in new data: %v", err)
+		t.Errorf("new data: %v", err)
 	}
 	ready := controllersAct(true)
 	for range 3 {
 		if err := ready(ctx, client); err == nil || !strings.Contains(err.Error(), "ConfigMap kube-system/kube-root-ca.crt") {
-			t.Fatalf("in old data, while nobody acts: %v", err)
+			t.Fatalf("old data, no controller runs: %v", err)
 		}
 	}
 	if _, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(ctx, rootConfigMap("2"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := ready(ctx, client); err != nil {
-		t.Errorf("after the ConfigMap has come back: %v", err)
+		t.Errorf("after the ConfigMap was created again: %v", err)
 	}
 }
 
-func TestNodesAreReadyWithALeaseFromNow(t *testing.T) {
+func TestNodesAreReadyAfterLeaseRenewal(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	for name, test := range map[string]struct {
@@ -56,10 +56,10 @@ func TestNodesAreReadyWithALeaseFromNow(t *testing.T) {
 		renewed   time.Time
 		want      string
 	}{
-		"ready":                     {corev1.ConditionTrue, nil, now.Add(time.Second), ""},
-		"ready before":              {corev1.ConditionTrue, nil, now.Add(-time.Second), "no node has renewed its lease"},
-		"not ready":                 {corev1.ConditionFalse, nil, now.Add(time.Second), "ready nodes are 0 of 1"},
-		"not known to be ready yet": {corev1.ConditionTrue, []corev1.Taint{{Key: corev1.TaintNodeNotReady}}, now.Add(time.Second), "ready nodes are 0 of 1"},
+		"ready":             {corev1.ConditionTrue, nil, now.Add(time.Second), ""},
+		"lease not renewed": {corev1.ConditionTrue, nil, now.Add(-time.Second), "no node has renewed its lease"},
+		"not ready":         {corev1.ConditionFalse, nil, now.Add(time.Second), "0 of 1 nodes are ready"},
+		"taint not removed": {corev1.ConditionTrue, []corev1.Taint{{Key: corev1.TaintNodeNotReady}}, now.Add(time.Second), "0 of 1 nodes are ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -85,7 +85,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-func TestNodesOfOthersAreKept(t *testing.T) {
+func TestForeignNodesAreKept(t *testing.T) {
 	t.Parallel()
 	theirs := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-7"}}
 	client := fake.NewClientset(newNode(0), newNode(1), newNode(2), theirs)
@@ -101,6 +101,6 @@ func TestNodesOfOthersAreKept(t *testing.T) {
 		left = append(left, node.Name)
 	}
 	if got, want := strings.Join(left, " "), "node-0 node-7"; got != want {
-		t.Errorf("left are %s, want %s", got, want)
+		t.Errorf("remaining nodes are %s, want %s", got, want)
 	}
 }

@@ -10,26 +10,24 @@ import (
 )
 
 const (
-	// reviveDelay is the pause before components that died are started again, and
-	// maxRevivals how often in a row that is worth trying. One that has lived for
-	// steadyTime begins a new row.
-	reviveDelay = time.Second
-	maxRevivals = 5
-	steadyTime  = time.Minute
+	// restartDelay is the pause before components that have ended are restarted. maxRestarts limits the number of
+	// consecutive restarts. A component that has run for steadyTime resets the count.
+	restartDelay = time.Second
+	maxRestarts  = 5
+	steadyTime   = time.Minute
 
-	// shortOutage is how long the controllers and nodes can be without a server and
-	// find it again within seconds. After a longer one they look for it more and
-	// more seldom, so they are started anew.
+	// shortOutage is the longest outage of the API server after which controllers and nodes reconnect within seconds.
+	// After a longer one their backoff is long, so they are restarted.
 	shortOutage = 10 * time.Second
 )
 
-// reporter is told what happens: a person at a terminal or a program.
+// reporter reports the cluster's progress to a person at a terminal or to a program.
 type reporter interface {
 	note(text string)
 	ready(status)
 }
 
-// status describes a cluster that runs.
+// status describes a running cluster.
 type status struct {
 	Server     string         `json:"server,omitempty"`
 	Dir        string         `json:"dir,omitempty"`
@@ -44,24 +42,23 @@ type userStatus struct {
 	Kubeconfig string `json:"kubeconfig"`
 }
 
-// supervisor owns one cluster: its folder, its port and its processes. All of it
-// is owned by the goroutine that runs supervise.
+// supervisor owns one cluster: its folder, its port and its processes. Only the goroutine that runs supervise may use
+// it.
 type supervisor struct {
 	opts   options
 	report reporter
 	folder *folder
 	pki    *pki
 
-	processes map[string]*process // those that should run
-	ended     chan struct{}       // has an element after the end of any of them
-	revivals  int                 // in a row
-	revive    <-chan time.Time    // nil, or fires when to start what has died
-	killed    time.Time           // when the API server was last killed; zero: never
+	processes    map[string]*process // those that should run
+	ended        chan struct{}       // has an element after one of them has ended
+	restarts     int                 // consecutive restarts
+	restartTimer <-chan time.Time    // nil, or fires when ended components must be restarted
+	killed       time.Time           // when the API server was last killed; zero: never
 }
 
-// supervise runs a cluster until ctx is done or a stop command comes. It returns
-// nil then, and an error if the cluster could not start or the API server ended
-// by itself. Nothing of the cluster runs any more when it returns.
+// supervise runs a cluster until ctx ends or a stop command arrives, and then returns nil. It returns an error if the
+// cluster could not start or the API server ended by itself. All processes of the cluster have ended when it returns.
 func supervise(ctx context.Context, opts options, report reporter, requests <-chan request) error {
 	f, err := openFolder(opts)
 	if err != nil {
@@ -88,12 +85,12 @@ func supervise(ctx context.Context, opts options, report reporter, requests <-ch
 		err = s.run(ctx, requests)
 	}
 	if ctx.Err() != nil {
-		return nil // told to end, at whatever point that was
+		return nil // stopped on request, possibly during the start
 	}
 	return err
 }
 
-// prepare writes everything that the components read.
+// prepare writes all files that the components read.
 func (s *supervisor) prepare(ctx context.Context) error {
 	f := s.folder
 	var err error
@@ -115,7 +112,7 @@ func (s *supervisor) prepare(ctx context.Context) error {
 		if err := f.writeKubeconfig(s.pki, path, admin); err != nil {
 			return err
 		}
-		f.Kubeconfig = path // from here on the clean-up may remove it
+		f.Kubeconfig = path // from here on cleanup may remove it
 	}
 	if err := f.moveUsers(); err != nil {
 		return err
@@ -134,7 +131,7 @@ func (s *supervisor) prepare(ctx context.Context) error {
 	return f.save()
 }
 
-// components lists what should run, in the order of starting.
+// components returns the components that should run, in the order of their start.
 func (s *supervisor) components() []string {
 	names := []string{componentAPIServer}
 	if s.opts.Controllers {
@@ -146,15 +143,14 @@ func (s *supervisor) components() []string {
 	return names
 }
 
-// start starts every component that does not run and returns when all are ready.
-// For those that ran before, or have data from an earlier run, that takes a sign
-// of life from now: the state of objects is from then.
+// start starts every component that does not run, and returns when all are ready. If components ran before or have old
+// data, the state of objects is no proof, so each must do something new.
 func (s *supervisor) start(ctx context.Context) error {
 	began := time.Now()
 	first := s.killed.IsZero()
 	if s.processes[componentAPIServer] == nil && !first && time.Since(s.killed) > shortOutage {
 		for _, p := range s.processes {
-			p.kill() // not stop: components that are told to end take a temporary folder with them
+			p.kill() // not stop: a component that is stopped removes a temporary folder
 		}
 		clear(s.processes)
 	}
@@ -209,18 +205,18 @@ func (s *supervisor) startMissing(names ...string) error {
 	return nil
 }
 
-// run answers requests and watches the processes.
+// run carries out requests and watches the processes.
 func (s *supervisor) run(ctx context.Context, requests <-chan request) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.ended:
-			if err := s.buryDead(""); err != nil {
+			if err := s.removeEnded(""); err != nil {
 				return err
 			}
-		case <-s.revive:
-			if err := s.reviveDead(); err != nil {
+		case <-s.restartTimer:
+			if err := s.restartEnded(); err != nil {
 				return err
 			}
 		case r := <-requests:
@@ -234,44 +230,43 @@ func (s *supervisor) run(ctx context.Context, requests <-chan request) error {
 	}
 }
 
-// buryDead looks which components have ended without having been asked to. They
-// are started again in a moment, but for two: the API server, whose end is the
-// cluster's, since clients should not meet a server that comes and goes; and the
-// one that is waited for ("": none), which cannot start.
-func (s *supervisor) buryDead(waitedFor string) error {
+// removeEnded removes components that have ended by themselves, and schedules their restart. Two are not restarted: the
+// API server, because clients should not meet a server that comes and goes, so its end ends the cluster; and waitedFor
+// ("" for none), because it cannot start.
+func (s *supervisor) removeEnded(waitedFor string) error {
 	var fatal error
 	for name, p := range s.processes {
 		if !p.ended() {
 			continue
 		}
 		if name == componentAPIServer {
-			fatal = p.died()
-			lookAgain(s.ended) // in a start command this error is its answer, and then the cluster's end
+			fatal = p.endError()
+			notifyEnded(s.ended) // a start command replies with this error; run then ends the cluster with it
 			continue
 		}
 		delete(s.processes, name)
-		s.revive = time.After(reviveDelay)
+		s.restartTimer = time.After(restartDelay)
 		if time.Since(p.started) > steadyTime {
-			s.revivals = 0
+			s.restarts = 0
 		}
-		s.revivals++
+		s.restarts++
 		switch {
 		case fatal != nil: // one reason is enough
-		case s.revivals > maxRevivals:
-			fatal = fmt.Errorf("giving up after %d restarts of components: %w", maxRevivals, p.died())
+		case s.restarts > maxRestarts:
+			fatal = fmt.Errorf("giving up after %d restarts of components: %w", maxRestarts, p.endError())
 		case name == waitedFor:
-			fatal = p.died()
+			fatal = p.endError()
 		default:
-			s.report.note(p.died().Error() + "\nit is started again")
+			s.report.note(p.endError().Error() + "\nrestarting it")
 		}
 	}
 	return fatal
 }
 
-func (s *supervisor) reviveDead() error {
-	s.revive = nil
+func (s *supervisor) restartEnded() error {
+	s.restartTimer = nil
 	if s.processes[componentAPIServer] == nil {
-		return nil // the start command will do it
+		return nil // the start command starts them
 	}
 	return s.startMissing(s.components()...)
 }
@@ -288,11 +283,11 @@ func (s *supervisor) do(ctx context.Context, r request) (event, error) {
 	case "start":
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		// Nobody waits for this goroutine: it ends with ctx, as this function returns.
+		// This goroutine is not waited for: it ends with ctx when this function returns.
 		go func() {
 			select {
-			case <-r.overtaken:
-				cancel(errors.New("a kill command came"))
+			case <-r.cancelled:
+				cancel(errors.New("cancelled by a kill command"))
 			case <-ctx.Done():
 			}
 		}()
@@ -301,13 +296,13 @@ func (s *supervisor) do(ctx context.Context, r request) (event, error) {
 		}
 	case "user":
 		if r.Name == "" {
-			return event{}, errors.New("a user needs a name")
+			return event{}, errors.New("the name of the user is empty")
 		}
 		content, err := s.folder.kubeconfigFor(s.pki, r.user)
 		return event{Content: string(content)}, err
 	case "status":
 	default:
-		return event{}, fmt.Errorf("no command %q", r.Command)
+		return event{}, fmt.Errorf("unknown command %q", r.Command)
 	}
 	return event{status: s.status()}, nil
 }
@@ -326,8 +321,7 @@ func (s *supervisor) status() status {
 	return st
 }
 
-// stopAll ends all components, the API server last: the others would only fill
-// their logs with its absence.
+// stopAll stops all components, the API server last: otherwise the others would fill their logs with connection errors.
 func (s *supervisor) stopAll() {
 	for _, name := range slices.Backward(s.components()) {
 		if p := s.processes[name]; p != nil {

@@ -12,14 +12,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// makingTime is how long a temporary folder without settings may be one that is
-// being made right now.
-const makingTime = time.Minute
+// creationTime is how long a temporary folder without settings counts as being created by another process.
+const creationTime = time.Minute
 
-// temporaryClusters lists the temporary folders by whether a process still holds
-// their lock. The folder of all temporary folders is open to other users, so only
-// what is ours, and was never open to them, counts: a kubeconfig from somebody
-// else could name a program for kubectl to run.
+// temporaryClusters returns the temporary folders, by whether a process still holds their lock. Other users can write
+// to the parent folder. It therefore ignores folders that belong to another user or are accessible to others: a foreign
+// kubeconfig could make kubectl run any program.
 func temporaryClusters(tempDir string) (running, stale []string) {
 	found, _ := filepath.Glob(filepath.Join(tempDir, tempPrefix+"*"))
 	for _, dir := range found {
@@ -27,8 +25,8 @@ func temporaryClusters(tempDir string) (running, stale []string) {
 		if err != nil || !isPrivate(info) {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(dir, settingsFile)); err != nil && time.Since(info.ModTime()) < makingTime {
-			continue // even to look whether its lock is free would be in the way of its maker
+		if _, err := os.Lstat(filepath.Join(dir, settingsFile)); err != nil && time.Since(info.ModTime()) < creationTime {
+			continue // testing its lock could make the start of its creator fail
 		}
 		held, err := lockExisting(filepath.Join(dir, lockFile))
 		switch {
@@ -44,14 +42,13 @@ func temporaryClusters(tempDir string) (running, stale []string) {
 	return running, stale
 }
 
-// isPrivate reports whether it is a directory of this user, closed to others.
+// isPrivate reports whether it is a directory of this user that others cannot access.
 func isPrivate(info fs.FileInfo) bool {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	return info.IsDir() && info.Mode().Perm()&0o077 == 0 && ok && int(owner.Uid) == os.Getuid()
 }
 
-// removeStale removes what clusters left behind whose processes were all killed
-// at once, so that none of them could.
+// removeStale removes the folders of clusters with all processes killed at once, because no process was left to do so.
 func removeStale(tempDir string) {
 	_, stale := temporaryClusters(tempDir)
 	for _, dir := range stale {
@@ -63,17 +60,15 @@ func removeStale(tempDir string) {
 	}
 }
 
-// removeCluster removes a temporary folder, and the administrator's kubeconfig if
-// that is elsewhere and still this cluster's: of two clusters with the same
-// --kubeconfig, the later one has replaced it.
+// removeCluster removes a temporary folder, and the administrator's kubeconfig if that is elsewhere and still belongs
+// to this cluster. If two clusters have the same --kubeconfig, the later one has replaced it.
 //
-// The settings go last but for the folder, so that whoever finds the remains of a
-// removal that was interrupted knows what they are.
+// The settings are removed last before the folder, so that the remains of an interrupted removal can be identified.
 func removeCluster(dir, kubeconfig string) {
 	if kubeconfig != "" && filepath.Dir(kubeconfig) != dir && belongsTo(kubeconfig, dir) {
 		_ = os.Remove(kubeconfig)
 	}
-	for range 10 { // while something that has not yet ended still adds files
+	for range 10 { // a process that is still ending may add files
 		removeAllBut(dir, settingsFile)
 		_ = os.Remove(filepath.Join(dir, settingsFile))
 		if os.RemoveAll(dir) == nil {
@@ -91,8 +86,8 @@ func removeAllBut(dir, keep string) {
 	}
 }
 
-// belongsTo reports whether a kubeconfig trusts the authority of the cluster in
-// dir, which is that cluster's alone.
+// belongsTo reports whether a kubeconfig trusts the authority of the cluster in dir. Each cluster has its own
+// authority.
 func belongsTo(kubeconfig, dir string) bool {
 	authority, err := os.ReadFile(filepath.Join(dir, "pki", "ca.crt"))
 	if err != nil {

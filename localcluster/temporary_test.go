@@ -28,7 +28,7 @@ func newFolder(t *testing.T) (*folder, *pki) {
 	return f, p
 }
 
-// temporaryFolder makes the folder of a temporary cluster with the files.
+// temporaryFolder creates the folder of a temporary cluster with the files.
 func temporaryFolder(t *testing.T, temp, name string, mode os.FileMode, files ...string) string {
 	t.Helper()
 	dir := filepath.Join(temp, tempPrefix+name)
@@ -53,7 +53,7 @@ func hold(t *testing.T, dir string) {
 	t.Cleanup(func() { _ = held.Close() })
 }
 
-func TestStaleFoldersAreRemovedAndOthersNot(t *testing.T) {
+func TestOnlyStaleFoldersAreRemoved(t *testing.T) {
 	t.Parallel()
 	temp := t.TempDir()
 	hold(t, temporaryFolder(t, temp, "running", 0o700, settingsFile))
@@ -62,19 +62,19 @@ func TestStaleFoldersAreRemovedAndOthersNot(t *testing.T) {
 	temporaryFolder(t, temp, "starting", 0o700, lockFile)
 	for _, name := range []string{"half-removed", "killed-early"} {
 		dir := temporaryFolder(t, temp, name, 0o700, lockFile)
-		old := time.Now().Add(-2 * makingTime)
+		old := time.Now().Add(-2 * creationTime)
 		if err := os.Chtimes(dir, old, old); err != nil {
 			t.Fatal(err)
 		}
 	}
-	hold(t, temporaryFolder(t, temp, "open", 0o755, settingsFile)) // its owner would have it closed
+	hold(t, temporaryFolder(t, temp, "open", 0o755, settingsFile)) // a cluster's folder is never accessible to others
 	if err := os.Symlink(temporaryFolder(t, t.TempDir(), "elsewhere", 0o700, settingsFile), filepath.Join(temp, tempPrefix+"link")); err != nil {
 		t.Fatal(err)
 	}
 
 	running, _ := temporaryClusters(temp)
 	if want := []string{filepath.Join(temp, tempPrefix+"running")}; !slices.Equal(running, want) {
-		t.Errorf("running are %v, want %v", running, want)
+		t.Errorf("running clusters are %v, want %v", running, want)
 	}
 	removeStale(temp)
 	entries, err := os.ReadDir(temp)
@@ -86,21 +86,21 @@ func TestStaleFoldersAreRemovedAndOthersNot(t *testing.T) {
 		left = append(left, strings.TrimPrefix(entry.Name(), tempPrefix))
 	}
 	if want := []string{"link", "open", "running", "starting"}; !slices.Equal(left, want) {
-		t.Errorf("left are %v, want %v", left, want)
+		t.Errorf("remaining folders are %v, want %v", left, want)
 	}
 }
 
-func TestLookingForClustersMakesNoLock(t *testing.T) {
+func TestTemporaryClustersCreatesNoLock(t *testing.T) {
 	t.Parallel()
 	temp := t.TempDir()
 	dir := temporaryFolder(t, temp, "removing", 0o700, settingsFile)
 	temporaryClusters(temp)
 	if _, err := os.Stat(filepath.Join(dir, lockFile)); !os.IsNotExist(err) {
-		t.Errorf("there is a lock: %v", err)
+		t.Errorf("a lock was created: %v", err)
 	}
 }
 
-// ownedBy is a directory, closed to others, of another user.
+// ownedBy is a private directory of another user.
 type ownedBy struct {
 	fs.FileInfo
 	uid int
@@ -108,21 +108,21 @@ type ownedBy struct {
 
 func (o ownedBy) Sys() any { return &syscall.Stat_t{Uid: uint32(o.uid)} }
 
-func TestFolderOfAnotherUserIsNotOurs(t *testing.T) {
+func TestFolderOfAnotherUserIsNotPrivate(t *testing.T) {
 	t.Parallel()
 	info, err := os.Lstat(temporaryFolder(t, t.TempDir(), "a", 0o700))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !isPrivate(info) || !isPrivate(ownedBy{info, os.Getuid()}) {
-		t.Error("our own is not ours")
+		t.Error("the user's own folder is not private")
 	}
 	if isPrivate(ownedBy{info, os.Getuid() + 1}) {
-		t.Error("another user's is ours")
+		t.Error("another user's folder is private")
 	}
 }
 
-func TestRemovalTakesItsOwnKubeconfigOnly(t *testing.T) {
+func TestRemoveClusterKeepsForeignKubeconfig(t *testing.T) {
 	t.Parallel()
 	for name, ours := range map[string]bool{"ours": true, "another cluster's": false} {
 		t.Run(name, func(t *testing.T) {
@@ -141,23 +141,23 @@ func TestRemovalTakesItsOwnKubeconfigOnly(t *testing.T) {
 				t.Errorf("after the removal of the cluster: %v", err)
 			}
 			if _, err := os.Stat(removed.path); !os.IsNotExist(err) {
-				t.Errorf("the folder is still there: %v", err)
+				t.Errorf("the folder still exists: %v", err)
 			}
 		})
 	}
 }
 
-func TestKubeconfigOfOthersIsKept(t *testing.T) {
+func TestForeignKubeconfigIsKept(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		content string
 		wantErr bool
 	}{
-		"of a localcluster that is gone": {"contexts: [{name: localcluster, context: {cluster: localcluster}}]", false},
-		"empty":                          {"", false},
-		"somebody's":                     {"contexts: [{name: production, context: {cluster: production}}]", true},
-		"something else":                 {"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: b}}]", true},
-		"not yaml":                       {"\tNo!", true},
+		"stopped localcluster": {"contexts: [{name: localcluster, context: {cluster: localcluster}}]", false},
+		"empty":                {"", false},
+		"another cluster":      {"contexts: [{name: production, context: {cluster: production}}]", true},
+		"other kubeconfig":     {"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: b}}]", true},
+		"not yaml":             {"\tNo!", true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestKubeconfigOfOthersIsKept(t *testing.T) {
 	}
 }
 
-func TestKubeconfigOfARunningClusterIsKept(t *testing.T) {
+func TestKubeconfigOfRunningClusterIsKept(t *testing.T) {
 	t.Parallel()
 	f, p := newFolder(t)
 	path := filepath.Join(t.TempDir(), "config")
@@ -181,22 +181,22 @@ func TestKubeconfigOfARunningClusterIsKept(t *testing.T) {
 	}
 	_, other := newFolder(t)
 	if err := mayOverwrite(t.Context(), path, p.ca.certPEM); err != nil {
-		t.Errorf("its own: %v", err)
+		t.Errorf("own kubeconfig: %v", err)
 	}
 	err := mayOverwrite(t.Context(), path, other.ca.certPEM)
 	if err == nil || !strings.Contains(err.Error(), "another localcluster, which runs at "+f.serverURL()) {
-		t.Errorf("another's: %v", err)
+		t.Errorf("kubeconfig of a running cluster: %v", err)
 	}
-	// A stranger on the port of a cluster that is gone is not that cluster.
+	// Another server now has the port of a stopped cluster.
 	if err := f.writeKubeconfig(other, path, user{Name: "admin"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := mayOverwrite(t.Context(), path, p.ca.certPEM); err != nil {
-		t.Errorf("one whose port is another server's now: %v", err)
+		t.Errorf("kubeconfig of a stopped cluster: %v", err)
 	}
 }
 
-func TestSignedKubeconfigsDoNotMeet(t *testing.T) {
+func TestUserKubeconfigsAreNotWrittenToFiles(t *testing.T) {
 	t.Parallel()
 	f, p := newFolder(t)
 	s := &supervisor{folder: f, pki: p}
@@ -207,6 +207,6 @@ func TestSignedKubeconfigsDoNotMeet(t *testing.T) {
 		}
 	}
 	if files, err := os.ReadDir(filepath.Join(f.path, "users")); err != nil || len(files) > 0 {
-		t.Errorf("files were written, over which two requests could stumble: %v, %v", files, err)
+		t.Errorf("files were written, which concurrent requests would overwrite: %v, %v", files, err)
 	}
 }

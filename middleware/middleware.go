@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -33,7 +34,7 @@ func Timeout[T kube.Object](d time.Duration) controller.Middleware[T] {
 		return controller.HandlerFunc[T](func(ctx context.Context, obj T) error {
 			limited, cancel := context.WithTimeout(ctx, d)
 			defer cancel()
-			err := next.Handle(limited, obj)
+			err := usercode.Error(next.Handle(limited, obj))
 			if err != nil && limited.Err() != nil && ctx.Err() == nil {
 				return fmt.Errorf("handle %s: timed out after %s: %w", kube.KeyOf(obj), d, err)
 			}
@@ -57,7 +58,7 @@ func Log[T kube.Object](logger *slog.Logger) controller.Middleware[T] {
 			err := next.Handle(ctx, obj)
 			attrs := []any{"duration", time.Since(start), "causes", run.Causes.String()}
 			if err != nil && !controller.IsRequeue(err) {
-				to.WarnContext(ctx, "handled", append(attrs, "error", err)...)
+				to.WarnContext(ctx, "handled", append(attrs, "error", usercode.Error(err))...)
 				return err
 			}
 			to.InfoContext(ctx, "handled", attrs...)

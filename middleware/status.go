@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/status"
@@ -102,7 +103,7 @@ func (r *statusRun[T]) handle(ctx context.Context, next controller.Handler[T]) (
 	defer func() {
 		value := recover()
 		if value == nil {
-			err = r.end(ctx, err)
+			err = r.end(ctx, usercode.Error(err))
 			return
 		}
 		panicked := &controller.PanicError{Value: value, Stack: debug.Stack()}
@@ -210,26 +211,21 @@ func moveVersion[T kube.Object](ctx context.Context, obj T, version string) {
 	}
 }
 
-// outliving returns a context that goes on after ctx has ended, for timeout at most. Only a loss of
-// leadership ends it; one that comes after the end of ctx is noticed when something is written.
+// outliving returns a context that goes on after ctx has ended, for timeout at most, and until
+// leadership is lost.
 func outliving(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-	endIfLost := func() {
-		if errors.Is(context.Cause(ctx), kube.ErrLeadershipLost) {
-			cancel()
-		}
-	}
-	endIfLost() // AfterFunc would begin a goroutine for it, which may come late
-	stop := context.AfterFunc(ctx, endIfLost)
-	return limited, func() { stop(); cancel() }
+	ctx, end := kube.UntilLeadershipLost(ctx)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	return ctx, func() { cancel(); end() }
 }
 
 // FailureConditions makes a StatusOptions.OnError that says in the conditions of an object that
-// its Handler has failed: Stalled, when trying again is useless (controller.Terminal), otherwise
-// Reconciling; see package status. The reason is the class of the error ("Conflict", "Forbidden",
-// "Error": see package retry), and the message is the error's text, without the mark
-// of controller.Terminal. The conditions are those that
-// a function of the caller's finds:
+// its Handler has failed: Stalled, when trying again is useless until somebody changes something
+// (controller.Terminal, and what retry.Persistent reports, such as an *owned.ForeignError and what
+// the API server does not accept), otherwise Reconciling; see package status. The reason is the
+// class of the error ("Conflict", "Forbidden", "Error": see package retry), or "Failed" for a
+// persistent error of a class that is retried often. The message is the error's text, without the
+// mark of controller.Terminal. The conditions are those that a function of the caller's finds:
 //
 //	func conditionsOf(service *corev1.Service) *[]metav1.Condition { return &service.Status.Conditions }
 //
@@ -240,17 +236,23 @@ func outliving(ctx context.Context, timeout time.Duration) (context.Context, con
 // Each other text is another write to the status: errors that say the same should read the same.
 func FailureConditions[T kube.Object](conditions func(obj T) *[]metav1.Condition) func(obj T, err error) {
 	return func(obj T, err error) {
-		reason, message := retry.Classify(err), err.Error()
+		reason, message := retry.Classify(err), usercode.Text(err)
 		summarize := status.Reconciling
 		switch controller.OutcomeOf(err) {
 		case controller.OutcomeTerminal:
 			summarize, reason = status.Stalled, retry.Terminal
 			if terminal, ok := err.(*controller.TerminalError); ok { //nolint:errorlint // the reason says already what it adds to the text
-				message = terminal.Err.Error()
+				message = usercode.Text(terminal.Err)
 			}
 		case controller.OutcomePanic:
 			reason = retry.Panic
 		default:
+			if retry.Persistent(err) {
+				summarize = status.Stalled
+				if reason != retry.Invalid {
+					reason = status.ReasonFailed // the class only says how often it is retried
+				}
+			}
 		}
 		summarize(conditions(obj), obj.GetGeneration(), capitalized(string(reason)), message)
 	}

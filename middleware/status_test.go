@@ -112,6 +112,12 @@ func TestStatusCommitsAfterAPanic(t *testing.T) {
 
 func panicking() { panic(errBroken) }
 
+// nameTakenError is an error that stays until somebody changes something.
+type nameTakenError struct{}
+
+func (nameTakenError) Error() string    { return "the name is taken" }
+func (nameTakenError) Persistent() bool { return true }
+
 // The error of a commit after a panic has nowhere to go but the log.
 //
 //nolint:paralleltest // it sets the process's logger
@@ -163,15 +169,18 @@ func TestStatusCommitsWhenTheHandlerEndsItsGoroutine(t *testing.T) {
 func TestStatusSaysThatTheHandlerFailed(t *testing.T) {
 	t.Parallel()
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "services"}, "web", errBroken)
+	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "web", nil)
 	for name, test := range map[string]struct {
 		answer error
 		want   string
 	}{
-		"success":  {nil, "Ready=True Deployed: "},
-		"requeue":  {controller.RequeueAfter(time.Minute), "Ready=True Deployed: "},
-		"error":    {errBroken, "Ready=False Error: broken; Reconciling=True Error: broken"},
-		"conflict": {conflict, "Ready=False Conflict: " + conflict.Error() + "; Reconciling=True Conflict: " + conflict.Error()},
-		"terminal": {controller.Terminal(errBroken), "Ready=False Terminal: broken; Stalled=True Terminal: broken"},
+		"success":      {nil, "Ready=True Deployed: "},
+		"requeue":      {controller.RequeueAfter(time.Minute), "Ready=True Deployed: "},
+		"error":        {errBroken, "Ready=False Error: broken; Reconciling=True Error: broken"},
+		"conflict":     {conflict, "Ready=False Conflict: " + conflict.Error() + "; Reconciling=True Conflict: " + conflict.Error()},
+		"terminal":     {controller.Terminal(errBroken), "Ready=False Terminal: broken; Stalled=True Terminal: broken"},
+		"not accepted": {invalid, "Ready=False Invalid: " + invalid.Error() + "; Stalled=True Invalid: " + invalid.Error()},
+		"taken":        {nameTakenError{}, "Ready=False Failed: the name is taken; Stalled=True Failed: the name is taken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -267,15 +276,17 @@ func TestStatusHeedsTheLossOfLeadership(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, c := newServer(t)
-			lost := make(chan struct{})
-			ctx, cancel := context.WithCancelCause(kube.WithLeadership(t.Context(), lost))
+			leadership := kube.NewLeadership(nil, time.Hour)
+			leading, end := kube.WithLeadership(t.Context(), leadership)
+			defer end()
+			ctx, cancel := context.WithCancelCause(leading)
 			defer cancel(nil)
 			err := statusRun(ctx, t, server, c, serviceOptions{}, func(_ context.Context, service *corev1.Service) error {
 				setReady(service)
 				if cause != nil {
 					cancel(cause)
 				}
-				close(lost)
+				leadership.Lose(errBroken)
 				return nil
 			})
 			if err == nil || len(server.Requests()) > 0 || said(t, server, c) != "" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -82,7 +83,7 @@ func traced(ctx context.Context, tracer Tracer, key kube.Key, obj kube.Object, h
 	defer func() {
 		value := recover()
 		if value == nil {
-			span.End(ctx, err)
+			span.End(ctx, usercode.Error(err))
 			return
 		}
 		span.End(ctx, &controller.PanicError{Value: value, Stack: debug.Stack()})

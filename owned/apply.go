@@ -35,12 +35,11 @@ import (
 // Guarantees:
 //   - Only what is the owner's is touched. An object in the place of a child that has another
 //     controller, or the labels of another set, or (without Config.AdoptOrphans) belongs to
-//     nobody, is reported as Foreign. A child is created only if the API server, not a cache,
-//     says that there is none; should one appear in the moment between, fields that others
-//     have given it are not taken.
+//     nobody, is reported as Foreign. A child is created only if the API server finds no object in
+//     its place at that moment (client.IfAbsent).
 //   - What is pruned carries the labels of the owner's children, its own key in AnnotationChild
 //     and, where an owner reference is possible, the owner's uid as its controller: in the state
-//     that is read from the API server then, whose uid and resourceVersion are preconditions.
+//     whose uid and resourceVersion are the preconditions of its deletion.
 //   - A stale list of children deletes nothing: before anything is deleted, owner is read from
 //     the API server, and must have the uid and the generation (kinds without one: the
 //     resourceVersion) that the caller's has. This is not known of changes to the labels and
@@ -51,11 +50,12 @@ import (
 //
 // The error joins those of the children (*ForeignError, *ImmutableError, client.ErrTerminating when
 // owner is being deleted and does not show it yet, and what requests met), which are in the report
-// too. That a child is not ready, or waits, is none.
+// too. That a child is not ready, or waits, is none. A report that comes with an error is never ready, so
+// a handler can summarise its States in the owner's status before it returns the error.
 func (s *Set) Apply(ctx context.Context, owner kube.Object, children ...Child) (Report, error) {
 	p, err := s.begin(s.config.Client, owner)
 	if err != nil {
-		return Report{}, fmt.Errorf("apply children: %w", err)
+		return Report{failure: err}, fmt.Errorf("apply children: %w", err)
 	}
 	report, err := p.run(ctx, children)
 	if err != nil {
@@ -66,13 +66,16 @@ func (s *Set) Apply(ctx context.Context, owner kube.Object, children ...Child) (
 
 func (p *pass) run(ctx context.Context, children []Child) (Report, error) {
 	if err := p.desire(ctx, children); err != nil {
-		return Report{}, err
+		return Report{failure: err}, err
 	}
 	if p.owner.GetDeletionTimestamp() != nil {
 		return Report{OwnerTerminating: true}, nil
 	}
 	if err := p.takeInventory(ctx, false); err != nil {
-		return Report{}, err
+		return Report{failure: err}, err
+	}
+	if err := p.findFormer(ctx); err != nil {
+		return Report{failure: err}, err
 	}
 	if p.set.config.Prune == PruneFirst {
 		p.prune(ctx, "")
@@ -86,7 +89,11 @@ func (p *pass) run(ctx context.Context, children []Child) (Report, error) {
 	case PruneFirst:
 	}
 	report := p.report()
-	return report, report.err()
+	err := report.err()
+	if err == nil && !p.plan && len(report.Left()) == 0 {
+		p.noteSearched()
+	}
+	return report, err
 }
 
 func (p *pass) report() Report {
@@ -164,15 +171,36 @@ func (p *pass) applyItem(ctx context.Context, i *item) error {
 		return err
 	}
 	if there == nil {
-		return p.create(ctx, i)
+		err := p.create(ctx, i)
+		if !errors.Is(err, client.ErrExists) {
+			return err
+		}
+		// It may be another owner's, or this owner's: created by a run whose response was lost.
+		live, getErr := p.getLive(ctx, i)
+		switch {
+		case errors.Is(getErr, client.ErrGone):
+			return err // it was deleted meanwhile, and the next run creates the child
+		case getErr != nil:
+			return fmt.Errorf("look whose %s is: %w", i.result, getErr)
+		}
+		there = live
 	}
+	return p.applyTo(ctx, i, there)
+}
+
+// applyTo brings the object that is in the place of a child to the child's desired state, if it is
+// the owner's.
+func (p *pass) applyTo(ctx context.Context, i *item, there *metav1.PartialObjectMetadata) error {
 	is, holder := p.set.standingOf(p.owner, there)
+	// An owner elsewhere has its own namesakes.
+	if former, ok := p.formerOwner(there); ok && i.referable {
+		return p.replaceFormer(ctx, i, there, former)
+	}
 	switch {
 	case is == foreign || is == orphan && !p.set.config.AdoptOrphans:
 		i.result.Outcome = Foreign
 		i.result.Err = &ForeignError{
 			Kind: i.kind, Key: kube.KeyOf(there), Holder: holder, Orphan: is == orphan,
-			Former: i.referable && p.hadFormerOwner(there), // an owner elsewhere has its own namesakes
 		}
 		return nil
 	case there.GetDeletionTimestamp() != nil && is == orphan:
@@ -198,8 +226,8 @@ func (p *pass) applyItem(ctx context.Context, i *item) error {
 	return p.update(ctx, i, there)
 }
 
-// create creates a child. It is applied, so that its fields are managed in one way from the
-// beginning; and not by force, because there should be nobody to take fields from.
+// create creates a child. The error is client.ErrExists when there is an object in its place. The
+// child is applied, so that its fields are managed in one way from the beginning.
 func (p *pass) create(ctx context.Context, i *item) error {
 	if !i.referable {
 		// The garbage collector will not clear it away.
@@ -207,12 +235,20 @@ func (p *pass) create(ctx context.Context, i *item) error {
 			return fmt.Errorf("create %s: %w", i.result, err)
 		}
 	}
-	applied, err := client.Apply(ctx, p.client, i.object)
+	applied, err := client.Apply(ctx, p.client, i.object, append(i.hashed(), client.IfAbsent())...)
 	if err != nil {
 		return p.planned(i, err)
 	}
 	i.applied(applied)
 	return nil
+}
+
+// hashed is the option by which it is known later what was applied.
+func (i *item) hashed() []client.Option {
+	if i.CreateOnly {
+		return nil // others change its fields
+	}
+	return []client.Option{client.ConfigurationHash(AnnotationConfiguration)}
 }
 
 // planned lets a plan go on where a child cannot be tried, because what it needs (its namespace,
@@ -258,6 +294,9 @@ func (p *pass) keep(ctx context.Context, i *item, there *metav1.PartialObjectMet
 		}
 	}
 	obj, err := client.Get[*unstructured.Unstructured](ctx, p.client, kube.KeyOf(there), client.OfKind(i.kind))
+	if errors.Is(err, client.ErrGone) && p.isCovered(i) { // of a child that only the API server shows yet
+		obj, err = client.Get[*unstructured.Unstructured](ctx, p.client, kube.KeyOf(there), client.OfKind(i.kind), client.FromAPI())
+	}
 	if err != nil {
 		return err
 	}
@@ -285,13 +324,34 @@ func (p *pass) keep(ctx context.Context, i *item, there *metav1.PartialObjectMet
 // update applies a child that is there. Its uid goes along, so that another object of its name is
 // not taken for it.
 func (p *pass) update(ctx context.Context, i *item, there *metav1.PartialObjectMetadata, options ...client.Option) error {
+	takesOver := p.mustTakeOver(i, there)
+	if takesOver && !p.plan {
+		var err error
+		if there, err = p.takeOver(ctx, i); err != nil {
+			return err
+		}
+		if i.object.GetResourceVersion() != "" { // option IfUnchanged
+			i.object.SetResourceVersion(there.GetResourceVersion())
+		}
+	}
 	i.object.SetUID(there.GetUID())
+	options = append(options, i.hashed()...)
 	if p.set.config.OnConflict == Take {
 		options = append(options, client.Force())
 	}
 	applied, err := client.Apply(ctx, p.client, i.object, options...)
+	if takesOver && p.plan && p.set.config.isFormerConflict(err) { // a take-over comes before the apply
+		applied, err = client.Apply(ctx, p.client, i.object, append(options, client.Force())...)
+	}
 	if err == nil {
+		if !p.plan && applied.Outcome == client.Updated && applied.Object.GetResourceVersion() == there.GetResourceVersion() {
+			applied.Outcome, applied.Changed = client.Unchanged, nil // the client did not know the state before
+		}
 		i.applied(applied)
+		if takesOver && p.plan {
+			return p.planTakeOver(ctx, i)
+		}
+		p.reportLeft(ctx, i, applied.FormerManagers)
 		return nil
 	}
 	fields, immutable := immutableFields(err)

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -20,6 +21,9 @@ import (
 // DefaultReleaseAfter is how long a child must have been terminating before Config.ReleaseFinalizers
 // is heeded, when Config.ReleaseAfter is zero.
 const DefaultReleaseAfter = 10 * time.Minute
+
+// DefaultFormerOwnerGrace is the default of Config.FormerOwnerGrace.
+const DefaultFormerOwnerGrace = time.Minute
 
 // Conflict says what is done about fields of children that other field managers have.
 type Conflict string
@@ -88,6 +92,20 @@ type Config struct {
 	// same name has left behind. Default false: it is left as it is, and reported.
 	AdoptOrphans bool
 
+	// FormerManagers are the field managers by which earlier versions of the program, or another
+	// tool, have written children by Update: kubectl get --show-managed-fields shows them. What they
+	// have written and the desired children do not have is removed, once for each child
+	// (AnnotationTakenOver), and Plan shows it. Default: none, and such fields stay; Apply reports
+	// those of the program's own names.
+	FormerManagers []string
+	// FormerChildren also finds children without the labels of the set: objects whose controller is
+	// the owner, and which one of FormerManagers has written. Those that are not desired are pruned.
+	// They are listed by requests, once for each owner and process, and again when an owner was not
+	// handled for a day. It is a label selector for the objects to be listed, such as
+	// "app.kubernetes.io/managed-by=webapp"; "!" + LabelSet selects all that belong to no set.
+	// Of several sets of one owner, each must select its own children only. Default "": none are looked for.
+	FormerChildren string
+
 	// ReleaseFinalizers names finalizers of other controllers that are removed from children
 	// which have been terminating for ReleaseAfter, so that they go although nobody does what
 	// the finalizers stand for: volumes, load balancers and the like may stay behind for ever.
@@ -96,6 +114,13 @@ type Config struct {
 	ReleaseFinalizers []string
 	// ReleaseAfter is counted from a child's deletionTimestamp. Default 10 min.
 	ReleaseAfter time.Duration
+
+	// FormerOwnerGrace is how long Kubernetes' garbage collector has to delete a child that belongs to
+	// an earlier object of the owner's kind and name, which is gone. It is counted from the creation
+	// of the owner, or of the child if that is younger. After that Apply deletes the child by its uid
+	// and creates it anew, if it carries the labels and the annotation of a child of this set and has
+	// no other owner. Until then it is Foreign. Default 1 min.
+	FormerOwnerGrace time.Duration
 
 	// Logger receives a warning for each finalizer that is released. Default: slog.Default() at
 	// the time of New.
@@ -111,15 +136,19 @@ type Set struct {
 	config  Config         // immutable after New
 	dry     *client.Client // for plans
 	missing missing
+	// searched are the owners whose former children were looked for; see Config.FormerChildren.
+	searched searched
 }
 
 // New makes a Set. It makes no request. The error names every mistake in config.
 func New(config Config) (*Set, error) {
 	config.Kinds = slices.Clone(config.Kinds)
 	config.Namespaces = slices.Clone(config.Namespaces)
+	config.FormerManagers = slices.Sorted(slices.Values(config.FormerManagers))
 	config.ReleaseFinalizers = slices.Clone(config.ReleaseFinalizers)
 	config.Propagation = cmp.Or(config.Propagation, metav1.DeletePropagationBackground)
 	config.ReleaseAfter = cmp.Or(config.ReleaseAfter, DefaultReleaseAfter)
+	config.FormerOwnerGrace = cmp.Or(config.FormerOwnerGrace, DefaultFormerOwnerGrace)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("make a set of owned objects: %w", err)
@@ -179,8 +208,20 @@ func (c Config) validatePolicies() (errs []error) {
 			fail("ReleaseFinalizers[%d] is empty: it is the exact name of a finalizer", i)
 		}
 	}
+	if slices.Contains(c.FormerManagers, "") {
+		fail("FormerManagers has an empty name: name the field managers of managedFields")
+	}
+	if c.FormerChildren != "" && len(c.FormerManagers) == 0 {
+		fail("FormerChildren needs FormerManagers: by them it is known who has written an object")
+	}
+	if _, err := labels.Parse(c.FormerChildren); err != nil {
+		fail("FormerChildren is %q: %w", c.FormerChildren, err)
+	}
 	if c.ReleaseAfter < 0 {
 		fail("ReleaseAfter is %s: it is at least 0, which means %s", c.ReleaseAfter, DefaultReleaseAfter)
+	}
+	if c.FormerOwnerGrace < 0 {
+		fail("FormerOwnerGrace is %s: it is at least 0, which means %s", c.FormerOwnerGrace, DefaultFormerOwnerGrace)
 	}
 	return errs
 }

@@ -41,10 +41,10 @@ import (
 func (s *Set) Delete(ctx context.Context, owner kube.Object) (Report, error) {
 	p, err := s.begin(s.config.Client, owner)
 	if err != nil {
-		return Report{}, fmt.Errorf("delete children: %w", err)
+		return Report{failure: err}, fmt.Errorf("delete children: %w", err)
 	}
 	if err := p.takeInventory(ctx, true); err != nil {
-		return Report{}, fmt.Errorf("delete children of %s: %w", p, err)
+		return Report{failure: err}, fmt.Errorf("delete children of %s: %w", p, err)
 	}
 	report, err := p.deleteAll(ctx)
 	if err != nil {
@@ -59,7 +59,6 @@ func (p *pass) deleteAll(ctx context.Context) (Report, error) {
 	extras := p.extras()
 	slices.Reverse(extras)
 	wait := ""
-	var errs []error
 	for _, wave := range fromTheTop(extras) {
 		from := len(p.leftover)
 		for _, extra := range wave {
@@ -71,13 +70,16 @@ func (p *pass) deleteAll(ctx context.Context) (Report, error) {
 		}
 		results := p.leftover[from:]
 		if err := p.lookAgain(ctx, wave, results); err != nil {
-			errs = append(errs, err)
-			wait = cmp.Or(wait, fmt.Sprintf("nobody knows whether wave %d is gone: %s", wave[0].wave, err))
+			for n := range results {
+				if r := &results[n]; r.Outcome == Deleted {
+					r.Outcome, r.Err = Failed, fmt.Errorf("%s was deleted, and may be there still: %w", r, err)
+				}
+			}
 		}
 		wait = cmp.Or(wait, p.unfinished(results))
 	}
 	report := p.report()
-	return report, errors.Join(append(errs, report.err())...)
+	return report, report.err()
 }
 
 func (p *pass) deleteOne(ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata) error {

@@ -21,9 +21,10 @@
 //
 // With informers in the client's Config that cover the kinds, a run in which nothing has to
 // change makes no request. Without them it makes one list for each of Config.Kinds, of metadata,
-// and what client.Apply needs for each child. Informers of the label LabelSet cover the children;
-// before one is created, the API server is asked what is in its place. Package watched, below this
-// one, makes such informers, with the client and the sources of a controller.
+// and what client.Apply needs for each child. Informers of the label LabelSet cover the children.
+// To create a child is one request, and one GET more for a kind that is not one of Kubernetes' own
+// (client.IfAbsent). Package watched, below this one, makes such informers, with the client and the
+// sources of a controller.
 //
 // # Permissions
 //

@@ -5,17 +5,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // ForeignError says that the object in the place of a child belongs to somebody else. It was
 // left as it is. When it goes, the next retry of the owner sees that: informers of the label LabelSet
-// do not show it, so nothing else wakes the owner.
+// do not show it, so nothing else wakes the owner. Retries come as for a missing permission
+// (retry.Forbidden): after 1 s at first, every 5 min in the end.
 type ForeignError struct {
 	Kind schema.GroupVersionKind
 	Key  kube.Key
@@ -23,21 +26,46 @@ type ForeignError struct {
 	Holder string
 	// Orphan is true when it is nobody's, so that Config.AdoptOrphans would take it over.
 	Orphan bool
-	// Former is true when its controller is an earlier object of the owner's kind and name: the
-	// garbage collector deletes it, and then there is room for the child.
+	// Former is true when its controller is an earlier object of the owner's kind and name, which is
+	// gone: the garbage collector should delete it, and then the child is created. If it was a child
+	// of the same set, and has no other owner, Apply deletes it after Config.FormerOwnerGrace.
 	Former bool
+
+	terminating *Deletion // of a former owner's child that is being deleted
+	deletedAt   time.Time // when Apply deletes it; zero: never
 }
 
 // Error implements error.
 func (e *ForeignError) Error() string {
 	text := fmt.Sprintf("%s %s is there already, and belongs to %s", e.Kind.Kind, e.Key, e.Holder)
 	if e.Former {
-		return text + ", an earlier object of that name: the garbage collector deletes it, and the child comes after that"
+		text += ", an earlier object of that name that is gone: "
+		switch {
+		case e.terminating != nil:
+			return text + e.terminating.String() + ", and the child is created after that"
+		case !e.deletedAt.IsZero():
+			return text + "the garbage collector should delete it; if it is still there, it is deleted at " +
+				e.deletedAt.UTC().Format(time.RFC3339) + ", and the child is created after that"
+		}
+		return text + "the garbage collector should delete it, and the child is created after that; if it stays, delete it"
 	}
 	if e.Orphan {
 		return text + ": delete it, or set AdoptOrphans to take it over"
 	}
 	return text + ": it is left as it is; use another name"
+}
+
+// Persistent is what retry.Persistent asks: somebody has to delete the object, or to change the owner.
+// The object of an earlier owner goes by itself.
+func (e *ForeignError) Persistent() bool { return !e.Former }
+
+// RetryClass implements retry.Classed. Nothing tells when the object goes, so it is looked for
+// again as often as a missing permission.
+func (e *ForeignError) RetryClass() retry.Class {
+	if e.Former {
+		return retry.Transient
+	}
+	return retry.Forbidden
 }
 
 // ImmutableError says that fields of a child are to change which cannot be changed.
@@ -65,6 +93,9 @@ func (e *ImmutableError) fields() string {
 
 // Unwrap gives errors.Is and errors.As the API server's answer.
 func (e *ImmutableError) Unwrap() error { return e.Err }
+
+// RetryClass implements retry.Classed.
+func (e *ImmutableError) RetryClass() retry.Class { return retry.Invalid }
 
 // immutableFields returns the fields for which an update was refused because they cannot be
 // changed. ok is false when there is any other reason too: then a new object would be refused

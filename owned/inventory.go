@@ -76,23 +76,28 @@ func (p *pass) listInventory(ctx context.Context, kind schema.GroupVersionKind, 
 	return nil
 }
 
-// lookUp returns what is in the place of a child: nil for nothing. Before a child is created, it
-// is the API server that has to say so.
+// lookUp returns what is known to be in the place of a child: nil for nothing. It makes no request:
+// a child is created only if the API server finds nothing in its place.
 func (p *pass) lookUp(ctx context.Context, i *item) (*metav1.PartialObjectMetadata, error) {
 	if obj, ok := p.found[i.identity()]; ok {
 		return obj, nil
 	}
-	obj, err := client.Get[*metav1.PartialObjectMetadata](ctx, p.client, kube.KeyOf(i.object), client.OfKind(i.kind))
-	if errors.Is(err, client.ErrGone) && p.isCovered(i) {
-		obj, err = client.Get[*metav1.PartialObjectMetadata](ctx, p.client, kube.KeyOf(i.object), client.OfKind(i.kind), client.FromAPI())
+	if !p.isCovered(i) {
+		return nil, nil
 	}
+	obj, err := client.Get[*metav1.PartialObjectMetadata](ctx, p.client, kube.KeyOf(i.object), client.OfKind(i.kind))
 	if errors.Is(err, client.ErrGone) {
 		return nil, nil
 	}
 	return obj, err
 }
 
-// isCovered reports whether it may have been an informer that said that an object is not there.
+// getLive reads what is in the place of a child from the API server.
+func (p *pass) getLive(ctx context.Context, i *item) (*metav1.PartialObjectMetadata, error) {
+	return client.Get[*metav1.PartialObjectMetadata](ctx, p.client, kube.KeyOf(i.object), client.OfKind(i.kind), client.FromAPI())
+}
+
+// isCovered reports whether an informer shows what is in the place of a child, whoever's it is.
 func (p *pass) isCovered(i *item) bool {
 	for _, informer := range p.client.Config().Informers {
 		if informer.Kind() == i.kind && informer.Covers(i.object.GetNamespace(), nil) {

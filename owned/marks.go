@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/ownerref"
@@ -25,6 +24,13 @@ const (
 	// AnnotationWave is the annotation with the wave of a child that is not of wave 0: when nobody
 	// names the child any more, it says when it is its turn to go.
 	AnnotationWave = "evenkeel.dev/wave"
+	// AnnotationTakenOver is the annotation with the names of Config.FormerManagers whose fields were
+	// taken over.
+	AnnotationTakenOver = "evenkeel.dev/taken-over"
+	// AnnotationConfiguration is the annotation with a hash of the fields that were applied last. By it
+	// the set knows, also after a restart, that a child needs no apply. A child of Child.CreateOnly
+	// has none.
+	AnnotationConfiguration = "evenkeel.dev/configuration"
 )
 
 // OwnerOf returns the key of the owner of a child, of any set. It reads nothing but metadata.
@@ -98,14 +104,17 @@ const (
 
 // standingOf tells whose obj is; holder names others, for people.
 func (s *Set) standingOf(owner, obj metav1.Object) (is standing, holder string) {
-	if ref, ok := ownerref.ControllerOf(obj); ok {
-		if ref.UID == owner.GetUID() {
-			return ours, ""
-		}
-		return foreign, ownerref.Describe(ref)
-	}
 	labels, annotations := obj.GetLabels(), obj.GetAnnotations()
 	set, uid := labels[LabelSet], labels[LabelOwnerUID]
+	if ref, ok := ownerref.ControllerOf(obj); ok {
+		switch {
+		case ref.UID != owner.GetUID():
+			return foreign, ownerref.Describe(ref)
+		case set != "" && set != s.config.Name:
+			return foreign, "set " + set + " of the same owner"
+		}
+		return ours, ""
+	}
 	former := set == s.config.Name && annotations[AnnotationOwner] == kube.KeyOf(owner).String()
 	of, marked := annotations[AnnotationChild]
 	copied := marked && of != kube.KeyOf(obj).String()
@@ -127,17 +136,12 @@ func (s *Set) standingOf(owner, obj metav1.Object) (is standing, holder string) 
 	return orphan, "nobody"
 }
 
-// hadFormerOwner reports whether the controller of obj is an earlier object of the owner's kind
-// and name.
-func (p *pass) hadFormerOwner(obj metav1.Object) bool {
-	ref, ok := ownerref.ControllerOf(obj)
-	return ok && ref.UID != p.owner.GetUID() && ref.Name == p.owner.GetName() &&
-		schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind() == p.ownerKind.GroupKind()
-}
-
 // mayDelete reports whether obj, which carries the labels of owner's children or did so when a
 // cache saw it, is certainly one of them; if not, why.
 func (s *Set) mayDelete(owner, obj metav1.Object, referable bool) (ok bool, why string) {
+	if s.isFormerChild(owner, obj) {
+		return true, ""
+	}
 	for name, value := range s.labelsOf(owner) {
 		if obj.GetLabels()[name] != value {
 			return false, "it has been taken out of the set: it has not the labels of a child any more"

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -118,6 +119,36 @@ func TestMarkKeepsTheCallersLabels(t *testing.T) {
 	}
 	if is, holder := set.standingOf(owner, child); is != ours {
 		t.Errorf("what was marked is %s's", holder)
+	}
+}
+
+func TestStandingOf(t *testing.T) {
+	t.Parallel()
+	set := &Set{config: Config{Name: "webapp"}}
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1"}}
+	controlled := func(uid types.UID, set string) *corev1.ConfigMap {
+		child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "ConfigMap", Name: "web", UID: uid, Controller: new(true)},
+		}}}
+		if set != "" {
+			child.Labels = map[string]string{LabelSet: set, LabelOwnerUID: string(uid)}
+		}
+		return child
+	}
+	for name, test := range map[string]struct {
+		child *corev1.ConfigMap
+		want  standing
+		of    string
+	}{
+		"child":                                {controlled("u1", "webapp"), ours, ""},
+		"child without labels":                 {controlled("u1", ""), ours, ""},
+		"child of another set of the owner":    {controlled("u1", "another"), foreign, "set another of the same owner"},
+		"child of another owner":               {controlled("u2", "webapp"), foreign, "ConfigMap web (uid u2)"},
+		"child of another owner without label": {controlled("u2", ""), foreign, "ConfigMap web (uid u2)"},
+	} {
+		if got, of := set.standingOf(owner, test.child); got != test.want || of != test.of {
+			t.Errorf("%s: %d, %q", name, got, of)
+		}
 	}
 }
 
@@ -248,6 +279,22 @@ func TestReportSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
+// A child that could not be deleted comes with an error of Apply, so the report is not ready.
+func TestReportOfAFailedPruneIsNotReady(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[readiness.Status]error{readiness.InProgress: errors.New("prune: refused"), readiness.Failed: refusal()} {
+		report := Report{Results: []Result{
+			{Desired: true, Outcome: Unchanged, Readiness: readiness.State{Status: readiness.Current}}, {Outcome: Failed, Err: err}, {Outcome: Foreign},
+		}}
+		if report.Ready() || report.Pending() != err.Error() {
+			t.Errorf("ready: %t, pending: %q", report.Ready(), report.Pending())
+		}
+		if states := report.States(); len(states) != 2 || states[0].Status != readiness.Current || states[1].Status != want || states[1].Message != err.Error() {
+			t.Errorf("%+v", states)
+		}
+	}
+}
+
 func TestStatesOfChildren(t *testing.T) {
 	t.Parallel()
 	state := func(status readiness.Status) readiness.State { return readiness.State{Status: status, Message: "why"} }
@@ -261,6 +308,8 @@ func TestStatesOfChildren(t *testing.T) {
 		"not applied":      {Result{Outcome: Failed, Err: errors.New("refused")}, readiness.InProgress},
 		"cannot change":    {Result{Outcome: Failed, Err: &ImmutableError{Err: errors.New("refused")}}, readiness.Failed},
 		"somebody else's":  {Result{Outcome: Foreign, Err: &ForeignError{}}, readiness.Failed},
+		"earlier owner's":  {Result{Outcome: Foreign, Err: &ForeignError{Former: true}}, readiness.InProgress},
+		"not accepted":     {Result{Outcome: Failed, Err: refusal()}, readiness.Failed},
 		"waits":            {Result{Outcome: Waiting}, readiness.InProgress},
 		"is being deleted": {Result{Outcome: Terminating, Terminating: &Deletion{}}, readiness.InProgress},
 	} {
@@ -270,9 +319,34 @@ func TestStatesOfChildren(t *testing.T) {
 			t.Errorf("%s: %+v", name, states)
 		}
 	}
+	for want, err := range map[readiness.Status]error{readiness.InProgress: errors.New("the list failed"), readiness.Failed: refusal()} {
+		failed := Report{failure: err}
+		if states := failed.States(); len(states) != 1 || states[0].Status != want || failed.Ready() || failed.Gone() || failed.Pending() == "" {
+			t.Errorf("%v: %+v, ready %t, gone %t, pending %q", err, states, failed.Ready(), failed.Gone(), failed.Pending())
+		}
+	}
 	if states := (Report{OwnerTerminating: true}).States(); len(states) != 1 || states[0].Status != readiness.Terminating {
 		t.Errorf("%+v", states)
 	}
+}
+
+// An owner whose former children were searched for is remembered as long as it is handled.
+func TestSearchedOwnersAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s searched
+		s.add("idle")
+		s.add("handled")
+		for range 4 {
+			time.Sleep(searchedFor * 3 / 4)
+			if !s.has("handled") {
+				t.Fatal("an owner that is handled is forgotten")
+			}
+		}
+		if s.has("idle") || len(s.young)+len(s.old) > 2 {
+			t.Errorf("remembered are %v and %v", s.young, s.old)
+		}
+	})
 }
 
 func TestPlanOfNothing(t *testing.T) {

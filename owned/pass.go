@@ -191,6 +191,11 @@ func (p *pass) place(ctx context.Context, i *item) error {
 		return err
 	}
 	p.set.mark(p.owner, i.object, i.Wave)
+	if names := p.set.config.takenOver(); names != "" && !i.CreateOnly {
+		annotations := i.object.GetAnnotations()
+		annotations[AnnotationTakenOver] = names
+		i.object.SetAnnotations(annotations)
+	}
 	i.placed = true
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -64,7 +65,12 @@ func (p *pass) pruneOne(ctx context.Context, r *Result, obj *metav1.PartialObjec
 		r.Outcome, r.Waits = Waiting, ownerHasMoved
 		return nil
 	}
-	// Somebody may have taken it out of the set, so that it stays, and the cache not know yet.
+	// The preconditions are that of the state that was found: most are still in it, and need no read.
+	err := p.deleteInState(ctx, r, obj)
+	if !apierrors.IsConflict(err) {
+		return err
+	}
+	// Another client may have taken it out of the set, so that it stays.
 	live, err := client.Live(ctx, p.client, metadataOnly(r.Kind, obj))
 	if err != nil {
 		return client.IgnoreNotFound(err)
@@ -72,7 +78,13 @@ func (p *pass) pruneOne(ctx context.Context, r *Result, obj *metav1.PartialObjec
 	if settled, err := p.settled(ctx, r, live); settled || err != nil {
 		return err
 	}
-	err = client.Delete(ctx, p.client, live, client.Precondition(live.GetUID(), live.GetResourceVersion()),
+	return p.deleteInState(ctx, r, live)
+}
+
+// deleteInState deletes an object if it is still in the state that was seen.
+func (p *pass) deleteInState(ctx context.Context, r *Result, seen *metav1.PartialObjectMetadata) error {
+	object := metadataOnly(r.Kind, seen)
+	err := client.Delete(ctx, p.client, object, client.Precondition(object.GetUID(), object.GetResourceVersion()),
 		client.Propagation(p.set.config.Propagation))
 	if err == nil {
 		r.Outcome = Pruned

@@ -27,9 +27,7 @@ func (p *pass) terminating(ctx context.Context, r *Result, obj *metav1.PartialOb
 		return nil
 	}
 	if left := p.set.config.ReleaseAfter - time.Since(r.Terminating.Since); left > 0 {
-		if p.runAgain == 0 || left < p.runAgain {
-			p.runAgain = left
-		}
+		p.runAgainIn(left)
 		return nil
 	}
 	live, err := client.Live(ctx, p.client, metadataOnly(r.Kind, obj))

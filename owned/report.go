@@ -3,6 +3,7 @@ package owned
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +25,9 @@ const (
 	Updated Outcome = "updated"
 	// Unchanged: it was as it should be.
 	Unchanged Outcome = "unchanged"
-	// Recreating: fields were to change that cannot be changed, and it was deleted. When its
-	// deletion is seen, the next run creates it.
+	// Recreating: it was deleted, because fields were to change that cannot be changed, or because it
+	// belonged to a former owner (Config.FormerOwnerGrace). When its deletion is seen, the next run
+	// creates it.
 	Recreating Outcome = "recreating"
 	// Waiting: nothing was done about it yet; Result.Waits says for what it waits.
 	Waiting Outcome = "waiting"
@@ -101,6 +103,10 @@ func (r Result) applied() bool {
 // Ready reports whether the child is as it should be, and ready.
 func (r Result) Ready() bool { return r.applied() && r.Readiness.Ready() }
 
+// isPending reports whether the child keeps the report from being ready: one that is desired and not
+// ready, and one that is not desired and could not be deleted.
+func (r Result) isPending() bool { return r.Err != nil || r.Desired && !r.Ready() }
+
 // pending says what is missing until the child is ready.
 func (r Result) pending() string {
 	switch {
@@ -129,22 +135,17 @@ type Report struct {
 	// OwnerTerminating is true when nothing was applied because the owner is being deleted.
 	OwnerTerminating bool
 	// RunAgain is when the owner should be handled again although nothing has changed: when
-	// a finalizer may be released. Zero: never. Handlers hand it to controller.RequeueAfter.
+	// a finalizer may be released, or a former owner's child deleted. Zero: never. Handlers hand it to controller.RequeueAfter.
 	RunAgain time.Duration
+
+	// failure is why there are no results.
+	failure error
 }
 
-// Ready reports whether all desired children are as they should be, and ready. What is still
-// to be deleted does not count: see Left.
+// Ready reports whether all desired children are as they should be, and ready, and nothing has failed.
+// What is still to be deleted does not count, unless it could not be deleted: see Left.
 func (r Report) Ready() bool {
-	if r.OwnerTerminating {
-		return false
-	}
-	for _, result := range r.Results {
-		if result.Desired && !result.Ready() {
-			return false
-		}
-	}
-	return true
+	return !r.OwnerTerminating && r.failure == nil && !slices.ContainsFunc(r.Results, Result.isPending)
 }
 
 // maxPending is how many children Pending names.
@@ -153,12 +154,15 @@ const maxPending = 5
 // Pending says what is missing until the children are ready, in a sentence for a condition's
 // message. It is "" when they are, and it does not change while nothing does.
 func (r Report) Pending() string {
-	if r.OwnerTerminating {
+	switch {
+	case r.failure != nil:
+		return r.failure.Error()
+	case r.OwnerTerminating:
 		return "the owner is being deleted"
 	}
 	var all []string
 	for _, result := range r.Results {
-		if result.Desired && !result.Ready() {
+		if result.isPending() {
 			all = append(all, result.pending())
 		}
 	}
@@ -189,10 +193,13 @@ func (r Report) Left() []Result {
 }
 
 // Gone reports, after Delete, whether no child is left.
-func (r Report) Gone() bool { return len(r.Left()) == 0 }
+func (r Report) Gone() bool { return r.failure == nil && len(r.Left()) == 0 }
 
 // Remaining says what Left holds, in a sentence for a condition's message; "" for nothing.
 func (r Report) Remaining() string {
+	if r.failure != nil {
+		return r.failure.Error()
+	}
 	var all []string
 	for _, result := range r.Left() {
 		all = append(all, result.pending())

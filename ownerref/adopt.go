@@ -13,23 +13,23 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Adopt makes owner the controller of an object that is there and has none: of Pods, say, that
-// a selector finds. It returns the object as the API server has it then; child itself is not
-// changed. When owner is its controller already, as child shows it, there is no request.
+// Adopt makes owner the controller of an existing object without a controller, such as a Pod that a selector
+// matches. It returns the object as the API server has it after the write, and does not change child. If
+// child shows owner as its controller already, Adopt makes no request.
 //
-// Flow:
+// Steps:
 //
-//  1. A child that is being deleted, or has another controller, is refused.
-//  2. owner is read from the API server: a cache may still show an owner that has been deleted,
-//     and whatever that came to own would be deleted as well.
-//  3. The owner references of child are patched, if it is still that child, is not being
-//     deleted, and has the references that were seen.
+//  1. Adopt returns an error if child is being deleted or has another controller.
+//  2. It reads owner from the API server. A cache may still have a deleted owner, and the garbage
+//     collector would delete the adopted child of such an owner.
+//  3. It patches the owner references of child, on the conditions that child has the same uid, is not
+//     being deleted, and has the owner references of the argument.
 //
-// Nothing is tried twice. Permissions: get of both, patch of the child.
+// Adopt does not retry. Permissions: get of both, patch of the child.
 //
-// Errors: *AlreadyOwnedError; client.ErrTerminating when either is being deleted, which is no time
-// to come to own something, or to be owned; ErrScope; client.ErrGone and client.ErrReplaced, of
-// either; client.ErrChanged when the references of child are not those that were seen.
+// Errors: *AlreadyOwnedError; client.ErrTerminating if either object is being deleted; ErrScope;
+// client.ErrGone and client.ErrReplaced for either object; client.ErrChanged if the owner references of child
+// have changed since it was read.
 func Adopt[T kube.Object](ctx context.Context, c *client.Client, owner kube.Object, child T, options ...Option) (T, error) {
 	var none T
 	refs, err := withReference(ctx, c, owner, child, true, options)
@@ -44,7 +44,7 @@ func Adopt[T kube.Object](ctx context.Context, c *client.Client, owner kube.Obje
 	}
 	live, err := client.Live(ctx, c, owner)
 	if err != nil {
-		return none, fmt.Errorf("adopt %s: look at the owner: %w", kube.KeyOf(child), err)
+		return none, fmt.Errorf("adopt %s: read the owner: %w", kube.KeyOf(child), err)
 	}
 	if live.GetDeletionTimestamp() != nil {
 		return none, fmt.Errorf("adopt %s: the owner %s: %w", kube.KeyOf(child), kube.KeyOf(owner), client.ErrTerminating)
@@ -56,13 +56,12 @@ func Adopt[T kube.Object](ctx context.Context, c *client.Client, owner kube.Obje
 	return adopted, nil
 }
 
-// Release makes owner no owner of child any longer, as a controller does with what its selector
-// does not find any more; other owners stay. It returns the object as the API server has it
-// then; child itself is not changed. When owner is no owner, as child shows it, there is no
-// request.
+// Release removes owner from the owners of child. Controllers use it when their selector does not match child
+// anymore. Other owners stay. It returns the object as the API server has it after the write, and does not
+// change child. If child has no reference to owner, Release makes no request.
 //
-// Errors: client.ErrGone, which most callers ignore; client.ErrReplaced; client.ErrChanged when
-// the references of child are not those that were seen.
+// Errors: client.ErrGone, which most callers ignore; client.ErrReplaced; client.ErrChanged if the owner
+// references of child have changed since it was read.
 func Release[T kube.Object](ctx context.Context, c *client.Client, owner kube.Object, child T) (T, error) {
 	var none T
 	switch {
@@ -80,20 +79,19 @@ func Release[T kube.Object](ctx context.Context, c *client.Client, owner kube.Ob
 	return released, nil
 }
 
-// write replaces the owner references of child, if they are what child shows, and if what the
-// tests ask is so.
+// write replaces the owner references of child by refs with one JSON patch. The patch succeeds only if the uid
+// and the owner references are those of child, and all tests hold.
 func write[T kube.Object](ctx context.Context, c *client.Client, child T, refs []metav1.OwnerReference, tests ...client.Operation) (T, error) {
 	const path = "/metadata/ownerReferences"
 	var none T
 	if child.GetUID() == "" {
-		return none, fmt.Errorf("%s has no uid, so that nothing can tell whether it is still the same: use an object that was read from the cluster",
-			kube.KeyOf(child))
+		return none, fmt.Errorf("%s has no uid, which identifies it: use an object that was read from the cluster", kube.KeyOf(child))
 	}
-	seen := client.Operation{Op: "test", Path: path}
+	unchanged := client.Operation{Op: "test", Path: path} // without a value it tests that the field is missing
 	if present := child.GetOwnerReferences(); len(present) > 0 {
-		seen.Value = present // a test for null: that there is none
+		unchanged.Value = present
 	}
-	operations := append([]client.Operation{{Op: "test", Path: "/metadata/uid", Value: child.GetUID()}, seen}, tests...)
+	operations := append([]client.Operation{{Op: "test", Path: "/metadata/uid", Value: child.GetUID()}, unchanged}, tests...)
 	if len(refs) == 0 {
 		operations = append(operations, client.Operation{Op: "remove", Path: path})
 	} else {
@@ -103,11 +101,12 @@ func write[T kube.Object](ctx context.Context, c *client.Client, child T, refs [
 	if err == nil || !apierrors.IsInvalid(err) {
 		return patched, err
 	}
-	return none, whyRefused(ctx, c, child, tests, err)
+	return none, explainRejection(ctx, c, child, tests, err)
 }
 
-// whyRefused finds out which test it was that failed: the API server does not say.
-func whyRefused[T kube.Object](ctx context.Context, c *client.Client, child T, tests []client.Operation, refused error) error {
+// explainRejection reads child to find out which test of the patch failed, because the response does not name
+// it. It returns rejection if no test can have failed.
+func explainRejection[T kube.Object](ctx context.Context, c *client.Client, child T, tests []client.Operation, rejection error) error {
 	live, err := client.Live(ctx, c, child)
 	switch {
 	case err != nil:
@@ -115,7 +114,7 @@ func whyRefused[T kube.Object](ctx context.Context, c *client.Client, child T, t
 	case len(tests) > 0 && live.GetDeletionTimestamp() != nil:
 		return fmt.Errorf("%s: %w", kube.KeyOf(child), client.ErrTerminating)
 	case reflect.DeepEqual(live.GetOwnerReferences(), child.GetOwnerReferences()):
-		return refused // what was to be written is refused, not the condition
+		return rejection // the API server rejects the new references themselves
 	}
-	return client.NewChanged(ctx, c, child, errors.New("its owner references are not those that were seen: read it again"))
+	return client.NewChanged(ctx, c, child, errors.New("its owner references have changed: read it again"))
 }

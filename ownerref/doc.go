@@ -1,12 +1,11 @@
-// Package ownerref makes, reads and ends owner references: what tells Kubernetes' garbage
-// collector, and people, whose an object is.
+// Package ownerref sets, reads and removes owner references, by which Kubernetes' garbage collector finds the
+// owners of an object.
 //
-// An owner reference names an owner by its uid, and leads no further than Kubernetes lets it:
-// the owner lives in the namespace of what it owns, or in none. Everything here checks that
-// against how the cluster serves both kinds, before any request; where no reference is possible,
-// the error is ErrScope, and package owned shows how labels can do instead.
+// An owner reference identifies the owner by its uid. Kubernetes requires that the owner is cluster-scoped or
+// in the namespace of the child. The functions of this package check that against the scopes of both kinds
+// before they write, and return ErrScope if no reference is possible. Package owned then uses labels.
 //
-// SetController, Set, Remove and RemoveController change the child in memory, for callers who
-// write it then: Apply and Create send what they have set. Adopt and Release write by
-// themselves, one small patch each, and nothing when it is so already.
+// SetController, Set, Remove and RemoveController change the child in memory only: the caller writes it, for
+// example with client.Apply or client.Create. Adopt and Release write a small patch themselves, and make no
+// request if nothing changes.
 package ownerref

@@ -10,21 +10,19 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ErrScope says that no owner reference can lead from the child to the owner: a namespaced
-// owner owns only what is in its own namespace.
+// ErrScope reports that the child cannot have a reference to the owner: a namespaced owner can own only objects
+// in its own namespace.
 var ErrScope = errors.New("no owner reference is possible here")
 
-// AlreadyOwnedError says that an object has a controller already, which is another one: there
-// is one at most.
+// AlreadyOwnedError reports that an object has another controller already. An object has at most one.
 type AlreadyOwnedError struct {
-	// Kind and Key name the object.
+	// Kind and Key identify the object.
 	Kind schema.GroupVersionKind
 	Key  kube.Key
-	// Controller is the one that it has.
+	// Controller is the reference to the existing controller.
 	Controller metav1.OwnerReference
-	// Former is true when the controller has the kind and name of the owner that was to be set,
-	// and another uid: that was an owner which has been deleted, and the garbage collector will
-	// delete the object too.
+	// Former is true if the existing controller has the kind and name of the new owner and another uid:
+	// it was deleted and created again, and the garbage collector will delete the object too.
 	Former bool
 }
 
@@ -37,7 +35,7 @@ func (e *AlreadyOwnedError) Error() string {
 	return text
 }
 
-// Describe names the owner of a reference for people: "Deployment web (uid 1234)".
+// Describe returns kind, name and uid of the referenced owner for messages: "Deployment web (uid 1234)".
 func Describe(ref metav1.OwnerReference) string {
 	return fmt.Sprintf("%s %s (uid %s)", ref.Kind, ref.Name, ref.UID)
 }

@@ -13,35 +13,34 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Option changes the owner reference that is made.
+// Option modifies the new owner reference.
 type Option func(*metav1.OwnerReference)
 
-// BlockOwnerDeletion says whether a deletion of the owner in the foreground waits until the
-// child is gone. Default: true for controllers, unset (which means false) for other owners.
+// BlockOwnerDeletion sets whether a foreground deletion of the owner waits until the child is gone. Default:
+// true for controllers, unset (which means false) for other owners.
 //
-// Where the API server has the admission plugin OwnerReferencesPermissionEnforcement, as
-// OpenShift does, true needs the right to update the finalizers subresource of the owner.
+// If the API server has the admission plugin OwnerReferencesPermissionEnforcement, as OpenShift has, true
+// requires permission to update the finalizers subresource of the owner.
 func BlockOwnerDeletion(block bool) Option {
 	return func(ref *metav1.OwnerReference) { ref.BlockOwnerDeletion = &block }
 }
 
-// SetController makes owner the controller of child, in memory: the owner whose controller
-// looks after child, of which there is one. A reference to owner that is there is updated in
-// its place; those to others stay.
+// SetController makes owner the controller of child in memory. An object has at most one controller. An existing
+// reference to owner is updated in place. References to other owners stay.
 //
-// The owner must have come from the cluster: its uid is what counts. The cluster is asked how it
-// serves the two kinds, once for each group and version.
+// The owner must have been read from the cluster, because the reference needs its uid. The Cluster discovers the
+// scope of both kinds, with one request for each group version.
 //
-// Errors: *AlreadyOwnedError; ErrScope; kube.ErrNotServed; an owner without a uid. child has not
-// been changed then.
+// Errors: *AlreadyOwnedError; ErrScope; kube.ErrNotServed; an owner without a uid. SetController does not change
+// child then.
 func SetController(ctx context.Context, c *client.Client, owner, child kube.Object, options ...Option) error {
 	return set(ctx, c, owner, child, true, options)
 }
 
-// Set makes owner an owner of child, in memory, beside those that child has: child is deleted
-// when the last of them is gone. If owner is the controller of child, it is so no longer.
+// Set adds owner to the owners of child in memory. The garbage collector deletes child when its last owner is
+// gone. If owner is the controller of child, it becomes a plain owner.
 //
-// Errors: those of SetController, but for *AlreadyOwnedError.
+// Errors: those of SetController except *AlreadyOwnedError.
 func Set(ctx context.Context, c *client.Client, owner, child kube.Object, options ...Option) error {
 	return set(ctx, c, owner, child, false, options)
 }
@@ -55,9 +54,9 @@ func set(ctx context.Context, c *client.Client, owner, child kube.Object, contro
 	return nil
 }
 
-// withReference returns the references of child with one to owner.
+// withReference returns a copy of the references of child with exactly one to owner. It does not change child.
 func withReference(ctx context.Context, c *client.Client, owner, child kube.Object, controller bool, options []Option) ([]metav1.OwnerReference, error) {
-	p, err := pairOf(ctx, c, owner, child)
+	p, err := validatePair(ctx, c, owner, child)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +76,7 @@ func withReference(ctx context.Context, c *client.Client, owner, child kube.Obje
 	if present, ok := ControllerOf(child); controller && ok && present.UID != ref.UID {
 		return nil, &AlreadyOwnedError{
 			Kind: p.childKind, Key: kube.KeyOf(child), Controller: present,
-			Former: namedKind(present) == p.ownerKind.GroupKind() && present.Name == ref.Name,
+			Former: kindOfRef(present) == p.ownerKind.GroupKind() && present.Name == ref.Name,
 		}
 	}
 	at := indexOf(refs, owner)
@@ -85,16 +84,17 @@ func withReference(ctx context.Context, c *client.Client, owner, child kube.Obje
 		return append(refs, ref), nil
 	}
 	refs[at] = ref
-	// Whoever wrote the list may have named the owner twice, as tools did which compared versions.
+	// Tools that compare API versions may have added the owner twice.
 	return append(refs[:at+1], without(refs[at+1:], owner)...), nil
 }
 
-// pair is an owner and a child between which a reference is possible.
+// pair contains the kinds of an owner and a child.
 type pair struct {
 	ownerKind, childKind schema.GroupVersionKind
 }
 
-func pairOf(ctx context.Context, c *client.Client, owner, child kube.Object) (pair, error) {
+// validatePair returns an error unless child may have a reference to owner.
+func validatePair(ctx context.Context, c *client.Client, owner, child kube.Object) (pair, error) {
 	var p pair
 	switch {
 	case c == nil:
@@ -114,7 +114,7 @@ func pairOf(ctx context.Context, c *client.Client, owner, child kube.Object) (pa
 	case errChild != nil:
 		return p, fmt.Errorf("child %s: %w", kube.KeyOf(child), errChild)
 	case owner.GetUID() == "" || owner.GetName() == "":
-		return p, fmt.Errorf("%s has no uid, by which owners are known: use an object that was read from the cluster", ownerText)
+		return p, fmt.Errorf("%s has no uid, which identifies an owner: use an object that was read from the cluster", ownerText)
 	case owner.GetUID() == child.GetUID():
 		return p, fmt.Errorf("%s would own itself", ownerText)
 	}
@@ -128,14 +128,14 @@ func pairOf(ctx context.Context, c *client.Client, owner, child kube.Object) (pa
 	}
 	switch {
 	case ownerResource.Namespaced && owner.GetNamespace() == "":
-		return p, fmt.Errorf("%s has no namespace, and its kind lives in namespaces", ownerText)
+		return p, fmt.Errorf("%s has no namespace, but its kind is namespaced", ownerText)
 	case !ownerResource.Namespaced:
 		return p, nil
 	case !childResource.Namespaced:
-		return p, fmt.Errorf("%w: %s lives in no namespace, and %s in one: the garbage collector would not find the owner, and delete it",
+		return p, fmt.Errorf("%w: %s lives in no namespace, and %s in one: the garbage collector would not find the owner, and would delete the child",
 			ErrScope, childText, ownerText)
 	case child.GetNamespace() != owner.GetNamespace():
-		return p, fmt.Errorf("%w: %s is not in the namespace of %s: the garbage collector would not find the owner, and delete it",
+		return p, fmt.Errorf("%w: %s is not in the namespace of %s: the garbage collector would not find the owner, and would delete the child",
 			ErrScope, childText, ownerText)
 	}
 	return p, nil
@@ -145,8 +145,7 @@ func describe(kind schema.GroupVersionKind, obj metav1.Object) string {
 	return kind.Kind + " " + kube.KeyOf(obj).String()
 }
 
-// Remove removes the references to owner from child, in memory, and reports whether there was
-// one.
+// Remove removes the references to owner from child in memory. It reports whether child had one.
 func Remove(owner, child metav1.Object) (removed bool) {
 	refs := child.GetOwnerReferences()
 	if indexOf(refs, owner) < 0 {
@@ -156,14 +155,14 @@ func Remove(owner, child metav1.Object) (removed bool) {
 	return true
 }
 
-// RemoveController removes the reference to owner from child, in memory, if owner is its
-// controller, and reports whether it was.
+// RemoveController removes the reference to owner from child in memory if owner is its controller. It reports
+// whether owner was the controller.
 func RemoveController(owner, child metav1.Object) (removed bool) {
 	return IsControlledBy(child, owner) && Remove(owner, child)
 }
 
-// Has reports whether owner is an owner of child, the controller or another. Objects are the
-// same when they have the same uid: one that was deleted and created again is another.
+// Has reports whether child has a reference to owner, as its controller or not. It compares uids: an object that
+// was deleted and created again is another owner.
 func Has(owner, child metav1.Object) bool { return indexOf(child.GetOwnerReferences(), owner) >= 0 }
 
 // IsControlledBy reports whether owner is the controller of child.
@@ -182,20 +181,20 @@ func ControllerOf(child metav1.Object) (metav1.OwnerReference, bool) {
 	return metav1.OwnerReference{}, false
 }
 
-// Owners returns the references of child to owners of a kind, in any version; of the zero kind:
-// to all. The controller is among them.
+// Owners returns the references of child to owners of this kind in any version, including the controller. The
+// zero kind selects all references.
 func Owners(child metav1.Object, kind schema.GroupKind) []metav1.OwnerReference {
 	var owners []metav1.OwnerReference
 	for _, ref := range child.GetOwnerReferences() {
-		if kind.Empty() || namedKind(ref) == kind {
+		if kind.Empty() || kindOfRef(ref) == kind {
 			owners = append(owners, ref)
 		}
 	}
 	return owners
 }
 
-// namedKind returns the kind that a reference names.
-func namedKind(ref metav1.OwnerReference) schema.GroupKind {
+// kindOfRef returns the kind of the referenced owner.
+func kindOfRef(ref metav1.OwnerReference) schema.GroupKind {
 	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
 }
 
@@ -207,7 +206,7 @@ func indexOf(refs []metav1.OwnerReference, owner metav1.Object) int {
 	return slices.IndexFunc(refs, func(ref metav1.OwnerReference) bool { return ref.UID == uid })
 }
 
-// without returns the references to others than owner; nil for none. refs is left as it is.
+// without returns the references in refs to other owners, or nil if there are none. It does not change refs.
 func without(refs []metav1.OwnerReference, owner metav1.Object) []metav1.OwnerReference {
 	var others []metav1.OwnerReference
 	for _, ref := range refs {

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What needs the cluster is tested in integration/ownerref.
+// integration/ownerref has the tests that need a cluster.
 
 func object(name, uid string, owners ...metav1.OwnerReference) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid), OwnerReferences: owners}}
@@ -33,7 +33,7 @@ func ref(kind, name, uid string, controller bool) metav1.OwnerReference {
 	return ref
 }
 
-func TestReferencesAreKnownByUID(t *testing.T) {
+func TestOwnersAreIdentifiedByUID(t *testing.T) {
 	t.Parallel()
 	child := object("web-1", "p1", ref("ReplicaSet", "web", "r1", true), ref("ReplicaSet", "other", "r2", false))
 	web, plain, sameName, unread := object("web", "r1"), object("other", "r2"), object("web", "r9"), object("web", "")
@@ -41,10 +41,10 @@ func TestReferencesAreKnownByUID(t *testing.T) {
 		owner           *corev1.Pod
 		has, controlled bool
 	}{
-		"the controller":                        {web, true, true},
-		"another owner":                         {plain, true, false},
-		"an object of the name and another uid": {sameName, false, false},
-		"an object without a uid":               {unread, false, false},
+		"controller":                {web, true, true},
+		"plain owner":               {plain, true, false},
+		"same name and another uid": {sameName, false, false},
+		"no uid":                    {unread, false, false},
 	} {
 		if got := ownerref.Has(test.owner, child); got != test.has {
 			t.Errorf("%s: Has is %t", name, got)
@@ -61,7 +61,7 @@ func TestReferencesAreKnownByUID(t *testing.T) {
 			t.Errorf("%s: Remove: %t, %+v", name, got, changed.OwnerReferences)
 		}
 		if len(child.OwnerReferences) != 2 {
-			t.Fatalf("%s: the list that copies share was changed", name)
+			t.Fatalf("%s: the references of the original were changed", name)
 		}
 	}
 }
@@ -81,11 +81,11 @@ func TestOwnersOfAKind(t *testing.T) {
 		t.Errorf("all: %+v", got)
 	}
 	if _, ok := ownerref.ControllerOf(object("web-1", "p1", older)); ok {
-		t.Error("a plain owner is taken for the controller")
+		t.Error("ControllerOf returned a plain owner")
 	}
 }
 
-func TestAlreadyOwnedNamesTheController(t *testing.T) {
+func TestAlreadyOwnedErrorText(t *testing.T) {
 	t.Parallel()
 	err := &ownerref.AlreadyOwnedError{
 		Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Key: kube.Key{Namespace: "shop", Name: "web-1"},
@@ -99,7 +99,7 @@ func TestAlreadyOwnedNamesTheController(t *testing.T) {
 	}
 }
 
-// Whose a Pod is, from what the Pod says itself.
+// Find the controller of a Pod from its owner references.
 func ExampleControllerOf() {
 	pod := object("web-1", "p1", ref("ReplicaSet", "web", "r1", true))
 	if owner, ok := ownerref.ControllerOf(pod); ok {
@@ -108,8 +108,8 @@ func ExampleControllerOf() {
 	// Output: ReplicaSet web (uid r1)
 }
 
-// What is wrong with the objects themselves is told without asking the cluster, which may be away.
-func TestMistakesAreToldBeforeAnyRequest(t *testing.T) {
+// SetController must detect invalid objects without a request: this cluster does not exist.
+func TestInvalidObjectsRejectedWithoutRequest(t *testing.T) {
 	t.Parallel()
 	cluster, err := kube.Connect(&rest.Config{Host: "http://nowhere.example.com"})
 	if err != nil {

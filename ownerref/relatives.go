@@ -14,17 +14,16 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ChildrenOf iterates over the objects of type T whose controller is owner: as client.List with
-// the same options does, in owner's namespace, or in all when it lives in none. Where an informer
-// of the client covers that, no request is made; otherwise every object of the namespace is
-// read, so that a label selector (client.LabelSelector) is worth having.
+// ChildrenOf iterates over the objects of type T that owner controls, as client.List does: in owner's namespace,
+// or in all namespaces if owner is cluster-scoped. It makes no request if an informer of the client covers these
+// objects. Otherwise it reads every object of the namespace: use client.LabelSelector to reduce them.
 //
-// Options: those of client.List but InNamespace.
+// Options: those of client.List except InNamespace.
 func ChildrenOf[T kube.Object](ctx context.Context, c *client.Client, owner metav1.Object, options ...client.Option) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		if kube.IsNil(owner) || owner.GetUID() == "" {
 			var none T
-			yield(none, errors.New("list children: the owner has no uid, by which owners are known: use an object that was read from the cluster"))
+			yield(none, errors.New("list children: the owner has no uid, which identifies an owner: use an object that was read from the cluster"))
 			return
 		}
 		var selected []client.Option
@@ -43,10 +42,10 @@ func ChildrenOf[T kube.Object](ctx context.Context, c *client.Client, owner meta
 	}
 }
 
-// Controller reads the controller of child, if that is of type T: from an informer of the client,
-// where one has it, otherwise from the API server. found is false when child has no controller
-// of that kind, and when the controller is gone, or is another object of that name by now.
-// For a T that is unstructured or metadata only, a controller of any kind is read.
+// Controller returns the controller of child if it is of type T. It reads an informer of the client that has
+// these objects, otherwise the API server. found is false if child has no controller of this kind, and if the
+// controller was deleted, also if it was created again with the same name. A T that is unstructured or
+// PartialObjectMetadata accepts every kind.
 func Controller[T kube.Object](ctx context.Context, c *client.Client, child metav1.Object) (owner T, found bool, err error) {
 	var none T
 	switch {
@@ -60,11 +59,11 @@ func Controller[T kube.Object](ctx context.Context, c *client.Client, child meta
 		return none, false, nil
 	}
 	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-	if own, tells := kindOf[T](c); tells {
-		if own.GroupKind() != kind.GroupKind() {
+	if typeKind, known := kindOf[T](c); known {
+		if typeKind.GroupKind() != kind.GroupKind() {
 			return none, false, nil
 		}
-		kind = own // in the version that T is of
+		kind = typeKind // T's version may differ from the reference's
 	}
 	resource, err := c.Cluster().Resource(ctx, kind)
 	if err != nil {
@@ -87,9 +86,9 @@ func Controller[T kube.Object](ctx context.Context, c *client.Client, child meta
 	return owner, true, nil
 }
 
-// kindOf returns the kind of the objects of type T, if the type tells. Get tells what is wrong with
-// an interface.
-func kindOf[T kube.Object](c *client.Client) (kind schema.GroupVersionKind, tells bool) {
+// kindOf returns the kind of type T, and whether the type determines it. It returns false for an interface, for
+// which client.Get returns the error.
+func kindOf[T kube.Object](c *client.Client) (kind schema.GroupVersionKind, known bool) {
 	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
 		return kind, false
 	}

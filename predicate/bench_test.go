@@ -9,7 +9,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/predicate"
 )
 
-func BenchmarkUpdatedThatIsDropped(b *testing.B) {
+func BenchmarkDroppedUpdate(b *testing.B) {
 	for format, encode := range encodings() {
 		c := change(informer.Updated, encode(b, newPod()), encode(b, changedPod(func(p *corev1.Pod) { p.Annotations["note"] = "z" })))
 		for name, passes := range map[string]informer.Predicate{

@@ -8,23 +8,22 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// GenerationChanged passes updates of metadata.generation, which the API server counts up
-// when the desired state changes: what a handler needs that reads the spec and writes the
-// status, and is not to be woken by its own writes.
+// GenerationChanged passes updates that change metadata.generation, which the API server increments when the
+// desired state changes. Use it for handlers that read the spec and write the status: their own writes of the
+// status do not start another run.
 //
-// The generation counts, and so passes:
-//   - a change of the spec. For a custom resource without the status subresource that is
-//     everything but the metadata, its status too. For a Deployment, annotations count.
-//   - the beginning of a deletion (the first deletionTimestamp).
+// The API server increments the generation for:
+//   - a change of the spec. For a custom resource without the status subresource it is a change of any field
+//     outside metadata, including status. For a Deployment it is also a change of annotations.
+//   - the start of a deletion (when deletionTimestamp is set).
 //
-// It drops changes of the status, labels, annotations, owner references and finalizers, which
-// are metadata. A handler that waits until another controller has removed its finalizer needs
-// Or(GenerationChanged(), FinalizersChanged()).
+// The predicate drops changes of status, labels, annotations, owner references and finalizers. A handler that
+// waits until another controller removes a finalizer needs Or(GenerationChanged(), FinalizersChanged()).
 //
-// Kinds that count no generations, among them ConfigMap, Secret, Service, Node and Namespace,
-// have generation 0 for ever: all their updates pass. SpecChanged can tell for these.
+// Kinds without generations, among them ConfigMap, Secret, Service, Node and Namespace, always have generation
+// 0: all their updates pass. Use SpecChanged for these kinds.
 //
-// The rules are the API server's: BeforeDelete in k8s.io/apiserver/pkg/registry/rest, and
+// The rules are those of the API server: BeforeDelete in k8s.io/apiserver/pkg/registry/rest, and
 // PrepareForUpdate of each kind's strategy.
 func GenerationChanged() informer.Predicate {
 	return updated(func(before, after *wire.Object) bool {
@@ -32,53 +31,50 @@ func GenerationChanged() informer.Predicate {
 	})
 }
 
-// ResourceVersionChanged passes updates of metadata.resourceVersion, which every write that
-// changes anything gives a new value. Informers announce no others, except that an object
-// which several parts of a joined Retriever have may be announced again; so it is of use for
-// changes from elsewhere, and inside Not.
+// ResourceVersionChanged passes updates that change metadata.resourceVersion, which every effective write
+// changes. Informers deliver no other updates, with one exception: they may deliver an object again that several
+// parts of a joined Retriever have. The predicate is useful inside Not, and for changes from other sources.
 func ResourceVersionChanged() informer.Predicate { return differs(kube.ChangedResourceVersion) }
 
-// LabelsChanged passes updates of the labels.
+// LabelsChanged passes updates that change the labels.
 func LabelsChanged() informer.Predicate { return differs(kube.ChangedLabels) }
 
-// AnnotationsChanged passes updates of the annotations. Many tools write annotations of their
-// own: where one of them matters, Func can look at that one alone.
+// AnnotationsChanged passes updates that change the annotations. Many tools write annotations: to compare a
+// single one, use Func.
 func AnnotationsChanged() informer.Predicate { return differs(kube.ChangedAnnotations) }
 
-// FinalizersChanged passes updates of the finalizers, or of their order.
+// FinalizersChanged passes updates that change the finalizers or their order.
 func FinalizersChanged() informer.Predicate { return differs(kube.ChangedFinalizers) }
 
-// OwnersChanged passes updates of the owner references, or of their order.
+// OwnersChanged passes updates that change the owner references or their order.
 func OwnersChanged() informer.Predicate { return differs(kube.ChangedOwnerReferences) }
 
-// DeletionChanged passes the update in which an object gets its deletionTimestamp: its
-// deletion has begun, and its finalizers are to be worked off. (Deleted, which passes as
-// well, is the end of it, and all there is for an object without finalizers and grace period.)
+// DeletionChanged passes the update that sets deletionTimestamp: the deletion has started, and controllers must
+// remove their finalizers. Deleted also passes; it is the only event for an object without finalizers and grace
+// period.
 func DeletionChanged() informer.Predicate { return differs(kube.ChangedDeletion) }
 
-// StatusChanged passes updates of the status. T is the type of the informer's objects: in
-// protobuf, which names no fields, it tells which of them the status is. In JSON it is the
-// key "status".
+// StatusChanged passes updates that change the status. T must be the type of the informer's objects, because it
+// determines the number of the status field in protobuf. In JSON the field is "status".
 //
-// The bytes are compared, without decoding them, and without what the informer cuts. An
-// informer of metadata has no status, and nothing to tell by that it changed: all updates
-// pass. source.Owned has such an informer; use source.OwnedIn with one of whole objects.
+// The predicate compares the encoded bytes without decoding them, and ignores fields that the informer cuts. A
+// metadata-only informer has no status, so all its updates pass. source.Owned has such an informer: use
+// source.OwnedIn with an informer of whole objects instead.
 func StatusChanged[T kube.Object]() informer.Predicate { return contentDiffers[T](kube.ChangedStatus) }
 
-// SpecChanged passes updates of anything outside the metadata and the status, whatever it is
-// called: the data of a Secret, the spec of a Node. It is for kinds that count no generations;
-// where they do, GenerationChanged is as good and cheaper. T and limits are those of
-// StatusChanged. For a T that the informer does not keep in its own encoding, such as an
-// unstructured view of typed objects, a change of the status passes, too.
+// SpecChanged passes updates that change any field outside metadata and status, such as the data of a Secret or
+// the spec of a Node. Use it for kinds without generations; for other kinds GenerationChanged is cheaper. T and
+// the limits are those of StatusChanged. If T does not match the encoding of the informer's objects, such as
+// unstructured for objects in protobuf, changes of the status pass too.
 func SpecChanged[T kube.Object]() informer.Predicate { return contentDiffers[T](kube.ChangedSpec) }
 
-// updated passes all but updates of one object, which passes decides about.
+// updated passes every change except an Updated of one object with both states known, for which passes decides.
 func updated(passes func(before, after *wire.Object) bool) informer.Predicate {
 	return func(c informer.Change) bool {
 		if c.Type != informer.Updated {
 			return true
 		}
-		// New comes first: it is at hand, where Old has to be unpacked.
+		// New comes first because it is cheaper: Old must be decompressed.
 		after, err := c.New()
 		if err != nil || after == nil {
 			return true

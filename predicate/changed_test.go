@@ -17,7 +17,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// changedPredicates are those whose rules for Listed, Added, Deleted and UIDs are the same.
+// changedPredicates returns the predicates that compare two states. They treat Listed, Added, Deleted and UIDs in the
+// same way.
 func changedPredicates() map[string]informer.Predicate {
 	return map[string]informer.Predicate{
 		"generation":           predicate.GenerationChanged(),
@@ -45,39 +46,39 @@ func passing(c informer.Change, predicates map[string]informer.Predicate) []stri
 	return names
 }
 
-// Every write of an API server changes the resource version as well.
-func TestChangedPassesTheUpdatesThatItIsNamedAfter(t *testing.T) {
+// Every write also changes the resource version.
+func TestChangedPassesChangesOfItsField(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		edit func(*corev1.Pod)
-		want []string // besides the resource version
+		want []string // and "resource version"
 	}{
-		"nothing but managed fields": {func(p *corev1.Pod) {
+		"managed fields": {func(p *corev1.Pod) {
 			p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 		}, nil},
-		"the spec and the generation": {func(p *corev1.Pod) { p.Spec.NodeName = "node-2"; p.Generation++ }, []string{"generation", "spec"}},
-		"the spec alone":              {func(p *corev1.Pod) { p.Spec.NodeName = "node-2" }, []string{"spec"}},
-		"the generation alone":        {func(p *corev1.Pod) { p.Generation++ }, []string{"generation"}},
-		"the status":                  {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, []string{"status", "status, unstructured"}},
-		"the status, to nothing":      {func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, []string{"status", "status, unstructured"}},
-		"a label's value":             {func(p *corev1.Pod) { p.Labels["app"] = "api" }, []string{"labels"}},
-		"a label more":                {func(p *corev1.Pod) { p.Labels["x"] = "" }, []string{"labels"}},
-		"no labels":                   {func(p *corev1.Pod) { p.Labels = nil }, []string{"labels"}},
-		"an annotation":               {func(p *corev1.Pod) { p.Annotations["note"] = "z" }, []string{"annotations"}},
-		"no annotations":              {func(p *corev1.Pod) { p.Annotations = nil }, []string{"annotations"}},
-		"a finalizer more":            {func(p *corev1.Pod) { p.Finalizers = append(p.Finalizers, "example.com/b") }, []string{"finalizers"}},
-		"no finalizers":               {func(p *corev1.Pod) { p.Finalizers = nil }, []string{"finalizers"}},
-		"another owner":               {func(p *corev1.Pod) { p.OwnerReferences[0].Name = "b" }, []string{"owners"}},
-		"an owner that is no longer the controller": {func(p *corev1.Pod) {
+		"spec and generation": {func(p *corev1.Pod) { p.Spec.NodeName = "node-2"; p.Generation++ }, []string{"generation", "spec"}},
+		"spec":                {func(p *corev1.Pod) { p.Spec.NodeName = "node-2" }, []string{"spec"}},
+		"generation":          {func(p *corev1.Pod) { p.Generation++ }, []string{"generation"}},
+		"status":              {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, []string{"status", "status, unstructured"}},
+		"status removed":      {func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, []string{"status", "status, unstructured"}},
+		"label value":         {func(p *corev1.Pod) { p.Labels["app"] = "api" }, []string{"labels"}},
+		"label added":         {func(p *corev1.Pod) { p.Labels["x"] = "" }, []string{"labels"}},
+		"labels removed":      {func(p *corev1.Pod) { p.Labels = nil }, []string{"labels"}},
+		"annotation value":    {func(p *corev1.Pod) { p.Annotations["note"] = "z" }, []string{"annotations"}},
+		"annotations removed": {func(p *corev1.Pod) { p.Annotations = nil }, []string{"annotations"}},
+		"finalizer added":     {func(p *corev1.Pod) { p.Finalizers = append(p.Finalizers, "example.com/b") }, []string{"finalizers"}},
+		"finalizers removed":  {func(p *corev1.Pod) { p.Finalizers = nil }, []string{"finalizers"}},
+		"owner replaced":      {func(p *corev1.Pod) { p.OwnerReferences[0].Name = "b" }, []string{"owners"}},
+		"controller becomes plain owner": {func(p *corev1.Pod) {
 			p.OwnerReferences[0].Controller = new(false)
 		}, []string{"owners"}},
-		"no owner": {func(p *corev1.Pod) { p.OwnerReferences = nil }, []string{"owners"}},
-		"the beginning of a deletion, as the API server writes it": {func(p *corev1.Pod) {
+		"owners removed": {func(p *corev1.Pod) { p.OwnerReferences = nil }, []string{"owners"}},
+		"deletion started, as the API server writes it": {func(p *corev1.Pod) {
 			p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1790000000, 0)}
 			p.DeletionGracePeriodSeconds = new(int64(0))
 			p.Generation++
 		}, []string{"deletion", "generation"}},
-		"the end of the last finalizer is metadata": {func(p *corev1.Pod) { p.Finalizers = p.Finalizers[:0] }, []string{"finalizers"}},
+		"last finalizer removed, empty list": {func(p *corev1.Pod) { p.Finalizers = p.Finalizers[:0] }, []string{"finalizers"}},
 		"labels and status": {func(p *corev1.Pod) {
 			p.Labels["app"] = "api"
 			p.Status.Message = "x"
@@ -102,29 +103,29 @@ func TestChangedPassesTheUpdatesThatItIsNamedAfter(t *testing.T) {
 				}
 				back := passing(change(informer.Updated, after, before), predicates)
 				if diff := cmp.Diff(want, back); diff != "" {
-					t.Errorf("predicates that pass the way back (-want +got):\n%s", diff)
+					t.Errorf("predicates that pass the reverse update (-want +got):\n%s", diff)
 				}
 			})
 		}
 	}
 }
 
-// Protobuf does not tell which field the status is: what may have changed passes.
-func TestStatusChangedPassesMoreWhereTheTypeDoesNotTellTheStatus(t *testing.T) {
+// For unstructured objects the status field of the protobuf is unknown: every change outside metadata passes.
+func TestStatusChangedWithoutGoTypePassesSpecChanges(t *testing.T) {
 	t.Parallel()
 	passes := predicate.StatusChanged[*unstructured.Unstructured]()
 	before := encode(t, newPod())
 	spec := encode(t, changedPod(func(p *corev1.Pod) { p.Spec.NodeName = "node-2" }))
 	labels := encode(t, changedPod(func(p *corev1.Pod) { p.Labels["app"] = "api" }))
 	if !passes(change(informer.Updated, before, spec)) {
-		t.Error("it drops a change that may be one of the status")
+		t.Error("StatusChanged drops a change that may be in the status")
 	}
 	if passes(change(informer.Updated, before, labels)) {
-		t.Error("it passes a change of the metadata alone")
+		t.Error("StatusChanged passes a change of the metadata")
 	}
 }
 
-func TestChangedPassesWhatIsNoUpdateOfOneObject(t *testing.T) {
+func TestChangedPassesOtherChangesThanUpdates(t *testing.T) {
 	t.Parallel()
 	all := slices.Sorted(maps.Keys(changedPredicates()))
 	for format, encode := range encodings() {
@@ -133,13 +134,13 @@ func TestChangedPassesWhatIsNoUpdateOfOneObject(t *testing.T) {
 		again.UID = "uid-2"
 		recreated := encode(t, again)
 		for name, c := range map[string]informer.Change{
-			"listed":                         change(informer.Listed, nil, pod),
-			"added":                          change(informer.Added, nil, pod),
-			"deleted":                        change(informer.Deleted, pod, nil),
-			"deleted and created again":      change(informer.Updated, pod, recreated),
-			"updated, the old state unknown": change(informer.Updated, nil, pod),
-			"updated, the new state unknown": change(informer.Updated, pod, nil),
-			"no states at all":               {Type: informer.Updated},
+			"listed":                       change(informer.Listed, nil, pod),
+			"added":                        change(informer.Added, nil, pod),
+			"deleted":                      change(informer.Deleted, pod, nil),
+			"deleted and created again":    change(informer.Updated, pod, recreated),
+			"updated, old state unknown":   change(informer.Updated, nil, pod),
+			"updated, new state unknown":   change(informer.Updated, pod, nil),
+			"updated, both states unknown": {Type: informer.Updated},
 		} {
 			t.Run(format+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -151,7 +152,7 @@ func TestChangedPassesWhatIsNoUpdateOfOneObject(t *testing.T) {
 	}
 }
 
-func TestChangedDropsAnUpdateThatChangesNothing(t *testing.T) {
+func TestChangedDropsUpdateWithoutChange(t *testing.T) {
 	t.Parallel()
 	for format, encode := range encodings() {
 		predicates := changedPredicates()
@@ -161,7 +162,7 @@ func TestChangedDropsAnUpdateThatChangesNothing(t *testing.T) {
 	}
 }
 
-// A ConfigMap has generation 0 for ever.
+// A ConfigMap always has generation 0.
 func TestGenerationChangedPassesKindsWithoutGenerations(t *testing.T) {
 	t.Parallel()
 	before := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1", ResourceVersion: "1"}, Data: map[string]string{"a": "1"}}
@@ -169,7 +170,7 @@ func TestGenerationChangedPassesKindsWithoutGenerations(t *testing.T) {
 	after.ResourceVersion, after.Labels = "2", map[string]string{"a": "b"}
 	c := change(informer.Updated, encode(t, before), encode(t, after))
 	if !predicate.GenerationChanged()(c) {
-		t.Error("it drops all updates of a kind that counts no generations")
+		t.Error("GenerationChanged drops an update of a kind without generations")
 	}
 	if predicate.SpecChanged[*corev1.ConfigMap]()(c) {
 		t.Error("SpecChanged passes a change of the labels")
@@ -180,8 +181,8 @@ func TestGenerationChangedPassesKindsWithoutGenerations(t *testing.T) {
 	}
 }
 
-// An informer of metadata has no status: it cannot tell.
-func TestContentPredicatesPassUpdatesOfMetadata(t *testing.T) {
+// A metadata-only informer cannot detect changes of the status or the spec.
+func TestContentPredicatesPassMetadataUpdates(t *testing.T) {
 	t.Parallel()
 	metadata := func(version string) *metav1.PartialObjectMetadata {
 		pod := newPod()
@@ -199,24 +200,24 @@ func TestContentPredicatesPassUpdatesOfMetadata(t *testing.T) {
 			t.Parallel()
 			c := change(informer.Updated, encode(metadata("1")), encode(metadata("2")))
 			for name, passes := range map[string]informer.Predicate{
-				"status":              predicate.StatusChanged[*corev1.Pod](),
-				"spec":                predicate.SpecChanged[*corev1.Pod](),
-				"status of metadata":  predicate.StatusChanged[*metav1.PartialObjectMetadata](),
-				"status, without one": predicate.StatusChanged[*corev1.ConfigMap](),
+				"status":                          predicate.StatusChanged[*corev1.Pod](),
+				"spec":                            predicate.SpecChanged[*corev1.Pod](),
+				"status of metadata":              predicate.StatusChanged[*metav1.PartialObjectMetadata](),
+				"status of a kind without status": predicate.StatusChanged[*corev1.ConfigMap](),
 			} {
 				if !passes(c) {
-					t.Errorf("%s: it drops an update that it knows nothing about", name)
+					t.Errorf("%s: dropped an update of metadata", name)
 				}
 			}
 			if predicate.LabelsChanged()(c) {
-				t.Error("labels: it passes an update that changes none")
+				t.Error("LabelsChanged passes an update without changed labels")
 			}
 		})
 	}
 }
 
-// A custom resource often has no status yet: that is no reason to pass its changes.
-func TestStatusChangedOfObjectsWithoutAStatus(t *testing.T) {
+// A custom resource without a status is not metadata-only: changes of its spec must not pass.
+func TestStatusChangedDropsSpecChangeWithoutStatus(t *testing.T) {
 	t.Parallel()
 	website := func(version, size, note string) *wire.Object {
 		return encode(t, &unstructured.Unstructured{Object: map[string]any{
@@ -228,27 +229,27 @@ func TestStatusChangedOfObjectsWithoutAStatus(t *testing.T) {
 	passes := predicate.StatusChanged[*unstructured.Unstructured]()
 	for _, note := range []string{"a note", "PartialObjectMetadata"} {
 		if passes(change(informer.Updated, website("1", "small", note), website("2", "large", note))) {
-			t.Errorf("with the note %q: it passes a change of the spec", note)
+			t.Errorf("with annotation %q: StatusChanged passes a change of the spec", note)
 		}
 	}
 }
 
-func TestChangedPassesWhatCannotBeRead(t *testing.T) {
+func TestChangedPassesInvalidEncoding(t *testing.T) {
 	t.Parallel()
 	pod := encode(t, newPod())
-	for name, bytes := range map[string][]byte{"cut off": pod.Bytes[:len(pod.Bytes)-1], "no message": {0xff}, "a length that lies": {0x0a, 0x7f, 1}} {
+	for name, bytes := range map[string][]byte{"truncated": pod.Bytes[:len(pod.Bytes)-1], "not a message": {0xff}, "wrong length": {0x0a, 0x7f, 1}} {
 		broken := pod.Clone()
 		broken.Bytes = bytes
 		if !predicate.StatusChanged[*corev1.Pod]()(change(informer.Updated, pod, broken)) {
-			t.Errorf("%s: it drops what it cannot compare", name)
+			t.Errorf("%s: dropped", name)
 		}
 		if !predicate.StatusChanged[*corev1.Pod]()(change(informer.Updated, broken, broken)) {
-			t.Errorf("%s twice: it drops what it cannot compare", name)
+			t.Errorf("%s in both states: dropped", name)
 		}
 	}
 }
 
-func TestPredicatesDoNotAllocateForAnUpdateThatTheyDrop(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts those of all goroutines
+func TestDroppedUpdateDoesNotAllocate(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts all goroutines
 	for format, encode := range encodings() {
 		c := change(informer.Updated, encode(t, newPod()), encode(t, changedPod(func(p *corev1.Pod) { p.Labels["app"] = "api" })))
 		for name, passes := range map[string]informer.Predicate{

@@ -8,11 +8,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// onlyMetadata is true when nothing but the metadata of an object was retrieved, so that its
-// states show no change of anything else.
+// onlyMetadata reports whether o has metadata only, so that other changes of the object cannot be detected.
 func onlyMetadata(o *wire.Object) bool {
 	if o.Format == wire.JSON {
-		// The API server calls such objects so, whatever kind they are of.
+		// The API server sets this kind on the metadata of objects of every kind.
 		const name = "PartialObjectMetadata"
 		if !bytes.Contains(o.Bytes, []byte(`"`+name+`"`)) {
 			return false
@@ -25,14 +24,14 @@ func onlyMetadata(o *wire.Object) bool {
 	return !hasContent(o.Bytes)
 }
 
-// hasContent is true when a protobuf message has a field beside the first, which is the
-// metadata in all kinds.
+// hasContent reports whether a protobuf message has a field other than field 1, which is the metadata in all
+// kinds.
 func hasContent(message []byte) bool {
-	const metadataTag = 1<<3 | 2 // field 1, with a length
+	const metadataTag = 1<<3 | 2 // field 1, length-delimited
 	for len(message) > 0 {
 		tag, n := binary.Uvarint(message)
 		if n <= 0 {
-			return false // broken: it cannot be compared
+			return false // invalid encoding: the caller passes the change
 		}
 		if tag != metadataTag {
 			return true

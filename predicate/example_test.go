@@ -14,7 +14,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// update is an Updated from one state to another, as an informer would announce it.
+// update returns an Updated as an informer delivers it.
 func update(before, after kube.Object) informer.Change {
 	old, err := wire.FromObject(before, nil)
 	if err != nil {
@@ -34,7 +34,7 @@ func deployment(generation int64, ready int32, labels map[string]string) *appsv1
 	}
 }
 
-// A handler that reads the spec and the labels is not run for its own writes of the status.
+// A handler that reads the spec and the labels does not run for its own writes of the status.
 func ExampleGenerationChanged() {
 	passes := predicate.Or(predicate.GenerationChanged(), predicate.LabelsChanged())
 	before := deployment(1, 0, nil)
@@ -47,10 +47,10 @@ func ExampleGenerationChanged() {
 	// spec: true
 }
 
-// Where one field of the status matters, a function compares it.
+// Compare a single field of the status.
 func ExampleFunc() {
 	passes := predicate.And(
-		predicate.StatusChanged[*appsv1.Deployment](), // before anything is decoded
+		predicate.StatusChanged[*appsv1.Deployment](), // first, because it does not decode
 		predicate.Func(func(before, after *appsv1.Deployment) bool {
 			return before == nil || after == nil || before.Status.ReadyReplicas != after.Status.ReadyReplicas
 		}),
@@ -65,7 +65,7 @@ func ExampleFunc() {
 	// two are ready: true
 }
 
-// An object that leaves the selection still counts: somebody may have to clean up after it.
+// An object that leaves the selection passes, because the handler may have to clean up.
 func ExampleLabels() {
 	passes := predicate.Labels(labels.SelectorFromSet(labels.Set{"tier": "front"}))
 	front, back := map[string]string{"tier": "front"}, map[string]string{"tier": "back"}
@@ -76,7 +76,7 @@ func ExampleLabels() {
 	// was never in it: false
 }
 
-// A Node's status is written every few minutes, and it counts no generations.
+// A Node has no generations, and its status changes every few minutes.
 func ExampleSpecChanged() {
 	passes := predicate.Or(predicate.SpecChanged[*corev1.Node](), predicate.LabelsChanged())
 	before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "1"}}

@@ -9,10 +9,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Labels passes changes of objects that selector matches: in their new state, or, when they
-// are gone, in their last. An Updated passes when it matched before or matches now, so that
-// entering and leaving the selection count. labels.Parse and labels.SelectorFromSet make
-// selectors. It panics when selector is nil; labels.Everything passes all.
+// Labels passes changes of objects that selector matches: in their new state or, for a Deleted, in their last
+// state. An Updated passes if the old or the new state matches, so that the handler runs when an object enters or
+// leaves the selection. labels.Parse and labels.SelectorFromSet return selectors, and labels.Everything() matches
+// all objects. Labels panics if selector is nil.
 func Labels(selector labels.Selector) informer.Predicate {
 	if selector == nil {
 		panic("predicate.Labels: the selector is nil")
@@ -26,12 +26,12 @@ func Labels(selector labels.Selector) informer.Predicate {
 		if err != nil || before != nil && selector.Matches(labels.Set(before.Labels())) {
 			return true
 		}
-		return c.Type == informer.Updated && (before == nil || after == nil) // half of it is not known
+		return c.Type == informer.Updated && (before == nil || after == nil) // one state is unknown and may match
 	}
 }
 
-// InNamespaces passes changes of objects in these namespaces. The namespace of cluster-scoped
-// objects is "". Without any, all pass, as in informer.Selection.
+// InNamespaces passes changes of objects in these namespaces. The namespace of cluster-scoped objects is "".
+// Without namespaces it passes all changes, like informer.Selection.
 func InNamespaces(namespaces ...string) informer.Predicate {
 	namespaces = slices.Clone(namespaces)
 	return func(c informer.Change) bool {
@@ -41,26 +41,24 @@ func InNamespaces(namespaces ...string) informer.Predicate {
 
 // Types passes changes of these types only.
 //
-// A handler has to cope with changes that were merged on the way: an object that was created
-// and changed while the watch was broken is Added, one that was deleted and created again is
-// Updated, and one that was created and deleted in that time was never there.
+// The types are not a complete history, because informers merge changes: while a watch is interrupted, an object
+// that is created and changed becomes an Added, one that is deleted and created again becomes an Updated, and one
+// that is created and deleted produces no change.
 func Types(types ...informer.ChangeType) informer.Predicate {
 	types = slices.Clone(types)
 	return func(c informer.Change) bool { return slices.Contains(types, c.Type) }
 }
 
-// Func passes what passes says about the states before and after a change, decoded: before is
-// nil for Listed and Added, after is nil for Deleted. (Either may be nil for an Updated of an
-// object that several parts of a joined Retriever have.) Both belong to passes. It is asked
-// about every change, also one whose UIDs differ; for one whose states cannot be decoded as a
-// T it is not asked, and the change passes.
+// Func passes the changes for which passes returns true. before and after are the decoded states: before is nil for
+// Listed and Added, after is nil for Deleted. Either may be nil for an Updated of an object that several parts of
+// a joined Retriever have. passes may change both. It is called for every change, also if the UIDs differ. A change
+// with states that cannot be decoded as T passes without a call.
 //
-// T is the type of the informer's objects. With an informer of metadata (source.Owned has
-// one), the objects have nothing but metadata, whatever T is. Objects kept as protobuf cannot
-// be decoded as unstructured: all their changes pass.
+// T must be the type of the informer's objects. The objects of a metadata-only informer (source.Owned has one)
+// contain metadata only, for every T. Objects in protobuf cannot be decoded as unstructured: all their changes
+// pass.
 //
-// Decoding both states is what costs most in handling a change: put a cheaper predicate first
-// in an And. It panics when passes is nil.
+// Decoding both states is expensive: put a cheaper predicate first in an And. Func panics if passes is nil.
 func Func[T kube.Object](passes func(before, after T) bool) informer.Predicate {
 	if passes == nil {
 		panic("predicate.Func: the function is nil")
@@ -71,8 +69,8 @@ func Func[T kube.Object](passes func(before, after T) bool) informer.Predicate {
 	}
 }
 
-// And passes what all predicates pass, in their order: it stops at the first that drops. Of
-// none, it passes everything.
+// And passes a change that all predicates pass. It calls them in order and stops at the first one that drops the
+// change. Without predicates it passes every change.
 func And(predicates ...informer.Predicate) informer.Predicate {
 	predicates = checked("And", predicates)
 	return func(c informer.Change) bool {
@@ -85,8 +83,8 @@ func And(predicates ...informer.Predicate) informer.Predicate {
 	}
 }
 
-// Or passes what at least one of the predicates passes, in their order: it stops at the first
-// that passes. Of none, it passes nothing.
+// Or passes a change that at least one predicate passes. It calls them in order and stops at the first one that
+// passes the change. Without predicates it drops every change.
 func Or(predicates ...informer.Predicate) informer.Predicate {
 	predicates = checked("Or", predicates)
 	return func(c informer.Change) bool {
@@ -99,23 +97,22 @@ func Or(predicates ...informer.Predicate) informer.Predicate {
 	}
 }
 
-// Not passes what p drops, and drops what p passes.
+// Not passes the changes that p drops, and drops those that p passes.
 //
-// So Not of one of the Changed predicates drops every Listed, Added and Deleted, and every
-// change whose states cannot be read: Not(StatusChanged) starts no run for a new object, and
-// is rarely what is meant. To leave out updates of the status alone and keep the rest, use
-// GenerationChanged, or Or(Types(informer.Listed, informer.Added, informer.Deleted), Not(p)).
+// Not of a Changed predicate also drops every Listed, Added and Deleted, and every change that cannot be decoded:
+// with Not(StatusChanged) a new object starts no run, which is rarely intended. To drop only updates of the status,
+// use GenerationChanged, or Or(Types(informer.Listed, informer.Added, informer.Deleted), Not(p)).
 func Not(p informer.Predicate) informer.Predicate {
 	checked("Not", []informer.Predicate{p})
 	return func(c informer.Change) bool { return !p(c) }
 }
 
-// checked returns a copy of predicates, none of which is nil: that would show only when the
-// first change comes, in a goroutine of the informer.
-func checked(of string, predicates []informer.Predicate) []informer.Predicate {
+// checked returns a copy of predicates. It panics if one is nil: otherwise the panic would happen at the first
+// change, in a goroutine of the informer.
+func checked(function string, predicates []informer.Predicate) []informer.Predicate {
 	for _, p := range predicates {
 		if p == nil {
-			panic("predicate." + of + ": a predicate is nil")
+			panic("predicate." + function + ": a predicate is nil")
 		}
 	}
 	return slices.Clone(predicates)

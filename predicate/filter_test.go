@@ -13,7 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/predicate"
 )
 
-func TestLabelsLooksAtTheStateThatThereIs(t *testing.T) {
+func TestLabelsMatchesOldAndNewState(t *testing.T) {
 	t.Parallel()
 	selector, err := labels.Parse("app in (web,api),!hidden")
 	if err != nil {
@@ -29,18 +29,18 @@ func TestLabelsLooksAtTheStateThatThereIs(t *testing.T) {
 			change informer.Change
 			want   bool
 		}{
-			"listed in":     {change(informer.Listed, nil, in), true},
-			"listed out":    {change(informer.Listed, nil, out), false},
-			"added in":      {change(informer.Added, nil, in), true},
-			"added out":     {change(informer.Added, nil, bare), false},
-			"deleted in":    {change(informer.Deleted, in, nil), true},
-			"deleted out":   {change(informer.Deleted, out, nil), false},
-			"stays in":      {change(informer.Updated, in, stillIn), true},
-			"enters":        {change(informer.Updated, bare, in), true},
-			"leaves":        {change(informer.Updated, in, out), true},
-			"stays out":     {change(informer.Updated, out, bare), false},
-			"half is known": {change(informer.Updated, nil, out), true},
-			"no state":      {informer.Change{Type: informer.Updated}, true},
+			"listed in":         {change(informer.Listed, nil, in), true},
+			"listed out":        {change(informer.Listed, nil, out), false},
+			"added in":          {change(informer.Added, nil, in), true},
+			"added out":         {change(informer.Added, nil, bare), false},
+			"deleted in":        {change(informer.Deleted, in, nil), true},
+			"deleted out":       {change(informer.Deleted, out, nil), false},
+			"stays in":          {change(informer.Updated, in, stillIn), true},
+			"enters":            {change(informer.Updated, bare, in), true},
+			"leaves":            {change(informer.Updated, in, out), true},
+			"stays out":         {change(informer.Updated, out, bare), false},
+			"old state unknown": {change(informer.Updated, nil, out), true},
+			"no state":          {informer.Change{Type: informer.Updated}, true},
 		} {
 			t.Run(format+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -60,10 +60,10 @@ func TestInNamespaces(t *testing.T) {
 		namespaces    []string
 		pod, inNoneOf bool
 	}{
-		"its own":        {[]string{"blog", "shop"}, true, false},
-		"another":        {[]string{"blog"}, false, false},
-		"cluster-scoped": {[]string{""}, false, true},
-		"none":           {nil, true, true},
+		"same namespace":  {[]string{"blog", "shop"}, true, false},
+		"other namespace": {[]string{"blog"}, false, false},
+		"cluster-scoped":  {[]string{""}, false, true},
+		"no namespaces":   {nil, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,7 +92,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-func TestFuncGetsTheStatesThatThereAre(t *testing.T) {
+func TestFuncReceivesDecodedStates(t *testing.T) {
 	t.Parallel()
 	for format, encode := range encodings() {
 		before, after := encode(t, newPod()), encode(t, changedPod(func(p *corev1.Pod) { p.Spec.NodeName = "node-2" }))
@@ -127,7 +127,7 @@ func TestFuncGetsTheStatesThatThereAre(t *testing.T) {
 	}
 }
 
-func TestFuncPassesWhatCannotBeDecoded(t *testing.T) {
+func TestFuncPassesUndecodableChange(t *testing.T) {
 	t.Parallel()
 	wrong := encode(t, &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": "web"}, "spec": "not an object",
@@ -149,17 +149,17 @@ func TestCombinations(t *testing.T) {
 		predicate informer.Predicate
 		want      bool
 	}{
-		"And of none":            {predicate.And(), true},
-		"And of true":            {predicate.And(yes, yes), true},
-		"And stops at a false":   {predicate.And(yes, no, mustNotRead(t)), false},
-		"Or of none":             {predicate.Or(), false},
-		"Or of false":            {predicate.Or(no, no), false},
-		"Or stops at a true":     {predicate.Or(no, yes, mustNotRead(t)), true},
-		"Not of true":            {predicate.Not(yes), false},
-		"Not of false":           {predicate.Not(no), true},
-		"nested":                 {predicate.Or(no, predicate.And(yes, predicate.Not(no))), true},
-		"Not of Changed: Added":  {predicate.Not(predicate.LabelsChanged()), false},
-		"as the doc of Not says": {predicate.Or(predicate.Types(informer.Added), predicate.Not(predicate.LabelsChanged())), true},
+		"And without predicates":             {predicate.And(), true},
+		"And of true":                        {predicate.And(yes, yes), true},
+		"And stops at a false":               {predicate.And(yes, no, mustNotRead(t)), false},
+		"Or without predicates":              {predicate.Or(), false},
+		"Or of false":                        {predicate.Or(no, no), false},
+		"Or stops at a true":                 {predicate.Or(no, yes, mustNotRead(t)), true},
+		"Not of true":                        {predicate.Not(yes), false},
+		"Not of false":                       {predicate.Not(no), true},
+		"nested":                             {predicate.Or(no, predicate.And(yes, predicate.Not(no))), true},
+		"Not of Changed: Added":              {predicate.Not(predicate.LabelsChanged()), false},
+		"Or of Types and Not, as documented": {predicate.Or(predicate.Types(informer.Added), predicate.Not(predicate.LabelsChanged())), true},
 	} {
 		if got := test.predicate(c); got != test.want {
 			t.Errorf("%s: passes: %v, want %v", name, got, test.want)
@@ -167,8 +167,8 @@ func TestCombinations(t *testing.T) {
 	}
 }
 
-// The caller's slice stays the caller's.
-func TestConstructorsCopyWhatTheyAreGiven(t *testing.T) {
+// The caller may change its slice later.
+func TestConstructorsCopySlices(t *testing.T) {
 	t.Parallel()
 	namespaces, types := []string{"shop"}, []informer.ChangeType{informer.Added}
 	list := []informer.Predicate{predicate.InNamespaces("shop")}
@@ -181,7 +181,7 @@ func TestConstructorsCopyWhatTheyAreGiven(t *testing.T) {
 	}
 }
 
-func TestConstructorsRefuseNil(t *testing.T) {
+func TestConstructorsPanicOnNil(t *testing.T) {
 	t.Parallel()
 	for want, make := range map[string]func(){
 		"predicate.Labels: the selector is nil": func() { predicate.Labels(nil) },

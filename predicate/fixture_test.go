@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func podKind() (kind metav1.TypeMeta) { return metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"} }
 
-// newPod is a Pod with something in every part that predicates look at.
+// newPod returns a Pod with a value in every field that predicates compare.
 func newPod() *corev1.Pod {
 	return &corev1.Pod{
 		TypeMeta: podKind(),
@@ -34,7 +34,7 @@ func newPod() *corev1.Pod {
 	}
 }
 
-// changedPod is the Pod after an API server has written what edit did.
+// changedPod returns the Pod after the API server has stored the change that edit makes.
 func changedPod(edit func(*corev1.Pod)) *corev1.Pod {
 	pod := newPod()
 	pod.ResourceVersion = "11"
@@ -42,7 +42,7 @@ func changedPod(edit func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// encodings are how an informer may keep a Pod.
+// encodings returns the formats in which an informer may store a Pod.
 func encodings() map[string]func(testing.TB, *corev1.Pod) *wire.Object {
 	return map[string]func(testing.TB, *corev1.Pod) *wire.Object{
 		"protobuf": func(tb testing.TB, pod *corev1.Pod) *wire.Object {
@@ -78,11 +78,11 @@ func change(t informer.ChangeType, before, after *wire.Object) informer.Change {
 	return informer.NewChange(t, corev1.SchemeGroupVersion.WithKind("Pod"), before, after)
 }
 
-// mustNotRead is a predicate that is not to be asked.
+// mustNotRead returns a predicate that fails the test if it is called.
 func mustNotRead(t *testing.T) informer.Predicate {
 	t.Helper()
 	return func(informer.Change) bool {
-		t.Error("it went on after it knew the answer")
+		t.Error("the predicate was called after the result was known")
 		return false
 	}
 }

@@ -13,49 +13,49 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Exists is a Check: whatever is there is Current, also when it is being deleted.
+// Exists is a Check: every object is Current, also one that is being deleted.
 func Exists(obj kube.Object) State {
 	if kube.IsNil(obj) {
-		return inProgress("there is no object")
+		return inProgress("object does not exist")
 	}
 	return current()
 }
 
-// Condition returns a Check: Current when the object's status has the condition of a type, with
-// a status; otherwise InProgress, or Terminating when the object is being deleted.
+// Condition returns a Check: Current if the object has a condition of this type with this status. Otherwise
+// it is InProgress, or Terminating if the object is being deleted.
 //
-// A condition that is about another generation of the object does not count. It says which by
-// its own observedGeneration; where it has none, status.observedGeneration tells, if there is
-// one. An object without the condition is InProgress, whatever status is asked for.
+// A condition of another generation of the object does not count. The generation is the condition's
+// observedGeneration, otherwise status.observedGeneration if that is set. An object without the condition is
+// InProgress for every status, also for False.
 func Condition(conditionType string, status metav1.ConditionStatus) Check {
 	return func(obj kube.Object) State {
-		return look(obj, func(o object) State {
+		return evaluate(obj, func(o object) State {
 			c, found := o.condition(conditionType)
-			if found && c.observed == 0 {
-				if state := observed(o, false); !state.Ready() {
+			if found && c.observedGeneration == 0 {
+				if state := observedState(o, false); !state.Ready() {
 					return state
 				}
 			}
-			return o.reported(conditionType, status)
+			return o.requiredCondition(conditionType, status)
 		})
 	}
 }
 
-// Ready is a Check for objects whose controller says when they are ready: Of, and the condition
-// Ready has to be True. Of alone takes an object without a status for Current, whose controller has
-// just not seen it yet. An object that is Stalled is Failed, which ends a client.WaitFor at once.
+// Ready is a Check for kinds with a condition Ready: it requires Of and that the condition is True. Of alone
+// returns Current for a new object whose controller has not set a status yet. A Stalled object is Failed,
+// which ends client.WaitFor at once.
 func Ready(obj kube.Object) State {
-	return look(obj, func(o object) State {
-		if state := general(o); !state.Ready() {
-			return state // which may be about the condition already: All would say it twice
+	return evaluate(obj, func(o object) State {
+		if state := generalRule(o); !state.Ready() {
+			return state // may report the condition already, so All would repeat it
 		}
-		return o.reported("Ready", metav1.ConditionTrue) // of which the status is, as general has found
+		return o.requiredCondition("Ready", metav1.ConditionTrue)
 	})
 }
 
-// When returns a Check of one's own for objects of type T: Current while holds returns true,
-// otherwise InProgress, with what as the message, which says what is missing: "the database has
-// no address". An object of another type than T is Failed. Deletion does not matter to it.
+// When returns a Check for objects of type T: Current if holds returns true, otherwise InProgress. what is
+// the message in that case, such as "the database has no address". An object of another type than T is
+// Failed. The check ignores deletion.
 //
 // holds must not change the object, and must be safe for concurrent use.
 func When[T kube.Object](what string, holds func(obj T) bool) Check {
@@ -64,12 +64,12 @@ func When[T kube.Object](what string, holds func(obj T) bool) Check {
 	}
 	return func(obj kube.Object) State {
 		if kube.IsNil(obj) {
-			return inProgress("there is no object")
+			return inProgress("object does not exist")
 		}
 		typed, ok := obj.(T)
 		switch {
 		case !ok:
-			return failed("the check is for a %s, and the object is a %T", reflect.TypeFor[T](), obj)
+			return failed("the check requires a %s, the object is a %T", reflect.TypeFor[T](), obj)
 		case !holds(typed):
 			return inProgress("%s", what)
 		}
@@ -77,76 +77,75 @@ func When[T kube.Object](what string, holds func(obj T) bool) Check {
 	}
 }
 
-// RolledOut is a Check for Deployments, StatefulSets, DaemonSets, ReplicaSets and
-// ReplicationControllers: Current when every replica is available and, as far as the update
-// strategy brings them there, of the present template. It is Of, but that objects of other kinds
-// are Failed.
+// RolledOut is a Check for Deployments, StatefulSets, DaemonSets, ReplicaSets and ReplicationControllers. It
+// is Current if every replica is available and, as far as the update strategy updates replicas, has the
+// current template. It is equal to Of for these kinds. Objects of other kinds are Failed.
 func RolledOut(obj kube.Object) State {
-	return ofKinds(obj, "be rolled out", general,
+	return ofKinds(obj, "be rolled out", generalRule,
 		schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"},
 		schema.GroupKind{Group: "apps", Kind: "DaemonSet"}, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"},
 		schema.GroupKind{Kind: "ReplicationController"})
 }
 
-// JobDone is a Check for Jobs: Current when the Job is complete, Failed when it has failed. It is
-// Of, but that objects of other kinds are Failed.
+// JobDone is a Check for Jobs: Current if the Job is complete, Failed if it has failed. It is equal to Of for
+// Jobs. Objects of other kinds are Failed.
 func JobDone(obj kube.Object) State {
-	return ofKinds(obj, "be done", general, schema.GroupKind{Group: "batch", Kind: "Job"})
+	return ofKinds(obj, "be done", generalRule, schema.GroupKind{Group: "batch", Kind: "Job"})
 }
 
-// PodReady is a Check for Pods: Current when the Pod is Ready. Unlike Of it takes a Pod that has
-// ended, well or not, for Failed: it will not be ready. Objects of other kinds are Failed.
+// PodReady is a Check for Pods: Current if the Pod is Ready. Unlike Of it returns Failed for a Pod that has
+// succeeded, because that Pod never becomes ready again. Objects of other kinds are Failed.
 func PodReady(obj kube.Object) State {
-	unlessEnded := func(o object) State {
-		state := general(o)
-		if state.Ready() && o.text("status", "phase") == "Succeeded" {
-			return failed("it has ended")
+	running := func(o object) State {
+		state := generalRule(o)
+		if state.Ready() && o.string("status", "phase") == "Succeeded" {
+			return failed("the Pod has terminated")
 		}
 		return state
 	}
-	return ofKinds(obj, "be ready as Pods are", unlessEnded, schema.GroupKind{Kind: "Pod"})
+	return ofKinds(obj, "be ready as Pods are", running, schema.GroupKind{Kind: "Pod"})
 }
 
-// Established is a Check for CustomResourceDefinitions: Current when the API server serves the
-// kind, Failed when it does not accept the names. It is Of, but that objects of other kinds are
-// Failed. (Discovery may show the kind a moment later.)
+// Established is a Check for CustomResourceDefinitions: Current if the API server serves the kind, Failed if
+// it does not accept the names. It is equal to Of for this kind. Objects of other kinds are Failed. Discovery
+// may list the kind slightly later.
 func Established(obj kube.Object) State {
-	return ofKinds(obj, "be established", general, schema.GroupKind{Group: groupCRD, Kind: "CustomResourceDefinition"})
+	return ofKinds(obj, "be established", generalRule, schema.GroupKind{Group: groupCRD, Kind: "CustomResourceDefinition"})
 }
 
-// ofKinds is what r makes of objects of some kinds. Of all others, nothing can be said.
-func ofKinds(obj kube.Object, what string, r rule, kinds ...schema.GroupKind) State {
+// ofKinds evaluates r for objects of some kinds. Objects of other kinds are Failed: "a Pod cannot" + verb.
+func ofKinds(obj kube.Object, verb string, r rule, kinds ...schema.GroupKind) State {
 	if kube.IsNil(obj) {
-		return inProgress("there is no object")
+		return inProgress("object does not exist")
 	}
 	if kind := kindOf(obj); !slices.Contains(kinds, kind) {
 		name := kind.Kind
 		if name == "" {
 			name = fmt.Sprintf("%T", obj)
 		}
-		return failed("a %s cannot %s", name, what)
+		return failed("a %s cannot %s", name, verb)
 	}
-	return look(obj, r)
+	return evaluate(obj, r)
 }
 
-// look is what r makes of an object that is not being deleted and can be read.
-func look(obj kube.Object, r rule) State {
+// evaluate calls r for an object that exists, is not being deleted and has readable content.
+func evaluate(obj kube.Object, r rule) State {
 	if kube.IsNil(obj) {
-		return inProgress("there is no object")
+		return inProgress("object does not exist")
 	}
 	if obj.GetDeletionTimestamp() != nil {
 		return terminating(obj)
 	}
-	o, why, ok := read(obj)
+	o, problem, ok := newObject(obj)
 	if !ok {
-		return unread(why)
+		return unreadable(problem)
 	}
 	return r(o)
 }
 
-// All returns a Check: Current when all of checks are. Otherwise the state is the worst of
-// theirs (Failed, then Terminating, then InProgress), and the message has what each of them
-// misses. All of no checks is Current.
+// All returns a Check: Current if all checks are. Otherwise its status is the worst one (Failed, then
+// Terminating, then InProgress), and its message joins those of all checks that are not Current. All without
+// checks is Current.
 func All(checks ...Check) Check {
 	if problem := nilCheck(checks); problem != nil {
 		return problem
@@ -160,7 +159,7 @@ func All(checks ...Check) Check {
 				continue
 			}
 			messages = append(messages, state.Message)
-			if severity(state.Status) > severity(worst) {
+			if statusRank(state.Status) > statusRank(worst) {
 				worst = state.Status
 			}
 		}
@@ -168,9 +167,8 @@ func All(checks ...Check) Check {
 	}
 }
 
-// Any returns a Check: Current when one of checks is. Otherwise the state is the best of theirs
-// (InProgress, then Terminating, then Failed), and the message has what each of them misses.
-// Any of no checks is Failed.
+// Any returns a Check: Current if at least one check is. Otherwise its status is the best one (InProgress,
+// then Terminating, then Failed), and its message joins those of all checks. Any without checks is Failed.
 func Any(checks ...Check) Check {
 	if problem := nilCheck(checks); problem != nil {
 		return problem
@@ -178,7 +176,7 @@ func Any(checks ...Check) Check {
 	checks = slices.Clone(checks)
 	return func(obj kube.Object) State {
 		if len(checks) == 0 {
-			return failed("there is no check that could be met")
+			return failed("Any has no checks")
 		}
 		best, messages := Failed, []string(nil)
 		for _, check := range checks {
@@ -187,7 +185,7 @@ func Any(checks ...Check) Check {
 				return current()
 			}
 			messages = append(messages, state.Message)
-			if severity(state.Status) < severity(best) {
+			if statusRank(state.Status) < statusRank(best) {
 				best = state.Status
 			}
 		}
@@ -195,8 +193,8 @@ func Any(checks ...Check) Check {
 	}
 }
 
-// Not returns a Check: Current while check is anything else, and InProgress while it is Current.
-// what says what has to end, for the message: "the database is in maintenance".
+// Not returns a Check: InProgress if check is Current, otherwise Current. what is the message of InProgress,
+// such as "the database is in maintenance".
 func Not(what string, check Check) Check {
 	if problem := nilCheck([]Check{check}); problem != nil {
 		return problem
@@ -209,23 +207,23 @@ func Not(what string, check Check) Check {
 	}
 }
 
-// stateOf returns what check says. A status that is none of this package's, of a Check of
-// somebody's own, counts as InProgress: it is not Current.
+// stateOf returns the state of check. An unknown status, from a user's Check, counts as InProgress, because a
+// wait must not end with it.
 func stateOf(check Check, obj kube.Object) State {
 	state := check(obj)
-	if severity(state.Status) < 0 {
+	if statusRank(state.Status) < 0 {
 		state.Status = InProgress
-		state.Message = cmp.Or(state.Message, "a check says nothing of its status")
+		state.Message = cmp.Or(state.Message, "a check returned no status")
 	}
 	return state
 }
 
-// severity orders statuses from good to bad; less than 0: it is none.
-func severity(s Status) int {
+// statusRank orders statuses from good to bad. It is negative for an unknown status.
+func statusRank(s Status) int {
 	return slices.Index([]Status{Current, InProgress, Terminating, Failed}, s)
 }
 
-// nilCheck returns a Check that names the first of checks that is nil; nil: there is none.
+// nilCheck returns a Check that reports the first nil in checks, or nil if there is none.
 func nilCheck(checks []Check) Check {
 	for i, check := range checks {
 		if check == nil {

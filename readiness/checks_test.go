@@ -19,7 +19,7 @@ func TestChecks(t *testing.T) {
 	yes := func(kube.Object) readiness.State { return current() }
 	no := func(kube.Object) readiness.State { return progress("not yet") }
 	never := func(kube.Object) readiness.State { return failed("never") }
-	going := func(kube.Object) readiness.State { return is(readiness.Terminating, "going") }
+	terminating := func(kube.Object) readiness.State { return state(readiness.Terminating, "terminating") }
 	warm := readiness.Condition("Warm", metav1.ConditionTrue)
 	cold := readiness.Condition("Warm", metav1.ConditionFalse)
 	hasData := readiness.When("it has no data", func(obj *corev1.ConfigMap) bool { return len(obj.Data) > 0 })
@@ -32,15 +32,15 @@ func TestChecks(t *testing.T) {
 		obj   kube.Object
 		want  readiness.State
 	}{
-		"exists":             {readiness.Exists, deleted, current()},
-		"exists, of nothing": {readiness.Exists, nil, progress("there is no object")},
+		"exists":      {readiness.Exists, deleted, current()},
+		"exists, nil": {readiness.Exists, nil, progress("object does not exist")},
 
 		"condition": {warm, custom(`{"status":{"conditions":[{"type":"Warm","status":"True"}]}}`), current()},
 		"condition, with another status": {
 			warm, custom(`{"status":{"conditions":[{"type":"Warm","status":"False","reason":"Off"}]}}`), progress("condition Warm is False: Off"),
 		},
-		"condition that is to be False": {cold, custom(`{"status":{"conditions":[{"type":"Warm","status":"False"}]}}`), current()},
-		"condition that is not there":   {cold, custom(`{}`), progress("condition Warm is not reported yet")},
+		"condition False":   {cold, custom(`{"status":{"conditions":[{"type":"Warm","status":"False"}]}}`), current()},
+		"condition missing": {cold, custom(`{}`), progress("condition Warm is not reported yet")},
 		"condition of an earlier generation": {
 			warm, custom(`{"metadata":{"generation":2},"status":{"conditions":[{"type":"Warm","status":"True","observedGeneration":1}]}}`),
 			progress("condition Warm is about generation 1, and the object is at generation 2"),
@@ -54,52 +54,52 @@ func TestChecks(t *testing.T) {
 			current(),
 		},
 		"ready": {readiness.Ready, custom(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`), current()},
-		"ready, not so": {
-			readiness.Ready, custom(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Busy","message":"at it"}]}}`), progress("condition Ready is False: Busy: at it"),
+		"not ready": {
+			readiness.Ready, custom(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Busy","message":"working"}]}}`), progress("condition Ready is False: Busy: working"),
 		},
-		"ready, not yet looked at": {readiness.Ready, custom(`{}`), progress("condition Ready is not reported yet")},
+		"ready, condition missing": {readiness.Ready, custom(`{}`), progress("condition Ready is not reported yet")},
 		"ready, stalled": {
 			readiness.Ready, custom(`{"status":{"conditions":[{"type":"Ready","status":"False"},{"type":"Stalled","status":"True","message":"no such bucket"}]}}`),
-			failed("it is stalled: no such bucket"),
+			failed("stalled: no such bucket"),
 		},
-		"condition of what is being deleted": {warm, deleted, is(readiness.Terminating, "it is being deleted")},
+		"condition of a terminating object": {warm, deleted, state(readiness.Terminating, "it is being deleted")},
 		"condition of metadata": {
 			warm, &metav1.PartialObjectMetadata{},
-			progress("its status is not known: only its metadata was read; read it as its Go type, or unstructured"),
+			progress("the status is unknown, because only the metadata was read: read the Go type or unstructured"),
 		},
-		"condition of nothing": {warm, nil, progress("there is no object")},
+		"condition, nil": {warm, nil, progress("object does not exist")},
 
-		"when":                     {hasData, &corev1.ConfigMap{Data: map[string]string{"a": "b"}}, current()},
-		"when, not yet":            {hasData, &corev1.ConfigMap{}, progress("it has no data")},
-		"when, of another type":    {hasData, &corev1.Pod{}, failed("the check is for a *v1.ConfigMap, and the object is a *v1.Pod")},
-		"when, without a function": {readiness.When[*corev1.Pod]("x", nil), &corev1.Pod{}, failed(`the function of the check ("x") is nil`)},
-		"when, of nothing":         {hasData, (*corev1.ConfigMap)(nil), progress("there is no object")},
+		"when":                  {hasData, &corev1.ConfigMap{Data: map[string]string{"a": "b"}}, current()},
+		"when, false":           {hasData, &corev1.ConfigMap{}, progress("it has no data")},
+		"when, of another type": {hasData, &corev1.Pod{}, failed("the check requires a *v1.ConfigMap, the object is a *v1.Pod")},
+		"when, nil function":    {readiness.When[*corev1.Pod]("x", nil), &corev1.Pod{}, failed(`the function of the check ("x") is nil`)},
+		"when, nil object":      {hasData, (*corev1.ConfigMap)(nil), progress("object does not exist")},
 
 		"rolled out":                   {readiness.RolledOut, &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(0))}}, current()},
 		"rolled out, of another kind":  {readiness.RolledOut, &corev1.Pod{}, failed("a Pod cannot be rolled out")},
-		"done":                         {readiness.JobDone, &batchv1.Job{}, progress("it has not started")},
+		"done":                         {readiness.JobDone, &batchv1.Job{}, progress("the Job has not started")},
 		"done, of another kind":        {readiness.JobDone, custom(`{}`), failed("a Database cannot be done")},
 		"pod ready":                    {readiness.PodReady, pod("Running", "True"), current()},
-		"pod ready, not yet":           {readiness.PodReady, pod("Running", "False"), progress("condition Ready is False")},
-		"pod ready, ended":             {readiness.PodReady, pod("Succeeded", "False"), failed("it has ended")},
+		"pod not ready":                {readiness.PodReady, pod("Running", "False"), progress("condition Ready is False")},
+		"pod ready, succeeded":         {readiness.PodReady, pod("Succeeded", "False"), failed("the Pod has terminated")},
 		"pod ready, of another kind":   {readiness.PodReady, &corev1.Node{}, failed("a Node cannot be ready as Pods are")},
 		"established":                  {readiness.Established, definition(`[{"type":"Established","status":"True"}]`), current()},
 		"established, of another kind": {readiness.Established, &corev1.Pod{}, failed("a Pod cannot be established")},
-		"established, of nothing":      {readiness.Established, nil, progress("there is no object")},
+		"established, nil":             {readiness.Established, nil, progress("object does not exist")},
 
-		"all":               {readiness.All(yes, yes), nil, current()},
-		"all of none":       {readiness.All(), nil, current()},
-		"all but one":       {readiness.All(yes, no), nil, progress("not yet")},
-		"all, the worst":    {readiness.All(no, never, going), nil, failed("not yet; never; going")},
-		"all, terminating":  {readiness.All(no, going), nil, is(readiness.Terminating, "not yet; going")},
-		"all, with a nil":   {readiness.All(yes, nil), nil, failed("check 2 of 2 is nil")},
-		"any":               {readiness.Any(never, yes), nil, current()},
-		"any of none":       {readiness.Any(), nil, failed("there is no check that could be met")},
-		"any, the best":     {readiness.Any(never, going, no), nil, progress("never, or going, or not yet")},
-		"any, all failed":   {readiness.Any(never, never), nil, failed("never, or never")},
-		"not, while":        {readiness.Not("still on", yes), nil, progress("still on")},
-		"not, of a failure": {readiness.Not("still on", never), nil, current()},
-		"not, of nil":       {readiness.Not("still on", nil), nil, failed("check 1 of 1 is nil")},
+		"all":                  {readiness.All(yes, yes), nil, current()},
+		"all without checks":   {readiness.All(), nil, current()},
+		"all, one in progress": {readiness.All(yes, no), nil, progress("not yet")},
+		"all, the worst":       {readiness.All(no, never, terminating), nil, failed("not yet; never; terminating")},
+		"all, terminating":     {readiness.All(no, terminating), nil, state(readiness.Terminating, "not yet; terminating")},
+		"all, with a nil":      {readiness.All(yes, nil), nil, failed("check 2 of 2 is nil")},
+		"any":                  {readiness.Any(never, yes), nil, current()},
+		"any without checks":   {readiness.Any(), nil, failed("Any has no checks")},
+		"any, the best":        {readiness.Any(never, terminating, no), nil, progress("never, or terminating, or not yet")},
+		"any, all failed":      {readiness.Any(never, never), nil, failed("never, or never")},
+		"not, current":         {readiness.Not("still on", yes), nil, progress("still on")},
+		"not, of a failure":    {readiness.Not("still on", never), nil, current()},
+		"not, of nil":          {readiness.Not("still on", nil), nil, failed("check 1 of 1 is nil")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,13 +110,13 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-func TestStateInWords(t *testing.T) {
+func TestStateString(t *testing.T) {
 	t.Parallel()
 	if got := current().String(); got != "Current" || !current().Ready() {
 		t.Errorf("current is %q, ready %v", got, current().Ready())
 	}
-	if got := progress("at it").String(); got != "InProgress: at it" || progress("at it").Ready() {
-		t.Errorf("in progress is %q, ready %v", got, progress("at it").Ready())
+	if got := progress("working").String(); got != "InProgress: working" || progress("working").Ready() {
+		t.Errorf("in progress is %q, ready %v", got, progress("working").Ready())
 	}
 }
 
@@ -131,7 +131,7 @@ func ExampleOf() {
 	web.Status.AvailableReplicas = 3
 	fmt.Println(readiness.Of(web))
 
-	web.Generation = 5 // somebody has changed the spec, and the status still praises the one before
+	web.Generation = 5 // the spec has changed, and the status describes the old one
 	fmt.Println(readiness.Of(web))
 	// Output:
 	// InProgress: 2 of 3 replicas are available

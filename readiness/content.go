@@ -14,15 +14,16 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// object is what rules read: the same for objects of every Go type.
+// object is the input of rules: an object of any Go type as unstructured content. Rules must not change it,
+// because the content of an unstructured object is the caller's.
 type object struct {
 	kind    schema.GroupKind
 	content map[string]any
 }
 
-// read returns obj as content. ok is false when nothing but obj's metadata is known; why says
-// the reason, and is empty when obj is metadata only.
-func read(obj kube.Object) (o object, why string, ok bool) {
+// newObject returns obj as unstructured content. ok is false if the content cannot be read; problem is the
+// reason, and empty if obj is a PartialObjectMetadata.
+func newObject(obj kube.Object) (o object, problem string, ok bool) {
 	o = object{kind: kindOf(obj)}
 	switch obj := obj.(type) {
 	case *metav1.PartialObjectMetadata:
@@ -32,9 +33,9 @@ func read(obj kube.Object) (o object, why string, ok bool) {
 		return o, "", true
 	}
 	if t := reflect.TypeOf(obj); t.Kind() != reflect.Pointer {
-		return o, fmt.Sprintf("the object cannot be read: it is a %s, and no pointer to a struct", t), false
+		return o, fmt.Sprintf("the object cannot be read: type %s is not a pointer to a struct", t), false
 	}
-	content, err := contentOf(obj)
+	content, err := toContent(obj)
 	if err != nil {
 		return o, "the object cannot be read: " + err.Error(), false
 	}
@@ -42,9 +43,9 @@ func read(obj kube.Object) (o object, why string, ok bool) {
 	return o, "", true
 }
 
-// contentOf returns the fields of an object of a Go type, as JSON has them. The converter of
-// apimachinery is no faster, takes fields along that are not exported, and panics at some.
-func contentOf(obj kube.Object) (map[string]any, error) {
+// toContent converts an object to unstructured content by way of JSON. apimachinery's converter is not faster,
+// includes unexported fields, and panics for some types.
+func toContent(obj kube.Object) (map[string]any, error) {
 	encoded, err := json.Marshal(obj)
 	if err != nil {
 		return nil, err
@@ -56,8 +57,8 @@ func contentOf(obj kube.Object) (map[string]any, error) {
 	return content, nil
 }
 
-// kindOf returns the kind of obj, as far as obj or its Go type tells: objects that were read
-// from a cluster carry it, those that a program has made often do not.
+// kindOf returns the kind of obj from its TypeMeta, or else from its Go type. Objects that a program creates
+// often have an empty TypeMeta. The result is empty if both sources fail.
 func kindOf(obj kube.Object) schema.GroupKind {
 	if kind := obj.GetObjectKind().GroupVersionKind(); kind.Kind != "" {
 		return kind.GroupKind()
@@ -65,7 +66,7 @@ func kindOf(obj kube.Object) schema.GroupKind {
 	if kind, ok := kube.BuiltinKind(obj); ok {
 		return kind.GroupKind()
 	}
-	// The two API packages of Kubernetes that are modules of their own.
+	// kube.BuiltinKind does not cover these two API packages, because each is a separate module.
 	t := reflect.TypeOf(obj)
 	if t.Kind() != reflect.Pointer {
 		return schema.GroupKind{}
@@ -80,7 +81,7 @@ func kindOf(obj kube.Object) schema.GroupKind {
 	return schema.GroupKind{}
 }
 
-// at returns what is at a path; nil when there is nothing.
+// at returns the value at path, or nil.
 func at(content any, path ...string) any {
 	for _, name := range path {
 		fields, ok := content.(map[string]any)
@@ -92,22 +93,22 @@ func at(content any, path ...string) any {
 	return content
 }
 
-// text returns the string at a path; "" when there is none.
-func (o object) text(path ...string) string { return textAt(o.content, path...) }
+// string returns the string at path, or "".
+func (o object) string(path ...string) string { return stringAt(o.content, path...) }
 
-func textAt(content any, path ...string) string {
+func stringAt(content any, path ...string) string {
 	s, _ := at(content, path...).(string)
 	return s
 }
 
-// number returns the integer at a path, and whether there is one.
+// number returns the integer at path, and whether it exists.
 func (o object) number(path ...string) (int64, bool) { return numberAt(o.content, path...) }
 
 func numberAt(content any, path ...string) (int64, bool) {
 	switch n := at(content, path...).(type) {
 	case int64:
 		return n, true
-	case int32: // in content that a program has made; the following too
+	case int32: // this type and the following ones occur in content that a program has built
 		return int64(n), true
 	case int:
 		return int64(n), true
@@ -117,20 +118,19 @@ func numberAt(content any, path ...string) (int64, bool) {
 	return 0, false
 }
 
-// count returns a number of the status; 0 when it is not there, as the API server leaves zeros
-// out.
-func (o object) count(field string) int64 {
+// statusCount returns an integer of the status. A missing field is 0, because the API server omits zeros.
+func (o object) statusCount(field string) int64 {
 	n, _ := o.number("status", field)
 	return n
 }
 
-// generation counts the changes of the object's spec; 0 for kinds that do not count.
+// generation returns metadata.generation, or 0 for kinds that do not have it.
 func (o object) generation() int64 {
 	n, _ := o.number("metadata", "generation")
 	return n
 }
 
-// items returns the maps of the list at a path.
+// items returns the elements of the list at path that are maps.
 func (o object) items(path ...string) []map[string]any {
 	list, _ := at(o.content, path...).([]any)
 	items := make([]map[string]any, 0, len(list))
@@ -147,38 +147,38 @@ type condition struct {
 	status  metav1.ConditionStatus
 	reason  string
 	message string
-	// observed is the generation that it is about; 0: it does not say.
-	observed int64
+	// observedGeneration is 0 if the condition does not have it.
+	observedGeneration int64
 }
 
-// condition returns the condition of a type, and whether there is one.
+// condition returns the condition of this type, and whether it exists.
 func (o object) condition(conditionType string) (condition, bool) {
 	for _, c := range o.items("status", "conditions") {
-		if textAt(c, "type") == conditionType {
+		if stringAt(c, "type") == conditionType {
 			observed, _ := numberAt(c, "observedGeneration")
 			return condition{
-				status: metav1.ConditionStatus(textAt(c, "status")), reason: textAt(c, "reason"), message: textAt(c, "message"), observed: observed,
+				status: metav1.ConditionStatus(stringAt(c, "status")), reason: stringAt(c, "reason"), message: stringAt(c, "message"), observedGeneration: observed,
 			}, true
 		}
 	}
 	return condition{}, false
 }
 
-// isStale reports whether c is about another generation of o: an earlier one or, where an object
-// was restored together with its status, one of its former life.
+// isStale reports whether c describes another generation of o: an earlier one, or, after an object was
+// restored from a backup with its status, a higher one of the original object.
 func (c condition) isStale(o object) bool {
 	generation := o.generation()
-	return c.observed != 0 && generation != 0 && c.observed != generation
+	return c.observedGeneration != 0 && generation != 0 && c.observedGeneration != generation
 }
 
-// is reports whether the condition of a type has a status, and is not about another generation.
-func (o object) is(conditionType string, status metav1.ConditionStatus) (condition, bool) {
+// hasCondition returns the condition of this type, and whether it has this status and is not stale.
+func (o object) hasCondition(conditionType string, status metav1.ConditionStatus) (condition, bool) {
 	c, found := o.condition(conditionType)
 	return c, found && c.status == status && !c.isStale(o)
 }
 
-// why returns what c says in words: ": message", ": Reason" or "".
-func (c condition) why() string {
+// describe returns the reason and message of c as a suffix: ": Reason: message", ": message", ": Reason" or "".
+func (c condition) describe() string {
 	switch {
 	case c.message != "" && c.reason != "":
 		return ": " + c.reason + ": " + c.message

@@ -10,7 +10,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// A Deployment that is ready when its Pods are, and somebody has warmed its cache.
+// A Deployment is ready when it is rolled out and its condition Warm is True.
 func Example() {
 	ready := readiness.All(readiness.RolledOut, readiness.Condition("shop.example.com/Warm", metav1.ConditionTrue))
 

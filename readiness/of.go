@@ -9,86 +9,81 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Of returns the state of any object: typed, unstructured, of a built-in kind or of a custom
-// one. It is a Check.
+// Of returns the state of any object: typed or unstructured, of a built-in or a custom kind. It is a Check.
 //
-// It asks, in this order:
+// The first matching step decides:
 //
-//  1. Is the object being deleted? Then it is Terminating.
-//  2. Is what the status says about an earlier generation (status.observedGeneration)? Then it
-//     is InProgress. Deployments, StatefulSets, DaemonSets, ReplicaSets,
-//     ReplicationControllers and PodDisruptionBudgets that nobody has looked at yet are InProgress
-//     too.
-//  3. Does a condition Reconciling or Stalled say True? Then it is InProgress, or Failed. Where
-//     both do, it is InProgress.
-//  4. Is there a rule for the kind? See below.
-//  5. Is there a condition Ready? Current when it is True, otherwise InProgress.
+//  1. The object is being deleted: Terminating.
+//  2. The status describes an earlier generation (status.observedGeneration): InProgress. So are
+//     Deployments, StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers and
+//     PodDisruptionBudgets without an observedGeneration.
+//  3. Condition Reconciling is True: InProgress. Otherwise, condition Stalled is True: Failed.
+//  4. The kind has a rule: see below.
+//  5. The object has a condition Ready: Current if it is True, otherwise InProgress.
 //
-// What passes all that is Current, as a ConfigMap is from the beginning. So is a custom resource
-// that has no status yet, because many kinds never have one: for a kind that reports Ready, wait
-// for Ready, which does not take silence for an answer.
+// All other objects are Current, such as a ConfigMap. So is a custom resource without a status, because many
+// kinds never have one. For a kind that reports condition Ready use check Ready, for which a missing condition
+// is InProgress.
 //
-// The rules:
-//   - Deployment, ReplicaSet, ReplicationController: all replicas there, updated and available,
-//     and no others; a Deployment past its progress deadline is Failed. A paused one is what its
-//     replicas are (kstatus: InProgress until it goes on).
-//   - StatefulSet: the same; with a partition, the replicas above it updated; with the update
-//     strategy OnDelete, updates do not count (kstatus takes such a set for Current whatever its
-//     replicas are).
-//   - DaemonSet: a Pod on each node that is to have one, available and, unless OnDelete (which
-//     kstatus does not look at), updated.
-//   - Pod: Ready, or ended well. Failed when it has ended badly (kstatus: Current), or a container,
-//     also one that others wait for, crashes again and again. One that no node takes is InProgress,
-//     for a node may come (kstatus: Failed after 15 s).
-//   - Job: complete. Running and suspended Jobs are InProgress: what its spec asks for is the
-//     work done (kstatus: Current from its start, and when suspended). Failed when it has failed.
-//   - PersistentVolumeClaim: bound; Failed when its volume is lost (kstatus: InProgress). A claim
-//     whose storage class waits for the first consumer stays InProgress until a Pod uses it: wait
-//     for such a claim only together with its Pod.
-//   - Service of type LoadBalancer: it has an address from outside (kstatus: one in the cluster).
-//     Other Services are Current.
-//   - PodDisruptionBudget: its controller has looked at it. Whether the Pods are healthy, they say.
-//   - CustomResourceDefinition: Established; Failed when its names are not accepted.
-//   - APIService: Available (kstatus: Current at once).
-//   - Namespace: not Terminating.
-//   - CronJob and all others: steps 1 to 3 and 5.
+// The rules by kind, with the differences from kstatus in parentheses:
+//   - Deployment, ReplicaSet, ReplicationController: Current if all replicas exist, are updated and
+//     available, and no others exist. A Deployment past its progress deadline is Failed. A paused
+//     Deployment is judged by its replicas (kstatus: InProgress until it is resumed).
+//   - StatefulSet: the same. With a partition only the replicas from it on must be updated. With update
+//     strategy OnDelete none must be (kstatus: such a set is always Current).
+//   - DaemonSet: Current if each selected node has a Pod that is available and, unless the strategy is
+//     OnDelete, updated (kstatus ignores OnDelete).
+//   - Pod: Current if it is Ready or has succeeded. Failed if it has failed (kstatus: Current), or if a
+//     container or init container is in CrashLoopBackOff. An unschedulable Pod is InProgress, because a
+//     node may be added (kstatus: Failed after 15 s).
+//   - Job: Current if it is complete, Failed if it has failed. Running and suspended Jobs are InProgress
+//     (kstatus: Current).
+//   - PersistentVolumeClaim: Current if it is bound, Failed if its volume is lost (kstatus: InProgress). A
+//     claim with volume binding mode WaitForFirstConsumer stays InProgress until a Pod uses it.
+//   - Service of type LoadBalancer: Current if it has an external address (kstatus: a cluster IP). Other
+//     Services are Current.
+//   - PodDisruptionBudget: Current if its controller has processed it. The health of its Pods does not
+//     matter.
+//   - CustomResourceDefinition: Current if it is Established, Failed if its names are not accepted.
+//   - APIService: Current if it is Available (kstatus: always Current).
+//   - Namespace: Current unless it is Terminating.
+//   - CronJob and all other kinds: no rule.
 //
-// A condition whose observedGeneration is not the object's generation does not count in step 3, and
-// is not True in step 5 (kstatus does not look at it). Of objects without a generation no such
-// number is compared.
+// A condition with another observedGeneration than the object's generation does not count in step 3, and is
+// not True in step 5 (kstatus ignores it). Generations are not compared if the object has none.
 //
-// A *metav1.PartialObjectMetadata has no status: it is Terminating, or InProgress with a message
-// that says so.
+// A *metav1.PartialObjectMetadata has no status: it is Terminating if it is being deleted, otherwise
+// InProgress.
 func Of(obj kube.Object) State {
-	return look(obj, general)
+	return evaluate(obj, generalRule)
 }
 
-// general is the rule for all objects.
-func general(o object) State {
+// generalRule implements steps 2 to 5 of Of.
+func generalRule(o object) State {
 	rule, strict := ruleOf(o.kind)
-	if state := observed(o, strict); !state.Ready() {
+	if state := observedState(o, strict); !state.Ready() {
 		return state
 	}
-	if c, found := o.is("Reconciling", metav1.ConditionTrue); found {
-		return inProgress("it is being reconciled%s", c.why())
+	if c, found := o.hasCondition("Reconciling", metav1.ConditionTrue); found {
+		return inProgress("the controller is reconciling it%s", c.describe())
 	}
-	if c, found := o.is("Stalled", metav1.ConditionTrue); found {
-		return failed("it is stalled%s", c.why())
+	if c, found := o.hasCondition("Stalled", metav1.ConditionTrue); found {
+		return failed("stalled%s", c.describe())
 	}
 	return rule(o)
 }
 
-// rule tells the state of an object that is not being deleted.
+// rule returns the state of an object that is not being deleted.
 type rule func(o object) State
 
-// The groups of kinds with rules.
+// The API groups outside k8s.io/api whose kinds have rules.
 const (
 	groupCRD        = "apiextensions.k8s.io"
 	groupAPIService = "apiregistration.k8s.io"
 )
 
-// ruleOf returns the rule for a kind. strict says that the kind's controller reports
-// observedGeneration from its first look at an object on, so that zero means: nobody has looked.
+// ruleOf returns the rule for a kind. strict is true if the kind's controller always sets
+// status.observedGeneration: then an object without it has not been processed yet.
 func ruleOf(kind schema.GroupKind) (r rule, strict bool) {
 	switch kind {
 	case schema.GroupKind{Group: "apps", Kind: "Deployment"}:
@@ -119,37 +114,37 @@ func ruleOf(kind schema.GroupKind) (r rule, strict bool) {
 	return anyKind, false
 }
 
-// anyKind is the rule for kinds that have none of their own.
+// anyKind is the rule for kinds without a rule of their own.
 func anyKind(o object) State {
 	c, found := o.condition("Ready")
 	if !found {
 		return current()
 	}
-	return o.demand("Ready", c, metav1.ConditionTrue)
+	return o.conditionState("Ready", c, metav1.ConditionTrue)
 }
 
-// demand is Current when c, o's condition of a type, has a status.
-func (o object) demand(conditionType string, c condition, status metav1.ConditionStatus) State {
+// conditionState returns Current if c, o's condition of this type, has this status and is not stale.
+func (o object) conditionState(conditionType string, c condition, status metav1.ConditionStatus) State {
 	switch {
 	case c.isStale(o):
-		return inProgress("condition %s is about generation %d, and the object is at generation %d", conditionType, c.observed, o.generation())
+		return inProgress("condition %s is about generation %d, and the object is at generation %d", conditionType, c.observedGeneration, o.generation())
 	case c.status != status:
-		return inProgress("condition %s is %s%s", conditionType, c.status, c.why())
+		return inProgress("condition %s is %s%s", conditionType, c.status, c.describe())
 	}
 	return current()
 }
 
-// observed is Current when the status is about the object's present generation.
-func observed(o object, strict bool) State {
+// observedState returns Current if the status describes the object's current generation.
+func observedState(o object, strict bool) State {
 	generation := o.generation()
-	seen, found := o.number("status", "observedGeneration")
-	if generation == 0 || seen == generation || !found && !strict {
+	observed, found := o.number("status", "observedGeneration")
+	if generation == 0 || observed == generation || !found && !strict {
 		return current()
 	}
-	if seen == 0 {
-		return inProgress("nobody has reported on it yet")
+	if observed == 0 {
+		return inProgress("the controller has not processed it yet")
 	}
-	return inProgress("the status is about generation %d, and the object is at generation %d", seen, generation)
+	return inProgress("the status is about generation %d, and the object is at generation %d", observed, generation)
 }
 
 func current() State { return State{Status: Current} }
@@ -164,16 +159,16 @@ func failed(format string, args ...any) State {
 
 func terminating(obj metav1.Object) State {
 	state := State{Status: Terminating, Message: "it is being deleted"}
-	if held := obj.GetFinalizers(); len(held) > 0 {
-		state.Message += fmt.Sprintf(", held by finalizers %q", held)
+	if finalizers := obj.GetFinalizers(); len(finalizers) > 0 {
+		state.Message += fmt.Sprintf(", held by finalizers %q", finalizers)
 	}
 	return state
 }
 
-// unread is the state of what cannot be looked into.
-func unread(why string) State {
-	if why != "" {
-		return failed("%s", why)
+// unreadable returns the state of an object without readable content; see newObject for problem.
+func unreadable(problem string) State {
+	if problem != "" {
+		return failed("%s", problem)
 	}
-	return inProgress("its status is not known: only its metadata was read; read it as its Go type, or unstructured")
+	return inProgress("the status is unknown, because only the metadata was read: read the Go type or unstructured")
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-func is(status readiness.Status, message string) readiness.State {
+func state(status readiness.Status, message string) readiness.State {
 	return readiness.State{Status: status, Message: message}
 }
 
-func current() readiness.State { return is(readiness.Current, "") }
+func current() readiness.State { return state(readiness.Current, "") }
 
-func progress(message string) readiness.State { return is(readiness.InProgress, message) }
+func progress(message string) readiness.State { return state(readiness.InProgress, message) }
 
-func failed(message string) readiness.State { return is(readiness.Failed, message) }
+func failed(message string) readiness.State { return state(readiness.Failed, message) }
 
-// at is the metadata of an object at a generation.
+// at returns the metadata of an object at a generation.
 func at(generation int64) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "shop", Name: "web", Generation: generation}
 }
@@ -66,9 +66,9 @@ func TestWorkloads(t *testing.T) {
 	}
 	check(t, map[string]test{
 		"deployment, rolled out": {deployment(func(*appsv1.Deployment) {}), current()},
-		"deployment, just created, of which zero replicas are asked for": {
+		"deployment, created with zero replicas": {
 			deployment(func(d *appsv1.Deployment) { *d.Spec.Replicas, d.Status = 0, appsv1.DeploymentStatus{} }),
-			progress("nobody has reported on it yet"),
+			progress("the controller has not processed it yet"),
 		},
 		"deployment, changed": {
 			deployment(func(d *appsv1.Deployment) { d.Generation = 3 }), progress("the status is about generation 2, and the object is at generation 3"),
@@ -83,16 +83,16 @@ func TestWorkloads(t *testing.T) {
 			deployment(func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 1 }), progress("1 of 3 replicas are updated"),
 		},
 		"deployment, with old replicas": {
-			deployment(func(d *appsv1.Deployment) { d.Status.Replicas = 4 }), progress("1 replicas of an earlier template are still there"),
+			deployment(func(d *appsv1.Deployment) { d.Status.Replicas = 4 }), progress("1 replicas of an earlier template still exist"),
 		},
 		"deployment, scaled down": {
 			deployment(func(d *appsv1.Deployment) { d.Status.Replicas, d.Status.UpdatedReplicas = 5, 5 }),
-			progress("2 more than 3 replicas are there"),
+			progress("2 more than 3 replicas exist"),
 		},
 		"deployment, not available": {
 			deployment(func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 2 }), progress("2 of 3 replicas are available"),
 		},
-		"deployment, whose condition says no": {
+		"deployment, not Available": {
 			deployment(func(d *appsv1.Deployment) {
 				d.Status.Conditions = append(d.Status.Conditions, condition("Available", "False", "MinimumReplicasUnavailable", "too few"))
 			}),
@@ -110,7 +110,7 @@ func TestWorkloads(t *testing.T) {
 			progress("1 of 3 replicas are updated (it is paused)"),
 		},
 		"deployment, paused at the end": {deployment(func(d *appsv1.Deployment) { d.Spec.Paused = true }), current()},
-		"deployment, that has made progress": {
+		"deployment, progressing": {
 			deployment(func(d *appsv1.Deployment) {
 				d.Status.Conditions = append(d.Status.Conditions, condition("Progressing", "True", "NewReplicaSetAvailable", "it has"))
 			}), current(),
@@ -135,14 +135,14 @@ func TestWorkloads(t *testing.T) {
 			statefulSet(func(s *appsv1.StatefulSet) { s.Status.Replicas = 1 }), progress("1 of 3 replicas are created"),
 		},
 		"statefulset, scaled down": {
-			statefulSet(func(s *appsv1.StatefulSet) { s.Status.Replicas = 4 }), progress("1 more than 3 replicas are there"),
+			statefulSet(func(s *appsv1.StatefulSet) { s.Status.Replicas = 4 }), progress("1 more than 3 replicas exist"),
 		},
 		"statefulset, updating": {
 			statefulSet(func(s *appsv1.StatefulSet) { s.Status.UpdatedReplicas, s.Status.CurrentRevision = 2, "a" }),
 			progress("2 of 3 replicas are updated"),
 		},
-		"statefulset, updated and not ended": {
-			statefulSet(func(s *appsv1.StatefulSet) { s.Status.CurrentRevision = "a" }), progress("the update to revision b has not ended"),
+		"statefulset, update not complete": {
+			statefulSet(func(s *appsv1.StatefulSet) { s.Status.CurrentRevision = "a" }), progress("the update to revision b is not complete"),
 		},
 		"statefulset, not available": {
 			statefulSet(func(s *appsv1.StatefulSet) { s.Status.AvailableReplicas = 0 }), progress("0 of 3 replicas are available"),
@@ -172,7 +172,7 @@ func TestWorkloads(t *testing.T) {
 		},
 
 		"daemonset, rolled out":   {daemonSet(func(*appsv1.DaemonSet) {}), current()},
-		"daemonset, just created": {&appsv1.DaemonSet{ObjectMeta: at(1)}, progress("nobody has reported on it yet")},
+		"daemonset, just created": {&appsv1.DaemonSet{ObjectMeta: at(1)}, progress("the controller has not processed it yet")},
 		"daemonset, scheduling": {
 			daemonSet(func(d *appsv1.DaemonSet) { d.Status.CurrentNumberScheduled = 3 }), progress("3 of 4 nodes have their Pod"),
 		},
@@ -193,7 +193,7 @@ func TestWorkloads(t *testing.T) {
 		"replicationcontroller": {&corev1.ReplicationController{
 			ObjectMeta: at(1), Spec: corev1.ReplicationControllerSpec{Replicas: new(int32(2))},
 			Status: corev1.ReplicationControllerStatus{ObservedGeneration: 1, Replicas: 3},
-		}, progress("1 more than 2 replicas are there")},
+		}, progress("1 more than 2 replicas exist")},
 	})
 }
 
@@ -211,18 +211,18 @@ func TestPods(t *testing.T) {
 	crashed := waits("web", "CrashLoopBackOff", "back-off 5m0s")
 	crashed.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 3}
 	check(t, map[string]test{
-		"just created": {pod(corev1.PodStatus{Phase: "Pending"}), progress("it has not started")},
-		"without a node": {pod(corev1.PodStatus{Phase: "Pending", Conditions: []corev1.PodCondition{
+		"just created": {pod(corev1.PodStatus{Phase: "Pending"}), progress("the Pod has not started")},
+		"unschedulable": {pod(corev1.PodStatus{Phase: "Pending", Conditions: []corev1.PodCondition{
 			{Type: "PodScheduled", Status: "False", Reason: "Unschedulable", Message: "0/3 nodes are available"},
-		}}), progress("no node has been found for it: Unschedulable: 0/3 nodes are available")},
+		}}), progress("not scheduled to a node: Unschedulable: 0/3 nodes are available")},
 		"starting": {pod(corev1.PodStatus{
 			Phase: "Pending", Conditions: []corev1.PodCondition{notReady},
 			ContainerStatuses: []corev1.ContainerStatus{waits("web", "ContainerCreating", "")},
 		}), progress("condition Ready is False: ContainersNotReady: containers with unready status: [web]")},
-		"without its image": {pod(corev1.PodStatus{
+		"image missing": {pod(corev1.PodStatus{
 			Phase: "Pending", Conditions: []corev1.PodCondition{notReady},
 			ContainerStatuses: []corev1.ContainerStatus{waits("web", "ImagePullBackOff", "no such image")},
-		}), progress("container web waits: ImagePullBackOff: no such image")},
+		}), progress("container web is waiting: ImagePullBackOff: no such image")},
 		"ready": {pod(corev1.PodStatus{Phase: "Running", Conditions: []corev1.PodCondition{{Type: "Ready", Status: "True"}}}), current()},
 		"running and not ready": {
 			pod(corev1.PodStatus{Phase: "Running", Conditions: []corev1.PodCondition{notReady}}),
@@ -230,13 +230,13 @@ func TestPods(t *testing.T) {
 		},
 		"crashing": {pod(corev1.PodStatus{
 			Phase: "Running", Conditions: []corev1.PodCondition{notReady}, ContainerStatuses: []corev1.ContainerStatus{waits("log", "Odd", ""), crashed},
-		}), failed("container web crashes again and again (Error, exit code 3)")},
-		"crashing before it begins": {pod(corev1.PodStatus{
+		}), failed("container web is in CrashLoopBackOff (Error, exit code 3)")},
+		"init container crashing": {pod(corev1.PodStatus{
 			Phase: "Pending", InitContainerStatuses: []corev1.ContainerStatus{waits("init", "CrashLoopBackOff", "")},
-		}), failed("container init crashes again and again")},
-		"ended well": {pod(corev1.PodStatus{Phase: "Succeeded"}), current()},
-		"ended badly": {
-			pod(corev1.PodStatus{Phase: "Failed", Reason: "Evicted", Message: "disk pressure"}), failed("it has failed: Evicted: disk pressure"),
+		}), failed("container init is in CrashLoopBackOff")},
+		"succeeded": {pod(corev1.PodStatus{Phase: "Succeeded"}), current()},
+		"failed": {
+			pod(corev1.PodStatus{Phase: "Failed", Reason: "Evicted", Message: "disk pressure"}), failed("the Pod has failed: Evicted: disk pressure"),
 		},
 		"resized": {
 			&corev1.Pod{ObjectMeta: at(2), Status: corev1.PodStatus{
@@ -257,8 +257,8 @@ func TestOtherBuiltinKinds(t *testing.T) {
 		return &batchv1.Job{ObjectMeta: at(1), Spec: spec, Status: status}
 	}
 	check(t, map[string]test{
-		"job, created":   {job(batchv1.JobSpec{}, batchv1.JobStatus{}), progress("it has not started")},
-		"job, suspended": {job(batchv1.JobSpec{Suspend: new(true)}, batchv1.JobStatus{}), progress("it is suspended")},
+		"job, created":   {job(batchv1.JobSpec{}, batchv1.JobStatus{}), progress("the Job has not started")},
+		"job, suspended": {job(batchv1.JobSpec{Suspend: new(true)}, batchv1.JobStatus{}), progress("the Job is suspended")},
 		"job, running": {
 			job(batchv1.JobSpec{Completions: new(int32(3))}, batchv1.JobStatus{StartTime: &started, Active: 1, Succeeded: 1, Failed: 2}),
 			progress("1 of 3 completions are done: 1 Pods are active, 2 have failed"),
@@ -267,36 +267,36 @@ func TestOtherBuiltinKinds(t *testing.T) {
 			job(batchv1.JobSpec{Parallelism: new(int32(3))}, batchv1.JobStatus{StartTime: &started, Active: 3}),
 			progress("3 Pods are active, 0 have failed"),
 		},
-		"job, done":              {job(batchv1.JobSpec{}, ended("Complete", "")), current()},
-		"job, failed":            {job(batchv1.JobSpec{}, ended("Failed", "BackoffLimitExceeded")), failed("it has failed: BackoffLimitExceeded")},
-		"job, not done, it says": {job(batchv1.JobSpec{}, batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: "Complete", Status: "False"}, {Type: "Failed", Status: "False"}}}), progress("it has not started")},
-		"job, about to fail":     {job(batchv1.JobSpec{}, ended("FailureTarget", "")), progress("0 Pods are active, 0 have failed")},
-		"cronjob":                {&batchv1.CronJob{ObjectMeta: at(1)}, current()},
-		"claim, pending":         {&corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: "Pending"}}, progress("it is not bound to a volume: its phase is Pending")},
-		"claim, new":             {&corev1.PersistentVolumeClaim{}, progress("it is not bound to a volume")},
-		"claim, bound":           {&corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: "Bound"}}, current()},
-		"claim, lost":            {&corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}, Status: corev1.PersistentVolumeClaimStatus{Phase: "Lost"}}, failed("its volume v is lost")},
-		"service":                {&corev1.Service{}, current()},
-		"load balancer, waits":   {&corev1.Service{Spec: corev1.ServiceSpec{Type: "LoadBalancer"}}, progress("the load balancer has no address")},
-		"load balancer":          {&corev1.Service{Spec: corev1.ServiceSpec{Type: "LoadBalancer"}, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}}}}, current()},
-		"budget, met":            {&policyv1.PodDisruptionBudget{ObjectMeta: at(1), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DesiredHealthy: 2, CurrentHealthy: 3}}, current()},
-		"budget, without Pods":   {&policyv1.PodDisruptionBudget{ObjectMeta: at(1), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DesiredHealthy: 2}}, current()},
-		"budget, not looked at":  {&policyv1.PodDisruptionBudget{ObjectMeta: at(1)}, progress("nobody has reported on it yet")},
-		"budget, changed":        {&policyv1.PodDisruptionBudget{ObjectMeta: at(2), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1}}, progress("the status is about generation 1, and the object is at generation 2")},
-		"budget, of Pods that nobody controls": {
+		"job, done":             {job(batchv1.JobSpec{}, ended("Complete", "")), current()},
+		"job, failed":           {job(batchv1.JobSpec{}, ended("Failed", "BackoffLimitExceeded")), failed("the Job has failed: BackoffLimitExceeded")},
+		"job, conditions False": {job(batchv1.JobSpec{}, batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: "Complete", Status: "False"}, {Type: "Failed", Status: "False"}}}), progress("the Job has not started")},
+		"job, about to fail":    {job(batchv1.JobSpec{}, ended("FailureTarget", "")), progress("0 Pods are active, 0 have failed")},
+		"cronjob":               {&batchv1.CronJob{ObjectMeta: at(1)}, current()},
+		"claim, pending":        {&corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: "Pending"}}, progress("not bound to a volume: phase Pending")},
+		"claim, new":            {&corev1.PersistentVolumeClaim{}, progress("not bound to a volume")},
+		"claim, bound":          {&corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: "Bound"}}, current()},
+		"claim, lost":           {&corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}, Status: corev1.PersistentVolumeClaimStatus{Phase: "Lost"}}, failed("volume v is lost")},
+		"service":               {&corev1.Service{}, current()},
+		"load balancer, waits":  {&corev1.Service{Spec: corev1.ServiceSpec{Type: "LoadBalancer"}}, progress("the load balancer has no address")},
+		"load balancer":         {&corev1.Service{Spec: corev1.ServiceSpec{Type: "LoadBalancer"}, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}}}}, current()},
+		"budget, met":           {&policyv1.PodDisruptionBudget{ObjectMeta: at(1), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DesiredHealthy: 2, CurrentHealthy: 3}}, current()},
+		"budget, without Pods":  {&policyv1.PodDisruptionBudget{ObjectMeta: at(1), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DesiredHealthy: 2}}, current()},
+		"budget, not processed": {&policyv1.PodDisruptionBudget{ObjectMeta: at(1)}, progress("the controller has not processed it yet")},
+		"budget, changed":       {&policyv1.PodDisruptionBudget{ObjectMeta: at(2), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1}}, progress("the status is about generation 1, and the object is at generation 2")},
+		"budget, Pods without controller": {
 			&policyv1.PodDisruptionBudget{ObjectMeta: at(1), Status: policyv1.PodDisruptionBudgetStatus{Conditions: []metav1.Condition{
 				{Type: policyv1.DisruptionAllowedCondition, Status: "False", Reason: policyv1.SyncFailedReason, Message: "found no controllers for pod web"},
 			}}},
-			progress("how many Pods may be disrupted is not known: SyncFailed: found no controllers for pod web"),
+			progress("the number of allowed disruptions is unknown: SyncFailed: found no controllers for pod web"),
 		},
-		"budget, that is used up": {
+		"budget, no disruption allowed": {
 			&policyv1.PodDisruptionBudget{ObjectMeta: at(1), Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, Conditions: []metav1.Condition{
 				{Type: policyv1.DisruptionAllowedCondition, Status: "False", Reason: policyv1.InsufficientPodsReason, ObservedGeneration: 1},
 			}}},
 			current(),
 		},
 		"namespace":         {&corev1.Namespace{Status: corev1.NamespaceStatus{Phase: "Active"}}, current()},
-		"namespace, ending": {&corev1.Namespace{Status: corev1.NamespaceStatus{Phase: "Terminating"}}, is(readiness.Terminating, "it is being deleted")},
+		"namespace, ending": {&corev1.Namespace{Status: corev1.NamespaceStatus{Phase: "Terminating"}}, state(readiness.Terminating, "it is being deleted")},
 		"node":              {&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "Unknown", Reason: "NodeStatusUnknown"}}}}, progress("condition Ready is Unknown: NodeStatusUnknown")},
 		"configmap":         {&corev1.ConfigMap{}, current()},
 		"secret":            {&corev1.Secret{}, current()},
@@ -308,8 +308,8 @@ func TestCustomKinds(t *testing.T) {
 	check(t, map[string]test{
 		"without a status":   {custom(`{"metadata":{"generation":1},"spec":{}}`), current()},
 		"without conditions": {custom(`{"metadata":{"generation":1},"status":{"observedGeneration":1}}`), current()},
-		"not looked at":      {custom(`{"metadata":{"generation":1},"status":{"observedGeneration":0}}`), progress("nobody has reported on it yet")},
-		"of a kind that counts no generations": {
+		"not processed":      {custom(`{"metadata":{"generation":1},"status":{"observedGeneration":0}}`), progress("the controller has not processed it yet")},
+		"kind without generation": {
 			custom(`{"status":{"observedGeneration":4,"conditions":[{"type":"Ready","status":"True","observedGeneration":4}]}}`), current(),
 		},
 		"restored with its status": {
@@ -319,23 +319,23 @@ func TestCustomKinds(t *testing.T) {
 			custom(`{"metadata":{"generation":1},"status":{"conditions":[{"type":"Ready","status":"True","observedGeneration":7},{"type":"Stalled","status":"True","observedGeneration":7}]}}`),
 			progress("condition Ready is about generation 7, and the object is at generation 1"),
 		},
-		"ready or not, nobody knows": {
+		"ready unknown": {
 			custom(`{"metadata":{"generation":1},"status":{"conditions":[{"type":"Ready","status":"Unknown","observedGeneration":1}]}}`), progress("condition Ready is Unknown"),
 		},
-		"of an earlier state": {custom(`{"metadata":{"generation":3},"status":{"observedGeneration":2}}`), progress("the status is about generation 2, and the object is at generation 3")},
-		"ready":               {custom(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`), current()},
-		"not ready":           {custom(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NoDisk"}]}}`), progress("condition Ready is False: NoDisk")},
+		"status of an earlier generation": {custom(`{"metadata":{"generation":3},"status":{"observedGeneration":2}}`), progress("the status is about generation 2, and the object is at generation 3")},
+		"ready":                           {custom(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`), current()},
+		"not ready":                       {custom(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NoDisk"}]}}`), progress("condition Ready is False: NoDisk")},
 		"ready at an earlier generation": {
 			custom(`{"metadata":{"generation":3},"status":{"conditions":[{"type":"Ready","status":"True","observedGeneration":2}]}}`),
 			progress("condition Ready is about generation 2, and the object is at generation 3"),
 		},
 		"reconciling": {
-			custom(`{"status":{"conditions":[{"type":"Ready","status":"True"},{"type":"Reconciling","status":"True","message":"at it"}]}}`),
-			progress("it is being reconciled: at it"),
+			custom(`{"status":{"conditions":[{"type":"Ready","status":"True"},{"type":"Reconciling","status":"True","message":"working"}]}}`),
+			progress("the controller is reconciling it: working"),
 		},
-		"stalled": {custom(`{"status":{"conditions":[{"type":"Stalled","status":"True","reason":"NoQuota"}]}}`), failed("it is stalled: NoQuota")},
-		"stalled and at it again": {
-			custom(`{"status":{"conditions":[{"type":"Stalled","status":"True"},{"type":"Reconciling","status":"True"}]}}`), progress("it is being reconciled"),
+		"stalled": {custom(`{"status":{"conditions":[{"type":"Stalled","status":"True","reason":"NoQuota"}]}}`), failed("stalled: NoQuota")},
+		"stalled and reconciling": {
+			custom(`{"status":{"conditions":[{"type":"Stalled","status":"True"},{"type":"Reconciling","status":"True"}]}}`), progress("the controller is reconciling it"),
 		},
 		"stalled at an earlier generation": {
 			custom(`{"metadata":{"generation":3},"status":{"conditions":[{"type":"Stalled","status":"True","observedGeneration":2},{"type":"Ready","status":"False","observedGeneration":3}]}}`),
@@ -344,9 +344,9 @@ func TestCustomKinds(t *testing.T) {
 		"not stalled": {custom(`{"status":{"conditions":[{"type":"Stalled","status":"False"},{"type":"Reconciling","status":"Unknown"}]}}`), current()},
 		"being deleted": {
 			custom(`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["shop.example.com/disk"]},"status":{"conditions":[{"type":"Stalled","status":"True"}]}}`),
-			is(readiness.Terminating, `it is being deleted, held by finalizers ["shop.example.com/disk"]`),
+			state(readiness.Terminating, `it is being deleted, held by finalizers ["shop.example.com/disk"]`),
 		},
-		"of another form than expected": {custom(`{"status":{"conditions":["yes",{"type":7}],"observedGeneration":"one"}}`), current()},
+		"unexpected types": {custom(`{"status":{"conditions":["yes",{"type":7}],"observedGeneration":"one"}}`), current()},
 
 		"definition, established": {definition(`[{"type":"NamesAccepted","status":"True"},{"type":"Established","status":"True"}]`), current()},
 		"definition, new":         {definition(`[]`), progress("condition Established is not reported yet")},
@@ -359,23 +359,23 @@ func TestCustomKinds(t *testing.T) {
 			object(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","status":{"conditions":[{"type":"Available","status":"False","reason":"MissingEndpoints"}]}}`),
 			progress("condition Available is False: MissingEndpoints"),
 		},
-		"a kind of the same name and another group": {
+		"same kind name in another group": {
 			object(`{"apiVersion":"shop.example.com/v1","kind":"Deployment","metadata":{"generation":1}}`), current(),
 		},
 	})
 }
 
-func TestWhatCannotBeLookedInto(t *testing.T) {
+func TestUnreadableObjects(t *testing.T) {
 	t.Parallel()
 	deleted := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.Now())}}
 	check(t, map[string]test{
 		"metadata only": {
 			&metav1.PartialObjectMetadata{},
-			progress("its status is not known: only its metadata was read; read it as its Go type, or unstructured"),
+			progress("the status is unknown, because only the metadata was read: read the Go type or unstructured"),
 		},
-		"metadata only, being deleted": {deleted, is(readiness.Terminating, "it is being deleted")},
-		"nil":                          {nil, progress("there is no object")},
-		"a nil pointer":                {(*corev1.Pod)(nil), progress("there is no object")},
+		"metadata only, being deleted": {deleted, state(readiness.Terminating, "it is being deleted")},
+		"nil":                          {nil, progress("object does not exist")},
+		"nil pointer":                  {(*corev1.Pod)(nil), progress("object does not exist")},
 	})
 }
 
@@ -384,7 +384,7 @@ type test struct {
 	want readiness.State
 }
 
-// check checks what Of says, of the object as it is and, for typed ones, as unstructured.
+// check compares the result of Of for the object and, if it is typed, for its unstructured form.
 func check(t *testing.T, tests map[string]test) {
 	t.Helper()
 	for name, test := range tests {

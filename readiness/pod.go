@@ -8,16 +8,16 @@ import (
 )
 
 func pod(o object) State {
-	switch o.text("status", "phase") {
+	switch o.string("status", "phase") {
 	case "Succeeded":
 		return current()
 	case "Failed":
-		return failed("it has failed%s", condition{reason: o.text("status", "reason"), message: o.text("status", "message")}.why())
+		return failed("the Pod has failed%s", condition{reason: o.string("status", "reason"), message: o.string("status", "message")}.describe())
 	}
-	if _, ready := o.is("Ready", metav1.ConditionTrue); ready {
+	if _, ready := o.hasCondition("Ready", metav1.ConditionTrue); ready {
 		return current()
 	}
-	waiting, crashing := o.waiting()
+	waiting, crashing := o.waitingContainers()
 	switch {
 	case crashing != "":
 		return failed("%s", crashing)
@@ -25,48 +25,48 @@ func pod(o object) State {
 		return inProgress("%s", waiting)
 	}
 	if c, found := o.condition("PodScheduled"); found && c.status != metav1.ConditionTrue {
-		return inProgress("no node has been found for it%s", c.why())
+		return inProgress("not scheduled to a node%s", c.describe())
 	}
 	if c, found := o.condition("Ready"); found {
-		return o.demand("Ready", c, metav1.ConditionTrue)
+		return o.conditionState("Ready", c, metav1.ConditionTrue)
 	}
-	return inProgress("it has not started")
+	return inProgress("the Pod has not started")
 }
 
-// waiting returns what the first container waits for that has something to say about it, and
-// which one crashes again and again.
-func (o object) waiting() (waiting, crashing string) {
+// waitingContainers returns a message for the first container that waits for an unusual reason, and one for the
+// first container in CrashLoopBackOff. Init containers come first.
+func (o object) waitingContainers() (waiting, crashing string) {
 	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
 		for _, status := range o.items("status", list) {
-			reason := textAt(status, "state", "waiting", "reason")
-			name := textAt(status, "name")
+			reason := stringAt(status, "state", "waiting", "reason")
+			name := stringAt(status, "name")
 			switch {
 			case reason == "CrashLoopBackOff" && crashing == "":
-				crashing = fmt.Sprintf("container %s crashes again and again%s", name, lastEnd(status))
-			case reason == "", waiting != "", isBeginning(reason):
+				crashing = fmt.Sprintf("container %s is in CrashLoopBackOff%s", name, lastTermination(status))
+			case reason == "", waiting != "", isNormalStart(reason):
 			default:
-				c := condition{reason: reason, message: textAt(status, "state", "waiting", "message")}
-				waiting = fmt.Sprintf("container %s waits%s", name, c.why())
+				c := condition{reason: reason, message: stringAt(status, "state", "waiting", "message")}
+				waiting = fmt.Sprintf("container %s is waiting%s", name, c.describe())
 			}
 		}
 	}
 	return waiting, crashing
 }
 
-// isBeginning is true for what every container waits for at its beginning.
-func isBeginning(reason string) bool {
+// isNormalStart reports whether every container waits for this reason when it starts.
+func isNormalStart(reason string) bool {
 	return reason == "ContainerCreating" || reason == "PodInitializing"
 }
 
-// lastEnd returns how a container ended last: " (Error, exit code 1)".
-func lastEnd(status map[string]any) string {
+// lastTermination describes the last termination of a container: " (Error, exit code 1)", or "".
+func lastTermination(status map[string]any) string {
 	code, found := numberAt(status, "lastState", "terminated", "exitCode")
 	if !found {
 		return ""
 	}
-	said := []string{fmt.Sprintf("exit code %d", code)}
-	if reason := textAt(status, "lastState", "terminated", "reason"); reason != "" {
-		said = []string{reason, said[0]}
+	parts := []string{fmt.Sprintf("exit code %d", code)}
+	if reason := stringAt(status, "lastState", "terminated", "reason"); reason != "" {
+		parts = []string{reason, parts[0]}
 	}
-	return " (" + strings.Join(said, ", ") + ")"
+	return " (" + strings.Join(parts, ", ") + ")"
 }

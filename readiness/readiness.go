@@ -1,46 +1,45 @@
-// Package readiness tells from an object's status whether the object is what its spec asks for:
-// whether a Deployment is rolled out, a Job done, a custom resource Ready. It makes no requests.
+// Package readiness computes from an object's status whether the object has reached its desired state: a
+// Deployment is rolled out, a Job is done, a custom resource is Ready. It makes no requests.
 //
-// Of knows the kinds that are built into Kubernetes, and the conventions that other kinds keep to
-// (status.observedGeneration and the conditions Ready, Reconciling and Stalled): the words and
-// the rules are those of kstatus (sigs.k8s.io/cli-utils), which `kubectl wait`'s users and GitOps
-// tools know. Where it differs from kstatus, it says so.
+// Of supports the built-in kinds of Kubernetes, and the conventions of other kinds (status.observedGeneration
+// and the conditions Ready, Reconciling and Stalled). Its statuses and rules are those of kstatus
+// (sigs.k8s.io/cli-utils), which GitOps tools use. Of documents where it differs.
 //
-// What waits for objects takes a Check: Of itself, another one of this package, or a function of
-// one's own. And, Or and Not are All, Any and Not.
+// Functions that wait for objects take a Check: Of, another function of this package, or the caller's own
+// function. All, Any and Not combine checks.
 //
 //	ready := readiness.All(readiness.RolledOut, readiness.Condition("shop.example.com/Warm", metav1.ConditionTrue))
 package readiness
 
 import "github.com/evenkeel-go/evenkeel/kube"
 
-// Status is where an object is on the way to what its spec asks for. The words are those of
-// kstatus (sigs.k8s.io/cli-utils).
+// Status is the progress of an object towards its desired state. The values are those of kstatus
+// (sigs.k8s.io/cli-utils).
 type Status string
 
 // The statuses.
 const (
-	// Current: the object is as its spec asks.
+	// Current: the object has reached its desired state.
 	Current Status = "Current"
-	// InProgress: somebody is at work on it, or has not begun.
+	// InProgress: the object has not reached its desired state yet.
 	InProgress Status = "InProgress"
-	// Failed: it will not get there by itself.
+	// Failed: the object cannot reach its desired state without a change.
 	Failed Status = "Failed"
-	// Terminating: it is being deleted.
+	// Terminating: the object is being deleted.
 	Terminating Status = "Terminating"
 )
 
-// State is a status and why.
+// State is a Status with its reason.
 type State struct {
 	Status Status
-	// Message says what is missing, for people. Empty when Current.
+	// Message describes what is missing. It is empty for Current.
 	Message string
 }
 
 // Ready reports whether the status is Current.
 func (s State) Ready() bool { return s.Status == Current }
 
-// String returns the status and, if there is one, the message.
+// String returns "Status: Message", or only the status if the message is empty.
 func (s State) String() string {
 	if s.Message == "" {
 		return string(s.Status)
@@ -48,6 +47,6 @@ func (s State) String() string {
 	return string(s.Status) + ": " + s.Message
 }
 
-// Check tells the state of an object. It must not change the object, and must be safe for
+// Check returns the state of an object, which may be nil. It must not change the object, and must be safe for
 // concurrent use.
 type Check func(obj kube.Object) State

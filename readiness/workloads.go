@@ -6,36 +6,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// wanted is how many replicas the spec asks for: one, where it does not say.
-func (o object) wanted() int64 {
+// desiredReplicas returns spec.replicas. Default: 1.
+func (o object) desiredReplicas() int64 {
 	if n, found := o.number("spec", "replicas"); found {
 		return n
 	}
 	return 1
 }
 
-// missing returns a message when there are less than wanted.
-func missing(have, wanted int64, what string) string {
-	if have >= wanted {
+// tooFew returns a message if actual is below desired, otherwise "".
+func tooFew(actual, desired int64, what string) string {
+	if actual >= desired {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d %s", have, wanted, what)
+	return fmt.Sprintf("%d of %d %s", actual, desired, what)
 }
 
-// extra returns a message when there are more than wanted.
-func extra(have, wanted int64) string {
-	if have <= wanted {
+// tooMany returns a message if actual is above desired, otherwise "".
+func tooMany(actual, desired int64) string {
+	if actual <= desired {
 		return ""
 	}
-	return fmt.Sprintf("%d more than %d replicas are there", have-wanted, wanted)
+	return fmt.Sprintf("%d more than %d replicas exist", actual-desired, desired)
 }
 
-// first is Current when every message is empty; otherwise the first one says what is missing,
-// and because why.
-func first(because string, messages ...string) State {
+// firstMessage returns InProgress with the first message that is not empty, and suffix. It returns Current if
+// all messages are empty.
+func firstMessage(suffix string, messages ...string) State {
 	for _, message := range messages {
 		if message != "" {
-			return inProgress("%s%s", message, because)
+			return inProgress("%s%s", message, suffix)
 		}
 	}
 	return current()
@@ -43,112 +43,112 @@ func first(because string, messages ...string) State {
 
 func deployment(o object) State {
 	if c, found := o.condition("Progressing"); found && c.reason == "ProgressDeadlineExceeded" {
-		return failed("it has made no progress for too long%s", c.why())
+		return failed("it has made no progress for too long%s", c.describe())
 	}
-	wanted, replicas, updated := o.wanted(), o.count("replicas"), o.count("updatedReplicas")
-	because := o.replicaFailure()
+	desired, replicas, updated := o.desiredReplicas(), o.statusCount("replicas"), o.statusCount("updatedReplicas")
+	suffix := o.replicaFailure()
 	if paused, _ := at(o.content, "spec", "paused").(bool); paused {
-		because += " (it is paused)"
+		suffix += " (it is paused)"
 	}
 	old := ""
 	if replicas > updated {
-		old = fmt.Sprintf("%d replicas of an earlier template are still there", replicas-updated)
+		old = fmt.Sprintf("%d replicas of an earlier template still exist", replicas-updated)
 	}
-	state := first(because,
-		missing(updated, wanted, "replicas are updated"),
+	state := firstMessage(suffix,
+		tooFew(updated, desired, "replicas are updated"),
 		old,
-		extra(replicas, wanted),
-		missing(o.count("availableReplicas"), wanted, "replicas are available"),
+		tooMany(replicas, desired),
+		tooFew(o.statusCount("availableReplicas"), desired, "replicas are available"),
 	)
 	if c, found := o.condition("Available"); found && state.Ready() {
-		return o.demand("Available", c, metav1.ConditionTrue)
+		return o.conditionState("Available", c, metav1.ConditionTrue)
 	}
 	return state
 }
 
-// replicaFailure returns why no replicas can be created: ": FailedCreate: exceeded quota".
+// replicaFailure returns why the controller cannot create replicas: ": FailedCreate: exceeded quota", or "".
 func (o object) replicaFailure() string {
-	c, found := o.is("ReplicaFailure", metav1.ConditionTrue)
+	c, found := o.hasCondition("ReplicaFailure", metav1.ConditionTrue)
 	if !found {
 		return ""
 	}
-	return c.why()
+	return c.describe()
 }
 
 func replicaSet(o object) State {
-	wanted, replicas := o.wanted(), o.count("replicas")
-	return first(o.replicaFailure(),
-		missing(replicas, wanted, "replicas are created"),
-		extra(replicas, wanted),
-		missing(o.count("availableReplicas"), wanted, "replicas are available"),
+	desired, replicas := o.desiredReplicas(), o.statusCount("replicas")
+	return firstMessage(o.replicaFailure(),
+		tooFew(replicas, desired, "replicas are created"),
+		tooMany(replicas, desired),
+		tooFew(o.statusCount("availableReplicas"), desired, "replicas are available"),
 	)
 }
 
 func statefulSet(o object) State {
-	wanted, replicas := o.wanted(), o.count("replicas")
+	desired, replicas := o.desiredReplicas(), o.statusCount("replicas")
 	available, reported := o.number("status", "availableReplicas")
 	if !reported {
-		available = o.count("readyReplicas") // clusters before 1.22
+		available = o.statusCount("readyReplicas") // before Kubernetes 1.22
 	}
-	toUpdate, revision := wanted, ""
+	toUpdate, revision := desired, ""
 	partition, _ := o.number("spec", "updateStrategy", "rollingUpdate", "partition")
 	switch {
-	case o.text("spec", "updateStrategy", "type") == "OnDelete":
+	case o.string("spec", "updateStrategy", "type") == "OnDelete":
 		toUpdate = 0
 	case partition > 0:
-		toUpdate = max(wanted-partition, 0)
-	case o.text("status", "currentRevision") != o.text("status", "updateRevision"):
-		// Its controller says so last, after the last replica is ready.
-		revision = "the update to revision " + o.text("status", "updateRevision") + " has not ended"
+		toUpdate = max(desired-partition, 0)
+	case o.string("status", "currentRevision") != o.string("status", "updateRevision"):
+		// The controller sets currentRevision last, after the last replica is ready.
+		revision = "the update to revision " + o.string("status", "updateRevision") + " is not complete"
 	}
-	return first("",
-		missing(replicas, wanted, "replicas are created"),
-		extra(replicas, wanted),
-		missing(o.count("updatedReplicas"), toUpdate, "replicas are updated"),
-		missing(available, wanted, "replicas are available"),
+	return firstMessage("",
+		tooFew(replicas, desired, "replicas are created"),
+		tooMany(replicas, desired),
+		tooFew(o.statusCount("updatedReplicas"), toUpdate, "replicas are updated"),
+		tooFew(available, desired, "replicas are available"),
 		revision,
 	)
 }
 
 func daemonSet(o object) State {
-	wanted := o.count("desiredNumberScheduled")
-	toUpdate := wanted
-	if o.text("spec", "updateStrategy", "type") == "OnDelete" {
+	desired := o.statusCount("desiredNumberScheduled")
+	toUpdate := desired
+	if o.string("spec", "updateStrategy", "type") == "OnDelete" {
 		toUpdate = 0
 	}
-	return first("",
-		missing(o.count("currentNumberScheduled"), wanted, "nodes have their Pod"),
-		missing(o.count("updatedNumberScheduled"), toUpdate, "Pods are updated"),
-		missing(o.count("numberAvailable"), wanted, "Pods are available"),
+	return firstMessage("",
+		tooFew(o.statusCount("currentNumberScheduled"), desired, "nodes have their Pod"),
+		tooFew(o.statusCount("updatedNumberScheduled"), toUpdate, "Pods are updated"),
+		tooFew(o.statusCount("numberAvailable"), desired, "Pods are available"),
 	)
 }
 
-// podDisruptionBudget does not ask whether the Pods are healthy: a budget says what evictions may
-// do, and asks for no Pods, which may well come after it.
+// podDisruptionBudget ignores the health of the Pods: a budget limits evictions and requires no Pods, which are
+// often created after it.
 func podDisruptionBudget(o object) State {
-	if c, found := o.is("DisruptionAllowed", metav1.ConditionFalse); found && c.reason == "SyncFailed" {
-		return inProgress("how many Pods may be disrupted is not known%s", c.why())
+	if c, found := o.hasCondition("DisruptionAllowed", metav1.ConditionFalse); found && c.reason == "SyncFailed" {
+		return inProgress("the number of allowed disruptions is unknown%s", c.describe())
 	}
-	return observed(o, true)
+	return observedState(o, true)
 }
 
 func job(o object) State {
-	// What a Job has come to is final, whatever generation it was.
+	// Complete and Failed are final, so their generation does not matter.
 	if c, found := o.condition("Complete"); found && c.status == metav1.ConditionTrue {
 		return current()
 	}
 	if c, found := o.condition("Failed"); found && c.status == metav1.ConditionTrue {
-		return failed("it has failed%s", c.why())
+		return failed("the Job has failed%s", c.describe())
 	}
 	if suspended, _ := at(o.content, "spec", "suspend").(bool); suspended {
-		return inProgress("it is suspended")
+		return inProgress("the Job is suspended")
 	}
-	if o.text("status", "startTime") == "" {
-		return inProgress("it has not started")
+	if o.string("status", "startTime") == "" {
+		return inProgress("the Job has not started")
 	}
-	progress := fmt.Sprintf("%d Pods are active, %d have failed", o.count("active"), o.count("failed"))
-	if wanted, found := o.number("spec", "completions"); found {
-		progress = fmt.Sprintf("%d of %d completions are done: %s", o.count("succeeded"), wanted, progress)
+	progress := fmt.Sprintf("%d Pods are active, %d have failed", o.statusCount("active"), o.statusCount("failed"))
+	if desired, found := o.number("spec", "completions"); found {
+		progress = fmt.Sprintf("%d of %d completions are done: %s", o.statusCount("succeeded"), desired, progress)
 	}
 	return inProgress("%s", progress)
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -14,16 +13,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Classify returns the class of err, which may be wrapped and joined; "" for nil.
+// Classify returns the class of err, or "" for nil. err may wrap or join other errors.
 //
-// What an error says itself (Classed) counts first, then what the API server answered, then
-// what is known of Go's network errors. Of several failures in one error (errors.Join, and
-// what else lists errors) the most permanent one gives the class: the run cannot succeed
-// before that one is gone. fmt.Errorf with several %w is one failure in several words, of
-// which those that mean nothing here do not count.
+// The class comes from the first of these sources: the error itself (Classed), the status of the API
+// server's response, Go's network errors. If err joins several failures (errors.Join, Aggregate), the most
+// permanent one determines the class: the handler cannot succeed before that failure ends. fmt.Errorf with
+// several %w counts as one failure, and errors in it without a known class are ignored.
 //
-// A cancelled context is Default: it was the handler's own doing. It does not panic, even if
-// methods of err do: such an error is Default.
+// context.Canceled is Default, because only the handler cancels its own requests. Classify never panics: an
+// error whose methods panic is Default.
 func Classify(err error) (class Class) {
 	if err == nil {
 		return ""
@@ -33,39 +31,40 @@ func Classify(err error) (class Class) {
 			class = Default
 		}
 	}()
-	w := walk{left: maxErrors}
+	w := walker{remaining: maxErrors}
 	if class, _ = w.class(err); class == "" {
 		return Default
 	}
 	return class
 }
 
-// RetryAfter returns how long the server asks to be left alone: the longest Retry-After of the
-// answers in err, and of other errors that have a method RetryAfter() time.Duration. It
-// returns false when there is none.
-func RetryAfter(err error) (after time.Duration, ok bool) { //nolint:revive // the header's name is known to everybody
+// RetryAfter returns the longest Retry-After in err: of the API server's responses, and of errors with a
+// method RetryAfter() time.Duration. ok is false if err has none.
+func RetryAfter(err error) (after time.Duration, ok bool) { //nolint:revive // named after the HTTP header
 	visit(err, func(err error) {
-		if status, is := statusOf(err); is && status.Details != nil {
+		if status, isStatus := statusOf(err); isStatus && status.Details != nil {
 			after = max(after, time.Duration(status.Details.RetryAfterSeconds)*time.Second)
-		} else if delayed, is := err.(interface{ RetryAfter() time.Duration }); is {
+		} else if delayed, hasDelay := err.(interface{ RetryAfter() time.Duration }); hasDelay {
 			after = max(after, delayed.RetryAfter())
 		}
 	})
 	return after, after > 0
 }
 
-// Fields returns the fields that the API server named when it refused an object: those of a
-// 422, and those that an apply did not get from their managers. Each is named once, in the
-// server's order: "spec.replicas", ".spec.template". Nil: none was named.
+// Fields returns the fields that the API server names in responses of class Invalid: the invalid fields of
+// a 422, and the fields of an apply that another manager owns. Each occurs once, in the server's order:
+// "spec.replicas", ".spec.template". The result is nil if the server names none.
 func Fields(err error) []string {
 	var fields []string
+	known := map[string]bool{}
 	visit(err, func(err error) {
 		status, ok := statusOf(err)
 		if !ok || status.Details == nil || classOfStatus(status) != Invalid {
 			return
 		}
 		for _, cause := range status.Details.Causes {
-			if cause.Field != "" && !slices.Contains(fields, cause.Field) {
+			if cause.Field != "" && !known[cause.Field] {
+				known[cause.Field] = true
 				fields = append(fields, cause.Field)
 			}
 		}
@@ -73,46 +72,45 @@ func Fields(err error) []string {
 	return fields
 }
 
-// maxErrors bounds how many errors one error is taken to consist of. Errors that wrap
-// themselves have no end, and joins of joins of many failed children none that matters.
+// maxErrors bounds the number of errors that Classify and Failures visit. An error may wrap itself, and
+// nested joins grow exponentially.
 const maxErrors = 1000
 
-// walk goes through an error from the outside in.
-type walk struct{ left int }
+// walker visits an error and the errors that it wraps, the outermost first.
+type walker struct{ remaining int }
 
-// class returns the class of err, and false when nothing is known of it. A known class may be
-// empty: see Classed.
-func (w *walk) class(err error) (class Class, known bool) {
-	if w.left--; w.left < 0 || err == nil {
+// class returns the class of err, and false if it is unknown. A known class may be empty: see Classed.
+func (w *walker) class(err error) (class Class, known bool) {
+	if w.remaining--; w.remaining < 0 || err == nil {
 		return "", false
 	}
-	if classed, ok := err.(Classed); ok { //nolint:errorlint // the walk itself unwraps
+	if classed, ok := err.(Classed); ok { //nolint:errorlint // the walker unwraps
 		return classed.RetryClass(), true
 	}
 	if status, ok := statusOf(err); ok {
 		return classOfStatus(status), true
 	}
-	inner, several := unwrap(err)
+	inner, separate := unwrap(err)
 	for _, e := range inner {
 		c, ok := w.class(e)
-		if !ok && several {
-			c, ok = Default, true // a failure of its own, of which nothing is known
+		if !ok && separate {
+			c, ok = Default, true // a separate failure of unknown class
 		}
-		class, known = worse(class, c), known || ok
+		class, known = mostPermanent(class, c), known || ok
 	}
 	if !known {
-		class = classOfCall(err)
+		class = classOfNetworkError(err)
 	}
 	return class, known || class != ""
 }
 
-// visit calls f for err and for all that it wraps, and survives what their methods do.
+// visit calls f for err and for all errors that it wraps. It stops if one of their methods panics.
 func visit(err error, f func(error)) {
-	defer func() { _ = recover() }() // the answer is then what was found so far
-	left := maxErrors
+	defer func() { _ = recover() }() // the caller keeps the results so far
+	remaining := maxErrors
 	var visitAll func(error)
 	visitAll = func(err error) {
-		if left--; left < 0 || err == nil {
+		if remaining--; remaining < 0 || err == nil {
 			return
 		}
 		f(err)
@@ -131,9 +129,8 @@ func statusOf(err error) (metav1.Status, bool) {
 	return metav1.Status{}, false
 }
 
-// classOfStatus returns the class of an answer of the API server. It never is "". Answers made
-// by hand have a reason without a code, those of proxies a code without a reason; apierrors
-// knows both.
+// classOfStatus returns the class of a response of the API server, never "". It uses apierrors, which
+// handles a reason without a code (handwritten statuses) and a code without a reason (proxies).
 func classOfStatus(status metav1.Status) Class {
 	err := &apierrors.StatusError{ErrStatus: status}
 	switch {
@@ -158,8 +155,8 @@ func classOfStatus(status metav1.Status) Class {
 	return Default
 }
 
-// classOfConflict tells an old resourceVersion, which a new read mends, from a field that
-// belongs to another manager, which trying again does not.
+// classOfConflict returns Conflict for an old resourceVersion, which a new read resolves, and Invalid for a
+// field that another manager owns, which a retry does not resolve.
 func classOfConflict(status metav1.Status) Class {
 	if status.Details != nil {
 		for _, cause := range status.Details.Causes {
@@ -171,9 +168,10 @@ func classOfConflict(status metav1.Status) Class {
 	return Conflict
 }
 
-// classOfCall returns the class of an error that came instead of an answer, or "".
-func classOfCall(err error) Class {
-	switch err { //nolint:errorlint // the walk itself unwraps
+// classOfNetworkError returns the class of an error of a request that got no response, or "" for other
+// errors.
+func classOfNetworkError(err error) Class {
+	switch err { //nolint:errorlint // the walker unwraps
 	case context.Canceled:
 		return Default
 	case context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed:
@@ -181,7 +179,7 @@ func classOfCall(err error) Class {
 	}
 	switch e := err.(type) { //nolint:errorlint // the same
 	case *url.Error:
-		if e.Op == "parse" { // url.Parse's, the only one that no request was made for
+		if e.Op == "parse" { // of url.Parse: no request was made
 			return ""
 		}
 		return Transient
@@ -191,13 +189,14 @@ func classOfCall(err error) Class {
 		}
 		return ""
 	case *net.ParseError, *net.AddrError, net.UnknownNetworkError, net.InvalidAddrError:
-		// Texts that are no addresses. They are a net.Error, and stay what they are.
+		// These implement net.Error, but they report invalid addresses: a retry does not help.
 		return ""
-	case net.Error: // *net.OpError, *net.DNSError and everything that timed out
+	case net.Error: // *net.OpError, *net.DNSError and all timeouts
 		return Transient
 	}
-	if inner, _ := unwrap(err); len(inner) == 0 && isCutStream(err.Error()) {
-		return Transient // only of the innermost: of many joined errors the text alone may be endless
+	// Only the innermost error is asked for its text: the text of nested joins may be very long.
+	if inner, _ := unwrap(err); len(inner) == 0 && isStreamError(err.Error()) {
+		return Transient
 	}
 	return ""
 }
@@ -211,8 +210,8 @@ func isUnreachable(errno syscall.Errno) bool {
 	return false
 }
 
-// isCutStream knows the errors of net/http's HTTP/2, which have neither types nor values that
-// others could compare.
-func isCutStream(message string) bool {
+// isStreamError reports whether message is an HTTP/2 error of net/http. These errors have no exported type or
+// value, so their text is all that identifies them.
+func isStreamError(message string) bool {
 	return strings.HasPrefix(message, "http2: ") || strings.HasPrefix(message, "stream error: stream ID ")
 }

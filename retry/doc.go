@@ -1,15 +1,14 @@
-// Package retry says when a key whose run has failed is run again: errors are sorted into
-// classes (Classify), and each class has a policy (Policy): a curve of delays, a number of
-// attempts, a volume in the log. All of it is data that users replace field by field (Config).
+// Package retry decides when a failed key is retried. Classify assigns each error to a class. Each class has
+// a Policy: the delays, the number of retries and the log level. Users can replace every field (Config).
 //
-// New checks a Config and makes Rules of it, which answer one question without any state:
-// a key has failed so often in a row, now with this error; what next?
+// New validates a Config and returns Rules. Rules have no state: Decide returns the next delay for an error
+// and the number of failures in a row.
 //
 //	class := rules.Classify(failed)
 //	...
 //	decision := rules.Decide(class, failed, failures)
 //
-// Failures is for those who sort errors in another way, as package client does by reasons.
+// Failures serves packages that classify errors in another way, such as package client, which has reasons.
 //
-// It knows nothing of queues or controllers, and keeps no time.
+// Package retry depends on neither queues nor controllers, and starts no timers.
 package retry

@@ -10,7 +10,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// A class of one's own: a cloud's quota is exceeded for hours, and says so.
+// A custom class: the quota of a cloud provider stays exceeded for hours.
 func Example() {
 	errQuota := errors.New("quota exceeded")
 
@@ -19,7 +19,7 @@ func Example() {
 			if errors.Is(err, errQuota) {
 				return "quota"
 			}
-			return "" // as usual
+			return "" // the package's Classify decides
 		},
 		Every: retry.Policy{Jitter: -1},
 		Policies: retry.Policies{
@@ -44,10 +44,10 @@ func Example() {
 	// quota 21 0s true
 }
 
-// Which of several failures is one of a connection.
+// Find out which of several failures is a connection failure.
 func ExampleFailures() {
 	refused := &url.Error{Op: "Get", URL: "https://registry", Err: syscall.ECONNREFUSED}
-	err := errors.Join(fmt.Errorf("ask the registry: %w", refused), errors.New("no image is named"))
+	err := errors.Join(fmt.Errorf("query the registry: %w", refused), errors.New("the image has no name"))
 	fmt.Println(retry.Failures(err, func(_ error, class retry.Class) bool { return class == retry.Transient }))
 	// Output:
 	// [true false]

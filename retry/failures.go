@@ -6,90 +6,86 @@ import (
 	"reflect"
 )
 
-// Failures returns what the separate failures in err mean to read: one answer for each of them,
-// none for nil. errors.Join, and what else lists errors, has several; fmt.Errorf with several %w
-// is one failure in several words.
+// Failures classifies each separate failure in err with read, and returns one result per failure; none if
+// err is nil. errors.Join and Aggregate contain separate failures. fmt.Errorf with several %w is one failure.
 //
-// read is asked of the errors in err from the outside in, until it answers with anything but the
-// zero M: of several words, the first one that means something counts. A failure that it knows
-// nothing of is the zero M. class is what the error is by itself, whatever it wraps: an answer of
-// the API server, an end of a context, or one of the errors that Go's network packages return in
-// place of an answer (what that was caused by counts: a cancelled request is Default). It is ""
-// for all others, and what an error says itself (Classed) is not asked.
+// Failures calls read for the errors of one failure, the outermost first, until it returns a value other
+// than the zero M. A failure for which it returns only zero values counts as the zero M. class is the class
+// of the error itself, without the errors that it wraps: of a response of the API server, of the end of a
+// context, or of a network error. (The class of a network error depends on its cause: a cancelled request is
+// Default.) It is "" for all other errors. Failures ignores RetryClass of Classed errors.
 //
-// It is for those who sort errors in another way than by patience, and is bounded as Classify
-// is: an err whose methods panic is one failure of which nothing is known.
-func Failures[M comparable](err error, read func(err error, class Class) M) (meanings []M) {
+// Failures visits at most as many errors as Classify. If a method of err panics, the result is one zero M.
+func Failures[M comparable](err error, read func(err error, class Class) M) (results []M) {
 	if err == nil {
 		return nil
 	}
 	defer func() {
 		if recover() != nil {
-			meanings = make([]M, 1)
+			results = make([]M, 1)
 		}
 	}()
-	r := reading[M]{read: read, left: maxErrors}
-	return r.failures(err)
+	r := reader[M]{read: read, remaining: maxErrors}
+	return r.readAll(err)
 }
 
-// reading is one call of Failures.
-type reading[M comparable] struct {
-	read func(error, Class) M
-	left int
+// reader is the state of one call of Failures.
+type reader[M comparable] struct {
+	read      func(error, Class) M
+	remaining int
 }
 
-// failures returns one meaning at least, of an err that is not nil.
-func (r *reading[M]) failures(err error) []M {
-	if known := r.known(err); len(known) > 0 {
-		return known
+// readAll returns at least one result. err must not be nil.
+func (r *reader[M]) readAll(err error) []M {
+	if results := r.readKnown(err); len(results) > 0 {
+		return results
 	}
 	return make([]M, 1)
 }
 
-// known returns the meanings of the failures in err; none when it is one of which nothing is
-// known.
-func (r *reading[M]) known(err error) (all []M) {
-	if r.left--; r.left < 0 || err == nil {
+// readKnown returns the results of the failures in err, or none if err is a single unknown failure.
+func (r *reader[M]) readKnown(err error) (results []M) {
+	if r.remaining--; r.remaining < 0 || err == nil {
 		return nil
 	}
-	var none M
-	if meaning := r.read(err, classAlone(err)); meaning != none {
-		return []M{meaning}
+	var zero M
+	if result := r.read(err, ownClass(err)); result != zero {
+		return []M{result}
 	}
-	inner, several := unwrap(err)
+	inner, separate := unwrap(err)
 	for _, e := range inner {
 		switch {
-		case several && e != nil:
-			all = append(all, r.failures(e)...)
-		case !several:
-			if all = r.known(e); len(all) > 0 {
-				return all
+		case separate && e != nil:
+			results = append(results, r.readAll(e)...)
+		case !separate:
+			if results = r.readKnown(e); len(results) > 0 {
+				return results
 			}
 		}
 	}
-	return all
+	return results
 }
 
-// classAlone returns the class of an error by itself, or "".
-func classAlone(err error) Class {
+// ownClass returns the class of a status or a network error, or "" for other errors.
+func ownClass(err error) Class {
 	if status, ok := statusOf(err); ok {
 		return classOfStatus(status)
 	}
-	if classOfCall(err) == "" {
+	if classOfNetworkError(err) == "" {
 		return ""
 	}
 	return Classify(err)
 }
 
-// unwrap returns what err wraps, and whether these are failures of their own rather than words
-// for the same one.
-func unwrap(err error) (inner []error, several bool) {
+// unwrap returns the errors that err wraps, and whether they are separate failures: those of errors.Join
+// and Aggregate are, those of fmt.Errorf are not.
+func unwrap(err error) (inner []error, separate bool) {
 	switch e := err.(type) { //nolint:errorlint // one step at a time
 	case interface{ Unwrap() error }:
 		return []error{e.Unwrap()}, false
 	case interface{ Unwrap() []error }:
-		words := reflect.TypeOf(fmt.Errorf("%w, %w", io.EOF, io.EOF))
-		return e.Unwrap(), reflect.TypeOf(err) != words
+		wrapErrors := reflect.TypeOf(fmt.Errorf("%w, %w", io.EOF, io.EOF))
+		return e.Unwrap(), reflect.TypeOf(err) != wrapErrors
 	case interface{ Errors() []error }: // apimachinery's Aggregate
 		return e.Errors(), true
 	}

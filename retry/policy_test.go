@@ -2,7 +2,9 @@ package retry_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +14,31 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-func TestDelaysGrowFromBaseToMax(t *testing.T) {
+// The table in docs/architecture.md must match Defaults.
+func TestDefaultsAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for class, p := range retry.Defaults() {
+		row := fmt.Sprintf("| %s | x%v | %s | %.0f %% | no limit |", p.Base, p.Factor, p.Max, p.Jitter*100)
+		if p.MaxRetries < 0 {
+			row = "| | | | | none |"
+		} else if p.MaxRetries > 0 {
+			row = fmt.Sprintf("| %s | x%v | %s | %.0f %% | %d |", p.Base, p.Factor, p.Max, p.Jitter*100, p.MaxRetries)
+		}
+		documented := false
+		for line := range strings.Lines(string(page)) {
+			documented = documented || strings.Contains(line, "`"+string(class)+"`") && strings.Contains(line, row)
+		}
+		if !documented {
+			t.Errorf("docs/architecture.md has no row for class %s that contains %q", class, row)
+		}
+	}
+}
+
+func TestDelayGrowsFromBaseToMax(t *testing.T) {
 	t.Parallel()
 	p := retry.Policy{Base: 5 * time.Millisecond, Max: 1000 * time.Second, Factor: 2}
 	var got []time.Duration
@@ -26,7 +52,7 @@ func TestDelaysGrowFromBaseToMax(t *testing.T) {
 	}
 }
 
-func TestDelaysStayWithinBounds(t *testing.T) {
+func TestDelayBounds(t *testing.T) {
 	t.Parallel()
 	for _, p := range []retry.Policy{
 		{Base: 1, Max: math.MaxInt64, Factor: 2, Jitter: 1},
@@ -39,7 +65,7 @@ func TestDelaysStayWithinBounds(t *testing.T) {
 			longest, shortest := p.Delay(failures, 0), p.Delay(failures, math.Nextafter(1, 0))
 			least := time.Duration((1 - max(p.Jitter, 0)) * float64(longest))
 			if longest < last || longest > p.Max || longest <= 0 {
-				t.Fatalf("%+v: after %d failures %s: below the last one (%s), or above Max", p, failures, longest, last)
+				t.Fatalf("%+v: after %d failures %s: below the previous delay (%s), or above Max", p, failures, longest, last)
 			}
 			if shortest < least || shortest > longest || p.Jitter > 0 && longest > 10 && shortest == longest {
 				t.Fatalf("%+v: after %d failures at least %s, want from %s to %s", p, failures, shortest, least, longest)
@@ -49,10 +75,10 @@ func TestDelaysStayWithinBounds(t *testing.T) {
 	}
 }
 
-func TestPoliciesGiveUpAndAreQuiet(t *testing.T) {
+func TestExhaustedAndQuiet(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ retries, failures, quietFor int }{
-		// failures: how many it takes to give up, quietFor: how many are quiet
+		// failures is the number after which the key is given up, quietFor the number of quiet failures.
 		{retries: -1, failures: 1}, {retries: 1, failures: 2}, {retries: 5, failures: 6, quietFor: 3},
 	} {
 		p := retry.Policy{MaxRetries: test.retries, QuietFailures: test.quietFor}
@@ -60,11 +86,11 @@ func TestPoliciesGiveUpAndAreQuiet(t *testing.T) {
 			t.Errorf("%d retries: given up before or after failure %d", test.retries, test.failures)
 		}
 		if test.quietFor > 0 && !p.Quiet(test.quietFor) || p.Quiet(test.quietFor+1) {
-			t.Errorf("quiet for %d failures: it is not, or longer", test.quietFor)
+			t.Errorf("QuietFailures %d: Quiet is wrong for this number or the next", test.quietFor)
 		}
 	}
-	if forEver := (retry.Policy{}); forEver.Exhausted(math.MaxInt) {
-		t.Error("0 retries: given up, want for ever")
+	if unlimited := (retry.Policy{}); unlimited.Exhausted(math.MaxInt) {
+		t.Error("MaxRetries 0: given up, want no limit")
 	}
 }
 
@@ -82,7 +108,7 @@ func TestDefaults(t *testing.T) {
 		retry.Forbidden: {Base: s, Max: 5 * m, Factor: 2, Jitter: 0.2},
 		retry.Invalid:   {Base: 30 * s, Max: 30 * m, Factor: 2, Jitter: 0.2},
 		retry.Terminal:  {Base: 5 * ms, Max: 1000 * s, Factor: 2, Jitter: 0.2, MaxRetries: -1},
-		"quota":         common, // a class of a user
+		"quota":         common, // a user's class
 	}
 	rules := mustRules(t, retry.Config{})
 	for class, policy := range want {
@@ -109,7 +135,7 @@ func mustRules(t *testing.T, config retry.Config) *retry.Rules {
 	return rules
 }
 
-func TestZeroFieldsTakeTheNextCoarserPolicys(t *testing.T) {
+func TestZeroFieldsTakeDefaults(t *testing.T) {
 	t.Parallel()
 	const ms, s = time.Millisecond, time.Second
 	for name, test := range map[string]struct {
@@ -117,12 +143,12 @@ func TestZeroFieldsTakeTheNextCoarserPolicys(t *testing.T) {
 		class  retry.Class
 		want   retry.Policy
 	}{
-		"every class": {
+		"Every": {
 			retry.Config{Every: retry.Policy{Base: s, Max: 10 * s, Jitter: -1, MaxRetries: 3}},
 			retry.Conflict,
 			retry.Policy{Base: s, Max: 10 * s, Factor: 2, Jitter: -1, MaxRetries: 3, QuietFailures: 5},
 		},
-		"a class over every": {
+		"Policies override Every": {
 			retry.Config{
 				Every:    retry.Policy{Base: s, MaxRetries: 3},
 				Policies: retry.Policies{retry.Conflict: {MaxRetries: 7, QuietFailures: -1}},
@@ -130,7 +156,7 @@ func TestZeroFieldsTakeTheNextCoarserPolicys(t *testing.T) {
 			retry.Conflict,
 			retry.Policy{Base: s, Max: s, Factor: 2, Jitter: 0.5, MaxRetries: 7, QuietFailures: -1},
 		},
-		"a class of the user's": {
+		"user's class": {
 			retry.Config{Policies: retry.Policies{"quota": {Max: s}, retry.Default: {Base: ms, MaxRetries: 3}}},
 			"quota",
 			retry.Policy{Base: ms, Max: s, Factor: 2, Jitter: 0.2, MaxRetries: 3},
@@ -145,12 +171,12 @@ func TestZeroFieldsTakeTheNextCoarserPolicys(t *testing.T) {
 			retry.Throttled,
 			retry.Policy{Base: time.Hour, Max: time.Hour, Factor: 2, Jitter: 0.5},
 		},
-		"terminal stays so": {
+		"Every.MaxRetries does not apply to Terminal": {
 			retry.Config{Every: retry.Policy{MaxRetries: 5}},
 			retry.Terminal,
 			retry.Policy{Base: 5 * ms, Max: 1000 * s, Factor: 2, Jitter: 0.2, MaxRetries: -1},
 		},
-		"an unlisted class of the user's": {
+		"user's class without a policy": {
 			retry.Config{Every: retry.Policy{IgnoreRetryAfter: true}, Policies: retry.Policies{retry.Default: {Factor: 1}}},
 			"quota",
 			retry.Policy{Base: 5 * ms, Max: 1000 * s, Factor: 1, Jitter: 0.2, IgnoreRetryAfter: true},
@@ -162,7 +188,7 @@ func TestZeroFieldsTakeTheNextCoarserPolicys(t *testing.T) {
 	}
 }
 
-func TestNewNamesAllMistakesAtOnce(t *testing.T) {
+func TestNewReportsEveryMistake(t *testing.T) {
 	t.Parallel()
 	_, err := retry.New(retry.Config{
 		Every: retry.Policy{Base: -1, Max: -2, Factor: 0.5, Jitter: 1.5},
@@ -174,7 +200,7 @@ func TestNewNamesAllMistakesAtOnce(t *testing.T) {
 		},
 	})
 	if err == nil {
-		t.Fatal("no mistake was found")
+		t.Fatal("New returned no error")
 	}
 	for _, want := range []string{
 		"Every.Base is -1ns", "Every.Max is -2ns", "Every.Factor is 0.5", "Every.Jitter is 1.5",
@@ -187,7 +213,7 @@ func TestNewNamesAllMistakesAtOnce(t *testing.T) {
 	}
 }
 
-func TestDefaultsCanBeChangedAndHandedBack(t *testing.T) {
+func TestChangedDefaultsAreValidPolicies(t *testing.T) {
 	t.Parallel()
 	policies := retry.Defaults()
 	policies[retry.Conflict] = retry.Policy{MaxRetries: 2}
@@ -196,11 +222,11 @@ func TestDefaultsCanBeChangedAndHandedBack(t *testing.T) {
 	}
 }
 
-func TestTheUsersWordOnClassesCountsFirst(t *testing.T) {
+func TestConfigClassifyTakesPrecedence(t *testing.T) {
 	t.Parallel()
 	rules := mustRules(t, retry.Config{Classify: func(err error) retry.Class {
 		switch err.Error() {
-		case "mine":
+		case "quota exceeded":
 			return "quota"
 		case "panics":
 			panic("oops")
@@ -208,7 +234,7 @@ func TestTheUsersWordOnClassesCountsFirst(t *testing.T) {
 		return ""
 	}})
 	for err, want := range map[error]retry.Class{
-		errors.New("mine"): "quota", errors.New("panics"): retry.Default, conflict(): retry.Conflict, nil: "",
+		errors.New("quota exceeded"): "quota", errors.New("panics"): retry.Default, conflict(): retry.Conflict, nil: "",
 	} {
 		if got := rules.Classify(err); got != want {
 			t.Errorf("%v: class %q, want %q", err, got, want)
@@ -216,10 +242,10 @@ func TestTheUsersWordOnClassesCountsFirst(t *testing.T) {
 	}
 }
 
-func TestDecisions(t *testing.T) {
+func TestDecide(t *testing.T) {
 	t.Parallel()
 	rules := mustRules(t, retry.Config{Policies: retry.Policies{
-		"quota": {Base: time.Second, MaxRetries: 2, Jitter: -1, QuietFailures: 9}, "deaf": {Base: time.Second, Jitter: -1, IgnoreRetryAfter: true},
+		"quota": {Base: time.Second, MaxRetries: 2, Jitter: -1, QuietFailures: 9}, "ignoring": {Base: time.Second, Jitter: -1, IgnoreRetryAfter: true},
 	}})
 	hour := busy(time.Hour)
 	for name, test := range map[string]struct {
@@ -228,14 +254,14 @@ func TestDecisions(t *testing.T) {
 		failures int
 		want     retry.Decision
 	}{
-		"retried":                 {"quota", errors.New("x"), 2, retry.Decision{Class: "quota", Delay: 2 * time.Second, Quiet: true}},
-		"given up":                {"quota", errors.New("x"), 3, retry.Decision{Class: "quota", GiveUp: true}},
-		"terminal":                {retry.Terminal, answer(429, 5), 1, retry.Decision{Class: retry.Terminal, GiveUp: true}},
-		"asked to wait":           {"quota", answer(429, 5), 1, retry.Decision{Class: "quota", Delay: 5 * time.Second, RetryAfter: 5 * time.Second, Quiet: true}},
-		"asked for less":          {"quota", answer(429, 1), 2, retry.Decision{Class: "quota", Delay: 2 * time.Second, RetryAfter: time.Second, Quiet: true}},
-		"asked for too much":      {"quota", hour, 1, retry.Decision{Class: "quota", Delay: 10 * time.Minute, RetryAfter: 10 * time.Minute, Quiet: true}},
-		"asked, and not obeyed":   {"deaf", answer(429, 5), 1, retry.Decision{Class: "deaf", Delay: time.Second}},
-		"no error to ask for one": {"deaf", nil, 1, retry.Decision{Class: "deaf", Delay: time.Second}},
+		"retried":                     {"quota", errors.New("x"), 2, retry.Decision{Class: "quota", Delay: 2 * time.Second, Quiet: true}},
+		"given up":                    {"quota", errors.New("x"), 3, retry.Decision{Class: "quota", GiveUp: true}},
+		"terminal":                    {retry.Terminal, response(429, 5), 1, retry.Decision{Class: retry.Terminal, GiveUp: true}},
+		"Retry-After above the delay": {"quota", response(429, 5), 1, retry.Decision{Class: "quota", Delay: 5 * time.Second, RetryAfter: 5 * time.Second, Quiet: true}},
+		"Retry-After below the delay": {"quota", response(429, 1), 2, retry.Decision{Class: "quota", Delay: 2 * time.Second, RetryAfter: time.Second, Quiet: true}},
+		"Retry-After above the limit": {"quota", hour, 1, retry.Decision{Class: "quota", Delay: 10 * time.Minute, RetryAfter: 10 * time.Minute, Quiet: true}},
+		"Retry-After ignored":         {"ignoring", response(429, 5), 1, retry.Decision{Class: "ignoring", Delay: time.Second}},
+		"no error":                    {"ignoring", nil, 1, retry.Decision{Class: "ignoring", Delay: time.Second}},
 	} {
 		if diff := cmp.Diff(test.want, rules.Decide(test.class, test.err, test.failures)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -243,23 +269,23 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-func TestAThrottledKeyNeverComesTooEarly(t *testing.T) {
+func TestThrottledDelayIsNeverBelowRetryAfter(t *testing.T) {
 	t.Parallel()
 	rules := mustRules(t, retry.Config{})
 	seen := map[time.Duration]bool{}
 	for range 200 {
-		delay := rules.Decide(retry.Throttled, answer(429, 7), 1).Delay
+		delay := rules.Decide(retry.Throttled, response(429, 7), 1).Delay
 		if delay < 7*time.Second || delay > 7*time.Second*3/2 {
-			t.Fatalf("the server asked for 7s, the key comes back after %s", delay)
+			t.Fatalf("the delay is %s, want 7s to 10.5s", delay)
 		}
 		seen[delay] = true
 	}
 	if len(seen) < 100 {
-		t.Errorf("200 keys come back at %d different times", len(seen))
+		t.Errorf("200 keys have only %d different delays", len(seen))
 	}
 }
 
-func TestConflictsAreNewsFromTheSixthOn(t *testing.T) {
+func TestFirstFiveConflictsAreQuiet(t *testing.T) {
 	t.Parallel()
 	rules := mustRules(t, retry.Config{})
 	for failures, quiet := range map[int]bool{1: true, 5: true, 6: false} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/wire"
 )
@@ -30,8 +31,8 @@ type Informer interface {
 // informers, also the one that announces (Get, List, Health, Ready), and gets the state that
 // is announced, or a later one. It must make no request, wait for nothing (such as
 // WaitSynced), and neither subscribe nor remove a source: that could wait for itself.
-// A panic in it ends the process; unlike a handler's, it belongs to no key of the controller.
-// The object belongs to keys.
+// A panic in it is logged, its stack once; the keys for the state that it was asked about are not
+// enqueued. A predicate that panics lets the change pass. The object belongs to keys.
 //
 // Where metadata is enough, give it an informer of informer.RetrieveMetadata: each change
 // costs decoding the object twice. A state that cannot be decoded as a T is logged to
@@ -57,11 +58,14 @@ type keysOf func(informer.Change) (before, after []kube.Key, err error)
 
 // keysOfStates asks keys about each state of a change.
 func keysOfStates(keys func(*wire.Object) ([]kube.Key, error)) keysOf {
-	ask := func(state *wire.Object, err error) ([]kube.Key, error) {
+	ask := func(state *wire.Object, err error) (found []kube.Key, _ error) {
 		if state == nil || err != nil {
 			return nil, err
 		}
-		return keys(state)
+		if panicked := (*usercode.Guard)(nil).Call("the function", func() { found, err = keys(state) }, nil); panicked != nil {
+			return nil, panicked // one state's: the keys of the other one are enqueued
+		}
+		return found, err
 	}
 	return func(c informer.Change) (before, after []kube.Key, err error) {
 		before, oldErr := ask(c.Old())
@@ -78,10 +82,12 @@ type mapped struct {
 	keys       keysOf
 	problem    error
 	logger     *slog.Logger
+	guard      *usercode.Guard
 }
 
 func newMapped(what string, objects Informer, predicates []informer.Predicate, problem error, keys keysOf) *mapped {
 	s := &mapped{what: what, objects: objects, predicates: slices.Clone(predicates), keys: keys, logger: slog.Default()}
+	s.guard = usercode.NewGuard(s.logger.With("source", what))
 	errs := []error{problem}
 	if kube.IsNil(objects) {
 		errs = append(errs, errors.New("the informer is required"))
@@ -131,12 +137,14 @@ func (s *mapped) changed(ctx context.Context, c informer.Change, enqueue control
 		return // the end must not wait for all objects of a large list
 	}
 	for _, matters := range s.predicates {
-		if !matters(c) {
+		// A predicate that panics lets the change pass: a wake-up must not be lost.
+		if !usercode.Value(s.guard, "a predicate", true, func() bool { return matters(c) }) {
 			return
 		}
 	}
 	before, after, err := s.keys(c)
 	if err != nil {
+		s.guard.Report(err)
 		s.logger.WarnContext(ctx, "a source cannot read a changed object, and does not know all whom it concerns",
 			"source", s.what, "informer", s.objects.Name(), "key", c.Key.String(), "change", c.Type.String(), "error", err)
 	}

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +47,11 @@ type PollConfig struct {
 	// by the next poll. Default nil: nobody.
 	KeysOf func(item Item) []kube.Key
 
+	// KeepItems keeps the items that the latest poll has found, with their contents, so that
+	// handlers can read them with PollSource.Item. Default false: between polls about 200 bytes are
+	// kept for an item, and no content.
+	KeepItems bool
+
 	// Interval is the time from the end of a poll to the start of the next. Default 1 min.
 	Interval time.Duration
 	// MaxBackOff is the longest wait while polls fail: from the second failure in a row on,
@@ -72,8 +79,8 @@ type Item struct {
 	// Version differs whenever the item differs: an ETag, a revision, a hash. It is only
 	// compared. Default: a hash of Content.
 	Version string
-	// Content is compared where there is no Version. It is not kept. An item with neither is
-	// only there, or not.
+	// Content is compared where there is no Version. It is kept with PollConfig.KeepItems only. An
+	// item with neither is only there, or not.
 	Content []byte
 	// Keys are the keys that the item concerns. An item whose Keys differ (as a set) is
 	// updated, whatever its Version. May be empty.
@@ -135,20 +142,24 @@ func (e *retryAfterError) Unwrap() error { return e.err }
 //
 // Flow:
 //  1. The first poll begins at once. Each item of the first that succeeds is listed: its keys
-//     are enqueued, at low priority, with a cause of type CauseListed.
+//     are enqueued with a cause of type CauseListed. Then every object of the controller is
+//     enqueued that was handled before, so that those whose item is missing are handled with that
+//     knowledge (controller.Trigger.All).
 //  2. From then on, what a poll finds is compared with the last: CauseAdded, CauseUpdated (also
 //     for the keys that an item had before) and CauseDeleted (for the keys that it had). What
-//     is the same enqueues nothing.
+//     is the same enqueues nothing. A poll can find any number of keys at once: all are enqueued at
+//     low priority, when there is room in the queue (controller.Trigger.FromList).
 //  3. In each term of leadership this begins anew, with no memory of the last one.
 //
 // Guarantees: polls do not overlap. A poll that fails changes nothing, and does not end the
 // controller; Ready and Health tell, the log says so once per reason, and further polls follow
-// with back-off. A poll that is under way when the controller ends is cancelled. Between polls
-// about 200 bytes are kept for an item, and no content.
+// with back-off. A poll that is under way when the controller ends is cancelled. A handler that
+// runs because of an item reads it, or a later state of it, with Item.
 //
 // Caller must: expect handlers to be called before the first poll has succeeded, for no
-// controller waits for what is outside the cluster; and nobody to see a change that is undone
-// between two polls.
+// controller waits for what is outside the cluster (Item then returns ErrNotPolled, and a handler
+// that returns that is called again as soon as a poll has succeeded); and nobody to see a change
+// that is undone between two polls.
 //
 // Mistakes in config are returned by controller.New and AddSource, as for every source.
 func Poll(config PollConfig) *PollSource {
@@ -234,6 +245,56 @@ type PollSource struct {
 	runs     []*pollRun // guarded by mu; those under way
 	polls    int64      // guarded by mu
 	failures int64      // guarded by mu
+	kept     keptItems  // guarded by mu
+}
+
+// keptItems are the items of a poll, for handlers.
+type keptItems struct {
+	polled bool      // a poll has succeeded
+	began  time.Time // when that poll began
+	items  map[string]Item
+}
+
+// ErrNotPolled is returned by PollSource.Item when no poll has succeeded since the source was
+// started.
+var ErrNotPolled = errors.New("no poll has succeeded yet")
+
+// Item returns the item of an ID, as the latest poll has found it; found is false when it was not
+// there. It makes no request. The caller must not change the item's Content and Keys.
+//
+// Errors: ErrNotPolled, which says nothing about the item; a handler returns it, and is called again
+// when a poll has succeeded. It is also an error when PollConfig.KeepItems is not set.
+func (s *PollSource) Item(id string) (item Item, found bool, err error) {
+	if !s.config.KeepItems {
+		return Item{}, false, fmt.Errorf("source %q: read item %q: set PollConfig.KeepItems", s.config.Name, shown(id))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.kept.polled {
+		return Item{}, false, fmt.Errorf("source %q: read item %q: %w", s.config.Name, shown(id), ErrNotPolled)
+	}
+	item, found = s.kept.items[id]
+	return item, found, nil
+}
+
+// keep keeps the items that a poll has found which began at a moment, unless a later poll has
+// found others: several controllers may run the source.
+func (s *PollSource) keep(items []Item, began time.Time) {
+	if !s.config.KeepItems {
+		return
+	}
+	kept := keptItems{polled: true, began: began, items: make(map[string]Item, len(items))}
+	for _, item := range items {
+		// The Poller may use its answer again, and an ID may be a part of a large one.
+		item.ID, item.Version = strings.Clone(item.ID), strings.Clone(item.Version)
+		item.Content, item.Keys = bytes.Clone(item.Content), cloned(item.Keys)
+		kept.items[item.ID] = item
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.kept.polled || s.kept.began.Before(began) {
+		s.kept = kept
+	}
 }
 
 // Validate returns the mistakes in the PollConfig.
@@ -253,15 +314,24 @@ func (s *PollSource) Run(ctx context.Context, enqueue controller.Enqueue) error 
 	if err := s.Validate(); err != nil {
 		return err
 	}
+	return s.Begin(enqueue)(ctx)
+}
+
+// Begin returns what Run does after it has checked the PollConfig. Controllers call it instead of Run, so that no handler
+// of a term reads what a poll of an earlier term has found: after Begin, Item returns ErrNotPolled until a poll has
+// succeeded, unless another controller runs the source. The caller must call run once.
+func (s *PollSource) Begin(enqueue controller.Enqueue) (run func(ctx context.Context) error) {
 	r := s.begin(enqueue)
-	defer s.end(r)
-	for ctx.Err() == nil {
-		timer := time.NewTimer(r.poll(ctx))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-		case <-timer.C:
+	return func(ctx context.Context) error {
+		defer s.end(r)
+		for ctx.Err() == nil {
+			timer := time.NewTimer(r.poll(ctx))
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+			case <-timer.C:
+			}
 		}
+		return nil
 	}
-	return nil
 }

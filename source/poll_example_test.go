@@ -107,6 +107,9 @@ func ExampleHTTP() {
 	})
 	// What a controller does with its Sources.
 	err := policy.Run(ctx, func(key kube.Key, why controller.Trigger) {
+		if why.All {
+			return // objects that were handled before the first poll
+		}
 		fmt.Println(key, why.Type, why.Detail)
 		if why.Type == workqueue.CauseUpdated {
 			cancel()
@@ -118,4 +121,46 @@ func ExampleHTTP() {
 	// Output:
 	// shop/web listed https://example.com/policy
 	// shop/web updated https://example.com/policy
+}
+
+// A handler reads what was polled. It may run before the first poll has succeeded: it then returns
+// ErrNotPolled, and is called again when one has.
+func ExamplePollSource_Item() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	logger := slog.New(slog.DiscardHandler)
+	deployments := fakeapi.New[*appsv1.Deployment](func() runtime.Object { return &appsv1.DeploymentList{} }, true)
+	deployments.Put(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+	prices := source.Poll(source.PollConfig{
+		Name:      "prices",
+		KeepItems: true,
+		Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+			return []source.Item{{ID: "web", Content: []byte("12 a month"), Keys: []kube.Key{{Namespace: "shop", Name: "web"}}}}, nil
+		}),
+		Logger: logger,
+	})
+	ctrl, err := controller.New(controller.Config[*appsv1.Deployment]{
+		Name:      "prices-of-deployments",
+		Retriever: deployments,
+		Handler: controller.HandlerFunc[*appsv1.Deployment](func(_ context.Context, d *appsv1.Deployment) error {
+			price, found, err := prices.Item(d.Name)
+			if err != nil {
+				return err
+			}
+			fmt.Println(d.Name, found, string(price.Content))
+			cancel()
+			return nil
+		}),
+		Sources: []controller.Source{prices},
+		Workers: 1,
+		Logger:  logger,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := ctrl.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output: web true 12 a month
 }

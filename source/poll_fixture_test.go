@@ -78,14 +78,23 @@ func item(id, version string, keys ...kube.Key) source.Item {
 type triggers struct {
 	mu  sync.Mutex
 	all []string
+	// asked is how often all objects were asked for.
+	asked int
 }
 
 func (q *triggers) add(key kube.Key, why controller.Trigger) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if why.All {
+		q.asked++
+		return
+	}
 	line := fmt.Sprintf("%s: %s %s", key, why.Type, why.Detail)
-	if why.Priority == workqueue.PriorityLow {
+	if why.Type == workqueue.CauseListed {
 		line += " (low)"
+	}
+	if !why.FromList {
+		line += " (as an event)"
 	}
 	q.all = append(q.all, line)
 }

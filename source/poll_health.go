@@ -86,6 +86,9 @@ func (s *PollSource) begin(enqueue controller.Enqueue) *pollRun {
 	r := &pollRun{source: s, enqueue: enqueue, known: map[string]knownItem{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.runs) == 0 {
+		s.kept = keptItems{} // until here the handlers of an earlier run may have read it
+	}
 	s.runs = append(s.runs, r)
 	return r
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
@@ -27,6 +29,7 @@ type pollRun struct {
 
 	// Owned by the run loop.
 	known    map[string]knownItem // by ID; nothing in it is part of an answer
+	most     int                  // the largest number of items in known since it was made
 	token    any                  // of the last poll that succeeded; nil: ask for everything
 	failures int                  // in a row
 
@@ -45,6 +48,13 @@ type pollState struct {
 	logged  map[string]bool
 }
 
+// What is known of more than largeMap items is copied when at most one in shrinkAt of them is left: maps do not release memory by
+// themselves.
+const (
+	largeMap = 4096
+	shrinkAt = 16
+)
+
 // knownItem is what is kept of an item.
 type knownItem struct {
 	digest [16]byte   // of its version or content
@@ -53,14 +63,16 @@ type knownItem struct {
 
 // poll polls once, and returns how long to wait for the next time.
 func (r *pollRun) poll(ctx context.Context) time.Duration {
+	began := time.Now()
 	r.mu.Lock()
-	r.state.began = time.Now()
+	r.state.began = began
 	r.mu.Unlock()
 	result, err := r.ask(ctx)
 	if err == nil && !result.Unchanged {
 		// Until all has been announced, what is known is neither what there was nor what there
 		// is, and nothing can be unchanged since then.
 		r.token = nil
+		r.source.keep(result.Items, began) // before it is announced: handlers read it
 		err = r.compare(ctx, result.Items)
 	}
 	if ctx.Err() != nil {
@@ -88,6 +100,7 @@ func (r *pollRun) ask(ctx context.Context) (result PollResult, err error) {
 	}
 	defer recovered("Poller", &err)
 	result, err = c.Poller.Poll(ctx, r.token)
+	err = usercode.Error(err)
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return PollResult{}, fmt.Errorf("no answer within Timeout, %s: %w", c.Timeout, err)
@@ -144,6 +157,7 @@ func (r *pollRun) compare(ctx context.Context, items []Item) error {
 		}
 		r.known[strings.Clone(item.ID)] = now
 	}
+	r.most = max(r.most, len(r.known))
 	for id, gone := range r.known {
 		if there[id] {
 			continue
@@ -152,6 +166,14 @@ func (r *pollRun) compare(ctx context.Context, items []Item) error {
 			return err
 		}
 		delete(r.known, id)
+	}
+	if r.most > largeMap && len(r.known) <= r.most/shrinkAt {
+		smaller := make(map[string]knownItem, len(r.known))
+		maps.Copy(smaller, r.known)
+		r.known, r.most = smaller, len(smaller)
+	}
+	if first {
+		r.enqueue(kube.Key{}, controller.Trigger{All: true, Detail: "the first poll has succeeded"})
 	}
 	return nil
 }
@@ -166,10 +188,7 @@ func (r *pollRun) announce(ctx context.Context, what workqueue.CauseType, item I
 	if err != nil {
 		return fmt.Errorf("item %q, %s: %w", shown(item.ID), what, err)
 	}
-	why := controller.Trigger{Type: what, Detail: shown(item.ID)}
-	if what == workqueue.CauseListed {
-		why.Priority = workqueue.PriorityLow // as first lists are
-	}
+	why := controller.Trigger{Type: what, Detail: shown(item.ID), FromList: true}
 	for _, key := range sorted(slices.Concat(keys, also)) {
 		r.enqueue(key, why)
 	}
@@ -249,13 +268,10 @@ type panicError struct {
 	stack []byte
 }
 
-func (e *panicError) Error() string { return fmt.Sprintf("%s panicked: %v", e.who, e.value) }
+func (e *panicError) Error() string { return e.who + " panicked: " + usercode.ValueText(e.value) }
 
-// Unwrap returns the value of the panic when it was an error.
-func (e *panicError) Unwrap() error {
-	err, _ := e.value.(error)
-	return err
-}
+// Unwrap returns the value of the panic when it was an error, unless that one wraps itself.
+func (e *panicError) Unwrap() error { return usercode.ValueError(e.value) }
 
 // recovered turns a panic into a *panicError in err. It has to be deferred itself.
 func recovered(who string, err *error) {

@@ -32,8 +32,9 @@ const maxAttempts = 5
 //
 //  1. The difference is taken, without a request. Nothing: done.
 //  2. One patch is sent. Where all that it changes is known to be there, it is a JSON patch of
-//     these fields and conditions, under the test that each condition is where it was seen, and
-//     that the object is the same (uid): other writes to the object do not disturb. Otherwise (the
+//     these fields and conditions, under the test that each condition is where it was seen, with the
+//     same status and observedGeneration, and that the object is the same
+//     (uid): other writes to the object do not disturb. Otherwise (the
 //     first status, a new condition, a run that wrote to the object itself) there is a lock: the
 //     resourceVersion of after.
 //  3. When the test or the lock fails, the live object is read, the patch is made anew of what the
@@ -45,7 +46,12 @@ const maxAttempts = 5
 //     after are written: what others write meanwhile to theirs is kept. Other lists are written as a
 //     whole: who shares such a list needs client.Apply.
 //   - Where a condition in the cluster has the status already that the run has given it, because an
-//     earlier run whose answer was lost has said so, it keeps its lastTransitionTime.
+//     earlier run whose response was lost has said so, or another replica, it keeps its
+//     lastTransitionTime, however old the state is that the run began with.
+//   - A condition with the observedGeneration of a later generation of the object is not changed, and
+//     status.observedGeneration is not lowered, unless the run has found them so: in an object that was
+//     restored from a backup with its status. The generation of a change is the condition's
+//     observedGeneration, or that of before when the run has set none.
 //   - Fields of conditions that T does not know are kept. If the patch has to write the whole list
 //     (a condition changes together with an object in the status that is not there yet), the list is
 //     read first.
@@ -137,6 +143,10 @@ type run struct {
 	// mine may have come with it.
 	tookOver bool
 	version  string
+	// generation is the object's as the run found it; 0 for kinds without one.
+	generation int64
+	// made is the JSON patch of what is mine, for the state seen; nil: not computed.
+	made *jsonPatch
 	// locked says that nothing may be written to a later state than the last known one.
 	locked bool
 }
@@ -157,7 +167,10 @@ func runOf(c *client.Client, before, after kube.Object) (run, error) {
 	if err != nil {
 		return run{}, fmt.Errorf("%s: %w", kube.KeyOf(after), err)
 	}
-	r := run{from: from, seen: from, version: after.GetResourceVersion(), tookOver: after.GetResourceVersion() != before.GetResourceVersion()}
+	r := run{
+		from: from, seen: from, version: after.GetResourceVersion(), tookOver: after.GetResourceVersion() != before.GetResourceVersion(),
+		generation: before.GetGeneration(),
+	}
 	if r.tookOver {
 		r.seen = to
 	} else {
@@ -234,8 +247,12 @@ func readAll(ctx context.Context, c *client.Client, obj kube.Object, unchanged b
 	return client.Live[kube.Object](ctx, c, whole)
 }
 
-// catchUp leaves of the run's changes those that the live status, of this version, lacks.
+// catchUp leaves of the run's changes those that the live status, of this version, lacks, and that
+// are not about an older generation than what is there.
 func (r *run) catchUp(content map[string]any, version string) error {
+	if own := generationIn(r.mine.fields); own > 0 && generationIn(content) > max(own, generationIn(r.from)) {
+		r.mine.fields = without(r.mine.fields, observedField)
+	}
 	unclear := r.tookOver && version != r.version // otherwise nothing came after what was taken over
 	if unclear {
 		if field := contested(r.mine.fields, r.from, content, "status"); field != "" {
@@ -246,7 +263,7 @@ func (r *run) catchUp(content map[string]any, version string) error {
 	var left []conditionChange
 	for _, change := range r.mine.conditions {
 		is := find(list, change.conditionType)
-		if reflect.DeepEqual(is, change.made(is)) {
+		if reflect.DeepEqual(is, change.made(is)) || change.isOutdated(is, r.generation) {
 			continue
 		}
 		if unclear && !says(is, change.from) {
@@ -254,7 +271,7 @@ func (r *run) catchUp(content map[string]any, version string) error {
 		}
 		left = append(left, change)
 	}
-	r.mine.conditions, r.seen, r.exact = left, content, true
+	r.mine.conditions, r.seen, r.exact, r.made = left, content, true, nil
 	return nil
 }
 

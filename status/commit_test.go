@@ -78,6 +78,7 @@ func TestCommitWritesWhatDiffers(t *testing.T) {
 			func() any {
 				return []any{
 					op("test", "/metadata/uid", "uid-1"), op("test", "/status/conditions/1/type", "Ready"),
+					op("test", "/status/conditions/1/observedGeneration", nil), op("test", "/status/conditions/1/status", "False"),
 					op("add", "/status/conditions/1/lastTransitionTime", "2026-02-03T04:05:06Z"), op("add", "/status/conditions/1/message", ""),
 					op("add", "/status/conditions/1/observedGeneration", float64(1)), op("add", "/status/conditions/1/reason", "Deployed"),
 					op("add", "/status/conditions/1/status", "True"),
@@ -103,7 +104,11 @@ func TestCommitWritesWhatDiffers(t *testing.T) {
 			"conditions removed", func(s *Shop) { status.Remove(&s.Status.Conditions, "New", "Theirs") },
 			func() any {
 				return []any{
-					op("test", "/metadata/uid", "uid-1"), op("test", "/status/conditions/0/type", "Theirs"), op("test", "/status/conditions/2/type", "New"),
+					op("test", "/metadata/uid", "uid-1"),
+					op("test", "/status/conditions/0/type", "Theirs"),
+					op("test", "/status/conditions/0/observedGeneration", nil), op("test", "/status/conditions/0/status", "True"),
+					op("test", "/status/conditions/2/type", "New"),
+					op("test", "/status/conditions/2/observedGeneration", nil), op("test", "/status/conditions/2/status", "False"),
 					op("remove", "/status/conditions/2", nil), op("remove", "/status/conditions/0", nil),
 				}
 			},
@@ -338,10 +343,14 @@ func TestCommitRefusesBeforeAnyRequest(t *testing.T) {
 		return after
 	}
 	for want, objects := range map[string][2]*Shop{
-		"not two states of one object": {before, changed(func(s *Shop) { s.Name = "wine" })},
-		"uid-1) and town/books (uid ":  {before, changed(func(s *Shop) { s.UID = "another" })},
-		"no resourceVersion":           {before, changed(func(s *Shop) { s.ResourceVersion = "" })},
-		"object is nil":                {before, nil},
+		"not two states of one object":           {before, changed(func(s *Shop) { s.Name = "wine" })},
+		"uid-1) and town/books (uid ":            {before, changed(func(s *Shop) { s.UID = "another" })},
+		"books has no uid or no resourceVersion": {before, changed(func(s *Shop) { s.ResourceVersion = "" })},
+		"rats has no uid or no resourceVersion": {
+			&Shop{ObjectMeta: metav1.ObjectMeta{Name: "rats", ResourceVersion: "1"}},
+			&Shop{ObjectMeta: metav1.ObjectMeta{Name: "rats", ResourceVersion: "1"}, Status: ShopStatus{Replicas: 1}},
+		},
+		"object is nil": {before, nil},
 		"status.conditions[2] has no type": {before, changed(func(s *Shop) {
 			status.Set(&s.Status.Conditions, status.True("", 1, "", ""))
 		})},

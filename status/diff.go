@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 )
 
 // changeSet is what a run has changed in a status.
@@ -25,6 +26,12 @@ type conditionChange struct {
 
 // conditionsField is where the conditions are.
 const conditionsField = "conditions"
+
+// Fields of conditions; observedField is one of the status too.
+const (
+	sinceField    = "lastTransitionTime"
+	observedField = "observedGeneration"
+)
 
 func (s changeSet) empty() bool { return len(s.fields) == 0 && len(s.conditions) == 0 }
 
@@ -127,18 +134,51 @@ func (c conditionChange) made(condition any) any {
 	return made
 }
 
-// written returns the fields that the change writes into a condition: the run's, but where the
-// condition has the status already that the run has given it, the time since when stays.
+// written returns the fields that the change writes into a condition: the run's, but for the time of
+// the last transition. That stays where the condition has the run's status already. It is now where
+// the run has not changed the status, and others have.
 func (c conditionChange) written(is map[string]any) map[string]any {
-	const since = "lastTransitionTime"
 	to, _ := c.to.(map[string]any)
 	from, _ := c.from.(map[string]any)
-	if is[since] == nil || to[since] == nil || !reflect.DeepEqual(is["status"], to["status"]) || reflect.DeepEqual(from["status"], to["status"]) {
+	if is[sinceField] == nil || to[sinceField] == nil {
 		return to
 	}
+	since := to[sinceField]
+	keptStatus := reflect.DeepEqual(from["status"], to["status"])
+	switch {
+	case keptStatus && !reflect.DeepEqual(from[sinceField], since): // the run's own correction
+	case reflect.DeepEqual(is["status"], to["status"]):
+		since = is[sinceField]
+	case keptStatus:
+		since = now().Format(time.RFC3339)
+	}
 	to = maps.Clone(to)
-	to[since] = is[since]
+	to[sinceField] = since
 	return to
+}
+
+// isOutdated reports whether a condition, as it is in the cluster, is about a later generation of the
+// object than the change, which was made for the given one unless it says otherwise, and than the
+// condition that the run has found.
+func (c conditionChange) isOutdated(is any, generation int64) bool {
+	condition, _ := is.(map[string]any)
+	from, _ := c.from.(map[string]any)
+	to, _ := c.to.(map[string]any)
+	if own := generationIn(to); own > 0 {
+		generation = own
+	}
+	return generation > 0 && generationIn(condition) > max(generation, generationIn(from))
+}
+
+// generationIn returns the observedGeneration of a condition, or of a status; 0 when it has none.
+func generationIn(fields map[string]any) int64 {
+	switch observed := fields[observedField].(type) {
+	case int64:
+		return observed
+	case float64:
+		return int64(observed)
+	}
+	return 0
 }
 
 // removed returns the fields that the change takes from the condition, in order.

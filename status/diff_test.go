@@ -124,3 +124,31 @@ func TestApply(t *testing.T) {
 		t.Error("the live list was changed")
 	}
 }
+
+func TestFilledIgnoresZeros(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		value any
+		want  bool
+	}{
+		{"null", nil, false},
+		{"empty string", "", false},
+		{"string", "a", true},
+		{"false", false, false},
+		{"true", true, true},
+		{"integer zero", int64(0), false},
+		{"integer", int64(1), true},
+		{"float zero", float64(0), false}, // of a type with a MarshalJSON that writes 0.0
+		{"float", 0.5, true},
+		{"empty list", []any{}, false},
+		{"list", []any{nil}, true},
+		{"empty object", map[string]any{}, false},
+		{"object of zeros", map[string]any{"a": int64(0), "b": map[string]any{"c": ""}}, false},
+		{"object", map[string]any{"a": int64(0), "b": map[string]any{"c": "d"}}, true},
+	} {
+		if got := filled(test.value); got != test.want {
+			t.Errorf("%s: got %t, want %t", test.name, got, test.want)
+		}
+	}
+}

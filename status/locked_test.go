@@ -100,3 +100,19 @@ func TestCommitLockedAfterAnOwnWrite(t *testing.T) {
 	}
 	w.expect(t, "0 [c] Theirs=True Ready=True", patch, get, patch)
 }
+
+func TestCommitLockedReportsNoChangeWhenTheOwnWriteBroughtTheCondition(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	before := w.shop(t)
+	w.say("New", "True")
+	after := w.shop(t) // as the answer of the run's own write
+	changed, err := status.CommitLocked(t.Context(), w.client, before, after)
+	if changed || err != nil {
+		t.Errorf("changed is %v, the error %v", changed, err)
+	}
+	w.expect(t, "0 [a] Theirs=True Ready=False New=True", get)
+	if live := w.shop(t); after.ResourceVersion != live.ResourceVersion {
+		t.Errorf("the resourceVersion is %s, and %s in the cluster", after.ResourceVersion, live.ResourceVersion)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,11 +14,11 @@ import (
 )
 
 // patch makes the patch that does to base what the run did.
-func (r run) patch(base kube.Object) (client.PatchBody, error) {
-	if operations, locked, ok := r.operations(); ok {
+func (r *run) patch(base kube.Object) (client.PatchBody, error) {
+	if made := r.jsonPatch(); made.ok {
 		same := client.Operation{Op: "test", Path: "/metadata/uid", Value: base.GetUID()}
-		patch := client.JSONPatch(append([]client.Operation{same}, operations...)...)
-		if locked || r.locked || r.tookOver {
+		patch := client.JSONPatch(append([]client.Operation{same}, made.operations...)...)
+		if made.locked || r.locked || r.tookOver {
 			patch = patch.Locked(base)
 		}
 		return patch, nil
@@ -45,7 +46,7 @@ func (r run) patch(base kube.Object) (client.PatchBody, error) {
 // of conditions, the entries may have fields that were not seen. And a condition that is new in a
 // state that was taken over may have come with it, or not; what is missing in that state may have
 // gone with it, or be there still.
-func (r run) suffices() bool {
+func (r *run) suffices() bool {
 	list, _ := conditionList(r.seen)
 	if r.exact || len(r.mine.conditions) == 0 {
 		return true
@@ -56,8 +57,22 @@ func (r run) suffices() bool {
 	if len(list) == 0 {
 		return true
 	}
-	_, _, ok := r.operations()
-	return ok || len(apply(r.mine.conditions, list)) == 0
+	return r.jsonPatch().ok || len(apply(r.mine.conditions, list)) == 0
+}
+
+// jsonPatch is what operations returns.
+type jsonPatch struct {
+	operations []client.Operation
+	locked, ok bool
+}
+
+// jsonPatch returns the result of operations, which is computed once for each state that was seen.
+func (r *run) jsonPatch() *jsonPatch {
+	if r.made == nil {
+		r.made = &jsonPatch{}
+		r.made.operations, r.made.locked, r.made.ok = r.operations()
+	}
+	return r.made
 }
 
 // operations are the JSON patch of what the run did, and whether it holds for the resourceVersion
@@ -69,6 +84,9 @@ func (r run) operations() (operations []client.Operation, locked, ok bool) {
 	if operations, ok = fieldOperations(nil, "/status", r.mine.fields, r.seen); !ok {
 		return nil, false, false
 	}
+	if _, writes := r.mine.fields[observedField]; writes && r.isBase() {
+		operations = slices.Insert(operations, 0, client.Operation{Op: "test", Path: "/status/" + observedField, Value: r.seen[observedField]})
+	}
 	list, _ := conditionList(r.seen)
 	var removed []int
 	var added []any
@@ -78,9 +96,10 @@ func (r run) operations() (operations []client.Operation, locked, ok bool) {
 		case change.to != nil && i < 0:
 			added = append(added, change.to)
 		case change.to != nil:
-			operations = append(operations, change.operations(i, list[i])...)
+			operations = append(operations, r.isAsSeen(i, list[i])...)
+			operations = append(operations, change.operations(i, list[i], r.isBase())...)
 		case i >= 0:
-			operations = append(operations, isAt(i, change))
+			operations = append(operations, r.isAsSeen(i, list[i])...)
 			removed = append(removed, i)
 		}
 	}
@@ -104,13 +123,16 @@ func (r run) operations() (operations []client.Operation, locked, ok bool) {
 }
 
 // operations change a condition that is at i, field by field: what is not known of it stays. All
-// fields of the own one are written, because a mixture of two conditions would be neither.
-func (c conditionChange) operations(i int, seen any) []client.Operation {
-	operations := []client.Operation{isAt(i, c)}
+// fields of the own one are written, because a mixture of two conditions would be neither; but not the
+// time of the last transition when it stays as it is in base, a state of the cluster: there it may be a
+// later one, of the same status, than was seen.
+func (c conditionChange) operations(i int, seen any, base bool) []client.Operation {
+	var operations []client.Operation
 	is, _ := seen.(map[string]any)
 	fields := c.written(is)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if name != "type" {
+		kept := base && name == sinceField && reflect.DeepEqual(fields[name], is[name])
+		if name != "type" && !kept {
 			operations = append(operations, client.Operation{Op: "add", Path: conditionPath(i) + client.Pointer(name), Value: fields[name]})
 		}
 	}
@@ -124,9 +146,22 @@ func (c conditionChange) operations(i int, seen any) []client.Operation {
 
 func conditionPath(i int) string { return fmt.Sprintf("/status/%s/%d", conditionsField, i) }
 
-// isAt tests that the condition is where it was seen.
-func isAt(i int, change conditionChange) client.Operation {
-	return client.Operation{Op: "test", Path: conditionPath(i) + "/type", Value: change.conditionType}
+// isBase reports whether seen is a state of the object in the cluster, without the run's own changes.
+func (r run) isBase() bool { return r.exact || !r.tookOver }
+
+// isAsSeen tests that a condition is where it was seen, and that it was written neither for another
+// generation nor with another status since: a patch made from an old state would rewrite the time of
+// the last transition, or what a later run has found out.
+func (r run) isAsSeen(i int, seen any) []client.Operation {
+	condition, _ := seen.(map[string]any)
+	operations := []client.Operation{{Op: "test", Path: conditionPath(i) + "/type", Value: condition["type"]}}
+	if !r.isBase() {
+		return operations // the patch is locked by the resourceVersion
+	}
+	for _, name := range []string{observedField, "status"} {
+		operations = append(operations, client.Operation{Op: "test", Path: conditionPath(i) + client.Pointer(name), Value: condition[name]})
+	}
+	return operations
 }
 
 // fieldOperations appends what a merge patch does to an object that has the fields seen.

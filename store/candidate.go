@@ -7,21 +7,20 @@ import (
 )
 
 const (
-	// Samples in which less than 1/novelShare is new teach a dictionary nothing.
+	// Samples with less than 1/novelShare of new bytes are not added to a dictionary.
 	novelShare = 5
-	// novelGap is how many known bytes between new ones are taken along: S2 copies one
-	// long part in less space than many short ones.
+	// novelGap is the number of known bytes between new ones that are included, because S2 encodes one long part more
+	// compactly than many short ones.
 	novelGap = 64
 	// gram is the number of bytes that are known or new together.
 	gram = 8
 )
 
-// newDictionary makes a dictionary of up to size bytes from samples.
+// newDictionary builds a dictionary of up to size bytes from samples.
 //
-// A dictionary is short, and objects are much like one another, so it takes from each
-// sample what those before it did not have. Measured with Pods of 40 workloads, of
-// which whole samples would fill a dictionary with 32, this saves a fifth.
-// What room is left is filled with whole samples.
+// A dictionary is short and objects are similar, so it takes from each sample the parts that earlier samples did not
+// contain. This saves a fifth with Pods of 40 workloads, where 32 whole samples would fill a dictionary. The
+// remaining room is filled with whole samples.
 func newDictionary(samples [][]byte, size int) *dictionary {
 	content := make([]byte, 0, size+maxSample)
 	known := &grams{}
@@ -37,15 +36,15 @@ func newDictionary(samples [][]byte, size int) *dictionary {
 		}
 	}
 	content = content[:min(len(content), size)]
-	content = append(make([]byte, 0, len(content)+16), content...) // as S2 wants it
+	content = append(make([]byte, 0, len(content)+16), content...) // the format that S2 expects
 	d := s2.MakeDict(content, samples[0][:min(16, len(samples[0]))])
-	if d == nil { // it is too short to be one
+	if d == nil { // too short for a dictionary
 		return nil
 	}
 	return &dictionary{s2: d, size: len(content)}
 }
 
-// grams is a set of grams. It may take a few new ones for known.
+// grams is a set of grams. It may report a few new ones as known.
 type grams [1 << 14]uint64
 
 func (g *grams) bit(b []byte) (word *uint64, mask uint64) {
@@ -65,7 +64,7 @@ func (g *grams) learn(b []byte) {
 	}
 }
 
-// missing says whether enough of b is new.
+// missing reports whether enough of b is new.
 func (g *grams) missing(b []byte) bool {
 	unknown := 0
 	for i := 0; i+gram <= len(b); i += 4 {
@@ -76,9 +75,9 @@ func (g *grams) missing(b []byte) bool {
 	return unknown*4*novelShare >= len(b)
 }
 
-// appendNew appends the parts of b that are new, with a little of what is around them.
+// appendNew appends the new parts of b, with some bytes around them.
 func (g *grams) appendNew(dst, b []byte) []byte {
-	begin, end := 0, 0 // of the part that is being gathered
+	begin, end := 0, 0 // of the current part
 	for i := 0; i+gram <= len(b); i++ {
 		if g.has(b[i:]) {
 			continue

@@ -14,7 +14,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// simple makes a Pod of namespace "default" with labels such as "app=web,tier=a".
+// simple returns a Pod in the namespace "default" with labels such as "app=web,tier=a".
 func simple(tb testing.TB, name, version, labelled string, owners ...types.UID) *wire.Object {
 	tb.Helper()
 	set, err := labels.ConvertSelectorToLabelsMap(labelled)
@@ -30,7 +30,7 @@ func simple(tb testing.TB, name, version, labelled string, owners ...types.UID) 
 
 func simpleKey(name string) kube.Key { return kube.Key{Namespace: "default", Name: name} }
 
-// names lists the names of the objects that q means, and sees that Count agrees.
+// names returns the names of the objects that q selects. It fails the test if Count disagrees.
 func names(tb testing.TB, s asker, q Query) []string {
 	tb.Helper()
 	all := []string{}
@@ -62,7 +62,7 @@ func labelled(set string) Query {
 	return Query{Labels: selector}
 }
 
-// checkAll compares the indexes with what is in the slots.
+// checkAll compares the indexes with the slots.
 func checkAll(tb testing.TB, s *Store) {
 	tb.Helper()
 	live, raw := 0, int64(0)
@@ -90,7 +90,7 @@ func checkAll(tb testing.TB, s *Store) {
 		}
 	}
 	if live != s.Len() || raw != s.Sizes().Raw {
-		tb.Errorf("%d objects of %d B are there, but Len is %d, Raw is %d", live, raw, s.Len(), s.Sizes().Raw)
+		tb.Errorf("the slots have %d objects of %d B, but Len is %d, Raw is %d", live, raw, s.Len(), s.Sizes().Raw)
 	}
 	if diff := cmp.Diff(owners.flat(), s.terms.owners.flat()); diff != "" {
 		tb.Errorf("owners (-want +got):\n%s", diff)

@@ -7,8 +7,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// BenchmarkCompress compares what could compress records: bytes per object, and the time
-// for one.
+// BenchmarkCompress compares compression algorithms for records: bytes and time per object.
 func BenchmarkCompress(b *testing.B) {
 	all := newCluster(b, 1, 40).pods(2000)
 	s := newStore(Config{}, newHashes(), 1)

@@ -10,10 +10,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// TestWritesWhileEverythingChanges has writers whose objects drift from one shape to
-// another, so that dictionaries are replaced, while indexes of labels are built. Every state
-// that was replaced stays readable, and the indexes are those of the objects in the end.
-func TestWritesWhileEverythingChanges(t *testing.T) {
+// TestWritesDuringChanges writes objects that change their shape, so that dictionaries are replaced, while label
+// indexes are built. Every replaced state must stay readable, and the indexes must match the objects at the end.
+func TestWritesDuringChanges(t *testing.T) {
 	t.Parallel()
 	s := newStore(Config{}, newHashes(), 1)
 	shapes := [][]*wire.Object{newCluster(t, 5, 5).pods(300), newCluster(t, 6, 5).widgets(300), newCluster(t, 7, 5).pods(300)}
@@ -87,7 +86,7 @@ func TestWritesWhileEverythingChanges(t *testing.T) {
 	}
 	checkAll(t, s)
 	if g := s.Sizes().Generation; g < 2 {
-		t.Errorf("there were %d dictionaries, want several", g)
+		t.Errorf("the store had %d dictionaries, want several", g)
 	}
 	for i := range 4 {
 		want := newInverted()

@@ -8,32 +8,31 @@ import (
 )
 
 const (
-	// dictionaryAfter is how many bytes of objects there must be before a dictionary pays.
+	// dictionaryAfter is the total size of objects from which on a dictionary saves memory.
 	dictionaryAfter = 128 << 10
-	// minTrialPuts is how many Puts there are at least to a trial, which takes long.
+	// minTrialPuts is the minimum number of Puts between trials, because a trial is slow.
 	minTrialPuts = 4096
-	// worthwhile is the share of the present size below which a candidate is taken:
-	// every record must be encoded again then.
-	worthwhile = 0.8
-	// judges is the number of objects on which dictionaries are compared; a candidate has
-	// not seen them.
-	judges = 16
-	// migrateAtPut is the number of slots that each Put looks at for old records.
+	// maxRelativeSize is the maximum size of a candidate's result relative to the current one. A higher size is not
+	// worth re-encoding every record.
+	maxRelativeSize = 0.8
+	// testSamples is the number of objects on which dictionaries are compared. They are not part of the candidate.
+	testSamples = 16
+	// migrateAtPut is the number of slots that each Put checks for old records.
 	migrateAtPut = 4
 
-	// maxSamples is the number of objects that a candidate is made from, at most.
+	// maxSamples is the maximum number of objects in a candidate.
 	maxSamples = 256
-	// maxSample is how much of one object is looked at for that.
+	// maxSample is the maximum number of bytes that are used of one object.
 	maxSample = s2.MaxDictSize / 8
-	// encoderTables is what the S2 encoder builds for a dictionary once, by its source.
+	// encoderTables is the memory that the S2 encoder allocates per dictionary, according to its source.
 	encoderTables = (1 << 14) * 2
 )
 
-// dictionary is what S2 knows before it reads an object. It is immutable.
+// dictionary is an S2 dictionary. It is immutable.
 type dictionary struct {
 	s2         *s2.Dict
 	size       int
-	generation int // from 1
+	generation int // starts at 1
 }
 
 func (d *dictionary) encode(buffer, b []byte) []byte {
@@ -45,8 +44,8 @@ func (d *dictionary) encode(buffer, b []byte) []byte {
 
 func (d *dictionary) decode(buffer, b []byte) ([]byte, error) { return d.s2.Decode(buffer, b) }
 
-// flag is how records that were compressed with d are marked. It tells two dictionaries
-// in succession apart; there are never records of more than two.
+// flag returns the mark of records that were compressed with d. It distinguishes two successive dictionaries. There are
+// never records of more than two.
 func (d *dictionary) flag() byte {
 	if d == nil {
 		return 0
@@ -54,8 +53,8 @@ func (d *dictionary) flag() byte {
 	return 1 + byte(d.generation&1)
 }
 
-// dictionaries are those that records use: the current one and, while there are records
-// of it, the one before, each where its flag says.
+// dictionaries are the ones in use: the current one and, while it has records, the previous one, each at the index of
+// its flag.
 type dictionaries [2]*dictionary
 
 func (d *dictionaries) of(flags byte) *dictionary {
@@ -65,20 +64,20 @@ func (d *dictionaries) of(flags byte) *dictionary {
 	return nil
 }
 
-// training decides when there is to be another dictionary, as the package's documentation
-// tells. It is guarded by the store's mu, but random, which belongs to whoever set trying.
+// training decides when to try another dictionary, see the package documentation. It is guarded by the store's mu,
+// except random, which belongs to the goroutine that has set trying.
 type training struct {
 	random     *rand.Rand
-	current    *dictionary // nil: none yet
+	current    *dictionary // nil before the first
 	generation int
 	puts       int    // since the last trial
 	objects    int    // at the last trial
-	cursor     uint32 // the slot that is looked at next for an old record
+	cursor     uint32 // the next slot to check for an old record
 	migrating  bool
-	trying     bool // a trial is being made
+	trying     bool // a trial is running
 }
 
-// due says whether it is time for a trial.
+// due reports whether a trial is due.
 func (t *training) due(objects int, raw int64) bool {
 	if t.migrating || raw < dictionaryAfter {
 		return false
@@ -86,8 +85,8 @@ func (t *training) due(objects int, raw int64) bool {
 	return objects >= 2*t.objects || t.puts >= max(minTrialPuts, objects)
 }
 
-// train is called after each Put, with mu held. It returns a trial that is to be made when
-// mu is free again, if one is due.
+// train is called after each Put, with mu held. If a trial is due, it returns a function that must be called without
+// mu.
 func (s *Store) train() (trial func()) {
 	t := &s.training
 	t.puts++
@@ -102,15 +101,15 @@ func (s *Store) train() (trial func()) {
 	return func() { s.try(&v, current, raw) }
 }
 
-// try makes a trial, during which others go on reading and writing.
+// try makes a trial. Other goroutines may read and write concurrently.
 func (s *Store) try(v *view, current *dictionary, raw int64) {
 	scratch := s.pool.get()
 	defer s.pool.put(scratch)
-	samples := v.samples(scratch, s.training.random, judges+maxSamples)
-	n := min(judges, len(samples)/3) // there may be few objects, but large ones
+	samples := v.samples(scratch, s.training.random, testSamples+maxSamples)
+	n := min(testSamples, len(samples)/3) // there may be few but large objects
 	var candidate *dictionary
 	if n > 0 {
-		// Small stores get small dictionaries: they must save more than they cost.
+		// Small stores get small dictionaries, which must save more than they need.
 		candidate = newDictionary(samples[n:], int(min(s2.MaxDictSize, raw/4)))
 	}
 	var with, without int
@@ -121,7 +120,7 @@ func (s *Store) try(v *view, current *dictionary, raw int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.training.trying = false
-	if candidate != nil && float64(with) <= worthwhile*float64(without) {
+	if candidate != nil && float64(with) <= maxRelativeSize*float64(without) {
 		s.adopt(candidate)
 	}
 }
@@ -133,7 +132,7 @@ func (s *scratch) packedSize(d *dictionary, b []byte) int {
 	return len(b)
 }
 
-// adopt makes d the current dictionary. All records that do not use it become old.
+// adopt makes d the current dictionary. All existing records become old.
 func (s *Store) adopt(d *dictionary) {
 	t := &s.training
 	t.generation++
@@ -143,8 +142,8 @@ func (s *Store) adopt(d *dictionary) {
 	t.migrating, t.cursor = true, 0
 }
 
-// migrate looks at some more slots for records to encode again. Everything that is put
-// meanwhile is encoded with the current dictionary, so once over all slots is enough.
+// migrate checks some more slots for records to re-encode. New records use the current dictionary, so one pass over all
+// slots is sufficient.
 func (s *Store) migrate(slots int) {
 	t := &s.training
 	scratch := s.pool.get()
@@ -168,7 +167,7 @@ func (s *Store) reencode(scratch *scratch, slot uint32, record string) {
 	h := parse(record)
 	cut, err := scratch.decompress(&h, s.dictionaries.of(h.flags))
 	if err != nil {
-		panic("store: a record cannot be read that was just written: " + err.Error())
+		panic("store: a record of this store cannot be read: " + err.Error())
 	}
 	flags := h.flags &^ flagDictionary
 	if packed := scratch.compress(s.training.current, cut); packed != nil {
@@ -184,11 +183,11 @@ func (s *Store) reencode(scratch *scratch, slot uint32, record string) {
 	s.setRecord(slot, fresh)
 }
 
-// samples returns the payloads of up to n different objects that are chosen at random.
+// samples returns the payloads of up to n different random objects.
 func (v *view) samples(scratch *scratch, random *rand.Rand, n int) [][]byte {
 	all := make([][]byte, 0, n)
 	seen := make(map[uint32]struct{}, n)
-	// A store that has lost most of its objects is mostly empty slots, hence the limit.
+	// A store that has lost most of its objects has mostly empty slots, hence the limit.
 	for range 64 * n {
 		slot := random.Uint32N(v.slots)
 		record := v.record(slot)
@@ -199,7 +198,7 @@ func (v *view) samples(scratch *scratch, random *rand.Rand, n int) [][]byte {
 		h := parse(record)
 		b, err := scratch.decompress(&h, v.dictionaries.of(h.flags))
 		if err != nil {
-			panic("store: a record cannot be read that was just written: " + err.Error())
+			panic("store: a record of this store cannot be read: " + err.Error())
 		}
 		all = append(all, bytes.Clone(b[:min(len(b), maxSample)]))
 		if len(all) == n || len(all) == v.live {

@@ -11,7 +11,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// fresh is what an object costs in a store that never had others.
+// fresh returns the size of an object in a new store.
 func fresh(t *testing.T, all []*wire.Object) int64 {
 	t.Helper()
 	s := newStore(Config{}, newHashes(), 1)
@@ -19,13 +19,13 @@ func fresh(t *testing.T, all []*wire.Object) int64 {
 	return s.Sizes().Bytes / int64(s.Len())
 }
 
-func TestDictionariesFollowTheObjects(t *testing.T) {
+func TestDictionariesAdaptToObjects(t *testing.T) {
 	t.Parallel()
 	const n = 4500
 	pods, widgets := newCluster(t, 1, 20).pods(n), newCluster(t, 2, 20).widgets(n)
 	s := newStore(Config{}, newHashes(), 1)
 	put(t, s, pods...)
-	podRef, _ := s.Get(pods[0].Key) // of a dictionary that will be gone
+	podRef, _ := s.Get(pods[0].Key) // its dictionary will be replaced
 	first := s.Sizes()
 	if first.Generation == 0 || first.Dictionary == 0 {
 		t.Fatalf("no dictionary: %+v", first)
@@ -47,7 +47,7 @@ func TestDictionariesFollowTheObjects(t *testing.T) {
 	}
 	if err := podRef.Read(func(o *wire.Object) error {
 		if !bytes.Equal(o.Bytes, pods[0].Bytes) {
-			t.Error("a Ref reads something else after its dictionary was replaced")
+			t.Error("a Ref returns other bytes after its dictionary was replaced")
 		}
 		return nil
 	}); err != nil {
@@ -56,20 +56,20 @@ func TestDictionariesFollowTheObjects(t *testing.T) {
 	checkAll(t, s)
 	for _, o := range widgets {
 		r, _ := s.Get(o.Key)
-		if !r.Same(o) { // another has the same name
+		if !r.Same(o) { // another object with the same name
 			continue
 		}
 		_ = r.Read(func(got *wire.Object) error {
 			if !bytes.Equal(o.Bytes, got.Bytes) {
-				t.Errorf("%s reads as something else", o.Key)
+				t.Errorf("the bytes of %s have changed", o.Key)
 			}
 			return nil
 		})
 	}
 }
 
-// TestAPutThatMeetsAnotherDictionary was compressed with one that is gone when it gets the lock.
-func TestAPutThatMeetsAnotherDictionary(t *testing.T) {
+// The dictionary is replaced while Put waits for the lock.
+func TestPutAfterDictionaryChange(t *testing.T) {
 	t.Parallel()
 	s := newStore(Config{}, newHashes(), 1)
 	pods := newCluster(t, 1, 3).pods(500)
@@ -80,7 +80,7 @@ func TestAPutThatMeetsAnotherDictionary(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := scratch.pack(o, s.training.current)
-	for range 2 { // the one after the next has the same flag
+	for range 2 { // the next but one has the same flag
 		s.adopt(newDictionary([][]byte{pods[1].Bytes, pods[2].Bytes}, 10_000))
 		s.migrate(1000)
 	}
@@ -88,7 +88,7 @@ func TestAPutThatMeetsAnotherDictionary(t *testing.T) {
 	r, _ := s.Get(o.Key)
 	if err := r.Read(func(got *wire.Object) error {
 		if !bytes.Equal(got.Bytes, o.Bytes) {
-			t.Error("it reads as something else")
+			t.Error("the bytes have changed")
 		}
 		return nil
 	}); err != nil {
@@ -96,7 +96,7 @@ func TestAPutThatMeetsAnotherDictionary(t *testing.T) {
 	}
 }
 
-// TestMigrationEnds sees that after enough Puts only the current dictionary is in use.
+// After enough Puts only the current dictionary is in use.
 func TestMigrationEnds(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, 10)
@@ -105,12 +105,12 @@ func TestMigrationEnds(t *testing.T) {
 		put(t, s, object(t, c.pod()))
 	}
 	if !s.training.migrating {
-		t.Fatal("nothing is encoded again after there is a dictionary")
+		t.Fatal("no record was re-encoded after the first dictionary")
 	}
 	n := s.Len()
 	put(t, s, c.pods(n/migrateAtPut+n/2)...)
 	if s.training.migrating {
-		t.Fatal("there is no end to the migration")
+		t.Fatal("the migration does not end")
 	}
 	for _, record := range s.records() {
 		if record[0]&flagDictionary != s.training.current.flag() {
@@ -118,7 +118,7 @@ func TestMigrationEnds(t *testing.T) {
 		}
 	}
 	if s.dictionaries[0] != nil && s.dictionaries[1] != nil {
-		t.Error("the dictionary before is kept")
+		t.Error("the previous dictionary is kept")
 	}
 }
 
@@ -131,8 +131,8 @@ func TestSmallStoresHaveNoDictionary(t *testing.T) {
 	}
 }
 
-// TestObjectsThatNoDictionaryHelps are kept as they are.
-func TestObjectsThatNoDictionaryHelps(t *testing.T) {
+// Objects that do not get shorter are stored uncompressed.
+func TestIncompressibleObjects(t *testing.T) {
 	t.Parallel()
 	s := newStore(Config{}, newHashes(), 1)
 	put(t, s, newCluster(t, 1, 3).pods(500)...)
@@ -145,7 +145,7 @@ func TestObjectsThatNoDictionaryHelps(t *testing.T) {
 			"text":   []byte(strings.Repeat("much the same. ", size/15)),
 			"digits": []byte("://" + strings.Repeat("0123456789abcdef", size/16)),
 		} {
-			// Not a real message: nothing but its labels and owners would be read.
+			// Not a valid message: only labels and owners would be read.
 			o := &wire.Object{Format: wire.Protobuf, Bytes: content, Key: kube.Key{Name: name}, UID: "u", ResourceVersion: "1"}
 			if _, _, err := s.Put(o); err != nil {
 				t.Fatal(err)
@@ -153,20 +153,20 @@ func TestObjectsThatNoDictionaryHelps(t *testing.T) {
 			r, _ := s.Get(o.Key)
 			if err := r.Read(func(got *wire.Object) error {
 				if !bytes.Equal(content, got.Bytes) {
-					t.Errorf("%d B of %s are read as %d others", size, name, len(got.Bytes))
+					t.Errorf("%d B of %s are read as %d different ones", size, name, len(got.Bytes))
 				}
 				return nil
 			}); err != nil {
 				t.Errorf("%d B of %s: %v", size, name, err)
 			}
 			if most := len(content) + 100; len(r.record) > most {
-				t.Errorf("%d B of %s are kept in %d", size, name, len(r.record))
+				t.Errorf("%d B of %s are stored in %d", size, name, len(r.record))
 			}
 		}
 	}
 }
 
-func TestARecordThatIsCorruptIsAnError(t *testing.T) {
+func TestCorruptRecord(t *testing.T) {
 	t.Parallel()
 	s := newStore(Config{}, newHashes(), 1)
 	pods := newCluster(t, 1, 3).pods(500)
@@ -190,7 +190,7 @@ func TestARecordThatIsCorruptIsAnError(t *testing.T) {
 	}
 }
 
-// TestFewLargeObjectsAreCompressed: there is more to gain with them than with many small ones.
+// Compression saves more for large objects than for many small ones.
 func TestFewLargeObjectsAreCompressed(t *testing.T) {
 	t.Parallel()
 	s := newStore(Config{}, newHashes(), 1)
@@ -216,8 +216,8 @@ func BenchmarkTrial(b *testing.B) {
 	}
 }
 
-// TestWhatIsSplicedIsNotKept looks at what is left for the compressor.
-func TestWhatIsSplicedIsNotKept(t *testing.T) {
+// Spliced parts must not remain in the payload.
+func TestSplicedPartsAreRemoved(t *testing.T) {
 	t.Parallel()
 	digits := strings.Repeat("0123456789abcdef", 4)
 	for before := range 70 {
@@ -227,22 +227,22 @@ func TestWhatIsSplicedIsNotKept(t *testing.T) {
 		s.cutOut(o)
 		for _, part := range []string{o.Key.Name, string(o.UID), o.ResourceVersion, digits} {
 			if bytes.Contains(s.cut, []byte(part)) {
-				t.Errorf("with %d bytes before the digits, %q is kept in the payload", before, part)
+				t.Errorf("with %d bytes before the digits, %q remains in the payload", before, part)
 			}
 		}
 	}
 }
 
-// TestAnyBytesComeBack puts payloads that are made of what is spliced, cut through, of parts
-// of other objects and of noise.
-func TestAnyBytesComeBack(t *testing.T) {
+// TestAnyBytesAreRestored puts random payloads of complete and truncated spliced parts, parts of other objects and
+// noise.
+func TestAnyBytesAreRestored(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 20)
 	pods := c.pods(200)
 	s := newStore(Config{}, newHashes(), 5)
 	put(t, s, pods...)
 	if s.Sizes().Generation == 0 {
-		t.Fatal("this was too little for a dictionary")
+		t.Fatal("too few objects for a dictionary")
 	}
 	for i := range 2000 {
 		o := &wire.Object{
@@ -262,7 +262,7 @@ func TestAnyBytesComeBack(t *testing.T) {
 			o.Bytes = append(o.Bytes, pod[from:from+c.random.IntN(len(pod)-from)]...)
 			o.Bytes = append(o.Bytes, byte(c.random.IntN(256)))
 		}
-		if i%500 == 0 { // longer than what a dictionary reaches
+		if i%500 == 0 { // longer than a dictionary
 			o.Bytes = bytes.Repeat(append(o.Bytes, 'x'), 200)
 		}
 		put(t, s, o)
@@ -276,4 +276,50 @@ func TestAnyBytesComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// Flags distinguish the records of two dictionaries, but not of three. A further dictionary must wait until all records
+// of the previous one have been re-encoded.
+func TestNoTrialDuringMigration(t *testing.T) {
+	t.Parallel()
+	s := newStore(Config{}, newHashes(), 1)
+	pods := newCluster(t, 1, 20).pods(3000)
+	put(t, s, pods...)
+	for s.training.migrating {
+		put(t, s, pods[0])
+	}
+	// A poor dictionary, so that a trial would find a better one, and an overdue trial.
+	s.mu.Lock()
+	s.adopt(newDictionary([][]byte{pods[1].Bytes}, 500))
+	generation := s.training.generation
+	s.training.puts, s.training.objects = 1<<20, 0
+	s.mu.Unlock()
+	put(t, s, pods[:20]...)
+	if !s.training.migrating || s.training.generation != generation {
+		t.Errorf("generation %d, want %d; migrating %t, want true", s.training.generation, generation, s.training.migrating)
+	}
+	for _, o := range pods {
+		r, found := s.Get(o.Key)
+		if !found {
+			t.Fatalf("%s is missing", o.Key)
+		}
+		if !r.Same(o) { // another object with the same name
+			continue
+		}
+		if err := r.Read(func(got *wire.Object) error {
+			if !bytes.Equal(got.Bytes, o.Bytes) {
+				t.Errorf("the bytes of %s have changed", o.Key)
+			}
+			return nil
+		}); err != nil {
+			t.Fatalf("%s cannot be read: %v", o.Key, err)
+		}
+	}
+	for range 2 { // the migration ends, and the overdue trial is made
+		put(t, s, pods...)
+	}
+	if s.training.generation == generation {
+		t.Error("no better dictionary was found after the migration")
+	}
+	checkAll(t, s)
 }

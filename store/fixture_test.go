@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// cluster makes objects as a cluster has them: many workloads, each with its own shape.
+// cluster creates typical objects: many workloads, each with its own shape.
 type cluster struct {
 	tb        testing.TB
 	random    *rand.Rand
@@ -70,7 +70,7 @@ func (c *cluster) nextVersion() string {
 	return fmt.Sprint(c.version)
 }
 
-// pod makes a Pod of about 2.2 KB, without managedFields.
+// pod returns a Pod of about 2.2 KB, without managedFields.
 func (c *cluster) pod() *corev1.Pod {
 	w := &c.workloads[c.random.IntN(len(c.workloads))]
 	started := metav1.NewTime(time.Unix(1_790_000_000+c.random.Int64N(4_000_000), 0))
@@ -143,7 +143,7 @@ func (c *cluster) addContainer(pod *corev1.Pod, w *workload, name, image string,
 	})
 }
 
-// widget makes a custom resource, whose form is JSON.
+// widget returns a custom resource, in JSON.
 func (c *cluster) widget() *unstructured.Unstructured {
 	w := &c.workloads[c.random.IntN(len(c.workloads))]
 	return &unstructured.Unstructured{Object: map[string]any{
@@ -185,7 +185,7 @@ func (c *cluster) widgets(n int) []*wire.Object {
 	return all
 }
 
-// put puts what must go well.
+// put puts objects, and fails the test on an error.
 func put(tb testing.TB, s *Store, all ...*wire.Object) {
 	tb.Helper()
 	for _, o := range all {

@@ -33,18 +33,18 @@ func TestIndexesFollowChanges(t *testing.T) {
 	expectNames(t, s, Query{OwnerUID: "o1"}, "b")
 	expectNames(t, s, Query{OwnerUID: "o2"}, "a", "b")
 
-	// A newer state of the same labels and owners.
+	// A newer state with equal labels and owners.
 	put(t, s, simple(t, "a", "3", "app=db", "o2"))
 	expectNames(t, s, labelled("app=db"), "a")
 	expectNames(t, s, Query{OwnerUID: "o2"}, "a", "b")
 
-	// Neither labels nor owners: an object that had both, and one that gets both.
+	// Objects without labels and owners: one that had both, and one that gets both.
 	put(t, s, simple(t, "b", "3", ""), simple(t, "c", "2", "app=web", "o2"))
 	expectNames(t, s, labelled("app=web"), "c")
 	expectNames(t, s, Query{OwnerUID: "o1"})
 	expectNames(t, s, Query{OwnerUID: "o2"}, "a", "c")
 
-	// The key, and the slot, of an object that is gone are used again.
+	// The key and the slot of a deleted object are reused.
 	s.Delete(simpleKey("a"))
 	expectNames(t, s, labelled("app=db"))
 	put(t, s, simple(t, "a", "9", "app=web"))
@@ -85,7 +85,7 @@ func TestUserIndexes(t *testing.T) {
 	}
 }
 
-func TestQueriesThatMakeNoSense(t *testing.T) {
+func TestInvalidQueries(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Indexes: modelIndexes()})
 	put(t, s, simple(t, "a", "1", ""))
@@ -110,9 +110,8 @@ func TestQueriesThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// TestIndexesThatAreBuiltMissNoWrite writes before, while and after objects are read for
-// a new index.
-func TestIndexesThatAreBuiltMissNoWrite(t *testing.T) {
+// TestWritesDuringIndexBuild writes before, during and after the build of an index.
+func TestWritesDuringIndexBuild(t *testing.T) {
 	t.Parallel()
 	for _, when := range []string{"before", "after"} {
 		s := New(Config{})
@@ -139,7 +138,7 @@ func TestIndexesThatAreBuiltMissNoWrite(t *testing.T) {
 		expectNames(t, s, labelled("app=web"), "again", "new", "same", "with")
 		expectNames(t, s, labelled("app=db"), "in the slot of again", "other")
 		if s.beginBuild(requirements) != nil {
-			t.Error("an index is built twice")
+			t.Error("the index is built twice")
 		}
 		put(t, s, simple(t, "other", "3", "app=web"))
 		expectNames(t, s, labelled("app=web"), "again", "new", "other", "same", "with")
@@ -159,8 +158,8 @@ func TestLabelIndexesAreLimited(t *testing.T) {
 	}
 }
 
-// TestLabelsCostNothingUntilAskedFor also sees what Count reads: nothing, when it can.
-func TestLabelsCostNothingUntilAskedFor(t *testing.T) {
+// TestLabelsAreIndexedOnFirstUse also checks that Count reads no objects if indexes are sufficient.
+func TestLabelsAreIndexedOnFirstUse(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Indexes: modelIndexes()})
 	put(t, s, simple(t, "a", "1", "app=web", "o1"), simple(t, "b", "1", "app=web,tier=x"))
@@ -168,7 +167,7 @@ func TestLabelsCostNothingUntilAskedFor(t *testing.T) {
 	expectNames(t, s, labelled("app!=web"))
 	expectNames(t, s, labelled("app"), "a", "b")
 	if len(s.terms.labels) != 0 {
-		t.Errorf("labels are indexed that nobody asked for: %v", s.terms.labels)
+		t.Errorf("unused labels are indexed: %v", s.terms.labels)
 	}
 	expectNames(t, s, labelled("app=web,tier=x"), "b")
 	for slot, record := range s.records() { // from now on no object can be read
@@ -189,8 +188,8 @@ func TestLabelsCostNothingUntilAskedFor(t *testing.T) {
 	}
 }
 
-// TestUpdatesThatTheIndexesNeedNotSee: neither labels nor owners are read for these.
-func TestUpdatesThatTheIndexesNeedNotSee(t *testing.T) {
+// These updates must not read labels and owners.
+func TestUpdatesWithoutIndexChange(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "a", UID: "u", ResourceVersion: "1", Generation: 1, Labels: map[string]string{"app": "web"},
@@ -210,7 +209,7 @@ func TestUpdatesThatTheIndexesNeedNotSee(t *testing.T) {
 			}
 			return f.state
 		}
-		was := state(func(*corev1.Pod) {})
+		before := state(func(*corev1.Pod) {})
 		for name, same := range map[string]func(*corev1.Pod){
 			"resource version": func(p *corev1.Pod) { p.ResourceVersion = "123456" },
 			"annotations":      func(p *corev1.Pod) { p.Annotations = map[string]string{"a": "b"} },
@@ -218,8 +217,8 @@ func TestUpdatesThatTheIndexesNeedNotSee(t *testing.T) {
 			"status":           func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning },
 			"spec":             func(p *corev1.Pod) { p.Spec.NodeName = "n" },
 		} {
-			if state(same) != was {
-				t.Errorf("%s: a change of %s is one for the indexes", format, name)
+			if state(same) != before {
+				t.Errorf("%s: a change of %s changes the indexes", format, name)
 			}
 		}
 		for name, other := range map[string]func(*corev1.Pod){
@@ -228,8 +227,8 @@ func TestUpdatesThatTheIndexesNeedNotSee(t *testing.T) {
 			"owners":    func(p *corev1.Pod) { p.OwnerReferences[0].UID = "o2" },
 			"no owners": func(p *corev1.Pod) { p.OwnerReferences = nil },
 		} {
-			if state(other) == was {
-				t.Errorf("%s: a change of %s is none for the indexes", format, name)
+			if state(other) == before {
+				t.Errorf("%s: a change of %s does not change the indexes", format, name)
 			}
 		}
 	}
@@ -270,7 +269,7 @@ func TestPostings(t *testing.T) {
 	}
 }
 
-// TestFullBlocksAreSplit inserts at every place of a full block.
+// TestFullBlocksAreSplit inserts at every position of a full block.
 func TestFullBlocksAreSplit(t *testing.T) {
 	t.Parallel()
 	for place := range uint32(blockSize + 1) {
@@ -289,21 +288,21 @@ func TestFullBlocksAreSplit(t *testing.T) {
 	}
 }
 
-func TestATermOfAnotherIsNotRemoved(t *testing.T) {
+func TestRemoveKeepsTermsOfOtherSlots(t *testing.T) {
 	t.Parallel()
 	x := newInverted()
 	x.add(1, 5)
 	x.remove(1, 6)
 	if !x.of(1).contains(5) || x.of(1).contains(6) || x.of(2).contains(5) {
-		t.Error("the wrong slot is removed")
+		t.Error("the slot of another term was removed")
 	}
 	x.remove(1, 5)
 	if x.of(1).size() != 0 {
-		t.Error("the slot is not removed")
+		t.Error("the slot was not removed")
 	}
 }
 
-func TestARequirementThatNamesAValueTwice(t *testing.T) {
+func TestRequirementWithDuplicateValue(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
 	put(t, s, simple(t, "a", "1", "app=web"), simple(t, "b", "1", "app=api"), simple(t, "c", "1", ""))
@@ -314,13 +313,13 @@ func TestARequirementThatNamesAValueTwice(t *testing.T) {
 	expectNames(t, s, Query{Labels: labels.NewSelector().Add(*r)}, "a", "b")
 }
 
-// TestOwnersThatDependOnTheRestOfTheObject: the same bytes of the owners mean others, of
-// which an index must not be left with the old ones.
-func TestOwnersThatDependOnTheRestOfTheObject(t *testing.T) {
+// Equal bytes of owner references may be read differently, depending on the rest of the object. An index must not keep
+// the old owners then.
+func TestOwnersThatDependOnOtherFields(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
-	// The typed decoder sees the owner u here; below, where it fails because of the annotation,
-	// the other decoder counts, which sees none.
+	// The typed decoder reads the owner u here. Below it fails because of the annotation, and the other decoder is
+	// used, which reads no owner.
 	put(t, s, parsed(t, `{"metadata":{"name":"a","ownerReferences":[{"uid":"u"}],"ownerReferences":[{"name":"x"}]}}`))
 	expectNames(t, s, Query{OwnerUID: "u"}, "a")
 	put(t, s, parsed(t, `{"metadata":{"name":"a","ownerReferences":[{"uid":"u"}],"ownerReferences":[{"name":"x"}],"annotations":{"b":1}}}`))

@@ -8,13 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// maxLabelIndexes limits the keys of labels that are indexed, so that selectors of an
-// endless variety (from users' requests, say) cannot fill the memory. Selectors with other
-// keys are answered by reading the objects.
+// maxLabelIndexes limits the number of indexed label keys, so that arbitrary selectors (for example from users'
+// requests) cannot exhaust the memory. Selectors with other keys read the objects.
 const maxLabelIndexes = 16
 
-// indexable returns the requirements of the selector that an index can answer.
-// None is true when the selector matches nothing.
+// indexable returns the requirements of the selector that an index can answer. none is true if the selector matches
+// nothing.
 func indexable(selector labels.Selector) (requirements labels.Requirements, all, none bool) {
 	if selector == nil {
 		return nil, true, false
@@ -32,8 +31,8 @@ func indexable(selector labels.Selector) (requirements labels.Requirements, all,
 	return requirements, len(requirements) == len(every), false
 }
 
-// ensureLabelIndexes builds the indexes for the keys of the requirements that are not
-// there yet. Writers go on meanwhile; other readers that need an index wait.
+// ensureLabelIndexes builds the missing indexes for the keys of the requirements. Writers continue; other readers that
+// need an index wait.
 func (s *Store) ensureLabelIndexes(requirements labels.Requirements) {
 	if s.allIndexed(requirements) {
 		return
@@ -46,15 +45,14 @@ func (s *Store) ensureLabelIndexes(requirements labels.Requirements) {
 	}
 }
 
-// build makes indexes of labels from a view of the store, and then makes up for what was
-// written to the store since the view was taken.
+// build builds label indexes from a view of the store, and then applies the writes since the view was taken.
 type build struct {
 	store *Store
 	view  view
 	fresh map[string]*inverted
 }
 
-// beginBuild needs building. It returns nil when there is nothing to build.
+// beginBuild starts a build, or returns nil if all indexes exist. building must be held.
 func (s *Store) beginBuild(requirements labels.Requirements) *build {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +87,7 @@ func (b *build) finish() {
 	maps.Copy(s.terms.labels, b.fresh)
 }
 
-// change enters what is in the slot into the indexes, or takes it out.
+// change adds the object in the slot to the indexes, or removes it.
 func (b *build) change(v *view, slot uint32, change func(index *inverted, term uint64, slot uint32)) {
 	r, ok := v.ref(slot, b.store.pool)
 	if !ok {
@@ -103,7 +101,7 @@ func (b *build) change(v *view, slot uint32, change func(index *inverted, term u
 	}
 }
 
-// allIndexed says whether no index is to be built for the requirements.
+// allIndexed reports whether all indexes for the requirements exist.
 func (s *Store) allIndexed(requirements labels.Requirements) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

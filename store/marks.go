@@ -6,14 +6,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// marks note which objects a list has that comes in as a stream. They are guarded by the
-// store's mu.
+// marks records which objects a streamed list contains. It is guarded by the store's mu.
 type marks struct {
 	open bool
-	bits []uint64 // by slot; a Put into an empty slot marks it, so what it was before does not matter
+	bits []uint64 // by slot; a Put into an empty slot marks it, so a stale bit has no effect
 }
 
-// put notes that the object in the slot was put.
+// put records that the object in the slot was put.
 func (m *marks) put(slot uint32) {
 	if !m.open {
 		return
@@ -28,17 +27,16 @@ func (m *marks) has(slot uint32) bool {
 	return int(slot/64) < len(m.bits) && m.bits[slot/64]&(1<<(slot%64)) != 0
 }
 
-// BeginList begins a list and forgets all marks. From now on Put marks what it keeps,
-// until EndList. A list that is begun again simply starts anew.
+// BeginList begins a list and clears all marks. From now on Put marks its object, until EndList. It may be called again
+// to start over.
 func (s *Store) BeginList() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.marks = marks{open: true}
 }
 
-// Mark notes that the list has the object under key, which need not be put, say because
-// the store has the Same state. It returns whether the object is in the store; without it,
-// or without a list, nothing is noted.
+// Mark records that the list contains the object with the key, if it need not be put, for example because the store has
+// the Same state. It returns whether the object is in the store. Otherwise, or without a list, nothing is recorded.
 func (s *Store) Mark(key kube.Key) bool {
 	hash := s.hashes.key(key.Namespace, key.Name)
 	s.mu.Lock()
@@ -51,9 +49,8 @@ func (s *Store) Mark(key kube.Key) bool {
 	return found
 }
 
-// Unmarked iterates over the keys of the objects that the list did not have so far, as
-// they are when the iteration begins: after the whole list, of those that are gone. The
-// loop may delete them. There are none when no list has begun.
+// Unmarked iterates over the keys of the objects that the list did not contain so far, at the start of the iteration.
+// After a complete list these are the deleted objects. The loop may delete them. Without a list it yields nothing.
 func (s *Store) Unmarked() iter.Seq[kube.Key] {
 	return func(yield func(kube.Key) bool) {
 		s.mu.RLock()
@@ -77,7 +74,7 @@ func (s *Store) Unmarked() iter.Seq[kube.Key] {
 	}
 }
 
-// EndList ends the list: marks are forgotten, and Put marks no longer.
+// EndList ends the list: it clears the marks, and Put stops marking.
 func (s *Store) EndList() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

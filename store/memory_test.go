@@ -31,7 +31,7 @@ func TestMemory(t *testing.T) { //nolint:paralleltest // other tests would be me
 
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // the first only makes pools give up their buffers
+	runtime.GC() // a second one, because the first only releases the pools' buffers
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)

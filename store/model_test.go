@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// model is what a store promises, in the simplest form.
+// model is a simple implementation of a store's guarantees.
 type model struct {
 	objects map[kube.Key]*wire.Object
 	marked  map[kube.Key]bool // nil: no list is open
@@ -40,14 +40,14 @@ func (m *model) query(q Query) []string {
 	return all
 }
 
-// describe tells all that is known of an object.
+// describe returns all data of an object as text.
 func describe(o *wire.Object) string {
 	return fmt.Sprintf("%v %s %s %s %d %t %q", o.Format, o.Key, o.UID, o.ResourceVersion, o.Generation, o.Deleting, o.Bytes)
 }
 
 var errIndex = errors.New("this object cannot be indexed")
 
-// indexValues are the values of the model's two indexes.
+// indexValues returns the values of the model's two indexes.
 func indexValues(index string, o *wire.Object) []string {
 	values, _ := tryIndexValues(index, o)
 	return values
@@ -68,8 +68,8 @@ func modelIndexes() []Index {
 	}
 }
 
-// weakHashes collide all the time. A weak hash of terms makes what only hashes tell
-// wrong, which is why it is tried only where the objects are looked at.
+// weakHashes collide often. With weak hashes of terms, results that depend only on hashes are wrong, so they are used
+// only if the objects are checked.
 func weakHashes(weakTerms bool) hashes {
 	h := newHashes()
 	strong := h.key
@@ -80,7 +80,7 @@ func weakHashes(weakTerms bool) hashes {
 	return h
 }
 
-func TestStoreDoesWhatTheModelDoes(t *testing.T) {
+func TestStoreMatchesModel(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]hashes{"strong": newHashes(), "weak keys": weakHashes(false), "weak": weakHashes(true)} {
 		for seed := range uint64(2) {
@@ -91,7 +91,7 @@ func TestStoreDoesWhatTheModelDoes(t *testing.T) {
 					model: model{objects: map[kube.Key]*wire.Object{}},
 				}
 				if !w.exact {
-					w.indexed = nil // their hashes are trusted
+					w.indexed = nil // the store does not check their values
 				}
 				w.store = newStore(Config{Indexes: w.indexed}, h, seed)
 				for range 600 {
@@ -99,7 +99,7 @@ func TestStoreDoesWhatTheModelDoes(t *testing.T) {
 				}
 				checkAll(t, w.store)
 				if w.store.Sizes().Generation == 0 {
-					t.Error("this was too little for a dictionary")
+					t.Error("too few objects for a dictionary")
 				}
 			})
 		}

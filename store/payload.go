@@ -10,27 +10,23 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// Some parts of an object are like no other's, so that no dictionary helps with them:
-// name, uid and resource version, which the header has already, and the IDs of containers,
-// whose hexadecimal digits fit into half the space. These are taken out of the payload
-// before it is compressed, wherever they occur, and spliced in again at reading. It is
-// done by their bytes alone, without a look at the format: what is put back is what was
-// taken, so any place is right.
+// Some parts are unique to each object, so that no dictionary can compress them: name, uid and resource version, which
+// are in the header anyway, and the IDs of containers, which have hexadecimal digits that need only half the space.
+// They are removed from the payload before compression, wherever they occur, and inserted again by reads. Only bytes
+// are compared, independent of the format: reads insert the removed bytes, so any occurrence may be removed.
 const (
-	// The header's parts are looked for in so many bytes from the begin, and then again in
-	// so many after the last find: to search all of a payload would take longer than to
-	// compress it.
+	// The header's parts are searched in this many bytes from the start, and then in this many after the last match:
+	// searching the whole payload would take longer than compressing it.
 	spliceWindow, nextWindow = 2048, 384
 	maxSplices               = 16
 
-	minName, minUID, minVersion = 5, 8, 4 // shorter ones are not worth a splice
+	minName, minUID, minVersion = 5, 8, 4 // shorter ones do not save memory
 
 	beforeDigits         = "://" // as in containerd://0123456789abcdef...
 	minDigits, maxDigits = 32, 128
 )
 
-// Splices are varints of (bytes since the last splice)<<2 | which. After that of digits
-// come their bytes, with a length.
+// A splice is the varint (bytes since the last splice)<<2 | kind. For digits, their bytes follow, with a length.
 const (
 	spliceName = iota
 	spliceUID
@@ -39,12 +35,12 @@ const (
 	spliceKinds
 )
 
-// maxPooled limits the buffers that are kept for the next time.
+// maxPooled is the maximum size of pooled buffers.
 const maxPooled = 256 << 10
 
-// scratch is the buffers for writing or reading one record.
+// scratch has the buffers for writing or reading one record.
 type scratch struct {
-	cut     []byte // the payload without what is spliced
+	cut     []byte // the payload without the spliced parts
 	packed  []byte // compressed
 	whole   []byte // the object's bytes
 	record  []byte
@@ -69,15 +65,15 @@ func (p *pool) put(s *scratch) {
 	}
 }
 
-// payload is an object's bytes on their way into a record. Its slices are a scratch's.
+// payload is the payload of a new record. Its slices are parts of a scratch.
 type payload struct {
 	splices    []byte
-	bytes      []byte      // as they are kept
-	dictionary *dictionary // nil: they are not compressed
-	packedFor  *dictionary // the one that was current
+	bytes      []byte      // as stored
+	dictionary *dictionary // nil if not compressed
+	packedFor  *dictionary // the dictionary that was current
 }
 
-// pack makes the payload of o.
+// pack returns the payload for o.
 func (s *scratch) pack(o *wire.Object, d *dictionary) payload {
 	s.cutOut(o)
 	p := payload{splices: s.splices, bytes: s.cut, packedFor: d}
@@ -87,7 +83,7 @@ func (s *scratch) pack(o *wire.Object, d *dictionary) payload {
 	return p
 }
 
-// compress returns nil when b does not get shorter.
+// compress returns nil if b does not get shorter.
 func (s *scratch) compress(d *dictionary, b []byte) []byte {
 	if d == nil {
 		return nil
@@ -99,7 +95,7 @@ func (s *scratch) compress(d *dictionary, b []byte) []byte {
 	return s.packed
 }
 
-// cutOut fills cut and splices.
+// cutOut sets cut and splices.
 func (s *scratch) cutOut(o *wire.Object) {
 	s.names = append(append(append(s.names[:0], o.Key.Name...), o.UID...), o.ResourceVersion...)
 	uid := len(o.Key.Name)
@@ -118,7 +114,7 @@ func (s *scratch) cutOut(o *wire.Object) {
 		s.splices = binary.AppendUvarint(s.splices, uint64(place-c.at)<<2|uint64(kind))
 		if kind == spliceDigits {
 			s.splices = binary.AppendUvarint(s.splices, uint64(len(c.parts[kind])/2))
-			s.splices, _ = hex.AppendDecode(s.splices, c.parts[kind]) // they are digits
+			s.splices, _ = hex.AppendDecode(s.splices, c.parts[kind]) // always valid digits
 		}
 		s.cut = append(s.cut, o.Bytes[c.at:place]...)
 		c.moveTo(place + len(c.parts[kind]))
@@ -126,15 +122,15 @@ func (s *scratch) cutOut(o *wire.Object) {
 	s.cut = append(s.cut, o.Bytes[c.at:]...)
 }
 
-// cutter finds what is to be spliced, one part after the other.
+// cutter finds the parts to splice, one after the other.
 type cutter struct {
 	from  []byte
-	at    int                 // everything before is done
-	parts [spliceKinds][]byte // what is looked for; the digits are those at next
-	next  [spliceKinds]int    // where each part occurs next; -1: nowhere
+	at    int                 // everything before was processed
+	parts [spliceKinds][]byte // the parts to find; the digits are those at next
+	next  [spliceKinds]int    // the next position of each part, or -1
 }
 
-// first returns the kind of the part that comes first; -1: none comes.
+// first returns the kind of the part with the first position, or -1.
 func (c *cutter) first() int {
 	first := -1
 	for kind, place := range c.next {
@@ -145,7 +141,7 @@ func (c *cutter) first() int {
 	return first
 }
 
-// moveTo goes on behind a part that was cut, and behind those that overlap it.
+// moveTo continues after a removed part, and after parts that overlap it.
 func (c *cutter) moveTo(at int) {
 	c.at = at
 	for kind, place := range c.next {
@@ -155,7 +151,7 @@ func (c *cutter) moveTo(at int) {
 	}
 }
 
-// find sets next[kind], from at on.
+// find sets next[kind], starting at at.
 func (c *cutter) find(kind int) {
 	c.next[kind] = -1
 	if kind == spliceDigits {
@@ -178,7 +174,7 @@ func (c *cutter) find(kind int) {
 	}
 }
 
-// findDigits looks for what comes before digits, which is found faster than they are.
+// findDigits searches the text before digits, which is faster than searching digits.
 func (c *cutter) findDigits() {
 	for begin := c.at; ; {
 		i := bytes.Index(c.from[begin:], []byte(beforeDigits))
@@ -198,16 +194,16 @@ func (c *cutter) findDigits() {
 	}
 }
 
-// isDigit knows the hexadecimal digits that hex.AppendEncode writes.
+// isDigit reports whether c is a hexadecimal digit in the format of hex.AppendEncode.
 func isDigit(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
 
-// unpack returns the object's bytes; they are the scratch's.
+// unpack returns the object's bytes, a part of the scratch.
 func (s *scratch) unpack(h *header, d *dictionary) ([]byte, error) {
 	cut, err := s.decompress(h, d)
 	if err != nil || h.splices == "" {
 		return cut, err
 	}
-	// Only what is spliced is needed as text.
+	// Only the spliced parts are needed as text.
 	s.names = h.appendUID(s.names[:0])
 	uid := len(s.names)
 	s.names = h.appendVersion(s.names)
@@ -233,13 +229,13 @@ func (s *scratch) unpack(h *header, d *dictionary) ([]byte, error) {
 	return s.whole, nil
 }
 
-// decompress returns the payload without the spliced parts; it is the scratch's.
+// decompress returns the payload without the spliced parts, a part of the scratch.
 func (s *scratch) decompress(h *header, d *dictionary) ([]byte, error) {
 	if h.flags&flagDictionary == 0 {
 		s.cut = append(s.cut[:0], h.payload...)
 		return s.cut, nil
 	}
-	// The decoder wants a slice. Copying a few hundred bytes is cheaper than to keep slices.
+	// The decoder needs a slice. Copying a few hundred bytes is cheaper than storing slices.
 	s.packed = append(s.packed[:0], h.payload...)
 	cut, err := d.decode(s.cut, s.packed)
 	if err != nil {
@@ -249,11 +245,11 @@ func (s *scratch) decompress(h *header, d *dictionary) ([]byte, error) {
 	return cut, nil
 }
 
-// rawSize is the size of the object's bytes.
+// rawSize returns the size of the object's bytes.
 func (h *header) rawSize() int {
 	size := len(h.payload)
 	if h.flags&flagDictionary != 0 {
-		in := reader(h.payload) // a block of S2 begins with its decoded length
+		in := reader(h.payload) // an S2 block begins with its decoded length
 		size = int(in.uvarint())
 	}
 	for in := reader(h.splices); in != ""; {

@@ -5,20 +5,19 @@ import (
 	"sort"
 )
 
-// blockSize limits how many slots are moved when one is added or removed.
+// blockSize limits the number of slots that an insert or a removal moves.
 const blockSize = 256
 
-// posting is a sorted set of slots, in blocks. It is exact at all times: a removed slot
-// is removed at once, which costs little because the blocks are small; in return its
-// size can be trusted, and nobody has to verify its slots or to tidy it up.
+// posting is a sorted set of slots, in blocks. It is always exact: a slot is removed at once, which is cheap because
+// the blocks are small. Its size is therefore correct, and its slots need no verification or cleanup.
 type posting struct {
-	blocks [][]uint32 // none is empty
+	blocks [][]uint32 // never empty
 	n      int
 }
 
-// block returns the index of the block where slot is or belongs.
+// block returns the index of the block for slot.
 func (p *posting) block(slot uint32) int {
-	if n := len(p.blocks); n == 0 || p.blocks[n-1][0] <= slot { // slots mostly rise
+	if n := len(p.blocks); n == 0 || p.blocks[n-1][0] <= slot { // new slots are usually the highest
 		return max(n-1, 0)
 	}
 	return max(sort.Search(len(p.blocks), func(i int) bool { return p.blocks[i][0] > slot })-1, 0)
@@ -48,7 +47,7 @@ func (p *posting) add(slot uint32) {
 		p.blocks[b] = slices.Insert(p.blocks[b], i, slot)
 		return
 	}
-	if i == blockSize && b == len(p.blocks)-1 { // rising slots fill blocks to the end
+	if i == blockSize && b == len(p.blocks)-1 { // rising slots fill blocks completely
 		p.blocks = append(p.blocks, append(make([]uint32, 0, 16), slot))
 		return
 	}
@@ -99,7 +98,7 @@ func (p *posting) size() int {
 	return p.n
 }
 
-// bytes is what the posting occupies, without itself.
+// bytes returns the memory of the posting, without the struct itself.
 func (p *posting) bytes() int64 {
 	size := int64(cap(p.blocks)) * 24
 	for _, block := range p.blocks {
@@ -108,8 +107,8 @@ func (p *posting) bytes() int64 {
 	return size
 }
 
-// inverted finds slots by terms, which are hashes. Most terms of some indexes have one
-// object only; these cost no posting.
+// inverted finds slots by terms, which are hashes. In some indexes most terms have only one object; these need no
+// posting.
 type inverted struct {
 	singles map[uint64]uint32
 	lists   map[uint64]*posting
@@ -160,7 +159,7 @@ func (x *inverted) of(term uint64) set {
 	return x.lists[term]
 }
 
-// bytes estimates what the index occupies.
+// bytes estimates the memory of the index.
 func (x *inverted) bytes() int64 {
 	size := mapBytes(len(x.singles), 16) + mapBytes(len(x.lists), 16)
 	for _, list := range x.lists {
@@ -169,7 +168,7 @@ func (x *inverted) bytes() int64 {
 	return size
 }
 
-// mapBytes estimates a map: entries of the given size and a control byte each, and room to grow.
+// mapBytes estimates a map's memory: entries of the given size with a control byte each, and room to grow.
 func mapBytes(n, entry int) int64 { return int64(n) * int64(entry+1) * 3 / 2 }
 
 // set is a set of slots.
@@ -186,7 +185,7 @@ func (o one) size() int                      { return 1 }
 func (o one) contains(slot uint32) bool      { return slot == uint32(o) }
 func (o one) appendTo(dst []uint32) []uint32 { return append(dst, uint32(o)) }
 
-// union is a set of sets which may overlap only when hashes collide.
+// union is the union of sets. They overlap only if hashes collide.
 type union []set
 
 func (u union) size() int {

@@ -11,18 +11,18 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// fewCandidates is how many objects List remembers one by one. For more it takes a view
-// of the whole store, after which each chunk that is written to is copied once.
+// fewCandidates is the maximum number of objects that List collects individually. For more it uses a view of the whole
+// store, which causes one copy of each chunk that is written to later.
 const fewCandidates = 1024
 
-// filter is a Query that was checked and compiled.
+// filter is a validated and compiled Query.
 type filter struct {
 	Query
-	index    int // number of the index; -1: none
+	index    int // number of the index, or -1
 	value    uint64
-	byLabels bool // labels must be looked at
+	byLabels bool // labels must be checked
 	indexed  labels.Requirements
-	exact    bool // the indexes, if all of them are there, say all about the labels
+	exact    bool // indexes for all requirements cover the labels completely
 	nothing  bool // no object can match
 }
 
@@ -42,8 +42,8 @@ func (s *Store) compile(q Query) (filter, error) {
 	return f, nil
 }
 
-// sets returns the sets of slots that f is the intersection of, as far as there are
-// indexes. Covered is true when nothing else need be looked at. It needs mu.
+// sets returns the indexed sets of slots; f is a part of their intersection. covered is true if no other condition must
+// be checked. mu must be held.
 func (s *Store) sets(f *filter) (sets []set, covered bool) {
 	covered = f.exact
 	if f.Namespace != "" {
@@ -67,7 +67,7 @@ func (s *Store) sets(f *filter) (sets []set, covered bool) {
 		}
 		var anyOf union
 		values := r.ValuesUnsorted()
-		slices.Sort(values) // a selector may name one twice, and a union counts it twice
+		slices.Sort(values) // a selector may contain a duplicate, which a union would count twice
 		for _, value := range slices.Compact(values) {
 			anyOf = append(anyOf, index.of(s.hashes.term(value)))
 		}
@@ -76,7 +76,7 @@ func (s *Store) sets(f *filter) (sets []set, covered bool) {
 	return sets, covered
 }
 
-// intersect returns the slots that are in all of the sets, of which there is at least one.
+// intersect returns the slots that are in all sets. There must be at least one set.
 func intersect(sets []set) []uint32 {
 	slices.SortFunc(sets, func(a, b set) int { return a.size() - b.size() })
 	slots := sets[0].appendTo(make([]uint32, 0, sets[0].size()))
@@ -85,10 +85,10 @@ func intersect(sets []set) []uint32 {
 	})
 }
 
-// candidates are the objects that a query may mean, as they were at one moment.
+// candidates are the objects that may match a query, at one time.
 type candidates struct {
 	refs []Ref // if all is nil
-	// all is a view of the store, and slots those in it that matter; nil: all of them.
+	// all is a view of the store, and slots are the relevant ones in it, or nil for all.
 	all   *view
 	slots []uint32
 }
@@ -117,7 +117,7 @@ func (c *candidates) each(p *pool, yield func(Ref) bool) {
 	}
 }
 
-// candidates finds them. It needs mu.
+// candidates returns the candidates for f. mu must be held.
 func (s *Store) candidates(f *filter) candidates {
 	sets, _ := s.sets(f)
 	if len(sets) == 0 {
@@ -136,9 +136,9 @@ func (s *Store) candidates(f *filter) candidates {
 	return c
 }
 
-// List iterates over the objects that q means, as they are when the iteration begins, in
-// no order. An object, its Bytes included, is valid until the next iteration; its strings
-// may be kept. No lock is held meanwhile. An error is the last that is yielded.
+// List iterates over the objects that q selects, at the start of the iteration, in no particular order. An object and
+// its Bytes are valid until the next iteration; its strings may be kept. No lock is held during the iteration. After an
+// error the iteration ends.
 func (s *Store) List(q Query) iter.Seq2[*wire.Object, error] {
 	return func(yield func(*wire.Object, error) bool) {
 		f, err := s.compile(q)
@@ -157,8 +157,7 @@ func (s *Store) List(q Query) iter.Seq2[*wire.Object, error] {
 	}
 }
 
-// Count returns how many objects q means. It reads objects only for conditions on labels
-// that no index answers.
+// Count returns the number of objects that q selects. It reads objects only for label conditions that no index covers.
 func (s *Store) Count(q Query) (int, error) {
 	f, err := s.compile(q)
 	if err != nil || f.nothing {
@@ -189,7 +188,7 @@ func (s *Store) countByIndex(f *filter) (n int, known bool) {
 	return len(intersect(sets)), true
 }
 
-// list yields the candidates that f means.
+// list yields the candidates that match f.
 func (c *candidates) list(f *filter, p *pool, yield func(*wire.Object, error) bool) {
 	scratch := p.get()
 	defer p.put(scratch)
@@ -207,7 +206,7 @@ func (c *candidates) list(f *filter, p *pool, yield func(*wire.Object, error) bo
 }
 
 func (c *candidates) count(f *filter, p *pool) (n int, err error) {
-	if !f.byLabels && f.OwnerUID == "" { // the headers tell all
+	if !f.byLabels && f.OwnerUID == "" { // the headers are sufficient
 		c.each(p, func(r Ref) bool {
 			if f.mayMatch(r) {
 				n++
@@ -225,7 +224,7 @@ func (c *candidates) count(f *filter, p *pool) (n int, err error) {
 	return n, err
 }
 
-// mayMatch looks at what the record's header tells.
+// mayMatch checks the conditions on data in the record's header.
 func (f *filter) mayMatch(r Ref) bool {
 	if f.Namespace != "" && r.namespace.name != f.Namespace {
 		return false
@@ -248,8 +247,8 @@ func (f *filter) mayMatch(r Ref) bool {
 	return false
 }
 
-// matches looks at what only the object tells. Indexes find objects by hashes; this is
-// where objects drop out that were found only because hashes collide.
+// matches checks the conditions that need the object. Indexes find objects by hashes; matches removes those that were
+// found only because of a collision.
 func (f *filter) matches(o *wire.Object) bool {
 	if f.OwnerUID != "" && !isOwned(o, f.OwnerUID) {
 		return false

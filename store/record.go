@@ -8,19 +8,18 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// A record is one kept state of one object: a header and the payload, in one string, so
-// that an object is one allocation that the garbage collector need not look into, and
-// that nobody can change. In this order:
+// A record is one stored state of an object: a header and the payload, in one string. So an object is one immutable
+// allocation without pointers, which the garbage collector need not scan. In this order:
 //
 //	flags            1 byte, see below
 //	namespace        number in the store's table of namespaces
 //	name             length, bytes
-//	uid              16 bytes when it is a UUID as Kubernetes writes them, else length, bytes
-//	resourceVersion  a number when it is a decimal one, else length, bytes
+//	uid              16 bytes for a UUID in Kubernetes' format, otherwise length, bytes
+//	resourceVersion  a number if it is decimal, otherwise length, bytes
 //	generation       signed number
 //	state            8 bytes: facts.state
 //	values           count; 8 bytes for each value of the user's indexes
-//	splices          count; where the payload lacks name, uid or resourceVersion, see payload.go
+//	splices          count; positions where the payload lacks name, uid or resourceVersion, see payload.go
 //	payload          compressed or not
 //
 // Numbers are varints.
@@ -29,19 +28,19 @@ const (
 	flagFormat     = 0b1100
 	shiftFormat    = 2
 	flagDeleting   = 1 << 4
-	flagUUID       = 1 << 5 // the uid is kept in 16 bytes
-	flagNumber     = 1 << 6 // the resource version is kept as a number
-	flagOwned      = 1 << 7 // there are owner references
+	flagUUID       = 1 << 5 // the uid is stored in 16 bytes
+	flagNumber     = 1 << 6 // the resource version is stored as a number
+	flagOwned      = 1 << 7 // has owner references
 )
 
-// header is a record that was taken apart; its strings are parts of the record.
+// header is a parsed record. Its strings are parts of the record.
 type header struct {
 	flags      byte
 	namespace  uint32
 	name       string
-	uid        string // as kept
-	version    string // as kept, when it is no number
-	number     uint64 // the version, when it is a number
+	uid        string // as stored
+	version    string // as stored, unless it is a number
+	number     uint64 // the version, if it is a number
 	generation int64
 	state      uint64
 	values     string // 8 bytes each
@@ -49,7 +48,7 @@ type header struct {
 	payload    string
 }
 
-// parse takes a record apart. Records are made by appendHeader only, so it checks nothing.
+// parse parses a record. Only appendHeader writes records, so it does not validate.
 func parse(record string) header {
 	h := header{flags: record[0]}
 	in := reader(record[1:])
@@ -73,14 +72,14 @@ func parse(record string) header {
 	return h
 }
 
-// parseKey reads only what tells one object from another.
+// parseKey parses only the key.
 func parseKey(record string) (namespace uint32, name string) {
 	in := reader(record[1:])
 	namespace = uint32(in.uvarint())
 	return namespace, in.bytes(in.uvarint())
 }
 
-// appendHeader writes all of a record but the payload.
+// appendHeader appends the whole record except the payload.
 func appendHeader(dst []byte, o *wire.Object, namespace uint32, f *facts, p *payload) []byte {
 	flags := byte(o.Format)<<shiftFormat&flagFormat | p.dictionary.flag()
 	if o.Deleting {
@@ -125,7 +124,7 @@ func (h *header) format() wire.Format { return wire.Format(h.flags & flagFormat 
 // value returns the i-th hash of the user's indexes.
 func (h *header) value(i int) uint64 { return fixed(h.values[8*i:]) }
 
-// hasValues says whether these are the hashes.
+// hasValues reports whether the hashes are equal to values.
 func (h *header) hasValues(values []uint64) bool {
 	if h.valueCount() != len(values) {
 		return false
@@ -140,7 +139,7 @@ func (h *header) hasValues(values []uint64) bool {
 
 func (h *header) valueCount() int { return len(h.values) / 8 }
 
-// appendUID appends the uid as Kubernetes writes it.
+// appendUID appends the uid in Kubernetes' format.
 func (h *header) appendUID(dst []byte) []byte {
 	if h.flags&flagUUID == 0 {
 		return append(dst, h.uid...)
@@ -163,7 +162,7 @@ func (h *header) appendVersion(dst []byte) []byte {
 	return strconv.AppendUint(dst, h.number, 10)
 }
 
-// parseUUID reads a UUID in the one form that appendUID writes.
+// parseUUID parses a UUID in exactly the format that appendUID writes.
 func parseUUID(s string) (uuid [16]byte, ok bool) {
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return uuid, false
@@ -188,7 +187,7 @@ func parseUUID(s string) (uuid [16]byte, ok bool) {
 	return uuid, true
 }
 
-// parseNumber reads a number in the one form that strconv writes.
+// parseNumber parses a number in exactly the format that strconv writes.
 func parseNumber(s string) (uint64, bool) {
 	if s == "" || len(s) > 1 && s[0] == '0' || len(s) > 19 {
 		return 0, false
@@ -207,7 +206,7 @@ func appendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// reader is what is left to read of a record.
+// reader is the unread rest of a record.
 type reader string
 
 func (r *reader) uvarint() uint64 {
@@ -222,7 +221,7 @@ func (r *reader) uvarint() uint64 {
 	}
 }
 
-// varint reads what binary.AppendVarint writes.
+// varint reads the format of binary.AppendVarint.
 func (r *reader) varint() int64 {
 	n := r.uvarint()
 	return int64(n>>1) ^ -int64(n&1)

@@ -10,27 +10,27 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// Ref is one kept state of one object. It is immutable, and stays readable after the
-// store has replaced or forgotten that state, for which it keeps the state in memory.
-// The zero Ref is no state: its methods return zero values, and Read an error.
+// Ref is one stored state of an object. It is immutable, and remains readable after the store has replaced or deleted
+// that state, because it keeps the state in memory. The zero Ref has no state: its methods return zero values, and Read
+// returns an error.
 type Ref struct {
 	record     string
 	namespace  *namespace
-	dictionary *dictionary // nil when the record is not compressed
+	dictionary *dictionary // nil if the record is not compressed
 	pool       *pool
 }
 
-// Key is the object's key.
+// Key returns the object's key.
 func (r Ref) Key() kube.Key {
 	if r.record == "" {
 		return kube.Key{}
 	}
 	_, name := parseKey(r.record)
-	// The copy keeps keys, which live long in queues, from keeping records.
+	// The name is copied, because keys may be in queues for long and would keep the record in memory.
 	return kube.Key{Namespace: r.namespace.name, Name: strings.Clone(name)}
 }
 
-// UID is the object's UID.
+// UID returns the object's UID.
 func (r Ref) UID() types.UID {
 	if r.record == "" {
 		return ""
@@ -40,7 +40,7 @@ func (r Ref) UID() types.UID {
 	return types.UID(h.appendUID(buffer[:0]))
 }
 
-// ResourceVersion is the resource version of this state.
+// ResourceVersion returns the resource version of this state.
 func (r Ref) ResourceVersion() string {
 	if r.record == "" {
 		return ""
@@ -50,8 +50,8 @@ func (r Ref) ResourceVersion() string {
 	return string(h.appendVersion(buffer[:0]))
 }
 
-// Same says whether o is the state that is kept: it has the same UID and the same
-// resource version, which is not empty. It allocates nothing.
+// Same reports whether o is the stored state: the UID and the resource version are equal, and the version is not empty.
+// It does not allocate.
 func (r Ref) Same(o *wire.Object) bool {
 	if r.record == "" || o.ResourceVersion == "" {
 		return false
@@ -61,9 +61,8 @@ func (r Ref) Same(o *wire.Object) bool {
 	return string(h.appendVersion(buffer[:0])) == o.ResourceVersion && string(h.appendUID(buffer[:0])) == string(o.UID)
 }
 
-// Differs returns which of UID, resource version, generation and deletion are others in o than
-// in the state that is kept. It does not unpack that, and allocates nothing. Everything is
-// another in o than in no state.
+// Differs returns which of UID, resource version, generation and deletion are different in o and the stored state. It
+// does not decompress the state, and does not allocate. For the zero Ref all of them differ.
 func (r Ref) Differs(o *wire.Object) kube.Change {
 	const all = kube.ChangedUID | kube.ChangedResourceVersion | kube.ChangedGeneration | kube.ChangedDeletion
 	if r.record == "" {
@@ -87,11 +86,11 @@ func (r Ref) Differs(o *wire.Object) kube.Change {
 	return changed
 }
 
-// Read calls use with the object. The object and its Bytes are valid during the call
-// only; its strings may be kept. The error is that of use, as it is.
+// Read calls use with the object. The object and its Bytes are only valid during the call; its strings may be kept.
+// Read returns the error of use unchanged.
 func (r Ref) Read(use func(*wire.Object) error) error {
 	if r.record == "" {
-		return errors.New("read an object: there is none")
+		return errors.New("read an object: the Ref is zero")
 	}
 	scratch := r.pool.get()
 	defer r.pool.put(scratch)
@@ -101,20 +100,20 @@ func (r Ref) Read(use func(*wire.Object) error) error {
 	return use(&scratch.object)
 }
 
-// state is that of the facts.
+// state returns the state of the object's facts.
 func (r Ref) state() uint64 {
 	h := parse(r.record)
 	return h.state
 }
 
-// read fills o; its Bytes are the scratch's.
+// read sets o; its Bytes are a part of scratch.
 func (r Ref) read(o *wire.Object, scratch *scratch) error {
 	h := parse(r.record)
 	b, err := scratch.unpack(&h, r.dictionary)
 	if err != nil {
 		return err
 	}
-	// All strings are parts of one.
+	// All strings are parts of one string, to allocate once.
 	names := append(scratch.names[:0], h.name...)
 	names = h.appendUID(names)
 	version := len(names)

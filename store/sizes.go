@@ -2,25 +2,24 @@ package store
 
 import "math/bits"
 
-// Sizes says what a store costs.
+// Sizes are the sizes of a store.
 type Sizes struct {
-	// Objects is their number.
+	// Objects is the number of objects.
 	Objects int
-	// Raw is the size of the objects' bytes, not compressed.
+	// Raw is the size of the objects' bytes, uncompressed.
 	Raw int64
-	// Bytes is what the store occupies: records (with what the allocator adds to them),
-	// tables, indexes and dictionaries, but neither the buffers that come and go with
-	// reads nor what only a Snapshot or a Ref still keeps. It is an estimate, see
-	// the package's tests for how good it is.
+	// Bytes is the memory of the store: records (including the allocator's overhead), tables, indexes and dictionaries,
+	// without the temporary buffers of reads, and without data that only a Snapshot or a Ref keeps. It is an estimate;
+	// the package's tests check its accuracy.
 	Bytes int64
-	// Dictionary is the part of Bytes that is for dictionaries and the encoder's tables.
+	// Dictionary is the part of Bytes for dictionaries and the encoder's tables.
 	Dictionary int64
-	// Generation is how many dictionaries there have been.
+	// Generation is the number of dictionaries so far.
 	Generation int
 }
 
-// Sizes says what the store costs now. It walks over the indexes, so it is meant for
-// metrics and tests, not for every event.
+// Sizes returns the current sizes. It iterates over the indexes, so it is meant for metrics and tests, not for every
+// event.
 func (s *Store) Sizes() Sizes {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -54,15 +53,15 @@ func (t *terms) bytes() int64 {
 	return size
 }
 
-// account adds a record to the sums, or takes it away.
+// account adds a record to the sums, or subtracts it.
 func (s *Store) account(record string, sign int64) {
 	h := parse(record)
 	s.raw += sign * int64(h.rawSize())
 	s.kept += sign * int64(allocated(len(record)))
 }
 
-// allocated estimates what the allocator takes for n bytes: its sizes are 16 bytes apart
-// first, and then about eight to each doubling.
+// allocated estimates the memory that the allocator uses for n bytes: its size classes are 16 bytes apart at first,
+// then about eight for each doubling.
 func allocated(n int) int {
 	step := 16
 	if n > 256 {

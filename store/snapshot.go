@@ -7,22 +7,21 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// Snapshot is a Store's state at one moment. It is immutable and safe for concurrent use.
-// It keeps in memory what it has in common with the store, and what the store has
-// replaced since.
+// Snapshot is the state of a Store at one time. It is immutable and safe for concurrent use. It keeps the records in
+// memory that the store has replaced since.
 //
-// Queries use the indexes as long as nothing was written to the store since the snapshot
-// was taken. Afterwards they go over all records: those by namespace or index without
-// reading the objects, those by labels or owner by reading every object.
+// Queries use the indexes until the first write to the store after the snapshot. Afterwards they iterate over all
+// records: queries by namespace or index without reading the objects, queries by labels or owner by reading every
+// object.
 type Snapshot struct {
 	store   *Store
 	view    view
 	shards  [keyShards]keyShard
-	changes uint64 // of the store, when the snapshot was taken
+	changes uint64 // Store.changes when the snapshot was taken
 }
 
-// Snapshot returns the state as it is now. Its cost is that of copying a pointer for
-// every 256 objects; each part of the tables that is written to afterwards is copied once.
+// Snapshot returns the current state. It copies a pointer for every 256 objects. Each part of the tables that is
+// written to later is copied once.
 func (s *Store) Snapshot() *Snapshot {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -30,10 +29,10 @@ func (s *Store) Snapshot() *Snapshot {
 	return &Snapshot{store: s, view: s.share(), shards: s.index.shards, changes: s.changes}
 }
 
-// Len is the number of objects.
+// Len returns the number of objects.
 func (v *Snapshot) Len() int { return v.view.live }
 
-// Get returns what was kept under key.
+// Get returns the state with the key.
 func (v *Snapshot) Get(key kube.Key) (Ref, bool) {
 	hash := v.store.hashes.key(key.Namespace, key.Name)
 	shard := &v.shards[shardOf(hash)]

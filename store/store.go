@@ -14,51 +14,46 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// Config is what a Store is made with. The zero Config is good.
+// Config configures a Store. The zero Config is valid.
 type Config struct {
-	// Indexes may be asked for by Query.Index. Their names must be distinct. Default: none.
+	// Indexes are the indexes for Query.Index. Their names must be distinct. Default: none.
 	Indexes []Index
 }
 
-// Index finds objects by values that a function derives from them.
+// Index finds objects by values that a function computes from them.
 type Index struct {
-	// Name is what queries call it. Required.
+	// Name identifies the index in queries. Required.
 	Name string
-	// Values returns the values under which the object is found; none is fine. It is
-	// called once for each object that is put, by the goroutine that puts it, outside of
-	// the store's lock. It must not change or keep the object, and must depend on nothing
-	// else. Required.
+	// Values returns the index values of the object, possibly none. It is called once for each object that is put, in
+	// the goroutine that calls Put, without the store's lock. It must not change or keep the object, and must only
+	// depend on the object. Required.
 	Values func(*wire.Object) ([]string, error)
 }
 
-// Query says which objects are meant: those for which all conditions hold that are given.
-// The zero Query means all objects.
+// Query selects the objects that fulfil all conditions that are set. The zero Query selects all objects.
 type Query struct {
-	// Namespace, when it is not empty, is the objects' namespace.
+	// Namespace, if not empty, is the objects' namespace.
 	Namespace string
-	// Labels, when it is not nil, matches the objects' labels. The keys of requirements
-	// for equality (=, ==, in) are indexed when they are first asked for, see the
-	// package's documentation.
+	// Labels, if not nil, must match the objects' labels. The keys of requirements for equality (=, ==, in) are indexed
+	// on first use, see the package documentation.
 	Labels labels.Selector
-	// OwnerUID, when it is not empty, is the UID of one of the objects' owners.
+	// OwnerUID, if not empty, is the UID of one of the objects' owners.
 	OwnerUID types.UID
-	// Index, when it is not empty, is the name of an index of the Config, and Value is
-	// one of the values that it has for the objects.
+	// Index, if not empty, is the name of an index of the Config, and Value must be one of its values for the objects.
 	Index, Value string
 }
 
-// Store keeps the latest known state of objects by key, see the package's documentation.
-// It is safe for concurrent use.
+// Store keeps the latest known state of objects by key, see the package documentation. It is safe for concurrent use.
 //
-// It knows nothing of order: whoever puts and deletes decides what is newer.
+// It does not compare versions: the caller decides which state is newer.
 type Store struct {
 	// Immutable after New.
 	indexes []Index
 	hashes  hashes
-	hashOf  func(slot uint32) uint64 // of the key in the slot; with mu held
+	hashOf  func(slot uint32) uint64 // of the key in the slot; called with mu held
 	pool    *pool
 
-	building sync.Mutex // held while an index of labels is built; taken before mu
+	building sync.Mutex // held while a label index is built; acquired before mu
 
 	mu sync.RWMutex
 	// Guarded by mu.
@@ -66,13 +61,13 @@ type Store struct {
 	terms    terms
 	training training
 	marks    marks
-	changes  uint64 // counts Puts and Deletes
-	raw      int64  // bytes of all objects, not compressed
-	kept     int64  // bytes of all records as they were allocated
+	changes  uint64 // number of Puts and Deletes
+	raw      int64  // size of all objects, uncompressed
+	kept     int64  // allocated size of all records
 }
 
-// New returns an empty store. It panics when an index has no name or no function, or a
-// name occurs twice: the set of indexes is part of the program.
+// New returns an empty store. It panics if an index has no name or no function, or if two have the same name, because
+// the set of indexes is part of the program.
 func New(config Config) *Store {
 	return newStore(config, newHashes(), rand.Uint64())
 }
@@ -101,23 +96,22 @@ func newStore(config Config, h hashes, seed uint64) *Store {
 	return s
 }
 
-// Put keeps a copy of o, in place of what was kept under its key; o and its Bytes are the
-// caller's again afterwards. It returns what was replaced.
+// Put stores a copy of o and replaces the state with its key. Afterwards the caller may reuse o and its Bytes. It
+// returns the replaced state.
 //
-// The error is that of the indexes' functions, which it names, and which can be found in
-// it with errors.Is and errors.As. The object is kept nevertheless; those indexes do not
-// find it.
+// The error contains the errors of the indexes' functions, for errors.Is and errors.As. The object is stored
+// nevertheless, but those indexes do not find it.
 func (s *Store) Put(o *wire.Object) (old Ref, replaced bool, err error) {
 	old, replaced, _, err = s.PutIf(o, func(Ref, bool) bool { return true })
 	return old, replaced, err
 }
 
-// PutIf is Put if accept says so, which is called with what is kept under o's key, without a
-// lock. When it does not, put is false, and nothing has changed. Whoever relies on what accept
-// has seen must be the only one who puts and deletes meanwhile.
+// PutIf is like Put, but stores only if accept returns true. accept is called with the stored state for o's key,
+// without a lock. Otherwise put is false, and nothing has changed. If the decision depends on the stored state, no
+// other goroutine may put or delete the key concurrently.
 func (s *Store) PutIf(o *wire.Object, accept func(kept Ref, found bool) bool) (old Ref, replaced, put bool, err error) {
 	hash := s.hashes.key(o.Key.Namespace, o.Key.Name)
-	// Most of the work is done outside of the lock, by what is so now.
+	// Most of the work is done before the lock, based on the current state.
 	s.mu.RLock()
 	dictionary := s.training.current
 	at := s.placeOf(hash, o.Key)
@@ -144,15 +138,15 @@ func (s *Store) PutIf(o *wire.Object, accept func(kept Ref, found bool) bool) (o
 	return old, replaced, true, err
 }
 
-// place is where a key was found, or is to be put, as long as nothing else was put or deleted.
+// place is the position of a key, or the position for a new key. It is valid until the next Put or Delete.
 type place struct {
-	in      int    // the shard of its hash
-	slot    uint32 // when it was found
+	in      int    // the shard of the hash
+	slot    uint32 // if it was found
 	found   bool
-	changes uint64 // what Store.changes was then
+	changes uint64 // Store.changes at that time
 }
 
-// placeOf needs mu.
+// placeOf returns the position of a key. mu must be held.
 func (s *Store) placeOf(hash uint64, key kube.Key) place {
 	shard := s.index.shard(hash)
 	at := place{changes: s.changes}
@@ -162,8 +156,8 @@ func (s *Store) placeOf(hash uint64, key kube.Key) place {
 	return at
 }
 
-// enter is the part of Put for which mu is held. The payload was packed by the dictionary
-// that was current before, and at is where the key was then.
+// enter is the part of Put with mu held. The payload was packed with the earlier current dictionary, and at is the
+// earlier position of the key.
 func (s *Store) enter(o *wire.Object, hash uint64, at place, f *facts, p payload, scratch *scratch) (old Ref, replaced bool, trial func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +196,7 @@ func (s *Store) enter(o *wire.Object, hash uint64, at place, f *facts, p payload
 	return old, replaced, s.train()
 }
 
-// Delete forgets the object under key, and returns what was kept.
+// Delete deletes the object with the key, and returns its state.
 func (s *Store) Delete(key kube.Key) (old Ref, found bool) {
 	hash := s.hashes.key(key.Namespace, key.Name)
 	s.mu.Lock()
@@ -227,7 +221,7 @@ func (s *Store) Delete(key kube.Key) (old Ref, found bool) {
 	return old, true
 }
 
-// Get returns what is kept under key.
+// Get returns the state with the key.
 func (s *Store) Get(key kube.Key) (Ref, bool) {
 	hash := s.hashes.key(key.Namespace, key.Name)
 	s.mu.RLock()
@@ -235,7 +229,7 @@ func (s *Store) Get(key kube.Key) (Ref, bool) {
 	return s.lookup(hash, key)
 }
 
-// lookup needs mu.
+// lookup returns the state with the key. mu must be held.
 func (s *Store) lookup(hash uint64, key kube.Key) (Ref, bool) {
 	shard := s.index.shard(hash)
 	place, found := shard.find(&s.view, hash, key)
@@ -245,21 +239,20 @@ func (s *Store) lookup(hash uint64, key kube.Key) (Ref, bool) {
 	return s.ref(shard.slots[place]-1, s.pool)
 }
 
-// Len is the number of objects.
+// Len returns the number of objects.
 func (s *Store) Len() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.live
 }
 
-// Keys iterates over the keys as they are when the iteration begins, in no order. No lock
-// is held meanwhile: the loop may put and delete, which does not show.
+// Keys iterates over the keys at the start of the iteration, in no particular order. No lock is held: the loop may put
+// and delete, which does not affect the iteration.
 func (s *Store) Keys() iter.Seq[kube.Key] { return s.KeysIn(0, 1) }
 
-// KeysIn iterates over the keys of one of several parts of the store, from 0 to parts-1,
-// as Keys does over all. An object stays in its part as long as it is in the store. So
-// whoever walks over the parts one after the other, at whatever times, meets each object
-// exactly once that was there all the time.
+// KeysIn is like Keys for one of several parts of the store, from 0 to parts-1. An object stays in its part as long as
+// it is in the store. Iterating over the parts one after the other, at any times, visits every object exactly once that
+// is in the store all the time.
 func (s *Store) KeysIn(part, parts int) iter.Seq[kube.Key] {
 	return func(yield func(kube.Key) bool) {
 		for r := range s.RefsIn(part, parts) {
@@ -270,7 +263,7 @@ func (s *Store) KeysIn(part, parts int) iter.Seq[kube.Key] {
 	}
 }
 
-// RefsIn is KeysIn with the states that are kept when the iteration begins.
+// RefsIn is KeysIn with the states at the start of the iteration.
 func (s *Store) RefsIn(part, parts int) iter.Seq[Ref] {
 	return func(yield func(Ref) bool) {
 		v := s.shared()
@@ -282,14 +275,14 @@ func (s *Store) RefsIn(part, parts int) iter.Seq[Ref] {
 	}
 }
 
-// shared returns a view that stays as it is.
+// shared returns a view that does not change.
 func (s *Store) shared() view {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.share()
 }
 
-// changed notes a write to the slot.
+// changed records a write to the slot.
 func (s *Store) changed(slot uint32) {
 	s.changes++
 	s.terms.changed(slot)

@@ -15,7 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-func TestNewRefusesWrongIndexes(t *testing.T) {
+func TestNewPanicsForInvalidIndexes(t *testing.T) {
 	t.Parallel()
 	values := func(*wire.Object) ([]string, error) { return nil, nil }
 	for name, indexes := range map[string][]Index{
@@ -34,29 +34,29 @@ func TestNewRefusesWrongIndexes(t *testing.T) {
 	}
 }
 
-func TestTheZeroRefIsNothing(t *testing.T) {
+func TestZeroRef(t *testing.T) {
 	t.Parallel()
 	var r Ref
 	if r.Key() != (kube.Key{}) || r.UID() != "" || r.ResourceVersion() != "" || r.Same(&wire.Object{}) || r.Same(simple(t, "a", "1", "")) {
-		t.Error("the zero Ref is something")
+		t.Error("the zero Ref has a state")
 	}
 	if err := r.Read(func(*wire.Object) error { t.Error("read"); return nil }); err == nil {
 		t.Error("the zero Ref can be read")
 	}
 }
 
-func TestReadReturnsTheErrorOfUse(t *testing.T) {
+func TestReadReturnsErrorOfCallback(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
 	put(t, s, simple(t, "a", "1", ""))
 	r, _ := s.Get(simpleKey("a"))
 	mine := errors.New("mine")
-	if err := r.Read(func(*wire.Object) error { return mine }); err != mine { //nolint:errorlint // as it is
+	if err := r.Read(func(*wire.Object) error { return mine }); err != mine { //nolint:errorlint // must be unchanged
 		t.Errorf("Read returned %v", err)
 	}
 }
 
-func TestLoopsMayStopAndWriteMeanwhile(t *testing.T) {
+func TestLoopsMayStopAndWrite(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
 	for i := range 600 {
@@ -94,7 +94,7 @@ func TestLoopsMayStopAndWriteMeanwhile(t *testing.T) {
 	}
 }
 
-func TestKeysAreThoseOfTheStart(t *testing.T) {
+func TestKeysIgnoreLaterWrites(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
 	for _, name := range []string{"a", "b", "c"} {
@@ -112,8 +112,8 @@ func TestKeysAreThoseOfTheStart(t *testing.T) {
 	}
 }
 
-// TestPartsMeetEveryObjectOnce puts and deletes others while it walks over the parts.
-func TestPartsMeetEveryObjectOnce(t *testing.T) {
+// TestKeysInVisitsEveryObjectOnce puts and deletes other objects between the parts.
+func TestKeysInVisitsEveryObjectOnce(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
 	for i := range 1000 {
@@ -132,7 +132,7 @@ func TestPartsMeetEveryObjectOnce(t *testing.T) {
 	}
 	for i := range 1000 {
 		if key := simpleKey(fmt.Sprint("stays-", i)); seen[key] != 1 {
-			t.Errorf("%s was met %d times", key, seen[key])
+			t.Errorf("%s was visited %d times", key, seen[key])
 		}
 	}
 }
@@ -159,13 +159,13 @@ func TestMarks(t *testing.T) {
 	s.BeginList()
 	expect("a", "b", "c")
 	if !s.Mark(simpleKey("a")) || s.Mark(simpleKey("missing")) {
-		t.Error("Mark does not say what is there")
+		t.Error("Mark returned a wrong result")
 	}
 	put(t, s, simple(t, "b", "2", ""), simple(t, "new", "1", ""))
 	expect("c")
 	s.Delete(simpleKey("a"))
 	put(t, s, simple(t, "in the slot of a", "1", ""))
-	s.Delete(simpleKey("b")) // its slot must not stay marked for the next
+	s.Delete(simpleKey("b")) // the next object in its slot must not be marked
 	expect("c")
 	s.BeginList()
 	expect("c", "in the slot of a", "new")
@@ -176,7 +176,7 @@ func TestMarks(t *testing.T) {
 	expect("c", "d", "in the slot of a", "new")
 }
 
-func TestASnapshotStaysAsItWas(t *testing.T) {
+func TestSnapshotIsImmutable(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 5)
 	s := New(Config{})
@@ -187,9 +187,9 @@ func TestASnapshotStaysAsItWas(t *testing.T) {
 	snapshot := s.Snapshot()
 	var before [][]string
 	for _, q := range queries {
-		before = append(before, names(t, snapshot, q)) // by the indexes of the store
+		before = append(before, names(t, snapshot, q)) // with the store's indexes
 	}
-	// Then all is replaced, deleted, moved and encoded anew.
+	// Then all objects are replaced, deleted, moved and re-encoded.
 	for i, o := range all[:1000] {
 		if i%3 == 0 {
 			s.Delete(o.Key)
@@ -208,15 +208,15 @@ func TestASnapshotStaysAsItWas(t *testing.T) {
 	for _, o := range all[:1000] {
 		r, found := snapshot.Get(o.Key)
 		if !found || !r.Same(o) {
-			t.Errorf("%s is not in the snapshot as it was", o.Key)
+			t.Errorf("%s has changed in the snapshot", o.Key)
 		}
 	}
 	if _, found := snapshot.Get(all[1500].Key); found || snapshot.Len() != 1000 {
-		t.Errorf("what came later is in the snapshot: %t, Len %d", found, snapshot.Len())
+		t.Errorf("a later object is in the snapshot: %t, Len %d", found, snapshot.Len())
 	}
 }
 
-// TestConcurrentUse is for the race detector, and whatever is read must be whole.
+// TestConcurrentUse is for the race detector. Every object that is read must be complete.
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	s := newStore(Config{Indexes: []Index{{Name: "version", Values: func(o *wire.Object) ([]string, error) {
@@ -275,7 +275,7 @@ func TestConcurrentUse(t *testing.T) {
 	checkAll(t, s)
 }
 
-func TestNamespacesAreGivenUp(t *testing.T) {
+func TestEmptyNamespacesAreFreed(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
 	var snapshots []*Snapshot
@@ -291,16 +291,16 @@ func TestNamespacesAreGivenUp(t *testing.T) {
 	for i, snapshot := range snapshots {
 		key := kube.Key{Namespace: fmt.Sprint("ephemeral-", i), Name: "a"}
 		if r, found := snapshot.Get(key); !found || r.Key() != key {
-			t.Errorf("%s is lost to the snapshot", key)
+			t.Errorf("%s is missing in the snapshot", key)
 		}
 		expectNames(t, snapshot, Query{Namespace: key.Namespace}, "a")
 	}
 	if n := len(s.namespaces); n > 1 {
-		t.Errorf("%d namespaces are remembered", n)
+		t.Errorf("the store has %d namespaces", n)
 	}
 }
 
-func TestSlotsAreUsedAgain(t *testing.T) {
+func TestSlotsAreReused(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
 	for i := range 5000 {
@@ -317,8 +317,8 @@ func TestSlotsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestPutIfAsksFirst: what accept refuses changes nothing.
-func TestPutIfAsksFirst(t *testing.T) {
+// A rejected state must not change the store.
+func TestPutIf(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
 	o := &wire.Object{Format: wire.JSON, Bytes: []byte(`{"metadata":{"name":"a"}}`), Key: kube.Key{Name: "a"}, UID: "u", ResourceVersion: "1"}
@@ -333,17 +333,17 @@ func TestPutIfAsksFirst(t *testing.T) {
 		return asked, replaced
 	}
 	if asked, _ := put(false); asked != " false" || s.Len() != 0 {
-		t.Errorf("refused: asked about %q, %d objects", asked, s.Len())
+		t.Errorf("rejected: accept was called with %q, %d objects", asked, s.Len())
 	}
 	if asked, replaced := put(true); asked != " false" || replaced || s.Len() != 1 {
-		t.Errorf("accepted: asked about %q, replaced %t, %d objects", asked, replaced, s.Len())
+		t.Errorf("accepted: accept was called with %q, replaced %t, %d objects", asked, replaced, s.Len())
 	}
 	o.ResourceVersion = "2"
 	if asked, _ := put(false); asked != "1 true" {
-		t.Errorf("refused: asked about %q", asked)
+		t.Errorf("rejected: accept was called with %q", asked)
 	}
 	if r, _ := s.Get(o.Key); r.ResourceVersion() != "1" {
-		t.Errorf("what was refused is kept: %q", r.ResourceVersion())
+		t.Errorf("a rejected state was stored: %q", r.ResourceVersion())
 	}
 	if _, replaced := put(true); !replaced {
 		t.Error("nothing was replaced")
@@ -354,7 +354,7 @@ func TestPutIfAsksFirst(t *testing.T) {
 }
 
 //nolint:paralleltest // allocations of other tests would be counted
-func TestDiffersComparesHeads(t *testing.T) {
+func TestDiffers(t *testing.T) {
 	base := wire.Object{
 		Format: wire.JSON, Bytes: []byte(`{}`), Key: kube.Key{Name: "a"},
 		UID: "0b7f3c1e-5a64-4c0e-9b57-2f6f6f9f1c11", ResourceVersion: "7", Generation: 2,
@@ -382,6 +382,59 @@ func TestDiffersComparesHeads(t *testing.T) {
 		}
 	}
 	if got := (Ref{}).Differs(&base); !got.Has(kube.ChangedUID) {
-		t.Errorf("no state differs from one in %s", got)
+		t.Errorf("the zero Ref differs in %s", got)
+	}
+}
+
+// The position that Put finds before it has the lock is stale if the key or the slot was written in between.
+func TestPutWithConcurrentWrite(t *testing.T) {
+	t.Parallel()
+	pods := newCluster(t, 1, 3).pods(10)
+	for name, test := range map[string]struct {
+		before, meanwhile func(s *Store)
+		replaced          bool
+		kept              int
+	}{
+		"create with the same key": {
+			before:    func(*Store) {},
+			meanwhile: func(s *Store) { put(t, s, pods[0]) }, replaced: true, kept: 1,
+		},
+		"a deletion": {
+			before:    func(s *Store) { put(t, s, pods[0], pods[1]) },
+			meanwhile: func(s *Store) { s.Delete(pods[0].Key) }, kept: 2,
+		},
+		"delete, and another object in the slot": {
+			before:    func(s *Store) { put(t, s, pods[0]) },
+			meanwhile: func(s *Store) { s.Delete(pods[0].Key); put(t, s, pods[1]) }, kept: 2,
+		},
+		"create with another key": {
+			before:    func(*Store) {},
+			meanwhile: func(s *Store) { put(t, s, pods[1:]...) }, kept: 10,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(Config{}, newHashes(), 1)
+			test.before(s)
+			o, scratch := pods[0], &scratch{}
+			f, err := s.facts(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hash := s.hashes.key(o.Key.Namespace, o.Key.Name)
+			at := s.placeOf(hash, o.Key)
+			p := scratch.pack(o, s.training.current)
+			test.meanwhile(s)
+			if _, replaced, _ := s.enter(o, hash, at, &f, p, scratch); replaced != test.replaced {
+				t.Errorf("it replaces an object: %t, want %t", replaced, test.replaced)
+			}
+			if s.Len() != test.kept {
+				t.Errorf("the store has %d objects, want %d", s.Len(), test.kept)
+			}
+			if r, found := s.Get(o.Key); !found || !r.Same(o) {
+				t.Error("the object is missing")
+			}
+			checkAll(t, s)
+		})
 	}
 }

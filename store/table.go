@@ -7,28 +7,28 @@ import (
 	"sync/atomic"
 )
 
-// chunkSize is the number of slots that are copied when a snapshot and a write meet, and
-// of those that the smallest store has.
+// chunkSize is the number of slots that are copied at the first write after a snapshot, and the number of slots in the
+// smallest store.
 const chunkSize = 256
 
-// chunk is some slots. A slot is empty or has the record of one object, which stays in
-// it as long as the object is in the store.
+// chunk is a group of slots. A slot is empty or has the record of one object, which stays in it as long as the object
+// is in the store.
 type chunk struct {
 	records [chunkSize]string
 	epoch   uint64 // see table.epoch
 }
 
-// view is what is needed for reading records by slot. In a store it is guarded by mu; a
-// copy stays as it is, because shared chunks are copied before they are written to.
+// view has the data for reading records by slot. In a store it is guarded by mu. A copy never changes, because shared
+// chunks are copied before a write.
 type view struct {
 	chunks       []*chunk
-	slots        uint32 // slots from 0 that were ever in use
+	slots        uint32 // number of slots that were ever used
 	namespaces   []*namespace
 	dictionaries dictionaries
-	live         int // objects
+	live         int // number of objects
 }
 
-// namespace is a namespace that has, or had, objects. Its name is immutable.
+// namespace is a namespace that has or had objects. Its name is immutable.
 type namespace struct {
 	name    string
 	objects posting // guarded by mu
@@ -38,7 +38,7 @@ func (v *view) record(slot uint32) string {
 	return v.chunks[slot/chunkSize].records[slot%chunkSize]
 }
 
-// ref returns what is in the slot; ok is false when that is nothing.
+// ref returns the state in the slot. ok is false for an empty slot.
 func (v *view) ref(slot uint32, p *pool) (r Ref, ok bool) {
 	if slot >= v.slots {
 		return Ref{}, false
@@ -62,28 +62,28 @@ func (v *view) records() iter.Seq2[uint32, string] {
 	}
 }
 
-// table is the slots, with what finds an object's slot.
+// table has the slots, and the data to find an object's slot.
 type table struct {
 	view
-	free  []uint32 // slots below view.slots that are empty
+	free  []uint32 // empty slots below view.slots
 	index keyIndex
 
-	numbers        map[string]uint32 // of the namespaces
+	numbers        map[string]uint32 // namespace numbers by name
 	freeNamespaces []uint32
 
-	// epoch counts the views that were handed out. What has an older epoch may be shared
-	// with one of them. It is raised under mu's read lock too.
+	// epoch counts the views that were handed out. A chunk with an older epoch may be shared with a view. It is also
+	// increased with only mu's read lock held.
 	epoch atomic.Uint64
 	// indexEpoch is the same for the shards of index, which only snapshots share.
 	indexEpoch atomic.Uint64
 }
 
-// share returns a view that stays as it is.
+// share returns a view that does not change.
 func (t *table) share() view {
 	t.epoch.Add(1)
 	v := t.view
 	v.chunks = slices.Clone(v.chunks)
-	// namespaces is appended to, or copied, but never written to where it is read.
+	// namespaces is appended to or copied, but never changed in the part that a view reads.
 	return v
 }
 
@@ -110,7 +110,7 @@ func (t *table) newSlot() uint32 {
 	return t.slots - 1
 }
 
-// number returns the number of a namespace, which it gets if it has none.
+// number returns the number of a namespace, and assigns one if necessary.
 func (t *table) number(name string) uint32 {
 	if number, found := t.numbers[name]; found {
 		return number
@@ -120,7 +120,7 @@ func (t *table) number(name string) uint32 {
 	if n := len(t.freeNamespaces); n > 0 {
 		number = t.freeNamespaces[n-1]
 		t.freeNamespaces = t.freeNamespaces[:n-1]
-		t.namespaces = slices.Clone(t.namespaces) // views may still look this number up
+		t.namespaces = slices.Clone(t.namespaces) // views may still read this entry
 		t.namespaces[number] = entry
 	} else {
 		number = uint32(len(t.namespaces))
@@ -130,7 +130,7 @@ func (t *table) number(name string) uint32 {
 	return number
 }
 
-// leave takes the slot out of its namespace, and gives up a namespace that is empty.
+// leave removes the slot from its namespace, and frees a namespace without objects.
 func (t *table) leave(number, slot uint32) {
 	entry := t.namespaces[number]
 	entry.objects.remove(slot)

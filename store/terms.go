@@ -11,11 +11,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// hashes are the functions behind the tables; tests put weaker ones in their place.
+// hashes are the hash functions of the tables. Tests replace them by weaker ones.
 type hashes struct {
 	key  func(namespace, name string) uint64
 	term func(s string) uint64
-	// state is where changes are noticed, so it is never weak.
+	// state detects changes, so tests must not weaken it.
 	state maphash.Seed
 }
 
@@ -30,26 +30,26 @@ func newHashes() hashes {
 	}
 }
 
-// value is the term of a value of the i-th index.
+// value returns the term for a value of the i-th index.
 func (h *hashes) value(i int, value string) uint64 {
 	return h.term(value) + uint64(i)*0x9e3779b97f4a7c15
 }
 
-// facts are what the indexes need to know of an object.
+// facts is the data of an object for the indexes.
 type facts struct {
 	// state is equal for two states of an object only if labels and owners are equal.
 	state  uint64
 	values []uint64
-	owned  bool // there are owners
+	owned  bool // has owners
 
-	// The rest is there when read is true. It need not be when state did not change.
+	// The following fields are set if read is true, which is not necessary while state does not change.
 	read   bool
 	labels map[string]string
 	owners []types.UID
 }
 
-// facts asks the indexes' functions; the error is theirs. Labels and owners are read only
-// when that is the way to tell the state.
+// facts calls the indexes' functions, and returns their errors. It reads labels and owners only if the state cannot be
+// computed without them.
 func (s *Store) facts(o *wire.Object) (facts, error) {
 	var f facts
 	seed, state := s.hashes.state, uint64(0)
@@ -67,15 +67,15 @@ func (s *Store) facts(o *wire.Object) (facts, error) {
 			continue
 		}
 		for _, value := range values {
-			if term := s.hashes.value(i, value); !slices.Contains(f.values, term) {
-				f.values = append(f.values, term)
-			}
+			f.values = append(f.values, s.hashes.value(i, value))
 		}
 	}
+	slices.Sort(f.values)
+	f.values = slices.Compact(f.values)
 	return f, errors.Join(errs...)
 }
 
-// readFacts reads labels and owners, unless they were read.
+// readFacts reads labels and owners, unless they have been read.
 func (s *Store) readFacts(o *wire.Object, f *facts) {
 	if f.read {
 		return
@@ -94,7 +94,7 @@ func (s *Store) stateOf(f *facts) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.hashes.state)
 	var state uint64
-	for key, value := range f.labels { // in any order, hence a sum
+	for key, value := range f.labels { // in random order, hence a sum
 		h.Reset()
 		maphash.WriteComparable(&h, [2]string{key, value})
 		state += h.Sum64()
@@ -105,12 +105,12 @@ func (s *Store) stateOf(f *facts) uint64 {
 	return state
 }
 
-// terms are the indexes besides that of namespaces. They are guarded by the store's mu.
+// terms has all indexes except the namespaces. They are guarded by the store's mu.
 type terms struct {
 	owners *inverted
 	values *inverted            // of all indexes of the user
 	labels map[string]*inverted // by the label's key
-	// dirty notes the slots that change while an index is built; nil when none is.
+	// dirty contains the slots that change while an index is built; otherwise nil.
 	dirty map[uint32]struct{}
 }
 
@@ -124,7 +124,7 @@ func (t *terms) changed(slot uint32) {
 	}
 }
 
-// addValues enters the values of an object, addOwn its labels and owners.
+// addValues adds the index values of an object, addOwn its labels and owners.
 func (t *terms) addValues(slot uint32, f *facts) {
 	for _, value := range f.values {
 		t.values.add(value, slot)
@@ -142,7 +142,7 @@ func (t *terms) addOwn(slot uint32, f *facts, h *hashes) {
 	}
 }
 
-// removeTerms takes an object out. Labels and owners are read only when an index has them.
+// removeTerms removes an object. It reads labels and owners only if an index contains them.
 func (s *Store) removeTerms(slot uint32, old Ref, values, own bool) {
 	h := parse(old.record)
 	if values {
@@ -164,7 +164,7 @@ func (s *Store) removeTerms(slot uint32, old Ref, values, own bool) {
 	}
 }
 
-// reindex enters what changed when o, of which f are the facts, replaces old.
+// reindex updates the indexes when o, with the facts f, replaces old.
 func (s *Store) reindex(slot uint32, old Ref, o *wire.Object, f *facts) {
 	h := parse(old.record)
 	values, own := !h.hasValues(f.values), h.state != f.state
@@ -182,13 +182,12 @@ func (s *Store) reindex(slot uint32, old Ref, o *wire.Object, f *facts) {
 	}
 }
 
-// mustFacts reads labels and owners of what is known to be readable, because this store
-// wrote it.
+// mustFacts reads labels and owners of a record, which must be readable because this store wrote it.
 func (s *Store) mustFacts(r Ref) facts {
 	scratch := s.pool.get()
 	defer s.pool.put(scratch)
 	if err := r.read(&scratch.object, scratch); err != nil {
-		panic("store: a record cannot be read that was just written: " + err.Error())
+		panic("store: a record of this store cannot be read: " + err.Error())
 	}
 	var f facts
 	s.readFacts(&scratch.object, &f)

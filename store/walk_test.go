@@ -19,7 +19,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// walk does the same at random with a store and with its model.
+// walk applies the same random operations to a store and to its model.
 type walk struct {
 	*testing.T
 	random  *rand.Rand
@@ -85,7 +85,7 @@ func (w *walk) some() *wire.Object {
 	return object(w, &jsonPod{*pod})
 }
 
-// jsonPod is a Pod that is encoded as JSON, because it is not one that wire knows.
+// jsonPod is a Pod that is encoded as JSON, because its type has no protobuf encoding.
 type jsonPod struct{ corev1.Pod }
 
 func (w *walk) query() Query {
@@ -138,14 +138,14 @@ func (w *walk) put(o *wire.Object) {
 	want := o.Clone()
 	before, replaces := w.model.objects[o.Key]
 	old, replaced, err := w.store.Put(o)
-	for i := range o.Bytes { // the caller uses the buffer again
+	for i := range o.Bytes { // the caller may reuse the buffer
 		o.Bytes[i] = 0xff
 	}
 	fails := len(w.indexed) > 0 && (want.Annotations()["first"] == "fail" || want.Annotations()["second"] == "fail")
 	if fails != errors.Is(err, errIndex) {
 		w.Fatalf("Put of %s: %v", want.Key, err)
 	}
-	w.expectRef("what Put replaced", old, replaced, before, replaces)
+	w.expectRef("result of Put", old, replaced, before, replaces)
 	w.model.objects[want.Key] = want
 	if w.model.marked != nil {
 		w.model.marked[want.Key] = true
@@ -156,17 +156,17 @@ func (w *walk) put(o *wire.Object) {
 }
 
 func (w *walk) delete(key kube.Key) {
-	before, there := w.model.objects[key]
+	before, exists := w.model.objects[key]
 	old, found := w.store.Delete(key)
-	w.expectRef("what Delete forgot", old, found, before, there)
+	w.expectRef("result of Delete", old, found, before, exists)
 	delete(w.model.objects, key)
 	delete(w.model.marked, key)
 }
 
 func (w *walk) get(key kube.Key) {
-	want, there := w.model.objects[key]
+	want, exists := w.model.objects[key]
 	got, found := w.store.Get(key)
-	w.expectRef("Get", got, found, want, there)
+	w.expectRef("Get", got, found, want, exists)
 	if w.store.Len() != len(w.model.objects) {
 		w.Fatalf("Len is %d, want %d", w.store.Len(), len(w.model.objects))
 	}
@@ -182,14 +182,14 @@ func (w *walk) keep(r keptRef) {
 	}
 }
 
-func (w *walk) expectRef(what string, got Ref, found bool, want *wire.Object, there bool) {
+func (w *walk) expectRef(what string, got Ref, found bool, want *wire.Object, exists bool) {
 	w.Helper()
-	if found != there {
-		w.Fatalf("%s: found %t, want %t", what, found, there)
+	if found != exists {
+		w.Fatalf("%s: found %t, want %t", what, found, exists)
 	}
-	if !there {
+	if !exists {
 		if got != (Ref{}) {
-			w.Fatalf("%s: a Ref of nothing", what)
+			w.Fatalf("%s: a Ref without a state", what)
 		}
 		return
 	}
@@ -210,14 +210,14 @@ func (w *walk) expectRef(what string, got Ref, found bool, want *wire.Object, th
 		if diff := cmp.Diff(describe(want), describe(o)); diff != "" {
 			w.Fatalf("%s (-want +got):\n%s", what, diff)
 		}
-		clear(o.Bytes) // what a reader does with the buffer must not matter
+		clear(o.Bytes) // a reader must not affect the store through the buffer
 		return nil
 	}); err != nil {
 		w.Fatal(err)
 	}
 }
 
-// asker is what stores and snapshots have in common.
+// asker is implemented by stores and snapshots.
 type asker interface {
 	List(q Query) iter.Seq2[*wire.Object, error]
 	Count(q Query) (int, error)
@@ -252,17 +252,17 @@ func (w *walk) takeSnapshot() {
 	}
 }
 
-// checkKept looks at what was taken earlier: it must be as it was.
+// checkKept checks that earlier Refs and snapshots have not changed.
 func (w *walk) checkKept() {
 	for _, r := range w.refs {
-		w.expectRef("a Ref from before", r.ref, true, r.want, true)
+		w.expectRef("an earlier Ref", r.ref, true, r.want, true)
 	}
 	for _, s := range w.snapshots {
 		w.ask("snapshot", s.snapshot, s.model)
 		key := w.key()
-		want, there := s.model.objects[key]
+		want, exists := s.model.objects[key]
 		got, found := s.snapshot.Get(key)
-		w.expectRef("Get of a snapshot", got, found, want, there)
+		w.expectRef("Get of a snapshot", got, found, want, exists)
 		if s.snapshot.Len() != len(s.model.objects) {
 			w.Fatalf("Len of a snapshot is %d, want %d", s.snapshot.Len(), len(s.model.objects))
 		}
@@ -320,11 +320,11 @@ func (w *walk) mark() {
 		}
 	default:
 		key := w.key()
-		_, there := w.model.objects[key]
-		if found := w.store.Mark(key); found != there {
-			w.Fatalf("Mark of %s is %t, want %t", key, found, there)
+		_, exists := w.model.objects[key]
+		if found := w.store.Mark(key); found != exists {
+			w.Fatalf("Mark of %s is %t, want %t", key, found, exists)
 		}
-		if there && w.model.marked != nil {
+		if exists && w.model.marked != nil {
 			w.model.marked[key] = true
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/subscription"
 )
 
-// keepCopy lets a server, its watches and a receiver do anything in any order, and compares the
-// receiver's copy with the truth at the end.
+// keepCopy changes a server, its watches and a receiver in random order, and compares the receiver's copy with the
+// server's objects at the end.
 func keepCopy(t *testing.T, seed uint64) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -68,24 +68,24 @@ func keepCopy(t *testing.T, seed uint64) {
 		copied[name] = obj.Data["value"]
 	}
 	if diff := cmp.Diff(truth, copied); diff != "" {
-		t.Errorf("the copy (-truth +copy):\n%s", diff)
+		t.Errorf("copy (-server +copy):\n%s", diff)
 	}
 	if synced != 1 {
-		t.Errorf("told %d times that everything was told", synced)
+		t.Errorf("received %d Synced events", synced)
 	}
 }
 
-// apply does to a copy what an event says, and fails the test where that makes no sense.
+// apply applies an event to a copy, and fails the test if the event does not fit.
 func apply(t *testing.T, held map[string]configMap, e subscription.Event[configMap]) {
 	t.Helper()
 	known, found := held[e.Key.Name]
 	switch {
 	case e.Type == subscription.Applied && found && known.UID != e.Object.UID:
-		t.Errorf("%s came before the end of the earlier one, %s", words(e), known.UID)
+		t.Errorf("%s arrived before the Deleted of the earlier object %s", words(e), known.UID)
 	case e.Type == subscription.Applied && found && known.ResourceVersion == e.Object.ResourceVersion:
-		t.Errorf("%s came twice", words(e))
+		t.Errorf("%s arrived twice", words(e))
 	case e.Type == subscription.Deleted && (!found || known.UID != e.Object.UID):
-		t.Errorf("%s, and that was not there", words(e))
+		t.Errorf("%s arrived for an unknown object", words(e))
 	}
 	if e.Type == subscription.Applied {
 		held[e.Key.Name] = e.Object

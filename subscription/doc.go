@@ -1,18 +1,16 @@
-// Package subscription tells by a channel what happens to objects, for programs that want that
-// and no controller: a proxy that reads its routes, a command that shows what goes on, a cache
-// of something derived.
+// Package subscription delivers changes of objects through channels, for programs that need no controller: a proxy that
+// reads its routes, a command that shows changes, a cache of derived data.
 //
-// A Subscription has three channels; ask for the one that fits:
+// A Subscription has three channels:
 //
-//   - Signals: something has changed. For those who then look at everything (Informer().List).
-//   - Objects: each object that came or changed, in its newest state.
-//   - Events: objects that came, changed and went, consistent over broken watches, so that a
-//     receiver can keep a copy of what there is.
+//   - Signals: something has changed. For programs that then read all objects (Informer().List).
+//   - Objects: each object that was added or changed, in its newest state.
+//   - Events: objects that were added, changed and deleted, also across broken watches, so that a receiver can keep a
+//     copy of all objects.
 //
-// What it is not: a log. Changes that follow each other before the receiver comes to them are
-// one. Whoever must act on objects until they are right, and try again where that fails, wants
-// package controller.
+// It is not a log: successive changes of an object are merged until the receiver is ready. Use package controller to
+// process objects until that succeeds, with retries.
 //
-// Which objects: that is the Retriever's selection (informer.RetrieveSelected). It lists and
-// watches with the informer's back-off, and opens what breaks.
+// The Retriever selects the objects (informer.RetrieveSelected). The informer lists and watches with its backoff, and
+// reopens broken watches.
 package subscription

@@ -11,55 +11,54 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// EventType says what an Event tells.
+// EventType is the type of an Event.
 type EventType string
 
 // The types of events.
 const (
-	// Applied: the object came or changed; it is now as Object says.
+	// Applied: the object was added or changed. Object is its current state.
 	Applied EventType = "Applied"
-	// Deleted: the object, of which there was an Applied, is gone, or has left the Retriever's
-	// selection. Object is its last state, as far as it was seen.
+	// Deleted: the object of an earlier Applied was deleted, or has left the Retriever's selection. Object is its last
+	// known state.
 	Deleted EventType = "Deleted"
-	// Synced: everything that there was when the channel began has been told. It comes once, and
-	// has no object.
+	// Synced: all objects that existed when the channel began have been delivered. It comes once, and has no object.
 	Synced EventType = "Synced"
 )
 
-// Event tells what has happened to an object.
+// Event is a change of an object.
 type Event[T kube.Object] struct {
 	Type EventType
-	// Key is the object's. Empty for Synced.
+	// Key is the object's key. It is empty for Synced.
 	Key kube.Key
-	// Object belongs to the receiver. Nil for Synced. Of a Deleted object that cannot be read as a
-	// T, it has the namespace, the name and the uid only.
+	// Object belongs to the receiver. It is nil for Synced. If the last state of a Deleted object cannot be decoded as
+	// a T, it has only the namespace, the name and the uid.
 	Object T
-	// Initial is true for what comes before Synced.
+	// Initial is true for events before Synced.
 	Initial bool
 }
 
-// events tells of objects that came, changed and went.
+// events is the receiver of Events.
 type events[T kube.Object] struct {
 	subscription *Subscription[T]
 	out          chan Event[T]
 	queue        *queue
-	initial      bool // owned by deliver; Synced has not been told
+	initial      bool // used only by deliver; Synced has not been delivered
 
 	mu sync.Mutex
-	// told is what the receiver has been told last of each object of which it knows. Guarded by mu.
-	told map[kube.Key]state
-	// gone are objects that the receiver still believes to be there. Guarded by mu.
-	gone map[kube.Key]end
+	// sent is the last delivered state of each object that the receiver knows. Guarded by mu.
+	sent map[kube.Key]state
+	// deleted are objects that were deleted, without a delivered Deleted event. Guarded by mu.
+	deleted map[kube.Key]deletion
 }
 
-// end is that of an object.
-type end struct {
-	last *wire.Object // its last state
-	// followed says that what is there under its key since then is to be told.
-	followed bool
+// deletion is the end of an object that the receiver knows.
+type deletion struct {
+	last *wire.Object // the object's last state
+	// applyNext reports whether the current object with its key must be delivered after it.
+	applyNext bool
 }
 
-// state says which state of which object is meant.
+// state identifies a state of an object.
 type state struct {
 	uid     types.UID
 	version string
@@ -68,54 +67,74 @@ type state struct {
 func newEvents[T kube.Object](s *Subscription[T]) *events[T] {
 	return &events[T]{
 		subscription: s, out: make(chan Event[T]), queue: newQueue(), initial: true,
-		told: map[kube.Key]state{}, gone: map[kube.Key]end{},
+		sent: map[kube.Key]state{}, deleted: map[kube.Key]deletion{},
 	}
 }
 
-// syncedKey stands in the queue behind everything that was there at the beginning. No object has
-// an empty name.
+// syncedKey is in the queue after all initial objects. It cannot be the key of an object, because names are not empty.
 func syncedKey() kube.Key { return kube.Key{} }
 
 func (e *events[T]) synced() { e.queue.add(syncedKey()) }
 
 func (e *events[T]) notify(c informer.Change) {
-	follows := c.Type != informer.Deleted && passes(e.subscription.predicate, c)
-	if e.note(c, follows) || follows {
+	applyNext := c.Type != informer.Deleted && passes(e.subscription.predicate, c)
+	switch {
+	case e.recordEnd(c, applyNext) || applyNext:
 		e.queue.add(c.Key)
+	case c.Type == informer.Deleted && !e.isKnown(c.Key):
+		e.queue.remove(c.Key) // bounds the queue of a channel that is not received from
 	}
 }
 
-// note keeps the end of an object of which the receiver knows, and whether what follows it is to
-// be told. It returns false when the change ends nothing.
-func (e *events[T]) note(c informer.Change, follows bool) bool {
-	ended, unread, err := e.noted(c, follows)
-	if unread { // said without mu: who logs runs code of others
-		e.subscription.logger.Warn("a subscription cannot read the last state of an object",
+// isKnown reports whether the receiver knows an object with this key, deleted or not.
+func (e *events[T]) isKnown(key kube.Key) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, known := e.sent[key]
+	_, deleted := e.deleted[key]
+	return known || deleted
+}
+
+// recordEnd records the end of an object that the receiver knows, and whether the object that follows it must be
+// delivered. It returns false if the change does not end such an object.
+func (e *events[T]) recordEnd(c informer.Change, applyNext bool) bool {
+	ended, undecodable, err := e.markEnded(c, applyNext)
+	if undecodable { // logged without mu, because a slog.Handler is code of the program
+		e.subscription.logger.Warn("failed to decode the last state of an object",
 			"subscription", e.subscription.name, "key", c.Key.String(), "error", err)
 	}
 	return ended
 }
 
-// noted is note, and says besides that the last state could not be read, and why.
-func (e *events[T]) noted(c informer.Change, follows bool) (ended, unread bool, err error) {
+// markEnded is recordEnd without the log line. It returns whether the last state could not be decoded, and why.
+func (e *events[T]) markEnded(c informer.Change, applyNext bool) (ended, undecodable bool, err error) {
 	ends := c.Type == informer.Deleted || c.Changed(kube.ChangedUID) != 0
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if told, known := e.told[c.Key]; ends && known {
+	if sent, known := e.sent[c.Key]; ends && known {
 		last, err := c.Old()
-		if unread = err != nil || last == nil; unread {
-			last = &wire.Object{Key: c.Key, UID: told.uid}
+		if undecodable = err != nil || last == nil; undecodable {
+			last = &wire.Object{Key: c.Key, UID: sent.uid}
 		}
-		if last.UID == told.uid { // otherwise another object of the name, of which the receiver does not know (any more, or yet)
-			e.gone[c.Key] = end{last: last.Clone(), followed: follows}
-			return true, unread, err
+		if last.UID == sent.uid { // otherwise another object with the same name, which the receiver does not know
+			e.deleted[c.Key] = deletion{last: last.Clone(), applyNext: applyNext}
+			return true, undecodable, err
 		}
 	}
-	if ended, ok := e.gone[c.Key]; ok && (ends || follows) {
-		ended.followed = follows
-		e.gone[c.Key] = ended
+	if sent, known := e.sent[c.Key]; known && isRewritten(c) {
+		sent.version = "" // the same version is another state now
+		e.sent[c.Key] = sent
+	}
+	if ended, ok := e.deleted[c.Key]; ok && (ends || applyNext) {
+		ended.applyNext = applyNext
+		e.deleted[c.Key] = ended
 	}
 	return false, false, nil
+}
+
+// isRewritten reports whether an object changed without a change of its resource version, as after a restore of etcd.
+func isRewritten(c informer.Change) bool {
+	return c.Type == informer.Updated && c.Changed(kube.ChangedResourceVersion) == 0 && c.Changed(kube.ChangedAnything) != 0
 }
 
 func (e *events[T]) deliver(ctx context.Context) {
@@ -131,39 +150,39 @@ func (e *events[T]) deliver(ctx context.Context) {
 			e.initial = false
 			continue
 		}
-		if !e.tell(ctx, key) {
+		if !e.sendChanges(ctx, key) {
 			return
 		}
 	}
 }
 
-// tell tells the receiver what it does not know of the object under key. It returns false when
-// ctx has ended.
-func (e *events[T]) tell(ctx context.Context, key kube.Key) bool {
-	last, obj, applied := e.news(ctx, key)
+// sendChanges sends the changes of the object with key that the receiver does not know yet. It returns false when ctx
+// has ended.
+func (e *events[T]) sendChanges(ctx context.Context, key kube.Key) bool {
+	last, obj, applied := e.takeChanges(ctx, key)
 	if last != nil && !e.send(ctx, Event[T]{Type: Deleted, Key: key, Object: e.lastOf(ctx, last)}) {
 		return false
 	}
 	return !applied || e.send(ctx, Event[T]{Type: Applied, Key: key, Object: obj})
 }
 
-// news returns the last state of the object of which the receiver knows, when that has ended,
-// and the newest state of what is there now, when the receiver does not know it. From then on it
-// counts as told.
+// takeChanges returns the last state of the object that the receiver knows, if it was deleted, and the newest state of
+// the current object, if the receiver does not know it. It records both as sent.
 //
-// The informer shows a change before it announces it. What it shows is therefore read with mu
-// held: an end that it shows already is announced before or after that, not in between, where
-// nobody would know yet that it matters.
-func (e *events[T]) news(ctx context.Context, key kube.Key) (last *wire.Object, obj T, applied bool) {
-	last, obj, applied, err := e.read(key)
-	if err != nil { // said without mu: who logs runs code of others
+// The informer updates its cache before it announces a change. The cache is therefore read with mu held: a deletion
+// that is in the cache already is announced before or after that, but not in between, where sent would not contain the
+// object yet and the deletion would be ignored.
+func (e *events[T]) takeChanges(ctx context.Context, key kube.Key) (last *wire.Object, obj T, applied bool) {
+	last, obj, applied, err := e.readChanges(key)
+	if err != nil { // logged without mu, because a slog.Handler is code of the program
 		e.subscription.logUnread(ctx, key, err)
 	}
 	return last, obj, applied
 }
 
-// read is news, and says besides why what is there cannot be read. It counts as not there.
-func (e *events[T]) read(key kube.Key) (last *wire.Object, obj T, applied bool, err error) {
+// readChanges is takeChanges without the log line. It returns why the current object cannot be decoded; the
+// object is treated as missing then.
+func (e *events[T]) readChanges(key kube.Key) (last *wire.Object, obj T, applied bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	obj, found, err := e.subscription.informer.Get(key)
@@ -171,34 +190,34 @@ func (e *events[T]) read(key kube.Key) (last *wire.Object, obj T, applied bool, 
 	if found {
 		now = state{uid: obj.GetUID(), version: obj.GetResourceVersion()}
 	}
-	told, known := e.told[key]
-	ended, gone := e.gone[key]
-	delete(e.gone, key)
-	if gone && found && ended.followed && told.uid == now.uid {
-		gone = false // it has left the selection, and is back
+	sent, known := e.sent[key]
+	ended, deleted := e.deleted[key]
+	delete(e.deleted, key)
+	if deleted && found && ended.applyNext && sent.uid == now.uid {
+		deleted = false // it has left the selection and returned
 	}
-	if gone {
+	if deleted {
 		last = ended.last
-		delete(e.told, key)
+		delete(e.sent, key)
 		known = false
 	}
 	switch {
-	case !found, gone && !ended.followed, known && told == now:
+	case !found, deleted && !ended.applyNext, known && sent == now:
 		return last, obj, false, err
-	case known && told.uid != now.uid:
-		return last, obj, false, err // the end of the other one is about to be announced
+	case known && sent.uid != now.uid:
+		return last, obj, false, err // the end of the earlier object will be announced next
 	}
-	e.told[key] = now
+	e.sent[key] = now
 	return last, obj, true, err
 }
 
-// lastOf returns the last state of an object.
+// lastOf decodes the last state of an object.
 func (e *events[T]) lastOf(ctx context.Context, last *wire.Object) T {
 	obj, err := e.subscription.informer.Decode(last)
 	if err == nil {
 		return obj
 	}
-	e.subscription.logger.WarnContext(ctx, "a subscription cannot read the last state of an object, and tells its name only",
+	e.subscription.logger.WarnContext(ctx, "failed to decode the last state of an object; only its name is delivered",
 		"subscription", e.subscription.name, "key", last.Key.String(), "error", err)
 	obj = kube.New[T]()
 	obj.SetNamespace(last.Key.Namespace)

@@ -20,7 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/subscription"
 )
 
-func TestEventsTellWhatHappens(t *testing.T) {
+func TestEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -40,7 +40,7 @@ func TestEventsTellWhatHappens(t *testing.T) {
 	})
 }
 
-func TestSyncedComesWhenThereIsNothing(t *testing.T) {
+func TestSyncedWithoutObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubscription(t, subscription.Config[configMap]{Retriever: newServer()})
@@ -63,7 +63,7 @@ func TestEventsOfSlowReceiversCoalesce(t *testing.T) {
 		if got := len(received(out, words)); got != 4 {
 			t.Fatalf("%d events at the beginning, want 4", got)
 		}
-		server.Put(object("first", "1")) // which waits to be received
+		server.Put(object("first", "1")) // fills the channel
 		synctest.Wait()
 		for i := range 1000 {
 			server.Put(object("a", strconv.Itoa(i)))
@@ -73,9 +73,9 @@ func TestEventsOfSlowReceiversCoalesce(t *testing.T) {
 		}
 		server.Delete(key("c"))
 		server.Delete(key("d"))
-		server.Put(object("d", "1")) // another one
+		server.Put(object("d", "1")) // another object
 		server.Put(object("short-lived", "1"))
-		server.Delete(key("short-lived")) // before anybody was told
+		server.Delete(key("short-lived")) // before any event of it
 		server.Put(object("d", "2"))
 		expect(t, out,
 			"Applied first=1 uid-4",
@@ -84,9 +84,9 @@ func TestEventsOfSlowReceiversCoalesce(t *testing.T) {
 	})
 }
 
-func TestEventsMissNothingWhenTheWatchBreaks(t *testing.T) {
+func TestEventsAreCompleteAfterBrokenWatch(t *testing.T) {
 	t.Parallel()
-	for name, compact := range map[string]bool{"and goes on": false, "and history is gone": true} {
+	for name, compact := range map[string]bool{"resumed": false, "expired": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -123,11 +123,11 @@ func TestEventsMissNothingWhenTheWatchBreaks(t *testing.T) {
 				seen := map[string]bool{}
 				for _, event := range got {
 					if seen[event] {
-						t.Errorf("%s twice", event)
+						t.Errorf("%s arrived twice", event)
 					}
 					seen[event] = true
 					if event == "Applied b=2 uid-5" && !seen["Deleted b=1 uid-2"] {
-						t.Error("the new b before the end of the old one")
+						t.Error("the new b arrived before the Deleted of the old one")
 					}
 				}
 				if diff := cmp.Diff(want, seen); diff != "" {
@@ -138,7 +138,7 @@ func TestEventsMissNothingWhenTheWatchBreaks(t *testing.T) {
 	}
 }
 
-func TestBrokenWatchAloneTellsNothing(t *testing.T) {
+func TestReconnectSendsNoEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -176,10 +176,10 @@ func TestPredicates(t *testing.T) {
 		<-signals
 		server.Put(object("a", "x"))
 		expect(t, out)
-		server.Delete(key("a")) // of which nobody was told
+		server.Delete(key("a")) // before it was delivered
 		expect(t, out)
 		if n := len(received(signals, func(struct{}) string { return "" })); n > 0 {
-			t.Errorf("%d signals of what does not matter", n)
+			t.Errorf("%d signals for changes that the predicate drops", n)
 		}
 		server.Put(object("a", "xx"))
 		expect(t, out, "Applied a=xx uid-2")
@@ -195,7 +195,7 @@ func TestPredicates(t *testing.T) {
 		server.Fail("list", errDown())
 		server.Fail("watch", errDown())
 		server.Delete(key("b"))
-		server.Put(object("b", "x")) // another one, which nobody is to be told of
+		server.Put(object("b", "x")) // a new object that the predicate drops
 		server.Compact()
 		server.Fail("list", nil)
 		server.Fail("watch", nil)
@@ -204,8 +204,8 @@ func TestPredicates(t *testing.T) {
 	})
 }
 
-// What cannot be read as a T is logged and not told; its end is, to whom knows it.
-func TestObjectsThatCannotBeRead(t *testing.T) {
+// An object that cannot be decoded is logged and not delivered. Its end is delivered if the receiver knows it.
+func TestUndecodableObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, put, typed := dynamicConfigMaps(t)
@@ -223,7 +223,7 @@ func TestObjectsThatCannotBeRead(t *testing.T) {
 		server.Delete(key("a"))
 		server.Delete(key("b"))
 		expect(t, out, "Deleted a= uid-1")
-		for _, want := range []string{"cannot read an object", "ns/b", "tells its name only"} {
+		for _, want := range []string{"failed to decode an object", "ns/b", "only its name is delivered"} {
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("%q is not in the log:\n%s", want, log.String())
 			}
@@ -231,8 +231,8 @@ func TestObjectsThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// dynamicConfigMaps is a server of ConfigMaps whose data may be anything, and an informer that reads
-// them as Go's type.
+// dynamicConfigMaps returns a server of ConfigMaps with arbitrary data, and an informer that decodes them as the Go
+// type.
 func dynamicConfigMaps(t *testing.T) (server *fakeapi.Server[*unstructured.Unstructured], put func(name string, data any), typed *informer.Informer[*corev1.ConfigMap]) {
 	t.Helper()
 	server = fakeapi.New[*unstructured.Unstructured](func() runtime.Object {
@@ -256,7 +256,7 @@ func dynamicConfigMaps(t *testing.T) (server *fakeapi.Server[*unstructured.Unstr
 	return server, put, typed
 }
 
-// described says which kind a server of unstructured objects has.
+// described adds the kind to a server of unstructured objects.
 type described struct {
 	*fakeapi.Server[*unstructured.Unstructured]
 }
@@ -267,7 +267,7 @@ func (d described) Describe() informer.Description[*unstructured.Unstructured] {
 	return description
 }
 
-// The receiver's copy is compared with the truth, after anything may have happened in any order.
+// A receiver's copy must match the server after random changes.
 func TestEventsKeepACopy(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {

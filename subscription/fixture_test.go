@@ -30,7 +30,7 @@ func newServer() *fakeapi.Server[configMap] {
 
 func key(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
 
-// object is a ConfigMap in one of its states.
+// object returns a ConfigMap.
 func object(name, value string) configMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: map[string]string{"value": value}}
 }
@@ -67,7 +67,7 @@ func run[T kube.Object](t *testing.T, s *subscription.Subscription[T]) (stop fun
 	return func() { cancel(); <-ended }
 }
 
-// words says what an event tells: "Applied a=1 uid-1", with "initial " before it.
+// words returns an event as text, as in "initial Applied a=1 uid-1".
 func words(e subscription.Event[configMap]) string {
 	text := string(e.Type)
 	if e.Object != nil {
@@ -79,7 +79,7 @@ func words(e subscription.Event[configMap]) string {
 	return text
 }
 
-// received returns what can be received now.
+// received returns the values that can be received now.
 func received[V any](out <-chan V, words func(V) string) []string {
 	var all []string
 	for {
@@ -96,7 +96,7 @@ func received[V any](out <-chan V, words func(V) string) []string {
 	}
 }
 
-// expect fails the test unless these events can be received now, and no others.
+// expect fails the test unless exactly these events can be received now.
 func expect(t *testing.T, out <-chan subscription.Event[configMap], want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, received(out, words)); diff != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// objects tells of objects that came or changed.
+// objects is the receiver of Objects.
 type objects[T kube.Object] struct {
 	subscription *Subscription[T]
 	out          chan T
@@ -19,7 +19,10 @@ func newObjects[T kube.Object](s *Subscription[T]) *objects[T] {
 }
 
 func (o *objects[T]) notify(c informer.Change) {
-	if c.Type != informer.Deleted && passes(o.subscription.predicate, c) {
+	switch {
+	case c.Type == informer.Deleted:
+		o.queue.remove(c.Key) // bounds the queue of a channel that is not received from
+	case passes(o.subscription.predicate, c):
 		o.queue.add(c.Key)
 	}
 }
@@ -46,8 +49,8 @@ func (o *objects[T]) deliver(ctx context.Context) {
 
 func (o *objects[T]) end() { close(o.out) }
 
-// get returns the newest state of an object. What cannot be read is logged, and counts as not
-// there: the next state may be better.
+// get returns the newest state of an object. An object that cannot be decoded is logged and treated as missing, because
+// its next state may be valid.
 func (s *Subscription[T]) get(ctx context.Context, key kube.Key) (obj T, found bool) {
 	obj, found, err := s.informer.Get(key)
 	if err != nil {
@@ -57,6 +60,6 @@ func (s *Subscription[T]) get(ctx context.Context, key kube.Key) (obj T, found b
 }
 
 func (s *Subscription[T]) logUnread(ctx context.Context, key kube.Key, err error) {
-	s.logger.WarnContext(ctx, "a subscription cannot read an object, and does not tell of it",
+	s.logger.WarnContext(ctx, "failed to decode an object; its change is not delivered",
 		"subscription", s.name, "key", key.String(), "error", err)
 }

@@ -2,30 +2,30 @@ package subscription
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// queue has the keys about which there is something to tell, each once, in the order in which
-// they came. Its zero value is not usable; newQueue makes one.
+// queue contains the keys with undelivered changes, each once, in the order of their addition. Create it with newQueue.
 type queue struct {
-	filled chan struct{} // with room for one: there may be a key
+	filled chan struct{} // capacity 1; has an element if there may be a key
 
 	mu   sync.Mutex
-	keys []kube.Key            // guarded by mu; the first one is next
-	in   map[kube.Key]struct{} // guarded by mu; those of keys
+	keys []kube.Key            // guarded by mu; the first key that is also in in is next
+	in   map[kube.Key]struct{} // guarded by mu; the keys that were not removed
 }
 
 func newQueue() *queue {
 	return &queue{filled: make(chan struct{}, 1), in: map[kube.Key]struct{}{}}
 }
 
-// add puts key at the end, unless it is there.
+// add appends key, unless the queue contains it.
 func (q *queue) add(key kube.Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, waits := q.in[key]; waits {
+	if _, waiting := q.in[key]; waiting {
 		return
 	}
 	q.in[key] = struct{}{}
@@ -36,7 +36,28 @@ func (q *queue) add(key kube.Key) {
 	}
 }
 
-// next waits for a key and takes it out. It returns false when ctx has ended.
+// remove removes key, because it has no undelivered change any longer.
+func (q *queue) remove(key kube.Key) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.in, key)
+	const few = 64
+	if len(q.keys) < 2*len(q.in)+few {
+		return
+	}
+	kept := make(map[kube.Key]struct{}, len(q.in))
+	q.keys = slices.DeleteFunc(slices.Clone(q.keys), func(other kube.Key) bool {
+		_, again := kept[other]
+		if _, waiting := q.in[other]; !waiting || again {
+			return true
+		}
+		kept[other] = struct{}{}
+		return false
+	})
+	q.in = kept // a map does not free the memory of removed entries
+}
+
+// next waits for a key and removes it. It returns false when ctx has ended.
 func (q *queue) next(ctx context.Context) (kube.Key, bool) {
 	for {
 		if key, ok := q.take(); ok {
@@ -53,11 +74,13 @@ func (q *queue) next(ctx context.Context) (kube.Key, bool) {
 func (q *queue) take() (key kube.Key, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.keys) == 0 {
-		q.keys = nil // what has been read of it is free again
-		return key, false
+	for len(q.keys) > 0 {
+		key, q.keys = q.keys[0], q.keys[1:]
+		if _, waiting := q.in[key]; waiting {
+			delete(q.in, key)
+			return key, true
+		}
 	}
-	key, q.keys = q.keys[0], q.keys[1:]
-	delete(q.in, key)
-	return key, true
+	q.keys = nil // frees the consumed part
+	return kube.Key{}, false
 }

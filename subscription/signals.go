@@ -7,11 +7,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 )
 
-// signals says that something has changed.
+// signals is the receiver of Signals.
 type signals struct {
 	predicate informer.Predicate
-	out       chan struct{} // with room for one, so that nobody waits
-	complete  atomic.Bool   // everything that was there has been announced
+	out       chan struct{} // capacity 1, so that send never blocks
+	complete  atomic.Bool   // all initial objects have been announced
 }
 
 func newSignals(predicate informer.Predicate) *signals {
@@ -25,14 +25,14 @@ func (s *signals) notify(c informer.Change) {
 }
 
 func (s *signals) synced() {
-	s.complete.Store(true) // first, so that no change falls between
+	s.complete.Store(true) // before the signal, so that no later change is missed
 	s.signal()
 }
 
 func (s *signals) signal() {
 	select {
 	case s.out <- struct{}{}:
-	default: // one is waiting, and covers this
+	default: // the waiting signal covers this one
 	}
 }
 

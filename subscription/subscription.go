@@ -9,44 +9,42 @@ import (
 	"sync"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Config says what a Subscription tells of.
+// Config configures a Subscription.
 type Config[T kube.Object] struct {
-	// Name is used in logs and readiness. Default: the Informer's or, of a Retriever, its kind.
+	// Name is used in logs and readiness. Default: the Informer's name or the Retriever's kind.
 	Name string
-	// Retriever lists and watches the objects; the Subscription has a cache of its own then.
-	// Required, if there is no Informer.
+	// Retriever lists and watches the objects. The Subscription then has its own cache. Required without an Informer.
 	Retriever informer.Retriever[T]
-	// Informer is one that is shared with controllers or other subscriptions: the Subscription
-	// runs it too while it runs itself. Required, if there is no Retriever.
+	// Informer is an informer that is shared with controllers or other subscriptions. The Subscription runs it too,
+	// while it runs itself. Required without a Retriever.
 	Informer *informer.Informer[T]
-	// Predicate says which changes are told. It is called while the informer announces a change,
-	// so it must be quick; package predicate has the usual ones. Events does not ask it about the
-	// end of an object: the receiver must hear of it, if it knows the object. Default: all.
+	// Predicate selects the changes to deliver. It is called while the informer announces a change, so it must be fast.
+	// Package predicate has common ones. Events does not call it for the end of an object that the receiver knows,
+	// because the receiver must learn of it. Default: all changes.
 	Predicate informer.Predicate
-	// Logger receives what a Retriever's informer has to say, and which objects cannot be read
-	// as a T. Default: slog.Default() at the time of New.
+	// Logger receives the messages of a Retriever's informer, and the objects that cannot be decoded as a T. Default:
+	// slog.Default() at the time of New.
 	Logger *slog.Logger
 }
 
-// Subscription tells what happens to objects. Its methods may be called by any goroutine.
+// Subscription delivers changes of objects through channels. It is safe for concurrent use.
 //
-// Flow: Run lists the objects and watches them, by an informer. What it shows is put in a queue
-// for each channel that was asked for: the objects' keys, each once, in the order in which they
-// had something to tell first. The receiver gets the newest state of the first of them.
+// Flow: Run lists and watches the objects with an informer. Each requested channel has a queue with the keys of changed
+// objects, each once, in the order of their first undelivered change. The receiver gets the newest state of the first
+// of them.
 //
 // Guarantees:
-//   - Every object that there is when Run begins is told, and every change is, or a later one of
-//     the same object, whatever breaks in between. A reconnect alone tells nothing.
-//   - A slow receiver holds up nobody, neither the informer nor the other channels. What waits
-//     for it is one entry for each object, whatever happens to it meanwhile.
+//   - Every object that exists when Run begins is delivered, and every change or a later change of the same object,
+//     also after errors and broken watches. A reconnect alone delivers nothing.
+//   - A slow receiver blocks neither the informer nor the other channels. Its queue has at most one entry per object.
 //   - Objects are freshly decoded and belong to the receiver.
-//   - When Run has returned, every channel is closed, and no goroutine is left.
+//   - When Run has returned, every channel is closed, and all goroutines have ended.
 //
-// The caller must run it, and receive from the channels that it has asked for, or leave them: a
-// channel that nobody reads any more costs its queue, and nothing else.
+// The caller must call Run. A requested channel need not be received from: it then only costs its queue.
 type Subscription[T kube.Object] struct {
 	// Immutable after New.
 	name      string
@@ -54,40 +52,40 @@ type Subscription[T kube.Object] struct {
 	predicate informer.Predicate
 	logger    *slog.Logger
 
-	serving sync.WaitGroup // the receivers that are served; Run waits for it
+	serving sync.WaitGroup // the running receivers; Run waits for them
 
 	mu      sync.Mutex
-	signals *signals         // guarded by mu; nil until it is asked for; the same for the others
+	signals *signals         // guarded by mu; nil until requested, as are the others
 	objects *objects[T]      // guarded by mu
 	events  *events[T]       // guarded by mu
-	waiting []receiver       // guarded by mu; asked for before Run serves them
-	serve   func(r receiver) // guarded by mu; starts to serve a receiver; nil while Run does not run
-	ran     bool             // guarded by mu; Run has been called
-	ended   bool             // guarded by mu; nothing is served any more
+	waiting []receiver       // guarded by mu; requested before Run serves them
+	serve   func(r receiver) // guarded by mu; starts a receiver; nil while Run does not run
+	ran     bool             // guarded by mu; Run was called
+	ended   bool             // guarded by mu; Run has ended
 }
 
-// receiver is the way from the informer's changes to one channel.
+// receiver connects the informer's changes to one channel.
 type receiver interface {
 	// notify is called while the informer announces a change.
 	notify(c informer.Change)
-	// synced is called once, when everything that was there has been announced.
+	// synced is called once, after all initial objects were announced.
 	synced()
-	// deliver hands over what there is to tell, until ctx ends.
+	// deliver sends to the channel until ctx ends.
 	deliver(ctx context.Context)
-	// end closes the channel. Nothing else is called at the same time, or later.
+	// end closes the channel. No other method is called concurrently or later.
 	end()
 }
 
-// New makes a Subscription. It starts nothing. The error names every mistake in config.
+// New returns a Subscription. It starts nothing. The error contains all mistakes in config.
 func New[T kube.Object](config Config[T]) (*Subscription[T], error) {
 	var errs []error
 	logger := cmp.Or(config.Logger, slog.Default())
 	objects := config.Informer
 	switch {
 	case objects != nil && config.Retriever != nil:
-		errs = append(errs, errors.New("there is a Retriever and an Informer: one of them is enough"))
+		errs = append(errs, errors.New("both a Retriever and an Informer are set: set one of them"))
 	case objects == nil && config.Retriever == nil:
-		errs = append(errs, errors.New("a Retriever or an Informer is required: informer.Retrieve makes a Retriever"))
+		errs = append(errs, errors.New("a Retriever or an Informer is required: informer.Retrieve returns a Retriever"))
 	case objects == nil:
 		var err error
 		objects, err = informer.New(informer.Config[T]{Name: config.Name, Retriever: config.Retriever, Logger: logger})
@@ -97,22 +95,20 @@ func New[T kube.Object](config Config[T]) (*Subscription[T], error) {
 		return nil, fmt.Errorf("new subscription %q: %w", config.Name, err)
 	}
 	return &Subscription[T]{
-		name: cmp.Or(config.Name, objects.Name()), informer: objects, predicate: config.Predicate, logger: logger,
+		name: cmp.Or(config.Name, objects.Name()), informer: objects, predicate: guarded(config.Predicate, logger), logger: logger,
 	}, nil
 }
 
 // Name returns the subscription's name.
 func (s *Subscription[T]) Name() string { return s.name }
 
-// Informer returns the informer that the subscription reads: to look at other objects than the
-// one that was told of, and at its Health.
+// Informer returns the subscription's informer, for access to other objects and to its Health.
 func (s *Subscription[T]) Informer() *informer.Informer[T] { return s.informer }
 
-// Signals returns a channel that says that something has changed: any number of changes since
-// the last signal was received are one. The first signal comes when everything that there is has
-// been read, also when that is nothing. It is the same channel at every call.
+// Signals returns a channel that signals changes. All changes since the last received signal are one signal. The first
+// signal is sent when all objects have been read, also if there are none. Every call returns the same channel.
 //
-//	for range s.Signals() { // the first one comes when everything has been read
+//	for range s.Signals() { // the first one is sent when all objects have been read
 //		fmt.Println("there are", s.Informer().Len())
 func (s *Subscription[T]) Signals() <-chan struct{} {
 	s.mu.Lock()
@@ -124,9 +120,9 @@ func (s *Subscription[T]) Signals() <-chan struct{} {
 	return s.signals.out
 }
 
-// Objects returns a channel of the objects that came or changed, each in its newest state (the
-// one that is next in line for a slow receiver may have changed since: then it comes again).
-// Objects that went are not told. It is the same channel at every call.
+// Objects returns a channel of the objects that were added or changed, each in its newest state. (The object that a
+// slow receiver gets next may have changed since; it is then sent again.) Deletions are not delivered. Every call
+// returns the same channel.
 func (s *Subscription[T]) Objects() <-chan T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,13 +133,11 @@ func (s *Subscription[T]) Objects() <-chan T {
 	return s.objects.out
 }
 
-// Events returns a channel of what happened to objects: see Event. It is the same channel at
-// every call.
+// Events returns a channel of changes: see Event. Every call returns the same channel.
 //
-// Who does to a copy what the events say has a copy of what there is: between two events of one
-// object, it changes, or it goes. An object that was deleted and created again in between has
-// another uid, and gives a Deleted and an Applied; one that came and went before the receiver
-// heard of it gives nothing.
+// Applying the events in order keeps a copy of all objects in sync. Between two events of an object it may have changed
+// several times. If an object was deleted and created again, it has another uid, and a Deleted and an Applied are sent.
+// An object that was created and deleted before the receiver was ready is not sent at all.
 func (s *Subscription[T]) Events() <-chan Event[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +148,7 @@ func (s *Subscription[T]) Events() <-chan Event[T] {
 	return s.events.out
 }
 
-// add has r served, now or by Run. It is called with mu held.
+// add starts r now, or registers it for Run. mu must be held.
 func (s *Subscription[T]) add(r receiver) {
 	switch {
 	case s.serve != nil:
@@ -166,16 +160,15 @@ func (s *Subscription[T]) add(r receiver) {
 	}
 }
 
-// Run lists, watches and tells until ctx ends, and then returns nil. A channel that is asked for
-// while it runs begins with what there is at that moment. What has not been received when ctx
-// ends is not told.
+// Run lists, watches and delivers until ctx ends, and then returns nil. A channel that is requested later begins with
+// the objects that exist at that time. Undelivered changes are dropped when ctx ends.
 //
-// It runs once: the channels are closed when it returns. The error says that it has run before.
+// Run may be called once, because it closes the channels. A second call returns an error.
 func (s *Subscription[T]) Run(ctx context.Context) error {
 	s.mu.Lock()
 	if s.ran {
 		s.mu.Unlock()
-		return fmt.Errorf("run subscription %q: it has run before, and its channels have an end: make another one", s.name)
+		return fmt.Errorf("run subscription %q: it has run before, and its channels are closed: create a new one", s.name)
 	}
 	s.ran = true
 	s.mu.Unlock()
@@ -183,7 +176,7 @@ func (s *Subscription[T]) Run(ctx context.Context) error {
 	leave := s.informer.Join(ctx)
 	s.mu.Lock()
 	s.serve = func(r receiver) {
-		s.serving.Go(func() { s.attend(ctx, r) }) // waited for below
+		s.serving.Go(func() { s.runReceiver(ctx, r) }) // waited for below
 	}
 	for _, r := range s.waiting {
 		s.serve(r)
@@ -200,15 +193,15 @@ func (s *Subscription[T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// attend serves r until ctx ends.
-func (s *Subscription[T]) attend(ctx context.Context, r receiver) {
+// runReceiver runs r until ctx ends.
+func (s *Subscription[T]) runReceiver(ctx context.Context, r receiver) {
 	defer r.end()
 	unsubscribe := s.informer.Subscribe(func(c informer.Change) {
-		if ctx.Err() == nil { // the end must not wait for all objects of a large list
+		if ctx.Err() == nil { // a large initial list must not delay the end
 			r.notify(c)
 		}
 	})
-	defer unsubscribe() // it waits for a change that is being announced
+	defer unsubscribe() // waits for a change that is being announced
 	var syncing sync.WaitGroup
 	syncing.Go(func() { // waited for before the end
 		if s.informer.WaitSynced(ctx) == nil {
@@ -219,7 +212,18 @@ func (s *Subscription[T]) attend(ctx context.Context, r receiver) {
 	r.deliver(ctx)
 }
 
-// passes reports whether a change is to be told, whatever was told before.
+// guarded returns a predicate that returns true if the user's predicate panics.
+func guarded(predicate informer.Predicate, logger *slog.Logger) informer.Predicate {
+	if predicate == nil {
+		return nil
+	}
+	guard := usercode.NewGuard(logger)
+	return func(c informer.Change) bool {
+		return usercode.Value(guard, "Config.Predicate", true, func() bool { return predicate(c) })
+	}
+}
+
+// passes reports whether the predicate selects a change.
 func passes(predicate informer.Predicate, c informer.Change) bool {
 	return predicate == nil || predicate(c)
 }

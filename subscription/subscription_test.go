@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/subscription"
 )
 
-func TestObjectsComeInTheirNewestState(t *testing.T) {
+func TestObjectsHaveNewestState(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -25,7 +25,7 @@ func TestObjectsComeInTheirNewestState(t *testing.T) {
 		out := s.Objects()
 		defer run(t, s)()
 		expectObjects(t, out, "a=1")
-		server.Put(object("first", "1")) // which waits to be received
+		server.Put(object("first", "1")) // fills the channel
 		synctest.Wait()
 		for i := range 100 {
 			server.Put(object("b", strconv.Itoa(i)))
@@ -48,7 +48,7 @@ func expectObjects(t *testing.T, out <-chan configMap, want ...string) {
 	}
 }
 
-func TestObjectsBelongToTheReceiver(t *testing.T) {
+func TestObjectsBelongToReceiver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -61,7 +61,7 @@ func TestObjectsBelongToTheReceiver(t *testing.T) {
 			t.Errorf("the event is %s", got)
 		}
 		if obj, _, err := s.Informer().Get(key("a")); err != nil || obj.Data["value"] != "1" {
-			t.Errorf("the informer has %v, %v", obj, err)
+			t.Errorf("the informer's object is %v, %v", obj, err)
 		}
 	})
 }
@@ -82,25 +82,25 @@ func TestSignals(t *testing.T) {
 		defer run(t, s)()
 		<-out
 		if got := s.Informer().Len(); got != 10 {
-			t.Errorf("the first signal came when %d objects of 10 were there", got)
+			t.Errorf("the first signal was sent after %d of 10 objects", got)
 		}
 		if got := count(); got != 0 {
-			t.Errorf("%d signals more at the beginning", got)
+			t.Errorf("%d more signals at the beginning", got)
 		}
 		for i := range 10 {
 			server.Put(object(strconv.Itoa(i), "2"))
 		}
 		if got := count(); got != 1 {
-			t.Errorf("%d signals of ten changes", got)
+			t.Errorf("%d signals for ten changes", got)
 		}
 		server.Delete(key("3"))
 		if got := count(); got != 1 {
-			t.Errorf("%d signals of a deletion", got)
+			t.Errorf("%d signals for a deletion", got)
 		}
 	})
 }
 
-func TestFirstSignalComesWhenThereIsNothing(t *testing.T) {
+func TestFirstSignalWithoutObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubscription(t, subscription.Config[configMap]{
@@ -117,7 +117,7 @@ func TestFirstSignalComesWhenThereIsNothing(t *testing.T) {
 	})
 }
 
-func TestChannelsEndWithRun(t *testing.T) {
+func TestRunClosesChannels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -127,30 +127,30 @@ func TestChannelsEndWithRun(t *testing.T) {
 		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
 		events, objects, signals := s.Events(), s.Objects(), s.Signals()
 		stop := run(t, s)
-		synctest.Wait() // all of them wait to be received
+		synctest.Wait() // all of them are blocked on a send
 		stop()
 		select {
-		case <-events: // what has not been received is not told
+		case <-events: // undelivered changes are dropped
 		default:
-			t.Error("the events have no end")
+			t.Error("the channel of events was not closed")
 		}
 		for range objects {
-			t.Error("an object after the end")
+			t.Error("an object was sent after the end")
 		}
-		<-signals // which had been sent before
+		<-signals // sent before
 		if _, open := <-signals; open {
-			t.Error("the signals have no end")
+			t.Error("the channel of signals was not closed")
 		}
 		if _, open := <-events; open {
-			t.Error("the events have no end")
+			t.Error("the channel of events was not closed")
 		}
 		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "it has run before") {
-			t.Errorf("the second run: %v", err)
+			t.Errorf("second Run: %v", err)
 		}
 		late := newSubscription(t, subscription.Config[configMap]{Retriever: server})
 		run(t, late)()
 		if _, open := <-late.Events(); open {
-			t.Error("events that were asked for after the end have none")
+			t.Error("a channel that was requested after the end is not closed")
 		}
 		if _, _, open := server.Counts(); open != 0 {
 			t.Errorf("%d watches are open", open)
@@ -158,7 +158,7 @@ func TestChannelsEndWithRun(t *testing.T) {
 	})
 }
 
-func TestChannelsMayBeAskedForWhileItRuns(t *testing.T) {
+func TestChannelsRequestedWhileRunning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -193,14 +193,14 @@ func TestInformersAreShared(t *testing.T) {
 		stopSlow := run(t, slow)
 		defer run(t, quick)()
 		expect(t, out, "initial Applied a=1 uid-1", "Synced")
-		server.Put(object("a", "2")) // nobody receives slow's
+		server.Put(object("a", "2")) // slow is not received from
 		expect(t, out, "Applied a=2 uid-1")
 		if _, _, open := server.Counts(); open != 1 {
 			t.Errorf("%d watches are open, want one for both", open)
 		}
 		synctest.Wait()
 		if len(ignored) != 0 {
-			t.Error("the channel of a slow receiver has room")
+			t.Error("the channel of a slow receiver has a buffer")
 		}
 		stopSlow()
 		server.Put(object("a", "3"))
@@ -208,7 +208,7 @@ func TestInformersAreShared(t *testing.T) {
 	})
 }
 
-func TestMistakesInConfig(t *testing.T) {
+func TestNewReportsMistakes(t *testing.T) {
 	t.Parallel()
 	server := newServer()
 	shared, err := informer.New(informer.Config[configMap]{Retriever: server})
@@ -216,9 +216,9 @@ func TestMistakesInConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, config := range map[string]subscription.Config[configMap]{
-		`new subscription "x": a Retriever or an Informer is required: informer.Retrieve makes a Retriever`: {Name: "x"},
-		`new subscription "": there is a Retriever and an Informer: one of them is enough`:                  {Retriever: server, Informer: shared},
-		`new subscription "": new informer "": retrieve: the cluster is nil: make one with kube.Connect`:    {Retriever: informer.Retrieve[configMap](nil)},
+		`new subscription "x": a Retriever or an Informer is required: informer.Retrieve returns a Retriever`: {Name: "x"},
+		`new subscription "": both a Retriever and an Informer are set: set one of them`:                      {Retriever: server, Informer: shared},
+		`new subscription "": new informer "": retrieve: the cluster is nil: make one with kube.Connect`:      {Retriever: informer.Retrieve[configMap](nil)},
 	} {
 		if _, err := subscription.New(config); err == nil || err.Error() != want {
 			t.Errorf("the error is: %v\nwant: %s", err, want)
@@ -226,7 +226,7 @@ func TestMistakesInConfig(t *testing.T) {
 	}
 }
 
-// A program that keeps a table of what there is.
+// A program that keeps a table of all objects.
 func ExampleSubscription_Events() {
 	server := newServer() // in a program: informer.Retrieve[*corev1.ConfigMap](cluster)
 	server.Put(object("a", "1"))
@@ -248,7 +248,7 @@ func ExampleSubscription_Events() {
 			delete(table, event.Key.Name)
 		case subscription.Synced:
 			server.Delete(key("a"))
-			server.Put(object("b", "2")) // somebody does
+			server.Put(object("b", "2")) // by another client
 		}
 		fmt.Println(event.Type, table)
 		if table["b"] == "2" && len(table) == 1 {
@@ -289,7 +289,7 @@ func ExampleSubscription_Objects() {
 	// <nil>
 }
 
-// A program that computes something of all objects, whenever one of them has changed.
+// A program that computes a value from all objects, whenever one of them has changed.
 func ExampleSubscription_Signals() {
 	server := newServer() // in a program: informer.Retrieve[*corev1.ConfigMap](cluster)
 	server.Put(object("a", "1"))
@@ -302,7 +302,7 @@ func ExampleSubscription_Signals() {
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx) }()
 
-	for range s.Signals() { // the first one comes when everything has been read
+	for range s.Signals() { // the first one is sent when all objects have been read
 		fmt.Println("there are", s.Informer().Len())
 		if s.Informer().Len() == 2 {
 			break

@@ -38,7 +38,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// endless repeats data.
+// endless is a reader that repeats data.
 type endless struct {
 	data []byte
 	at   int
@@ -135,7 +135,7 @@ func BenchmarkLabels(b *testing.B) {
 	}
 }
 
-// BenchmarkCompare compares two states whose status differs.
+// BenchmarkCompare compares two states with different status.
 func BenchmarkCompare(b *testing.B) {
 	cut := mustCut(b, reflect.TypeFor[*corev1.Pod](), ManagedFields)
 	changed := realPod()

@@ -11,12 +11,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Comparer tells what differs between two states of an object of one Go type, without
-// decoding them. The zero Comparer works for every type; it cannot tell the spec from
-// the status in protobuf.
+// Comparer compares two states of an object of one Go type without decoding them. The zero Comparer supports every
+// type, but cannot distinguish spec and status in protobuf.
 type Comparer struct {
 	typed  bool
-	status int32 // zero when the type has none
+	status int32 // zero if the type has no status
 }
 
 // NewComparer returns a Comparer for objects of the Go type t.
@@ -32,14 +31,12 @@ func NewComparer(t reflect.Type) Comparer {
 	return c
 }
 
-// Compare returns which of parts differ. It looks at no others, so that asking for the
-// generation alone costs nothing.
+// Compare returns which of parts differ. It ignores other parts, so comparing only the generation costs almost nothing.
 //
-// A part that is not reported is the same. Labels and annotations are compared as sets,
-// finalizers and owner references in their order. Spec and status are compared as
-// bytes: a difference that only the encoder made (the order of keys, another format) is
-// reported too; API servers encode the same state in the same way. What was cut from
-// both states is not compared.
+// A part that is not returned is equal. Labels and annotations are compared as sets, finalizers and owner references in
+// their order. Spec and status are compared as bytes, so that a difference of the encoding alone (order of keys,
+// format) is returned too; API servers encode equal states equally. Fields that were cut from both states are not
+// compared.
 func (c Comparer) Compare(before, after *Object, parts kube.Change) kube.Change {
 	changed := kube.Change(0)
 	note := func(part kube.Change, differs bool) {
@@ -52,8 +49,8 @@ func (c Comparer) Compare(before, after *Object, parts kube.Change) kube.Change 
 	note(kube.ChangedGeneration, before.Generation != after.Generation)
 	note(kube.ChangedDeletion, before.Deleting != after.Deleting)
 	if parts&(metadataParts|contentParts) != 0 {
-		unlike := c.unlike(before, after, parts)
-		changed |= unlike&contentParts | compareMetadata(before, after, unlike)
+		different := c.different(before, after, parts)
+		changed |= different&contentParts | compareMetadata(before, after, different)
 	}
 	return changed
 }
@@ -63,36 +60,35 @@ const (
 	contentParts  = kube.ChangedSpec | kube.ChangedStatus
 )
 
-// unlike returns which of parts have not the same bytes in both, as far as it can tell;
-// otherwise all.
-func (c Comparer) unlike(a, b *Object, parts kube.Change) (unlike kube.Change) {
+// different returns which of parts have different bytes. Parts that cannot be compared count as different.
+func (c Comparer) different(a, b *Object, parts kube.Change) (different kube.Change) {
 	switch {
 	case a.Format != b.Format:
 		return parts
 	case a.Format == JSON:
-		return unlikeJSON(a.Bytes, b.Bytes) & parts
+		return diffJSON(a.Bytes, b.Bytes) & parts
 	}
 	if parts.Has(metadataParts) {
-		unlike |= unlikeMetadata(a, b)
+		different |= diffMetadata(a, b)
 	}
 	if parts.Has(contentParts) {
-		unlike |= c.unlikeContent(a, b)
+		different |= c.diffContent(a, b)
 	}
-	return unlike & parts
+	return different & parts
 }
 
-// compareMetadata decodes those parts of the metadata that have other bytes, and compares them.
-func compareMetadata(before, after *Object, unlike kube.Change) (changed kube.Change) {
-	if unlike.Has(kube.ChangedLabels) && !maps.Equal(before.Labels(), after.Labels()) {
+// compareMetadata decodes and compares the parts of the metadata with different bytes.
+func compareMetadata(before, after *Object, different kube.Change) (changed kube.Change) {
+	if different.Has(kube.ChangedLabels) && !maps.Equal(before.Labels(), after.Labels()) {
 		changed |= kube.ChangedLabels
 	}
-	if unlike.Has(kube.ChangedAnnotations) && !maps.Equal(before.Annotations(), after.Annotations()) {
+	if different.Has(kube.ChangedAnnotations) && !maps.Equal(before.Annotations(), after.Annotations()) {
 		changed |= kube.ChangedAnnotations
 	}
-	if unlike.Has(kube.ChangedFinalizers) && !slices.Equal(before.Finalizers(), after.Finalizers()) {
+	if different.Has(kube.ChangedFinalizers) && !slices.Equal(before.Finalizers(), after.Finalizers()) {
 		changed |= kube.ChangedFinalizers
 	}
-	if unlike.Has(kube.ChangedOwnerReferences) && !slices.EqualFunc(before.OwnerReferences(), after.OwnerReferences(), sameOwner) {
+	if different.Has(kube.ChangedOwnerReferences) && !slices.EqualFunc(before.OwnerReferences(), after.OwnerReferences(), sameOwner) {
 		changed |= kube.ChangedOwnerReferences
 	}
 	return changed
@@ -100,14 +96,14 @@ func compareMetadata(before, after *Object, unlike kube.Change) (changed kube.Ch
 
 func sameOwner(a, b metav1.OwnerReference) bool { return reflect.DeepEqual(a, b) }
 
-// unlikeMetadata returns the parts of the metadata that have not the same bytes in protobuf.
-func unlikeMetadata(a, b *Object) (unlike kube.Change) {
+// diffMetadata returns the parts of the metadata with different bytes in protobuf.
+func diffMetadata(a, b *Object) (different kube.Change) {
 	am, aok := protoMetadataBytes(a.Bytes)
 	bm, bok := protoMetadataBytes(b.Bytes)
-	if !aok || !bok || !eachUnlike(am, bm, func(num int32) { unlike |= protoPart(num) }) {
+	if !aok || !bok || !eachDifference(am, bm, func(num int32) { different |= protoPart(num) }) {
 		return metadataParts
 	}
-	return unlike
+	return different
 }
 
 func protoPart(num int32) kube.Change {
@@ -125,11 +121,10 @@ func protoPart(num int32) kube.Change {
 	}
 }
 
-// eachUnlike goes through the fields of two messages at once, and calls unlike with the number
-// of every field that has not the same bytes in both at that place. A number that it is not
-// called with has the same fields in both. (The reverse need not hold.) It returns false
-// for what is no message.
-func eachUnlike(a, b []byte, unlike func(num int32)) (ok bool) {
+// eachDifference iterates over the fields of two messages in parallel, and calls report with the number of every field
+// that has different bytes at the same position. Fields with other numbers are equal in both. (The reverse need not
+// hold.) It returns false for invalid messages.
+func eachDifference(a, b []byte, report func(num int32)) (ok bool) {
 	for i, j := 0, 0; i < len(a) || j < len(b); {
 		var f, g field
 		if i < len(a) {
@@ -145,30 +140,29 @@ func eachUnlike(a, b []byte, unlike func(num int32)) (ok bool) {
 		if f.num == g.num {
 			i, j = f.end, g.end
 			if !bytes.Equal(a[f.start:f.end], b[g.start:g.end]) {
-				unlike(f.num)
+				report(f.num)
 				if bytes.Equal(a[i:], b[j:]) {
-					return true // as often in the metadata, behind the resourceVersion
+					return true // common in metadata after the resourceVersion
 				}
 			}
 			continue
 		}
-		// Encoders write fields in the order of their numbers: one has a field that the other
-		// has not.
+		// Encoders write fields in the order of their numbers, so one message lacks a field of the other.
 		if g.num == 0 || f.num != 0 && f.num < g.num {
-			unlike(f.num)
+			report(f.num)
 			i = f.end
 		} else {
-			unlike(g.num)
+			report(g.num)
 			j = g.end
 		}
 	}
 	return true
 }
 
-// unlikeContent is unlikeMetadata for what is outside of the metadata.
-func (c Comparer) unlikeContent(before, after *Object) (changed kube.Change) {
+// diffContent is diffMetadata for the fields outside of the metadata.
+func (c Comparer) diffContent(before, after *Object) (changed kube.Change) {
 	const all = contentParts
-	ok := eachUnlike(before.Bytes, after.Bytes, func(num int32) {
+	ok := eachDifference(before.Bytes, after.Bytes, func(num int32) {
 		switch {
 		case num == numMetadata:
 		case !c.typed:

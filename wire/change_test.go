@@ -96,7 +96,7 @@ func TestCompareOfTypesWithoutStatus(t *testing.T) {
 	}
 }
 
-// What cannot be read is reported as changed.
+// Invalid bytes are reported as changed.
 func TestCompareOfBrokenBytes(t *testing.T) {
 	t.Parallel()
 	const content = kube.ChangedSpec | kube.ChangedStatus

@@ -7,37 +7,36 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// unlikeJSON returns which parts have not the same bytes in two objects. What it cannot tell
-// is not the same.
-func unlikeJSON(a, b []byte) (unlike kube.Change) {
+// diffJSON returns the parts with different bytes in two objects. Parts that cannot be compared count as different.
+func diffJSON(a, b []byte) (different kube.Change) {
 	inOrder := sameMembers(a, b, func(key, av, bv []byte) bool {
 		switch string(key) {
 		case "apiVersion", "kind":
 		case "metadata":
 			return bytes.Equal(av, bv) || sameMembers(av, bv, func(key, av, bv []byte) bool {
 				if !bytes.Equal(av, bv) {
-					unlike |= jsonPart(key)
+					different |= jsonPart(key)
 				}
 				return true
 			})
 		case "status":
 			if !bytes.Equal(av, bv) {
-				unlike |= kube.ChangedStatus
+				different |= kube.ChangedStatus
 			}
 		default:
 			if !bytes.Equal(av, bv) {
-				unlike |= kube.ChangedSpec
+				different |= kube.ChangedSpec
 			}
 		}
 		return true
 	})
 	if inOrder {
-		return unlike
+		return different
 	}
-	return unlikeMembers(a, b) | unlikeJSONMetadata(a, b)
+	return diffMembers(a, b) | diffJSONMetadata(a, b)
 }
 
-// jsonPart returns the part that a field of the metadata is.
+// jsonPart returns the part to which a metadata field belongs.
 func jsonPart(key []byte) kube.Change {
 	switch string(key) {
 	case metaLabels.name():
@@ -53,9 +52,9 @@ func jsonPart(key []byte) kube.Change {
 	}
 }
 
-// sameMembers goes through the members of two objects at once. It returns false when they do
-// not have the same keys in the same order, as two states of an object mostly do, when use
-// does, or when one is no object. Of values that are the same in both it scans one.
+// sameMembers iterates over the members of two objects in parallel. It returns false if their keys or the order of keys
+// differ, which is rare for two states of an object, if use returns false, or for invalid objects. If a value is equal
+// in both it is scanned once.
 func sameMembers(a, b []byte, use func(key, av, bv []byte) bool) bool {
 	as, bs := scanner{data: a}, scanner{data: b}
 	var am, bm members
@@ -77,7 +76,7 @@ func sameMembers(a, b []byte, use func(key, av, bv []byte) bool) bool {
 			return false
 		}
 		value := a[aStart:as.i]
-		// These end with what ends them, so that the same bytes are the same value.
+		// The end of these values is part of them, so equal bytes are equal values.
 		if bytes.IndexByte([]byte(`{["`), value[0]) >= 0 && bytes.HasPrefix(b[bStart:], value) {
 			bs.i += len(value)
 		} else if bs.skip() != nil {
@@ -89,8 +88,8 @@ func sameMembers(a, b []byte, use func(key, av, bv []byte) bool) bool {
 	}
 }
 
-// unlikeJSONMetadata compares the parts of the metadata, whatever their order.
-func unlikeJSONMetadata(a, b []byte) (unlike kube.Change) {
+// diffJSONMetadata compares the parts of the metadata in any order.
+func diffJSONMetadata(a, b []byte) (different kube.Change) {
 	as, aok := jsonMetadataParts(a)
 	bs, bok := jsonMetadataParts(b)
 	if !aok || !bok {
@@ -99,15 +98,14 @@ func unlikeJSONMetadata(a, b []byte) (unlike kube.Change) {
 	parts := [...]kube.Change{kube.ChangedLabels, kube.ChangedAnnotations, kube.ChangedFinalizers, kube.ChangedOwnerReferences}
 	for i, part := range parts {
 		if !bytes.Equal(as[i], bs[i]) {
-			unlike |= part
+			different |= part
 		}
 	}
-	return unlike
+	return different
 }
 
-// jsonMetadataParts finds the values of the fields of the metadata that a Comparer asks for:
-// labels, annotations, finalizers, owner references. It returns false when one is there more
-// than once.
+// jsonMetadataParts returns the values of the metadata fields that a Comparer needs: labels, annotations, finalizers,
+// owner references. It returns false if one occurs more than once.
 func jsonMetadataParts(data []byte) (values [4][]byte, ok bool) {
 	once := true
 	ok = eachJSONMetadata(data, func(key, v []byte) {
@@ -129,24 +127,23 @@ func jsonMetadataParts(data []byte) (values [4][]byte, ok bool) {
 	return values, ok && once
 }
 
-// unlikeMembers compares what is outside of the metadata, when one has members that the other
-// has not.
-func unlikeMembers(a, b []byte) (unlike kube.Change) {
+// diffMembers compares the members outside of the metadata, if the two objects have different members.
+func diffMembers(a, b []byte) (different kube.Change) {
 	as, aStatus, aok := jsonContent(a)
 	bs, bStatus, bok := jsonContent(b)
 	if !aok || !bok {
 		return contentParts
 	}
 	if !slices.EqualFunc(aStatus, bStatus, bytes.Equal) {
-		unlike |= kube.ChangedStatus
+		different |= kube.ChangedStatus
 	}
 	if !slices.EqualFunc(as, bs, bytes.Equal) {
-		unlike |= kube.ChangedSpec
+		different |= kube.ChangedSpec
 	}
-	return unlike
+	return different
 }
 
-// jsonContent returns the members of an object, key and value, and those of its status.
+// jsonContent returns the members of an object (key and value), and those of its status.
 func jsonContent(data []byte) (spec, status [][]byte, ok bool) {
 	s := scanner{data: data}
 	var m members

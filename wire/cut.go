@@ -11,49 +11,51 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ManagedFields is the path of the field owners that server-side apply keeps. It is
-// often half of an object. Updates without it are fine: the API server keeps its own.
+// ManagedFields is the path of the field owners that server-side apply needs. They are often half of an object. Updates
+// without them are safe: the API server keeps its own.
 const ManagedFields = "metadata.managedFields"
 
-// LastApplied is the path of the copy of the object that kubectl apply keeps.
+// LastApplied is the path of the copy of the object that kubectl apply stores.
 const LastApplied = `metadata.annotations["kubectl.kubernetes.io/last-applied-configuration"]`
 
-// Cut says what is left out of objects. Nil leaves everything in. It is immutable and
-// safe for concurrent use.
+// Cut defines the fields that are removed from objects. A nil Cut removes nothing. It is immutable and safe for
+// concurrent use.
 //
-// An object without fields that its server has must not be written back by an update,
-// which would delete them there. (ManagedFields is the exception: the API server keeps
-// those when they are absent.) Patches and applies are safe.
+// An object without some of its server's fields must not be written with an update, because that would delete them.
+// (ManagedFields are an exception: the API server keeps them if they are absent.) Patches and applies are safe.
 type Cut struct {
 	json  *jsonNode
 	proto *protoNode
-	// jsonOnly are the paths that cannot be found in protobuf, because the Go type does
-	// not tell.
+	// jsonOnly are the paths that cannot be found in protobuf, because the Go type does not contain them.
 	jsonOnly []string
-	// newMessage makes a message of the type; nil when it has no protobuf encoding.
+	// newMessage returns a new message of the type. It is nil for types without a protobuf encoding.
 	newMessage func() message
 }
 
-// NewCut compiles paths for objects of the Go type t, such as
-// reflect.TypeFor[*corev1.Pod]().
+// NewCut compiles paths for objects of the Go type t, such as reflect.TypeFor[*corev1.Pod]().
 //
-// A path names fields as they are in JSON, with dots between them:
-// "spec.template.spec.containers.env". Lists are passed through: the path goes on in
-// each element. Entries of maps are written `metadata.annotations["example.com/note"]`;
-// the quotes are Go's. With a t that knows only metadata (unstructured,
-// PartialObjectMetadata), paths outside it are taken as they are; in protobuf such
-// objects have nothing outside their metadata that could be found, and reading
-// unstructured objects from protobuf is refused then.
+// A path contains the JSON names of fields, separated by dots: "spec.template.spec.containers.env". It continues in
+// each element of a list. Map entries are written `metadata.annotations["example.com/note"]`, with quotes as in Go. If
+// t has only metadata (unstructured, PartialObjectMetadata), paths outside of the metadata are not checked. Protobuf
+// objects have no field names outside of the metadata, so with such a path unstructured objects cannot be read from
+// protobuf.
 //
-// Errors, all of them at once: paths that do not exist in t, and paths to what an
-// Object is told by: apiVersion, kind, and the metadata's name, namespace, uid,
-// resourceVersion, generation and deletionTimestamp, or all of the metadata.
+// Errors, all of them at once: paths that do not exist in t, and paths to fields that identify an Object: apiVersion,
+// kind, and the metadata's name, namespace, uid, resourceVersion, generation and deletionTimestamp, or the whole
+// metadata.
 func NewCut(t reflect.Type, paths ...string) (*Cut, error) {
+	return NewCutExceptApplied(t, "", paths...)
+}
+
+// NewCutExceptApplied is like NewCut, but keeps one entry of managedFields: the fields that manager has applied to the
+// object itself, not to a subresource. If manager is empty it keeps none. Object.AppliedFields returns the entry.
+// Decoded objects do not contain it, because an update with some of the managedFields entries would remove the others.
+func NewCutExceptApplied(t reflect.Type, manager string, paths ...string) (*Cut, error) {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if t == nil || t.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("compile what is cut: %v is not an object's type", t)
+		return nil, fmt.Errorf("compile a cut: %v is not the type of an object", t)
 	}
 	c := &Cut{json: &jsonNode{}, proto: newProtoNode(t)}
 	var errs []error
@@ -63,16 +65,17 @@ func NewCut(t reflect.Type, paths ...string) (*Cut, error) {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("compile what is cut from %s: %w", t, err)
+		return nil, fmt.Errorf("compile a cut for %s: %w", t, err)
 	}
+	c.keepAppliedBy(manager)
 	if t != reflect.TypeFor[metav1.PartialObjectMetadata]() && isMessage(reflect.PointerTo(t)) {
 		c.newMessage = func() message { return reflect.New(t).Interface().(message) }
 	}
 	return c, nil
 }
 
-// needed are the fields that an Object is told by.
-func needed(steps []string) bool {
+// identifies reports whether steps lead to a field that identifies an Object.
+func identifies(steps []string) bool {
 	switch steps[0] {
 	case "apiVersion", "kind":
 		return true
@@ -89,8 +92,8 @@ func (c *Cut) add(t reflect.Type, path string) error {
 	if err != nil {
 		return err
 	}
-	if needed(steps) {
-		return errors.New("objects cannot be told without it")
+	if identifies(steps) {
+		return errors.New("this field identifies objects and cannot be cut")
 	}
 	onlyMetadata := t == reflect.TypeFor[unstructured.Unstructured]() || t == reflect.TypeFor[metav1.PartialObjectMetadata]()
 	switch {
@@ -115,7 +118,7 @@ func (c *Cut) add(t reflect.Type, path string) error {
 	return nil
 }
 
-// checkProto is an error when something would stay in protobuf that was to be cut.
+// checkProto returns an error if a field of the cut cannot be found in protobuf.
 func (c *Cut) checkProto() error {
 	if c == nil || len(c.jsonOnly) == 0 {
 		return nil

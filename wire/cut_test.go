@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func TestCutIsTheSameInBothFormats(t *testing.T) {
+func TestCutIsEqualInBothFormats(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		path string
@@ -110,7 +110,7 @@ func TestCutLeavesValidJSON(t *testing.T) {
 	}
 }
 
-func TestNewCutNamesAllThatIsWrong(t *testing.T) {
+func TestNewCutReportsAllMistakes(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{
 		"":                                  "a name is empty",
@@ -120,14 +120,14 @@ func TestNewCutNamesAllThatIsWrong(t *testing.T) {
 		"metadata.labels[app]":              "want a quoted key",
 		`metadata.labels["app"`:             `want "]"`,
 		`metadata.labels["app"]x`:           `want "." or "["`,
-		"metadata":                          "cannot be told without it",
-		"metadata.name":                     "cannot be told without it",
-		"metadata.namespace":                "cannot be told without it",
-		"metadata.uid":                      "cannot be told without it",
-		"metadata.resourceVersion":          "cannot be told without it",
-		"metadata.generation":               "cannot be told without it",
-		"metadata.deletionTimestamp":        "cannot be told without it",
-		"kind":                              "cannot be told without it",
+		"metadata":                          "identifies objects and cannot be cut",
+		"metadata.name":                     "identifies objects and cannot be cut",
+		"metadata.namespace":                "identifies objects and cannot be cut",
+		"metadata.uid":                      "identifies objects and cannot be cut",
+		"metadata.resourceVersion":          "identifies objects and cannot be cut",
+		"metadata.generation":               "identifies objects and cannot be cut",
+		"metadata.deletionTimestamp":        "identifies objects and cannot be cut",
+		"kind":                              "identifies objects and cannot be cut",
 		"spec.container":                    `is it "containers"?`,
 		"spec.containers.evn":               `is it "env"?`,
 		"spec.volumes.configmap":            `is it "configMap"?`,
@@ -162,19 +162,18 @@ func TestNewCutNamesAllThatIsWrong(t *testing.T) {
 	}
 }
 
-// A field on the way of a cut that is none of its type is not made into one that is.
+// If a field on a cut's path has an unexpected type, the object must stay invalid.
 func TestCutOfAnotherType(t *testing.T) {
 	t.Parallel()
 	for _, spec := range []string{"\x12\x02\x10\x05", "\x12\x09\x11\x18\x01\x18\x01\x18\x01\x18\x01"} {
 		if _, err := Parse([]byte(protoPrefix+spec), deepCut(t)); err == nil {
-			t.Errorf("a spec that is a number is taken: %q", spec)
+			t.Errorf("Parse accepted a number as spec: %q", spec)
 		}
 	}
 }
 
-// The generated decoders read the text of a map's entry past the entry's end. What is
-// there is not cut from under it.
-func TestCutBesideAnUnusualMap(t *testing.T) {
+// The generated decoders read the text of a map entry past the entry's end. A cut must not remove bytes there.
+func TestCutNextToUnusualMap(t *testing.T) {
 	t.Parallel()
 	spec := "\x3a\x03\x0a\x0ac\x12\x08\x0a\x01c\x3a\x03\x0a\x01e" // a node selector, a container with env
 	raw := "\x12\x0f" + spec
@@ -183,28 +182,28 @@ func TestCutBesideAnUnusualMap(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(want.Spec.NodeSelector) != 1 || len(want.Spec.Containers) != 1 || len(want.Spec.Containers[0].Env) != 1 {
-		t.Fatalf("not what this test is about: %+v", want.Spec)
+		t.Fatalf("the test object is wrong: %+v", want.Spec)
 	}
 	want.Spec.Containers[0].Env = nil
 	o := mustParse(t, []byte(protoPrefix+"\x12\x11"+raw), mustCut(t, reflect.TypeFor[*corev1.Pod](), "spec.containers.env"))
 	checkDecode(t, want, o)
 }
 
-func TestCutOfObjectsWithOnlyMetadata(t *testing.T) {
+func TestCutMetadataOnlyObjects(t *testing.T) {
 	t.Parallel()
 	paths := []string{ManagedFields, LastApplied, "spec.volumes.secret"}
 	loose := mustCut(t, reflect.TypeFor[*unstructured.Unstructured](), paths...)
 	o := mustParse(t, realCRJSON(), loose)
 	for _, gone := range []string{"kubelet", "last-applied", "secret"} {
 		if strings.Contains(string(o.Bytes), gone) {
-			t.Errorf("%s is still there", gone)
+			t.Errorf("%s was not cut", gone)
 		}
 	}
 	if _, err := Parse(asProto(t, realPod(), podKind), loose); err == nil || !strings.Contains(err.Error(), "spec.volumes.secret") {
-		t.Errorf("protobuf that cannot be cut: %v", err)
+		t.Errorf("cut of field names in protobuf: %v", err)
 	}
 	if _, err := FromObject(realPod(), loose); err == nil {
-		t.Error("FromObject encodes what cannot be cut")
+		t.Error("FromObject accepted a cut for field names in protobuf")
 	}
 	meta := mustCut(t, reflect.TypeFor[*metav1.PartialObjectMetadata](), paths...)
 	o = mustParse(t, asProto(t, realSecret(), secretKind), meta)
@@ -212,6 +211,6 @@ func TestCutOfObjectsWithOnlyMetadata(t *testing.T) {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	if _, err := NewCut(reflect.TypeFor[*unstructured.Unstructured](), "metadata.label"); err == nil {
-		t.Error("a field that no metadata has can be cut")
+		t.Error("NewCut accepted an unknown metadata field")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// parsePath splits `a.b["c.d"].e`.
+// parsePath splits a path such as `a.b["c.d"].e`.
 func parsePath(path string) (steps []string, err error) {
 	rest := path
 	for first := true; first || rest != ""; first = false {
@@ -47,15 +47,15 @@ func parsePath(path string) (steps []string, err error) {
 	return steps, nil
 }
 
-// place is where a path has come to: the Go type there (nil when it is not known), and
-// the nodes of both formats (proto is nil for what protobuf does not have).
+// place is the end of a partial path: the Go type (nil if unknown), and the nodes of both formats (proto is nil for
+// fields without protobuf encoding).
 type place struct {
 	t     reflect.Type
 	json  *jsonNode
 	proto *protoNode
 }
 
-// step goes to the field, or the entry of a map, of that name.
+// step moves to the field or map entry with this name.
 func (p place) step(name string) (place, error) {
 	next := place{json: p.json.add(name)}
 	if p.t == nil {
@@ -70,7 +70,7 @@ func (p place) step(name string) (place, error) {
 		}
 		return next, nil
 	case t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
-		return next, fmt.Errorf("%s has no fields that could be cut", t)
+		return next, fmt.Errorf("%s has no fields", t)
 	}
 	field, numbers, found := findField(t, name)
 	if !found {
@@ -90,7 +90,7 @@ func (p place) step(name string) (place, error) {
 	return next, nil
 }
 
-// elementType goes through pointers and lists.
+// elementType removes pointers and lists from a type.
 func elementType(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Array ||
 		t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 {
@@ -101,7 +101,7 @@ func elementType(t reflect.Type) reflect.Type {
 
 func newProtoNode(t reflect.Type) *protoNode { return &protoNode{maps: mapFields(t)} }
 
-// entry returns the node for one entry of the map that n stands for.
+// entry returns the node for one entry of the map n.
 func (n *protoNode) entry(key string, value reflect.Type) *protoNode {
 	if n.keys == nil {
 		n.keys = map[string]*protoNode{}
@@ -112,7 +112,7 @@ func (n *protoNode) entry(key string, value reflect.Type) *protoNode {
 	return n.keys[key]
 }
 
-// mapFields returns the numbers of the fields of t that are maps.
+// mapFields returns the numbers of the map fields of t.
 func mapFields(t reflect.Type) (nums []int32) {
 	if t.Kind() != reflect.Struct {
 		return nil
@@ -125,14 +125,14 @@ func mapFields(t reflect.Type) (nums []int32) {
 	return nums
 }
 
-// fieldNumber is one step in protobuf: the field's number, and the type of its content.
+// fieldNumber is one step in protobuf: the field's number and the type of its content.
 type fieldNumber struct {
 	num     int32
 	message reflect.Type
 }
 
-// findField looks for the field that is called name in JSON, also in embedded structs.
-// There, JSON has one step where protobuf has more: the embedded struct is a message.
+// findField finds the field with the JSON name, also in embedded structs. An embedded struct is one more step in
+// protobuf, because it is a message there.
 func findField(t reflect.Type, name string) (field reflect.StructField, numbers []fieldNumber, found bool) {
 	for f := range structFields(t) {
 		if jsonName(f) == name {
@@ -161,13 +161,13 @@ func structFields(t reflect.Type) func(yield func(reflect.StructField) bool) {
 	}
 }
 
-// isInline is true for a struct whose fields are those of the outer one in JSON.
+// isInline reports whether the JSON fields of an embedded struct belong to the outer object.
 func isInline(f reflect.StructField) bool {
 	tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return f.Anonymous && tag == ""
 }
 
-// jsonName is empty for what JSON has no name for.
+// jsonName returns the JSON name of a field, or "".
 func jsonName(f reflect.StructField) string {
 	tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	switch {
@@ -180,7 +180,7 @@ func jsonName(f reflect.StructField) string {
 	}
 }
 
-// protoNumber is zero for what protobuf does not have.
+// protoNumber returns the protobuf number of a field, or 0.
 func protoNumber(f reflect.StructField) int32 {
 	parts := strings.Split(f.Tag.Get("protobuf"), ",")
 	if len(parts) < 2 {
@@ -193,7 +193,7 @@ func protoNumber(f reflect.StructField) int32 {
 	return int32(num)
 }
 
-// suggestion names the field that is nearest to name.
+// suggestion returns a hint with the most similar field name.
 func suggestion(t reflect.Type, name string) string {
 	best, bestDistance := "", len(name)/2+2
 	var look func(reflect.Type)
@@ -215,7 +215,7 @@ func suggestion(t reflect.Type, name string) string {
 	return fmt.Sprintf(": is it %q?", best)
 }
 
-// distance is how many letters have to be changed, added or removed.
+// distance returns the number of letters to change, add or remove.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

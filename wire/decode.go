@@ -10,30 +10,29 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // Decoder decodes Objects of one kind into T. It is safe for concurrent use.
 type Decoder[T kube.Object] struct {
 	kind schema.GroupVersionKind
-	// proto: T itself can be decoded from protobuf.
+	// proto is true if T can be decoded from protobuf.
 	proto bool
-	// twin makes the typed object that stands between protobuf and an unstructured T.
+	// twin returns a typed object, through which protobuf is decoded for an unstructured T.
 	twin func() kube.Object
-	// twinProto is proto for what twin makes.
+	// twinProto is proto for the result of twin.
 	twinProto bool
 }
 
-// NewDecoder returns a Decoder for objects of the given kind, which unstructured and
-// metadata-only objects get as their apiVersion and kind; an empty kind leaves them as they
-// came. T is a pointer to a struct.
+// NewDecoder returns a Decoder for objects of the kind. Unstructured and metadata-only objects get it as apiVersion and
+// kind, unless it is empty. T is a pointer to a struct.
 func NewDecoder[T kube.Object](kind schema.GroupVersionKind) (Decoder[T], error) {
 	return NewDecoderVia[T](kind, nil)
 }
 
-// NewDecoderVia is NewDecoder for a T that is *unstructured.Unstructured, while the
-// objects may be protobuf: they are decoded into what twin makes, a new typed object of
-// the kind, and converted.
+// NewDecoderVia is like NewDecoder for T = *unstructured.Unstructured and objects that may be protobuf: they are
+// decoded into the result of twin, a new typed object of the kind, and converted.
 func NewDecoderVia[T kube.Object](kind schema.GroupVersionKind, twin func() kube.Object) (Decoder[T], error) {
 	t := reflect.TypeFor[T]()
 	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
@@ -49,10 +48,18 @@ func NewDecoderVia[T kube.Object](kind schema.GroupVersionKind, twin func() kube
 	return d, nil
 }
 
-// Decode returns a fresh T that shares nothing with o.
+// guarded calls f and returns its panics as errors, because T may have user-written methods.
+func guarded(name string, f func() error) (err error) {
+	if panicked := (*usercode.Guard)(nil).Call(name, func() { err = f() }, nil); panicked != nil {
+		return panicked
+	}
+	return err
+}
+
+// Decode returns a new T that shares no memory with o. A panic in T's methods is returned as an error.
 func (d Decoder[T]) Decode(o *Object) (T, error) {
 	obj := kube.New[T]()
-	if err := d.decode(o, obj); err != nil {
+	if err := guarded("the decoding of an object", func() error { return d.decode(o, obj) }); err != nil {
 		var none T
 		return none, fmt.Errorf("decode %s from %s as %T: %w", o.Key, o.Format, none, err)
 	}
@@ -98,7 +105,7 @@ func decodeTyped(o *Object, obj kube.Object, proto bool) error {
 func (d Decoder[T]) decodeUnstructured(o *Object, u *unstructured.Unstructured) error {
 	if o.Format == Protobuf {
 		if d.twin == nil {
-			return fmt.Errorf("protobuf says nothing about the names of fields: make the decoder by NewDecoderVia, or ask the API server for JSON")
+			return fmt.Errorf("protobuf contains no field names: use NewDecoderVia, or request JSON from the API server")
 		}
 		twin := d.twin()
 		if err := decodeTyped(o, twin, d.twinProto); err != nil {
@@ -116,6 +123,9 @@ func (d Decoder[T]) decodeUnstructured(o *Object, u *unstructured.Unstructured) 
 	}
 	if err := utiljson.Unmarshal(o.Bytes, &u.Object); err != nil {
 		return err
+	}
+	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
+		delete(metadata, nameApplied)
 	}
 	if u.GetKind() == "" && !d.kind.Empty() {
 		u.SetKind(d.kind.Kind)

@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Database is a custom resource as people write them: no protobuf.
+// Database is a typical custom resource, without protobuf.
 type Database struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -25,7 +25,7 @@ type Database struct {
 
 func (d *Database) DeepCopyObject() runtime.Object { c := *d; return &c }
 
-// promotedMeta gets Marshal and Unmarshal of its ObjectMeta: they are not about all of it.
+// promotedMeta inherits Marshal and Unmarshal of its ObjectMeta, which do not encode the whole object.
 type promotedMeta struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              string `json:"spec,omitempty"`
@@ -34,13 +34,13 @@ type promotedMeta struct {
 func (*promotedMeta) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 func (p *promotedMeta) DeepCopyObject() runtime.Object { c := *p; return &c }
 
-// promotedPod gets those of a Pod.
+// promotedPod inherits those of a Pod.
 type promotedPod struct {
 	corev1.Pod `json:",inline"`
 	Extra      string `json:"extra,omitempty"`
 }
 
-// promotedPointer gets those of a Pod that may be nil.
+// promotedPointer inherits those of a Pod that may be nil.
 type promotedPointer struct {
 	*metav1.PartialObjectMetadata
 	Extra string
@@ -131,7 +131,7 @@ func TestDecodeOnlyMetadata(t *testing.T) {
 	}
 }
 
-// With an empty kind, objects stay as they came.
+// With an empty kind, the TypeMeta of objects is not changed.
 func TestDecodeWithoutKind(t *testing.T) {
 	t.Parallel()
 	var none schema.GroupVersionKind
@@ -158,10 +158,10 @@ func TestDecodeWithoutKind(t *testing.T) {
 func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
 	if _, err := NewDecoder[*corev1.Pod](schema.GroupVersionKind{Kind: "Pod"}); err == nil {
-		t.Error("a kind without a version is taken")
+		t.Error("NewDecoder accepted a kind without a version")
 	}
 	if _, err := NewDecoder[kube.Object](podKind); err == nil {
-		t.Error("an interface is taken")
+		t.Error("NewDecoder accepted an interface")
 	}
 	pods, err := NewDecoder[*corev1.Pod](podKind)
 	if err != nil {
@@ -251,7 +251,31 @@ func TestFromObject(t *testing.T) {
 	u.Object["x"] = func() {}
 	for _, obj := range []kube.Object{db, u, nil} {
 		if _, err := FromObject(obj, nil); err == nil || !strings.Contains(err.Error(), "encode a ") {
-			t.Errorf("an object that cannot be encoded: %v", err)
+			t.Errorf("object without encoding: %v", err)
 		}
+	}
+}
+
+// panicking is a type whose methods panic.
+type panicking struct{ Database }
+
+func (p *panicking) DeepCopyObject() runtime.Object { return p }
+
+func (p *panicking) UnmarshalJSON([]byte) error { panic("cannot be decoded") }
+
+func (p *panicking) MarshalJSON() ([]byte, error) { panic("cannot be encoded") }
+
+func TestTypeWhoseMethodsPanic(t *testing.T) {
+	t.Parallel()
+	d, err := NewDecoder[*panicking](crKind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &Object{Format: JSON, Bytes: []byte(`{}`), Key: kube.Key{Namespace: "a", Name: "b"}}
+	if _, err := d.Decode(o); err == nil || !strings.Contains(err.Error(), "decode a/b") || !strings.Contains(err.Error(), "cannot be decoded") {
+		t.Errorf("decode: %v", err)
+	}
+	if _, err := FromObject(&panicking{}, nil); err == nil || !strings.Contains(err.Error(), "cannot be encoded") {
+		t.Errorf("encode: %v", err)
 	}
 }

@@ -13,21 +13,20 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// message is what protobuf types generated for Kubernetes have.
+// message is implemented by generated protobuf types of Kubernetes.
 type message interface {
 	Marshal() ([]byte, error)
 	Unmarshal(data []byte) error
 }
 
-// SupportsProtobuf tells whether T can be decoded from protobuf, and a client for it may
-// ask for that format. T has to have the generated methods Marshal and Unmarshal of its
-// own: a custom resource's type may have got those of an embedded field, which are not
-// about the whole object, and do not count.
+// SupportsProtobuf reports whether T can be decoded from protobuf, so that a client for it may request that format. T
+// must have its own generated methods Marshal and Unmarshal. Methods that a custom resource's type inherits from an
+// embedded field do not count, because they do not encode the whole object.
 func SupportsProtobuf[T kube.Object]() bool {
 	return isMessage(reflect.TypeFor[T]())
 }
 
-// isMessage tells whether t, a pointer to a struct, encodes itself as protobuf.
+// isMessage reports whether t, a pointer to a struct, encodes itself as protobuf.
 func isMessage(t reflect.Type) bool {
 	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
 		return false
@@ -46,13 +45,12 @@ func isMessage(t reflect.Type) bool {
 	if err != nil {
 		return false
 	}
-	// Methods of an embedded ObjectMeta or TypeMeta fail this: their name is not where
-	// an object has it.
+	// Inherited methods of an embedded ObjectMeta or TypeMeta fail this test: the name is not in the object's metadata.
 	meta, err := decodeProtoMetadata(encoded)
 	if err != nil || meta.Name != name {
 		return false
 	}
-	// Methods of an embedded object fail this: its encoding is all of the outer one's.
+	// Inherited methods of an embedded object fail this test: its encoding is the whole encoding of the outer one.
 	v := reflect.ValueOf(outer).Elem()
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -68,8 +66,8 @@ func isMessage(t reflect.Type) bool {
 	return true
 }
 
-// embedsPointer is true for structs that no generator makes, and whose methods may be
-// those of a nil pointer.
+// embedsPointer reports whether a struct embeds a pointer. Generators do not create such structs, and their methods may
+// be called on a nil pointer.
 func embedsPointer(t reflect.Type) bool {
 	for f := range structFields(t) {
 		if f.Anonymous && (f.Type.Kind() == reflect.Pointer || f.Type.Kind() == reflect.Interface) {
@@ -79,22 +77,20 @@ func embedsPointer(t reflect.Type) bool {
 	return false
 }
 
-// FromObject encodes a decoded object: types with a protobuf encoding of their own in
-// that one, everything else as JSON. The object is not changed. What cut says is left
-// out. The kind of an unstructured object may be missing; typed objects keep what their
-// TypeMeta says only in JSON.
+// FromObject encodes a decoded object: as protobuf if the type supports it, otherwise as JSON. It does not change the
+// object. It removes the fields in cut. The kind of an unstructured object may be missing. The TypeMeta of typed
+// objects is kept only in JSON.
 func FromObject(obj kube.Object, cut *Cut) (*Object, error) {
 	return encode(obj, cut, obj != nil && isMessage(reflect.TypeOf(obj)))
 }
 
-// Encoder is FromObject for many objects of one type: whether that has a protobuf encoding
-// is found out once.
+// Encoder is FromObject for many objects of one type: it checks only once whether the type supports protobuf.
 type Encoder[T kube.Object] struct {
 	cut   *Cut
 	proto bool
 }
 
-// NewEncoder returns an Encoder that leaves out what cut says.
+// NewEncoder returns an Encoder that removes the fields in cut.
 func NewEncoder[T kube.Object](cut *Cut) Encoder[T] {
 	return Encoder[T]{cut: cut, proto: SupportsProtobuf[T]()}
 }
@@ -104,7 +100,7 @@ func (e Encoder[T]) Encode(obj T) (*Object, error) { return encode(obj, e.cut, e
 
 func encode(obj kube.Object, cut *Cut, proto bool) (*Object, error) {
 	p := parser{cut: cut}
-	if err := p.fromObject(obj, proto); err != nil {
+	if err := guarded("the encoding of an object", func() error { return p.fromObject(obj, proto) }); err != nil {
 		return nil, fmt.Errorf("encode a %T: %w", obj, err)
 	}
 	return &p.obj, nil
@@ -112,7 +108,7 @@ func encode(obj kube.Object, cut *Cut, proto bool) (*Object, error) {
 
 func (p *parser) fromObject(obj kube.Object, proto bool) error {
 	if obj == nil {
-		return errors.New("there is no object")
+		return errors.New("the object is nil")
 	}
 	if u, ok := obj.(runtime.Unstructured); ok {
 		content := u.UnstructuredContent()

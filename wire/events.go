@@ -21,21 +21,20 @@ type Event struct {
 	Status *metav1.Status // Error
 }
 
-// EventReader reads the events of a watch's response: JSON documents, or protobuf
-// frames; which of them it is, the first byte tells. CBOR is not supported: the error
-// says what to set.
+// EventReader reads the events of a watch response: JSON documents or protobuf frames, depending on the first byte.
+// CBOR is not supported; the error says which option to set.
 //
-// It reads as far as data has arrived, and keeps one buffer that grows to the largest
-// event. It is for one goroutine.
+// It reads as much as has arrived, and keeps one buffer that grows to the size of the largest event. It is not safe for
+// concurrent use.
 type EventReader struct {
 	win    window
 	p      parser
-	scan   scanner // here, because it would cost an allocation an event elsewhere
+	scan   scanner // a field, because a local one would be allocated for each event
 	format encoding
-	err    error // the first error, which stays
+	err    error // the first error, which all later calls return
 }
 
-// NewEventReader returns a reader of body. What cut says is left out of the objects.
+// NewEventReader returns a reader of body. It removes the fields in cut from the objects.
 func NewEventReader(body io.Reader, cut *Cut) *EventReader {
 	return &EventReader{
 		win: window{src: body},
@@ -43,18 +42,18 @@ func NewEventReader(body io.Reader, cut *Cut) *EventReader {
 	}
 }
 
-// Next waits for the next event. The Object is valid until Next is called again.
+// Next waits for the next event. Its Object is valid until the next call.
 //
-// Errors: io.EOF itself at the end of the stream; io.ErrUnexpectedEOF, wrapped, when it
-// ends within an event; what reading met; what is no event. An error is for good: every
-// later call returns it again. An event of type Error is not an error of the reader.
+// Errors: io.EOF, unwrapped, at the end of the stream; a wrapped io.ErrUnexpectedEOF if the stream ends within an
+// event; read errors; invalid events. After an error, every call returns the same error. An event of type Error is not
+// an error of the reader.
 func (r *EventReader) Next() (Event, error) {
 	if r.err != nil {
 		return Event{}, r.err
 	}
 	e, err := r.next()
 	if err != nil {
-		if err != io.EOF { //nolint:errorlint // only the bare one is the clean end
+		if err != io.EOF { //nolint:errorlint // only an unwrapped io.EOF is a regular end
 			err = fmt.Errorf("read a watch event at byte %d of the stream: %w", r.win.passed, err)
 		}
 		r.err = err
@@ -81,12 +80,12 @@ func (r *EventReader) start() (err error) {
 			return err
 		}
 	}
-	// A frame begins with its length, of which the first byte is zero below 16 MiB.
+	// A frame begins with its length, and its first byte is zero below 16 MiB.
 	r.format, err = sniff(r.win.data(), func(c byte) bool { return c <= MaxObjectBytes>>24 })
 	return err
 }
 
-// nextFrame reads one length-delimited WatchEvent.
+// nextFrame reads a length-delimited WatchEvent.
 func (r *EventReader) nextFrame() (Event, error) {
 	const header = 4
 	if r.win.r == r.win.w {
@@ -103,7 +102,7 @@ func (r *EventReader) nextFrame() (Event, error) {
 	}
 	r.win.consume(header)
 	if err := r.win.need(int(size)); err != nil {
-		return Event{}, fmt.Errorf("a frame of %d bytes, of which %d have come: %w", size, len(r.win.data()), err)
+		return Event{}, fmt.Errorf("a frame of %d bytes, of which %d have arrived: %w", size, len(r.win.data()), err)
 	}
 	frame := r.win.data()[:size]
 	r.win.consume(int(size))
@@ -125,7 +124,7 @@ func (r *EventReader) frame(frame []byte) (Event, error) {
 	return r.event(kind, raw, r.p.parseEnvelope)
 }
 
-// plainWatchEvent reads a metav1.WatchEvent with nothing unusual in it.
+// plainWatchEvent parses a metav1.WatchEvent in the usual encoding.
 func plainWatchEvent(frame []byte) (kind watch.EventType, raw []byte, ok bool) {
 	f, ok := nextField(frame, 0)
 	if !ok || f.num != 1 || f.wireType != wireBytes {
@@ -144,7 +143,7 @@ func plainWatchEvent(frame []byte) (kind watch.EventType, raw []byte, ok bool) {
 	return kind, extension[f.body:f.end], true
 }
 
-// eventType makes no string for the types that there are.
+// eventType returns constants for the known types, so that no string is allocated.
 func eventType(b []byte) watch.EventType {
 	switch string(b) {
 	case string(watch.Added):
@@ -162,7 +161,7 @@ func eventType(b []byte) watch.EventType {
 	}
 }
 
-// event makes an event of an object's bytes.
+// event returns the event with an object's bytes.
 func (r *EventReader) event(kind watch.EventType, raw []byte, parse func([]byte) error) (Event, error) {
 	switch kind {
 	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
@@ -184,7 +183,7 @@ func (r *EventReader) event(kind watch.EventType, raw []byte, parse func([]byte)
 	}
 }
 
-// decodeStatus reads a metav1.Status in either format.
+// decodeStatus decodes a metav1.Status in either format.
 func decodeStatus(data []byte) (*metav1.Status, error) {
 	status := &metav1.Status{}
 	decode := func(raw []byte) error { return utiljson.Unmarshal(raw, status) }
@@ -210,8 +209,8 @@ func decodeStatus(data []byte) (*metav1.Status, error) {
 	return status, nil
 }
 
-// nextDocument reads one JSON document. A server ends each with a newline; where there
-// is one, the document is read in one pass. Otherwise its end is looked for first.
+// nextDocument reads one JSON document. Servers end each document with a newline. If the data contains one, the
+// document is read in one pass. Otherwise its end is searched first.
 func (r *EventReader) nextDocument() (Event, error) {
 	if _, err := r.win.peekByte(); err != nil {
 		return Event{}, err
@@ -241,12 +240,12 @@ func (r *EventReader) nextDocument() (Event, error) {
 			return Event{}, fmt.Errorf("a JSON document is larger than the limit of %d bytes", MaxObjectBytes)
 		}
 		if err := r.win.fill(); err != nil {
-			return Event{}, fmt.Errorf("a JSON document, of which %d bytes have come: %w", len(r.win.data()), unexpected(err))
+			return Event{}, fmt.Errorf("a JSON document, of which %d bytes have arrived: %w", len(r.win.data()), unexpected(err))
 		}
 	}
 }
 
-// document reads the document at the start of data, and returns how long it is.
+// document reads the document at the start of data, and returns its length.
 func (r *EventReader) document(data []byte) (Event, int, error) {
 	s := &r.scan
 	*s = scanner{data: data}
@@ -254,7 +253,7 @@ func (r *EventReader) document(data []byte) (Event, int, error) {
 	if err := s.object(nil, d.member); err != nil {
 		return Event{}, 0, err
 	}
-	if d.odd {
+	if d.ambiguous {
 		var event metav1.WatchEvent
 		if err := utiljson.Unmarshal(data[:s.i], &event); err != nil {
 			return Event{}, s.i, fmt.Errorf("decode: %w", err)
@@ -269,16 +268,16 @@ func (r *EventReader) document(data []byte) (Event, int, error) {
 	return e, s.i, err
 }
 
-// eventDocument is what one pass over a JSON event has found.
+// eventDocument is the result of one pass over a JSON event.
 type eventDocument struct {
 	reader *EventReader
 	s      *scanner
 	kind   watch.EventType
 	object []byte
-	// parsed: the object has been read on the way, because the type was known.
-	parsed bool
-	types  int
-	odd    bool
+	// parsed is true if the object was parsed in the same pass, because the type came before it.
+	parsed    bool
+	types     int
+	ambiguous bool
 }
 
 func (d *eventDocument) member(key []byte, _ *jsonNode) error {
@@ -286,21 +285,21 @@ func (d *eventDocument) member(key []byte, _ *jsonNode) error {
 	switch string(key) {
 	case "type":
 		d.types++
-		if d.odd = d.odd || d.types > 1 || s.peek() != '"'; d.odd {
+		if d.ambiguous = d.ambiguous || d.types > 1 || s.peek() != '"'; d.ambiguous {
 			return s.skip()
 		}
 		t, err := s.str()
 		if err != nil {
 			return err
 		}
-		d.odd = d.odd || !t.plain
+		d.ambiguous = d.ambiguous || !t.plain
 		d.kind = eventType(s.data[t.start:t.end])
 		return nil
 	case "object":
-		d.odd = d.odd || d.object != nil || d.parsed
+		d.ambiguous = d.ambiguous || d.object != nil || d.parsed
 		switch d.kind {
 		case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
-			if !d.odd && s.peek() == '{' {
+			if !d.ambiguous && s.peek() == '{' {
 				d.parsed = true
 				return d.reader.p.scanObject(s)
 			}
@@ -316,8 +315,7 @@ func (d *eventDocument) member(key []byte, _ *jsonNode) error {
 	}
 }
 
-// delimiter finds the end of a JSON object without checking it: that is done when all
-// of it has come.
+// delimiter finds the end of a JSON object without validation. The object is validated when it has arrived completely.
 type delimiter struct {
 	at      int
 	depth   int
@@ -325,7 +323,7 @@ type delimiter struct {
 	escaped bool
 }
 
-// find continues where it stopped. size is how long the object is.
+// find continues where it stopped. size is the object's length.
 func (d *delimiter) find(data []byte) (size int, done bool) {
 	for ; d.at < len(data); d.at++ {
 		c := data[d.at]

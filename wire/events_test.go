@@ -16,14 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-//nolint:gochecknoglobals // what two tests expect
+//nolint:gochecknoglobals // a constant of two tests
 var failure = &metav1.Status{
 	TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 	Status:   metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired, Message: "too old",
 }
 
 //nolint:gochecknoglobals // the name of a kind
-var goneKind = metav1.Unversioned.WithKind("Status")
+var statusGVK = metav1.Unversioned.WithKind("Status")
 
 func watchStream(t *testing.T, proto bool) []byte {
 	t.Helper()
@@ -41,9 +41,9 @@ func watchStream(t *testing.T, proto bool) []byte {
 		}
 	}
 	if proto {
-		return append(stream, frame(t, watch.Error, asProto(t, failure, goneKind))...)
+		return append(stream, frame(t, watch.Error, asProto(t, failure, statusGVK))...)
 	}
-	return append(stream, document(watch.Error, asJSON(t, failure, goneKind))...)
+	return append(stream, document(watch.Error, asJSON(t, failure, statusGVK))...)
 }
 
 func TestEventReader(t *testing.T) {
@@ -84,7 +84,7 @@ func TestEventReader(t *testing.T) {
 					t.Errorf("status (-want +got):\n%s", diff)
 				}
 				for range 2 {
-					if _, err := r.Next(); err != io.EOF { //nolint:errorlint // it has to be the bare one
+					if _, err := r.Next(); err != io.EOF { //nolint:errorlint // must be unwrapped
 						t.Errorf("at the end: %v", err)
 					}
 				}
@@ -93,7 +93,7 @@ func TestEventReader(t *testing.T) {
 	}
 }
 
-func TestJSONEventsInOtherShapes(t *testing.T) {
+func TestJSONEventVariants(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{
 		"object first":        `{"object":{"metadata":{"name":"a"}},"type":"ADDED"}`,
@@ -113,7 +113,7 @@ func TestJSONEventsInOtherShapes(t *testing.T) {
 			n := 0
 			for ; ; n++ {
 				e, err := r.Next()
-				if err == io.EOF { //nolint:errorlint // the bare one
+				if err == io.EOF { //nolint:errorlint // must be unwrapped
 					break
 				}
 				if err != nil || e.Type != watch.Added || e.Object.Key.Name != "a" {
@@ -143,7 +143,7 @@ func TestEventReaderErrors(t *testing.T) {
 		"CBOR":                     {"\xd9\xd9\xf7\xa0", "AcceptContentTypes", nil},
 		"CBOR without its tag":     {"\xa2dtype", "AcceptContentTypes", nil},
 		"half a length":            {"\x00\x00", "the length of a frame", io.ErrUnexpectedEOF},
-		"half a frame":             {string(whole[:100]), "of which 96 have come", io.ErrUnexpectedEOF},
+		"half a frame":             {string(whole[:100]), "of which 96 have arrived", io.ErrUnexpectedEOF},
 		"a large frame":            {string(large), "larger than the limit", nil},
 		"an empty frame":           {"\x00\x00\x00\x00", "an empty frame", nil},
 		"a broken frame":           {"\x00\x00\x00\x02\x0a\x09", "decode the frame", nil},
@@ -152,7 +152,7 @@ func TestEventReaderErrors(t *testing.T) {
 		"an error without status":  {string(frame(t, watch.Error, pod)), "want a Status", nil},
 		"a broken status":          {string(frame(t, watch.Error, []byte("k8s\x00\x12\x02\x0a\x09"))), "the status of an ERROR event", nil},
 		"a status not in protobuf": {string(frame(t, watch.Error, []byte("k8s\x00"))), "nothing follows", nil},
-		"half a document":          {`{"type":"ADDED","object":{"metadata"`, "36 bytes have come", io.ErrUnexpectedEOF},
+		"half a document":          {`{"type":"ADDED","object":{"metadata"`, "36 bytes have arrived", io.ErrUnexpectedEOF},
 		"broken JSON":              {`{"type":"ADDED","object":{]}`, "want a key", nil},
 		"a document no object":     {"{}\n5\n", `unknown type of event nothing`, nil},
 		"no event":                 {`{"kind":"Status","code":403}`, `unknown type of event nothing`, nil},
@@ -167,7 +167,7 @@ func TestEventReaderErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var body io.Reader = strings.NewReader(tt.stream)
-			if tt.is == iotest.ErrTimeout { //nolint:errorlint // it comes from the table
+			if tt.is == iotest.ErrTimeout { //nolint:errorlint // a value of the table
 				body = iotest.ErrReader(iotest.ErrTimeout)
 			}
 			r := NewEventReader(body, nil)
@@ -187,7 +187,7 @@ func TestEventReaderErrors(t *testing.T) {
 	}
 }
 
-// A WatchEvent whose fields come in another order goes to the real decoder.
+// A WatchEvent with another order of fields is decoded by the generated decoder.
 func TestUnusualFrame(t *testing.T) {
 	t.Parallel()
 	pod := asProto(t, realPod(), podKind)
@@ -218,7 +218,7 @@ func TestLargestEvent(t *testing.T) {
 	}
 	for {
 		e, err := r.Next()
-		if err == io.EOF { //nolint:errorlint // the bare one
+		if err == io.EOF { //nolint:errorlint // must be unwrapped
 			break
 		}
 		if err != nil || e.Object.Key.Namespace != "shop" {
@@ -226,7 +226,7 @@ func TestLargestEvent(t *testing.T) {
 		}
 	}
 	if len(r.win.buf) > keepWindow {
-		t.Errorf("the buffer still has %d bytes after the large object", len(r.win.buf))
+		t.Errorf("the buffer has %d bytes after the large object", len(r.win.buf))
 	}
 	if cap(r.p.buf) > keepWindow {
 		t.Errorf("the parser's buffer still has %d bytes after the large object", cap(r.p.buf))
@@ -237,7 +237,7 @@ func TestLargestEvent(t *testing.T) {
 	}
 }
 
-// A length that is only announced costs no memory.
+// An announced length must not allocate memory before the data arrives.
 func TestAnnouncedLengthAllocatesNothing(t *testing.T) {
 	t.Parallel()
 	r := NewEventReader(bytes.NewReader([]byte{0, 0xff, 0xff, 0xff, 1, 2, 3}), nil)
@@ -249,10 +249,10 @@ func TestAnnouncedLengthAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Three strings are what an event costs: name, UID and resourceVersion.
+// An event allocates three strings: name, UID and resourceVersion.
 //
 //nolint:paralleltest // counts allocations
-func TestEventsCostTheirStrings(t *testing.T) {
+func TestEventAllocations(t *testing.T) {
 	cut := mustCut(t, reflect.TypeFor[*corev1.Pod](), ManagedFields)
 	for name, data := range map[string][]byte{
 		"protobuf": frame(t, watch.Modified, asProto(t, realPod(), podKind)),

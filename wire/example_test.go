@@ -13,7 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// A watch is read without decoding its objects; only who needs one decodes it.
+// A watch is read without decoding its objects. Only the needed ones are decoded.
 func ExampleEventReader() {
 	body := strings.NewReader(`
 {"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"shop","resourceVersion":"7","managedFields":[{}]},"spec":{"nodeName":"node-1"}}}
@@ -51,7 +51,7 @@ func ExampleEventReader() {
 	// BOOKMARK  9 67 bytes
 }
 
-// What changed is told from the bytes.
+// Differences are found without decoding.
 func ExampleComparer() {
 	before, err := wire.Parse([]byte(`{"metadata":{"name":"a","labels":{"app":"x"}},"status":{"ready":1}}`), nil)
 	if err != nil {

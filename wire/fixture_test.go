@@ -34,8 +34,7 @@ var (
 //nolint:gochecknoglobals // a constant
 var fixtureTime = metav1.Date(2026, 11, 20, 8, 30, 15, 0, time.UTC)
 
-// realPod is a Pod as clusters have them: about 4.9 KB of protobuf, more than half of
-// it managedFields.
+// realPod returns a typical Pod: about 4.9 KB of protobuf, more than half of it managedFields.
 func realPod() *corev1.Pod {
 	container := func(name string) corev1.Container {
 		return corev1.Container{
@@ -162,14 +161,14 @@ func realDeployment() *appsv1.Deployment {
 	}
 }
 
-// realCR is a custom resource of about 6 KB of JSON.
+// realCR returns a custom resource of about 6 KB of JSON.
 func realCR(tb testing.TB) *unstructured.Unstructured {
 	tb.Helper()
 	u := &unstructured.Unstructured{}
 	if err := json.Unmarshal(realCRJSON(), &u.Object); err != nil {
 		tb.Fatal(err)
 	}
-	// As decoders of Kubernetes have it: whole numbers are int64.
+	// Kubernetes' decoders decode whole numbers as int64.
 	u.Object = runtime.DeepCopyJSON(toInts(u.Object).(map[string]any))
 	return u
 }
@@ -208,7 +207,7 @@ func serializer() *protobuf.Serializer {
 	return protobuf.NewSerializer(clientscheme.Scheme, clientscheme.Scheme)
 }
 
-// asProto is obj as an API server sends it.
+// asProto encodes obj as protobuf as an API server does.
 func asProto(tb testing.TB, obj runtime.Object, kind schema.GroupVersionKind) []byte {
 	tb.Helper()
 	obj = obj.DeepCopyObject()
@@ -220,7 +219,7 @@ func asProto(tb testing.TB, obj runtime.Object, kind schema.GroupVersionKind) []
 	return b.Bytes()
 }
 
-// asJSON is obj as an API server sends it.
+// asJSON encodes obj as JSON as an API server does.
 func asJSON(tb testing.TB, obj runtime.Object, kind schema.GroupVersionKind) []byte {
 	tb.Helper()
 	obj = obj.DeepCopyObject()
@@ -232,7 +231,7 @@ func asJSON(tb testing.TB, obj runtime.Object, kind schema.GroupVersionKind) []b
 	return data
 }
 
-// frame is one event of a protobuf watch.
+// frame returns one event of a protobuf watch.
 func frame(tb testing.TB, kind watch.EventType, object []byte) []byte {
 	tb.Helper()
 	event := metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: object}}
@@ -243,12 +242,12 @@ func frame(tb testing.TB, kind watch.EventType, object []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
 }
 
-// document is one event of a JSON watch.
+// document returns one event of a JSON watch.
 func document(kind watch.EventType, object []byte) []byte {
 	return fmt.Appendf(nil, "{\"type\":%q,\"object\":%s}\n", kind, object)
 }
 
-// numbered is pod number i of many.
+// numbered returns pod number i of many.
 func numbered(i int) *corev1.Pod {
 	pod := realPod()
 	pod.Name = fmt.Sprintf("pod-%06d", i)

@@ -24,12 +24,16 @@ import (
 	restwatch "k8s.io/client-go/rest/watch"
 )
 
-// deepCut cuts in every way that there is; cutByHand does the same to a decoded Pod.
+// deepCut has every kind of path. cutByHand does the same to a decoded Pod.
 func deepCut(tb testing.TB) *Cut {
 	tb.Helper()
-	return mustCut(tb, reflect.TypeFor[*corev1.Pod](),
+	cut, err := NewCutExceptApplied(reflect.TypeFor[*corev1.Pod](), "helm",
 		ManagedFields, LastApplied, `metadata.labels["app"]`, "spec.containers.env", "spec.volumes.configMap.name",
 		`spec.nodeSelector["kubernetes.io/os"]`, `spec.containers.resources.limits["cpu"]`, "status.conditions")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return cut
 }
 
 func cutByHand(pod *corev1.Pod) {
@@ -49,13 +53,13 @@ func cutByHand(pod *corev1.Pod) {
 	pod.Status.Conditions = nil
 }
 
-// checkMetadata compares what o says with the decoded metadata.
+// checkMetadata compares o with the decoded metadata.
 func checkMetadata(t *testing.T, want *metav1.ObjectMeta, o *Object) {
 	t.Helper()
 	var w Object
 	w.Format, w.Bytes = o.Format, o.Bytes
 	w.setMetadata(want)
-	w.Manager = o.Manager // checked by checkManager, which needs the managedFields also where they were cut
+	w.Manager = o.Manager // checked by checkManager, which needs the managedFields before the cut
 	if diff := cmp.Diff(&w, o); diff != "" {
 		t.Errorf("metadata (-want +got):\n%s", diff)
 	}
@@ -64,7 +68,7 @@ func checkMetadata(t *testing.T, want *metav1.ObjectMeta, o *Object) {
 	if err != nil {
 		t.Fatalf("Read of what Parse returned: %v", err)
 	}
-	again.Bytes, again.Manager = o.Bytes, o.Manager // which may have been cut
+	again.Bytes, again.Manager = o.Bytes, o.Manager // may have been cut
 	if diff := cmp.Diff(*o, again); diff != "" {
 		t.Errorf("Read of what Parse returned (-Parse +Read):\n%s", diff)
 	}
@@ -87,12 +91,12 @@ func checkLists(t *testing.T, want *metav1.ObjectMeta, o *Object) {
 	}
 }
 
-// checkManager compares the last writer with the decoded managedFields. Of entries that only
-// the real decoders understand nothing need be known.
+// checkManager compares the last writer with the decoded managedFields. Entries that only the generated decoders can
+// read may be ignored.
 func checkManager(t *testing.T, entries []metav1.ManagedFieldsEntry, o *Object) {
 	t.Helper()
 	if o.Manager != "" && !slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == o.Manager }) {
-		t.Errorf("the last writer is %q, which is none of the managers", o.Manager)
+		t.Errorf("the last writer is %q, which is not one of the managers", o.Manager)
 	}
 }
 
@@ -111,7 +115,7 @@ func checkDecode(t *testing.T, want *corev1.Pod, o *Object) {
 	}
 	got, err := d.Decode(o)
 	if err != nil {
-		t.Fatalf("Decode fails for what the real decoder takes: %v", err)
+		t.Fatalf("Decode fails for what the real decoder accepts: %v", err)
 	}
 	scribble(o.Bytes)
 	if !equality.Semantic.DeepEqual(want, got) {
@@ -130,9 +134,9 @@ func FuzzProtobuf(f *testing.F) {
 		Name: "a", Labels: map[string]string{"app": "b", "": ""}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
 	}, Spec: corev1.PodSpec{NodeSelector: map[string]string{"kubernetes.io/os": "x"}, Containers: []corev1.Container{{Env: []corev1.EnvVar{{Name: "e"}}}}}}, podKind))
 	f.Add([]byte("k8s\x00"))
-	// A label, an annotation and managedFields; then a label whose text reaches past its entry.
+	// A label, an annotation and managedFields; then a label with text that extends past its entry.
 	f.Add([]byte("k8s\x00\x12\x2a\x0a\x28\x0a\x01a\x1a\x01n\x38\x05\x4a\x02\x08\x07\x5a\x06\x0a\x01k\x12\x01v\x62\x06\x0a\x01k\x12\x01v\x6a\x03\x1a\x01o\x8a\x01\x03\x0a\x01m"))
-	// A node selector that reaches into the container whose env is cut.
+	// A node selector that extends into a container with an env that is cut.
 	f.Add([]byte("k8s\x00\x12\x11\x12\x0f\x3a\x03\x0a\x0ac\x12\x08\x0a\x01c\x3a\x03\x0a\x01e"))
 	f.Add([]byte("k8s\x00\x12\x0d\x0a\x0b\x5a\x09\x0a\x01k\x12\x01v\x12\x01w"))
 	f.Add([]byte("k8s\x00\x12\x11\x0a\x0f\x5a\x03\x0a\x0ak\x8a\x01\x03\x0a\x01m\x5a\x02\x0a\x00"))
@@ -147,7 +151,7 @@ func FuzzProtobuf(f *testing.F) {
 		if !isProto || len(body) == 0 {
 			if len(data) > 0 && data[0] != '{' && skipSpace(data, 0) == 0 {
 				if _, err := Parse(data, nil); err == nil {
-					t.Fatal("Parse takes what is no object")
+					t.Fatal("Parse accepted data that is not an object")
 				}
 			}
 			return
@@ -159,7 +163,7 @@ func FuzzProtobuf(f *testing.F) {
 			}
 			d, _ := NewDecoder[*corev1.Pod](podKind)
 			if _, err := d.Decode(o); err == nil {
-				t.Fatal("taken, although the real decoder refuses it")
+				t.Fatal("accepted, although the real decoder rejects it")
 			}
 			return
 		}
@@ -180,14 +184,14 @@ func FuzzProtobuf(f *testing.F) {
 				continue
 			}
 			if err != nil {
-				t.Fatalf("Parse refuses what the real decoder takes: %v", err)
+				t.Fatalf("Parse rejects what the real decoder accepts: %v", err)
 			}
 			checkMetadata(t, &want.ObjectMeta, o)
 			checkManager(t, managers, o)
 			checkDecode(t, want, o)
 		}
 		if !bytes.Equal(saved, data) {
-			t.Error("Parse has changed its data")
+			t.Error("Parse changed its data")
 		}
 	})
 }
@@ -214,7 +218,7 @@ func FuzzJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		start := skipSpace(data, 0)
 		if start == len(data) || data[start] != '{' {
-			return // protobuf, or null, which is no object for this package
+			return // protobuf, or null, which this package rejects
 		}
 		var pod corev1.Pod
 		var loose unstructured.Unstructured
@@ -225,7 +229,7 @@ func FuzzJSON(f *testing.F) {
 			if strings.Contains(err.Error(), "ambiguous") || podErr != nil && looseErr != nil {
 				return
 			}
-			t.Fatalf("Parse refuses what a real decoder takes: %v (typed: %v, unstructured: %v)", err, podErr, looseErr)
+			t.Fatalf("Parse rejects what a real decoder accepts: %v (typed: %v, unstructured: %v)", err, podErr, looseErr)
 		}
 		_, gotPodErr := podDecoder.Decode(o)
 		gotLoose, gotLooseErr := looseDecoder.Decode(o)
@@ -263,21 +267,21 @@ func FuzzJSON(f *testing.F) {
 			}
 			o, err := Parse(bytes.Clone(data), cut)
 			if err != nil {
-				t.Fatalf("Parse refuses what the real decoder takes: %v", err)
+				t.Fatalf("Parse rejects what the real decoder accepts: %v", err)
 			}
 			if !json.Valid(o.Bytes) {
-				t.Fatalf("the cut has made invalid JSON: %q", o.Bytes)
+				t.Fatalf("the cut made invalid JSON: %q", o.Bytes)
 			}
 			checkMetadata(t, &want.ObjectMeta, o)
 			checkDecode(t, want, o)
 		}
 		if !bytes.Equal(saved, data) {
-			t.Error("Parse has changed its data")
+			t.Error("Parse changed its data")
 		}
 	})
 }
 
-// realEvents reads a watch with client-go's decoders, until they stop.
+// realEvents reads a watch with client-go's decoders, until an error.
 func realEvents(data []byte, proto bool) (events []watch.Event) {
 	jsonDecoder := runtimejson.NewSerializerWithOptions(runtimejson.DefaultMetaFactory, clientscheme.Scheme, clientscheme.Scheme, runtimejson.SerializerOptions{})
 	body := io.NopCloser(bytes.NewReader(data))
@@ -321,7 +325,7 @@ func FuzzEvents(f *testing.F) {
 						return // an error event without a status
 					}
 				}
-				t.Fatalf("event %d: %v, although the real decoder takes it: %+v", i, err, want)
+				t.Fatalf("event %d: %v, although the real decoder accepts it: %+v", i, err, want)
 			}
 			if got.Type != want.Type {
 				t.Fatalf("event %d is %s, want %s", i, got.Type, want.Type)
@@ -353,7 +357,7 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// iotestOneByte reads up to 7 bytes at a time.
+// iotestOneByte is a reader that reads up to 7 bytes at a time.
 type iotestOneByte struct{ r io.Reader }
 
 func (r iotestOneByte) Read(p []byte) (int, error) { return r.r.Read(p[:min(7, len(p))]) }
@@ -388,7 +392,7 @@ func FuzzList(f *testing.F) {
 			realErr = utiljson.Unmarshal(data, &want)
 		}
 		if realErr != nil || err != nil {
-			return // that valid lists are taken is for the tests: many are refused on purpose
+			return // many lists are rejected on purpose; the unit tests check that valid lists are accepted
 		}
 		if want.Kind != "" && want.Kind != "PodList" {
 			return

@@ -11,10 +11,12 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// jsonNode says what is cut from one JSON object. Arrays are passed through.
+// jsonNode defines the fields to cut from one JSON object. Arrays are transparent.
 type jsonNode struct {
 	remove bool
-	fields []jsonChild
+	// applier is only set for managedFields. It is the manager of the entry that is kept; see applied.go.
+	applier string
+	fields  []jsonChild
 }
 
 type jsonChild struct {
@@ -34,7 +36,7 @@ func (n *jsonNode) child(name []byte) *jsonNode {
 	return nil
 }
 
-// add returns the child name, which it makes where there is none yet.
+// add returns the child with this name, and creates it if necessary.
 func (n *jsonNode) add(name string) *jsonNode {
 	if c := n.child([]byte(name)); c != nil {
 		return c
@@ -44,7 +46,7 @@ func (n *jsonNode) add(name string) *jsonNode {
 	return c
 }
 
-// parseJSON reads an object that is all of data.
+// parseJSON parses data, which is one object.
 func (p *parser) parseJSON(data []byte) error {
 	s := scanner{data: data}
 	s.space()
@@ -54,19 +56,19 @@ func (p *parser) parseJSON(data []byte) error {
 	return s.endOfData()
 }
 
-// jsonObject is what one pass over an object has found.
+// jsonObject is the result of one pass over an object.
 type jsonObject struct {
 	*parser
 	s *scanner
-	// metadata counts the objects of that name; seen are the bits of the fields in it.
+	// metadata is the number of members with that name; seen has a bit for each of its fields.
 	metadata int
 	seen     uint8
-	// odd is set by what the typed and the unstructured decoder may see differently.
-	odd    bool
-	writer lastWriter
+	// ambiguous is true if the typed and the unstructured decoder may read the object differently.
+	ambiguous bool
+	writer    lastWriter
 }
 
-// scanObject reads the object at s.i, without the space around it.
+// scanObject reads the object at s.i, without surrounding space.
 func (p *parser) scanObject(s *scanner) error {
 	start := s.i
 	p.obj = Object{Format: JSON}
@@ -82,7 +84,7 @@ func (p *parser) scanObject(s *scanner) error {
 	p.obj.Bytes = s.finish(start)
 	p.buf = s.dst
 	p.obj.Manager = p.names.intern(o.writer.name)
-	if !o.odd {
+	if !o.ambiguous {
 		return nil
 	}
 	meta, err := decodeJSONMetadata(p.obj.Bytes)
@@ -106,14 +108,17 @@ func (s *scanner) key(t text) []byte {
 	return []byte(decoded)
 }
 
-// object passes an object, cuts what node says, and gives every member that stays to
-// use, which passes its value.
+// object scans an object, removes the fields in node, and calls use for every member that is kept. use must skip the
+// member's value.
 func (s *scanner) object(node *jsonNode, use func(key []byte, child *jsonNode) error) error {
-	return s.objectCutting(node, use, func([]byte) error { return s.skip() })
+	return s.objectCutting(node, use, func([]byte, *jsonNode) ([]byte, error) { return nil, s.skip() })
 }
 
-// objectCutting is object, and gives every member that is cut to cut, which passes its value.
-func (s *scanner) objectCutting(node *jsonNode, use func(key []byte, child *jsonNode) error, cut func(key []byte) error) error {
+// objectCutting is like object, and calls cut for every member that is removed. cut must skip the member's value. If it
+// returns a value, that is kept as the member nameApplied.
+func (s *scanner) objectCutting(
+	node *jsonNode, use func(key []byte, child *jsonNode) error, cut func(key []byte, child *jsonNode) (kept []byte, err error),
+) error {
 	var m members
 	for {
 		t, more, err := s.next(&m)
@@ -123,10 +128,15 @@ func (s *scanner) objectCutting(node *jsonNode, use func(key []byte, child *json
 		key := s.key(t)
 		child := node.child(key)
 		if child != nil && child.remove {
-			if err := cut(key); err != nil {
+			kept, err := cut(key, child)
+			switch {
+			case err != nil:
 				return err
+			case kept != nil:
+				s.replace(&m, nameApplied, kept)
+			default:
+				s.remove(&m)
 			}
-			s.remove(&m)
 			continue
 		}
 		s.keep(&m)
@@ -136,7 +146,7 @@ func (s *scanner) objectCutting(node *jsonNode, use func(key []byte, child *json
 	}
 }
 
-// value passes a value, and cuts what node says, in every element of an array.
+// value skips a value, and removes the fields in node, in every element of an array.
 func (s *scanner) value(node *jsonNode) error {
 	if node == nil {
 		return s.skip()
@@ -167,26 +177,26 @@ func (o *jsonObject) root(node *jsonNode) error {
 		o.metadata++
 		switch {
 		case o.metadata > 1:
-			o.odd = true
+			o.ambiguous = true
 			return o.s.value(child)
 		case o.s.peek() == '{':
 			return o.s.objectCutting(child, o.meta, o.cutMeta)
 		default:
-			o.odd = true
+			o.ambiguous = true
 			return o.s.value(child)
 		}
 	})
 }
 
-// nameManagedFields is the name of that field of the metadata.
+// nameManagedFields is the JSON name of that metadata field.
 const nameManagedFields = "managedFields"
 
-// cutMeta passes a field of the metadata that is cut.
-func (o *jsonObject) cutMeta(key []byte) error {
+// cutMeta skips a metadata field that is cut. For managedFields it returns the entry to keep.
+func (o *jsonObject) cutMeta(key []byte, child *jsonNode) (kept []byte, err error) {
 	if string(key) == nameManagedFields {
-		return o.writer.json(o.s)
+		return o.writer.json(o.s, child.applier)
 	}
-	return o.s.skip()
+	return nil, o.s.skip()
 }
 
 // meta reads one field of the metadata.
@@ -206,15 +216,16 @@ func (o *jsonObject) meta(key []byte, child *jsonNode) error {
 	case "deletionTimestamp":
 		bit = 32
 	case nameManagedFields:
-		if child != nil { // something within them is cut
+		if child != nil { // something within the field is cut
 			return o.s.value(child)
 		}
-		return o.writer.json(o.s)
+		_, err := o.writer.json(o.s, "")
+		return err
 	default:
 		return o.s.value(child)
 	}
 	if o.seen&bit != 0 {
-		o.odd = true
+		o.ambiguous = true
 	}
 	o.seen |= bit
 	start := o.s.i
@@ -226,7 +237,7 @@ func (o *jsonObject) meta(key []byte, child *jsonNode) error {
 		content := o.s.data[t.start:t.end]
 		switch {
 		case !t.plain || bit == 16:
-			o.odd = true
+			o.ambiguous = true
 		case bit == 1:
 			o.obj.Key.Name = string(content)
 		case bit == 2:
@@ -237,7 +248,7 @@ func (o *jsonObject) meta(key []byte, child *jsonNode) error {
 			o.obj.ResourceVersion = string(content)
 		case bit == 32:
 			o.obj.Deleting = true
-			o.odd = o.odd || !plainTime(content)
+			o.ambiguous = o.ambiguous || !plainTime(content)
 		}
 		return nil
 	}
@@ -248,16 +259,15 @@ func (o *jsonObject) meta(key []byte, child *jsonNode) error {
 	if bit == 16 {
 		n, err := strconv.ParseInt(content, 10, 64)
 		o.obj.Generation = n
-		o.odd = o.odd || err != nil
+		o.ambiguous = o.ambiguous || err != nil
 		return nil
 	}
-	// Null is the same as nothing for both decoders.
-	o.odd = o.odd || content != "null"
+	// Null is the same as a missing field for both decoders.
+	o.ambiguous = o.ambiguous || content != "null"
 	return nil
 }
 
-// plainTime is true for times as API servers write them, 2006-01-02T15:04:05Z, that
-// are surely valid.
+// plainTime reports whether a time has the format of API servers, 2006-01-02T15:04:05Z, and is certainly valid.
 func plainTime(b []byte) bool {
 	if !shapedLikeTime(b) || b[0] == '0' {
 		return false
@@ -266,7 +276,7 @@ func plainTime(b []byte) bool {
 	return two(5) >= 1 && two(5) <= 12 && two(8) >= 1 && two(8) <= 28 && two(11) < 24 && two(14) < 60 && two(17) < 60
 }
 
-// shapedLikeTime is true for what looks like a time that an API server wrote.
+// shapedLikeTime reports whether a time has the shape of the API servers' format.
 func shapedLikeTime(b []byte) bool {
 	const layout = "dddd-dd-ddTdd:dd:ddZ"
 	if len(b) != len(layout) {
@@ -280,9 +290,8 @@ func shapedLikeTime(b []byte) bool {
 	return true
 }
 
-// decodeJSONMetadata reads the metadata as the decoders of Kubernetes do. There are two,
-// for typed and for unstructured objects; where one refuses an object the other counts,
-// and where they see different objects there is nothing to rely on.
+// decodeJSONMetadata decodes the metadata with Kubernetes' decoders. There are two, for typed and for unstructured
+// objects. If one of them fails, the result of the other one is used. If their results differ, it returns an error.
 func decodeJSONMetadata(data []byte) (*metav1.ObjectMeta, error) {
 	var typed metav1.PartialObjectMetadata
 	var loose unstructured.Unstructured
@@ -292,15 +301,15 @@ func decodeJSONMetadata(data []byte) (*metav1.ObjectMeta, error) {
 	case typedErr != nil && looseErr != nil:
 		return nil, fmt.Errorf("decode metadata: %w", typedErr)
 	case typedErr != nil:
-		return looseMetadata(&loose), nil //nolint:nilerr // the other decoder takes it
+		return looseMetadata(&loose), nil //nolint:nilerr // the other decoder accepts it
 	case looseErr != nil:
-		return &typed.ObjectMeta, nil //nolint:nilerr // the other decoder takes it
+		return &typed.ObjectMeta, nil //nolint:nilerr // the other decoder accepts it
 	}
 	var a, b Object
 	a.setMetadata(&typed.ObjectMeta)
 	b.setMetadata(looseMetadata(&loose))
 	if a.Key != b.Key || a.UID != b.UID || a.ResourceVersion != b.ResourceVersion || a.Generation != b.Generation || a.Deleting != b.Deleting {
-		return nil, errors.New("ambiguous metadata: typed and unstructured decoders read it differently, most often because a key is there twice")
+		return nil, errors.New("ambiguous metadata: typed and unstructured decoders read it differently, most often because of a duplicate key")
 	}
 	return &typed.ObjectMeta, nil
 }

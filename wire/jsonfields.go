@@ -7,7 +7,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// metaField is a field of the metadata, by its number in protobuf.
+// metaField is a metadata field, by its protobuf number.
 type metaField int32
 
 const (
@@ -17,7 +17,7 @@ const (
 	metaFinalizers      metaField = numFinalizers
 )
 
-// name is the field's name in JSON.
+// name returns the field's JSON name.
 func (f metaField) name() string {
 	switch f {
 	case metaLabels:
@@ -31,8 +31,8 @@ func (f metaField) name() string {
 	}
 }
 
-// jsonMetadataField returns the value of one field of the metadata; nil when there is
-// none, false when it is there more than once.
+// jsonMetadataField returns the value of one metadata field, or nil if it is missing. It returns false if the field
+// occurs more than once.
 func jsonMetadataField(data []byte, name string) (value []byte, ok bool) {
 	found := 0
 	ok = eachJSONMetadata(data, func(key, v []byte) {
@@ -44,8 +44,8 @@ func jsonMetadataField(data []byte, name string) (value []byte, ok bool) {
 	return value, ok && found <= 1
 }
 
-// eachJSONMetadata calls use for every field of the metadata. It returns false for what is
-// no object, or has metadata more than once.
+// eachJSONMetadata calls use for every metadata field. It returns false for invalid objects, and for duplicate
+// metadata.
 func eachJSONMetadata(data []byte, use func(key, value []byte)) bool {
 	metas := 0
 	s := scanner{data: data}
@@ -108,8 +108,8 @@ func jsonFinalizers(data []byte) (names []string, ok bool) {
 	return names, ok
 }
 
-// decodeMetadataField decodes one field of the metadata. It leaves to the slow path what
-// typed and unstructured decoders see differently: nulls among others.
+// decodeMetadataField decodes one metadata field. It returns false for values that typed and unstructured decoders may
+// read differently, such as nulls. The caller then decodes the whole metadata.
 func decodeMetadataField(data []byte, name string, into any) bool {
 	value, ok := jsonMetadataField(data, name)
 	return ok && !bytes.Contains(value, []byte("null")) && (value == nil || utiljson.Unmarshal(value, into) == nil)

@@ -2,10 +2,9 @@ package wire
 
 import "bytes"
 
-// jsonLabelsAndOwners is LabelsAndOwners for JSON. It is false for what the typed and the
-// unstructured decoder may see differently (fields that come twice, nulls, values of
-// another type): which of the two counts depends on the rest of the object, and so equal
-// bytes may mean different labels or owners there.
+// jsonLabelsAndOwners is LabelsAndOwners for JSON. It returns false for values that the typed and the unstructured
+// decoder may read differently (duplicate fields, nulls, values of another type): the rest of the object determines
+// which decoder is used, so that equal bytes may mean different labels or owners.
 func jsonLabelsAndOwners(data []byte, use func(encoded []byte)) bool {
 	plain, labels, owners := true, 0, 0
 	ok := eachJSONMetadata(data, func(key, value []byte) {
@@ -25,7 +24,7 @@ func jsonLabelsAndOwners(data []byte, use func(encoded []byte)) bool {
 	return ok && plain && labels <= 1 && owners <= 1
 }
 
-// plainLabels is true for an object of strings.
+// plainLabels reports whether value is an object of strings.
 func plainLabels(value []byte) bool {
 	if bytes.Contains(value, []byte("null")) { // see decodeMetadataField
 		return false
@@ -39,7 +38,7 @@ func plainLabels(value []byte) bool {
 	return err == nil && plain
 }
 
-// plainOwners is true for a list of owner references whose fields have their types.
+// plainOwners reports whether value is a list of owner references with fields of the right types.
 func plainOwners(value []byte) bool {
 	if bytes.Contains(value, []byte("null")) {
 		return false

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// encodedState returns what LabelsAndOwners gives; ok is false when it cannot tell.
+// encodedState returns the result of LabelsAndOwners. ok is false for unusual encodings.
 func encodedState(o *Object) (parts [][]byte, ok bool) {
 	ok = o.LabelsAndOwners(func(encoded []byte) { parts = append(parts, bytes.Clone(encoded)) })
 	return parts, ok
@@ -14,7 +14,7 @@ func encodedState(o *Object) (parts [][]byte, ok bool) {
 
 func TestEqualPartsMeanEqualLabelsAndOwners(t *testing.T) {
 	t.Parallel()
-	// What the decoders see in a value of the wrong type depends on what else is wrong.
+	// How the decoders read a value of the wrong type depends on other errors in the object.
 	surroundings := []string{
 		`{"metadata":{"name":"a",%}}`, `{"metadata":{"name":"a",%,"annotations":{"b":1}}}`, `{"spec":1e999,"metadata":{"name":"a",%,"annotations":{"b":1}}}`,
 		`{"spec":1e999,"metadata":{"name":"a",%}}`,

@@ -12,16 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ReadList reads a list's response as it comes, JSON or protobuf, and calls each for
-// every item. An item is valid during the call. The list is never in memory as a whole:
-// an item may have MaxObjectBytes. Body is read to its end.
+// ReadList reads a list response while it arrives, in JSON or protobuf, and calls each for every item. An item is valid
+// during the call. The list is never in memory as a whole. The maximum size of an item is MaxObjectBytes. Body is read
+// to its end.
 //
-// Items of JSON lists may have no apiVersion and kind: a Decoder sets them where they
-// belong.
+// Items of JSON lists may lack apiVersion and kind: a Decoder sets them.
 //
-// Errors: the error of each, as it is; an API status error (see apierrors.IsGone and the
-// like) when the body is a Status in place of a list; what is no list; anything that
-// follows the list. Items may have been given before that.
+// Errors: the error of each, unwrapped; an API status error (see apierrors.IsGone and others) if the body is a Status
+// instead of a list; data that is not a list; data after the list. Items may have been passed to each before an error.
 func ReadList(body io.Reader, cut *Cut, each func(*Object) error) (metav1.ListMeta, error) {
 	l := listReader{
 		win:  window{src: body},
@@ -39,7 +37,7 @@ func ReadList(body io.Reader, cut *Cut, each func(*Object) error) (metav1.ListMe
 	return l.meta, nil
 }
 
-// eachError is an error of the caller's function, which is none of ours.
+// eachError marks an error of the caller's function, which is returned unwrapped.
 type eachError struct{ err error }
 
 func (e *eachError) Error() string { return e.err.Error() }
@@ -85,7 +83,7 @@ func (l *listReader) item() error {
 	return nil
 }
 
-// varint reads one from the stream.
+// varint reads a varint from the stream.
 func (l *listReader) varint() (uint64, error) {
 	for n := 1; n <= binary.MaxVarintLen64; n++ {
 		if err := l.win.need(n); err != nil {
@@ -99,7 +97,7 @@ func (l *listReader) varint() (uint64, error) {
 	return 0, errors.New("a varint of more than 64 bits")
 }
 
-// bytes reads a field's content, which is valid until more is read.
+// bytes reads a field's content, which is valid until the next read.
 func (l *listReader) bytes(what string) ([]byte, error) {
 	size, err := l.varint()
 	if err != nil {
@@ -109,7 +107,7 @@ func (l *listReader) bytes(what string) ([]byte, error) {
 		return nil, fmt.Errorf("%s of %d bytes is larger than the limit of %d", what, size, MaxObjectBytes)
 	}
 	if err := l.win.need(int(size)); err != nil {
-		return nil, fmt.Errorf("%s of %d bytes, of which %d have come: %w", what, size, len(l.win.data()), err)
+		return nil, fmt.Errorf("%s of %d bytes, of which %d have arrived: %w", what, size, len(l.win.data()), err)
 	}
 	content := l.win.data()[:size]
 	l.win.consume(int(size))
@@ -133,7 +131,7 @@ func (l *listReader) readProto() error {
 	for {
 		if l.win.r == l.win.w {
 			if err := l.win.fill(); errors.Is(err, io.EOF) {
-				if lists == 0 { // even an empty list has its metadata
+				if lists == 0 { // even an empty list has metadata
 					return fmt.Errorf("the list in the envelope: %w", io.ErrUnexpectedEOF)
 				}
 				return wantList(kind.Kind)
@@ -147,7 +145,7 @@ func (l *listReader) readProto() error {
 	}
 }
 
-// wantList is an error for kinds that are no lists. Those of all protobuf lists end so.
+// wantList returns an error unless kind is a list. The kinds of all protobuf lists end with "List".
 func wantList(kind string) error {
 	if kind != "" && !strings.HasSuffix(kind, "List") {
 		return fmt.Errorf("want a list, got a %s", excerpt([]byte(kind)))
@@ -155,10 +153,10 @@ func wantList(kind string) error {
 	return nil
 }
 
-// statusError is the error that a Status in place of a list stands for.
+// statusError returns the error for a Status instead of a list.
 func statusError(status *metav1.Status) error {
 	if status.Message == "" {
-		status.Message = fmt.Sprintf("the server answered with a Status in place of a list: status %q, code %d, reason %q", status.Status, status.Code, status.Reason)
+		status.Message = fmt.Sprintf("the server responded with a Status instead of a list: status %q, code %d, reason %q", status.Status, status.Code, status.Reason)
 	}
 	return apierrors.FromObject(status)
 }
@@ -205,7 +203,7 @@ func (l *listReader) envelopeField(kind *runtime.TypeMeta, lists *int) error {
 	}
 }
 
-// readProtoList reads the list's own message.
+// readProtoList reads the list's message.
 func (l *listReader) readProtoList() error {
 	size, err := l.varint()
 	if err != nil {
@@ -219,7 +217,7 @@ func (l *listReader) readProtoList() error {
 	for l.win.passed < end {
 		tag, err := l.varint()
 		if err != nil {
-			return fmt.Errorf("a list of %d bytes, of which %d have come: %w", size, l.win.passed-begin, err)
+			return fmt.Errorf("a list of %d bytes, of which %d have arrived: %w", size, l.win.passed-begin, err)
 		}
 		switch tag {
 		case 1<<3 | wireBytes:
@@ -256,7 +254,7 @@ func (l *listReader) readProtoList() error {
 	return nil
 }
 
-// skipField passes a field of the list that nobody needs.
+// skipField skips a field of the list that is not needed.
 func (l *listReader) skipField(tag uint64) error {
 	var n int64
 	switch tag & 7 {

@@ -59,7 +59,7 @@ func TestReadList(t *testing.T) {
 	}
 }
 
-func TestReadListInOtherShapes(t *testing.T) {
+func TestReadListVariants(t *testing.T) {
 	t.Parallel()
 	unknownFields := append([]byte("k8s\x00\x12\x1a"), "\x18\x05\x22\x01x\x29\x00\x00\x00\x00\x00\x00\x00\x00\x35\x00\x00\x00\x00\x12\x05\x0a\x03\x0a\x01a"...)
 	tests := map[string]string{
@@ -90,9 +90,9 @@ func TestReadListInOtherShapes(t *testing.T) {
 	}
 }
 
-func TestReadListOfAStatus(t *testing.T) {
+func TestReadListStatus(t *testing.T) {
 	t.Parallel()
-	for name, data := range map[string][]byte{"protobuf": asProto(t, failure, goneKind), "JSON": asJSON(t, failure, goneKind)} {
+	for name, data := range map[string][]byte{"protobuf": asProto(t, failure, statusGVK), "JSON": asJSON(t, failure, statusGVK)} {
 		_, err := ReadList(bytes.NewReader(data), nil, nil)
 		if !apierrors.IsResourceExpired(err) || !strings.Contains(err.Error(), "too old") {
 			t.Errorf("%s: %v", name, err)
@@ -100,20 +100,20 @@ func TestReadListOfAStatus(t *testing.T) {
 	}
 }
 
-func TestReadListEndsWithTheCallersError(t *testing.T) {
+func TestReadListReturnsCallersError(t *testing.T) {
 	t.Parallel()
 	stop := errors.New("enough")
 	for _, data := range [][]byte{asProto(t, podList(), podListKind), asJSON(t, podList(), podListKind)} {
 		n := 0
 		_, err := ReadList(bytes.NewReader(data), nil, func(*Object) error { n++; return stop })
-		if err != stop || n != 1 { //nolint:errorlint // it has to be the same one
+		if err != stop || n != 1 { //nolint:errorlint // must be the same value
 			t.Errorf("%v after %d items", err, n)
 		}
 	}
 }
 
-// TestItemsEndWhereTheyEnd: whoever appends to an item's bytes does not write into the next.
-func TestItemsEndWhereTheyEnd(t *testing.T) {
+// An append to an item's bytes must not overwrite the next item.
+func TestItemCapacityIsItsLength(t *testing.T) {
 	t.Parallel()
 	for _, data := range [][]byte{asProto(t, podList(), podListKind), asJSON(t, podList(), podListKind)} {
 		_, err := ReadList(bytes.NewReader(data), nil, func(o *Object) error {
@@ -143,23 +143,23 @@ func TestReadListErrors(t *testing.T) {
 		"CBOR":                       {"\xd9\xd9\xf7\xa0", "AcceptContentTypes", nil},
 		"an object in JSON":          {`{"kind":"Pod","metadata":{"name":"a"},"spec":{}}`, `want a list, got a "Pod"`, nil},
 		"an object in protobuf":      {string(asProto(t, realPod(), podKind)), "want a list, got a \"Pod\"", nil},
-		"no list in JSON":            {`{"error":"please log in"}`, `neither kind nor items: "{\"error\":\"please log in\"}"`, nil},
+		"an error in JSON":           {`{"error":"please log in"}`, `neither kind nor items: "{\"error\":\"please log in\"}"`, nil},
 		"an empty object":            {`{}`, "neither kind nor items", nil},
 		"an empty envelope":          {envelope(""), "the list in the envelope", io.ErrUnexpectedEOF},
 		"only a kind in protobuf":    {envelope("\x0a\x09\x12\x07PodList"), "the list in the envelope", io.ErrUnexpectedEOF},
-		"a status that says little":  {`{"kind":"Status","status":"Failure","code":502}`, `status "Failure", code 502`, nil},
+		"a status without message":   {`{"kind":"Status","status":"Failure","code":502}`, `status "Failure", code 502`, nil},
 		"the same in protobuf":       {envelope("\x0a\x08\x12\x06Status\x12\x02\x30\x05"), `code 5`, nil},
 		"a late kind":                {list("") + "\x0a\x05\x12\x03Pod", "want a list, got a \"Pod\"", nil},
-		"half a JSON list":           {`{"items":[{"metadata":{"name":"a"}},{"meta`, "after 1 items: an item: a value, of which 6 bytes have come", io.ErrUnexpectedEOF},
+		"half a JSON list":           {`{"items":[{"metadata":{"name":"a"}},{"meta`, "after 1 items: an item: a value, of which 6 bytes have arrived", io.ErrUnexpectedEOF},
 		"no end of items":            {`{"items":[{}`, "unexpected EOF", io.ErrUnexpectedEOF},
 		"no items after the key":     {`{"items":`, "unexpected EOF", io.ErrUnexpectedEOF},
 		"no comma":                   {`{"items":[{} {}]}`, "want ','", nil},
 		"no colon":                   {`{"items" []}`, "want ':'", nil},
 		"a comma too many":           {`{"items":[{},]}`, "want {", nil},
-		"a key that is none":         {`{5:1}`, "want a key", nil},
+		"a number as key":            {`{5:1}`, "want a key", nil},
 		"items of another type":      {`{"items":{}}`, "want an array of items", nil},
 		"an item of another type":    {`{"items":[5]}`, "want {", nil},
-		"items twice":                {`{"items":[],"items":[]}`, "twice", nil},
+		"duplicate items":            {`{"items":[],"items":[]}`, "duplicate", nil},
 		"metadata of another type":   {`{"metadata":5}`, "decode the list's metadata", nil},
 		"kind of another type":       {`{"kind":5}`, "decode the list's kind", nil},
 		"a broken member":            {`{"x":01}`, `want ','`, nil},
@@ -169,7 +169,7 @@ func TestReadListErrors(t *testing.T) {
 		"garbage after protobuf":     {string(proto) + "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "more than 64 bits", nil},
 		"another prefix":             {"k8s1", "want a list that starts with", nil},
 		"half a prefix":              {"k8", "unexpected EOF", io.ErrUnexpectedEOF},
-		"half a protobuf list":       {string(proto[:len(proto)-900]), "have come", io.ErrUnexpectedEOF},
+		"half a protobuf list":       {string(proto[:len(proto)-900]), "have arrived", io.ErrUnexpectedEOF},
 		"half a tag":                 {list("")[:4] + "\x92", "unexpected EOF", io.ErrUnexpectedEOF},
 		"the envelope's other field": {envelope("\x7a\x00"), "an unknown field of the envelope", nil},
 		"a broken kind":              {envelope("\x0a\x01\xff"), "decode the kind", nil},
@@ -196,7 +196,7 @@ func TestReadListErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var body io.Reader = strings.NewReader(tt.data)
-			if tt.is == iotest.ErrTimeout { //nolint:errorlint // it comes from the table
+			if tt.is == iotest.ErrTimeout { //nolint:errorlint // a value of the table
 				body = iotest.ErrReader(iotest.ErrTimeout)
 			}
 			_, err := ReadList(body, nil, func(*Object) error { return nil })
@@ -223,7 +223,7 @@ func TestReadListErrors(t *testing.T) {
 	}
 }
 
-// generated is a list of n objects that is made while it is read.
+// generated is a reader of a list of n objects, which it creates while it is read.
 type generated struct {
 	head, item, between, tail []byte
 	n, i                      int
@@ -249,10 +249,10 @@ func (g *generated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A list of 10,000 objects, 50 MB, is read with a few buffers.
+// A list of 10,000 objects (50 MB) needs only a few buffers.
 //
 //nolint:paralleltest // counts what is allocated
-func TestReadListKeepsNothing(t *testing.T) {
+func TestReadListMemory(t *testing.T) {
 	const n = 10_000
 	pod := realPod()
 	message, err := pod.Marshal()
@@ -277,7 +277,7 @@ func TestReadListKeepsNothing(t *testing.T) {
 		if err != nil || count != n {
 			t.Fatalf("%s: %d items, %v", name, count, err)
 		}
-		// Three small strings and an object of the generator's an item.
+		// Three small strings per item, and an object of the generator.
 		perItem := int(after.TotalAlloc-before.TotalAlloc) / n
 		if most := 2*len(body.item) + 600; perItem > most {
 			t.Errorf("%s: %d bytes are allocated for an item, want at most %d", name, perItem, most)

@@ -9,7 +9,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// jsonHead is a JSON list without its items: enough to tell a Status from a list.
+// jsonHead is a JSON list without its items. It distinguishes a Status from a list.
 type jsonHead struct {
 	doc   []byte
 	items bool
@@ -34,7 +34,7 @@ func (h *jsonHead) add(key string, value []byte) error {
 	return nil
 }
 
-// check is an error when this was no list.
+// check returns an error if the document is not a list.
 func (h *jsonHead) check() error {
 	doc := append(h.doc, '}') //nolint:gocritic // the last use
 	if len(h.doc) == 0 {
@@ -52,9 +52,9 @@ func (h *jsonHead) check() error {
 		return statusError(status)
 	}
 	if h.items {
-		return nil // the list's kind may have any name
+		return nil // a list's kind may have any name
 	}
-	if kind.Kind == "" { // it would pass for an empty list, and the cache would be emptied
+	if kind.Kind == "" { // accepting it as an empty list would empty the cache
 		return fmt.Errorf("want a list, got an object with neither kind nor items: %s", excerpt(doc))
 	}
 	return wantList(kind.Kind)
@@ -95,7 +95,7 @@ func (l *listReader) member(head *jsonHead) error {
 	}
 	if key == "items" {
 		if head.items {
-			return errors.New(`the list has "items" twice`)
+			return errors.New(`the list has duplicate "items"`)
 		}
 		head.items = true
 		return l.readJSONItems()
@@ -138,7 +138,7 @@ func (l *listReader) readJSONItems() error {
 	}
 }
 
-// punctuation waits for c, and consumes it.
+// punctuation waits for c and consumes it.
 func (l *listReader) punctuation(c byte) error {
 	got, err := l.win.peekByte()
 	if err != nil {
@@ -151,8 +151,8 @@ func (l *listReader) punctuation(c byte) error {
 	return nil
 }
 
-// next waits for member number n of an object or array that end ends. It consumes the
-// comma before the member, or the end.
+// next waits for member number n of an object or array with the closing bracket end. It consumes the comma before the
+// member, or the bracket.
 func (l *listReader) next(n int, end byte) (more bool, err error) {
 	got, err := l.win.peekByte()
 	if err != nil {
@@ -168,7 +168,7 @@ func (l *listReader) next(n int, end byte) (more bool, err error) {
 	return true, l.punctuation(',')
 }
 
-// value reads one value and returns its bytes, which are valid until more is read.
+// value reads one value and returns its bytes, which are valid until the next read.
 func (l *listReader) value() ([]byte, error) {
 	var value []byte
 	err := l.scan(func(s *scanner) error {
@@ -180,8 +180,7 @@ func (l *listReader) value() ([]byte, error) {
 	return value, err
 }
 
-// scan calls read for what has arrived, again with at least twice as much as long as
-// that is too little.
+// scan calls read with the data that has arrived. While the data is incomplete, it repeats with at least twice as much.
 func (l *listReader) scan(read func(*scanner) error) error {
 	if _, err := l.win.peekByte(); err != nil {
 		return unexpected(err)
@@ -205,7 +204,7 @@ func (l *listReader) scan(read func(*scanner) error) error {
 				if len(l.win.data()) > had {
 					break
 				}
-				return fmt.Errorf("a value, of which %d bytes have come: %w", had, unexpected(err))
+				return fmt.Errorf("a value, of which %d bytes have arrived: %w", had, unexpected(err))
 			}
 		}
 	}

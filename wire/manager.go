@@ -5,22 +5,21 @@ import (
 	"time"
 )
 
-// lastWriter finds in metadata.managedFields who wrote an object last: the manager of the
-// entry with the latest time; of several, the last. Times are in seconds, so that it is a
-// guess where two managers write within one.
+// lastWriter finds the last writer of an object in metadata.managedFields: the manager of the entry with the latest
+// time, or the last one of several. Times are in seconds, so it is a guess if two managers write within a second.
 //
-// It sees every entry on the way to the object, also where managedFields are cut. So it must
-// cost little: it makes no string, and what an entry says about fields is passed over.
+// It reads every entry of every object, even if managedFields are cut. It must therefore be cheap: it allocates no
+// string, and skips the entries' fields.
 type lastWriter struct {
 	name  []byte
 	found bool
-	// When the entry with that name was written: in protobuf, or in JSON.
+	// Time of the entry with this name, in protobuf or JSON.
 	seconds, nanos int64
 	text           []byte
 }
 
-// proto reads one entry, a metav1.ManagedFieldsEntry. One that cannot be read is nobody's:
-// what is wrong with it shows when the object is decoded.
+// proto reads one entry, a metav1.ManagedFieldsEntry. It ignores an invalid entry: decoding the object reports the
+// error.
 func (w *lastWriter) proto(entry []byte) {
 	const numManager, numTime = 1, 4
 	var name []byte
@@ -31,7 +30,7 @@ func (w *lastWriter) proto(entry []byte) {
 			return
 		}
 		if f.num > numTime {
-			break // encoders write fields in order: what follows is the largest part
+			break // encoders write fields in order: the rest is the largest part
 		}
 		if f.wireType == wireBytes {
 			switch f.num {
@@ -48,7 +47,7 @@ func (w *lastWriter) proto(entry []byte) {
 	}
 }
 
-// protoTime reads a metav1.Timestamp.
+// protoTime parses a metav1.Timestamp.
 func protoTime(b []byte) (seconds, nanos int64) {
 	for i := 0; i < len(b); {
 		f, ok := nextField(b, i)
@@ -66,35 +65,43 @@ func protoTime(b []byte) (seconds, nanos int64) {
 	return seconds, nanos
 }
 
-// json reads the entries at s.i, and passes them.
-func (w *lastWriter) json(s *scanner) error {
+// json reads and skips the entries at s.i. It returns the entry with the fields that applier has applied to the object
+// itself, or nil. It returns nil if applier is empty.
+func (w *lastWriter) json(s *scanner, applier string) (applied []byte, err error) {
 	if s.peek() != '[' {
-		return s.skip()
+		return nil, s.skip()
 	}
 	var entries members
 	for {
 		more, err := s.element(&entries)
 		if err != nil || !more {
-			return err
+			return applied, err
 		}
 		if s.peek() != '{' {
-			err = s.skip()
-		} else {
-			err = w.jsonEntry(s)
+			if err := s.skip(); err != nil {
+				return nil, err
+			}
+			continue
 		}
+		start := s.i
+		isApplied, err := w.jsonEntry(s, applier)
 		if err != nil {
-			return err
+			return nil, err
+		}
+		if isApplied {
+			applied = s.data[start:s.i]
 		}
 	}
 }
 
-func (w *lastWriter) jsonEntry(s *scanner) error {
-	var name, at []byte
+// jsonEntry reads one entry, and reports whether it has the fields that applier has applied.
+func (w *lastWriter) jsonEntry(s *scanner, applier string) (isApplied bool, err error) {
+	var name, at, operation, subresource []byte
 	var fields members
 	for {
 		t, more, err := s.next(&fields)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if !more {
 			break
@@ -104,6 +111,10 @@ func (w *lastWriter) jsonEntry(s *scanner) error {
 		case "manager":
 		case "time":
 			into = &at
+		case "operation":
+			into = &operation
+		case "subresource":
+			into = &subresource
 		default:
 			into = nil
 		}
@@ -113,17 +124,17 @@ func (w *lastWriter) jsonEntry(s *scanner) error {
 			*into = s.key(t)
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
 	if at = comparableTime(at); !w.found || bytes.Compare(at, w.text) >= 0 {
 		w.name, w.found, w.text = name, true, at
 	}
-	return nil
+	return applier != "" && string(name) == applier && string(operation) == operationApply && len(subresource) == 0, nil
 }
 
-// comparableTime returns a time in the form that API servers write, 2006-01-02T15:04:05Z,
-// which can be compared as text. No time at all is the earliest.
+// comparableTime returns a time in the format of API servers, 2006-01-02T15:04:05Z, which can be compared as text. A
+// missing time is the earliest.
 func comparableTime(b []byte) []byte {
 	if shapedLikeTime(b) {
 		return b

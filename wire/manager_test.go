@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-func TestManagerIsTheLastWriter(t *testing.T) {
+func TestLastWriter(t *testing.T) {
 	t.Parallel()
 	at := func(seconds int) *metav1.Time {
 		return new(metav1.NewTime(fixtureTime.Add(time.Duration(seconds) * time.Second)))
@@ -27,18 +27,18 @@ func TestManagerIsTheLastWriter(t *testing.T) {
 		entries []metav1.ManagedFieldsEntry
 		want    string
 	}{
-		"none":                  {},
-		"one":                   {[]metav1.ManagedFieldsEntry{entry("a", "", at(0))}, "a"},
-		"the last":              {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", at(1))}, "b"},
-		"the first":             {[]metav1.ManagedFieldsEntry{entry("a", "", at(2)), entry("b", "", at(1)), entry("c", "", at(0))}, "a"},
-		"of a subresource":      {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "status", at(3)), entry("c", "", at(1))}, "b"},
-		"of equal times":        {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", at(0))}, "b"},
-		"of a month's end":      {[]metav1.ManagedFieldsEntry{entry("a", "", at(11*24*3600)), entry("b", "", at(10*24*3600))}, "a"},
-		"without a time":        {[]metav1.ManagedFieldsEntry{entry("a", "", nil)}, "a"},
-		"one without a time":    {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", nil)}, "a"},
-		"who has no name":       {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("", "", at(1))}, ""},
-		"with an unusual name":  {[]metav1.ManagedFieldsEntry{entry("caf\u00e9 \"x\"", "", at(0))}, "caf\u00e9 \"x\""},
-		"of a time before 1970": {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", new(metav1.NewTime(time.Unix(-1000, 0))))}, "a"},
+		"none":               {},
+		"one":                {[]metav1.ManagedFieldsEntry{entry("a", "", at(0))}, "a"},
+		"the last":           {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", at(1))}, "b"},
+		"the first":          {[]metav1.ManagedFieldsEntry{entry("a", "", at(2)), entry("b", "", at(1)), entry("c", "", at(0))}, "a"},
+		"a subresource":      {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "status", at(3)), entry("c", "", at(1))}, "b"},
+		"equal times":        {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", at(0))}, "b"},
+		"end of a month":     {[]metav1.ManagedFieldsEntry{entry("a", "", at(11*24*3600)), entry("b", "", at(10*24*3600))}, "a"},
+		"no time":            {[]metav1.ManagedFieldsEntry{entry("a", "", nil)}, "a"},
+		"one without a time": {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", nil)}, "a"},
+		"no name":            {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("", "", at(1))}, ""},
+		"unusual name":       {[]metav1.ManagedFieldsEntry{entry("caf\u00e9 \"x\"", "", at(0))}, "caf\u00e9 \"x\""},
+		"time before 1970":   {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", new(metav1.NewTime(time.Unix(-1000, 0))))}, "a"},
 	}
 	cut := mustCut(t, reflect.TypeFor[*corev1.Pod](), ManagedFields)
 	for name, test := range tests {
@@ -64,14 +64,14 @@ func TestManagerIsTheLastWriter(t *testing.T) {
 			fromPod, err := FromObject(pod, cut)
 			fromLoose, err2 := FromObject(u, cut)
 			if err != nil || err2 != nil || fromPod.Manager != test.want || fromLoose.Manager != test.want {
-				t.Errorf("of decoded objects: %q and %q, want %q (%v, %v)", fromPod.Manager, fromLoose.Manager, test.want, err, err2)
+				t.Errorf("decoded objects: %q and %q, want %q (%v, %v)", fromPod.Manager, fromLoose.Manager, test.want, err, err2)
 			}
 		})
 	}
 }
 
-// Other writers of JSON than API servers have other times, and other orders.
-func TestManagerOfUnusualJSON(t *testing.T) {
+// JSON of other encoders than API servers has other time formats and orders.
+func TestLastWriterInUnusualJSON(t *testing.T) {
 	t.Parallel()
 	for fields, want := range map[string]string{
 		`[{"time":"2026-11-20T09:00:00+01:00","manager":"a"},{"manager":"b","time":"2026-11-20T08:30:00.5Z"}]`: "b",
@@ -94,7 +94,7 @@ func TestManagerOfUnusualJSON(t *testing.T) {
 }
 
 //nolint:paralleltest // allocations of other tests would be counted
-func TestManagerOfAnEventCostsNoString(t *testing.T) {
+func TestLastWriterAllocations(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"protobuf": frame(t, watch.Modified, asProto(t, realPod(), podKind)),
 		"JSON":     document(watch.Modified, realCRJSON()),
@@ -108,7 +108,7 @@ func TestManagerOfAnEventCostsNoString(t *testing.T) {
 		next()
 		// The name, the UID and the resourceVersion.
 		if n := testing.AllocsPerRun(100, next); n > 3 {
-			t.Errorf("%s: %v allocations an event", name, n)
+			t.Errorf("%s: %v allocations per event", name, n)
 		}
 	}
 }

@@ -10,13 +10,12 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Format is how an object's bytes are encoded.
+// Format is the encoding of an object's bytes.
 type Format uint8
 
 // The formats.
 const (
-	// Protobuf is the object's own message, without the envelope ("k8s\0" and
-	// runtime.Unknown) that it travels in.
+	// Protobuf is the object's own message, without the envelope ("k8s\0" and runtime.Unknown) of the response.
 	Protobuf Format = iota + 1
 	// JSON is the object as one JSON value.
 	JSON
@@ -34,10 +33,10 @@ func (f Format) String() string {
 	}
 }
 
-// Object is one object as bytes, without the fields that were cut.
+// Object is the bytes of one object, without the fields that were cut.
 //
-// An Object of an EventReader or a list is valid until the next one is read: its Bytes
-// are a buffer that is used again. The strings may be kept.
+// An Object of an EventReader or a list is valid until the next one is read, because its Bytes are in a reused buffer.
+// The strings may be kept.
 type Object struct {
 	Format Format
 	Bytes  []byte
@@ -46,35 +45,34 @@ type Object struct {
 	UID             types.UID
 	ResourceVersion string
 	Generation      int64
-	// Deleting is true when the object has a deletionTimestamp.
+	// Deleting reports whether the object has a deletionTimestamp.
 	Deleting bool
-	// Manager is the field manager that wrote the object last, as far as
-	// metadata.managedFields tells, whose times are in seconds. It is known of objects as
-	// they come from the API server, also where managedFields are cut; a store does not keep
-	// it. Empty: unknown.
+	// Manager is the field manager that wrote the object last according to metadata.managedFields, which have times in
+	// seconds. It is set for objects from the API server, even if managedFields are cut. A store does not keep it.
+	// Empty: unknown.
 	Manager string
 }
 
-// Clone returns a copy of o that shares no memory with it, and so stays valid.
+// Clone returns a copy of o that shares no memory with it and stays valid.
 func (o *Object) Clone() *Object {
 	c := *o
 	c.Bytes = slices.Clone(o.Bytes)
 	return &c
 }
 
-// The following read Bytes anew at each call; what they return is the caller's.
+// The following methods parse Bytes at each call. The results belong to the caller.
 
-// Labels returns the object's labels; nil when it has none.
+// Labels returns the object's labels, or nil.
 func (o *Object) Labels() map[string]string {
 	return o.stringMap(metaLabels, func(m *metav1.ObjectMeta) map[string]string { return m.Labels })
 }
 
-// Annotations returns the object's annotations; nil when it has none.
+// Annotations returns the object's annotations, or nil.
 func (o *Object) Annotations() map[string]string {
 	return o.stringMap(metaAnnotations, func(m *metav1.ObjectMeta) map[string]string { return m.Annotations })
 }
 
-// OwnerReferences returns the object's owner references; nil when it has none.
+// OwnerReferences returns the object's owner references, or nil.
 func (o *Object) OwnerReferences() []metav1.OwnerReference {
 	switch o.Format {
 	case Protobuf:
@@ -89,10 +87,9 @@ func (o *Object) OwnerReferences() []metav1.OwnerReference {
 	return o.slowMetadata().OwnerReferences
 }
 
-// LabelsAndOwners calls use with the labels and the owner references as they are encoded, in
-// one or more parts, and decodes nothing: two states of an object with equal parts have equal
-// labels and owners. (The reverse need not hold.) It returns false when it cannot tell, after
-// some parts perhaps.
+// LabelsAndOwners calls use with the encoded labels and owner references, in one or more parts, without decoding them:
+// two states of an object with equal parts have equal labels and owners. (The reverse need not hold.) It returns false
+// if the encoding is unusual, possibly after some parts.
 func (o *Object) LabelsAndOwners(use func(encoded []byte)) bool {
 	switch o.Format {
 	case Protobuf:
@@ -112,7 +109,7 @@ func (o *Object) LabelsAndOwners(use func(encoded []byte)) bool {
 	}
 }
 
-// Finalizers returns the object's finalizers; nil when it has none.
+// Finalizers returns the object's finalizers, or nil.
 func (o *Object) Finalizers() []string {
 	switch o.Format {
 	case Protobuf:
@@ -141,8 +138,8 @@ func (o *Object) stringMap(field metaField, slow func(*metav1.ObjectMeta) map[st
 	return slow(o.slowMetadata())
 }
 
-// slowMetadata decodes the whole metadata. Parse has seen that it can be decoded, so
-// that an error means bytes that did not come from this package: they have no metadata.
+// slowMetadata decodes the whole metadata. Parse has checked that it can be decoded. An error means bytes that do not
+// come from this package, which are treated as an object without metadata.
 func (o *Object) slowMetadata() *metav1.ObjectMeta {
 	var meta *metav1.ObjectMeta
 	var err error

@@ -23,7 +23,7 @@ func mustParse(tb testing.TB, data []byte, cut *Cut) *Object {
 	return o
 }
 
-func TestParseReadsTheMetadata(t *testing.T) {
+func TestParseMetadata(t *testing.T) {
 	t.Parallel()
 	pod := realPod()
 	cut := mustCut(t, reflect.TypeFor[*corev1.Pod](), ManagedFields)
@@ -47,19 +47,19 @@ func TestParseReadsTheMetadata(t *testing.T) {
 			}
 			checkLists(t, &pod.ObjectMeta, o)
 			if bytes.Contains(o.Bytes, []byte("kubelet")) {
-				t.Error("managedFields are still there")
+				t.Error("managedFields were not cut")
 			}
 		})
 	}
 	if o := mustParse(t, asProto(t, realDeployment(), deploymentKind), nil); !o.Deleting {
-		t.Error("a deletionTimestamp was not seen in protobuf")
+		t.Error("deletionTimestamp is missing in protobuf")
 	}
 	if o := mustParse(t, asJSON(t, realDeployment(), deploymentKind), nil); !o.Deleting {
-		t.Error("a deletionTimestamp was not seen in JSON")
+		t.Error("deletionTimestamp is missing in JSON")
 	}
 }
 
-func TestParseGivesTheServersBytesWhenNothingIsCut(t *testing.T) {
+func TestParseWithoutCutKeepsBytes(t *testing.T) {
 	t.Parallel()
 	data := append([]byte(" \n"), realCRJSON()...)
 	data = append(data, "\n "...)
@@ -110,50 +110,50 @@ func TestUnusualMetadata(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	deep := func(n int) string { return `{"a":` + strings.Repeat("[", n-1) + strings.Repeat("]", n-1) + "}" }
 	tests := map[string]struct{ data, want string }{
-		"nothing":                   {"", "neither JSON nor protobuf: nothing"},
-		"a web page":                {"<html>" + strings.Repeat("x", 100), `"<html>` + strings.Repeat("x", 58) + `"...`},
-		"an array":                  {"[]", "neither"},
-		"null":                      {"null", "neither"},
-		"two documents":             {"{} {}", "want nothing more"},
-		"a zero byte at the end":    {"{}\x00", "want nothing more"},
-		"a comma too many":          {`{"a":1,}`, "want a key"},
-		"no comma":                  {`{"a":1 "b":2}`, `want "," or }`},
-		"no colon":                  {`{"a" 1}`, `want ":"`},
-		"no value":                  {`{"a":}`, "want a value"},
-		"a bare key":                {`{a:1}`, "want a key"},
-		"a wrong bracket":           {`{"a":[1}]`, `want "," or ]`},
-		"a comma first":             {`{"a":[,1]}`, "want a value"},
-		"a leading zero":            {`{"a":01}`, `want "," or }`},
-		"a plus":                    {`{"a":+1}`, "want a value"},
-		"a lone minus":              {`{"a":-}`, "want a digit"},
-		"a lone point":              {`{"a":1.}`, "want a digit"},
-		"a lone exponent":           {`{"a":1e+}`, "want a digit"},
-		"a wrong literal":           {`{"a":nul}`, "want null"},
-		"a wrong escape":            {`{"a":"\x"}`, "want an escape"},
-		"a short unicode escape":    {`{"a":"\u12g4"}`, "want a hexadecimal digit"},
-		"a newline in a string":     {"{\"a\":\"\n\"}", "want no control character"},
-		"an unclosed string":        {`{"a":"b`, "unexpected end of JSON"},
-		"an unclosed object":        {`{"a":1`, "unexpected end of JSON"},
-		"an unclosed literal":       {`{"a":tru`, "unexpected end of JSON"},
-		"an unclosed escape":        {`{"a":"\`, "unexpected end of JSON"},
-		"an unclosed code":          {`{"a":"\u00`, "unexpected end of JSON"},
-		"too deep":                  {deep(10001), "nested deeper than 10000"},
-		"ambiguous metadata":        {`{"metadata":{"name":"a"},"metadata":{"namespace":"b"}}`, "ambiguous metadata"},
-		"undecodable for everybody": {`{"metadata":{"name":5},"a":1e999}`, "decode metadata"},
-		"an empty envelope":         {"k8s\x00", "nothing follows the prefix"},
-		"a broken envelope":         {"k8s\x00\x12\x05a", "read the envelope"},
-		"broken metadata":           {"k8s\x00\x12\x04\x0a\x02\x0a\x09", "decode metadata"},
-		"metadata of another type":  {"k8s\x00\x12\x02\x08\x01", "decode metadata"},
-		"a broken label":            {"k8s\x00\x12\x06\x0a\x04\x5a\x02\x0a\x09", "decode metadata"},
-		"a broken owner":            {"k8s\x00\x12\x06\x0a\x04\x6a\x02\x0a\x09", "decode metadata"},
-		"a broken time":             {"k8s\x00\x12\x06\x0a\x04\x4a\x02\x0a\x00", "decode metadata"},
-		"a name that is then null":  {`{"metadata":{"name":"a","name":null}}`, "ambiguous metadata"},
-		"deleted in the year 1":     {`{"metadata":{"deletionTimestamp":"0001-01-01T00:00:00Z"}}`, "ambiguous metadata"},
-		"a group":                   {"k8s\x00\x12\x06\x13\x14\x0a\x02\x0a\x00", "only the kind's own decoder understands"},
+		"nothing":                  {"", "neither JSON nor protobuf: nothing"},
+		"a web page":               {"<html>" + strings.Repeat("x", 100), `"<html>` + strings.Repeat("x", 58) + `"...`},
+		"an array":                 {"[]", "neither"},
+		"null":                     {"null", "neither"},
+		"two documents":            {"{} {}", "want nothing more"},
+		"a zero byte at the end":   {"{}\x00", "want nothing more"},
+		"a comma too many":         {`{"a":1,}`, "want a key"},
+		"no comma":                 {`{"a":1 "b":2}`, `want "," or }`},
+		"no colon":                 {`{"a" 1}`, `want ":"`},
+		"no value":                 {`{"a":}`, "want a value"},
+		"a bare key":               {`{a:1}`, "want a key"},
+		"a wrong bracket":          {`{"a":[1}]`, `want "," or ]`},
+		"a comma first":            {`{"a":[,1]}`, "want a value"},
+		"a leading zero":           {`{"a":01}`, `want "," or }`},
+		"a plus":                   {`{"a":+1}`, "want a value"},
+		"a lone minus":             {`{"a":-}`, "want a digit"},
+		"a lone point":             {`{"a":1.}`, "want a digit"},
+		"a lone exponent":          {`{"a":1e+}`, "want a digit"},
+		"a wrong literal":          {`{"a":nul}`, "want null"},
+		"a wrong escape":           {`{"a":"\x"}`, "want an escape"},
+		"a short unicode escape":   {`{"a":"\u12g4"}`, "want a hexadecimal digit"},
+		"a newline in a string":    {"{\"a\":\"\n\"}", "want no control character"},
+		"an unclosed string":       {`{"a":"b`, "unexpected end of JSON"},
+		"an unclosed object":       {`{"a":1`, "unexpected end of JSON"},
+		"an unclosed literal":      {`{"a":tru`, "unexpected end of JSON"},
+		"an unclosed escape":       {`{"a":"\`, "unexpected end of JSON"},
+		"an unclosed code":         {`{"a":"\u00`, "unexpected end of JSON"},
+		"too deep":                 {deep(10001), "nested deeper than 10000"},
+		"ambiguous metadata":       {`{"metadata":{"name":"a"},"metadata":{"namespace":"b"}}`, "ambiguous metadata"},
+		"undecodable for both":     {`{"metadata":{"name":5},"a":1e999}`, "decode metadata"},
+		"an empty envelope":        {"k8s\x00", "nothing follows the prefix"},
+		"a broken envelope":        {"k8s\x00\x12\x05a", "read the envelope"},
+		"broken metadata":          {"k8s\x00\x12\x04\x0a\x02\x0a\x09", "decode metadata"},
+		"metadata of another type": {"k8s\x00\x12\x02\x08\x01", "decode metadata"},
+		"a broken label":           {"k8s\x00\x12\x06\x0a\x04\x5a\x02\x0a\x09", "decode metadata"},
+		"a broken owner":           {"k8s\x00\x12\x06\x0a\x04\x6a\x02\x0a\x09", "decode metadata"},
+		"a broken time":            {"k8s\x00\x12\x06\x0a\x04\x4a\x02\x0a\x00", "decode metadata"},
+		"a name that is then null": {`{"metadata":{"name":"a","name":null}}`, "ambiguous metadata"},
+		"deleted in the year 1":    {`{"metadata":{"deletionTimestamp":"0001-01-01T00:00:00Z"}}`, "ambiguous metadata"},
+		"a group":                  {"k8s\x00\x12\x06\x13\x14\x0a\x02\x0a\x00", "only the kind's own decoder supports"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -169,11 +169,11 @@ func TestParseRefuses(t *testing.T) {
 		t.Errorf("Read of an unknown format: %v", err)
 	}
 	if _, err := Read(JSON, []byte("{")); err == nil {
-		t.Error("Read takes half an object")
+		t.Error("Read accepted half an object")
 	}
 }
 
-// Metadata that comes in two pieces, after other fields, merges.
+// Metadata in two pieces, after other fields, is merged.
 func TestProtobufMetadataInPieces(t *testing.T) {
 	t.Parallel()
 	first, err := (&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
@@ -200,22 +200,22 @@ func TestProtobufMetadataInPieces(t *testing.T) {
 			o := mustParse(t, data, cut)
 			checkMetadata(t, &metav1.ObjectMeta{Name: "a", Namespace: "b", UID: "u", Labels: map[string]string{"x": "1", "y": "2"}}, o)
 			if bytes.Contains(o.Bytes, []byte("kubelet")) {
-				t.Error("managedFields are still there")
+				t.Error("managedFields were not cut")
 			}
 		})
 	}
 }
 
-func TestObjectOfBytesFromElsewhere(t *testing.T) {
+func TestObjectWithInvalidBytes(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Object{{Format: Protobuf, Bytes: []byte{0x0a, 9}}, {Format: JSON, Bytes: []byte("{")}} {
 		if o.Labels() != nil || o.Annotations() != nil || o.Finalizers() != nil || o.OwnerReferences() != nil {
-			t.Errorf("%s: broken bytes have metadata", o.Format)
+			t.Errorf("%s: invalid bytes have metadata", o.Format)
 		}
 	}
 }
 
-func TestCloneSharesNothing(t *testing.T) {
+func TestCloneSharesNoMemory(t *testing.T) {
 	t.Parallel()
 	o := mustParse(t, realCRJSON(), nil)
 	c := o.Clone()
@@ -234,9 +234,9 @@ func TestInternerIsBounded(t *testing.T) {
 		}
 	}
 	if len(n.known) > maxInterned {
-		t.Errorf("%d strings are kept", len(n.known))
+		t.Errorf("the interner has %d strings", len(n.known))
 	}
 	if testing.AllocsPerRun(100, func() { n.intern([]byte{'n', 255, 11}) }) > 0 {
-		t.Error("a known string is made again")
+		t.Error("a known string was allocated again")
 	}
 }

@@ -9,13 +9,11 @@ import (
 
 // Parse reads one object as a server sends it: JSON, or protobuf in its envelope.
 //
-// Only the metadata is read and checked, and the JSON grammar; what is wrong elsewhere
-// shows when the object is decoded. What is cut is not checked beyond the grammar.
-// Data is not changed; Bytes may share its memory.
+// Only the metadata and the JSON grammar are validated. Other errors are found when the object is decoded. Fields that
+// are cut are only checked for their grammar. Data is not changed. Bytes may share its memory.
 //
-// Errors: data in neither format, or whose metadata cannot be read. JSON that has the
-// same key twice, so that typed and unstructured decoders would see different objects
-// (which name, namespace, ...), is refused too.
+// Errors: data in neither format, and invalid metadata. JSON with a duplicate key, which typed and unstructured
+// decoders would read as different objects (another name, namespace, ...), is rejected too.
 func Parse(data []byte, cut *Cut) (*Object, error) {
 	p := parser{cut: cut}
 	if err := p.parse(data); err != nil {
@@ -24,8 +22,7 @@ func Parse(data []byte, cut *Cut) (*Object, error) {
 	return &p.obj, nil
 }
 
-// Read reads what an Object's Bytes were: for bytes that were kept. The Object shares
-// the bytes' memory.
+// Read parses the Bytes of an Object that were stored. The Object shares their memory.
 func Read(format Format, data []byte) (Object, error) {
 	var p parser
 	var err error
@@ -43,12 +40,11 @@ func Read(format Format, data []byte) (Object, error) {
 	return p.obj, nil
 }
 
-// parser reads one object after the other. Its memory is used again: obj is valid
-// until the next object is parsed.
+// parser parses one object after another. It reuses its memory: obj is valid until the next object is parsed.
 type parser struct {
 	cut   *Cut
 	names interner
-	buf   []byte // what obj.Bytes are when something was cut
+	buf   []byte // obj.Bytes if something was cut
 	obj   Object
 }
 
@@ -74,8 +70,7 @@ func (p *parser) parseEnvelope(data []byte) error {
 	return p.parseProto(raw)
 }
 
-// room returns the buffer for what is kept of size bytes. One that a large object has
-// left behind is not kept.
+// room returns the buffer with capacity for size bytes. It releases a buffer that a large object has left.
 func (p *parser) room(size int) []byte {
 	if cap(p.buf) > keepWindow && size <= keepWindow/2 {
 		p.buf = nil
@@ -83,14 +78,13 @@ func (p *parser) room(size int) []byte {
 	return p.buf[:0]
 }
 
-// interner makes strings of bytes, and gives the same string again for what it has
-// seen lately. The zero value is ready.
+// interner converts bytes to strings, and returns the same string again for recent values. The zero value is ready to
+// use.
 type interner struct {
 	known map[string]string
 }
 
-// maxInterned bounds the interner. A cluster with more namespaces than this costs a
-// string for an event now and then.
+// maxInterned is the maximum number of strings. In a cluster with more namespaces, some events allocate a string.
 const maxInterned = 1024
 
 func (n *interner) intern(b []byte) string {
@@ -111,7 +105,7 @@ func (n *interner) intern(b []byte) string {
 	return s
 }
 
-// excerpt quotes the first bytes of data, for errors.
+// excerpt returns the quoted first bytes of data, for errors.
 func excerpt(data []byte) string {
 	const most = 64
 	if len(data) == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// protoPrefix starts every protobuf object that an API server sends, before its
-// envelope, a runtime.Unknown message.
+// protoPrefix is the start of every protobuf object from an API server. The envelope follows, a runtime.Unknown
+// message.
 const protoPrefix = "k8s\x00"
 
 // Protobuf wire types.
@@ -23,8 +23,7 @@ const (
 	wireFixed32 = 5
 )
 
-// The fields of metav1.ObjectMeta, from its generated.proto. ObjectMeta itself is
-// field 1 of every kind.
+// The fields of metav1.ObjectMeta, from its generated.proto. ObjectMeta is field 1 of every kind.
 const (
 	numMetadata = 1
 
@@ -45,8 +44,8 @@ const (
 	numManagedFields     = 17
 )
 
-// field is one field of a protobuf message: its tag stands at start, its content from
-// body to end (for varints the content is in value).
+// field is one field of a protobuf message. Its tag is at start, its content from body to end (for varints the content
+// is in value).
 type field struct {
 	num              int32
 	wireType         int
@@ -54,8 +53,8 @@ type field struct {
 	value            uint64
 }
 
-// readVarint reads as the generated decoders do: padding is fine, bits above the 64th
-// are lost, an eleventh byte is an error. n is zero when there is no varint at i.
+// readVarint reads a varint as the generated decoders do: padding is accepted, bits above the 64th are lost, and an
+// eleventh byte is an error. n is zero if there is no valid varint at i.
 func readVarint(b []byte, i int) (v uint64, n int) {
 	for shift := uint(0); shift < 64; shift += 7 {
 		at := i + n
@@ -72,8 +71,8 @@ func readVarint(b []byte, i int) (v uint64, n int) {
 	return 0, 0
 }
 
-// nextField reads the field at i. It is false for anything that is not plain: what is
-// broken, and what only the generated decoders know how to treat (groups).
+// nextField reads the field at i. It returns false for invalid data, and for fields that only the generated decoders
+// support (groups).
 func nextField(b []byte, i int) (f field, ok bool) {
 	f.start = i
 	tag, n := uint64(0), 1
@@ -114,7 +113,7 @@ func nextField(b []byte, i int) (f field, ok bool) {
 	return f, f.end <= len(b)
 }
 
-// openEnvelope returns what kind of object is in the envelope, and its message.
+// openEnvelope returns the kind of the object in an envelope, and its message.
 func openEnvelope(data []byte) (kind string, raw []byte, err error) {
 	body, ok := bytes.CutPrefix(data, []byte(protoPrefix))
 	if !ok {
@@ -133,7 +132,7 @@ func openEnvelope(data []byte) (kind string, raw []byte, err error) {
 	return unknown.Kind, unknown.Raw, nil
 }
 
-// plainEnvelope reads an envelope with nothing unusual in it, without a copy.
+// plainEnvelope parses an envelope in the usual encoding, without a copy.
 func plainEnvelope(body []byte) (kind string, raw []byte, ok bool) {
 	for i, last := 0, int32(0); i < len(body); {
 		f, ok := nextField(body, i)
@@ -153,8 +152,8 @@ func plainEnvelope(body []byte) (kind string, raw []byte, ok bool) {
 	return kind, raw, true
 }
 
-// plainKind reads the kind of a runtime.TypeMeta. Only the kinds that the caller must
-// know apart are told by name; most objects cost no string.
+// plainKind parses the kind of a runtime.TypeMeta. It returns a name only for kinds that the caller must distinguish,
+// so that most objects allocate no string.
 func plainKind(b []byte) (kind string, ok bool) {
 	for i, last := 0, int32(0); i < len(b); {
 		f, ok := nextField(b, i)
@@ -173,9 +172,8 @@ func plainKind(b []byte) (kind string, ok bool) {
 	return kind, true
 }
 
-// readProto fills o's metadata from an object's message. It returns where the metadata
-// field is. It is false when there is something in it that only the generated decoders
-// read for certain.
+// readProto sets o's metadata from an object's message. It returns the position of the metadata field, and false if the
+// message has an encoding that only the generated decoders read correctly.
 func readProto(msg []byte, o *Object, names *interner) (meta field, ok bool) {
 	for i := 0; i < len(msg); {
 		f, ok := nextField(msg, i)
@@ -238,9 +236,8 @@ func readProtoMetadata(b []byte, o *Object, names *interner) bool {
 	return true
 }
 
-// plainEntry is true for an entry of a map as encoders write it: key, value, and
-// nothing else. The generated decoders take more than that, and even read past the end
-// of an entry, so that what surrounds an unusual entry must not be cut.
+// plainEntry reports whether a map entry has the encoders' format: only key and value. The generated decoders accept
+// more, and even read past the end of an entry, so that nothing may be cut around an unusual entry.
 func plainEntry(entry []byte) bool {
 	_, _, ok := readEntry(entry)
 	return ok
@@ -289,7 +286,7 @@ func plainOwner(b []byte) bool {
 	return true
 }
 
-// protoMetadataBytes returns the message's ObjectMeta; false when it has several.
+// protoMetadataBytes returns the message's ObjectMeta. It returns false if there are several.
 func protoMetadataBytes(msg []byte) ([]byte, bool) {
 	var meta []byte
 	found := false
@@ -309,7 +306,7 @@ func protoMetadataBytes(msg []byte) ([]byte, bool) {
 	return meta, true
 }
 
-// eachMetadata calls use for the content of every field num of the metadata.
+// eachMetadata calls use with the content of every metadata field with the number num.
 func eachMetadata(msg []byte, num int32, use func([]byte) bool) bool {
 	meta, ok := protoMetadataBytes(msg)
 	if !ok {
@@ -359,7 +356,7 @@ func protoFinalizers(msg []byte) (names []string, ok bool) {
 	return names, ok
 }
 
-// decodeProtoMetadata reads the metadata as the generated decoders do, whatever is in it.
+// decodeProtoMetadata decodes the metadata with the generated decoders.
 func decodeProtoMetadata(msg []byte) (*metav1.ObjectMeta, error) {
 	var meta metav1.PartialObjectMetadata
 	if err := meta.Unmarshal(msg); err != nil {

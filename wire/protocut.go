@@ -9,15 +9,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// protoNode says what is cut from one protobuf message.
+// protoNode defines the fields to cut from one protobuf message.
 type protoNode struct {
 	remove bool
-	fields []protoChild
-	// maps are the fields of the message that are maps: their entries must be plain
-	// before anything is cut around them, see plainEntry.
+	// applier is only set for managedFields. It is the manager of the entry that is kept; see applied.go.
+	applier string
+	fields  []protoChild
+	// maps are the map fields of the message: their entries must be plain before anything around them is cut, see
+	// plainEntry.
 	maps []int32
-	// keys are, when the node stands for a map, its entries. The message of an entry is
-	// field 2 of it.
+	// keys are the entries, if the node is a map. The message of an entry is its field 2.
 	keys map[string]*protoNode
 }
 
@@ -35,7 +36,7 @@ func (n *protoNode) child(num int32) *protoNode {
 	return nil
 }
 
-// add returns the child num, which it makes where there is none yet.
+// add returns the child with this number, and creates it if necessary.
 func (n *protoNode) add(num int32) *protoNode {
 	if c := n.child(num); c != nil {
 		return c
@@ -45,8 +46,8 @@ func (n *protoNode) add(num int32) *protoNode {
 	return c
 }
 
-// rewrite appends msg to dst without what is cut. It is false when there is something
-// unusual in msg, so that cutting could change what else it says.
+// rewrite appends msg to dst without the fields that are cut. It returns false if msg has an unusual encoding, so that
+// a cut could change other fields.
 func (n *protoNode) rewrite(dst, msg []byte) ([]byte, bool) {
 	copied := 0
 	for i := 0; i < len(msg); {
@@ -64,6 +65,9 @@ func (n *protoNode) rewrite(dst, msg []byte) ([]byte, bool) {
 		}
 		if child.remove {
 			dst = append(dst, msg[copied:f.start]...)
+			if child.applier != "" && isProtoAppliedBy(msg[f.body:f.end], child.applier) {
+				dst = appendProtoApplied(dst, msg[f.body:f.end])
+			}
 			copied = f.end
 			continue
 		}
@@ -98,7 +102,7 @@ func (n *protoNode) rewrite(dst, msg []byte) ([]byte, bool) {
 	return append(dst, msg[copied:]...), true
 }
 
-// appendRewritten appends the length of the rewritten msg, and the rewritten msg.
+// appendRewritten appends the rewritten msg with its length.
 func appendRewritten(dst, msg []byte, n *protoNode) ([]byte, bool) {
 	at := len(dst)
 	dst = binary.AppendUvarint(dst, uint64(len(msg)))
@@ -107,7 +111,7 @@ func appendRewritten(dst, msg []byte, n *protoNode) ([]byte, bool) {
 	if !ok {
 		return dst, false
 	}
-	// The message can only have become shorter, and so its length.
+	// The message cannot become longer, so its encoded length cannot either.
 	size := len(dst) - body
 	var length [binary.MaxVarintLen64]byte
 	used := binary.PutUvarint(length[:], uint64(size))
@@ -119,7 +123,7 @@ func appendRewritten(dst, msg []byte, n *protoNode) ([]byte, bool) {
 	return dst, true
 }
 
-// parseProto reads an object's message.
+// parseProto parses an object's message.
 func (p *parser) parseProto(msg []byte) error {
 	if p.plainProto(msg) {
 		return nil
@@ -129,7 +133,7 @@ func (p *parser) parseProto(msg []byte) error {
 		return err
 	}
 	if !p.plainProto(msg) {
-		return errors.New("the re-encoded object cannot be read")
+		return errors.New("the re-encoded object is invalid")
 	}
 	return nil
 }
@@ -140,7 +144,7 @@ func (p *parser) plainProto(msg []byte) bool {
 	if !ok || p.cut == nil {
 		return ok
 	}
-	// An entry of a map before the metadata could reach into it, see plainEntry.
+	// A map entry before the metadata could extend into it, see plainEntry.
 	if meta.start != 0 {
 		return false
 	}
@@ -149,7 +153,7 @@ func (p *parser) plainProto(msg []byte) bool {
 	return ok
 }
 
-// canonicalProto encodes an unusual message anew, as the encoders of Kubernetes would.
+// canonicalProto encodes an unusual message again with Kubernetes' encoders.
 func (c *Cut) canonicalProto(msg []byte) ([]byte, error) {
 	if c != nil && c.newMessage != nil {
 		m := c.newMessage()
@@ -169,7 +173,7 @@ func (c *Cut) canonicalProto(msg []byte) ([]byte, error) {
 	return replaceMetadata(msg, meta)
 }
 
-// replaceMetadata puts meta in the place of all metadata fields of msg.
+// replaceMetadata replaces all metadata fields of msg by meta.
 func replaceMetadata(msg []byte, meta *metav1.ObjectMeta) ([]byte, error) {
 	encoded, err := meta.Marshal()
 	if err != nil {
@@ -180,7 +184,7 @@ func replaceMetadata(msg []byte, meta *metav1.ObjectMeta) ([]byte, error) {
 	for i := 0; i < len(msg); {
 		f, ok := nextField(msg, i)
 		if !ok {
-			return nil, fmt.Errorf("a protobuf field at byte %d that only the kind's own decoder understands", i)
+			return nil, fmt.Errorf("a protobuf field at byte %d that only the kind's own decoder supports", i)
 		}
 		if f.num != numMetadata {
 			out = append(out, msg[f.start:f.end]...)

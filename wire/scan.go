@@ -7,21 +7,19 @@ import (
 	"math/bits"
 )
 
-// maxDepth is how deep JSON may be nested: encoding/json's own limit.
+// maxDepth is the maximum nesting depth of JSON, as in encoding/json.
 const maxDepth = 10000
 
-// errTruncated says that a JSON value goes on after the end of the data.
+// errTruncated is returned if a JSON value continues after the end of the data.
 var errTruncated = errors.New("unexpected end of JSON")
 
-// scanner checks JSON, and cuts values out of it on the way. Methods leave i behind
-// what they read.
+// scanner validates JSON, and removes values from it. Methods move i behind the value that they read.
 type scanner struct {
 	data  []byte
 	i     int
 	depth int
 
-	// What was cut: dst has what is kept of data up to copied. Nothing is copied
-	// before something is cut.
+	// dst contains the kept parts of data up to copied. Nothing is copied before the first cut.
 	dst    []byte
 	copied int
 	cuts   int
@@ -48,7 +46,7 @@ func (s *scanner) space() {
 	s.i = skipSpace(s.data, s.i)
 }
 
-// peek is the next byte that is not space; zero at the end.
+// peek returns the next byte that is not space, or zero at the end.
 func (s *scanner) peek() byte {
 	s.space()
 	if s.i >= len(s.data) {
@@ -57,7 +55,7 @@ func (s *scanner) peek() byte {
 	return s.data[s.i]
 }
 
-// skip checks the value at i and passes it.
+// skip validates and skips the value at i.
 func (s *scanner) skip() error {
 	switch c := s.peek(); {
 	case c == '"':
@@ -109,7 +107,7 @@ func (s *scanner) literal(want string) error {
 	return nil
 }
 
-// digits passes at least one digit.
+// digits skips digits. There must be at least one.
 func (s *scanner) digits() error {
 	start := s.i
 	for s.i < len(s.data) && s.data[s.i] >= '0' && s.data[s.i] <= '9' {
@@ -121,8 +119,8 @@ func (s *scanner) digits() error {
 	return nil
 }
 
-// number passes a number. One at the very end of the data could go on: it is truncated
-// for everybody but a caller who knows that this is the end, and no number is an object.
+// number skips a number. At the end of the data a number may be incomplete, so it returns errTruncated there. A
+// complete object cannot end with a number.
 func (s *scanner) number() error {
 	if s.data[s.i] == '-' {
 		s.i++
@@ -153,20 +151,20 @@ func (s *scanner) number() error {
 	return nil
 }
 
-// text is a string's content, between the quotes.
+// text is the content of a string between its quotes.
 type text struct {
 	start, end int
-	// plain is true when the content is the string: no escapes, ASCII only.
+	// plain is true if the content is equal to the string: no escapes, only ASCII.
 	plain bool
 }
 
-// str passes the string at i.
+// str skips the string at i.
 func (s *scanner) str() (text, error) {
 	t := text{start: s.i + 1, plain: true}
 	data := s.data
 	i := t.start
 	for {
-		// Eight bytes at a time, as long as none of them ends the string or is special.
+		// Eight bytes at a time, until one of them ends the string or is special.
 		for i+8 <= len(data) {
 			special := specialBytes(binary.LittleEndian.Uint64(data[i:]))
 			if special != 0 {
@@ -202,8 +200,8 @@ func (s *scanner) str() (text, error) {
 	}
 }
 
-// specialBytes sets the top bit of the first byte of w that is a quote, a backslash, a
-// control character or not ASCII. (Bytes above the first one may be set wrongly.)
+// specialBytes sets the top bit of the first byte in w that is a quote, a backslash, a control character or not ASCII.
+// (The bits of higher bytes may be wrong.)
 func specialBytes(w uint64) uint64 {
 	const low, high = 0x0101010101010101, 0x8080808080808080
 	quote := w ^ low*'"'
@@ -211,7 +209,7 @@ func specialBytes(w uint64) uint64 {
 	return ((quote - low) | (backslash - low) | (w - low*' ') | w) & high
 }
 
-// escape passes what follows a backslash.
+// escape skips the rest of an escape sequence.
 func (s *scanner) escape() error {
 	if s.i >= len(s.data) {
 		return errTruncated
@@ -238,17 +236,16 @@ func (s *scanner) escape() error {
 	}
 }
 
-// members is how far an object (or an array) has been read.
+// members is the position in an object or array.
 type members struct {
 	n int
-	// sep is where the present member begins, with the comma before it.
+	// sep is the start of the current member, with the comma before it.
 	sep int
-	// kept is how many of the members before this one were not cut.
+	// kept is the number of earlier members that were not cut.
 	kept int
 }
 
-// next goes to the next member of the object at i: it passes the key and the colon.
-// At the end it passes the bracket.
+// next moves to the next member of the object at i: it skips the key and the colon. At the end it skips the bracket.
 func (s *scanner) next(m *members) (key text, more bool, err error) {
 	more, err = s.advance(m, '{', '}')
 	if err != nil || !more {
@@ -268,7 +265,7 @@ func (s *scanner) next(m *members) (key text, more bool, err error) {
 	return key, true, nil
 }
 
-// element goes to the next element of the array at i.
+// element moves to the next element of the array at i.
 func (s *scanner) element(m *members) (more bool, err error) {
 	return s.advance(m, '[', ']')
 }
@@ -308,7 +305,7 @@ func (s *scanner) advance(m *members, open, end byte) (more bool, err error) {
 	return true, nil
 }
 
-// remove takes the member that was just passed out of the object.
+// remove removes the member that was just skipped from the object.
 func (s *scanner) remove(m *members) {
 	if m.kept > 0 || m.n == 1 {
 		s.flush(m.sep)
@@ -317,12 +314,25 @@ func (s *scanner) remove(m *members) {
 	s.cuts++
 }
 
-// keep notes that the present member stays. Call it before anything of the member is
-// cut.
+// keep marks the current member as kept. It must be called before anything in the member is cut.
 func (s *scanner) keep(m *members) {
 	if m.kept == 0 && m.n > 1 {
-		s.copied = m.sep + 1 // all before it were cut: so is its comma
+		s.copied = m.sep + 1 // all earlier members were cut, so is the comma
 	}
+	m.kept++
+}
+
+// replace replaces the member that was just skipped by another one, which is kept: keep must not be called for it.
+func (s *scanner) replace(m *members, key string, value []byte) {
+	if m.kept > 0 || m.n == 1 {
+		s.flush(m.sep)
+	}
+	if m.kept > 0 {
+		s.dst = append(s.dst, ',')
+	}
+	s.dst = append(append(append(append(s.dst, '"'), key...), '"', ':'), value...)
+	s.copied = s.i
+	s.cuts++
 	m.kept++
 }
 
@@ -331,12 +341,12 @@ func (s *scanner) flush(end int) {
 	s.copied = end
 }
 
-// begin prepares for cutting from the value at i.
+// begin starts cutting at the value at i.
 func (s *scanner) begin(dst []byte) {
 	s.dst, s.copied, s.cuts = dst[:0], s.i, 0
 }
 
-// finish returns the value from start to i without what was cut.
+// finish returns the value from start to i without the cut parts.
 func (s *scanner) finish(start int) []byte {
 	if s.cuts == 0 {
 		return s.data[start:s.i:s.i]
@@ -345,7 +355,7 @@ func (s *scanner) finish(start int) []byte {
 	return s.dst
 }
 
-// endOfData is an error when anything but space follows.
+// endOfData returns an error unless only space follows.
 func (s *scanner) endOfData() error {
 	if s.peek() != 0 || s.i < len(s.data) {
 		return s.fail("nothing more")

@@ -6,29 +6,28 @@ import (
 	"io"
 )
 
-// MaxObjectBytes is the most that one object, or one event of a watch, may have on the
-// wire: 16 MiB, the limit of client-go's streaming decoder. (etcd takes 1.5 MiB.)
+// MaxObjectBytes is the maximum size of an object or a watch event on the wire: 16 MiB, the limit of client-go's
+// streaming decoder. (etcd's limit is 1.5 MiB.)
 const MaxObjectBytes = 16 << 20
 
 const (
 	startWindow = 32 << 10
-	// keepWindow is the largest window that is kept for the next object.
+	// keepWindow is the maximum size of a window that is kept for the next object.
 	keepWindow = 1 << 20
 )
 
-// window is the part of a stream that is in memory. It grows, by doubling, only when it
-// is full of data that has arrived.
+// window is the part of a stream that is in memory. It doubles only if it is full of data that has arrived.
 type window struct {
 	src  io.Reader
 	buf  []byte
 	r, w int
-	// passed is how much was consumed, for errors.
+	// passed is the number of consumed bytes, for errors.
 	passed int64
-	// err came together with the last data.
+	// err was returned together with the last data.
 	err error
 }
 
-// data is what has arrived and not been consumed. It is valid until the next fill.
+// data returns the data that has arrived and was not consumed. It is valid until the next fill.
 func (b *window) data() []byte { return b.buf[b.r:b.w] }
 
 func (b *window) consume(n int) {
@@ -36,7 +35,7 @@ func (b *window) consume(n int) {
 	b.passed += int64(n)
 }
 
-// fill reads at least one byte more.
+// fill reads at least one more byte.
 func (b *window) fill() error {
 	if b.err != nil {
 		return b.err
@@ -77,8 +76,7 @@ func (b *window) makeRoom() {
 	b.r, b.w = 0, held
 }
 
-// need waits until n bytes have arrived. The end of the stream before that is
-// io.ErrUnexpectedEOF.
+// need waits until n bytes have arrived. If the stream ends before, it returns io.ErrUnexpectedEOF.
 func (b *window) need(n int) error {
 	for b.w-b.r < n {
 		if err := b.fill(); err != nil {
@@ -88,7 +86,7 @@ func (b *window) need(n int) error {
 	return nil
 }
 
-// discard passes n bytes.
+// discard skips n bytes.
 func (b *window) discard(n int64) error {
 	for n > 0 {
 		if b.r == b.w {
@@ -125,7 +123,7 @@ func unexpected(err error) error {
 	return err
 }
 
-// encoding is what a response is written in.
+// encoding is the encoding of a response.
 type encoding int
 
 const (
@@ -136,7 +134,7 @@ const (
 // cborFirst is the first byte of the tag that starts self-described CBOR (RFC 8949, 3.4.6).
 const cborFirst = 0xd9
 
-// sniff looks at the first byte; proto are those that protobuf may start with here.
+// sniff detects the encoding from the first byte. proto reports whether protobuf may start with a byte here.
 func sniff(data []byte, proto func(byte) bool) (encoding, error) {
 	switch c := data[0]; {
 	case c == '{' || skipSpace(data, 0) > 0:
@@ -146,6 +144,6 @@ func sniff(data []byte, proto func(byte) bool) (encoding, error) {
 	case c == cborFirst || c >= 0xa0 && c <= 0xbf:
 		return 0, fmt.Errorf("CBOR is not supported: set AcceptContentTypes of the rest config to %q, or leave it empty", "application/vnd.kubernetes.protobuf,application/json")
 	default:
-		return 0, fmt.Errorf("neither JSON nor protobuf: is there a proxy that answers for the API server? It begins with %s", excerpt(data))
+		return 0, fmt.Errorf("neither JSON nor protobuf, possibly the response of a proxy; it begins with %s", excerpt(data))
 	}
 }

@@ -2,32 +2,29 @@ package workqueue
 
 import "time"
 
-// bands is how many bands there are: one for each priority, the lowest first.
+// bands is the number of bands: one for each priority, the lowest first.
 const bands = int(PriorityHigh-PriorityLow) + 1
 
-// overdueShare is of how many takes one goes to what is overdue. Four leaves three quarters of
-// them to what is urgent, and what is overdue still goes at a third of that pace.
+// overdueShare is the interval of takes from an overdue band. Four leaves three quarters of the takes to the highest
+// priority, and the overdue one still proceeds at a third of its pace.
 const overdueShare = 4
 
-// ready holds the keys that are due and wait for a worker, in the order in which workers get
-// them: the highest band that has a key to give; in it, the group whose turn it is; of that,
-// the key that has been due for longest.
+// ready contains the ready keys, in the order in which workers get them: the highest band that can provide a key; in
+// it, the group with the current turn; of that group, the key that has been ready for longest.
 //
-// A key stays in the band of its priority, however old it becomes: if it rose, a group with a
-// backlog would pass all others. Instead, one take in overdueShare goes to a lower band that is
-// overdue, and there to the key that is next in any case.
+// A key stays in the band of its priority, regardless of its age. If it moved up, a group with a backlog would overtake
+// all others. Instead, one take in overdueShare goes to a lower band that is overdue, and there to the key that is next
+// in any case.
 type ready[K comparable] struct {
-	limit int // of taken keys per group; 0: none
+	limit int // of taken keys per group; 0: no limit
 	rings [bands]ring[K]
-	// all holds the keys in the order in which they became ready, and inBand those of each band
-	// in the order in which they came there: a key whose priority was raised keeps its age, but is
-	// the last in its new band.
+	// all contains the keys in the order in which they became ready. inBand contains the keys of each band in the order
+	// in which they entered it: a key with a raised priority keeps its age, but is the last in its new band.
 	all    list[K]
 	inBand [bands]list[K]
 	len    int
-	groups int // with ready keys
-	// takes counts the keys taken, and overdueTurn is the band whose turn it is at the next take
-	// that goes to an overdue one.
+	groups int // number of groups with ready keys
+	// takes is the number of takes. overdueTurn is the band with the next turn among overdue bands.
 	takes       uint
 	overdueTurn int
 }
@@ -40,21 +37,21 @@ func newReady[K comparable](limit int) ready[K] {
 	return r
 }
 
-// push adds a key that is due. It returns whether a worker can take one key more than before.
-func (r *ready[K]) push(it *item[K], now time.Duration) bool {
-	it.at, it.readySince = it.next.since, now
-	r.all.push(it, byAge)
-	g := it.group
+// push adds a ready key. It returns whether workers can take one key more than before.
+func (r *ready[K]) push(entry *item[K], now time.Duration) bool {
+	entry.at, entry.readySince = entry.next.since, now
+	r.all.push(entry, byAge)
+	g := entry.group
 	if g.ready++; g.ready == 1 {
 		r.groups++
 	}
 	r.len++
-	r.enter(it)
+	r.enter(entry)
 	return r.limit == 0 || g.taken+g.ready <= r.limit
 }
 
-// take removes the key whose turn it is and counts it as taken. It returns nil when there is
-// none, or only keys of groups that are at their limit.
+// take removes the next key and counts it as taken. It returns nil if there are no keys, or only keys of groups that
+// are at their limit.
 func (r *ready[K]) take(now time.Duration) *item[K] {
 	band := r.highest()
 	if band < 0 {
@@ -65,16 +62,16 @@ func (r *ready[K]) take(now time.Duration) *item[K] {
 	}
 	ring := &r.rings[band]
 	g := ring.first
-	it := g.bands[band].pop()
-	r.inBand[band].remove(it, byEntry)
-	r.all.remove(it, byAge)
+	entry := g.bands[band].pop()
+	r.inBand[band].remove(entry, byBand)
+	r.all.remove(entry, byAge)
 	r.len--
 	g.taken++
 	if g.ready--; g.ready == 0 {
 		r.groups--
 	}
 	switch {
-	case g.taken == r.limit: // never when there is none
+	case g.taken == r.limit: // never without a limit
 		for i := range r.rings {
 			r.rings[i].leave(g)
 		}
@@ -83,10 +80,10 @@ func (r *ready[K]) take(now time.Duration) *item[K] {
 	default:
 		ring.rotate()
 	}
-	return it
+	return entry
 }
 
-// highest returns the highest band that has a key to give, or -1.
+// highest returns the highest band that can provide a key, or -1.
 func (r *ready[K]) highest() int {
 	band := bands - 1
 	for band >= 0 && r.rings[band].first == nil {
@@ -95,9 +92,8 @@ func (r *ready[K]) highest() int {
 	return band
 }
 
-// overdueBelow returns a band below top that is overdue and has a key to give, or top when there
-// is none. Where there are several they take turns: always the lowest, or the oldest, would let
-// another starve while keys keep coming to that.
+// overdueBelow returns an overdue band below top that can provide a key, or top. Several such bands take turns: if the
+// lowest or the oldest always went first, another one could starve.
 func (r *ready[K]) overdueBelow(top int, now time.Duration) int {
 	for i := range bands {
 		band := (r.overdueTurn + i) % bands
@@ -109,15 +105,13 @@ func (r *ready[K]) overdueBelow(top int, now time.Duration) int {
 	return top
 }
 
-// overdue reports whether the key that has been in a band for longest has been ready for too
-// long.
+// overdue reports whether the oldest key in a band has been ready for too long.
 func (r *ready[K]) overdue(band int, now time.Duration) bool {
-	it := r.inBand[band].first
-	return it != nil && now-it.readySince >= PriorityPatience
+	entry := r.inBand[band].first
+	return entry != nil && now-entry.readySince >= PriorityPatience
 }
 
-// release says that one of the group's keys is not taken any more. It returns whether a worker
-// can take one key more than before.
+// release decreases the number of the group's taken keys. It returns whether workers can take one key more than before.
 func (r *ready[K]) release(g *group[K]) bool {
 	g.taken--
 	if r.limit == 0 {
@@ -131,27 +125,26 @@ func (r *ready[K]) release(g *group[K]) bool {
 	return g.taken+g.ready >= r.limit
 }
 
-// raise gives a ready key a priority, unless its own is as high. Its group keeps its turn in the
-// band where the key was, if it has others there.
-func (r *ready[K]) raise(it *item[K], priority Priority) {
-	if priority <= it.next.priority {
+// raise increases a ready key's priority. Its group keeps its turn in the old band, if it has other keys there.
+func (r *ready[K]) raise(entry *item[K], priority Priority) {
+	if priority <= entry.next.priority {
 		return
 	}
-	band, g := it.band(), it.group
-	r.inBand[band].remove(it, byEntry)
-	g.bands[band].remove(it)
+	band, g := entry.band(), entry.group
+	r.inBand[band].remove(entry, byBand)
+	g.bands[band].remove(entry)
 	if g.bands[band].empty() {
 		r.rings[band].leave(g)
 	}
-	it.next.priority = priority
-	r.enter(it)
+	entry.next.priority = priority
+	r.enter(entry)
 }
 
 // enter puts a key into its band.
-func (r *ready[K]) enter(it *item[K]) {
-	band, g := it.band(), it.group
-	r.inBand[band].push(it, byEntry)
-	g.bands[band].push(it)
+func (r *ready[K]) enter(entry *item[K]) {
+	band, g := entry.band(), entry.group
+	r.inBand[band].push(entry, byBand)
+	g.bands[band].push(entry)
 	if r.limit == 0 || g.taken < r.limit {
 		r.rings[band].join(g)
 	}
@@ -160,5 +153,5 @@ func (r *ready[K]) enter(it *item[K]) {
 // oldest returns the key that has been ready for longest, or nil.
 func (r *ready[K]) oldest() *item[K] { return r.all.first }
 
-// band returns in which band a ready key is.
-func (it *item[K]) band() int { return int(it.next.priority - PriorityLow) }
+// band returns the band of a ready key.
+func (entry *item[K]) band() int { return int(entry.next.priority - PriorityLow) }

@@ -14,7 +14,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// queue is what both queues can do.
+// queue is implemented by both queues.
 type queue interface {
 	add(key kube.Key)
 	get() (key kube.Key, ok bool)
@@ -25,7 +25,7 @@ type queue interface {
 
 type ours struct{ *workqueue.Queue[kube.Key] }
 
-// add gives a cause as a controller does.
+// add adds a key with a cause, as a controller does.
 func (q ours) add(key kube.Key) {
 	q.Add(key, workqueue.Options{Cause: workqueue.Cause{
 		Type: workqueue.CauseUpdated, Source: workqueue.SourceSelf, Object: key,
@@ -41,8 +41,7 @@ func (q ours) done(key kube.Key) { q.Done(key) }
 func (q ours) shutDown()         { q.ShutDown() }
 func (q ours) len() int          { return q.Stats().Ready }
 
-// theirs is the queue that controllers on client-go use: with delays and rate limits, of
-// which this benchmark uses neither.
+// theirs is client-go's queue for controllers. It has delays and rate limits, which this benchmark does not use.
 type theirs struct {
 	clientgo.TypedRateLimitingInterface[kube.Key]
 }
@@ -57,16 +56,15 @@ func (q theirs) done(key kube.Key) { q.Done(key) }
 func (q theirs) shutDown()         { q.ShutDown() }
 func (q theirs) len() int          { return q.Len() }
 
-// BenchmarkQueue measures keys' way through the queue, Add, Get and Done: one after the other;
-// and with producers beside workers, of keys that are all different (each is handed out once)
-// and of a hundred keys that come again and again (most Adds merge).
+// BenchmarkQueue measures Add, Get and Done: sequentially, and with concurrent producers and workers, with distinct
+// keys (each is handed out once) and with a hundred keys that are added repeatedly (most Adds are merged).
 //
-// The heap has a floor, as in a process with a cache of objects: in an empty one the garbage
-// collector would run a hundred times as often as it does there.
+// The heap has a minimum size, as in a process with a cache of objects: with an empty heap the garbage collector would
+// run a hundred times as often.
 func BenchmarkQueue(b *testing.B) {
 	floor := make([]byte, 64<<20)
 	defer runtime.KeepAlive(floor)
-	for _, of := range []struct {
+	for _, impl := range []struct {
 		name string
 		make func() queue
 	}{
@@ -78,8 +76,8 @@ func BenchmarkQueue(b *testing.B) {
 			return theirs{clientgo.NewTypedRateLimitingQueue(clientgo.DefaultTypedControllerRateLimiter[kube.Key]())}
 		}},
 	} {
-		b.Run("alternating/"+of.name, func(b *testing.B) {
-			q, keys := of.make(), newKeys()
+		b.Run("alternating/"+impl.name, func(b *testing.B) {
+			q, keys := impl.make(), newKeys()
 			defer q.shutDown()
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
@@ -89,17 +87,17 @@ func BenchmarkQueue(b *testing.B) {
 			}
 		})
 		for _, n := range []int{1, 8} {
-			b.Run(fmt.Sprintf("distinct-%d/%s", n, of.name), func(b *testing.B) {
-				traffic(b, of.make(), n, 1<<22)
+			b.Run(fmt.Sprintf("distinct-%d/%s", n, impl.name), func(b *testing.B) {
+				traffic(b, impl.make(), n, 1<<22)
 			})
-			b.Run(fmt.Sprintf("hot-%d/%s", n, of.name), func(b *testing.B) {
-				traffic(b, of.make(), n, 100)
+			b.Run(fmt.Sprintf("hot-%d/%s", n, impl.name), func(b *testing.B) {
+				traffic(b, impl.make(), n, 100)
 			})
 		}
 	}
 }
 
-// keys makes different keys without allocating.
+// keys creates different keys without allocations.
 type keys struct{ namespaces, names []string }
 
 func newKeys() keys {
@@ -116,13 +114,13 @@ func (k keys) at(i int) kube.Key {
 	return kube.Key{Namespace: k.namespaces[i/n%n], Name: k.names[i%n]}
 }
 
-// traffic lets n producers add b.N keys, of which so many are different, and n workers take
-// them. How many are handed out, and how many merge with one that waits, is for the scheduler
-// to say, and is told beside the time: figures are comparable where it is alike.
+// traffic runs n producers that add b.N keys, with the given number of different ones, and n workers. The scheduler
+// determines how many keys are handed out and how many Adds are merged. Both numbers are reported: results are
+// comparable if they are similar.
 func traffic(b *testing.B, q queue, n, different int) {
 	b.Helper()
 	b.ReportAllocs()
-	// A producer that is far ahead waits: otherwise the garbage collector would be measured.
+	// Producers wait if they are far ahead. Otherwise the benchmark would measure the garbage collector.
 	const ahead = 4096
 	var producers, workers sync.WaitGroup
 	var added, handed atomic.Int64
@@ -153,7 +151,7 @@ func traffic(b *testing.B, q queue, n, different int) {
 	}
 	producers.Wait()
 	for q.len() > 0 {
-		runtime.Gosched() // until the workers have taken what is left
+		runtime.Gosched() // until the workers have taken the remaining keys
 	}
 	q.shutDown()
 	workers.Wait()

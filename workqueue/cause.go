@@ -13,33 +13,32 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// CauseType says what kind of thing put a key into the queue. The set is small and
-// fixed, so that it can be a metric's label.
+// CauseType is the type of a cause. The set is small and fixed, so that it can be a metric label.
 type CauseType string
 
 // The types of causes.
 const (
 	// CauseListed: an object was in the first list after the start.
 	CauseListed CauseType = "listed"
-	// CauseAdded: an object was created, or came into the selection.
+	// CauseAdded: an object was created, or entered the selection.
 	CauseAdded CauseType = "added"
 	// CauseUpdated: an object changed.
 	CauseUpdated CauseType = "updated"
-	// CauseDeleted: an object is gone.
+	// CauseDeleted: an object was deleted, or left the selection.
 	CauseDeleted CauseType = "deleted"
 	// CauseResync: the resync interval since the last success has passed.
 	CauseResync CauseType = "resync"
 	// CauseRetry: the last run failed.
 	CauseRetry CauseType = "retry"
-	// CauseRequeue: the last run asked to be run again after a while.
+	// CauseRequeue: the last run requested another run after some time.
 	CauseRequeue CauseType = "requeue"
 	// CauseTimer: a timer of the object (controller.SetTimer) has fired.
 	CauseTimer CauseType = "timer"
-	// CauseTriggered: a source enqueued the key for a reason of its own.
+	// CauseTriggered: a source enqueued the key for another reason.
 	CauseTriggered CauseType = "triggered"
 )
 
-// CauseTypes lists every CauseType, for whoever wants to show zeros.
+// CauseTypes returns every CauseType, for exporters that pre-register every label value.
 func CauseTypes() []CauseType {
 	return []CauseType{
 		CauseListed, CauseAdded, CauseUpdated, CauseDeleted,
@@ -47,54 +46,53 @@ func CauseTypes() []CauseType {
 	}
 }
 
-// The sources that every controller has. Others have the names that they were given.
+// The sources that every controller has. The names of other sources are set by the program.
 const (
 	// SourceSelf is the Retriever: the controller's own objects.
 	SourceSelf = "self"
-	// SourceLoop is the loop itself: retries, requeues, resyncs, timers.
+	// SourceLoop is the controller's loop: retries, requeues, resyncs, timers.
 	SourceLoop = "loop"
 )
 
-// Cause is why a key is in the queue.
+// Cause is a reason why a key is in the queue.
 type Cause struct {
 	Type CauseType
-	// Source is the name of the source that enqueued the key: SourceSelf, SourceLoop, or a
-	// name of a small fixed set, so that it can be a metric's label.
+	// Source is the name of the source that enqueued the key: SourceSelf, SourceLoop, or another name. It becomes a
+	// metric label, so it must be one of a small fixed set.
 	Source string
 
-	// Kind, Object and UID name the object whose change this is, and ResourceVersion its
-	// state. Empty where no object is concerned.
+	// Kind, Object and UID identify the object that has changed, and ResourceVersion its state. They are empty for
+	// causes without an object.
 	Kind            schema.GroupKind
 	Object          kube.Key
 	UID             types.UID
 	ResourceVersion string
-	// Changed is which parts of the object changed, for CauseUpdated. Where it has not been
-	// compared yet, Difference will tell; Causes.List has asked it.
+	// Changed is the set of changed parts of the object, for CauseUpdated. If it is not known yet, Difference computes
+	// it. Causes.List returns causes with the result.
 	Changed    kube.Change
 	Difference *Difference `json:"-"`
-	// Manager is the field manager that wrote the object last, where the object tells.
+	// Manager is the field manager that wrote the object last, if known.
 	Manager string
-	// Previous is the resource version of the state that was known before, for CauseUpdated.
+	// Previous is the resource version of the previously known state, for CauseUpdated.
 	Previous string
 
-	// Attempt is how many runs in a row had failed, for CauseRetry.
+	// Attempt is the number of consecutive failed runs, for CauseRetry.
 	Attempt int
-	// Detail says more, for people: the reason of a requeue, the name of a timer. May be empty.
+	// Detail is further text for people: the reason of a requeue, the name of a timer. It may be empty.
 	Detail string
-	// Staleness is how long ago the informer of the controller's objects had last heard from
-	// the API server, for causes that do not come from there.
+	// Staleness is the time since the informer of the controller's objects last received data from the API server, for
+	// causes that do not come from that informer.
 	Staleness time.Duration
 
-	// Time is when the (first of the) cause arose, and Count how often it did: causes of equal
-	// Type, Source, Kind, Object and Detail are one. Of what differs otherwise, the last is
-	// kept; of Changed, all.
+	// Time is the time of the first occurrence of the cause, and Count the number of occurrences: causes with equal
+	// Type, Source, Kind, Object and Detail are merged. Changed is then the union, and the other fields are those of
+	// the last occurrence.
 	Time  time.Time
 	Count int
 }
 
-// String returns the cause in a line: "updated (spec) by kubectl-edit", "updated 2 times
-// (labels,spec) by kubectl", "owned deployments: Deployment shop/web updated (status)", "retry 3",
-// "requeue (the reason)".
+// String returns the cause as one line: "updated (spec) by kubectl-edit", "updated 2 times (labels,spec) by kubectl",
+// "owned deployments: Deployment shop/web updated (status)", "retry 3", "requeue (the reason)".
 func (c Cause) String() string {
 	var s strings.Builder
 	if c.Source != SourceSelf && c.Source != SourceLoop && c.Source != "" {
@@ -125,19 +123,19 @@ func (c Cause) String() string {
 	return s.String()
 }
 
-// Compared returns the cause with everything in Changed that Difference can tell.
+// Compared returns the cause with the result of Difference in Changed.
 func (c Cause) Compared() Cause {
 	c.Changed |= c.Difference.Parts()
 	c.Difference = nil
 	return c
 }
 
-// same reports whether two causes are one.
+// same reports whether two causes are merged.
 func (c *Cause) same(d *Cause) bool {
 	return c.Type == d.Type && c.Source == d.Source && c.Object == d.Object && c.Kind == d.Kind && c.Detail == d.Detail
 }
 
-// MaxCauses is how many different causes an item keeps; the others are counted.
+// MaxCauses is the maximum number of different causes of an item; further ones are only counted.
 const MaxCauses = 8
 
 // Causes is a bounded set of causes in the order of their arrival.
@@ -146,7 +144,7 @@ type Causes struct {
 	dropped int
 }
 
-// NewCauses returns a set of causes, for tests of what receives one.
+// NewCauses returns a set of causes.
 func NewCauses(causes ...Cause) Causes {
 	var c Causes
 	for _, cause := range causes {
@@ -155,7 +153,7 @@ func NewCauses(causes ...Cause) Causes {
 	return c
 }
 
-// List returns the causes, oldest first, compared (see Cause.Compared). Do not change the slice.
+// List returns the causes, oldest first, with the results of Cause.Compared. The caller must not change the slice.
 func (c Causes) List() []Cause {
 	if !slices.ContainsFunc(c.list, func(cause Cause) bool { return cause.Difference != nil }) {
 		return c.list
@@ -167,7 +165,10 @@ func (c Causes) List() []Cause {
 	return all
 }
 
-// Only reports whether every cause is of one of these types.
+// Add adds a cause, or merges it with an equal one.
+func (c *Causes) Add(cause Cause) { c.add(&cause) }
+
+// Only reports whether every cause has one of these types.
 func (c Causes) Only(types ...CauseType) bool {
 	for i := range c.list {
 		if !slices.Contains(types, c.list[i].Type) {
@@ -177,10 +178,10 @@ func (c Causes) Only(types ...CauseType) bool {
 	return true
 }
 
-// Dropped is how many causes found no place in the set. One that comes again counts again.
+// Dropped returns the number of causes that were dropped because the set was full. A repeated cause counts each time.
 func (c Causes) Dropped() int { return c.dropped }
 
-// MarshalJSON returns the causes, and how many were dropped, as a JSON object.
+// MarshalJSON returns the causes and the number of dropped ones as a JSON object.
 func (c Causes) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		List    []Cause
@@ -188,12 +189,12 @@ func (c Causes) MarshalJSON() ([]byte, error) {
 	}{c.List(), c.dropped})
 }
 
-// Has reports whether a cause of type t is in the set.
+// Has reports whether the set contains a cause of type t.
 func (c Causes) Has(t CauseType) bool {
 	return slices.ContainsFunc(c.list, func(cause Cause) bool { return cause.Type == t })
 }
 
-// String joins the causes with commas.
+// String returns the causes, separated by commas.
 func (c Causes) String() string {
 	words := make([]string, len(c.list), len(c.list)+1)
 	for i, cause := range c.list {
@@ -205,7 +206,7 @@ func (c Causes) String() string {
 	return strings.Join(words, ", ")
 }
 
-// add adds a cause, which it copies.
+// add adds a copy of a cause.
 func (c *Causes) add(cause *Cause) {
 	for i := range c.list {
 		if known := &c.list[i]; known.same(cause) {
@@ -222,7 +223,7 @@ func (c *Causes) add(cause *Cause) {
 	last.Count = max(last.Count, 1)
 }
 
-// again makes c the cause that came again as d.
+// again merges another occurrence d into c.
 func (c *Cause) again(d *Cause) {
 	time, count, changed, difference := c.Time, c.Count, c.Changed, c.Difference
 	*c = *d
@@ -230,7 +231,7 @@ func (c *Cause) again(d *Cause) {
 	c.Difference = d.Difference.merged(difference)
 }
 
-// accepted reports whether accept accepts one of the causes, or there are some that it cannot see.
+// accepted reports whether accept returns true for one of the causes, or some were dropped.
 func (c *Causes) accepted(accept func(Cause) bool) bool {
 	return accept != nil && (c.dropped > 0 || slices.ContainsFunc(c.list, func(cause Cause) bool { return accept(cause.Compared()) }))
 }

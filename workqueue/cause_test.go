@@ -25,7 +25,7 @@ func TestCausesAreBounded(t *testing.T) {
 			want = append(want, o.Cause)
 		}
 	}
-	q.Add("a", because("number 0")) // is kept already, so it is not dropped
+	q.Add("a", because("number 0")) // in the set already, so it is not dropped
 	want[0].Count = 2
 	causes := take(t, q).Causes
 	if diff := cmp.Diff(want, causes.List()); diff != "" {
@@ -36,7 +36,7 @@ func TestCausesAreBounded(t *testing.T) {
 	}
 }
 
-func TestTheCausesOfATakenKeyDoNotChange(t *testing.T) {
+func TestCausesOfTakenKeyDoNotChange(t *testing.T) {
 	t.Parallel()
 	q := workqueue.New(workqueue.Config[string]{})
 	q.Add("a", because("first"))
@@ -47,7 +47,7 @@ func TestTheCausesOfATakenKeyDoNotChange(t *testing.T) {
 	q.Done("a")
 	q.Add("a", because("fifth"))
 	if got := causes.String(); got != "triggered (first), triggered (second)" {
-		t.Errorf("they became %q", got)
+		t.Errorf("the causes changed to %q", got)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestCausesHas(t *testing.T) {
 		t.Errorf("String is %q, want %q", got, want)
 	}
 	if got := (workqueue.Causes{}).String(); got != "" {
-		t.Errorf("no causes are %q, want nothing", got)
+		t.Errorf("the text of no causes is %q, want an empty text", got)
 	}
 }
 

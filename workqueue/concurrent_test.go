@@ -11,8 +11,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// Adds for now of one key, at the same time, merge: no cause is lost, and the highest
-// priority stays.
+// Concurrent Adds of one key are merged: no cause is lost, and the highest priority is kept.
 func TestConcurrentAddsKeepEveryCause(t *testing.T) {
 	t.Parallel()
 	for range 20000 {
@@ -39,9 +38,9 @@ func TestConcurrentAddsKeepEveryCause(t *testing.T) {
 	}
 }
 
-// Producers and workers at the same time, with all that they can do: every key is handed out
-// after its last Add, and never to two workers at once.
-func TestEveryKeyIsHandedOutAfterItsLastAdd(t *testing.T) {
+// With concurrent producers and workers and all operations, every key is handed out after its last Add, and never to
+// two workers at the same time.
+func TestEveryKeyIsTakenAfterItsLastAdd(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]workqueue.Config[int]{
 		"one group": {},
@@ -52,7 +51,7 @@ func TestEveryKeyIsHandedOutAfterItsLastAdd(t *testing.T) {
 			t.Parallel()
 			const keys, producers, workers, adds = 50, 8, 8, 3000
 			q := workqueue.New(config)
-			var wanted, seen, holders [keys]atomic.Int64 // versions of keys, and who has them
+			var wanted, seen, holders [keys]atomic.Int64 // versions of keys, and the number of their workers
 			var working, producing sync.WaitGroup
 			for worker := range workers {
 				working.Go(func() { // waited for below

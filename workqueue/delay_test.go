@@ -27,9 +27,9 @@ func debounced(by time.Duration, detail string) workqueue.Options {
 	return o
 }
 
-// When a key runs again that was added several times, and why: what a worker adds while it has
-// the key counts as what others add when it waits.
-func TestWhenAKeyIsDue(t *testing.T) {
+// The due time and the causes of a key after several Adds. Adds while a worker has the key have the same effect as Adds
+// while it waits.
+func TestDueTime(t *testing.T) {
 	t.Parallel()
 	const minute = time.Minute
 	for name, tc := range map[string]struct {
@@ -37,70 +37,70 @@ func TestWhenAKeyIsDue(t *testing.T) {
 		want       time.Duration
 		wantCauses string
 	}{
-		"a back-off is not cut short by what happens": {
+		"an event does not end a backoff": {
 			[]workqueue.Options{failed(minute), because("event")}, minute, "triggered (failed), triggered (event)",
 		},
-		"nor by what was planned": {
+		"an earlier plan does not end a backoff": {
 			[]workqueue.Options{failed(minute), later(time.Second, "planned")}, minute, "triggered (failed), triggered (planned)",
 		},
-		"what is planned for later than its end is superseded": {
+		"a backoff supersedes a later plan": {
 			[]workqueue.Options{failed(minute), later(2*minute, "planned")}, minute, "triggered (failed)",
 		},
-		"Wake ends it": {
+		"Wake ends a backoff": {
 			[]workqueue.Options{failed(minute), because("event"), waking(because("woken"))},
 			0, "triggered (failed), triggered (event), triggered (woken)",
 		},
-		"Wake with After ends it then": {
+		"Wake with After ends a backoff later": {
 			[]workqueue.Options{failed(minute), waking(later(time.Second, "woken"))},
 			time.Second, "triggered (failed), triggered (woken)",
 		},
-		"and then what happens is earlier": {
+		"an event after Wake with After": {
 			[]workqueue.Options{failed(minute), waking(later(time.Second, "woken")), because("event")},
 			0, "triggered (failed), triggered (woken), triggered (event)",
 		},
-		"Wake with Debounce waits no longer than the back-off": {
+		"Wake with Debounce does not extend a backoff": {
 			[]workqueue.Options{failed(minute), waking(debounced(2*minute, "woken"))}, minute, "triggered (failed), triggered (woken)",
 		},
-		"the last back-off counts": {
+		"a second backoff replaces the first": {
 			[]workqueue.Options{failed(minute), failed(2 * minute)}, 2 * minute, "triggered 2 times (failed)",
 		},
-		"BackOff without After is nothing": {
+		"BackOff without After": {
 			[]workqueue.Options{later(minute, "planned"), failed(0)}, 0, "triggered (failed)",
 		},
-		"what was planned earlier waits with the back-off": {
+		"a plan before a backoff is merged": {
 			[]workqueue.Options{later(time.Second, "planned"), failed(minute)}, minute, "triggered (planned), triggered (failed)",
 		},
-		"what was planned for later is superseded by it": {
+		"a later plan before a backoff is superseded": {
 			[]workqueue.Options{later(2*minute, "planned"), failed(minute)}, minute, "triggered (failed)",
 		},
-		"a wish to wake outlives a plan": {
+		"Wake stays after a superseding plan": {
 			[]workqueue.Options{waking(later(2*minute, "woken")), later(time.Second, "planned"), failed(minute)},
 			time.Second, "triggered (planned)",
 		},
-		"a wish to wake later than what comes anyway is none": {
+		"Wake for a later time than the run": {
 			[]workqueue.Options{debounced(time.Second, "event"), waking(later(30*time.Second, "woken")), failed(minute)},
 			minute, "triggered (event), triggered (failed)",
 		},
 		"Debounce waits": {
 			[]workqueue.Options{debounced(time.Second, "event")}, time.Second, "triggered (event)",
 		},
-		"an Add without it is due now": {
+		"an Add without Debounce is ready now": {
 			[]workqueue.Options{debounced(time.Second, "event"), because("now")}, 0, "triggered (event), triggered (now)",
 		},
-		"a plan bounds it": {
+		"a plan bounds Debounce": {
 			[]workqueue.Options{debounced(minute, "event"), later(time.Second, "planned")}, time.Second, "triggered (event), triggered (planned)",
 		},
-		"also a plan for later bounds what comes then": {
+		"a later plan bounds further Debounce": {
 			[]workqueue.Options{debounced(time.Second, "event"), later(5*time.Second, "planned"), debounced(minute, "event")},
 			5 * time.Second, "triggered 2 times (event)",
 		},
-		"a plan that is earlier takes it along": {
+		"an earlier plan is merged with Debounce": {
 			[]workqueue.Options{later(time.Second, "planned"), debounced(minute, "event")}, time.Second, "triggered (planned), triggered (event)",
 		},
-		"a plan that is later is superseded": {
+		"Debounce supersedes a later plan": {
 			[]workqueue.Options{later(minute, "planned"), debounced(time.Second, "event")}, time.Second, "triggered (event)",
 		},
-		"After switches it off": {
+		"After disables Debounce": {
 			[]workqueue.Options{{Cause: because("both").Cause, After: time.Second, Debounce: minute}}, time.Second, "triggered (both)",
 		},
 	} {
@@ -115,7 +115,7 @@ func TestWhenAKeyIsDue(t *testing.T) {
 	}
 }
 
-// expectDue adds a key, perhaps while it is taken, and expects it after so long because of that.
+// expectDue adds a key, if taken is true while a worker has it, and expects its due time and causes.
 func expectDue(t *testing.T, adds []workqueue.Options, after time.Duration, causes string, taken bool) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -141,18 +141,18 @@ func expectDue(t *testing.T, adds []workqueue.Options, after time.Duration, caus
 	})
 }
 
-// What comes while a worker has the key, and before it reports that it has failed.
-func TestABackOffBeginsWhileTheKeyIsTaken(t *testing.T) {
+// An event arrives while a worker has the key, before it reports a failure.
+func TestBackOffBeginsWhileKeyIsTaken(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		before workqueue.Options
 		want   time.Duration
 		causes string
 	}{
-		"an event waits with it":   {because("event"), time.Minute, "triggered (event), triggered (failed)"},
-		"unless it wakes":          {waking(because("event")), 0, "triggered (event)"},
-		"a wake-up that is late":   {waking(debounced(time.Hour, "event")), time.Minute, "triggered (event), triggered (failed)"},
-		"an event that is put off": {debounced(time.Second, "event"), time.Minute, "triggered (event), triggered (failed)"},
+		"an event waits":     {because("event"), time.Minute, "triggered (event), triggered (failed)"},
+		"an event with Wake": {waking(because("event")), 0, "triggered (event)"},
+		"a late Wake":        {waking(debounced(time.Hour, "event")), time.Minute, "triggered (event), triggered (failed)"},
+		"a debounced event":  {debounced(time.Second, "event"), time.Minute, "triggered (event), triggered (failed)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -161,7 +161,7 @@ func TestABackOffBeginsWhileTheKeyIsTaken(t *testing.T) {
 	}
 }
 
-func TestBackOffIsToldApart(t *testing.T) {
+func TestBackOffInStats(t *testing.T) {
 	t.Parallel()
 	q := workqueue.New(workqueue.Config[string]{})
 	defer q.ShutDown()
@@ -175,7 +175,7 @@ func TestBackOffIsToldApart(t *testing.T) {
 	}
 }
 
-// Each Add with Debounce puts the key off, but not for ever.
+// Each Add with Debounce delays the key, up to the limit.
 func TestContract16_Debounce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestContract16_Debounce(t *testing.T) {
 	})
 }
 
-// What is added for times beyond what can be counted waits for ever, and not in the past.
+// A due time beyond the maximum duration must not overflow into the past.
 func TestDistantTimes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestDistantTimes(t *testing.T) {
 	})
 }
 
-// Many keys whose times change come in the order of their last times, each at its own.
+// Keys with changed due times become ready in the order of their last due times.
 func TestManyDelayedKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -6,24 +6,24 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Difference is what changed of an object, for whoever asks: comparing two states costs more than
-// everything else about a cause, and most causes are never looked at.
+// Difference computes which parts of an object changed, on demand: comparing two states is more expensive than
+// everything else about a cause, and most causes are never displayed.
 //
-// Until it has been asked it keeps alive what it compares. It is safe for concurrent use.
+// It keeps the two states in memory until it has compared them. It is safe for concurrent use.
 type Difference struct {
 	mu      sync.Mutex
-	compare func() kube.Change // guarded by mu; nil when it has been called
-	earlier *Difference        // guarded by mu; of causes that this one's has merged with
-	depth   int                // guarded by mu; how many of those there are
+	compare func() kube.Change // guarded by mu; nil after the call
+	earlier *Difference        // guarded by mu; of causes that were merged into this one's
+	depth   int                // guarded by mu; number of earlier ones
 	parts   kube.Change        // guarded by mu
 }
 
-// maxDepth is how many merged differences wait to be compared. One more, and the earlier ones are
-// compared at once, so that what they keep alive goes.
+// maxDepth is the maximum number of merged differences. When it is exceeded, the earlier ones are computed at once, so
+// that their states can be freed.
 const maxDepth = 8
 
-// NewDifference returns a Difference that calls compare once, when it is asked: at any time, from
-// any goroutine. Nil: there is nothing to compare.
+// NewDifference returns a Difference that calls compare at most once, at any time, in any goroutine. compare may be
+// nil.
 func NewDifference(compare func() kube.Change) *Difference {
 	if compare == nil {
 		return nil
@@ -31,7 +31,7 @@ func NewDifference(compare func() kube.Change) *Difference {
 	return &Difference{compare: compare}
 }
 
-// Parts returns what changed. A nil Difference knows of nothing.
+// Parts returns the changed parts. A nil Difference has none.
 func (d *Difference) Parts() kube.Change {
 	if d == nil {
 		return 0
@@ -47,8 +47,7 @@ func (d *Difference) Parts() kube.Change {
 	return d.parts
 }
 
-// merged returns a Difference that tells of d and of what was before it. It is d, unless there is
-// only one of them.
+// merged returns a Difference of d and an earlier one, each may be nil.
 func (d *Difference) merged(earlier *Difference) *Difference {
 	if d == nil || earlier == nil || d == earlier {
 		if d == nil {

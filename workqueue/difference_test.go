@@ -8,7 +8,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-func TestDifferencesAreComparedWhenSomebodyAsks(t *testing.T) {
+func TestDifferenceIsComputedOnDemand(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	differs := func(parts kube.Change) *workqueue.Difference {
@@ -20,7 +20,7 @@ func TestDifferencesAreComparedWhenSomebodyAsks(t *testing.T) {
 	}
 	item, _ := q.Get()
 	if asked != 0 {
-		t.Errorf("%d differences were compared before anybody asked", asked)
+		t.Errorf("%d differences were computed before List", asked)
 	}
 	for range 2 {
 		if got := item.Causes.String(); got != "updated 3 times (labels,spec,status)" {
@@ -35,9 +35,8 @@ func TestDifferencesAreComparedWhenSomebodyAsks(t *testing.T) {
 	}
 }
 
-// TestDifferencesThatMergeAreBounded: what is merged again and again does not keep everything
-// alive that it could be compared with.
-func TestDifferencesThatMergeAreBounded(t *testing.T) {
+// Repeatedly merged differences must not keep all earlier states in memory.
+func TestMergedDifferencesAreBounded(t *testing.T) {
 	t.Parallel()
 	waiting := 0
 	q := workqueue.New(workqueue.Config[string]{})
@@ -57,7 +56,7 @@ func TestDifferencesThatMergeAreBounded(t *testing.T) {
 	}
 }
 
-func TestDifferencesMayBeAskedByManyAtOnce(t *testing.T) {
+func TestDifferenceIsSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
 	q := workqueue.New(workqueue.Config[string]{})
 	for range 5 {
@@ -76,18 +75,17 @@ func TestDifferencesMayBeAskedByManyAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// TestWhatComesMeanwhileIsAskedAbout: a back-off is not begun when what was added while the key was
-// taken is accepted, also when it could not be kept.
-func TestWhatComesMeanwhileIsAskedAbout(t *testing.T) {
+// A backoff must not begin if WakeIf accepts a cause that was added while the key was taken, or if causes were dropped.
+func TestWakeIfChecksCausesOfTakenKey(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		meanwhile []string
 		want      bool
 	}{
-		"nothing":                {nil, false},
-		"what is not accepted":   {[]string{"x", "y"}, false},
-		"what is accepted":       {[]string{"x", "good"}, true},
-		"more than can be asked": {[]string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}, true},
+		"nothing":           {nil, false},
+		"no accepted cause": {[]string{"x", "y"}, false},
+		"an accepted cause": {[]string{"x", "good"}, true},
+		"dropped causes":    {[]string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +100,7 @@ func TestWhatComesMeanwhileIsAskedAbout(t *testing.T) {
 			failed.WakeIf = func(cause workqueue.Cause) bool { return cause.Detail == "good" }
 			q.Add("a", failed)
 			q.Done("a")
-			if len(test.meanwhile) == 0 { // asked of what comes later, too
+			if len(test.meanwhile) == 0 { // also called for later causes
 				late := because("late")
 				late.WakeIf = failed.WakeIf
 				q.Add("a", late)

@@ -12,19 +12,19 @@ import (
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// One tenant with 10,000 keys and nine with 10: those nine wait little longer than without it.
-func TestContract16_ANoisyTenantDelaysOthersByItsShareOnly(t *testing.T) {
+// A tenant with 10,000 keys must delay nine tenants with 10 keys only a little.
+func TestContract16_NoisyTenantDelaysOthersByItsShare(t *testing.T) {
 	t.Parallel()
 	expectTheirShare(t, noise{keys: 10_000})
 }
 
-// Nor do they wait longer when the noisy one's keys have become old: age lets keys pass none of
-// the same priority, and few of a higher one.
-func TestContract16_AnOldBacklogDelaysOthersByItsShareOnly(t *testing.T) {
+// The age of the noisy tenant's keys must not change that: old keys overtake no keys of the same priority, and few of a
+// higher one.
+func TestContract16_OldBacklogDelaysOthersByItsShare(t *testing.T) {
 	t.Parallel()
 	for name, noisy := range map[string]noise{
-		"of the same priority": {keys: 10_000, age: 4 * workqueue.PriorityPatience / 3},
-		"of a lower one":       {keys: 10_000, age: 4 * workqueue.PriorityPatience / 3, priority: workqueue.PriorityLow},
+		"same priority":  {keys: 10_000, age: 4 * workqueue.PriorityPatience / 3},
+		"lower priority": {keys: 10_000, age: 4 * workqueue.PriorityPatience / 3, priority: workqueue.PriorityLow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -33,27 +33,25 @@ func TestContract16_AnOldBacklogDelaysOthersByItsShareOnly(t *testing.T) {
 	}
 }
 
-// noise is the keys of a noisy tenant, and for how long they have been ready, but for those that
-// the workers have handled by then, when the others come.
+// noise describes the keys of a noisy tenant: their number, and their age when the other tenants' keys are added.
 type noise struct {
 	keys     int
 	age      time.Duration
 	priority workqueue.Priority
 }
 
-// expectTheirShare expects that nine tenants wait for less than twice as long beside a noisy one
-// as without it.
+// expectTheirShare expects that a noisy tenant less than doubles the wait of nine tenants.
 func expectTheirShare(t *testing.T, noisy noise) {
 	t.Helper()
 	alone, beside := p99OfNine(t, noise{}), p99OfNine(t, noisy)
 	if beside >= 2*alone {
-		t.Errorf("the 99th percentile of the nine's waits is %s, alone %s: want less than twice that", beside, alone)
+		t.Errorf("the 99th percentile of nine tenants' waits is %s, without the noisy one %s: want less than twice that", beside, alone)
 	}
-	t.Logf("the 99th percentile of the nine's waits: alone %s, beside the noisy one %s", alone, beside)
+	t.Logf("the 99th percentile of nine tenants' waits: %s without the noisy one, %s with it", alone, beside)
 }
 
-// p99OfNine returns the 99th percentile of the waits of nine tenants with 10 keys each beside a
-// noisy one, with four workers that need a tenth of a second for a key.
+// p99OfNine returns the 99th percentile of the waits of nine tenants with 10 keys each and a noisy one. Four workers
+// need a tenth of a second per key.
 func p99OfNine(t *testing.T, noisy noise) (p99 time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +91,7 @@ func p99OfNine(t *testing.T, noisy noise) (p99 time.Duration) {
 		q.Drain() // the workers end when the queue is empty
 		workers.Wait()
 		if len(waits) != 90 {
-			t.Fatalf("%d keys of the nine were handled, want 90", len(waits))
+			t.Fatalf("%d keys of the nine tenants were handled, want 90", len(waits))
 		}
 		slices.Sort(waits)
 		p99 = waits[len(waits)*99/100]

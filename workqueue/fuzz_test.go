@@ -13,9 +13,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// FuzzQueue does the same to a Queue and to the model, and compares them after each step. The
-// first byte is the Config; of the others, three are one operation on one of eight keys.
-// Time is virtual.
+// FuzzQueue applies the same operations to a Queue and to the model, and compares them after each step. The first byte
+// is the Config. Three further bytes are one operation on one of eight keys. Time is virtual.
 func FuzzQueue(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(randomOperations(seed))
@@ -23,8 +22,8 @@ func FuzzQueue(f *testing.F) {
 	f.Fuzz(compareWithModel)
 }
 
-// TestContract16_TheQueueIsLikeTheModel does what FuzzQueue does, with operations that are always the same.
-func TestContract16_TheQueueIsLikeTheModel(t *testing.T) {
+// TestContract16_QueueMatchesModel is FuzzQueue with fixed random operations.
+func TestContract16_QueueMatchesModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		compareWithModel(t, randomOperations(seed))
@@ -45,7 +44,7 @@ func randomOperations(seed uint64) []byte {
 
 func compareWithModel(t *testing.T, operations []byte) {
 	t.Helper()
-	const most = 1000 // of a longer input nothing more is learnt
+	const most = 1000 // longer inputs find nothing new
 	operations = operations[:min(len(operations), most)]
 	if len(operations) == 0 {
 		return
@@ -68,13 +67,13 @@ func compareWithModel(t *testing.T, operations []byte) {
 	})
 }
 
-// rig is a Queue and the model of it.
+// rig is a Queue and its model.
 type rig struct {
 	queue *workqueue.Queue[byte]
 	model *model
 }
 
-// newRig makes groups of up to eight, three or one keys, with and without a limit.
+// newRig returns a rig with groups of up to eight, three or one keys, with and without a limit.
 func newRig(config byte) rig {
 	c := workqueue.Config[byte]{GroupLimit: int(config/4%4) - 1}
 	m := &model{now: time.Now(), limit: c.GroupLimit, groupOf: func(byte) string { return "" }}
@@ -85,7 +84,7 @@ func newRig(config byte) rig {
 	return rig{workqueue.New(c), m}
 }
 
-// do does one operation to both, and returns what it was.
+// do applies one operation to both, and returns its description.
 func (r *rig) do(t *testing.T, operation, a, b byte) string {
 	t.Helper()
 	key := a % 8
@@ -109,6 +108,11 @@ func (r *rig) do(t *testing.T, operation, a, b byte) string {
 		r.model.hold(key, durationOf(b))
 		return fmt.Sprint("hold ", key, " ", durationOf(b))
 	case 13:
+		if b > 127 {
+			r.queue.Exempt(key)
+			r.model.exempt(key)
+			return fmt.Sprint("exempt ", key)
+		}
 		r.queue.Release(key)
 		r.model.release(key)
 		return fmt.Sprint("release ", key)
@@ -124,7 +128,7 @@ func (r *rig) do(t *testing.T, operation, a, b byte) string {
 	panic("unreachable")
 }
 
-// wait lets time pass, or, seldom, ends the queue.
+// wait advances the time, or, rarely, ends the queue.
 func (r *rig) wait(a, b byte) string {
 	switch {
 	case a > 252 && b > 127:
@@ -138,7 +142,7 @@ func (r *rig) wait(a, b byte) string {
 	}
 	d := max(durationOf(b), 0)
 	time.Sleep(d)
-	synctest.Wait() // the queue's timer has done its work
+	synctest.Wait() // until the queue's timer has run
 	r.model.wait(d)
 	return fmt.Sprint("wait ", d)
 }
@@ -163,7 +167,7 @@ func optionsOf(operation, a, b byte) workqueue.Options {
 	return o
 }
 
-// durationOf has little and much, and both sides of the patience.
+// durationOf returns short and long durations, and both sides of PriorityPatience.
 func durationOf(b byte) time.Duration {
 	return []time.Duration{
 		0, time.Nanosecond, time.Second, workqueue.PriorityPatience - time.Nanosecond,
@@ -171,17 +175,17 @@ func durationOf(b byte) time.Duration {
 	}[b%8]
 }
 
-// get takes a key, where that can be done: Get would block otherwise.
+// get takes a key if the model has one. Otherwise Get would block.
 func (r *rig) get(t *testing.T) string {
 	t.Helper()
-	if r.model.down || r.model.draining && r.model.stats().Ready == 0 {
+	if s := r.model.stats(); r.model.down || r.model.draining && s.Ready+s.Held == 0 {
 		if item, ok := r.queue.Get(); ok {
 			t.Errorf("Get returned %d at the end", item.Key)
 		}
-		return "get, at the end"
+		return "get, after the end"
 	}
 	if !r.model.mayTake() {
-		return "get, nothing can be taken"
+		return "get, no key can be taken"
 	}
 	item, ok := r.queue.Get()
 	k := r.model.take()
@@ -201,7 +205,7 @@ func compareCauses(t *testing.T, key byte, want *modelRun, got workqueue.Causes)
 	}
 }
 
-// compare compares all that can be seen from outside.
+// compare compares the complete visible state.
 func (r *rig) compare(t *testing.T) {
 	t.Helper()
 	if want, got := r.model.stats(), r.queue.Stats(); got != want {
@@ -225,7 +229,7 @@ func (r *rig) compare(t *testing.T) {
 	}
 }
 
-// end takes out whatever is left, which must be all that was ever added and not run.
+// end takes the remaining keys, which must be all keys that were added and did not run.
 func (r *rig) end(t *testing.T) {
 	t.Helper()
 	for round := 0; (len(r.model.keys) > 0 || round == 0) && !t.Failed(); round++ {
@@ -242,7 +246,7 @@ func (r *rig) end(t *testing.T) {
 		r.compare(t)
 	}
 	if got := r.queue.Stats(); !t.Failed() && got != (workqueue.Stats{Down: got.Down}) {
-		t.Errorf("keys are left: %+v", got)
+		t.Errorf("keys remain: %+v", got)
 	}
 	r.queue.ShutDown()
 }

@@ -1,36 +1,44 @@
 package workqueue
 
-// group is what the queue knows of the keys of one group. It is forgotten with the last of
-// them.
+import "slices"
+
+// group is the state of the keys of one group. It is removed with the last of them.
 type group[K comparable] struct {
 	name string
-	// items is how many keys of the group are in the queue, wherever; ready and taken are how
-	// many of them are that.
+	// items is the number of keys of the group in the queue, in any place. ready and taken are the numbers of keys in
+	// these places.
 	items, ready, taken int
-	// bands holds the ready keys, those that have been due for longest first.
+	// bands contains the ready keys; those that have been ready for longest are first.
 	bands [bands]line[K]
-	// turns are the group's places in the rings. It is in the ring of a band when it has keys
-	// in that band, and fewer taken than the limit.
+	// turns are the group's positions in the rings. It is in the ring of a band if it has keys in that band, and fewer
+	// taken keys than the limit.
 	turns [bands]turn[K]
 }
 
-// noneReady forgets the ready keys, and that the group was in any ring.
-func (g *group[K]) noneReady() {
+// clearReady removes the ready keys, and resets the positions in the rings.
+func (g *group[K]) clearReady() {
 	g.ready, g.bands, g.turns = 0, [bands]line[K]{}, [bands]turn[K]{}
 }
 
-// turn is a group's place in a ring. Outside of it both are nil.
+// shrink frees the memory of removed keys.
+func (g *group[K]) shrink() {
+	for band := range g.bands {
+		g.bands[band].others = slices.Clone(g.bands[band].others)
+	}
+}
+
+// turn is a group's position in a ring. Both fields are nil outside of the ring.
 type turn[K comparable] struct {
 	previous, next *group[K]
 }
 
-// ring is the groups that can give a key of one band, in the order of their turns.
+// ring contains the groups that can provide a key of one band, in the order of their turns.
 type ring[K comparable] struct {
 	band  int
 	first *group[K]
 }
 
-// join puts a group at the end, unless it is in the ring.
+// join appends a group, unless it is in the ring.
 func (r *ring[K]) join(g *group[K]) {
 	turn := &g.turns[r.band]
 	switch {
@@ -46,7 +54,7 @@ func (r *ring[K]) join(g *group[K]) {
 	}
 }
 
-// leave takes a group out, unless it is not in the ring.
+// leave removes a group, if it is in the ring.
 func (r *ring[K]) leave(g *group[K]) {
 	turn := &g.turns[r.band]
 	if turn.next == nil {
@@ -58,10 +66,10 @@ func (r *ring[K]) leave(g *group[K]) {
 		r.first = turn.next
 	}
 	if r.first == g {
-		r.first = nil // it was the only one
+		r.first = nil // the only group
 	}
 	turn.previous, turn.next = nil, nil
 }
 
-// rotate ends the turn of the first group: it is the last now.
+// rotate ends the turn of the first group, which becomes the last.
 func (r *ring[K]) rotate() { r.first = r.first.turns[r.band].next }

@@ -1,20 +1,19 @@
 package workqueue
 
-// byTime is a heap of items, the earliest first: by item.at, and then by item.sequence. It
-// keeps item.index, so that any item can be removed. (container/heap would do the same through
-// an interface, which takes twice the time.)
+// byTime is a heap of items, ordered by item.at and then by item.sequence. It maintains item.index, so that any item
+// can be removed. (container/heap needs twice the time, because of its interface.)
 type byTime[K comparable] []*item[K]
 
-// notInHeap is the index of an item in no heap, where that matters.
+// notInHeap is the index of an item that is not in a heap.
 const notInHeap = -1
 
-func (it *item[K]) before(other *item[K]) bool {
-	return it.at < other.at || it.at == other.at && it.sequence < other.sequence
+func (entry *item[K]) before(other *item[K]) bool {
+	return entry.at < other.at || entry.at == other.at && entry.sequence < other.sequence
 }
 
-func (h *byTime[K]) push(it *item[K]) {
-	*h = append(*h, it)
-	h.up(len(*h)-1, it)
+func (h *byTime[K]) push(entry *item[K]) {
+	*h = append(*h, entry)
+	h.up(len(*h)-1, entry)
 }
 
 func (h *byTime[K]) pop() *item[K] {
@@ -23,15 +22,15 @@ func (h *byTime[K]) pop() *item[K] {
 	return first
 }
 
-func (h *byTime[K]) remove(it *item[K]) {
-	i, end := it.index, len(*h)-1
+func (h *byTime[K]) remove(entry *item[K]) {
+	i, end := entry.index, len(*h)-1
 	last := (*h)[end]
-	(*h)[end] = nil // or the array keeps the item alive
+	(*h)[end] = nil // otherwise the array keeps the item alive
 	*h = (*h)[:end]
 	if i == end {
 		return
 	}
-	// The last one fills the gap, and goes from there to where it belongs.
+	// The last item fills the gap, and is moved from there to its position.
 	if i > 0 && last.before((*h)[(i-1)/2]) {
 		h.up(i, last)
 	} else {
@@ -39,23 +38,23 @@ func (h *byTime[K]) remove(it *item[K]) {
 	}
 }
 
-// up puts it at i, or as far above as it comes before what is there.
-func (h byTime[K]) up(i int, it *item[K]) {
+// up puts the item at i, or as far above as it belongs.
+func (h byTime[K]) up(i int, entry *item[K]) {
 	for i > 0 {
 		parent := (i - 1) / 2
-		if !it.before(h[parent]) {
+		if !entry.before(h[parent]) {
 			break
 		}
 		h[i] = h[parent]
 		h[i].index = i
 		i = parent
 	}
-	h[i] = it
-	it.index = i
+	h[i] = entry
+	entry.index = i
 }
 
-// down puts it at i, or as far below as something there comes before it.
-func (h byTime[K]) down(i int, it *item[K]) {
+// down puts the item at i, or as far below as it belongs.
+func (h byTime[K]) down(i int, entry *item[K]) {
 	for {
 		child := 2*i + 1
 		if child >= len(h) {
@@ -64,13 +63,13 @@ func (h byTime[K]) down(i int, it *item[K]) {
 		if other := child + 1; other < len(h) && h[other].before(h[child]) {
 			child = other
 		}
-		if !h[child].before(it) {
+		if !h[child].before(entry) {
 			break
 		}
 		h[i] = h[child]
 		h[i].index = i
 		i = child
 	}
-	h[i] = it
-	it.index = i
+	h[i] = entry
+	entry.index = i
 }

@@ -5,49 +5,48 @@ type list[K comparable] struct {
 	first, last *item[K]
 }
 
-// link is an item's place in a list.
+// link is an item's position in a list.
 type link[K comparable] struct {
 	previous, next *item[K]
 }
 
-// which says through which of its links an item is in a list.
-type which int
+// linkKind selects the link of an item.
+type linkKind int
 
 const (
-	byAge   which = iota // all ready keys
-	byEntry              // the ready keys of one band
-	inLine               // those of one group and band
+	byAge   linkKind = iota // all ready keys
+	byBand                  // the ready keys of one band
+	byGroup                 // the ready keys of one group and band
 	lists
 )
 
-func (l *list[K]) push(it *item[K], of which) {
-	it.links[of] = link[K]{previous: l.last}
+func (l *list[K]) push(entry *item[K], via linkKind) {
+	entry.links[via] = link[K]{previous: l.last}
 	if l.last == nil {
-		l.first = it
+		l.first = entry
 	} else {
-		l.last.links[of].next = it
+		l.last.links[via].next = entry
 	}
-	l.last = it
+	l.last = entry
 }
 
-func (l *list[K]) remove(it *item[K], of which) {
-	place := &it.links[of]
+func (l *list[K]) remove(entry *item[K], via linkKind) {
+	place := &entry.links[via]
 	if place.previous == nil {
 		l.first = place.next
 	} else {
-		place.previous.links[of].next = place.next
+		place.previous.links[via].next = place.next
 	}
 	if place.next == nil {
 		l.last = place.previous
 	} else {
-		place.next.links[of].previous = place.previous
+		place.next.links[via].previous = place.previous
 	}
 	*place = link[K]{}
 }
 
-// line is the ready keys of one group and band, the earliest first. Nearly all keys become due
-// in the order in which they are added: these are in a list, and those that come out of that
-// order, such as keys whose priority was raised, in a heap.
+// line contains the ready keys of one group and band, the earliest first. Almost all keys become ready in the order in
+// which they are added. These are in a list. Others, such as keys with a raised priority, are in a heap.
 type line[K comparable] struct {
 	inOrder list[K]
 	others  byTime[K]
@@ -55,13 +54,13 @@ type line[K comparable] struct {
 
 func (l *line[K]) empty() bool { return l.inOrder.first == nil && len(l.others) == 0 }
 
-func (l *line[K]) push(it *item[K]) {
-	if last := l.inOrder.last; last != nil && it.before(last) {
-		l.others.push(it)
+func (l *line[K]) push(entry *item[K]) {
+	if last := l.inOrder.last; last != nil && entry.before(last) {
+		l.others.push(entry)
 		return
 	}
-	it.index = notInHeap
-	l.inOrder.push(it, inLine)
+	entry.index = notInHeap
+	l.inOrder.push(entry, byGroup)
 }
 
 func (l *line[K]) pop() *item[K] {
@@ -73,10 +72,10 @@ func (l *line[K]) pop() *item[K] {
 	return first
 }
 
-func (l *line[K]) remove(it *item[K]) {
-	if it.index == notInHeap {
-		l.inOrder.remove(it, inLine)
+func (l *line[K]) remove(entry *item[K]) {
+	if entry.index == notInHeap {
+		l.inOrder.remove(entry, byGroup)
 	} else {
-		l.others.remove(it)
+		l.others.remove(entry)
 	}
 }

@@ -8,45 +8,47 @@ import (
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// model is a queue that is slow and easy to believe: it looks at every key at every step, and
-// keeps lists instead of heaps and rings. Time is what its user says it is.
+// model is a simple and slow queue: it checks every key at every step, and has lists instead of heaps and rings. The
+// test sets its time.
 type model struct {
 	now     time.Time
 	groupOf func(byte) string
 	limit   int
 	keys    []*modelKey
-	// turns are the groups that can give a key of a band, the lowest band first.
+	// turns are the groups that can provide a key of a band, the lowest band first.
 	turns          [3][]string
-	takes          int // how many keys were taken
-	overdueTurn    int // the band whose turn it is among overdue ones
+	takes          int // number of keys that were taken
+	overdueTurn    int // the overdue band with the next turn
 	filed, entered int // counters
 	draining, down bool
 }
 
-// modelKey is a key that is to be run, or taken, or both.
+// modelKey is a key that is planned to run, or taken, or both.
 type modelKey struct {
 	key   byte
 	group string
-	next  *modelRun // nil: it is not to be run
-	taken *modelRun // nil: no worker has it
+	next  *modelRun // nil: no run is planned
+	taken *modelRun // nil: not taken
+	// exempt is true if it is taken and not counted for its group's limit.
+	exempt bool
 }
 
 // modelRun is a run of a key.
 type modelRun struct {
 	why      string // "delayed", "planned", "back-off", "held"
 	due      time.Time
-	latest   time.Time // how far Debounce may put it off
+	latest   time.Time // the latest time for Debounce
 	woken    bool
-	decides  bool // an Add has given way to it
+	decides  bool // it has superseded an Add
 	priority workqueue.Priority
 	causes   []workqueue.Cause
 	dropped  int
 
-	since      time.Time // since when it counts as due: due, but for held ones
-	filed      int       // the order in which due times were set
+	since      time.Time // when it became ready, without the time for which it was held
+	filed      int       // order of setting the due time
 	ready      bool
 	readySince time.Time
-	entered    int // the order in which ready runs came to their bands
+	entered    int // order of entering the band
 }
 
 func (m *model) find(key byte) *modelKey {
@@ -85,7 +87,7 @@ func (m *model) add(key byte, o workqueue.Options) bool {
 	return true
 }
 
-// addTo says what an Add makes of a key's next run.
+// addTo applies an Add to a key's next run.
 func (m *model) addTo(k *modelKey, o workqueue.Options) bool {
 	fresh := m.runFor(o)
 	old := k.next
@@ -96,7 +98,7 @@ func (m *model) addTo(k *modelKey, o workqueue.Options) bool {
 	failed, plan := o.BackOff && o.After > 0, o.After > 0
 	switch {
 	case old.ready && plan:
-		return false // it comes first, and decides anew
+		return false // it runs first, and decides
 	case old.ready, old.why == "held" && (!plan || !fresh.due.After(old.due)):
 		old.merge(o)
 		return true
@@ -104,7 +106,7 @@ func (m *model) addTo(k *modelKey, o workqueue.Options) bool {
 		return false
 	case failed && old.woken && !old.due.After(fresh.due):
 		old.decides = true
-		return false // it will be run anyway, without a back-off
+		return false // it runs anyway, without a backoff
 	case failed && old.why == "planned" && fresh.due.Before(old.due):
 		fresh.woken, fresh.decides = old.woken, true
 		k.next = fresh
@@ -127,7 +129,7 @@ func (m *model) addTo(k *modelKey, o workqueue.Options) bool {
 		old.merge(o)
 		return true
 	}
-	// What has happened merges, and the earlier time wins.
+	// Events are merged, and the earlier time wins.
 	if old.why != "delayed" {
 		old.why, old.latest = "delayed", old.due
 	}
@@ -137,7 +139,7 @@ func (m *model) addTo(k *modelKey, o workqueue.Options) bool {
 		if fresh.latest.Before(old.latest) {
 			old.latest = fresh.latest
 		}
-	case old.due.After(m.now) && fresh.due.Before(old.latest): // Debounce puts it off
+	case old.due.After(m.now) && fresh.due.Before(old.latest): // delayed by Debounce
 		old.due = fresh.due
 	case old.due.After(m.now):
 		old.due = old.latest
@@ -146,7 +148,7 @@ func (m *model) addTo(k *modelKey, o workqueue.Options) bool {
 	return true
 }
 
-// runFor is the run that an Add alone asks for.
+// runFor returns the run for a first Add.
 func (m *model) runFor(o workqueue.Options) *modelRun {
 	r := &modelRun{why: "delayed", due: m.now, latest: m.now, woken: o.Wake}
 	switch {
@@ -184,7 +186,7 @@ func (r *modelRun) cause(c workqueue.Cause) {
 	r.causes = append(r.causes, c)
 }
 
-// file notes that a due time was set, and makes the key ready when that is now.
+// file records that a due time was set, and makes the key ready if it is due.
 func (m *model) file(k *modelKey) {
 	m.filed++
 	k.next.filed = m.filed
@@ -203,13 +205,13 @@ func (m *model) makeReady(k *modelKey) {
 	m.settle()
 }
 
-// enter notes that a run has come to its band.
+// enter records that a run has entered its band.
 func (m *model) enter(r *modelRun) {
 	m.entered++
 	r.entered = m.entered
 }
 
-// wait lets time pass, and what is due meanwhile become ready at its moment.
+// wait advances the time, and makes keys ready at their due times.
 func (m *model) wait(d time.Duration) {
 	end := m.now.Add(d)
 	for {
@@ -234,7 +236,7 @@ func (m *model) wait(d time.Duration) {
 func (m *model) takenOf(group string) int {
 	n := 0
 	for _, k := range m.keys {
-		if k.group == group && k.taken != nil {
+		if k.group == group && k.taken != nil && !k.exempt {
 			n++
 		}
 	}
@@ -258,8 +260,8 @@ func (m *model) readyOf(group string, band int) []*modelKey {
 	return ready
 }
 
-// settle lets groups that cannot give a key of a band lose their turns, and others that now
-// can join at the end. The higher bands are the first, as everywhere.
+// settle removes groups that cannot provide a key of a band from its turns, and appends others that can. Higher bands
+// are first.
 func (m *model) settle() {
 	for band := 2; band >= 0; band-- {
 		can := func(group string) bool {
@@ -274,12 +276,12 @@ func (m *model) settle() {
 	}
 }
 
-// mayTake reports whether there is a key that a worker can take.
+// mayTake reports whether a worker can take a key.
 func (m *model) mayTake() bool { return !m.down && slices.ContainsFunc(m.turns[:], hasAny) }
 
 func hasAny(groups []string) bool { return len(groups) > 0 }
 
-// take hands out the next key.
+// take returns the next key.
 func (m *model) take() *modelKey {
 	band := m.nextBand()
 	group := m.turns[band][0]
@@ -290,8 +292,8 @@ func (m *model) take() *modelKey {
 	return k
 }
 
-// nextBand returns the highest band that can give a key, or each fourth time one below it that is
-// overdue. These take turns.
+// nextBand returns the highest band that can provide a key, or every fourth time an overdue one below it. Several
+// overdue bands take turns.
 func (m *model) nextBand() int {
 	highest := 2
 	for len(m.turns[highest]) == 0 {
@@ -308,11 +310,10 @@ func (m *model) nextBand() int {
 			return band
 		}
 	}
-	return highest // and the turn is whose it was
+	return highest // the turn does not change
 }
 
-// overdue reports whether the key that came to a band first of those that are there has been
-// ready for too long.
+// overdue reports whether the first key in a band has been ready for too long.
 func (m *model) overdue(band int) bool {
 	var first *modelRun
 	for _, k := range m.keys {
@@ -328,9 +329,9 @@ func (m *model) done(key byte) {
 	if k == nil || k.taken == nil {
 		return
 	}
-	k.taken = nil
+	k.taken, k.exempt = nil, false
 	m.settle()
-	if k.next == nil || m.down || m.draining && k.next.due.After(m.now) {
+	if k.next == nil || m.down || m.draining && k.next.due.After(m.now) && k.next.why != "held" {
 		m.forget(k)
 		return
 	}
@@ -343,7 +344,7 @@ func (m *model) forget(k *modelKey) {
 
 func (m *model) hold(key byte, atMost time.Duration) {
 	k := m.find(key)
-	if k == nil || k.taken == nil || m.draining || m.down {
+	if k == nil || k.taken == nil || m.down {
 		m.done(key)
 		return
 	}
@@ -358,6 +359,13 @@ func (m *model) hold(key byte, atMost time.Duration) {
 	}
 	k.next = r
 	m.done(key)
+}
+
+func (m *model) exempt(key byte) {
+	if k := m.find(key); k != nil && k.taken != nil {
+		k.exempt = true
+		m.settle()
+	}
 }
 
 func (m *model) release(key byte) {
@@ -385,11 +393,14 @@ func (m *model) forgive(key byte, match func(workqueue.Cause) bool) int {
 	return n
 }
 
-// end is Drain and ShutDown: it keeps what is ready, or nothing, and what is taken.
+// end implements Drain, which keeps ready, held and taken keys, and ShutDown, which keeps taken keys.
 func (m *model) end(down bool) {
+	if m.draining && !down {
+		return
+	}
 	m.draining, m.down = true, m.down || down
 	m.keys = slices.DeleteFunc(m.keys, func(k *modelKey) bool {
-		return k.taken == nil && (m.down || !k.next.ready)
+		return k.taken == nil && (m.down || !k.next.ready && k.next.why != "held")
 	})
 	m.settle()
 }
@@ -435,7 +446,7 @@ func (m *model) stats() workqueue.Stats {
 	return s
 }
 
-// state is what Lookup has to return, without the causes.
+// state returns the expected result of Lookup, without the causes.
 func (k *modelKey) state() (workqueue.State[byte], *modelRun) {
 	s, r := workqueue.State[byte]{Key: k.key, Place: k.place()}, k.next
 	if r == nil {

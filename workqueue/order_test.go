@@ -13,7 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// byTenant makes groups of keys like "tenant/name".
+// byTenant returns the group of a key such as "tenant/name".
 func byTenant(limit int) *workqueue.Queue[string] {
 	return workqueue.New(workqueue.Config[string]{
 		Group:      func(key string) string { tenant, _, _ := strings.Cut(key, "/"); return tenant },
@@ -35,17 +35,17 @@ func TestContract16_PriorityGoesFirst(t *testing.T) {
 		time.Sleep(time.Second)
 		addAll(q, now(), "a", "b")
 		addAll(q, priority(workqueue.PriorityHigh), "high")
-		addAll(q, priority(99), "higher than high", "a") // counts as high; a is raised, and due since before
+		addAll(q, priority(99), "higher than high", "a") // treated as high; a is raised, and ready for longer
 		addAll(q, priority(-99), "lower than low")
-		addAll(q, now(), "low3") // raised, and due since before b
+		addAll(q, now(), "low3") // raised, and ready for longer than b
 		if got := takeAll(t, q); got != "a high higher than high low3 b low1 low2 lower than low" {
 			t.Errorf("the order was %q", got)
 		}
 	})
 }
 
-// What has been ready for PriorityPatience gets each fourth key that is taken, and no more.
-func TestContract16_WhatIsOverdueGetsAShare(t *testing.T) {
+// An overdue priority gets every fourth key that is taken, and no more.
+func TestContract16_OverduePriorityGetsShare(t *testing.T) {
 	t.Parallel()
 	const low, normal, high = workqueue.PriorityLow, workqueue.PriorityNormal, workqueue.PriorityHigh
 	type adds map[workqueue.Priority]string
@@ -53,7 +53,7 @@ func TestContract16_WhatIsOverdueGetsAShare(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limit        int
 		early, later adds
-		after        time.Duration // between these
+		after        time.Duration // between early and later
 		want         string
 	}{
 		"not yet": {
@@ -64,7 +64,7 @@ func TestContract16_WhatIsOverdueGetsAShare(t *testing.T) {
 			early: adds{low: "l1 l2"}, after: patience, later: adds{high: "h1 h2 h3 h4 h5 h6 h7"},
 			want: "h1 h2 h3 l1 h4 h5 h6 l2 h7",
 		},
-		"below the highest that has keys": {
+		"below normal priority": {
 			early: adds{low: "l1 l2"}, after: patience, later: adds{normal: "n1 n2 n3 n4"},
 			want: "n1 n2 n3 l1 n4 l2",
 		},
@@ -76,19 +76,19 @@ func TestContract16_WhatIsOverdueGetsAShare(t *testing.T) {
 			early: adds{low: "l1 l2", normal: "n1 n2"}, after: patience, later: adds{high: "h1 h2 h3 h4 h5 h6 h7 h8 h9 h10"},
 			want: "h1 h2 h3 l1 h4 h5 h6 n1 h7 h8 h9 l2 h10 n2",
 		},
-		"the highest has no turn of these": {
+		"the highest priority is never overdue": {
 			early: adds{low: "l1 l2", high: "h1 h2 h3 h4 h5 h6"}, after: patience,
 			want: "h1 h2 h3 l1 h4 h5 h6 l2",
 		},
-		"not what has the priority since a moment ago": {
+		"a key with a raised priority is not overdue": {
 			early: adds{low: "n2 l1"}, after: patience, later: adds{normal: "n1 n2", high: "h1 h2 h3 h4 h5 h6 h7 h8"},
-			want: "h1 h2 h3 l1 h4 h5 h6 h7 h8 n2 n1", // n2 is due since before n1
+			want: "h1 h2 h3 l1 h4 h5 h6 h7 h8 n2 n1", // n2 has been ready for longer than n1
 		},
-		"as groups take turns": {
+		"groups take turns": {
 			early: adds{low: "l/1 l/2"}, after: patience, later: adds{low: "m/1", high: "h/1 h/2 h/3 h/4 h/5 h/6 h/7"},
 			want: "h/1 h/2 h/3 l/1 h/4 h/5 h/6 m/1 h/7 l/2",
 		},
-		"unless the group has its limit": {
+		"a group at its limit": {
 			limit: 1,
 			early: adds{low: "l/1 l/2"}, after: patience, later: adds{normal: "a/ b/ c/ d/ e/ f/ g/"},
 			want: "a/ b/ c/ l/1 d/ e/ f/ g/",
@@ -121,14 +121,14 @@ func TestContract16_WhatIsOverdueGetsAShare(t *testing.T) {
 	}
 }
 
-// However many keys of all priorities keep coming, each is taken in the end.
+// Every key is taken eventually, even if keys of all priorities are added all the time.
 func TestContract16_NothingStarves(t *testing.T) {
 	t.Parallel()
 	for _, p := range []workqueue.Priority{workqueue.PriorityLow, workqueue.PriorityNormal, workqueue.PriorityHigh} {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				const groups, before = 5, 10 // and so many keys of the group are due before it
+				const groups, before = 5, 10 // before is the number of earlier ready keys of the group
 				q := byTenant(0)
 				for group := range groups {
 					for i := range before + 1 {
@@ -148,7 +148,7 @@ func TestContract16_NothingStarves(t *testing.T) {
 						t.Fatalf("the key was not among the %d that were taken", taken)
 					}
 					q.Add(item.Key, priority(item.Priority))
-					time.Sleep(time.Second) // so that what comes again becomes overdue again
+					time.Sleep(time.Second) // so that keys that are added again become overdue
 					q.Done(item.Key)
 				}
 			})
@@ -173,8 +173,7 @@ func TestGroupsTakeTurns(t *testing.T) {
 	}
 }
 
-// Workers wait while all ready keys are of groups that have as many taken as they may, and
-// one more is woken for each key that is given back.
+// Workers wait while all ready keys belong to groups at their limit. Each returned key wakes one worker.
 func TestContract16_GroupLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -203,13 +202,13 @@ func TestContract16_GroupLimit(t *testing.T) {
 				delete(got, key)
 			}
 			if len(got) > 0 {
-				t.Errorf("taken were also %v", got)
+				t.Errorf("also taken: %v", got)
 			}
 		}
 		expect("a/1 a/2 b/1")
 		q.Done("b/1")
 		expect("")
-		// Both at once, before any worker can run: each wakes one.
+		// Both before any worker can run: each must wake one.
 		q.Done("a/1")
 		q.Done("a/2")
 		expect("a/3 a/4")
@@ -219,7 +218,7 @@ func TestContract16_GroupLimit(t *testing.T) {
 	})
 }
 
-// In a queue whose keys all have one group, the limit is for all of them.
+// In a queue without groups, the limit applies to all keys.
 func TestGroupLimitWithoutGroups(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -234,12 +233,12 @@ func TestGroupLimitWithoutGroups(t *testing.T) {
 		synctest.Wait()
 		select {
 		case key := <-second:
-			t.Errorf("%s was taken as well", key)
+			t.Errorf("%s was taken too", key)
 		default:
 		}
 		q.Done("a")
 		if got := <-second; got != "b" {
-			t.Errorf("then came %s", got)
+			t.Errorf("then %s was taken", got)
 		}
 	})
 }

@@ -1,72 +1,71 @@
-// Package workqueue is the queue between what happens in the cluster and the workers
-// that handle it: a deduplicating, delaying, prioritised and fair queue of keys that knows why
-// each key is in it.
+// Package workqueue is the queue between events of the cluster and the workers that process them: a deduplicating,
+// delaying, prioritized and fair queue of keys that records why each key is in it.
 //
-// To read it: this file has the way of a key through the queue, schedule.go says when a key is
-// due, and bands.go in which order keys that are due are handed out.
+// This file contains a key's path through the queue. schedule.go decides when a key becomes ready, and bands.go in
+// which order ready keys are handed out.
 package workqueue
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
 
-// Queue hands each key to one worker at a time.
+// Queue gives each key to at most one worker at a time.
 //
 // Guarantees:
-//   - A key is in the queue at most once; adding it again merges.
-//   - A key that was taken with Get is not handed out again before Done or Hold; if it was
-//     added in between, it comes again after that.
-//   - When a key waits for one time and is added for another, the earlier time wins. Where an
-//     Add with After waits alone, its cause is superseded by an Add for an earlier time,
-//     because the run that comes first decides anew. Keys that back off or are held wait to
-//     the end, and keep every cause: see Options.BackOff and Hold.
-//   - Among keys that are due, those of the highest priority go first, but for what is overdue;
-//     among these, groups take turns, a key each; in a group, the key that has been due for
-//     longest is first. Age changes nothing of that: however old a group's keys are, a new key
-//     of another group with the same priority waits for no more than its group's turn.
-//   - Nothing starves: a priority is overdue once a ready key has had it for PriorityPatience.
-//     From then on at least one in four of the keys that are taken is of that priority; one in
-//     eight when two priorities are overdue that are not the highest. Of those, the Nth key of a
-//     group is among the next N times G when G groups have some. Where there is a GroupLimit,
-//     that holds for as long as the group is below it.
-//   - Get does not block while there is a key that may be taken.
+//   - A key is in the queue at most once. Adding it again merges the causes.
+//   - A key that a worker has taken with Get is not handed out again before Done or Hold. If it was added in between, it
+//     is handed out again after that.
+//   - If a delayed key is added for another time, the earlier time wins. A key that was only added with After loses that
+//     cause when it is added for an earlier time, because the earlier run decides when the next one is. Keys in backoff
+//     and held keys wait until their end, and keep all causes: see Options.BackOff and Hold.
+//   - Of the ready keys, those with the highest priority go first, except for an overdue priority. Within a priority,
+//     groups take turns, with one key per turn. Within a group, the key that has been ready for longest goes first. The
+//     age of keys has no other effect: even if a group's keys are very old, a new key of another group with the same
+//     priority waits only for its group's turn.
+//   - Nothing starves: a priority is overdue when a ready key has had it for PriorityPatience. From then on at least one
+//     in four of the keys that are handed out has that priority, or one in eight if two priorities below the highest are
+//     overdue. Of these, the Nth key of a group is among the next N times G if G groups have keys. With a GroupLimit,
+//     this holds while the group is below it.
+//   - Get does not block while a key can be handed out.
 //
-// Every operation takes one lock and O(log n) time; Snapshot, Drain and ShutDown, which see all
-// keys, take O(n). The zero value is not usable; New makes a queue.
+// Every operation takes one lock and O(log n) time, except Snapshot, Drain and ShutDown, which visit all keys and take
+// O(n). The zero value is not usable; use New.
 type Queue[K comparable] struct {
 	// Immutable after New.
 	groupOf func(K) string
 	began   time.Time
 
 	mu sync.Mutex
-	// takable wakes workers. It is signalled once for each key more that could be taken, and
-	// broadcast when Get has to return false.
+	// takable wakes workers. It is signaled once for each additional key that can be taken, and broadcast when Get must
+	// return false.
 	takable *sync.Cond
-	// All below is guarded by mu.
+	// The following fields are guarded by mu.
 
-	// items holds every key that is waiting, ready, or taken, and groups the groups of these.
+	// items contains every key that is delayed, ready or taken, and groups their groups.
 	items  map[K]*item[K]
 	groups map[string]*group[K]
-	// only is the group of all keys where the config has no groups. It is never forgotten.
+	// only is the group of all keys if the config has no groups. It is never removed.
 	only group[K]
-	// waiting holds the keys that are not due yet, in the order in which they will be.
+	// waiting contains the delayed keys, ordered by their time.
 	waiting byTime[K]
-	// free holds items for keys to come, and spare is a group for them: most queues are short
-	// most of the time, and then an Add allocates nothing but its cause.
+	// free contains unused items, and spare an unused group: most queues are short most of the time, and an Add then
+	// allocates nothing but its cause.
 	free  []*item[K]
 	spare *group[K]
-	// ready holds the keys that are due.
+	// ready contains the ready keys.
 	ready ready[K]
-	// count is how many keys are in each place.
+	// count is the number of keys by place.
 	count [places]int
-	// timer moves keys from waiting to ready. It is set for timerAt, which is at or before the
-	// due time of the first waiting key, or not set.
+	// timer moves keys from waiting to ready. It is set to timerAt, which is at or before the due time of the first
+	// waiting key, or not set.
 	timer    *time.Timer
 	timerAt  time.Duration
 	timerSet bool
 	sequence uint64
-	most     int // keys since the queue was empty
+	most     int // maximum number of keys since the queue was empty
 	phase    phase
 }
 
@@ -74,30 +73,31 @@ type Queue[K comparable] struct {
 type item[K comparable] struct {
 	key   K
 	group *group[K]
-	// next is the run that is to come; while the place is running it is out of date.
+	// next is the next run. It is not valid while the place is running.
 	next run
-	// current is what the worker has been given that has the key.
+	// current is the run that the worker has taken.
 	current taken
 
-	// at and sequence order the item among those that wait, or those that are ready: the
-	// sequence keeps keys of equal time in the order in which they got that time.
+	// at and sequence order the waiting or the ready items. The sequence keeps keys with equal times in the order in
+	// which they got that time.
 	at       time.Duration
 	sequence uint64
-	index    int // in the heap, where it is in one
+	index    int // in the heap, if it is in one
 
-	// readySince is since when the item is in ready.
+	// readySince is the time when the item became ready.
 	readySince time.Duration
 	place      place
+	exempt     bool // taken, but not counted for the limit of its group
 	links      [lists]link[K]
 }
 
-// phase is how far a queue is in its life.
+// phase is the state of a queue.
 type phase int8
 
 const (
 	open     phase = iota
-	draining       // no key comes in, and those that are ready go out
-	down           // no key comes in or goes out
+	draining       // Add does nothing, ready keys are still handed out
+	down           // Add does nothing, no key is handed out
 )
 
 // New returns an empty queue.
@@ -113,13 +113,12 @@ func New[K comparable](config Config[K]) *Queue[K] {
 	return q
 }
 
-// now returns the moment. Moments are durations since the queue was made: these are smaller
-// than times, and quicker to read and to compare.
+// now returns the current time as the duration since the queue was created. Durations are smaller than times, and
+// faster to read and compare.
 func (q *Queue[K]) now() time.Duration { return time.Since(q.began) }
 
-// Add puts key into the queue, or merges with what is there. It never blocks. It returns
-// false when it has changed nothing: an earlier run is coming, or the queue is drained or shut
-// down.
+// Add adds key, or merges with its entry. It never blocks. It returns false if it has changed nothing: an earlier run
+// is planned, or the queue is drained or shut down.
 func (q *Queue[K]) Add(key K, o Options) bool {
 	o.Priority = min(max(o.Priority, PriorityLow), PriorityHigh)
 	q.mu.Lock()
@@ -127,124 +126,125 @@ func (q *Queue[K]) Add(key K, o Options) bool {
 	if q.phase != open {
 		return false
 	}
-	it := q.items[key]
-	if it == nil {
-		it = q.enter(key)
+	entry := q.items[key]
+	if entry == nil {
+		entry = q.enter(key)
 	}
-	if it.place == inReady {
+	if entry.place == inReady {
 		if o.After > 0 {
-			return false // an earlier run is coming, and will decide anew
+			return false // an earlier run is planned, and will decide
 		}
-		it.next.causes.add(&o.Cause)
-		q.ready.raise(it, o.Priority)
+		o.addTo(&entry.next.causes)
+		q.ready.raise(entry, o.Priority)
 		return true
 	}
-	// Only with the lock held: what another Add has filed as due must be due here too.
+	// With the lock held: a key that another Add has made ready must be ready here too.
 	now := q.now()
-	if it.place == nowhere || it.place == running {
-		it.next.begin(&o, now)
-		q.file(it, now)
+	if entry.place == nowhere || entry.place == running {
+		entry.next.begin(&o, now)
+		q.file(entry, now)
 		return true
 	}
-	before := it.next.schedule
-	if !it.next.merge(&o, now) {
+	before := entry.next.schedule
+	if !entry.next.merge(&o, now) {
 		return false
 	}
-	if it.next.due != before.due || placeOf(it.next.reason) != placeOf(before.reason) {
-		q.file(it, now)
+	if entry.next.due != before.due || placeOf(entry.next.reason) != placeOf(before.reason) {
+		q.file(entry, now)
 	}
 	return true
 }
 
-// Get returns the next key, and blocks until there is one. The caller must call Done with the
-// key when its work ends, or Hold when it has not begun. ok is false after ShutDown, even when
-// keys are left, and after Drain when none is.
+// Get returns the next key, and blocks until there is one. The caller must call Done with the key after its work, or
+// Hold if the work has not begun. ok is false after ShutDown, even if keys are left, and after Drain when no key is
+// left.
 func (q *Queue[K]) Get() (item Item[K], ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
-		if q.phase == down || q.phase == draining && q.ready.len == 0 {
+		if q.phase == down || q.drained() {
 			return Item[K]{}, false
 		}
 		now := q.now()
-		if it := q.ready.take(now); it != nil {
-			it.current = it.next.taken
-			q.move(it, running)
-			if q.phase == draining && q.ready.len == 0 {
-				q.takable.Broadcast() // this was the last
+		if entry := q.ready.take(now); entry != nil {
+			entry.current = entry.next.taken
+			q.move(entry, running)
+			if q.drained() {
+				q.takable.Broadcast() // the last key
 			}
-			r := &it.current
+			r := &entry.current
 			if r.heldFrom > 0 {
-				r.held, r.heldFrom = r.held+it.readySince-r.heldFrom, 0
+				r.held, r.heldFrom = r.held+entry.readySince-r.heldFrom, 0
 			}
-			return Item[K]{Key: it.key, Causes: r.causes, Priority: r.priority, Wait: now - r.since, Held: r.held}, true
+			return Item[K]{Key: entry.key, Causes: r.causes, Priority: r.priority, Wait: now - r.since, Held: r.held}, true
 		}
 		q.takable.Wait()
 	}
 }
 
-// Done says that the worker has finished with key. If the key was added in the
-// meantime, it is filed again. Done of a key that was not taken does nothing.
+// Done marks key as processed. If the key was added in the meantime, it is delayed or ready again. Done does nothing
+// for a key that is not taken.
 func (q *Queue[K]) Done(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	it := q.items[key]
-	if it == nil || !it.taken() {
+	entry := q.items[key]
+	if entry == nil || !entry.taken() {
 		return
 	}
-	q.giveBack(it)
+	q.giveBack(entry)
 }
 
-// giveBack ends the taking of an item, and files or forgets it.
-func (q *Queue[K]) giveBack(it *item[K]) {
-	if q.ready.release(it.group) {
+// giveBack ends the processing of an item, and files or removes it.
+func (q *Queue[K]) giveBack(entry *item[K]) {
+	if !entry.exempt && q.ready.release(entry.group) {
 		q.takable.Signal()
 	}
-	again := it.place == runningAgain
-	q.move(it, nowhere)
+	entry.exempt = false
+	again := entry.place == runningAgain
+	q.move(entry, nowhere)
 	if again {
 		now := q.now()
-		if q.phase == open || q.phase == draining && it.next.due <= now {
-			it.current = taken{}
-			q.file(it, now)
+		if q.phase == open || q.phase == draining && (entry.next.due <= now || entry.next.reason == held) {
+			entry.current = taken{}
+			q.file(entry, now)
 			return
 		}
 	}
-	q.forget(it)
+	q.forget(entry)
 }
 
-// file puts an item where its next run says it belongs, from wherever it was but ready.
-func (q *Queue[K]) file(it *item[K], now time.Duration) {
-	if it.place.waits() {
-		q.waiting.remove(it)
+// file puts an item into the place of its next run. The item must not be ready.
+func (q *Queue[K]) file(entry *item[K], now time.Duration) {
+	if entry.place.waits() {
+		q.waiting.remove(entry)
 	}
 	q.sequence++
-	it.sequence = q.sequence
+	entry.sequence = q.sequence
 	switch {
-	case it.taken():
-		q.move(it, runningAgain)
-	case it.next.due > now:
-		q.move(it, placeOf(it.next.reason))
-		it.at = it.next.due
-		q.waiting.push(it)
+	case entry.taken():
+		q.move(entry, runningAgain)
+	case entry.next.due > now:
+		q.move(entry, placeOf(entry.next.reason))
+		entry.at = entry.next.due
+		q.waiting.push(entry)
 		q.setTimer(now)
 	default:
-		q.makeReady(it, now)
+		q.makeReady(entry, now)
 	}
 }
 
-// makeReady moves an item that is due, and is in no heap, to ready.
-func (q *Queue[K]) makeReady(it *item[K], now time.Duration) {
-	if it.next.reason != held {
-		it.next.since = it.next.due
+// makeReady makes an item ready. The item must be due and not in a heap.
+func (q *Queue[K]) makeReady(entry *item[K], now time.Duration) {
+	if entry.next.reason != held {
+		entry.next.since = entry.next.due
 	}
-	q.move(it, inReady)
-	if q.ready.push(it, now) {
+	q.move(entry, inReady)
+	if q.ready.push(entry, now) {
 		q.takable.Signal()
 	}
 }
 
-// setTimer makes sure that the timer fires when the first waiting key is due.
+// setTimer ensures that the timer fires when the first waiting key is due.
 func (q *Queue[K]) setTimer(now time.Duration) {
 	if len(q.waiting) == 0 {
 		return
@@ -252,8 +252,8 @@ func (q *Queue[K]) setTimer(now time.Duration) {
 	first := q.waiting[0].at
 	switch {
 	case q.timer == nil:
-		// The function needs no one to wait for it: it holds the lock for its whole life
-		// and does nothing after Drain or ShutDown.
+		// This goroutine is not waited for: it holds the lock for its whole life, and does nothing after Drain or
+		// ShutDown.
 		q.timer = time.AfterFunc(first-now, q.releaseDue)
 	case !q.timerSet || first < q.timerAt:
 		q.timer.Reset(first - now)
@@ -263,11 +263,11 @@ func (q *Queue[K]) setTimer(now time.Duration) {
 	q.timerAt, q.timerSet = first, true
 }
 
-// releaseDue is the timer's function: it moves the keys that are due now to ready.
+// releaseDue is called by the timer. It makes the due keys ready.
 func (q *Queue[K]) releaseDue() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.phase != open {
+	if q.phase == down {
 		return
 	}
 	now := q.now()
@@ -278,7 +278,7 @@ func (q *Queue[K]) releaseDue() {
 	q.setTimer(now)
 }
 
-// enter makes an item for a key that is not in the queue.
+// enter creates an item for a new key.
 func (q *Queue[K]) enter(key K) *item[K] {
 	g := &q.only
 	if q.groupOf != nil {
@@ -293,59 +293,75 @@ func (q *Queue[K]) enter(key K) *item[K] {
 		}
 	}
 	g.items++
-	var it *item[K]
+	var entry *item[K]
 	if last := len(q.free) - 1; last >= 0 {
-		it, q.free = q.free[last], q.free[:last]
+		entry, q.free = q.free[last], q.free[:last]
 	} else {
-		it = new(item[K])
+		entry = new(item[K])
 	}
-	it.key, it.group = key, g
-	q.items[key] = it
+	entry.key, entry.group = key, g
+	q.items[key] = entry
 	q.count[nowhere]++
 	q.most = max(q.most, len(q.items))
-	return it
+	return entry
 }
 
-// largeQueue is from how many keys on a queue gives its memory back when it is empty again:
-// neither a map nor a slice shrinks by itself.
-const largeQueue = 4096
+// A queue that had more than largeQueue keys shrinks when at most one in shrinkAt of them is left, because maps and
+// slices do not shrink by themselves.
+const (
+	largeQueue = 4096
+	shrinkAt   = 16
+)
 
-// freeItems is how many items are kept for keys to come.
+// freeItems is the maximum number of unused items that are kept.
 const freeItems = 256
 
-// forget removes an item that is nowhere, and with the last one what a large queue needed.
-func (q *Queue[K]) forget(it *item[K]) {
-	q.count[it.place]--
-	delete(q.items, it.key)
-	if g := it.group; g.items > 1 || g == &q.only {
+// forget removes an item that is in no place.
+func (q *Queue[K]) forget(entry *item[K]) {
+	q.count[entry.place]--
+	delete(q.items, entry.key)
+	if g := entry.group; g.items > 1 || g == &q.only {
 		g.items--
 	} else {
 		delete(q.groups, g.name)
 		*g = group[K]{}
 		q.spare = g
 	}
-	*it = item[K]{}
+	*entry = item[K]{}
 	if len(q.free) < freeItems {
-		q.free = append(q.free, it)
+		q.free = append(q.free, entry)
 	}
-	if len(q.items) == 0 && q.most > largeQueue {
-		q.items, q.groups, q.only = map[K]*item[K]{}, map[string]*group[K]{}, group[K]{}
-		q.waiting, q.free, q.most = nil, nil, 0
+	if q.most > largeQueue && len(q.items) <= q.most/shrinkAt {
+		q.shrink()
 	}
 }
 
-// Drain lets the queue run empty: Add does nothing from now on, and keys that are not due are
-// forgotten. Keys that are due are still handed out, also those that wait for their group's
-// limit and those that were added while they are taken; when none is left, Get returns false.
-// Of a key that is added again while it is taken, the worker that has it gets to know first,
-// so workers must call Get until it returns false.
+// shrink frees the memory that the queue needed when it was larger. Its time depends on the remaining keys, which are
+// few compared with those that were removed since the last call.
+func (q *Queue[K]) shrink() {
+	items := make(map[K]*item[K], len(q.items))
+	maps.Copy(items, q.items)
+	groups := make(map[string]*group[K], len(q.groups))
+	maps.Copy(groups, q.groups)
+	q.items, q.groups, q.most = items, groups, len(items)
+	q.waiting, q.free = slices.Clone(q.waiting), nil
+	q.only.shrink()
+	for _, g := range groups {
+		g.shrink()
+	}
+}
+
+// Drain makes the queue run empty: from now on Add does nothing, and delayed keys are removed. Ready keys are still
+// handed out, including those that wait for their group's limit, those that were added while they are taken, and, when
+// their time has come, held keys (see Hold). When none is left, Get returns false. A key that is added again while it
+// is taken becomes ready at Done, so workers must call Get until it returns false.
 func (q *Queue[K]) Drain() { q.end(draining) }
 
-// ShutDown ends the queue: Get returns false from now on, Add does nothing, and what
-// was in the queue is forgotten. Workers that have a key finish it and call Done.
+// ShutDown ends the queue: from now on Get returns false, Add does nothing, and all keys are removed. Workers that have
+// a key finish it and call Done.
 func (q *Queue[K]) ShutDown() { q.end(down) }
 
-// end moves the queue to a later phase of its life.
+// end moves the queue to a later phase.
 func (q *Queue[K]) end(next phase) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -355,18 +371,28 @@ func (q *Queue[K]) end(next phase) {
 	q.phase = next
 	if q.timer != nil {
 		q.timer.Stop()
+		q.timerSet = false
 	}
 	q.waiting = nil
 	if next == down {
 		q.ready = newReady[K](q.ready.limit)
 	}
-	for _, it := range q.items {
+	for _, entry := range q.items {
 		if next == down {
-			it.group.noneReady()
+			entry.group.clearReady()
 		}
-		if it.place.waits() || next == down && it.place == inReady {
-			q.forget(it)
+		switch {
+		case next == draining && entry.place == inHold:
+			q.waiting.push(entry)
+		case entry.place.waits(), next == down && entry.place == inReady:
+			q.forget(entry)
 		}
 	}
+	q.setTimer(q.now())
 	q.takable.Broadcast()
+}
+
+// drained reports whether the queue is drained and no key is left.
+func (q *Queue[K]) drained() bool {
+	return q.phase == draining && q.ready.len == 0 && q.count[inHold] == 0
 }

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// now, later, low and because are the ways in which the tests add keys.
+// now, later, low and because return Options for the tests.
 func now() workqueue.Options { return because("test") }
 
 func because(detail string) workqueue.Options {
@@ -36,11 +36,11 @@ func priority(p workqueue.Priority) workqueue.Options {
 	return o
 }
 
-// take returns the next key, which must be due: Get would block otherwise.
+// take returns the next key, which must be ready: Get would block otherwise.
 func take(t *testing.T, q *workqueue.Queue[string]) workqueue.Item[string] {
 	t.Helper()
 	if q.Stats().Ready == 0 {
-		t.Fatalf("no key is due: %+v", q.Stats())
+		t.Fatalf("no key is ready: %+v", q.Stats())
 	}
 	item, ok := q.Get()
 	if !ok {
@@ -49,7 +49,7 @@ func take(t *testing.T, q *workqueue.Queue[string]) workqueue.Item[string] {
 	return item
 }
 
-// takeAll takes and ends all keys that are due, and returns them in their order.
+// takeAll takes and completes all ready keys, and returns them in their order.
 func takeAll(t *testing.T, q *workqueue.Queue[string]) string {
 	t.Helper()
 	var keys []string
@@ -68,7 +68,7 @@ func expectStats(t *testing.T, q *workqueue.Queue[string], ready, waiting, taken
 	}
 }
 
-func TestAKeyIsInTheQueueOnce(t *testing.T) {
+func TestKeyIsInQueueOnce(t *testing.T) {
 	t.Parallel()
 	q := workqueue.New(workqueue.Config[string]{})
 	q.Add("a", because("first"))
@@ -82,12 +82,12 @@ func TestAKeyIsInTheQueueOnce(t *testing.T) {
 	}
 	q.Done("a")
 	if got := takeAll(t, q); got != "b" {
-		t.Errorf("then came %q, want b alone", got)
+		t.Errorf("then %q was taken, want only b", got)
 	}
 	expectStats(t, q, 0, 0, 0)
 }
 
-func TestATakenKeyComesAgainOnlyAfterDone(t *testing.T) {
+func TestTakenKeyReturnsAfterDone(t *testing.T) {
 	t.Parallel()
 	q := workqueue.New(workqueue.Config[string]{})
 	q.Add("a", because("first"))
@@ -97,13 +97,13 @@ func TestATakenKeyComesAgainOnlyAfterDone(t *testing.T) {
 	q.Done("a")
 	expectStats(t, q, 1, 0, 0)
 	if got := take(t, q).Causes.String(); got != "triggered (meanwhile)" {
-		t.Errorf("it came again because of %q, want only what happened since it was taken", got)
+		t.Errorf("its causes are %q, want only those that were added while it was taken", got)
 	}
 	q.Done("a")
 	expectStats(t, q, 0, 0, 0)
 }
 
-func TestATakenKeyThatIsAddedForLaterWaitsFromThatMoment(t *testing.T) {
+func TestTakenKeyAddedWithDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := workqueue.New(workqueue.Config[string]{})
@@ -117,20 +117,20 @@ func TestATakenKeyThatIsAddedForLaterWaitsFromThatMoment(t *testing.T) {
 		synctest.Wait()
 		expectStats(t, q, 1, 0, 0)
 
-		// And when it became due while it was taken, it is due at Done.
+		// A key that became due while it was taken is ready at Done.
 		take(t, q)
 		q.Add("a", later(time.Second, "retry"))
 		time.Sleep(3 * time.Second)
 		expectStats(t, q, 0, 0, 1)
 		q.Done("a")
 		if wait := take(t, q).Wait; wait != 2*time.Second {
-			t.Errorf("it was due for %s, want 2s", wait)
+			t.Errorf("it was ready for %s, want 2s", wait)
 		}
 		q.Done("a")
 	})
 }
 
-func TestDoneOfAKeyThatWasNotTakenDoesNothing(t *testing.T) {
+func TestDoneOfKeyThatIsNotTaken(t *testing.T) {
 	t.Parallel()
 	q := workqueue.New(workqueue.Config[string]{})
 	q.Done("unknown")
@@ -143,7 +143,7 @@ func TestDoneOfAKeyThatWasNotTakenDoesNothing(t *testing.T) {
 	expectStats(t, q, 0, 0, 0)
 }
 
-func TestDelayedKeysComeInTheOrderOfTheirTimes(t *testing.T) {
+func TestDelayedKeysAreOrderedByTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := workqueue.New(workqueue.Config[string]{})
@@ -151,7 +151,7 @@ func TestDelayedKeysComeInTheOrderOfTheirTimes(t *testing.T) {
 		for key, after := range map[string]time.Duration{"c": 3 * time.Hour, "a": time.Hour, "b": 2 * time.Hour} {
 			q.Add(key, later(after, "later"))
 		}
-		q.Add("now", later(-time.Hour, "a negative delay is none"))
+		q.Add("now", later(-time.Hour, "a negative delay"))
 		expectStats(t, q, 1, 3, 0)
 		for i, want := range []string{"now", "a", "b", "c"} {
 			item, _ := q.Get() // blocks until the key is due
@@ -164,7 +164,7 @@ func TestDelayedKeysComeInTheOrderOfTheirTimes(t *testing.T) {
 	})
 }
 
-func TestTheEarlierTimeWinsAndDecidesTheCauses(t *testing.T) {
+func TestEarlierTimeWins(t *testing.T) {
 	t.Parallel()
 	low := func(o workqueue.Options) workqueue.Options {
 		o.Priority = workqueue.PriorityLow
@@ -176,28 +176,28 @@ func TestTheEarlierTimeWinsAndDecidesTheCauses(t *testing.T) {
 		wantCauses    string
 		wantPriority  workqueue.Priority
 	}{
-		"a sooner one supersedes": {
+		"an earlier time supersedes": {
 			low(later(time.Hour, "first")), later(time.Minute, "second"),
 			time.Minute, "triggered (second)", workqueue.PriorityNormal,
 		},
-		"also with its lower priority": {
+		"an earlier time with lower priority": {
 			later(time.Hour, "first"), low(later(time.Minute, "second")),
 			time.Minute, "triggered (second)", workqueue.PriorityLow,
 		},
-		"one for now supersedes": {
+		"no delay supersedes": {
 			later(time.Hour, "first"), because("second"), 0, "triggered (second)", workqueue.PriorityNormal,
 		},
-		"a later one adds nothing": {
+		"a later time is ignored": {
 			low(later(time.Minute, "first")), later(time.Hour, "second"),
 			time.Minute, "triggered (first)", workqueue.PriorityLow,
 		},
-		"a later one adds nothing to one that is due": {
+		"a later time is ignored for a ready key": {
 			low(because("first")), later(time.Minute, "second"), 0, "triggered (first)", workqueue.PriorityLow,
 		},
-		"both for now merge": {
+		"without delay causes are merged": {
 			because("first"), low(because("second")), 0, "triggered (first), triggered (second)", workqueue.PriorityNormal,
 		},
-		"both for now take the higher priority": {
+		"without delay the higher priority wins": {
 			low(because("first")), because("second"), 0, "triggered (first), triggered (second)", workqueue.PriorityNormal,
 		},
 	} {
@@ -231,7 +231,7 @@ func TestTheEarlierTimeWinsAndDecidesTheCauses(t *testing.T) {
 	}
 }
 
-func TestASupersededTimeDoesNotRunTheKeyAgain(t *testing.T) {
+func TestSupersededTimeIsIgnored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := workqueue.New(workqueue.Config[string]{})
@@ -246,13 +246,13 @@ func TestASupersededTimeDoesNotRunTheKeyAgain(t *testing.T) {
 	})
 }
 
-func TestWaitIsTheTimeForWhichAKeyWasDue(t *testing.T) {
+func TestWaitBeginsWhenKeyIsReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := workqueue.New(workqueue.Config[string]{})
 		q.Add("a", later(time.Hour, "later"))
 		time.Sleep(time.Hour + 5*time.Second)
-		q.Add("a", now()) // merges, and does not begin anew
+		q.Add("a", now()) // merged, the wait continues
 		time.Sleep(time.Second)
 		if got := take(t, q).Wait; got != 6*time.Second {
 			t.Errorf("Wait is %s, want 6s", got)
@@ -261,7 +261,7 @@ func TestWaitIsTheTimeForWhichAKeyWasDue(t *testing.T) {
 	})
 }
 
-func TestShutDownWakesAllAndDropsWhatIsLeft(t *testing.T) {
+func TestShutDownWakesWorkersAndDropsKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := workqueue.New(workqueue.Config[string]{})
@@ -285,10 +285,10 @@ func TestShutDownWakesAllAndDropsWhatIsLeft(t *testing.T) {
 		workers.Wait()
 
 		if !q.Stats().Down {
-			t.Error("Stats does not say that the queue is shut down")
+			t.Error("Stats.Down is false after ShutDown")
 		}
 		if q.Add("added after the end", now()) {
-			t.Error("Add after ShutDown says that it has added")
+			t.Error("Add returned true after ShutDown")
 		}
 		q.Add("and for later", later(time.Minute, "later"))
 		expectStats(t, q, 0, 0, 2)
@@ -302,7 +302,7 @@ func TestShutDownWakesAllAndDropsWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestShutDownDropsWhatIsDue(t *testing.T) {
+func TestShutDownDropsReadyKeys(t *testing.T) {
 	t.Parallel()
 	q := workqueue.New(workqueue.Config[string]{})
 	q.Add("a", now())
@@ -313,7 +313,7 @@ func TestShutDownDropsWhatIsDue(t *testing.T) {
 	expectStats(t, q, 0, 0, 0)
 }
 
-func TestAddSaysWhetherItHasChangedAnything(t *testing.T) {
+func TestAddReportsChanges(t *testing.T) {
 	t.Parallel()
 	q := workqueue.New(workqueue.Config[string]{})
 	defer q.ShutDown()
@@ -322,11 +322,11 @@ func TestAddSaysWhetherItHasChangedAnything(t *testing.T) {
 		want  bool
 	}{
 		{time.Hour, true},      // new
-		{2 * time.Hour, false}, // an earlier run is coming
-		{time.Minute, true},    // earlier than what was there
+		{2 * time.Hour, false}, // an earlier run is planned
+		{time.Minute, true},    // earlier than before
 		{0, true},              // now
 		{0, true},              // merges
-		{time.Minute, false},   // it is ready
+		{time.Minute, false},   // the key is ready
 	} {
 		if got := q.Add("a", workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseTriggered}, After: add.after}); got != add.want {
 			t.Errorf("Add %d, after %s: %v, want %v", i, add.after, got, add.want)

@@ -5,56 +5,54 @@ import (
 	"time"
 )
 
-// run is a run of a key that is to come. Moments are durations since the queue was made.
+// run is a planned run of a key. Times are durations since the queue was created.
 type run struct {
 	taken
 	schedule
 }
 
-// taken is what is left of a run when a worker has it.
+// taken is the part of a run that is kept while a worker processes it.
 type taken struct {
 	causes   Causes
 	priority Priority
-	// since is from when on the key counts as due: its place among the ready ones, and where
-	// Item.Wait begins. Known from when the run is ready or held.
+	// since is the time from which the key counts as ready: it determines the order of ready keys, and Item.Wait starts
+	// there. It is set when the run is ready or held.
 	since time.Duration
-	// held is for how long it has been held so far, and heldFrom since when it is; zero when
-	// it is not.
+	// held is the total time for which it was held. heldFrom is the start of the current hold, or zero.
 	held, heldFrom time.Duration
 }
 
-// schedule is when a run is due, and why not now.
+// schedule is the due time of a run, and the reason for the delay.
 type schedule struct {
 	due time.Duration
-	// latest is to when Adds with Debounce can put due off, at most.
+	// latest is the latest time to which Adds with Debounce can delay due.
 	latest time.Duration
 	reason reason
-	// woken is true when an Add had Wake: no back-off follows that would delay it.
+	// woken is true if an Add had Wake: the run is not delayed by a later backoff.
 	woken bool
-	// decides is true when an Add for later was refused or superseded because of this run,
-	// which is to decide anew. So it has to come.
+	// decides is true if an Add for a later time was refused or superseded because of this run. The run must therefore
+	// take place.
 	decides bool
 }
 
-// reason is why a run is not due now. It decides what a further Add can do.
+// reason is the reason why a run is not ready. It determines the effect of a further Add.
 type reason int8
 
 const (
-	// delayed: something has happened, and the run comes now, or when no more of it comes.
-	// Further Adds merge; the earlier time wins, but Debounce puts it off.
+	// delayed: the run is ready now, or when Adds with Debounce stop. Further Adds are merged. The earlier time wins,
+	// but Debounce delays it.
 	delayed reason = iota
-	// planned: somebody wants a run at a later time. An Add for an earlier time supersedes the
-	// plan and its causes, because the run that comes first decides anew.
+	// planned: a run was requested for a later time. An Add for an earlier time supersedes the plan and its causes,
+	// because the earlier run decides when the next one is.
 	planned
-	// backingOff: the last run failed. Further Adds merge and wait with it; only Wake makes it
-	// due earlier.
+	// backingOff: the last run failed. Further Adds are merged and wait too. Only Wake makes it due earlier.
 	backingOff
-	// held: a worker has given the key back as it was. Further Adds merge and wait with it;
-	// only Release makes it due earlier.
+	// held: a worker has returned the key unprocessed. Further Adds are merged and wait too. Only Release makes it due
+	// earlier.
 	held
 )
 
-// begin makes r the run that an Add asks for.
+// begin initializes r from the first Add.
 func (r *run) begin(o *Options, now time.Duration) {
 	*r = run{}
 	r.priority = o.Priority
@@ -66,25 +64,25 @@ func (r *run) begin(o *Options, now time.Duration) {
 		r.reason = planned
 	}
 	r.woken = o.wakes()
-	r.causes.add(&o.Cause)
+	o.addTo(&r.causes)
 }
 
-// merge applies a further Add to a run that is not ready yet. It returns false when the Add
-// has changed nothing, because an earlier run is coming and will decide anew.
+// merge applies a further Add to a run that is not ready yet. It returns false if the Add has changed nothing, because
+// an earlier run is planned and will decide.
 func (r *run) merge(o *Options, now time.Duration) bool {
 	asked, latest := o.times(now)
 	switch {
 	case o.backsOff() && r.reason != held:
 		return r.backOff(o, now)
 	case o.After > 0 && asked > r.due:
-		r.latest = min(r.latest, asked) // nor may others put the run off beyond it
+		r.latest = min(r.latest, asked) // other Adds must not delay the run beyond it either
 		r.decides = true
 		return false
 	case r.reason == planned && asked < r.due:
 		r.supersede(o, now)
 		return true
 	case r.reason == held, r.reason == backingOff && !o.wakesNow():
-		// It waits, whatever comes.
+		// It waits in any case.
 	default:
 		if r.reason != delayed {
 			r.reason, r.latest = delayed, r.due
@@ -92,15 +90,14 @@ func (r *run) merge(o *Options, now time.Duration) bool {
 		if asked <= r.due {
 			r.due, r.latest = asked, min(r.latest, latest)
 		} else if r.due > now {
-			r.due = min(asked, r.latest) // it was put off: only Debounce asks for later here
+			r.due = min(asked, r.latest) // it was debounced: only Debounce requests a later time here
 		}
 	}
 	r.absorb(o)
 	return true
 }
 
-// backOff applies an Add that says that the key has failed to what came before it: mostly
-// while the failing run was going on.
+// backOff applies an Add with BackOff to the earlier Adds, which mostly arrived during the failed run.
 func (r *run) backOff(o *Options, now time.Duration) bool {
 	asked, latest := o.times(now)
 	switch {
@@ -116,27 +113,27 @@ func (r *run) backOff(o *Options, now time.Duration) bool {
 	return true
 }
 
-// supersede replaces a plan, which may have been to end a back-off: this is not forgotten.
+// supersede replaces a plan. It keeps the plan's woken.
 func (r *run) supersede(o *Options, now time.Duration) {
 	woken := r.woken
 	r.begin(o, now)
 	r.woken, r.decides = r.woken || woken, true
 }
 
-// absorb takes over what an Add has beside its time.
+// absorb takes over everything of an Add except its time.
 func (r *run) absorb(o *Options) {
-	r.causes.add(&o.Cause)
+	o.addTo(&r.causes)
 	r.priority = max(r.priority, o.Priority)
 	r.woken = r.woken || o.wakes()
 }
 
-// hold makes a run that was taken one that is held until due.
+// hold changes a taken run to one that is held until due.
 func (r *run) hold(due time.Duration) {
 	r.causes = r.causes.clone() // the worker may still read them
 	r.schedule = schedule{reason: held, due: due, latest: due}
 }
 
-// unite merges the run that was to come after a held one, unless that is superseded.
+// unite merges the run that was planned after a held one, unless that is superseded.
 func (r *run) unite(meanwhile *run) {
 	if meanwhile.reason == planned && meanwhile.due > r.due {
 		return
@@ -145,8 +142,7 @@ func (r *run) unite(meanwhile *run) {
 	r.priority = max(r.priority, meanwhile.priority)
 }
 
-// times returns when an Add wants the key to be due, and to when further ones like it can put
-// that off.
+// times returns the due time that an Add requests, and the latest time to which further Adds of its kind can delay it.
 func (o *Options) times(now time.Duration) (due, latest time.Duration) {
 	switch {
 	case o.After > 0:
@@ -163,12 +159,15 @@ func (o *Options) times(now time.Duration) (due, latest time.Duration) {
 func (o *Options) backsOff() bool { return o.BackOff && o.After > 0 }
 func (o *Options) wakes() bool    { return o.Wake && !o.backsOff() }
 
-// wakesNow is for a key in back-off.
+// wakesNow reports whether an Add wakes a key in backoff.
 func (o *Options) wakesNow() bool {
-	return o.Wake || !o.backsOff() && o.WakeIf != nil && o.WakeIf(o.Cause.Compared())
+	if o.Wake || o.backsOff() || o.WakeIf == nil {
+		return o.Wake
+	}
+	return o.WakeIf(o.Cause.Compared()) || o.Causes.accepted(o.WakeIf)
 }
 
-// after returns the moment d after now, or the last there is.
+// after returns the time d after now, or the maximum time.
 func after(now, d time.Duration) time.Duration {
 	if d > math.MaxInt64-now {
 		return math.MaxInt64

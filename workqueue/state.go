@@ -2,43 +2,43 @@ package workqueue
 
 import "time"
 
-// Place says where in the queue a key is.
+// Place is the state of a key in the queue.
 type Place string
 
 // The places.
 const (
-	// PlaceWaiting: the key is not due yet.
+	// PlaceWaiting: the key is delayed.
 	PlaceWaiting Place = "waiting"
-	// PlaceBackOff: the key has failed, and is not due yet.
+	// PlaceBackOff: the key has failed, and is in backoff.
 	PlaceBackOff Place = "back-off"
-	// PlaceHeld: a worker has given the key back with Hold.
+	// PlaceHeld: a worker has returned the key with Hold.
 	PlaceHeld Place = "held"
-	// PlaceReady: the key is due, and waits for a worker or for its group's limit.
+	// PlaceReady: the key is ready, and waits for a worker or for its group's limit.
 	PlaceReady Place = "ready"
-	// PlaceRunning: a worker has the key.
+	// PlaceRunning: a worker is processing the key.
 	PlaceRunning Place = "running"
-	// PlaceRunningAgain: a worker has the key, and it was added again.
+	// PlaceRunningAgain: a worker is processing the key, and it was added again.
 	PlaceRunningAgain Place = "running, to run again"
 )
 
-// place says where an item is.
+// place is the state of an item.
 type place int8
 
 const (
-	nowhere      place = iota // for moments with the lock held
-	inWaiting                 // for its time, or for the end of its debounce time
-	inBackOff                 // in the heap of the waiting ones as well,
-	inHold                    // and so is this
+	nowhere      place = iota // temporarily, with the lock held
+	inWaiting                 // delayed, or debounced
+	inBackOff                 // in the heap of the waiting ones too
+	inHold                    // in the heap of the waiting ones too
 	inReady                   //
 	running                   // taken
 	runningAgain              // taken, and added again
 	places
 )
 
-// waits reports whether items in p are in the heap of those that wait.
+// waits reports whether items in p are in the heap of waiting items.
 func (p place) waits() bool { return p == inWaiting || p == inBackOff || p == inHold }
 
-// placeOf returns the place of a key that is not due.
+// placeOf returns the place of a key that is not ready.
 func placeOf(r reason) place {
 	switch r {
 	case backingOff:
@@ -50,34 +50,33 @@ func placeOf(r reason) place {
 	return inWaiting
 }
 
-// taken reports whether a worker has the item.
-func (it *item[K]) taken() bool { return it.place == running || it.place == runningAgain }
+// taken reports whether a worker has taken the item.
+func (entry *item[K]) taken() bool { return entry.place == running || entry.place == runningAgain }
 
-// move notes where an item is now.
-func (q *Queue[K]) move(it *item[K], to place) {
-	q.count[it.place]--
+// move changes the place of an item.
+func (q *Queue[K]) move(entry *item[K], to place) {
+	q.count[entry.place]--
 	q.count[to]++
-	it.place = to
+	entry.place = to
 }
 
-// Stats are the queue's sizes at one moment.
+// Stats are the queue's sizes at one time.
 type Stats struct {
-	// Ready is how many keys are due and wait for a worker, or for their group's limit.
+	// Ready is the number of keys that are ready and wait for a worker or for their group's limit.
 	Ready int
-	// Waiting is how many keys are not due yet, but for those that back off or are held.
+	// Waiting is the number of delayed keys, without those in backoff and held ones.
 	Waiting int
-	// BackOff is how many keys have failed and are not due yet.
+	// BackOff is the number of keys in backoff.
 	BackOff int
-	// Held is how many keys workers have given back with Hold.
+	// Held is the number of keys that workers have returned with Hold.
 	Held int
-	// Taken is how many keys workers have.
+	// Taken is the number of keys that workers are processing.
 	Taken int
-	// Groups is how many groups have ready keys.
+	// Groups is the number of groups with ready keys.
 	Groups int
-	// OldestReady is since when the key has been ready that has been so for longest. Zero:
-	// there is none.
+	// OldestReady is the time when the oldest ready key became ready, or zero.
 	OldestReady time.Time
-	// Down is true after Drain and ShutDown: no key can be added any more.
+	// Down is true after Drain and ShutDown: no key can be added.
 	Down bool
 }
 
@@ -94,54 +93,53 @@ func (q *Queue[K]) Stats() Stats {
 		Groups:  q.ready.groups,
 		Down:    q.phase != open,
 	}
-	if it := q.ready.oldest(); it != nil {
-		s.OldestReady = q.began.Add(it.readySince)
+	if entry := q.ready.oldest(); entry != nil {
+		s.OldestReady = q.began.Add(entry.readySince)
 	}
 	return s
 }
 
-// State is what the queue knows of a key at one moment.
+// State is the state of a key at one time.
 type State[K comparable] struct {
 	Key   K
 	Place Place
-	// Due is when the key is due, or since when; of one that is held, when it is at the latest.
-	// Causes and Priority are those of that run. Of PlaceRunning it is the run that goes
-	// on; of PlaceRunningAgain the one after it.
+	// Due is the time when the key becomes or became ready; for a held key it is the latest time. Causes and Priority
+	// belong to the same run: for PlaceRunning the current one, for PlaceRunningAgain the next one.
 	Due      time.Time
 	Causes   Causes
 	Priority Priority
 }
 
-// Lookup returns what the queue knows of a key; ok is false when the key is not in the queue.
+// Lookup returns the state of a key. ok is false if the queue does not contain it.
 func (q *Queue[K]) Lookup(key K) (state State[K], ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	it := q.items[key]
-	if it == nil {
+	entry := q.items[key]
+	if entry == nil {
 		return State[K]{}, false
 	}
-	return q.state(it), true
+	return q.state(entry), true
 }
 
-// Snapshot returns the state of up to limit keys, in no order. It holds the queue's lock for
-// some hundred nanoseconds a key.
+// Snapshot returns the state of up to limit keys, in no particular order. It holds the queue's lock for some hundred
+// nanoseconds per key.
 func (q *Queue[K]) Snapshot(limit int) []State[K] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	states := make([]State[K], 0, max(0, min(limit, len(q.items))))
-	for _, it := range q.items {
+	for _, entry := range q.items {
 		if len(states) == cap(states) {
 			break
 		}
-		states = append(states, q.state(it))
+		states = append(states, q.state(entry))
 	}
 	return states
 }
 
-func (q *Queue[K]) state(it *item[K]) State[K] {
-	s := State[K]{Key: it.key}
-	r, due := &it.next.taken, it.next.due
-	switch it.place {
+func (q *Queue[K]) state(entry *item[K]) State[K] {
+	s := State[K]{Key: entry.key}
+	r, due := &entry.next.taken, entry.next.due
+	switch entry.place {
 	case inWaiting, nowhere, places:
 		s.Place = PlaceWaiting
 	case inBackOff:
@@ -151,12 +149,12 @@ func (q *Queue[K]) state(it *item[K]) State[K] {
 	case inReady:
 		s.Place, due = PlaceReady, r.since
 	case running:
-		s.Place, r, due = PlaceRunning, &it.current, it.current.since
+		s.Place, r, due = PlaceRunning, &entry.current, entry.current.since
 	case runningAgain:
 		s.Place = PlaceRunningAgain
 	}
 	s.Due = q.began.Add(due)
-	s.Causes = r.causes.clone() // it grows while it waits
+	s.Causes = r.causes.clone() // the original changes while the key waits
 	s.Priority = r.priority
 	return s
 }

@@ -5,67 +5,79 @@ import (
 	"time"
 )
 
-// Hold gives a taken key back as it was, in place of Done: for the worker that has just taken
-// it and finds that it cannot work on it yet. The key is due after atMost (0: now), or at Release,
-// with the causes and the priority that it was taken with and its Wait going on. Adds merge with
-// it meanwhile; none makes it due earlier, not even with Wake. After Drain and ShutDown
-// Hold is Done, and of a key that was not taken it does nothing.
+// Hold returns a taken key unprocessed. A worker calls it instead of Done, directly after Get, if it cannot process the
+// key yet. The key becomes ready after atMost (0: now), or at Release, with the causes and the priority that it was
+// taken with, and its Wait continues. Adds are merged and do not make it ready earlier, not even with Wake. After
+// ShutDown Hold does the same as Done. It does nothing for a key that is not taken.
 func (q *Queue[K]) Hold(key K, atMost time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	it := q.items[key]
-	if it == nil || !it.taken() {
+	entry := q.items[key]
+	if entry == nil || !entry.taken() {
 		return
 	}
-	if q.phase == open {
-		meanwhile := it.next
-		it.next = run{taken: it.current}
+	if q.phase != down {
+		meanwhile := entry.next
+		entry.next = run{taken: entry.current}
 		now := q.now()
-		it.next.hold(after(now, atMost))
-		it.next.heldFrom = max(now, 1)
-		if it.place == runningAgain {
-			it.next.unite(&meanwhile)
+		entry.next.hold(after(now, atMost))
+		entry.next.heldFrom = max(now, 1)
+		if entry.place == runningAgain {
+			entry.next.unite(&meanwhile)
 		}
-		q.move(it, runningAgain)
+		q.move(entry, runningAgain)
 	}
-	q.giveBack(it)
+	q.giveBack(entry)
 }
 
-// Release makes a held key due now. Of other keys it does nothing: whoever calls it for
-// something that may happen before Hold has to look again after Hold.
+// Release makes a held key ready. It does nothing for other keys: a caller that waits for an event which may occur
+// before Hold must check it again after Hold.
 func (q *Queue[K]) Release(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	it := q.items[key]
-	if it == nil || it.place != inHold {
+	entry := q.items[key]
+	if entry == nil || entry.place != inHold {
 		return
 	}
 	now := q.now()
-	it.next.due = now
-	q.file(it, now)
+	entry.next.due = now
+	q.file(entry, now)
 }
 
-// Forgive takes back causes for which a key was added while it is taken, and returns how many:
-// those that match says are none, such as the key's own writes. Only what is known for certain
-// is taken back: a cause that came more than once (Cause.Count) stands for more than what match
-// sees and stays, and where causes were dropped all stay; so they do where an Add for later has
-// given way to these, because nothing else would run the key then. When none is left, the key
-// is not added any more; otherwise its due time and priority stay.
+// Exempt stops counting a taken key for the limit of its group, until it is returned. It is for a worker that does not
+// return and was replaced by another one. It does nothing for a key that is not taken.
+func (q *Queue[K]) Exempt(key K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	entry := q.items[key]
+	if entry == nil || !entry.taken() || entry.exempt {
+		return
+	}
+	entry.exempt = true
+	if q.ready.release(entry.group) {
+		q.takable.Signal()
+	}
+}
+
+// Forgive removes causes that were added while key is taken, and returns their number: those for which match returns
+// true, such as the key's own writes. It only removes causes that are certain: a repeated cause (Cause.Count) stays,
+// because it stands for more than match sees. All causes stay if some were dropped, and if an Add for a later time was
+// superseded by them, because otherwise no run would remain. If no cause is left, the key is not added.
+// Otherwise its due time and priority stay.
 //
-// match must be quick and must not call the queue. Of a key that is not taken Forgive takes
-// nothing back.
+// match must be fast and must not call the queue. Forgive removes nothing from a key that is not taken.
 func (q *Queue[K]) Forgive(key K, match func(Cause) bool) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	it := q.items[key]
-	if it == nil || it.place != runningAgain || it.next.causes.dropped > 0 || it.next.decides {
+	entry := q.items[key]
+	if entry == nil || entry.place != runningAgain || entry.next.causes.dropped > 0 || entry.next.decides {
 		return 0
 	}
-	causes := &it.next.causes
+	causes := &entry.next.causes
 	before := len(causes.list)
 	causes.list = slices.DeleteFunc(causes.list, func(c Cause) bool { return c.Count <= 1 && match(c) })
 	if len(causes.list) == 0 {
-		q.move(it, running)
+		q.move(entry, running)
 		return before
 	}
 	return before - len(causes.list)

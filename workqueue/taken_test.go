@@ -1,6 +1,7 @@
 package workqueue_test
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -10,10 +11,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// A key that is held comes again as it was, with what was added since.
+// A held key is handed out again with its state, and with later Adds merged.
 func TestHold(t *testing.T) {
 	t.Parallel()
-	for name, release := range map[string]bool{"until its time": false, "until Release": true} {
+	for name, release := range map[string]bool{"until its due time": false, "until Release": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -28,10 +29,10 @@ func TestHold(t *testing.T) {
 				if q.Stats().Held != 1 {
 					t.Errorf("stats %+v: want one held key", q.Stats())
 				}
-				q.Add("a", waking(because("event"))) // does not end it
-				q.Add("a", failed(time.Second))      // nor this
+				q.Add("a", waking(because("event"))) // does not end the hold
+				q.Add("a", failed(time.Second))      // does not end it either
 				if q.Add("a", later(time.Hour, "superseded")) {
-					t.Error("Add says that a plan for later has changed something")
+					t.Error("Add returned true for a later plan")
 				}
 				began, want := time.Now(), time.Minute
 				if release {
@@ -44,7 +45,7 @@ func TestHold(t *testing.T) {
 					t.Errorf("it was due after %s, want %s", got, want)
 				}
 				if item.Wait != want+time.Second {
-					t.Errorf("it waited for %s, want what it has waited for since it was due first", item.Wait)
+					t.Errorf("its wait is %s, want the wait since it was first ready", item.Wait)
 				}
 				if got := item.Causes.String(); got != "triggered 2 times (first), triggered (event), triggered (failed)" {
 					t.Errorf("the causes are %q", got)
@@ -53,7 +54,7 @@ func TestHold(t *testing.T) {
 					t.Errorf("the priority is %d, want the highest of the Adds", item.Priority)
 				}
 				if got := first.Causes.String(); got != "triggered (first)" {
-					t.Errorf("the causes that the worker was given became %q", got)
+					t.Errorf("the worker's causes changed to %q", got)
 				}
 				q.Done("a")
 				expectStats(t, q, 0, 0, 0)
@@ -62,7 +63,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-func TestHoldKeepsThePriority(t *testing.T) {
+func TestHoldKeepsPriority(t *testing.T) {
 	t.Parallel()
 	q := workqueue.New(workqueue.Config[string]{})
 	q.Add("a", priority(workqueue.PriorityLow))
@@ -73,7 +74,7 @@ func TestHoldKeepsThePriority(t *testing.T) {
 	}
 }
 
-func TestHoldAndReleaseOfOtherKeysDoNothing(t *testing.T) {
+func TestHoldAndReleaseOfOtherKeys(t *testing.T) {
 	t.Parallel()
 	q := workqueue.New(workqueue.Config[string]{})
 	defer q.ShutDown()
@@ -102,14 +103,14 @@ func TestForgive(t *testing.T) {
 		adds    []string
 		forgive string // details
 		want    int
-		left    string // empty: the key does not come again
+		left    string // empty: the key is not added again
 	}{
-		"the only cause":              {[]string{"echo"}, "echo", 1, ""},
-		"all causes":                  {[]string{"echo", "other"}, "echo other", 2, ""},
-		"one of them":                 {[]string{"echo", "change", "other"}, "echo other", 2, "triggered (change)"},
-		"none":                        {[]string{"change"}, "echo", 0, "triggered (change)"},
-		"one that came twice stays":   {[]string{"echo", "echo"}, "echo", 0, "triggered 2 times (echo)"},
-		"with dropped ones none does": {strings.Fields("1 2 3 4 5 6 7 8 9"), "1", 0, "triggered (1), triggered (2), triggered (3), triggered (4), triggered (5), triggered (6), triggered (7), triggered (8), and 1 more"},
+		"the only cause":           {[]string{"echo"}, "echo", 1, ""},
+		"all causes":               {[]string{"echo", "other"}, "echo other", 2, ""},
+		"some causes":              {[]string{"echo", "change", "other"}, "echo other", 2, "triggered (change)"},
+		"none":                     {[]string{"change"}, "echo", 0, "triggered (change)"},
+		"a repeated cause stays":   {[]string{"echo", "echo"}, "echo", 0, "triggered 2 times (echo)"},
+		"none with dropped causes": {strings.Fields("1 2 3 4 5 6 7 8 9"), "1", 0, "triggered (1), triggered (2), triggered (3), triggered (4), triggered (5), triggered (6), triggered (7), triggered (8), and 1 more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,17 +130,17 @@ func TestForgive(t *testing.T) {
 				return
 			}
 			if got := q.Forgive("a", match); got != 0 {
-				t.Errorf("of a key that is not taken, Forgive returned %d", got)
+				t.Errorf("Forgive returned %d for a key that is not taken", got)
 			}
 			if got := take(t, q).Causes.String(); got != tc.left {
-				t.Errorf("left are %q, want %q", got, tc.left)
+				t.Errorf("remaining causes are %q, want %q", got, tc.left)
 			}
 		})
 	}
 }
 
-// A key that was forgiven, and is added again, waits as if nothing had been before.
-func TestForgiveForgetsTheTime(t *testing.T) {
+// A key without remaining causes is added again like a new key.
+func TestForgiveResetsDueTime(t *testing.T) {
 	t.Parallel()
 	q := workqueue.New(workqueue.Config[string]{})
 	defer q.ShutDown()
@@ -151,7 +152,7 @@ func TestForgiveForgetsTheTime(t *testing.T) {
 	q.Add("a", failed(time.Minute))
 	q.Done("a")
 	if q.Stats().BackOff != 1 {
-		t.Errorf("stats %+v: want a key that backs off", q.Stats())
+		t.Errorf("stats %+v: want a key in backoff", q.Stats())
 	}
 }
 
@@ -188,7 +189,7 @@ func TestLookup(t *testing.T) {
 		before, _ := q.Lookup("b")
 		q.Add("b", failed(time.Minute))
 		if got := before.Causes.String(); got != "triggered (failed)" {
-			t.Errorf("the causes that Lookup had returned became %q", got)
+			t.Errorf("the causes of the earlier Lookup changed to %q", got)
 		}
 	})
 }
@@ -210,26 +211,26 @@ func TestOldestReady(t *testing.T) {
 		q := workqueue.New(workqueue.Config[string]{})
 		began := time.Now()
 		if got := q.Stats().OldestReady; !got.IsZero() {
-			t.Errorf("of an empty queue it is %s", got)
+			t.Errorf("OldestReady of an empty queue is %s", got)
 		}
 		expect := func(after time.Duration) {
 			t.Helper()
 			if got := q.Stats().OldestReady; !got.Equal(began.Add(after)) {
-				t.Errorf("it is %s after the beginning, want %s", got.Sub(began), after)
+				t.Errorf("OldestReady is %s after the start, want %s", got.Sub(began), after)
 			}
 		}
 		q.Add("low", priority(workqueue.PriorityLow))
 		time.Sleep(time.Second)
 		addAll(q, priority(workqueue.PriorityHigh), "high", "higher")
 		expect(0)
-		q.Add("low", priority(workqueue.PriorityHigh)) // it keeps its age
+		q.Add("low", priority(workqueue.PriorityHigh)) // low keeps its age
 		expect(0)
-		take(t, q) // low, which was due first
+		take(t, q) // low, which became ready first
 		expect(time.Second)
 	})
 }
 
-// Drain hands out what is ready, to the last key, and then sends the workers home.
+// After Drain all ready keys are handed out, and then Get returns false.
 func TestContract16_Drain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -237,8 +238,8 @@ func TestContract16_Drain(t *testing.T) {
 		addAll(q, now(), "a/0", "b/0")
 		take(t, q)
 		take(t, q)
-		q.Add("b/0", now()) // due when it is given back
-		q.Hold("b/0", time.Hour)
+		q.Add("b/0", now())                 // ready when it is returned
+		q.Hold("b/0", 500*time.Millisecond) // it was ready, and is handed out after the hold
 		addAll(q, now(), "a/1", "a/2", "c/1", "c/2")
 		addAll(q, later(time.Hour, "later"), "waiting")
 		addAll(q, failed(time.Hour), "failed")
@@ -261,7 +262,7 @@ func TestContract16_Drain(t *testing.T) {
 					handled[item.Key]++
 					mu.Unlock()
 					if q.Add(item.Key, now()) || q.Add("new", now()) {
-						t.Error("Add says that it has added something")
+						t.Error("Add returned true after Drain")
 					}
 					q.Done(item.Key)
 				}
@@ -271,7 +272,7 @@ func TestContract16_Drain(t *testing.T) {
 		expectStats(t, q, 2, 0, 1) // a/1 and a/2 wait for a/0
 		q.Done("a/0")
 		workers.Wait()
-		for _, key := range []string{"a/0", "a/1", "a/2", "c/1", "c/2"} {
+		for _, key := range []string{"a/0", "a/1", "a/2", "b/0", "c/1", "c/2"} {
 			if handled[key] != 1 {
 				t.Errorf("%s was handled %d times, want once", key, handled[key])
 			}
@@ -281,12 +282,12 @@ func TestContract16_Drain(t *testing.T) {
 			t.Errorf("also handled were %v", handled)
 		}
 		if got := q.Stats(); got != (workqueue.Stats{Down: true}) {
-			t.Errorf("in the end the stats are %+v", got)
+			t.Errorf("the final stats are %+v", got)
 		}
 	})
 }
 
-// Workers that wait for a key when the drain begins, or when the last key goes, go home.
+// Get returns false to workers that wait when the drain begins or when the last key is taken.
 func TestDrainWakesWaitingWorkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -306,10 +307,96 @@ func TestDrainWakesWaitingWorkers(t *testing.T) {
 		synctest.Wait()
 		q.Drain()
 		synctest.Wait()
-		q.Done("a") // one of them takes b, and they all go
+		q.Done("a") // one of them takes b, then Get returns false to all
 		workers.Wait()
-		q.Hold("b", time.Hour) // which is Done now
+		q.Done("b")
 		expectStats(t, q, 0, 0, 0)
+	})
+}
+
+// Keys that are held before or during a drain are handed out when they are released or due.
+func TestDrainHandsOutHeldKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string]{})
+		addAll(q, now(), "before", "meanwhile", "timed")
+		for range 2 {
+			take(t, q)
+		}
+		q.Hold("before", time.Hour)
+		q.Drain()
+		q.Hold("meanwhile", time.Hour)
+		q.Hold(take(t, q).Key, time.Second)
+		if s := q.Stats(); s.Held != 3 || s.Ready != 0 {
+			t.Errorf("stats %+v", s)
+		}
+		var mu sync.Mutex
+		var got []string
+		var workers sync.WaitGroup
+		for range 3 {
+			workers.Go(func() { // waited for below
+				for {
+					item, ok := q.Get()
+					if !ok {
+						return
+					}
+					mu.Lock()
+					got = append(got, item.Key)
+					mu.Unlock()
+					q.Done(item.Key)
+				}
+			})
+		}
+		time.Sleep(2 * time.Second)
+		q.Release("meanwhile")
+		synctest.Wait()
+		q.Release("before")
+		workers.Wait()
+		if want := []string{"timed", "meanwhile", "before"}; !slices.Equal(got, want) {
+			t.Errorf("taken keys are %v, want %v", got, want)
+		}
+		if s := q.Stats(); s != (workqueue.Stats{Down: true}) {
+			t.Errorf("the final stats are %+v", s)
+		}
+	})
+}
+
+// An exempt key does not count for its group's limit while it is taken. Afterwards the limit is as before.
+func TestExemptKeyDoesNotCountForGroupLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := byTenant(1)
+		addAll(q, now(), "a/1", "a/2", "a/3")
+		stuck := take(t, q).Key
+		got := make(chan string, 3)
+		var worker sync.WaitGroup
+		worker.Go(func() { // waited for below
+			for range 2 {
+				item, _ := q.Get()
+				got <- item.Key
+			}
+		})
+		synctest.Wait()
+		if len(got) > 0 {
+			t.Fatalf("%s was taken above the group's limit", <-got)
+		}
+		q.Exempt("unknown")
+		q.Exempt("a/2") // not taken
+		q.Exempt(stuck)
+		q.Exempt(stuck) // a second call changes nothing
+		synctest.Wait()
+		if len(got) != 1 {
+			t.Fatalf("%d keys were handed out, want 1", len(got))
+		}
+		first := <-got
+		q.Done(stuck) // must not free a second place
+		synctest.Wait()
+		if len(got) > 0 {
+			t.Errorf("%s was taken above the group's limit", <-got)
+		}
+		q.Done(first)
+		worker.Wait()
+		q.ShutDown()
 	})
 }
 
@@ -325,17 +412,17 @@ func TestShutDownAfterDrain(t *testing.T) {
 	}
 	q.Done("a/1")
 	if got := q.Stats(); got != (workqueue.Stats{Down: true}) {
-		t.Errorf("in the end the stats are %+v", got)
+		t.Errorf("the final stats are %+v", got)
 	}
 }
 
-// What an Add for later has given way to is not taken back: nothing else would run the key then.
-func TestForgiveLeavesWhatOthersRelyOn(t *testing.T) {
+// Forgive must keep a cause that has superseded an Add for a later time, because no other run would remain.
+func TestForgiveKeepsCausesThatSupersededPlans(t *testing.T) {
 	t.Parallel()
 	for name, adds := range map[string][]workqueue.Options{
-		"a plan that was refused, because the echo's run comes first": {because("echo"), later(time.Minute, "planned")},
-		"a plan that the echo has superseded":                         {later(time.Minute, "planned"), because("echo")},
-		"a later plan that an earlier one has superseded":             {later(time.Hour, "planned"), later(time.Minute, "echo")},
+		"a later plan was refused":                      {because("echo"), later(time.Minute, "planned")},
+		"a plan was superseded":                         {later(time.Minute, "planned"), because("echo")},
+		"a later plan was superseded by an earlier one": {later(time.Hour, "planned"), later(time.Minute, "echo")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -351,7 +438,7 @@ func TestForgiveLeavesWhatOthersRelyOn(t *testing.T) {
 			}
 			q.Done("a")
 			if s := q.Stats(); s.Ready+s.Waiting != 1 {
-				t.Errorf("stats %+v: want a key that comes again", s)
+				t.Errorf("stats %+v: want a key that is added again", s)
 			}
 		})
 	}

@@ -1,12 +1,12 @@
-// Command localcluster builds the embedded Kubernetes cluster, where that has not
-// been done yet, and becomes it: all arguments are the built command's.
+// Command localcluster builds the embedded Kubernetes cluster, if it is not built yet, and executes it with all
+// arguments.
 //
 //	go run ./cmd/localcluster --controllers --nodes 2
 //	go run ./cmd/localcluster --help
 //
-// A supervisor (systemd, make, a script) should not start it by "go run" or "go
-// tool": those pass SIGTERM on to nobody, and when they are killed, what they ran
-// goes on. On Linux the cluster notices and ends; elsewhere it stays. Instead:
+// A supervisor (systemd, make, a script) should not start it with "go run" or "go tool": they do not pass on SIGTERM,
+// and their children survive when they are killed. On Linux the cluster detects this and ends, on other systems it
+// keeps running. Use instead:
 //
 //	go build -o localcluster ./cmd/localcluster && exec ./localcluster
 package main
@@ -26,8 +26,8 @@ func main() {
 	os.Exit(1)
 }
 
-// become builds the cluster's binary and turns this process into it, so signals
-// and the exit status need no passing on. It returns only if that failed.
+// become builds the cluster's binary and replaces this process with it, so that signals and the exit status need no
+// forwarding. It returns only on an error.
 func become(args []string) error {
 	if err := endWithGoCommand(); err != nil {
 		return err

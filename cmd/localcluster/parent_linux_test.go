@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestMain also plays the processes of the test, told by the name it is called by.
+// TestMain also runs the processes of the test, depending on the name of the binary.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "go", "sh":
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestClusterEndsWithTheGoCommandAndWithNoOther(t *testing.T) {
+func TestClusterEndsOnlyWithGoCommand(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
@@ -54,7 +54,7 @@ func TestClusterEndsWithTheGoCommandAndWithNoOther(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			stdout, writer, err := os.Pipe() // of our own: Wait must not wait for what the grandchild has
+			stdout, writer, err := os.Pipe() // not cmd.StdoutPipe: Wait must not wait for the grandchild's output
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,23 +66,23 @@ func TestClusterEndsWithTheGoCommandAndWithNoOther(t *testing.T) {
 			_ = writer.Close()
 			output := bufio.NewReader(stdout)
 			if line, err := output.ReadString('\n'); line != "ready\n" {
-				t.Fatalf("the cluster says %q, %v", line, err)
+				t.Fatalf("the cluster's output is %q, %v", line, err)
 			}
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
 			patience := 20 * time.Second
 			if !wantEnd {
-				patience = 300 * time.Millisecond // time for what must not happen
+				patience = 300 * time.Millisecond // in which nothing must happen
 			}
 			if err := stdout.SetReadDeadline(time.Now().Add(patience)); err != nil {
 				t.Fatal(err)
 			}
-			_, err = output.ReadByte() // EOF once nobody has the other end
+			_, err = output.ReadByte() // EOF when all writers have closed it
 			if ended := errors.Is(err, io.EOF); ended != wantEnd {
 				t.Errorf("the cluster has ended: %v (%v), want %v", ended, err, wantEnd)
 			}
-			_ = stdin.Close() // ends it in any case
+			_ = stdin.Close() // ends the cluster in any case
 			_ = cmd.Wait()
 		})
 	}

@@ -1,6 +1,5 @@
-// Command cache is a controller of Deployments that finds in its caches what it tells: on which
-// nodes their Pods are, and what else is there. Namespaces with the label example=cache are
-// watched from the moment that they have it, and a kind that may not be there once it is.
+// Command cache is a controller of Deployments that prints data from its caches: on which nodes their Pods are. It
+// watches namespaces while they have the label example=cache, and an optional kind while the cluster serves it.
 package main
 
 import (
@@ -28,7 +27,7 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("cache", flag.ExitOnError)
 	kubeconfig := flags.String("kubeconfig", "", connect.FlagUsage)
-	home := flags.String("namespace", "default", "the namespace that is watched in any case")
+	home := flags.String("namespace", "default", "the namespace that is always watched")
 	_ = flags.Parse(args) // exits on an error
 	cluster, err := connect.Cluster(*kubeconfig)
 	if err != nil {

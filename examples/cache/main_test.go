@@ -38,7 +38,7 @@ spec:
 `, name, replicas)
 }
 
-func TestAnswersComeFromTheCaches(t *testing.T) {
+func TestOutputComesFromCaches(t *testing.T) {
 	cluster, err := kube.Connect(exampletest.RESTConfig(t))
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestAnswersComeFromTheCaches(t *testing.T) {
 		t.Fatalf("the Pods of api are %v: %v", pods, err)
 	}
 	first := pods.Items[0].Name
-	// Another ReplicaSet: what the first one caused may have come before the Deployment did.
+	// Another ReplicaSet: the events of the first one may have arrived before the Deployment.
 	c, err := manifest.Client(cluster)
 	if err == nil {
 		err = client.DeleteAllOf[*appsv1.ReplicaSet](t.Context(), c, client.InNamespace(home), client.LabelSelector("app=api"))
@@ -77,14 +77,14 @@ func TestAnswersComeFromTheCaches(t *testing.T) {
 		t.Fatal(err)
 	}
 	matches(home + `/api: .*ReplicaSet: ` + home + `/api-\w+ added`)
-	// What the first one owned goes when the garbage collector comes to it. The program hears of
-	// that a moment after the API server shows it: its next counts may still have that Pod.
+	// The garbage collector deletes the dependents of the first one later. The program learns of it shortly after the
+	// API server shows it, so its next counts may still include that Pod.
 	exampletest.Eventually(t, "the first Pod of api is gone", func(ctx context.Context) (bool, string) {
 		_, err := exampletest.Core(t).Pods(home).Get(ctx, first, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})
 
-	// A namespace gets the label: its objects are there, and the others stay.
+	// A namespace gets the label: its objects appear, and the others stay.
 	exampletest.Eventually(t, "the Pod of db is on a node", func(ctx context.Context) (bool, string) {
 		pods, err := exampletest.Core(t).Pods(other).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=node-0"})
 		return err == nil && len(pods.Items) == 1, fmt.Sprint(err)
@@ -98,12 +98,12 @@ func TestAnswersComeFromTheCaches(t *testing.T) {
 		t.Fatal(err)
 	}
 	exampletest.Eventually(t, "the kind is served", func(ctx context.Context) (bool, string) {
-		err := manifest.Apply(ctx, cluster, home, read(t, "freeze.yaml")) // a CRD may be Established a moment before that
+		err := manifest.Apply(ctx, cluster, home, read(t, "freeze.yaml")) // a CRD may be Established shortly before its kind is served
 		return err == nil, fmt.Sprint(err)
 	})
 	matches(home + `/web: pods: 2 of [45] on node-0; freezes: 1; because: .*Freeze: ` + home + `/holidays`)
 
-	// The label goes.
+	// The label is removed.
 	apply("", "{apiVersion: v1, kind: Namespace, metadata: {name: "+other+"}}")
 	matches(`watching 1 namespaces\nPod: 3 objects in `)
 	stop()

@@ -35,7 +35,7 @@ type operator struct {
 	out         io.Writer
 	pods        *informer.Informer[*corev1.Pod]
 	deployments *informer.Informer[*appsv1.Deployment]
-	names       *informer.Informer[*metav1.PartialObjectMetadata] // deployments, seen through another type
+	names       *informer.Informer[*metav1.PartialObjectMetadata] // a view of deployments with another type
 	freezes     *informer.Informer[*unstructured.Unstructured]
 	namespaces  *informer.Informer[*metav1.PartialObjectMetadata]
 }
@@ -63,7 +63,7 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer) (*operator, 
 		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, informer.Selection{
 			Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Freeze"},
 		}),
-		Optional: true, // a cluster need not have the kind
+		Optional: true, // the cluster may not serve the kind
 	})
 	// endregion
 	if err != nil {
@@ -85,27 +85,27 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer) (*operator, 
 
 // region in
 
-// in retrieves the objects of these namespaces.
+// in returns a Retriever of the objects in these namespaces.
 func in[T kube.Object](cluster *kube.Cluster, namespaces ...string) informer.Retriever[T] {
 	return informer.RetrieveSelected[T](cluster, informer.Selection{Namespaces: namespaces})
 }
 
 // endregion
 
-// newDeployments makes the controller that tells how each Deployment is.
+// newDeployments returns the controller that prints the state of each Deployment.
 func (o *operator) newDeployments() (*controller.Controller[*appsv1.Deployment], error) {
 	// region sources
 	return controller.New(controller.Config[*appsv1.Deployment]{
 		Name:      "deployments",
 		Informer:  o.deployments,
-		Predicate: predicate.GenerationChanged(), // not when only the status changes
-		Handler:   controller.HandlerFunc[*appsv1.Deployment](o.tell),
+		Predicate: predicate.GenerationChanged(), // not if only the status changes
+		Handler:   controller.HandlerFunc[*appsv1.Deployment](o.report),
 		Reads:     []controller.Readable{o.pods, o.freezes},
 		Sources: []controller.Source{
 			// The ReplicaSets that belong to it: only their metadata is watched.
 			source.Owned[*appsv1.ReplicaSet](o.cluster, source.Owner{Kind: schema.GroupKind{Group: "apps", Kind: "Deployment"}},
 				predicate.Types(informer.Added, informer.Deleted)),
-			// The Pods whose label app names it: whenever one comes, goes, or gets its node.
+			// The Pods with its name in label app: when one is added, deleted, or assigned to a node.
 			source.OwnerLabelIn(o.pods, "app", predicate.Func(func(before, after *corev1.Pod) bool {
 				return before == nil || after == nil || before.Spec.NodeName != after.Spec.NodeName
 			})),
@@ -118,7 +118,7 @@ func (o *operator) newDeployments() (*controller.Controller[*appsv1.Deployment],
 
 // region names
 
-// inNamespaceOf returns the Deployments that a Freeze concerns.
+// inNamespaceOf returns the Deployments in a Freeze's namespace.
 func (o *operator) inNamespaceOf(freeze *unstructured.Unstructured) (keys []kube.Key) {
 	for d, err := range o.names.List(store.Query{Namespace: freeze.GetNamespace()}) {
 		if err == nil {
@@ -130,8 +130,8 @@ func (o *operator) inNamespaceOf(freeze *unstructured.Unstructured) (keys []kube
 
 // endregion
 
-// tell prints on which nodes the Pods of a Deployment are.
-func (o *operator) tell(ctx context.Context, d *appsv1.Deployment) error {
+// report prints on which nodes the Pods of a Deployment are.
+func (o *operator) report(ctx context.Context, d *appsv1.Deployment) error {
 	// region list
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil {
@@ -165,8 +165,8 @@ func (o *operator) tell(ctx context.Context, d *appsv1.Deployment) error {
 	return nil
 }
 
-// newNamespaces makes the controller that decides which namespaces are watched. It has one
-// worker, because calls of SetRetriever must not overlap.
+// newNamespaces returns the controller that selects the namespaces to watch. It has one worker, because calls of
+// SetRetriever must not overlap.
 func (o *operator) newNamespaces() (*controller.Controller[*metav1.PartialObjectMetadata], error) {
 	return controller.New(controller.Config[*metav1.PartialObjectMetadata]{
 		Name:       "namespaces",

@@ -26,7 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/wire"
 )
 
-// What docs/cache.md shows and the program does not need.
+// Samples of docs/cache.md that the program does not need.
 func TestWhatThePageShows(t *testing.T) {
 	cluster, err := kube.Connect(exampletest.RESTConfig(t))
 	if err != nil {
@@ -79,15 +79,15 @@ func showReads(pods *informer.Informer[*corev1.Pod], namespace string) error {
 	// region get
 	pod, found, err := pods.Get(kube.Key{Namespace: namespace, Name: "web-1"})
 	if err != nil {
-		return err // it is there, but is no Pod that this program can read
+		return err // the Pod exists, but cannot be decoded
 	}
 	if !found {
-		return errors.New("there is no such Pod") // or the cache does not know of it yet
+		return errors.New("there is no such Pod") // or the cache does not contain it yet
 	}
-	pod.Labels["seen"] = "true" // changes nothing but this copy
+	pod.Labels["seen"] = "true" // changes only this copy
 	// endregion
 	if len(pod.Spec.Containers[0].Env) != 0 || len(pod.ManagedFields) != 0 || !maps.Equal(pod.Annotations, map[string]string{"note": "kept"}) {
-		return fmt.Errorf("not all was cut: %+v", pod)
+		return fmt.Errorf("fields were not cut: %+v", pod)
 	}
 	// region query
 	front, err := labels.Parse("tier in (front, edge)")
@@ -128,12 +128,12 @@ func showReads(pods *informer.Informer[*corev1.Pod], namespace string) error {
 		return fmt.Errorf("another reader sees the change: %v, %w", again, err)
 	}
 	if _, err := pods.Count(store.Query{Index: "phase", Value: "Running"}); err == nil || !strings.Contains(err.Error(), `no index "phase"`) {
-		return fmt.Errorf("a query of an index that there is not: %w", err)
+		return fmt.Errorf("query of a missing index: %w", err)
 	}
 	return nil
 }
 
-// addsSource makes a controller that hears of Jobs for a while.
+// addsSource creates a controller, and adds a source of Jobs for some time.
 func addsSource(cluster *kube.Cluster, namespace string) error {
 	ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
 		Name:      "config-maps",
@@ -148,7 +148,7 @@ func addsSource(cluster *kube.Cluster, namespace string) error {
 	if err != nil {
 		return err
 	}
-	// … and when Jobs matter no longer:
+	// … and when Jobs are not needed:
 	remove()
 	// endregion
 	return nil

@@ -1,5 +1,5 @@
-// Command concurrency shows what Workers means: up to so many ConfigMaps are handled at
-// the same time, and one ConfigMap never twice at once.
+// Command concurrency shows the effect of Workers: up to this number of ConfigMaps are handled at the same time, but
+// never the same ConfigMap twice.
 package main
 
 import (
@@ -35,8 +35,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("concurrency", flag.ExitOnError)
 	kubeconfig := flags.String("kubeconfig", "", connect.FlagUsage)
 	namespace := flags.String("namespace", "default", "the namespace of the ConfigMaps")
-	workers := flags.Int("workers", 3, "how many ConfigMaps are handled at the same time")
-	work := flags.Duration("work", time.Second, "how long the handler takes")
+	workers := flags.Int("workers", 3, "number of ConfigMaps that are handled at the same time")
+	work := flags.Duration("work", time.Second, "duration of the handler")
 	_ = flags.Parse(args) // exits on an error
 
 	cluster, err := connect.Cluster(*kubeconfig)
@@ -57,21 +57,20 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := ctrl.Run(ctx); err != nil {
 		return err
 	}
-	// Run has returned, so no handler runs any more: even without its lock, nothing
-	// could change the figures now.
+	// Run has returned, so no handler runs, so the counters are final.
 	fmt.Fprintf(out, "at most %d objects at once, at most %d times the same one\n", slow.most, slow.mostOfOne)
 	return nil
 }
 
-// slowHandler takes its time, and counts how many calls there are meanwhile. Workers call
-// it from several goroutines: what it shares between calls needs a lock.
+// slowHandler takes some time, and counts the concurrent calls. Several workers call it at the same time, so shared
+// data needs a lock.
 type slowHandler struct {
 	// Immutable.
 	work time.Duration
 	out  io.Writer
 
 	mu        sync.Mutex
-	busy      map[kube.Key]int // guarded by mu; calls under way
+	busy      map[kube.Key]int // guarded by mu; running calls
 	total     int              // guarded by mu
 	most      int              // guarded by mu
 	mostOfOne int              // guarded by mu

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, nil) }
 
-func TestDifferentObjectsAreHandledTogetherAndNoneTwiceAtOnce(t *testing.T) {
+func TestObjectsAreHandledInParallel(t *testing.T) {
 	namespace := exampletest.Namespace(t)
 	for i := range 6 {
 		exampletest.CreateConfigMap(t, namespace, fmt.Sprintf("c%d", i), nil)
@@ -27,7 +27,7 @@ func TestDifferentObjectsAreHandledTogetherAndNoneTwiceAtOnce(t *testing.T) {
 	out, stop := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
 		return run(ctx, []string{"--namespace", namespace, "--workers", "4", "--work", work.String()}, out)
 	})
-	// c0 changes all the time while it is handled: a second worker would be free for it.
+	// c0 changes all the time while it is handled, and other workers are free.
 	began := time.Now()
 	var last string
 	for i := range 40 {
@@ -46,11 +46,11 @@ func TestDifferentObjectsAreHandledTogetherAndNoneTwiceAtOnce(t *testing.T) {
 	for i := range 6 {
 		out.Wait(t, fmt.Sprintf("%s/c%d end", namespace, i))
 	}
-	// One run for the list, one after another while it changed, and one for the last change.
+	// One run for the list, one after another while it changes, and one for the last change.
 	if n, most := strings.Count(out.String(), namespace+"/c0 begin"), 3+int(took/work); n > most {
-		t.Errorf("40 changes in %s led to %d runs of %s each, want %d at most: those that come during a run should be one", took, n, work, most)
+		t.Errorf("40 changes in %s led to %d runs of %s each, want %d at most: changes during a run should lead to one run", took, n, work, most)
 	}
-	// On a busy machine the first runs may have been over before the others began.
+	// On a busy machine the first runs may have ended before the others began.
 	together := regexp.MustCompile(`(?m)^4 at work: `)
 	exampletest.Eventually(t, "4 objects are handled at the same time", func(ctx context.Context) (bool, string) {
 		if together.MatchString(out.String()) {

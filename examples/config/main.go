@@ -1,5 +1,5 @@
-// Command config shows every field of controller.Config. None but Name, Retriever and
-// Handler is needed: the zero value of each is its default.
+// Command config shows every field of controller.Config. Only Name, Retriever and Handler are required: the zero value
+// of each other field is its default.
 package main
 
 import (
@@ -76,62 +76,58 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 	// region config
 	config := controller.Config[*corev1.ConfigMap]{
-		// Tells the controller from others in logs, metrics and readiness.
+		// The name of the controller in logs, metrics and readiness.
 		Name: "config-example",
-		// What is listed and watched: here one namespace, and one label.
+		// The objects to list and watch: here one namespace and one label.
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{
 			Namespaces:    []string{*namespace},
 			LabelSelector: "example=config",
 		}),
-		// A cache that others use as well, in place of Retriever.
+		// A cache that is shared with other users, instead of Retriever.
 		Informer: nil,
-		// Further caches that the handler reads from: they are listed before it is called.
+		// Further caches that the handler reads from. They are listed before the first call of the handler.
 		Reads: []controller.Readable{services},
-		// What is called with each object. Middleware wraps it; the first is outermost.
+		// The function that is called with each object. Middleware wraps it; the first one is outermost.
 		Handler: controller.Chain(handler(services),
 			middleware.Log[*corev1.ConfigMap](nil)),
-		// What is called with each key, also of objects that are gone, in place of Handler.
+		// The function that is called with each key, also for deleted objects, instead of Handler.
 		Reconciler: nil,
-		// Which changes of the objects make them run: here those of more than the metadata
-		// (default: all).
+		// The changes of the objects that lead to a run: here changes of anything but metadata (default: all).
 		Predicate: predicate.SpecChanged[*corev1.ConfigMap](),
-		// What else makes objects run: here a clock, in real life a queue or a webhook.
+		// Other reasons for a run: here a clock; in real programs for example a message queue or a webhook.
 		Sources: []controller.Source{clock(time.Second, kube.Key{Namespace: *namespace, Name: "watched"})},
 
-		// So many objects are handled at the same time (default 3).
+		// The number of objects that are handled at the same time (default 3).
 		Workers: 5,
-		// Each object is handled again once per interval (default 3 min;
-		// negative: never), for what no event tells.
+		// Each object is handled again once per interval (default 3 min; negative: never), for changes without an
+		// event.
 		ResyncInterval: 10 * time.Minute,
-		// An object that changes again and again is handled when it has been quiet for so long
-		// (default: at once).
+		// An object that changes repeatedly is handled after this time without a change (default: at once).
 		Debounce: 100 * time.Millisecond,
-		// How urgent a change is (default: lists and resyncs are low, all else is normal): here,
-		// what is being deleted comes first.
+		// The priority of a change (default: low for lists and resyncs, otherwise normal): here deletions come first.
 		Priority: func(change informer.Change) workqueue.Priority {
 			if change.Changed(kube.ChangedDeletion) != 0 {
 				return workqueue.PriorityHigh
 			}
 			return workqueue.PriorityNormal
 		},
-		// Which objects take turns with which (default: those of each namespace), and how many
-		// of one group are handled at the same time (default: as many as there are workers).
+		// Groups of keys take turns (default: one group per namespace). GroupLimit is the number of objects of one
+		// group that are handled at the same time (default: the number of workers).
 		Group:      func(key kube.Key) string { return key.Namespace },
 		GroupLimit: 4,
 
-		// When a failed object is tried again.
+		// When a failed object is retried.
 		Retry: retry.Config{
-			// What class an error is of; "" leaves it to the default.
+			// The class of an error; "" falls back to the default classifier.
 			Classify: func(err error) retry.Class {
 				if errors.Is(err, os.ErrDeadlineExceeded) {
 					return "vendor"
 				}
 				return ""
 			},
-			// For every class: the delays grow by half from 100 ms to 1 min (the defaults
-			// depend on the class), each up to half shorter at random, and end after 20
-			// retries (default: never). The first failure is logged at debug level. A server's
-			// Retry-After counts.
+			// For every class: delays grow by half from 100 ms to 1 min (the default depends on the class), each is
+			// shortened at random by up to a half, and there are at most 20 retries (default: no limit). The first
+			// failure is logged at debug level. A server's Retry-After is respected.
 			Every: retry.Policy{
 				Base: 100 * time.Millisecond, Max: time.Minute, Factor: 1.5, Jitter: 0.5, MaxRetries: 20,
 				QuietFailures: 1, IgnoreRetryAfter: false,
@@ -139,39 +135,36 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			// For single classes.
 			Policies: retry.Policies{"vendor": {Base: time.Second}},
 		},
-		// What ends the wait for a retry early (default: a change of the object itself).
+		// What ends a backoff early (default: a change of the object itself).
 		WakeOn: controller.WakeOnOwnChange,
-		// Whether the changes that the handler itself makes run it again (default: no).
+		// Whether the handler's own writes lead to a run (default: no).
 		HandleOwnWrites: false,
-		// An object whose last run has written something waits until the caches show it, for
-		// so long at the most (default 10 s; negative: it does not wait).
+		// An object with writes in its last run waits until the caches contain them, at most this long (default 10 s;
+		// negative: no wait).
 		ConsistencyTimeout: 5 * time.Second,
-		// What is called for an object that has gone, with the last state that is known.
+		// The function that is called for a deleted object, with its last known state.
 		Deleted: func(ctx context.Context, last *corev1.ConfigMap, stale bool) error {
-			controller.LoggerFrom(ctx).InfoContext(ctx, "a ConfigMap has gone", "keys", len(last.Data), "stale", stale)
+			controller.LoggerFrom(ctx).InfoContext(ctx, "ConfigMap deleted", "keys", len(last.Data), "stale", stale)
 			return nil
 		},
-		// A handler that does not return for so long is reported with its stack, and another
-		// worker takes its place (default 5 min; negative: never). It makes the program unready
-		// (default: it does not).
+		// A handler that does not return within this time is reported with its stack, and another worker replaces it
+		// (default 5 min; negative: never). UnreadyWhenStuck makes the program unready then (default: it stays ready).
 		StuckAfter:       2 * time.Minute,
 		UnreadyWhenStuck: true,
-		// A handler that takes longer has its context cancelled (default: never).
+		// A handler that takes longer is cancelled (default: never).
 		Timeout: 30 * time.Second,
-		// At the end, handlers that are under way may take so long to finish (default
-		// 25 s, which fits the 30 s that a Pod is given).
+		// The time for running handlers to finish at the end (default 25 s, which fits the 30 s grace period of a Pod).
 		DrainTimeout: 5 * time.Second,
-		// Whether the objects that are due then are still handled (default: the next start
-		// handles every object).
+		// Whether ready objects are still handled at the end (default: the next start handles every object).
 		DrainQueue: false,
 
-		// Of several replicas, one works (default: each does).
+		// With several replicas, only the leader works (default: each replica works).
 		LeaderElector: elector,
-		// Where measurements go (default: nowhere).
+		// The metrics (default: none).
 		Metrics: recorder,
-		// Where Events about objects in trouble go (default: nowhere).
+		// The recorder of Events about objects in trouble (default: none).
 		Events: events,
-		// Where the log goes (default: slog.Default()).
+		// The logger (default: slog.Default()).
 		Logger: logger,
 	}
 	// endregion
@@ -179,11 +172,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// Events are sent until the controller has ended, for whatever reason: its last handlers may
-	// be the ones in trouble.
+	// Events are sent until the controller has ended, because its last handlers may be the ones in trouble.
 	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var recording sync.WaitGroup
-	recording.Go(func() { _ = events.Run(sending) }) // waited for below; its end sends what is left
+	recording.Go(func() { _ = events.Run(sending) }) // waited for below; sends the remaining Events at its end
 	err = ctrl.Run(ctx)
 	stop()
 	recording.Wait()
@@ -192,7 +184,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 func handler(services *informer.Informer[*corev1.Service]) controller.Handler[*corev1.ConfigMap] {
 	return controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, configMap *corev1.ConfigMap) error {
-		controller.LoggerFrom(ctx).InfoContext(ctx, "a ConfigMap", "keys", len(configMap.Data), "services", services.Len())
+		controller.LoggerFrom(ctx).InfoContext(ctx, "handled a ConfigMap", "keys", len(configMap.Data), "services", services.Len())
 		return nil
 	})
 }

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, nil) }
 
-func TestHandlesSelectedConfigMapsAndWhatTheClockEnqueues(t *testing.T) {
+func TestHandlesSelectedAndEnqueuedConfigMaps(t *testing.T) {
 	namespace := exampletest.Namespace(t)
 	selected := map[string]string{"example": "config"}
 	exampletest.CreateConfigMap(t, namespace, "watched", selected)
@@ -37,7 +37,7 @@ func TestHandlesSelectedConfigMapsAndWhatTheClockEnqueues(t *testing.T) {
 	out.Wait(t, `msg=handled controller=config-example run.key=`+namespace+`/watched`)
 	out.Wait(t, `causes="func: triggered (clock)"`)
 	exampletest.CreateConfigMap(t, namespace, "added", selected)
-	out.Wait(t, `msg="a ConfigMap" controller=config-example run.key=`+namespace+`/added`)
+	out.Wait(t, `msg="handled a ConfigMap" controller=config-example run.key=`+namespace+`/added`)
 	stop()
 	if text := out.String(); strings.Contains(text, "services=0") {
 		t.Errorf("the handler was called before the Services were listed:\n%s", text)
@@ -47,7 +47,7 @@ func TestHandlesSelectedConfigMapsAndWhatTheClockEnqueues(t *testing.T) {
 	}
 }
 
-// The example is worth nothing once a field is missing from it.
+// The example must set every field.
 func TestSetsEveryFieldOfConfig(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "main.go", nil, parser.SkipObjectResolution)
 	if err != nil {
@@ -62,10 +62,10 @@ func TestSetsEveryFieldOfConfig(t *testing.T) {
 		}
 		return true
 	})
-	for _, of := range []reflect.Type{reflect.TypeFor[controller.Config[*corev1.ConfigMap]](), reflect.TypeFor[retry.Config](), reflect.TypeFor[retry.Policy]()} {
-		for field := range of.Fields() {
+	for _, typ := range []reflect.Type{reflect.TypeFor[controller.Config[*corev1.ConfigMap]](), reflect.TypeFor[retry.Config](), reflect.TypeFor[retry.Policy]()} {
+		for field := range typ.Fields() {
 			if !set[field.Name] {
-				t.Errorf("field %s of %s is not in the example: add it, with what it is for", field.Name, of)
+				t.Errorf("field %s of %s is not in the example: add it, with its purpose", field.Name, typ)
 			}
 		}
 	}

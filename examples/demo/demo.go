@@ -24,28 +24,28 @@ const (
 	pollInterval   = 50 * time.Millisecond
 )
 
-// demo is one performance.
+// demo is one run of the demo.
 type demo struct {
 	// Immutable.
 	options  options
 	cluster  *kube.Cluster
 	local    *localcluster.Cluster
 	client   kubernetes.Interface
-	story    *story
+	printer  *printer
 	operator *operator.Operator
-	audience *audience
+	observer *observer
 
-	namespace  string // set by setUp; empty: there is none
-	crdIsOurs  bool   // set by setUp
-	replicas   int    // set by setUp
-	stopSeeing func() // set by play; ends the audience
+	namespace    string // set by setUp; empty: not created
+	crdIsOurs    bool   // set by setUp
+	replicas     int    // set by setUp
+	stopObserver func() // set by runRounds; stops the observer
 
 	mu       sync.Mutex
-	problems int64 // guarded by mu; runs of the operator's handler that failed
-	last     error // guarded by mu; the last one's error
+	problems int64 // guarded by mu; failed runs of the operator's handler
+	last     error // guarded by mu; the error of the last one
 }
 
-func newDemo(o options, local *localcluster.Cluster, s *story) (*demo, error) {
+func newDemo(o options, local *localcluster.Cluster, s *printer) (*demo, error) {
 	cluster, err := kube.Connect(local.RESTConfig(), v1alpha1.AddToScheme)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func newDemo(o options, local *localcluster.Cluster, s *story) (*demo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	return &demo{options: o, cluster: cluster, local: local, client: client, story: s, stopSeeing: func() {}}, nil
+	return &demo{options: o, cluster: cluster, local: local, client: client, printer: s, stopObserver: func() {}}, nil
 }
 
 // figures are the result of the demo.
@@ -68,12 +68,12 @@ func (f figures) String() string {
 	return fmt.Sprintf("demo: %d rounds, %d pods terminated, %d healed, %d errors", f.rounds, f.terminated, f.healed, f.errors)
 }
 
-// play runs the operator until enough rounds have ended or ctx has.
-func (d *demo) play(ctx context.Context) (figures, error) {
-	// Until the clean-up, so that after Ctrl-C the last Pods are seen to heal.
-	d.stopSeeing = inBackground(context.WithoutCancel(ctx), d.audience.run)
-	_, err := d.untilSeen(ctx, fmt.Sprintf("see all %d Pods", d.replicas), func(s sight) bool {
-		return s.running == d.replicas && d.audience.ready() == nil
+// runRounds runs the operator until enough rounds have ended or ctx ends.
+func (d *demo) runRounds(ctx context.Context) (figures, error) {
+	// Until the cleanup, so that the last Pods are seen to heal after Ctrl-C.
+	d.stopObserver = inBackground(context.WithoutCancel(ctx), d.observer.run)
+	_, err := d.untilObserved(ctx, fmt.Sprintf("see all %d Pods", d.replicas), func(s observations) bool {
+		return s.running == d.replicas && d.observer.ready() == nil
 	})
 	if err != nil {
 		return figures{}, err
@@ -84,23 +84,23 @@ func (d *demo) play(ctx context.Context) (figures, error) {
 	stopOperator := inBackground(ctx, d.operate)
 	defer stopOperator()
 	if !d.options.once {
-		d.story.text("(Ctrl-C ends the demo and cleans up)")
+		d.printer.text("(Ctrl-C ends the demo and cleans up)")
 		<-ctx.Done()
-		d.story.text("(interrupted: waiting for the round that is under way to end)")
-		stopOperator() // it finishes the round that is under way
+		d.printer.text("(interrupted: waiting for the current round to end)")
+		stopOperator() // it finishes the current round
 		return d.figures(context.WithoutCancel(ctx))
 	}
-	// Each round has its period, and a whole step's time on top.
+	// Each round takes its period, and the time limit of a step in addition.
 	for n := int64(1); n <= d.options.rounds; n++ {
-		if _, err := d.untilSeen(ctx, fmt.Sprintf("see round %d", n), func(s sight) bool { return s.rounds >= n }); err != nil {
+		if _, err := d.untilObserved(ctx, fmt.Sprintf("see round %d", n), func(s observations) bool { return s.rounds >= n }); err != nil {
 			return figures{}, err
 		}
 	}
-	stopOperator() // so that the figures stand still
+	stopOperator() // so that the figures do not change any more
 	return d.check(ctx)
 }
 
-// check compares what the status says with what the cluster shows.
+// check compares the status with the cluster.
 func (d *demo) check(ctx context.Context) (figures, error) {
 	stepCtx, cancel := d.step(ctx)
 	defer cancel()
@@ -116,7 +116,7 @@ func (d *demo) check(ctx context.Context) (figures, error) {
 		return now, fmt.Errorf("%d rounds ended no Pod", now.rounds)
 	}
 	what := fmt.Sprintf("see %d rounds, %d Pods end and as many heal, so that %d run", now.rounds, want, d.replicas)
-	seen, err := d.untilSeen(ctx, what, func(s sight) bool {
+	seen, err := d.untilObserved(ctx, what, func(s observations) bool {
 		return s.rounds == now.rounds && s.ended == want && s.healed == want && s.running == d.replicas
 	})
 	if err != nil {
@@ -129,7 +129,7 @@ func (d *demo) check(ctx context.Context) (figures, error) {
 	return now, d.checkPods(stepCtx, want)
 }
 
-// figures reads the PodTerminator's status, and adds what the audience has seen.
+// figures reads the PodTerminator's status, and adds the observer's data.
 func (d *demo) figures(ctx context.Context) (figures, error) {
 	ctx, cancel := d.step(ctx)
 	defer cancel()
@@ -144,37 +144,37 @@ func (d *demo) figures(ctx context.Context) (figures, error) {
 	return figures{
 		rounds:     pt.Status.Rounds,
 		terminated: pt.Status.TerminatedTotal,
-		healed:     d.audience.sight().healed,
+		healed:     d.observer.observations().healed,
 		errors:     d.failures(),
 	}, nil
 }
 
-// checkPods asks the API server, rather than any cache, whether the ended Pods are gone.
+// checkPods lists the Pods with a request instead of a cache, and checks that the ended Pods are deleted.
 func (d *demo) checkPods(ctx context.Context, ended int) error {
 	list, err := d.client.CoreV1().Pods(d.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list the Pods: %w", err)
 	}
-	gone := d.audience.everSeen()
+	gone := d.observer.allSeen()
 	for _, pod := range list.Items {
 		if pod.DeletionTimestamp == nil {
 			delete(gone, pod.UID)
 		}
 	}
 	if len(gone) != ended || len(list.Items) < d.replicas {
-		return fmt.Errorf("%d Pods were to be ended, but %d that ran are gone, and %d of %d are there", ended, len(gone), len(list.Items), d.replicas)
+		return fmt.Errorf("%d Pods should have ended, but %d were deleted, and %d of %d exist", ended, len(gone), len(list.Items), d.replicas)
 	}
 	return nil
 }
 
 func (d *demo) operate(ctx context.Context) {
 	if err := d.operator.Run(ctx); err != nil {
-		d.story.tell(kindProblem, "operator", "%v", err)
+		d.printer.event(kindProblem, "operator", "%v", err)
 	}
 }
 
-// tellReconciles is a middleware: it tells of each run of the handler.
-func (d *demo) tellReconciles(next controller.Handler[*v1alpha1.PodTerminator]) controller.Handler[*v1alpha1.PodTerminator] {
+// printRuns is a middleware that prints each run of the handler.
+func (d *demo) printRuns(next controller.Handler[*v1alpha1.PodTerminator]) controller.Handler[*v1alpha1.PodTerminator] {
 	return controller.HandlerFunc[*v1alpha1.PodTerminator](func(ctx context.Context, pt *v1alpha1.PodTerminator) error {
 		err := next.Handle(ctx, pt)
 		run, _ := controller.RunFrom(ctx)
@@ -187,7 +187,7 @@ func (d *demo) tellReconciles(next controller.Handler[*v1alpha1.PodTerminator]) 
 			d.failed(err)
 			kind, answer = kindProblem, err.Error()
 		}
-		d.story.tell(kind, "PodTerminator "+pt.Name, "cause: %s; took %s; %s", run.Causes, short(time.Since(run.Started)), answer)
+		d.printer.event(kind, "PodTerminator "+pt.Name, "cause: %s; took %s; %s", run.Causes, short(time.Since(run.Started)), answer)
 		return err
 	})
 }
@@ -205,7 +205,7 @@ func (d *demo) failures() int64 {
 	return d.problems
 }
 
-// trouble is what the operator has failed at, or nil: none of it is part of the story.
+// trouble returns an error if the operator's handler has failed, because failures are not part of the demo.
 func (d *demo) trouble() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -215,17 +215,17 @@ func (d *demo) trouble() error {
 	return fmt.Errorf("the operator failed %d times, the last time with: %w", d.problems, d.last)
 }
 
-// step bounds what must not take for ever.
+// step returns a context with the time limit of a step.
 func (d *demo) step(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, d.options.timeout)
 }
 
-func (d *demo) untilSeen(ctx context.Context, what string, done func(sight) bool) (sight, error) {
+func (d *demo) untilObserved(ctx context.Context, what string, done func(observations) bool) (observations, error) {
 	ctx, cancel := d.step(ctx)
 	defer cancel()
-	var seen sight
+	var seen observations
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
-		seen = d.audience.sight()
+		seen = d.observer.observations()
 		return done(seen), nil
 	})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command demo shows pod-terminator at work: on a cluster of its own, or on one that it is
-// given, Pods of a Deployment are ended by the operator and healed by the Deployment.
+// Command demo shows pod-terminator on its own cluster or on a given one: the operator ends Pods of a Deployment, and
+// the Deployment replaces them.
 package main
 
 import (
@@ -18,8 +18,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second Ctrl-C ends the program at once, for whoever does not want to wait for the
-	// clean-up.
+	// A second Ctrl-C ends the program at once, without the cleanup.
 	context.AfterFunc(ctx, stop)
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "demo: failed:", err)
@@ -39,19 +38,19 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	var o options
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(out)
-	flags.BoolVar(&o.once, "once", false, "end after some rounds, and check what has happened")
-	flags.Int64Var(&o.rounds, "rounds", 5, "after how many rounds --once ends")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the kubeconfig `file` of a cluster to use; default: one that is started for the demo")
-	flags.DurationVar(&o.timeout, "timeout", time.Minute, "how long each step may take")
+	flags.BoolVar(&o.once, "once", false, "end after some rounds, and check the result")
+	flags.Int64Var(&o.rounds, "rounds", 5, "number of rounds of --once")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the kubeconfig `file` of a cluster to use; default: a new local cluster")
+	flags.DurationVar(&o.timeout, "timeout", time.Minute, "time limit of each step")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return nil
 	case err != nil:
 		return err
 	}
-	s := newStory(out)
+	s := newPrinter(out)
 	s.text("Even Keel's demo: an operator ends Pods, a Deployment heals them.")
-	result, err := perform(ctx, o, s, out)
+	result, err := runOn(ctx, o, s, out)
 	switch {
 	case err != nil:
 		return err
@@ -60,15 +59,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	default:
 		s.text("%s", result)
 	}
-	return nil // and that was the last line, whatever the clean-up has told
+	return nil // the last line is printed already
 }
 
-// perform gives the demo on a cluster, and leaves nothing behind there. The result is nil
-// when it was interrupted before there was any.
-func perform(ctx context.Context, o options, s *story, out io.Writer) (result *figures, err error) {
+// runOn runs the demo on a cluster, and cleans up. The result is nil if it was interrupted before the first round.
+func runOn(ctx context.Context, o options, s *printer, out io.Writer) (result *figures, err error) {
 	cluster, err := localcluster.Start(ctx, localcluster.Config{Controllers: true, Nodes: 2, Kubeconfig: o.kubeconfig, Progress: out})
 	if err != nil {
-		return nil, o.forgive(ctx, err)
+		return nil, o.ignoreInterrupt(ctx, err)
 	}
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
 	d, err := newDemo(o, cluster, s)
@@ -77,18 +75,18 @@ func perform(ctx context.Context, o options, s *story, out io.Writer) (result *f
 	}
 	defer func() { err = errors.Join(err, d.cleanUp(ctx)) }()
 	if err := d.setUp(ctx); err != nil {
-		return nil, o.forgive(ctx, err)
+		return nil, o.ignoreInterrupt(ctx, err)
 	}
-	now, err := d.play(ctx)
+	now, err := d.runRounds(ctx)
 	if err != nil {
-		return nil, o.forgive(ctx, err)
+		return nil, o.ignoreInterrupt(ctx, err)
 	}
 	return &now, nil
 }
 
-// forgive makes nil of an error that Ctrl-C has caused, where that is the way to end. What
-// had failed before stays an error.
-func (o options) forgive(ctx context.Context, err error) error {
+// ignoreInterrupt returns nil for an error that Ctrl-C has caused, if that is the way to end the demo. Earlier failures
+// remain errors.
+func (o options) ignoreInterrupt(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !o.once && errors.Is(err, context.Canceled) {
 		return nil
 	}

@@ -25,18 +25,18 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
-// The cluster that TestMain starts is one that is there already; the demo is a guest in it.
+// The cluster of TestMain exists before the demo, which must not change it.
 func TestMain(m *testing.M) {
 	exampletest.Main(m, localcluster.Config{Controllers: true, Nodes: 1}, nil)
 }
 
-func TestOnceEndsByItselfWithTheFigures(t *testing.T) {
+func TestOncePrintsFigures(t *testing.T) {
 	out := exampletest.NewOutput()
 	if err := run(t.Context(), []string{"--once", "--timeout", "5m"}, out); err != nil {
 		t.Fatalf("the demo failed: %v\n%s", err, out)
 	}
-	// Five rounds of two Pods each; but where Pods take longer to heal than rounds to come, a round
-	// ends fewer, and another may begin before the fifth was seen.
+	// Five rounds of two Pods each. But if Pods heal more slowly than rounds begin, a round ends fewer Pods, and
+	// another round may begin before the observer has seen the fifth.
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	var rounds, ended, healed int
 	n, err := fmt.Sscanf(lines[len(lines)-1], "demo: %d rounds, %d pods terminated, %d healed, 0 errors", &rounds, &ended, &healed)
@@ -49,23 +49,23 @@ func TestOnceEndsByItselfWithTheFigures(t *testing.T) {
 	}
 	for kind, want := range map[string]int{kindEnded: ended, kindHealed: healed, kindProblem: 0} {
 		if n := told(kind); n != want {
-			t.Errorf("%d happenings of kind %s were told, want %d\n%s", n, kind, want, out)
+			t.Errorf("%d events of kind %s were printed, want %d\n%s", n, kind, want, out)
 		}
 	}
-	// What is logged may be that the machine is slow, and nothing worse.
+	// The log may contain that the machine is slow, but no errors.
 	worse := regexp.MustCompile(`(?m)^ *\d+\.\ds  ` + kindLog + ` .*(level=ERROR|hot-loop|panic).*$`)
 	if line := worse.FindString(out.String()); line != "" {
-		t.Errorf("it was logged: %s", line)
+		t.Errorf("unexpected log line: %s", line)
 	}
-	if n := told(kindRound); n < 1 || n > rounds { // of two that come at once the later one is told
-		t.Errorf("%d rounds were told, of %d\n%s", n, rounds, out)
+	if n := told(kindRound); n < 1 || n > rounds { // if two rounds end shortly after each other, only the later one is printed
+		t.Errorf("%d of %d rounds were printed\n%s", n, rounds, out)
 	}
 	if strings.Contains(out.String(), "\x1b") {
-		t.Errorf("there are colours in what is no terminal:\n%s", out)
+		t.Errorf("the output has colors, but is not a terminal:\n%s", out)
 	}
 }
 
-func TestInterruptedOnAnExistingClusterItLeavesNothingBehind(t *testing.T) {
+func TestInterruptedDemoCleansUpExistingCluster(t *testing.T) {
 	before := namespaces(t)
 	out, stop := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
 		return run(ctx, []string{"--kubeconfig", exampletest.Kubeconfig()}, out)
@@ -74,7 +74,7 @@ func TestInterruptedOnAnExistingClusterItLeavesNothingBehind(t *testing.T) {
 	out.Wait(t, "  round ")
 	stop()
 	if !regexp.MustCompile(`\ndemo: [1-9]\d* rounds, [1-9]\d* pods terminated, [1-9]\d* healed, 0 errors\n$`).MatchString(out.String()) {
-		t.Errorf("the last line is not that of a demo:\n%s", out)
+		t.Errorf("the last line has no figures:\n%s", out)
 	}
 	if after := namespaces(t); !slices.Equal(before, after) {
 		t.Errorf("namespaces are %v after the demo, were %v", after, before)
@@ -92,22 +92,22 @@ func TestInterruptedOnAnExistingClusterItLeavesNothingBehind(t *testing.T) {
 		t.Errorf("get the CustomResourceDefinition after the demo: %v, want not found", err)
 	}
 	if _, err := exampletest.Core(t).Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
-		t.Errorf("the cluster is not as before: %v", err)
+		t.Errorf("the cluster has changed: %v", err)
 	}
 }
 
-func TestInterruptedDuringSetUpItLeavesNothingBehind(t *testing.T) {
+func TestInterruptedSetUpCleansUp(t *testing.T) {
 	before := namespaces(t)
 	out, stop := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		return run(ctx, []string{"--kubeconfig", exampletest.Kubeconfig()}, &interruption{out, "8 Pods run\n", cancel}) // there is no PodTerminator yet
+		return run(ctx, []string{"--kubeconfig", exampletest.Kubeconfig()}, &interruption{out, "8 Pods run\n", cancel}) // the PodTerminator does not exist yet
 	})
 	out.Wait(t, "\ndemo: ")
 	stop()
 	for _, hint := range []string{"kubectl delete namespace evenkeel-demo-", "kubectl delete crd podterminators.", "(interrupted: cleaning up"} {
 		if !strings.Contains(out.String(), hint) {
-			t.Errorf("nothing says %q:\n%s", hint, out)
+			t.Errorf("the output lacks %q:\n%s", hint, out)
 		}
 	}
 	if !strings.HasSuffix(out.String(), "\ndemo: interrupted before the first round\n") {
@@ -118,7 +118,7 @@ func TestInterruptedDuringSetUpItLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatTheInterruptHasCausedIsForgiven(t *testing.T) {
+func TestOnlyErrorsOfInterruptAreForgiven(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	broken := errors.New("broken")
@@ -132,29 +132,29 @@ func TestOnlyWhatTheInterruptHasCausedIsForgiven(t *testing.T) {
 		"interrupted with --once": {once: true, err: context.Canceled, want: context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := (options{once: tt.once}).forgive(ctx, tt.err); !errors.Is(got, tt.want) {
-				t.Errorf("what is left of %v is %v, want %v", tt.err, got, tt.want)
+			if got := (options{once: tt.once}).ignoreInterrupt(ctx, tt.err); !errors.Is(got, tt.want) {
+				t.Errorf("ignoreInterrupt(%v) is %v, want %v", tt.err, got, tt.want)
 			}
 		})
 	}
 }
 
-func TestWhatTheOperatorFailedAtIsInTheError(t *testing.T) {
-	d := &demo{options: options{timeout: 10 * time.Millisecond}, story: newStory(io.Discard), audience: &audience{}}
+func TestErrorContainsOperatorFailures(t *testing.T) {
+	d := &demo{options: options{timeout: 10 * time.Millisecond}, printer: newPrinter(io.Discard), observer: &observer{}}
 	if err := d.trouble(); err != nil {
-		t.Errorf("before anything happened: %v", err)
+		t.Errorf("before the first run: %v", err)
 	}
 	broken := errors.New("broken")
-	failing := d.tellReconciles(controller.HandlerFunc[*v1alpha1.PodTerminator](func(context.Context, *v1alpha1.PodTerminator) error {
+	failing := d.printRuns(controller.HandlerFunc[*v1alpha1.PodTerminator](func(context.Context, *v1alpha1.PodTerminator) error {
 		return broken
 	}))
 	if err := failing.Handle(t.Context(), &v1alpha1.PodTerminator{}); !errors.Is(err, broken) {
-		t.Fatalf("the middleware answers %v, want the handler's error", err)
+		t.Fatalf("the middleware returned %v, want the handler's error", err)
 	}
 	if err := d.trouble(); !errors.Is(err, broken) {
-		t.Errorf("the verdict of --once is %v, want the operator's error", err)
+		t.Errorf("the error of --once is %v, want the operator's error", err)
 	}
-	_, err := d.untilSeen(t.Context(), "see a round", func(sight) bool { return false })
+	_, err := d.untilObserved(t.Context(), "see a round", func(observations) bool { return false })
 	if !errors.Is(err, broken) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the error of a wait is %v, want one with the operator's error", err)
 	}
@@ -173,21 +173,21 @@ func TestOnceInterruptedIsAnError(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotHappenIsAnError(t *testing.T) {
+func TestTimeoutIsAnError(t *testing.T) {
 	var err error
-	for _, timeout := range []string{"3s", "20s", "90s"} { // a busy machine may take longer for what comes before
+	for _, timeout := range []string{"3s", "20s", "90s"} { // a busy machine may need longer for the steps before
 		var out *exampletest.Output
 		if out, err = runBare(t, timeout); strings.Contains(out.String(), "\ndemo: ") {
-			t.Errorf("figures were given nevertheless:\n%s", out)
+			t.Errorf("figures were printed nevertheless:\n%s", out)
 		}
-		if err != nil && strings.Contains(err.Error(), "wait for Deployment") && strings.Contains(err.Error(), "nobody has reported on it yet") {
+		if err != nil && strings.Contains(err.Error(), "wait for Deployment") && strings.Contains(err.Error(), "the controller has not processed it yet") {
 			return
 		}
 	}
-	t.Errorf("the error is %v; want that nobody has made the Deployment's Pods", err)
+	t.Errorf("the error is %v; want that the Deployment has no Pods", err)
 }
 
-// runBare gives the demo on a cluster where nothing runs Pods.
+// runBare runs the demo on a cluster that does not run Pods.
 func runBare(t *testing.T, timeout string) (*exampletest.Output, error) {
 	t.Helper()
 	bare, err := localcluster.Start(t.Context(), localcluster.Config{})
@@ -223,7 +223,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 	}
 }
 
-// interruption writes to out, and interrupts when a text is written: before the writer goes on.
+// interruption writes to out, and interrupts when a text is written, before the writer continues.
 type interruption struct {
 	out       io.Writer
 	at        string
@@ -255,7 +255,7 @@ func namespaces(t *testing.T) []string {
 	}
 	var names []string
 	for _, namespace := range list.Items {
-		if !strings.HasPrefix(namespace.Name, "kube-") { // which the API server makes when it has the time
+		if !strings.HasPrefix(namespace.Name, "kube-") { // the API server creates these at any time
 			names = append(names, namespace.Name)
 		}
 	}

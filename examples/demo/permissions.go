@@ -13,9 +13,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// grant brings the operator's permissions to the cluster: those of config/rbac.yaml, for
-// the demo's namespace only, so that they go when it goes. The lease is left out: the
-// demo's operator is alone in the namespace.
+// grant creates the operator's permissions: those of config/rbac.yaml, but only for the demo's namespace, so that they
+// are deleted with it. The lease is omitted, because no other operator uses the namespace.
 func (d *demo) grant(ctx context.Context) error {
 	objects, err := manifest.Read(config.RBAC)
 	if err != nil {
@@ -40,9 +39,8 @@ func (d *demo) grant(ctx context.Context) error {
 	return nil
 }
 
-// asOperator connects as the service account that grant has given permissions to: what
-// the operator does in the demo, config/rbac.yaml allows. A name is all that is needed to
-// act in its place.
+// asOperator connects as the service account of grant, so that the operator in the demo has only the permissions of
+// config/rbac.yaml. It impersonates the account, which needs only its name.
 func (d *demo) asOperator() (*kube.Cluster, error) {
 	c := d.cluster.RESTConfig()
 	c.Impersonate = rest.ImpersonationConfig{

@@ -1,4 +1,4 @@
-// Package gettingstarted follows docs/getting-started.md as a new user would.
+// Package gettingstarted tests docs/getting-started.md: it runs all commands of the page.
 package gettingstarted
 
 import (

@@ -1,4 +1,4 @@
-// Command metrics serves a controller's measurements to Prometheus, and its readiness.
+// Command metrics serves a controller's metrics for Prometheus, and its readiness.
 package main
 
 import (
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})) // which exemplars need
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})) // required for exemplars
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := ctrl.Ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -77,8 +77,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return serveWhile(ctx, listener, mux, ctrl.Run)
 }
 
-// serveWhile serves until work has returned. The server ends last, so that the final
-// figures can still be scraped while the controller drains.
+// serveWhile serves until work has returned. The server ends last, so that the final metrics can still be scraped while
+// the controller drains.
 func serveWhile(ctx context.Context, listener net.Listener, handler http.Handler, work func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -86,7 +86,7 @@ func serveWhile(ctx context.Context, listener net.Listener, handler http.Handler
 	served := make(chan error, 1)
 	go func() { // waited for below, through served
 		served <- server.Serve(listener)
-		stop() // without its endpoint the program is of no use
+		stop() // ends the program if the server fails
 	}()
 	workErr := work(ctx)
 	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

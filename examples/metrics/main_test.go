@@ -43,7 +43,7 @@ func get(ctx context.Context, t *testing.T, url string) (status int, body string
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A connection that was kept for the next request would look like a leak.
+	// A kept-alive connection would be reported as a leak.
 	request.Close = true
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {

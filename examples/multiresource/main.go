@@ -1,5 +1,5 @@
-// Command multiresource has one Handler and two controllers: one for Services, one for
-// ConfigMaps. Only the metadata of both is fetched and kept.
+// Command multiresource has one Handler and two controllers: one for Services, one for ConfigMaps. Only the metadata of
+// both is fetched and cached.
 package main
 
 import (
@@ -36,15 +36,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("multiresource", flag.ExitOnError)
 	kubeconfig := flags.String("kubeconfig", "", connect.FlagUsage)
 	namespace := flags.String("namespace", "default", "the namespace of the objects")
-	resync := flags.Duration("resync", time.Minute, "after how long each Service is handled again")
+	resync := flags.Duration("resync", time.Minute, "interval in which each Service is handled again")
 	_ = flags.Parse(args) // exits on an error
 
 	cluster, err := connect.Cluster(*kubeconfig)
 	if err != nil {
 		return err
 	}
-	// The one Handler. Metadata-only objects (metav1.PartialObjectMetadata) stand for any
-	// kind; what they are of is the controller's business.
+	// The Handler of both controllers. Metadata-only objects (metav1.PartialObjectMetadata) can represent any kind.
 	handler := controller.HandlerFunc[*metav1.PartialObjectMetadata](func(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
 		run, _ := controller.RunFrom(ctx)
 		fmt.Fprintf(out, "%s: %s (%s)\n", run.Controller, kube.KeyOf(obj), run.Causes)
@@ -66,7 +65,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	configMaps, err := newController("configmaps", "ConfigMap", -1) // never resynced
+	configMaps, err := newController("configmaps", "ConfigMap", -1) // no resync
 	if err != nil {
 		return err
 	}
@@ -77,8 +76,7 @@ type runner interface {
 	Run(ctx context.Context) error
 }
 
-// runAll runs several controllers as one: when one ends, so do the others, and runAll
-// returns after the last of them.
+// runAll runs several controllers. When one of them ends, it stops the others, and returns when all have ended.
 func runAll(ctx context.Context, runners ...runner) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, nil) }
 
-func TestOneHandlerGetsBothKindsAndOnlyServicesAreResynced(t *testing.T) {
+func TestHandlerOfTwoKinds(t *testing.T) {
 	namespace := exampletest.Namespace(t)
 	exampletest.CreateConfigMap(t, namespace, "settings", nil)
 	service := &corev1.Service{

@@ -12,14 +12,14 @@ import (
 
 func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, nil) }
 
-func TestPrintsPodsThatAreThereAndPodsThatCome(t *testing.T) {
+func TestPrintsExistingAndNewPods(t *testing.T) {
 	namespace := exampletest.Namespace(t)
 	createPod(t, namespace, "early")
 	printer := exampletest.Start(t, exampletest.Build(t))
 	printer.Output.Wait(t, namespace+"/early is Pending\n")
 	createPod(t, namespace, "late")
 	printer.Output.Wait(t, namespace+"/late is Pending\n")
-	printer.Interrupt(t)
+	printer.Terminate(t)
 }
 
 func createPod(t *testing.T, namespace, name string) {

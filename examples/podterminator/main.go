@@ -1,5 +1,5 @@
-// Command podterminator is an operator: for each PodTerminator it ends a percentage of
-// the selected Pods, every period.
+// Command podterminator is an operator: for each PodTerminator it ends a percentage of the selected Pods, once per
+// period.
 //
 //	kubectl apply -f config/crd.yaml -f config/rbac.yaml
 //	go run . &
@@ -34,8 +34,8 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("podterminator", flag.ExitOnError)
 	kubeconfig := flags.String("kubeconfig", "", connect.FlagUsage)
-	namespaces := flags.String("namespaces", "", "work in these namespaces only, separated by commas; default: all")
-	elect := flags.Bool("leader-election", true, "work only while holding the lease "+operator.Name+", so that of several operators one works")
+	namespaces := flags.String("namespaces", "", "the namespaces of the PodTerminators, separated by commas; default: all")
+	elect := flags.Bool("leader-election", true, "work only while holding the lease "+operator.Name+", so that only one of several operators works")
 	leaseNamespace := flags.String("leader-election-namespace", operator.Name, "the namespace of the lease; the default is that of config/rbac.yaml")
 	_ = flags.Parse(args) // exits on an error
 
@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string) error {
 		config.Namespaces = strings.Split(*namespaces, ",")
 	}
 	if *elect {
-		// Also with one replica: during a rolling update the old and the new one overlap.
+		// Also with one replica: during a rolling update the old and the new one run at the same time.
 		elector, err := leader.New(leader.Config{Cluster: cluster, Namespace: *leaseNamespace, Name: operator.Name})
 		if err != nil {
 			return err

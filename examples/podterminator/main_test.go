@@ -32,7 +32,7 @@ func install(ctx context.Context, to *rest.Config) error {
 	return manifest.Apply(ctx, cluster, "", config.RBAC)
 }
 
-func TestWorksWithTheSampleAndHoldsTheLeaseMeanwhile(t *testing.T) {
+func TestProgramWithSample(t *testing.T) {
 	cluster, err := kube.Connect(exampletest.RESTConfig(t), v1alpha1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestWorksWithTheSampleAndHoldsTheLeaseMeanwhile(t *testing.T) {
 				return err == nil && pt.Status.Rounds == 1, fmt.Sprintf("%v, %+v", err, pt.Status)
 			})
 			if held := leaseIsHeld(t); held != tt.leased {
-				t.Errorf("while it works, the lease is held: %v, want %v", held, tt.leased)
+				t.Errorf("while it runs, the lease is held: %v, want %v", held, tt.leased)
 			}
 			stop()
 			if leaseIsHeld(t) {

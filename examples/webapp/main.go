@@ -1,5 +1,5 @@
-// Command webapp is an operator as people write them: for each WebApp it keeps a Deployment, a
-// Service, a ConfigMap and a record outside the cluster.
+// Command webapp is a typical operator: for each WebApp it maintains a Deployment, a Service, a ConfigMap and a record
+// outside the cluster.
 //
 //	kubectl apply -f api/v1/crd.yaml -f config/rbac.yaml
 //	go run . &
@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string) error {
 	kubeconfig := flags.String("kubeconfig", "", connect.FlagUsage)
 	records := flags.String("records", "http://127.0.0.1:8053", "URL of the records outside the cluster")
 	listen := flags.String("listen", "127.0.0.1:8080", "address of /metrics and /readyz; in a Pod, use :8080")
-	elect := flags.Bool("leader-elect", false, "let one of several replicas work, by a lease in namespace "+operator.Name)
+	elect := flags.Bool("leader-elect", false, "let only one of several replicas work, with a lease in namespace "+operator.Name)
 	_ = flags.Parse(args) // exits on an error
 
 	cluster, err := connect.Cluster(*kubeconfig, v1.AddToScheme)
@@ -79,8 +79,7 @@ func run(ctx context.Context, args []string) error {
 	return serveWhile(ctx, *listen, mux, ctrl.Run)
 }
 
-// serveWhile serves until work has returned. The server ends last, so that the final figures can
-// still be scraped.
+// serveWhile serves until work has returned. The server ends last, so that the final metrics can still be scraped.
 func serveWhile(ctx context.Context, address string, handler http.Handler, work func(context.Context) error) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -92,7 +91,7 @@ func serveWhile(ctx context.Context, address string, handler http.Handler, work 
 	served := make(chan error, 1)
 	go func() { // waited for below, through served
 		served <- server.Serve(listener)
-		stop() // without its endpoint the program is of no use
+		stop() // ends the program if the server fails
 	}()
 	err = errors.Join(work(ctx), server.Close())
 	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {

@@ -44,9 +44,9 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// The program, with no more rights than config/rbac.yaml gives it, makes of the sample what it asks
-// for, holds the lease meanwhile, and clears everything away.
-func TestWorksWithTheSample(t *testing.T) {
+// With only the permissions of config/rbac.yaml, the program must make the sample ready, hold the lease, and delete all
+// children and records.
+func TestProgramWithSample(t *testing.T) {
 	cluster, err := kube.Connect(exampletest.RESTConfig(t), v1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
@@ -106,11 +106,11 @@ func TestWorksWithTheSample(t *testing.T) {
 	}
 	stop()
 	if holder := holder(t, c); holder != "" {
-		t.Errorf("%s has the lease after its end", holder)
+		t.Errorf("%s holds the lease after its end", holder)
 	}
 }
 
-func TestSaysWhatIsWrongWithItsAddress(t *testing.T) {
+func TestInvalidAddress(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -140,8 +140,8 @@ func asOperator(t *testing.T) string {
 	return path
 }
 
-// freeAddress returns an address at which nobody listens. Its port is below those that systems give
-// to whoever asks for any, so that nobody gets it meanwhile.
+// freeAddress returns an unused address. Its port is below the range that systems assign dynamically, so that no other
+// program gets it in the meantime.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -158,7 +158,7 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
-// records are an API as operator.HTTPRecords wants it.
+// records is an API for operator.HTTPRecords.
 type records struct {
 	mu      sync.Mutex
 	targets map[string]string // guarded by mu
@@ -193,7 +193,7 @@ func (r *records) all() map[string]string {
 	return maps.Clone(r.targets)
 }
 
-// holder returns who holds the operator's lease.
+// holder returns the holder of the operator's lease.
 func holder(t *testing.T, c *client.Client) string {
 	t.Helper()
 	lease, err := client.Get[*coordinationv1.Lease](t.Context(), c, kube.Key{Namespace: operator.Name, Name: operator.Name})
@@ -212,7 +212,7 @@ func get(t *testing.T, url string) (code int, body string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Close = true // a connection that was kept for the next request would look like a leak
+	request.Close = true // a kept-alive connection would be reported as a leak
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)

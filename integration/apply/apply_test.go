@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -114,6 +115,41 @@ func TestApplyMakesNoCallsAtRest(t *testing.T) {
 		t.Errorf("applied to another object than the one that is there: %v", err)
 	}
 	made.want(t, "patch")
+}
+
+// In another term of leadership nothing is known from the one before: another process, perhaps of
+// another version, has applied meanwhile. Here it has left a field behind that this one does not have.
+func TestApplyRemembersNothingFromAnotherTerm(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, shows := withInformer[*appsv1.Deployment](t, w)
+	ctx, made := watched(t)
+	term := func() context.Context {
+		leadership := kube.NewLeadership(nil, time.Hour)
+		ctx, cancel := kube.WithLeadership(ctx, leadership)
+		t.Cleanup(func() { leadership.Release(); cancel() })
+		return ctx
+	}
+	first := term()
+	shows(applied(first, t, c, client.Created, w.deployment("web", "shop:1")).Object)
+	made.want(t, "patch")
+	applied(first, t, c, client.Unchanged, w.deployment("web", "shop:1"))
+	made.want(t)
+
+	newer := w.deployment("web", "shop:1")
+	newer.Annotations = map[string]string{"example.com/newer": "yes"}
+	shows(applied(ctx, t, clientOfOtherProcess(t, c), client.Updated, newer).Object)
+	made.want(t, "patch")
+
+	second := term()
+	mended := applied(second, t, c, client.Updated, w.deployment("web", "shop:1"))
+	made.want(t, "patch")
+	if mended.Object.Annotations["example.com/newer"] != "" {
+		t.Error("what the other process has applied is still there")
+	}
+	shows(mended.Object)
+	applied(second, t, c, client.Unchanged, w.deployment("web", "shop:1"))
+	made.want(t)
 }
 
 // clientOfOtherProcess returns a client that has c's configuration, and no memory.

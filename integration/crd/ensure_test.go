@@ -16,6 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -167,9 +168,10 @@ func TestAnAllowedChangeIsMade(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"somebody": "else"}, live.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
-	if short := e.resources("v2")["websites"].ShortNames; !cmp.Equal(short, []string{"web"}) {
-		t.Errorf("the short names are %q", short)
-	}
+	// Ensure waits until the versions are served. Short names are accepted, and served, a moment later.
+	clustertest.Eventually(t, func() string {
+		return cmp.Diff([]string{"web"}, e.resources("v2")["websites"].ShortNames)
+	})
 	e.create(e.object("Website", "v2", "a", map[string]any{"host": "a"}))
 	if got := e.ensure(next)[0].Outcome; got != client.Unchanged {
 		t.Errorf("the second time it is %s", got)

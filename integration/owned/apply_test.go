@@ -188,6 +188,27 @@ func TestDeletionsHavePreconditions(t *testing.T) {
 	}
 }
 
+// One read of the owner serves the whole set; a child is read only when it is not as it was found.
+func TestPruneReadsTheOwnerOnce(t *testing.T) {
+	e := newEnv(t)
+	app := e.app("web")
+	recording := &client.Recording{}
+	c := must(e.c.With(func(c *client.Config) { c.Interceptors = []client.Interceptor{recording.Intercept} }))(t)
+	set := e.set(func(config *owned.Config) { config.Client = c })
+	e.apply(set, app, owned.Of(e.configMap("a"), e.configMap("b"), e.configMap("c"))...)
+	recording.Reset()
+	e.apply(set, app)
+	var made []string
+	for _, r := range recording.Requests() {
+		if r.Verb != client.VerbList {
+			made = append(made, string(r.Verb)+" "+r.Key.Name)
+		}
+	}
+	if want := []string{"get web", "delete a", "delete b", "delete c"}; !slices.Equal(made, want) {
+		t.Errorf("pruning makes the requests %q, want %q", made, want)
+	}
+}
+
 // What is no longer desired is deleted when it is the owner's by uid. What a user has copied from
 // a child, labels and all, is not, and neither is what another owner has.
 func TestPruneByUIDAndNotByLabelsAlone(t *testing.T) {

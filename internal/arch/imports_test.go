@@ -51,6 +51,9 @@ func layers() map[string]place {
 		"metrics/prometheus": {layer: 6},
 		"owned/watched":      {layer: 7, may: []string{"client", "owned"}}, // where toolkit and engine meet
 
+		// How functions and errors of the library's users are called.
+		"internal/usercode": {layer: 1},
+
 		// What the controller's loop is made of.
 		"controller/internal/detect": {layer: 4},
 
@@ -62,7 +65,7 @@ func layers() map[string]place {
 		"client/strategic": {may: []string{"kube", "client"}, never: []string{"controller", "informer"}, why: noEngine},
 		"ownerref":         {may: []string{"kube", "retry", "client"}, never: []string{"controller", "informer"}, why: noEngine},
 		"status":           {may: []string{"kube", "retry", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
-		"finalizer":        {may: []string{"kube", "retry", "client"}, never: []string{"controller", "informer"}, why: noEngine},
+		"finalizer":        {may: []string{"kube", "retry", "client", "internal/usercode"}, never: []string{"controller", "informer"}, why: noEngine},
 		"owned":            {may: []string{"kube", "retry", "client", "readiness", "ownerref"}, never: []string{"controller", "informer"}, why: noEngine},
 		"crd":              {may: []string{"kube", "retry", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
 		"event":            {may: []string{"kube", "retry"}, never: []string{"controller", "informer"}, why: "the controller takes a recorder as an interface"},
@@ -70,12 +73,13 @@ func layers() map[string]place {
 		// Tests and commands start a cluster with it. It imports nothing of ours, so that it cannot be broken by what it tests.
 		"kube/localcluster": {},
 
-		"cmd/...":              {may: []string{"..."}},
-		"integration/...":      {may: []string{"..."}},
-		"internal/arch":        {},
-		"internal/clustertest": {may: []string{"client", "controller", "informer", "kube", "kube/localcluster"}},
-		"internal/fakeapi":     {may: []string{"kube", "informer"}}, // a Retriever's server for tests
-		"internal/fakeserver":  {may: []string{"kube"}},             // an API server for tests
+		"cmd/...":                 {may: []string{"..."}},
+		"integration/...":         {may: []string{"..."}},
+		"internal/arch":           {},
+		"internal/clustertest":    {may: []string{"client", "controller", "informer", "kube", "kube/localcluster"}},
+		"internal/fakeapi":        {may: []string{"kube", "informer"}}, // a Retriever's server for tests
+		"internal/fakeserver":     {may: []string{"kube"}},             // an API server for tests
+		"internal/contractmatrix": {},                                  // tests only
 		"internal/docs/...": {
 			may: []string{"internal/docs/..."},
 		},

@@ -17,6 +17,8 @@ func others() map[string]string {
 	)
 	return map[string]string{
 		"bench/main.go: go run . -n 20000 -rounds 3     a short run":                                                                               shell,
+		"bench/operator/main.go: go run ./operator                        1,000 and 5,000 WebApps, one round":                                      shell,
+		"bench/operator/main.go: RATIO <figure> evenkeel/controller-runtime <value> <number of WebApps>":                                           output,
 		"bench/main.go: RATIO <metric> evenkeel/<peer> <value>":                                                                                    output,
 		"client/conflict.go: conflict with \"kubectl-edit\" with subresource \"status\" using apps/v1 at 2026-01-02T15:04:05Z":                     output,
 		"cmd/localcluster/main.go: go run ./cmd/localcluster --controllers --nodes 2":                                                              shell,

@@ -252,9 +252,9 @@ func (s *Server[T]) Watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 	case version < s.oldest:
 		gone := apierrors.NewResourceExpired("too old resource version")
 		w.initial = []watch.Event{{Type: watch.Error, Object: &gone.ErrStatus}}
-	case version > s.version:
-		return nil, tooLarge()
 	default:
+		// Also when the version is yet to come: the watch cache of kube-apiserver accepts that, and
+		// sends nothing up to that version.
 		w.next = version
 	}
 	s.open[w] = struct{}{}
@@ -331,6 +331,9 @@ func (w *watcher[T]) wait() (watch.Event, bool) {
 					w.next = e.version
 					return watch.Event{Type: e.kind, Object: e.object.DeepCopyObject()}, true
 				}
+			}
+			if w.bookmark && s.version < w.next {
+				w.bookmark = false // kube-apiserver sends none below the version that was asked for
 			}
 			if w.bookmark {
 				w.bookmark = false

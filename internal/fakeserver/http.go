@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -98,7 +99,7 @@ func (s *Server) do(r request) *http.Response {
 	}
 	switch r.Method {
 	case http.MethodGet:
-		return success(http.StatusOK, old.Object)
+		return success(http.StatusOK, r.shown(old.Object))
 	case http.MethodPut:
 		return s.put(r, old, r.body)
 	case http.MethodPatch:
@@ -126,17 +127,38 @@ func (s *Server) list(r request) *http.Response {
 	if err != nil {
 		return failure(apierrors.NewBadRequest(err.Error()))
 	}
+	if version, err := strconv.Atoi(r.URL.Query().Get("resourceVersion")); err == nil && version > s.version {
+		return failure(tooLarge())
+	}
 	items := []any{}
 	for _, key := range slices.SortedFunc(maps.Keys(r.resources.objects), func(a, b kube.Key) int { return strings.Compare(a.String(), b.String()) }) {
 		if obj := r.resources.objects[key]; selected(obj) {
-			items = append(items, obj.Object)
+			items = append(items, r.shown(obj.Object))
 		}
 	}
-	kind := r.resources.kind
+	kind := r.resources.kind.GroupVersionKind
+	if r.metadataOnly() {
+		kind = metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata")
+	}
 	return success(http.StatusOK, map[string]any{
 		"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind + "List",
 		"metadata": map[string]any{"resourceVersion": fmt.Sprint(s.version)}, "items": items,
 	})
+}
+
+// metadataOnly reports whether the request asks for PartialObjectMetadata.
+func (r request) metadataOnly() bool {
+	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
+}
+
+// shown returns obj in the form that the request asks for: the object itself, or its metadata.
+func (r request) shown(obj map[string]any) map[string]any {
+	if !r.metadataOnly() {
+		return obj
+	}
+	return map[string]any{
+		"apiVersion": metav1.SchemeGroupVersion.String(), "kind": "PartialObjectMetadata", "metadata": obj["metadata"],
+	}
 }
 
 // selection returns what the request's namespace, labels and metadata.name select.
@@ -150,6 +172,15 @@ func (r request) selection() (func(*unstructured.Unstructured) bool, error) {
 		return (r.key.Namespace == "" || obj.GetNamespace() == r.key.Namespace) &&
 			byLabels.Matches(labels.Set(obj.GetLabels())) && (!named || obj.GetName() == name)
 	}, nil
+}
+
+// tooLarge is the error about a resource version that is yet to come.
+func tooLarge() *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusGatewayTimeout, Reason: metav1.StatusReasonTimeout,
+		Message: "Too large resource version",
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}},
+	}}
 }
 
 func (s *Server) post(r request) *http.Response {

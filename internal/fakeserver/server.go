@@ -49,6 +49,7 @@ type Server struct {
 	version int
 	oldest  int // watches from before it are answered with 410
 	uids    int
+	open    int // watches
 	hook    func(*http.Request, func() *http.Response) (*http.Response, error)
 	seen    []string // verb and path of every request but discovery
 }
@@ -100,6 +101,13 @@ func (s *Server) Requests() []string {
 	return seen
 }
 
+// Watches returns how many watches are open.
+func (s *Server) Watches() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
+}
+
 // HoldWatches makes the watches of a resource send nothing that happens from now on, until
 // ReleaseWatches.
 func (s *Server) HoldWatches(resource string) { s.hold(resource, func(int) int { return s.version }) }
@@ -142,6 +150,27 @@ func (s *Server) Break(resource string, compact bool) {
 		}
 	}
 	s.changed.Broadcast()
+}
+
+// Backup returns a function that restores all objects and the resource version as they are now,
+// as etcd does from a backup. It ends every watch.
+func (s *Server) Backup() (restore func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	version, objects := s.version, map[*resources]map[kube.Key]*unstructured.Unstructured{}
+	for _, r := range s.kinds {
+		objects[r] = maps.Clone(r.objects) // an object is replaced, never changed
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.version, s.oldest = version, version
+		for r, kept := range objects {
+			r.objects, r.history, r.held = maps.Clone(kept), nil, 0
+			r.watches++
+		}
+		s.changed.Broadcast()
+	}
 }
 
 func (s *Server) named(resource string) *resources {
@@ -215,6 +244,7 @@ func (s *Server) replace(r *resources, old, obj *unstructured.Unstructured, mana
 	obj.SetUID(old.GetUID())
 	obj.SetCreationTimestamp(old.GetCreationTimestamp())
 	obj.SetDeletionTimestamp(old.GetDeletionTimestamp())
+	obj.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
 	obj.SetResourceVersion(old.GetResourceVersion())
 	obj.SetManagedFields(old.GetManagedFields())
 	obj.SetGeneration(old.GetGeneration())
@@ -260,6 +290,7 @@ func (s *Server) remove(r *resources, obj *unstructured.Unstructured) (gone bool
 			deleting := obj.DeepCopy()
 			now := metav1.NewTime(time.Now())
 			deleting.SetDeletionTimestamp(&now)
+			deleting.SetDeletionGracePeriodSeconds(new(int64)) // as kube-apiserver does
 			deleting.SetGeneration(obj.GetGeneration() + 1)
 			s.store(r, watch.Modified, deleting, "server")
 		}

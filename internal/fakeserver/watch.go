@@ -21,6 +21,7 @@ const bookmarks = time.Minute
 // watcher is one watch.
 type watcher struct {
 	server    *Server
+	request   request
 	resources *resources
 	selected  func(*unstructured.Unstructured) bool
 	out       *io.PipeWriter
@@ -38,28 +39,35 @@ func (s *Server) watch(r request) *http.Response {
 		return failure(apierrors.NewBadRequest(err.Error()))
 	}
 	in, out := io.Pipe()
-	w := &watcher{server: s, resources: r.resources, selected: selected, out: out, next: s.version, watches: r.resources.watches}
+	w := &watcher{server: s, request: r, resources: r.resources, selected: selected, out: out, next: s.version, watches: r.resources.watches}
 	var first []any
-	if query.Get("sendInitialEvents") == "true" {
+	switch from, err := strconv.Atoi(query.Get("resourceVersion")); {
+	case query.Get("sendInitialEvents") == "true" && err == nil && from > s.version:
+		first, w.ended = []any{w.failure(tooLarge())}, true
+	case query.Get("sendInitialEvents") == "true":
 		for _, obj := range r.resources.objects {
 			if selected(obj) {
-				first = append(first, w.event(watch.Added, obj.Object))
+				first = append(first, w.event(watch.Added, r.shown(obj.Object)))
 			}
 		}
 		first = append(first, w.mark(map[string]any{metav1.InitialEventsAnnotationKey: "true"}))
-	} else if from, err := strconv.Atoi(query.Get("resourceVersion")); err != nil || from < s.oldest {
-		status := apierrors.NewResourceExpired("too old resource version").ErrStatus
-		status.Kind, status.APIVersion = "Status", "v1"
-		first, w.ended = []any{map[string]any{"type": watch.Error, "object": status}}, true
-	} else {
+	case err != nil || from < s.oldest:
+		first, w.ended = []any{w.failure(apierrors.NewResourceExpired("too old resource version"))}, true
+	default:
+		// Also when the version is yet to come: the watch cache of kube-apiserver accepts that, and
+		// sends nothing up to that version.
 		w.next = from
 	}
+	s.open++
 	stop := context.AfterFunc(r.Context(), w.end)
 	ticker := time.AfterFunc(bookmarks, w.dueBookmark)
 	go func() { // ends when the client closes the body, or its context ends
 		defer stop()
 		defer ticker.Stop()
 		w.pump(first, ticker)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open--
 	}()
 	return &http.Response{
 		StatusCode: http.StatusOK, Status: "200 OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1,
@@ -123,22 +131,29 @@ func (w *watcher) wait(ticker *time.Timer) (any, bool) {
 			}
 			w.next = e.version
 			if w.selected(e.object) {
-				return w.event(e.kind, e.object.Object), true
+				return w.event(e.kind, w.request.shown(e.object.Object)), true
 			}
 			if e.kind == watch.Modified { // it may have left the selection
-				return w.event(watch.Deleted, e.object.Object), true
+				return w.event(watch.Deleted, w.request.shown(e.object.Object)), true
 			}
 		}
 		if w.bookmark {
 			w.bookmark = false
 			ticker.Reset(bookmarks)
-			if w.resources.held == 0 {
+			if w.resources.held == 0 && s.version >= w.next {
 				w.next = s.version
 				return w.mark(nil), true
 			}
 		}
 		s.changed.Wait()
 	}
+}
+
+// failure is the event that ends a watch with an error.
+func (w *watcher) failure(err *apierrors.StatusError) any {
+	status := err.ErrStatus
+	status.Kind, status.APIVersion = "Status", "v1"
+	return map[string]any{"type": watch.Error, "object": status}
 }
 
 func (w *watcher) event(kind watch.EventType, obj map[string]any) any {
@@ -150,6 +165,9 @@ func (w *watcher) mark(annotations map[string]any) any {
 	if annotations != nil {
 		meta["annotations"] = annotations
 	}
-	kind := w.resources.kind
+	kind := w.resources.kind.GroupVersionKind
+	if w.request.metadataOnly() {
+		kind = metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata")
+	}
 	return w.event(watch.Bookmark, map[string]any{"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind, "metadata": meta})
 }

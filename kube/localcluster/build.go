@@ -16,40 +16,37 @@ import (
 )
 
 const (
-	// unusedFor is how long a cached binary may go unused before the next build
-	// removes it.
+	// unusedFor is the time after its last use when the next build removes a cached binary.
 	unusedFor = 30 * 24 * time.Hour
 
-	// lockPoll is how often a build that waits for another looks again.
+	// lockPoll is the interval in which a waiting build checks the lock.
 	lockPoll = 200 * time.Millisecond
 
-	// goFlags are those of every build here. The version control system has no part
-	// in it: asking git can fail, as for a checkout that is another user's.
+	// goFlags are the flags of every build. They disable the version control stamp, because git can fail, for example
+	// in a checkout that belongs to another user.
 	goFlags = "-mod=readonly -buildvcs=false"
 )
 
-// Build builds the localcluster binary, unless it is cached, and returns its path.
-// Start does it by itself; call it to have the minutes of the first build at a
-// moment of your choice.
+// Build builds the localcluster binary, unless it is cached, and returns its path. Start calls it. Call it earlier to
+// control when the first build happens, which takes minutes.
 //
 // Flow:
-//  1. Find the source: [EnvSource], else the module localcluster beside the
-//     Even Keel that the go command finds in the working directory, else beside
-//     this package's own source, else the published module of the same version.
-//  2. Look into the cache, by a hash of that source, the Go version and the
-//     platform: evenkeel/localcluster in the user's cache directory.
-//  3. Build with the go command, telling progress how far it is. Environment
-//     variables that change builds (GOFLAGS, GOWORK, GOOS, GOAMD64, ...) do
-//     not reach this one.
+//  1. Find the source: [EnvSource]; otherwise the module localcluster next to the
+//     Even Keel that the go command finds in the working directory; otherwise next
+//     to this package's own source; otherwise the published module of the same version.
+//  2. Look up the binary in the cache (evenkeel/localcluster in the user's cache
+//     directory) by a hash of the source, the Go version and the platform.
+//  3. Build it with the go command, and write the progress to progress. Environment
+//     variables that change builds (GOFLAGS, GOWORK, GOOS, GOAMD64, ...) have no
+//     effect.
 //
-// Guarantees: of many processes that call Build, one builds and the others wait.
-// A cached binary is complete. Binaries unused for 30 days are removed.
+// Guarantees: if several processes call Build, one of them builds and the others wait. A cached binary is complete.
+// Binaries that have not been used for 30 days are removed.
 //
-// The first build takes minutes (four to six on two cores that have nothing else
-// to do) and about 4 GB in Go's caches, which later builds share.
+// The first build takes minutes (four to six on two idle cores) and about 4 GB in Go's caches, which later builds
+// share.
 //
-// Errors: no go command, no source, a build that failed (with the compiler's last
-// lines), and the end of ctx.
+// Errors: no go command, no source, a failed build (with the compiler's last lines), and the end of ctx.
 func Build(ctx context.Context, progress io.Writer) (path string, err error) {
 	if err := supported(); err != nil {
 		return "", err
@@ -65,7 +62,7 @@ func Build(ctx context.Context, progress io.Writer) (path string, err error) {
 	return path, nil
 }
 
-// builder is Build without its surroundings.
+// builder builds binaries. Tests replace its fields.
 type builder struct {
 	goCommand string
 	cache     string
@@ -74,7 +71,7 @@ type builder struct {
 
 func (b builder) build(ctx context.Context, source string) (string, error) {
 	if _, err := exec.LookPath(b.goCommand); err != nil {
-		return "", fmt.Errorf("the cluster is built from source and needs the go command: %w; install Go (go.dev/dl) or set Config.Binary to a localcluster built elsewhere", err)
+		return "", fmt.Errorf("building the cluster from source needs the go command: %w; install Go (go.dev/dl), or set Config.Binary to an existing localcluster binary", err)
 	}
 	if source == "" {
 		var err error
@@ -91,7 +88,7 @@ func (b builder) build(ctx context.Context, source string) (string, error) {
 		return binary, nil
 	}
 	if err := os.MkdirAll(b.cache, 0o755); err != nil {
-		return "", fmt.Errorf("making the cache for the binary: %w", err)
+		return "", fmt.Errorf("creating the cache for the binary: %w", err)
 	}
 	unlock, err := b.lock(ctx)
 	if err != nil {
@@ -99,7 +96,7 @@ func (b builder) build(ctx context.Context, source string) (string, error) {
 	}
 	defer unlock()
 	if isCached(binary) {
-		return binary, nil // built while we waited for the lock
+		return binary, nil // another process built it before it released the lock
 	}
 	if err := b.compile(ctx, source, binary); err != nil {
 		return "", err
@@ -107,14 +104,14 @@ func (b builder) build(ctx context.Context, source string) (string, error) {
 	return binary, b.removeUnused(time.Now().Add(-unusedFor))
 }
 
-// isCached reports whether the binary is there, and notes that it is used.
+// isCached reports whether the binary exists, and records its use.
 func isCached(binary string) bool {
 	now := time.Now()
 	return os.Chtimes(binary, now, now) == nil
 }
 
-// lock makes this the only process that changes the cache. There is one lock for
-// all versions: it is never removed, so it cannot be locked twice.
+// lock gives this process exclusive write access to the cache. There is one lock file for all versions, which must
+// never be removed, because another process could then lock a new one.
 func (b builder) lock(ctx context.Context) (unlock func(), err error) {
 	file, err := os.OpenFile(filepath.Join(b.cache, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -136,15 +133,15 @@ func (b builder) lock(ctx context.Context) (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// compile builds source and puts the result in place in one step.
+// compile builds source, and moves the result to binary atomically.
 func (b builder) compile(ctx context.Context, source, binary string) error {
 	temp, err := os.MkdirTemp(b.cache, "building-")
 	if err != nil {
-		return fmt.Errorf("making a folder to build in: %w", err)
+		return fmt.Errorf("creating a build folder: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(temp) }() // else the next build does
+	defer func() { _ = os.RemoveAll(temp) }() // the next build removes it after an error
 
-	fmt.Fprintf(b.progress, "localcluster: building Kubernetes from source, once for this version: this takes some minutes and about 4 GB of disk in Go's caches\n")
+	fmt.Fprintf(b.progress, "localcluster: building Kubernetes from source, once for this version: it takes a few minutes and about 4 GB of disk in Go's caches\n")
 	p := newProgress(b.progress)
 	list := b.command(ctx, source, "list", "-deps", "-f", "{{.ImportPath}}", ".")
 	output, err := p.run(ctx, list, "downloaded", "modules")
@@ -159,16 +156,16 @@ func (b builder) compile(ctx context.Context, source, binary string) error {
 	}
 	p.finish()
 	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
-		return fmt.Errorf("making the cache for the binary: %w", err)
+		return fmt.Errorf("creating the cache for the binary: %w", err)
 	}
 	if err := os.Rename(made, binary); err != nil {
-		return fmt.Errorf("putting the binary into the cache: %w", err)
+		return fmt.Errorf("moving the binary to the cache: %w", err)
 	}
 	return nil
 }
 
-// command is a go command in dir, on which the environment of the caller, which
-// is often a "go test" with its own settings, has no influence.
+// command returns a go command in dir. It ignores build settings in the caller's environment, which is often a "go
+// test" with its own settings.
 func (b builder) command(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, b.goCommand, args...)
 	cmd.Dir = dir
@@ -176,26 +173,24 @@ func (b builder) command(ctx context.Context, dir string, args ...string) *exec.
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = append(os.Environ(),
 		"GOFLAGS="+goFlags, "GOWORK=off", "GO111MODULE=on",
-		// For this machine, whatever the caller is being built for; without cgo, so
-		// that no C compiler is needed.
+		// For this machine, even if the caller is cross-compiled; without cgo, so that no C compiler is needed.
 		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH, "CGO_ENABLED=0",
-		// For any processor of the kind, and without experiments: the key of the cache
-		// does not tell them apart.
+		// For any processor of this architecture and without experiments, because the cache key does not contain them.
 		"GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off",
 	)
 	return cmd
 }
 
-// removeUnused removes cached binaries that were last used before the time, and
-// the remains of builds that were killed. The caller has the lock.
+// removeUnused removes cached binaries that were last used before the time, and remains of builds that were killed. The
+// caller must hold the lock.
 func (b builder) removeUnused(before time.Time) error {
 	binaries, err := filepath.Glob(filepath.Join(b.cache, "*", "localcluster"))
 	if err != nil {
-		return fmt.Errorf("looking for unused binaries: %w", err)
+		return fmt.Errorf("finding unused binaries: %w", err)
 	}
 	remains, err := filepath.Glob(filepath.Join(b.cache, "building-*"))
 	if err != nil {
-		return fmt.Errorf("looking for the remains of builds: %w", err)
+		return fmt.Errorf("finding remains of builds: %w", err)
 	}
 	for _, binary := range binaries {
 		if info, err := os.Stat(binary); err == nil && info.ModTime().Before(before) {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// module writes a small module, whose build takes a second, and returns its folder.
+// module writes a small module, which builds in about a second, and returns its folder.
 func module(t *testing.T, mainSource string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -51,11 +51,11 @@ func TestBuildIsCachedByContent(t *testing.T) {
 	}
 	said, err := exec.CommandContext(ctx, first).CombinedOutput()
 	if err != nil || string(said) != "hello\n" {
-		t.Fatalf("the binary says %q, %v", said, err)
+		t.Fatalf("the binary's output is %q, %v", said, err)
 	}
 	for _, want := range []string{"once for this version", "minutes", "disk", "built in"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("progress does not have %q:\n%s", want, out.String())
+			t.Errorf("progress lacks %q:\n%s", want, out.String())
 		}
 	}
 
@@ -63,17 +63,17 @@ func TestBuildIsCachedByContent(t *testing.T) {
 	write(t, filepath.Join(source, "notes.txt"), "not a part of the binary")
 	again, err := b.build(ctx, source)
 	if err != nil || again != first || out.Len() > 0 {
-		t.Errorf("building again: %s, %v, said %q; want the cached %s in silence", again, err, out.String(), first)
+		t.Errorf("second build: %s, %v, output %q; want the cached %s without output", again, err, out.String(), first)
 	}
 
 	write(t, filepath.Join(source, "more.go"), "package main\n")
 	other, err := b.build(ctx, source)
 	if err != nil || other == first {
-		t.Errorf("building changed source: %s, %v; want another path", other, err)
+		t.Errorf("build of changed source: %s, %v; want another path", other, err)
 	}
 }
 
-func TestOneOfManyBuilds(t *testing.T) {
+func TestConcurrentBuildsBuildOnce(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(t, nil)
 	source := module(t, helloSource)
@@ -81,7 +81,7 @@ func TestOneOfManyBuilds(t *testing.T) {
 	outs := make([]bytes.Buffer, processes)
 	var group sync.WaitGroup
 	for i := range processes {
-		// flock excludes open files, not processes, so goroutines show it as well.
+		// flock excludes open files, not processes, so goroutines are enough for the test.
 		group.Go(func() {
 			b := b
 			b.progress = &outs[i]
@@ -96,7 +96,7 @@ func TestOneOfManyBuilds(t *testing.T) {
 		built += strings.Count(outs[i].String(), "built in")
 	}
 	if built != 1 {
-		t.Errorf("%d of %d built, want one", built, processes)
+		t.Errorf("%d of %d processes built, want 1", built, processes)
 	}
 }
 
@@ -119,17 +119,17 @@ func TestBuildErrors(t *testing.T) {
 			_, err := b.build(t.Context(), test.source)
 			for _, want := range test.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("the error does not have %q: %v", want, err)
+					t.Errorf("the error lacks %q: %v", want, err)
 				}
 			}
 			if left, _ := filepath.Glob(filepath.Join(b.cache, "building-*")); len(left) > 0 {
-				t.Errorf("left behind: %v", left)
+				t.Errorf("remaining files: %v", left)
 			}
 		})
 	}
 }
 
-func TestBuildWaitsForTheLockAsLongAsItMay(t *testing.T) {
+func TestBuildWaitsForLockUntilContextEnds(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	b := newBuilder(t, &out)
@@ -166,19 +166,19 @@ func TestUnusedBinariesAreRemoved(t *testing.T) {
 		}
 	}
 	if !isCached(filepath.Join(b.cache, "used", "localcluster")) {
-		t.Error("a cached binary is not found")
+		t.Error("isCached returned false for a cached binary")
 	}
 	if err := b.removeUnused(time.Now().Add(-unusedFor)); err != nil {
 		t.Fatal(err)
 	}
 	left, err := filepath.Glob(filepath.Join(b.cache, "*"))
 	if err != nil || len(left) != 1 || filepath.Base(left[0]) != "used" {
-		t.Errorf("left are %v, %v; want the one that is used", left, err)
+		t.Errorf("remaining binaries are %v, %v; want only the one in use", left, err)
 	}
 }
 
-// Not parallel: it changes the environment, as callers' environments differ.
-func TestBuildIgnoresTheCallersBuildSettings(t *testing.T) {
+// Not parallel: it changes the environment.
+func TestBuildIgnoresBuildEnvironment(t *testing.T) {
 	source := module(t, helloSource)
 	t.Setenv("GOFLAGS", "-mod=vendor -race -tags=something")
 	t.Setenv("GOWORK", filepath.Join(source, "no.work"))
@@ -210,9 +210,9 @@ func TestBuildIgnoresTheCallersBuildSettings(t *testing.T) {
 	}
 }
 
-func TestEnvironmentNamesTheSource(t *testing.T) {
+func TestSourceFromEnvironment(t *testing.T) {
 	source := module(t, "package main\n\nfunc main() { undefinedThing() }\n")
-	// Go's own cache, which lies in the same place, stays: filling a new one takes long.
+	// Go's own cache has the same parent folder. It must stay, because filling a new one takes long.
 	goCache, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func TestEnvironmentNamesTheSource(t *testing.T) {
 	}
 }
 
-func TestSourceIsFound(t *testing.T) {
+func TestFindSource(t *testing.T) {
 	t.Parallel()
 	source, err := newBuilder(t, io.Discard).findSource(t.Context())
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Cluster is a cluster that runs: one that Start has started, or an existing
-// one. Its methods may be called by many goroutines at once.
+// Cluster is a running cluster: one that Start has started, or an existing one. It is safe for concurrent use.
 //
 // The states of a cluster that Start has started:
 //
@@ -19,33 +18,31 @@ import (
 //	killed   after Kill: connections are refused, the data and the port are kept
 //	stopped  after Stop, or after the API server ended by itself
 //
-// Restart goes from running or killed to running. Nothing leads out of stopped.
+// Restart changes the state from running or killed to running. The state stopped is final.
 type Cluster struct {
 	// Immutable after Start.
 	config     *rest.Config
 	kubeconfig string
 	users      []User
-	supervisor *supervisor // nil: an existing cluster, which is not ours to control
+	supervisor *supervisor // nil for an existing cluster, which must not be controlled
 }
 
-// Start starts a cluster, or finds an existing one, and returns when it is ready.
+// Start starts a cluster, or connects to an existing one, and returns when it is ready.
 //
 // Flow:
-//  1. [EnvExisting] or Config.Kubeconfig name a cluster: wait until it answers.
-//  2. Otherwise [Build] the binary, unless Config.Binary is given. The first time
-//     on a machine that takes minutes.
-//  3. Start the API server (about 2 s), then the controllers and nodes that are
-//     asked for (about 1 s), and wait for each.
+//  1. If [EnvExisting] or Config.Kubeconfig name a cluster: wait until it responds.
+//  2. Otherwise [Build] the binary, unless Config.Binary is set. The first build on a
+//     machine takes minutes.
+//  3. Start the API server (about 2 s), then the controllers and nodes if requested
+//     (about 1 s), and wait for each.
 //
-// Guarantees: with Controllers, Pods can be created in the default namespace at
-// once; with Nodes, they get bound. If Start fails, nothing is left running.
-// Whatever happens to this process, the cluster ends with it.
+// Guarantees: with Controllers, Pods can be created in the default namespace at once; with Nodes, they get bound. If
+// Start fails, nothing keeps running. The cluster ends with this process, even if the process is killed.
 //
-// The caller must call Stop. ctx bounds Start alone and not the cluster's life.
+// The caller must call Stop. ctx only applies to Start, not to the lifetime of the cluster.
 //
-// Errors: an invalid Config (all mistakes at once), a build that failed, a port
-// that is taken, a Dir that is in use, a cluster that is not ready in time (with
-// what its components logged last), and the end of ctx.
+// Errors: an invalid Config (all mistakes at once), a failed build, a port or Dir that is in use, a cluster that is not
+// ready in time (with the last log lines of its components), and the end of ctx.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("localcluster: invalid Config: %w", err)
@@ -75,30 +72,28 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	return &Cluster{config: config, kubeconfig: ready.Kubeconfig, users: cfg.Users, supervisor: s}, nil
 }
 
-// RESTConfig returns the administrator's configuration, a copy. It has no limit
-// on requests per second (QPS -1), where client-go's default is 5.
+// RESTConfig returns a copy of the administrator's configuration. It has no client-side rate limit (QPS -1; client-go's
+// default is 5).
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Kubeconfig is the path of the administrator's kubeconfig file; for an existing
-// cluster, of the file it was found with, or "" if that was not one file.
+// Kubeconfig returns the path of the administrator's kubeconfig file. For an existing cluster it is the file with its
+// configuration, or "" if that came from several files.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
 
-// Existing reports whether the cluster was there before Start. Then Stop leaves
-// it alone, and Kill and Restart fail.
+// Existing reports whether the cluster existed before Start. If so, Stop does nothing, and Kill and Restart return an
+// error.
 func (c *Cluster) Existing() bool { return c.supervisor == nil }
 
-// User returns a configuration with which requests come from the user name in
-// exactly these groups (the API server adds system:authenticated). Without
-// groups, a name out of Config.Users has the groups that it has there.
+// User returns a configuration for requests as the user name in exactly these groups (the API server adds
+// system:authenticated). Without groups, a user in Config.Users has the groups that are set there.
 //
-// For a cluster of ours the configuration has a client certificate of its own.
-// For an existing cluster it has the administrator's credentials and impersonates
-// the user, so the administrator must be allowed to impersonate.
+// For a cluster that Start has started, the configuration has its own client certificate. For an existing cluster it
+// has the administrator's credentials and impersonates the user, so the administrator must be allowed to impersonate.
 //
-// Errors: an empty name, a cluster that is stopped, and the end of ctx.
+// Errors: an empty name, a stopped cluster, and the end of ctx.
 func (c *Cluster) User(ctx context.Context, name string, groups ...string) (*rest.Config, error) {
 	if name == "" {
-		return nil, errors.New("localcluster: a user needs a name")
+		return nil, errors.New("localcluster: the name of the user is empty")
 	}
 	if i := slices.IndexFunc(c.users, func(u User) bool { return u.Name == name }); i >= 0 && len(groups) == 0 {
 		groups = c.users[i].Groups
@@ -110,7 +105,7 @@ func (c *Cluster) User(ctx context.Context, name string, groups ...string) (*res
 	}
 	reply, err := c.supervisor.request(ctx, command{Command: "user", Name: name, Groups: groups})
 	if err != nil {
-		return nil, fmt.Errorf("localcluster: making the user %q: %w", name, err)
+		return nil, fmt.Errorf("localcluster: creating the user %q: %w", name, err)
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(reply.Content))
 	if err != nil {
@@ -120,10 +115,10 @@ func (c *Cluster) User(ctx context.Context, name string, groups ...string) (*res
 	return config, nil
 }
 
-// Stop ends the cluster, removes a temporary folder, and returns when both are
-// done. It does nothing the second time, and nothing to an existing cluster.
+// Stop stops the cluster and removes a temporary folder, and returns when both are done. Further calls and calls for an
+// existing cluster do nothing.
 //
-// Errors: what ended the cluster, if that was not Stop.
+// Errors: the reason why the cluster ended before Stop, if it did.
 func (c *Cluster) Stop() error {
 	if c.Existing() {
 		return nil
@@ -134,32 +129,29 @@ func (c *Cluster) Stop() error {
 	return nil
 }
 
-// Kill ends the API server and its etcd as a crash would (SIGKILL) and returns
-// when they are gone. Clients get "connection refused" until Restart. Controllers
-// and nodes go on, without a server. Killing twice is no error. A Restart that is
-// under way in another goroutine fails.
+// Kill ends the API server and its etcd with SIGKILL, like a crash, and returns when they have ended. Connections are
+// refused until Restart. Controllers and nodes keep running without a server. A second Kill does nothing. A concurrent
+// Restart returns an error.
 //
-// Errors: an existing cluster, and a cluster that is stopped.
+// Errors: an existing or a stopped cluster.
 func (c *Cluster) Kill() error {
 	if c.Existing() {
 		return errExisting("kill")
 	}
-	// No ctx: the answer takes milliseconds, and either the supervisor sends it or
-	// it ends.
+	// No ctx: the reply takes milliseconds, or the supervisor ends.
 	if _, err := c.supervisor.requestUntil(nil, command{Command: "kill"}); err != nil {
 		return fmt.Errorf("localcluster: killing the API server: %w", err)
 	}
 	return nil
 }
 
-// Restart kills the API server, if Kill has not, starts it again on the same data
-// at the same address with the same certificates, and returns when it is ready.
-// Configurations made before stay valid. Controllers and nodes are ready as well:
-// they have acted on the new server. After more than 10 s without a server they are
-// started anew, because by then they look for one too seldom.
+// Restart kills the API server, unless Kill has done so, starts it again with the same data, address and certificates,
+// and returns when it is ready. Existing configurations stay valid. Controllers and nodes are ready too: they have
+// processed objects of the new server. If the server was down for more than 10 s they are restarted, because by then
+// their reconnection backoff is long.
 //
-// Errors: an existing cluster, a cluster that is stopped, a server that is not
-// ready in time, and the end of ctx (the server may become ready later).
+// Errors: an existing or a stopped cluster, a server that is not ready in time, and the end of ctx (the server may
+// still become ready).
 func (c *Cluster) Restart(ctx context.Context) error {
 	if c.Existing() {
 		return errExisting("restart")
@@ -174,7 +166,7 @@ func (c *Cluster) Restart(ctx context.Context) error {
 }
 
 func errExisting(what string) error {
-	return fmt.Errorf("localcluster: cannot %s a cluster that localcluster did not start; unset %s and Config.Kubeconfig to have one of its own", what, EnvExisting)
+	return fmt.Errorf("localcluster: cannot %s a cluster that localcluster did not start; unset %s and Config.Kubeconfig to start one", what, EnvExisting)
 }
 
 func loadConfig(kubeconfig string) (*rest.Config, error) {

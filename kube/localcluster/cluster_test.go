@@ -25,10 +25,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The tests in this file and in controllers_test.go start real clusters. The
-// first of them builds the binary, for minutes, where it is not cached.
+// The tests in this file and in controllers_test.go start real clusters. If the binary is not cached, the first test
+// builds it, which takes minutes.
 
-// start starts a cluster that ends with the test.
+// start starts a cluster and stops it at the end of the test.
 func start(t *testing.T, cfg Config) *Cluster {
 	t.Helper()
 	began := time.Now()
@@ -45,7 +45,7 @@ func start(t *testing.T, cfg Config) *Cluster {
 	return cluster
 }
 
-// clientFor returns a client with connections of its own, closed with the test.
+// clientFor returns a client with its own connections, which are closed at the end of the test.
 func clientFor(t *testing.T, config *rest.Config) kubernetes.Interface {
 	t.Helper()
 	httpClient, err := rest.HTTPClientFor(config)
@@ -60,8 +60,7 @@ func clientFor(t *testing.T, config *rest.Config) kubernetes.Interface {
 	return client
 }
 
-// eventually waits until done returns true; an error ends the wait at once, and the
-// test.
+// eventually waits until done returns true. An error fails the test at once.
 func eventually(t *testing.T, what string, done func(context.Context) (bool, error)) {
 	t.Helper()
 	began := time.Now()
@@ -72,7 +71,7 @@ func eventually(t *testing.T, what string, done func(context.Context) (bool, err
 	t.Logf("%s after %v", what, time.Since(began))
 }
 
-// processes returns the pid of each component.
+// processes returns the process IDs by component.
 func processes(ctx context.Context, t *testing.T, cluster *Cluster) map[string]int {
 	t.Helper()
 	reply, err := cluster.supervisor.request(ctx, command{Command: "status"})
@@ -86,7 +85,7 @@ func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-func TestAPIServerAlone(t *testing.T) {
+func TestAPIServerOnly(t *testing.T) {
 	t.Parallel()
 	cluster := start(t, Config{
 		Users:        []User{{Name: "alice", Groups: []string{"developers", "testers"}}},
@@ -101,7 +100,7 @@ func TestAPIServerAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.HasPrefix(version.GitVersion, "v1.36.") {
-			t.Errorf("the server calls itself %s", version.GitVersion)
+			t.Errorf("the server's version is %s", version.GitVersion)
 		}
 	})
 	t.Run("pods can be created", func(t *testing.T) {
@@ -119,13 +118,13 @@ func TestAPIServerAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := `kubernetes_feature_enabled{name="ShardedListAndWatch",stage="ALPHA"} 1`; !strings.Contains(string(metrics), want) {
-			t.Errorf("the server's metrics do not have %s", want)
+			t.Errorf("the server's metrics lack %s", want)
 		}
 	})
-	t.Run("users are authorised by name and groups", func(t *testing.T) {
+	t.Run("users are authorized by name and groups", func(t *testing.T) {
 		testUsers(t, cluster, admin)
 	})
-	t.Run("users can be made at the same time", func(t *testing.T) {
+	t.Run("users can be created concurrently", func(t *testing.T) {
 		var group sync.WaitGroup
 		for range 60 {
 			group.Go(func() {
@@ -136,7 +135,7 @@ func TestAPIServerAlone(t *testing.T) {
 		}
 		group.Wait()
 	})
-	t.Run("the data outlives the server", func(t *testing.T) {
+	t.Run("data survives a killed server", func(t *testing.T) {
 		testKillAndRestart(t, cluster, admin)
 	})
 }
@@ -151,7 +150,7 @@ func testUsers(t *testing.T, cluster *Cluster, admin kubernetes.Interface) {
 	alice := clientFor(t, config)
 	_, err = alice.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "alice" cannot list resource "configmaps"`) {
-		t.Fatalf("listing without a rule: %v", err)
+		t.Fatalf("list without a rule: %v", err)
 	}
 	role := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
@@ -178,7 +177,7 @@ func testUsers(t *testing.T, cluster *Cluster, admin kubernetes.Interface) {
 	}
 	_, err = clientFor(t, config).CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "system:weird/bob"`) {
-		t.Errorf("listing as a member of another group: %v", err)
+		t.Errorf("list as a member of another group: %v", err)
 	}
 }
 
@@ -197,17 +196,17 @@ func testKillAndRestart(t *testing.T, cluster *Cluster, admin kubernetes.Interfa
 	address := strings.TrimPrefix(cluster.RESTConfig().Host, "https://")
 	if conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address); err == nil {
 		_ = conn.Close()
-		t.Error("the killed server takes connections")
+		t.Error("the killed server accepts connections")
 	}
 	for _, how := range []string{"after Kill", "alive"} {
 		began := time.Now()
 		if err := cluster.Restart(ctx); err != nil {
-			t.Fatalf("restarting %s: %v", how, err)
+			t.Fatalf("restart %s: %v", how, err)
 		}
 		t.Logf("restarted %s in %v", how, time.Since(began))
 		kept, err := admin.CoreV1().ConfigMaps("default").Get(ctx, "kept", metav1.GetOptions{})
 		if err != nil || kept.UID != made.UID {
-			t.Fatalf("after restarting %s: got %v, %v; want the object from before", how, kept.UID, err)
+			t.Fatalf("after restart %s: got %v, %v; want the earlier object", how, kept.UID, err)
 		}
 	}
 }
@@ -227,7 +226,7 @@ func TestDirKeepsDataPortAndCertificates(t *testing.T) {
 
 	_, err := Start(ctx, Config{Dir: dir})
 	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "another localcluster is using it") {
-		t.Errorf("starting in a folder in use: %v", err)
+		t.Errorf("start with a folder in use: %v", err)
 	}
 	address := strings.TrimPrefix(first.RESTConfig().Host, "https://")
 	_, port, err := net.SplitHostPort(address)
@@ -239,8 +238,8 @@ func TestDirKeepsDataPortAndCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Start(ctx, Config{Port: number})
-	if err == nil || !strings.Contains(err.Error(), "port "+port) || !strings.Contains(err.Error(), "is taken") {
-		t.Errorf("starting on a port in use: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "port "+port) || !strings.Contains(err.Error(), "is used by another program") {
+		t.Errorf("start with a port in use: %v", err)
 	}
 
 	if err := first.Stop(); err != nil {
@@ -251,24 +250,23 @@ func TestDirKeepsDataPortAndCertificates(t *testing.T) {
 		t.Errorf("address is %s after a restart, was %s", got, want)
 	}
 	if _, err := client.CoreV1().ConfigMaps("default").Get(ctx, "kept", metav1.GetOptions{}); err != nil {
-		t.Errorf("with the client from before: %v", err)
+		t.Errorf("with the earlier client: %v", err)
 	}
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil || len(nodes.Items) != 1 || nodes.Items[0].Name != "node-0" {
-		t.Errorf("with one node instead of two there are %v, %v; want node-0", nodes, err)
+		t.Errorf("with one node instead of two the nodes are %v, %v; want node-0", nodes, err)
 	}
 	makeDeployment(t, client, "default", "in-old-data")
 	wantPrivate(t, dir)
 }
 
-// wantPrivate fails for whatever in dir another user can read or write, or could
-// if the folder itself were open.
+// wantPrivate fails if other users could access a file in dir, even if dir itself were accessible.
 func wantPrivate(t *testing.T, dir string) {
 	t.Helper()
 	seen := 0
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // etcd has removed it in between
+			return nil // etcd has removed it concurrently
 		}
 		if err != nil {
 			return err
@@ -282,21 +280,21 @@ func wantPrivate(t *testing.T, dir string) {
 		return nil
 	})
 	if err != nil || seen != 2 {
-		t.Errorf("looking at %s: %v; found %d of the key and the socket", dir, err, seen)
+		t.Errorf("walking %s: %v; found %d of the key and the socket", dir, err, seen)
 	}
 }
 
-func TestNotReadyInTimeTellsTheLog(t *testing.T) {
+func TestNotReadyErrorHasLogLines(t *testing.T) {
 	t.Parallel()
 	_, err := Start(t.Context(), Config{ReadyTimeout: time.Second})
-	for _, want := range []string{"waiting for apiserver: not ready within 1s: ", "last log lines", "raise the ready timeout"} {
+	for _, want := range []string{"waiting for apiserver: not ready within 1s: ", "last log lines", "increase the ready timeout"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the error does not have %q:\n%v", want, err)
+			t.Errorf("the error lacks %q:\n%v", want, err)
 		}
 	}
 }
 
-func TestUnknownFeatureGateIsNamed(t *testing.T) {
+func TestUnknownFeatureGate(t *testing.T) {
 	t.Parallel()
 	_, err := Start(t.Context(), Config{FeatureGates: map[string]bool{"NoSuchGate": true}})
 	if err == nil || !strings.Contains(err.Error(), "NoSuchGate") {
@@ -304,15 +302,14 @@ func TestUnknownFeatureGateIsNamed(t *testing.T) {
 	}
 }
 
-// TestNothingOutlivesTheParent kills a process that has a whole cluster, in the
-// one way that it cannot do anything about.
-func TestNothingOutlivesTheParent(t *testing.T) {
+// TestClusterEndsWithKilledParent kills a process with a whole cluster by SIGKILL, which it cannot handle.
+func TestClusterEndsWithKilledParent(t *testing.T) {
 	t.Parallel()
 	for _, victim := range []string{"parent", "supervisor"} {
 		t.Run(victim+" is killed", func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), program(t, "parent"))
-			stdin, err := cmd.StdinPipe() // its end is for the case that this test dies
+			stdin, err := cmd.StdinPipe() // ends the cluster if this test dies
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -345,7 +342,7 @@ func TestNothingOutlivesTheParent(t *testing.T) {
 			if victim == "parent" {
 				_ = cmd.Wait()
 			}
-			delete(e.Processes, "parent") // this test's own child, waited for by it
+			delete(e.Processes, "parent") // this test's own child, which it waits for itself
 			eventually(t, "all processes and the folder are gone", func(context.Context) (bool, error) {
 				_, err := os.Stat(e.Dir)
 				gone := os.IsNotExist(err)
@@ -362,8 +359,7 @@ func TestNothingOutlivesTheParent(t *testing.T) {
 	}
 }
 
-// runs reports whether the process still runs. One that has ended and whose
-// parent, now process 1, has not yet asked for its status does not.
+// runs reports whether the process still runs. A zombie does not.
 func runs(pid int) bool {
 	output, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
 	state := strings.TrimSpace(string(output))

@@ -13,68 +13,61 @@ import (
 	"time"
 )
 
-// DefaultReadyTimeout is how long Start and Restart wait for the cluster to
-// become ready when Config.ReadyTimeout is zero.
+// DefaultReadyTimeout is the default of Config.ReadyTimeout.
 const DefaultReadyTimeout = 60 * time.Second
 
-// Config says which cluster to start. Its zero value is an API server alone, in
-// a temporary folder and on a free port.
+// Config describes the cluster to start. Its zero value is an API server without controllers, in a temporary folder and
+// on a free port.
 type Config struct {
-	// Controllers adds kube-controller-manager and kube-scheduler. Without them
-	// objects are stored and watched, but a Deployment gets no Pods, nothing is
-	// garbage collected and no namespace finishes being deleted. Default: false.
+	// Controllers adds kube-controller-manager and kube-scheduler. Without them objects are stored and watched, but a
+	// Deployment gets no Pods, nothing is garbage collected and the deletion of a namespace does not finish. Default:
+	// false.
 	Controllers bool
 
-	// Nodes is the number of simulated nodes (node-0, node-1, ...). Pods that are
-	// bound to one are running and ready at once; Pods of a Job succeed after half
-	// a second. There are no volumes: claims stay Pending, and with them Pods that
-	// use one. More than zero implies Controllers. Default: 0.
+	// Nodes is the number of simulated nodes (node-0, node-1, ...). Pods that are bound to one are running and ready at
+	// once; Pods of a Job succeed after half a second. There are no volumes: claims stay Pending, and so do Pods that
+	// use one. A number above 0 implies Controllers. Default: 0.
 	Nodes int
 
-	// Dir keeps the cluster's data between runs, along with its port and its
-	// certificates. Nothing waits for the disk, so the data survives the death of
-	// processes and not that of the machine.
-	// Default: a temporary folder that is removed by Stop.
+	// Dir is the folder for the cluster's data, port and certificates, which is kept between runs. Writes are not
+	// synced to disk: the data survives killed processes, but not a crash of the machine. Default: a temporary folder
+	// that Stop removes.
 	Dir string
 
-	// Port of the API server on 127.0.0.1. Default: the one that Dir had before,
-	// else any free one.
+	// Port is the port of the API server on 127.0.0.1. Default: the previous port of Dir, or any free port.
 	Port int
 
-	// FeatureGates are given to all components. Default: those of Kubernetes.
+	// FeatureGates are set for all components. Default: Kubernetes' defaults.
 	FeatureGates map[string]bool
 
-	// Users are known to the cluster from the start, each with a kubeconfig file
-	// in users/ of the cluster's folder; Cluster.User gives their credentials.
-	// What they may do is up to the RBAC rules that are in the cluster: nothing
-	// much at first. Default: none but the administrator.
+	// Users exist in the cluster from the start. Each has a kubeconfig file in users/ of the cluster's folder;
+	// Cluster.User returns their credentials. RBAC rules in the cluster define their permissions: almost none at first.
+	// Default: only the administrator.
 	Users []User
 
-	// ReadyTimeout bounds the wait for the API server, and then for the
-	// controllers and for the nodes. It does not include building.
-	// Default: DefaultReadyTimeout.
+	// ReadyTimeout limits the wait for the API server, and then for the controllers and for the nodes. It does not
+	// include the build. Default: DefaultReadyTimeout.
 	ReadyTimeout time.Duration
 
-	// Kubeconfig is the path of a kubeconfig file: its current context is used
-	// instead of a new cluster. All other fields but ReadyTimeout and Progress are
-	// ignored then. Default: the environment variable EnvExisting decides.
+	// Kubeconfig is the path of a kubeconfig file. Its current context is used instead of a new cluster, and all other
+	// fields except ReadyTimeout and Progress are ignored. Default: the environment variable EnvExisting decides.
 	Kubeconfig string
 
-	// Progress is told, in lines for people, how far the build and the start are.
-	// Default: os.Stderr. io.Discard keeps silent.
+	// Progress receives the progress of the build and of the start as text lines. Use io.Discard for none. Default:
+	// os.Stderr.
 	Progress io.Writer
 
-	// Binary is the path of a localcluster binary. Default: Build's.
+	// Binary is the path of a localcluster binary. Default: the result of Build.
 	Binary string
 }
 
-// User is a name and groups, as the API server sees them in a request.
+// User is a name and groups, as the API server authenticates them.
 type User struct {
 	Name   string // Required.
 	Groups []string
 }
 
-// withDefaults returns a copy with the documented defaults in place.
+// withDefaults returns a copy with the defaults set.
 func (c Config) withDefaults() Config {
 	c.Controllers = c.Controllers || c.Nodes > 0
 	c.ReadyTimeout = cmp.Or(c.ReadyTimeout, DefaultReadyTimeout)
@@ -89,19 +82,19 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	var errs []error
 	if c.Nodes < 0 {
-		errs = append(errs, fmt.Errorf("field Nodes is %d: give 0 or more", c.Nodes))
+		errs = append(errs, fmt.Errorf("field Nodes is %d: must be 0 or more", c.Nodes))
 	}
 	if c.Port < 0 || c.Port > 65535 {
-		errs = append(errs, fmt.Errorf("field Port is %d: give 1 to 65535, or 0 for a free one", c.Port))
+		errs = append(errs, fmt.Errorf("field Port is %d: must be 1 to 65535, or 0 for a free port", c.Port))
 	}
 	if c.ReadyTimeout < 0 {
-		errs = append(errs, fmt.Errorf("field ReadyTimeout is %v: give a positive duration, or 0 for %v", c.ReadyTimeout, DefaultReadyTimeout))
+		errs = append(errs, fmt.Errorf("field ReadyTimeout is %v: must be positive, or 0 for %v", c.ReadyTimeout, DefaultReadyTimeout))
 	}
 	for i, u := range c.Users {
 		if u.Name == "" {
 			errs = append(errs, fmt.Errorf("field Users[%d] has no Name", i))
 		}
-		// The command line separates with these.
+		// The command line uses these as separators.
 		if strings.Contains(u.Name, "=") || slices.ContainsFunc(u.Groups, func(g string) bool { return strings.Contains(g, ",") }) {
 			errs = append(errs, fmt.Errorf(`field Users[%d] (%q) has "=" in its name or "," in a group: use Cluster.User for such names`, i, u.Name))
 		}
@@ -109,7 +102,7 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// arguments are the command line of the binary for c.
+// arguments returns the binary's arguments for c.
 func (c Config) arguments() []string {
 	args := []string{"up", "--control", "--ready-timeout=" + c.ReadyTimeout.String()}
 	if c.Controllers {

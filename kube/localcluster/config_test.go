@@ -24,7 +24,7 @@ func TestConfigDefaults(t *testing.T) {
 	}
 }
 
-func TestConfigMistakesAreToldAllAtOnce(t *testing.T) {
+func TestValidateReportsAllMistakes(t *testing.T) {
 	t.Parallel()
 	_, err := Start(t.Context(), Config{
 		Nodes: -1, Port: 70000, ReadyTimeout: -1,
@@ -32,7 +32,7 @@ func TestConfigMistakesAreToldAllAtOnce(t *testing.T) {
 	})
 	for _, want := range []string{"Nodes is -1", "Port is 70000", "ReadyTimeout is -1ns", "Users[0] has no Name", "Users[1]", "Users[2]"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the error does not have %q: %v", want, err)
+			t.Errorf("the error lacks %q: %v", want, err)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func TestConfigArguments(t *testing.T) {
 		config Config
 		want   []string
 	}{
-		"nothing asked for": {
+		"zero value": {
 			Config{},
 			[]string{"up", "--control", "--ready-timeout=1m0s"},
 		},
@@ -73,7 +73,7 @@ func TestProgressLinesAreTimed(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	p := newProgress(&out)
-	p.show(1, "compiled", "packages") // too early to say anything
+	p.show(1, "compiled", "packages") // too early for a line
 	p.shown = p.shown.Add(-progressEvery)
 	p.total = 40
 	p.show(2, "compiled", "packages")
@@ -82,7 +82,7 @@ func TestProgressLinesAreTimed(t *testing.T) {
 	}
 }
 
-func TestStepsAndComplaintsAreToldApart(t *testing.T) {
+func TestIsStep(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]bool{
 		"k8s.io/api/core/v1":                  true,

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// podTemplate's Pods have no grace period: the namespace controller waits for
-// half of it before it looks again whether a Pod is gone.
+// podTemplate returns a template without grace period: the namespace controller waits for half of it before it checks a
+// Pod again.
 func podTemplate(app string, restart corev1.RestartPolicy) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
@@ -45,18 +45,18 @@ func TestControllersAndNodes(t *testing.T) {
 	t.Run("a Deployment gets a ReplicaSet and running Pods", func(t *testing.T) { testDeployment(t, client) })
 	t.Run("a StatefulSet gets its Pods", func(t *testing.T) { testStatefulSet(t, client) })
 	t.Run("a Job completes", func(t *testing.T) { testJob(t, client) })
-	t.Run("what a deleted object owned is collected", func(t *testing.T) { testGarbageCollection(t, client) })
-	t.Run("a namespace finishes being deleted", func(t *testing.T) { testNamespaceDeletion(t, client) })
+	t.Run("dependents of a deleted object are deleted", func(t *testing.T) { testGarbageCollection(t, client) })
+	t.Run("the deletion of a namespace finishes", func(t *testing.T) { testNamespaceDeletion(t, client) })
 	t.Run("controllers survive a restart of the server", func(t *testing.T) {
 		if err := cluster.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		makeDeployment(t, client, "default", "after-restart")
 	})
-	t.Run("components that die are started again", func(t *testing.T) { testRevival(t, cluster, client) })
+	t.Run("killed components are restarted", func(t *testing.T) { testRevival(t, cluster, client) })
 }
 
-// makeDeployment returns when the Deployment's Pods are available.
+// makeDeployment creates a Deployment, and returns when its Pods are available.
 func makeDeployment(t *testing.T, client kubernetes.Interface, namespace, name string) {
 	t.Helper()
 	deployments := client.AppsV1().Deployments(namespace)
@@ -112,8 +112,8 @@ func testStatefulSet(t *testing.T, client kubernetes.Interface) {
 	})
 }
 
-// testRevival kills all components but the API server. That is more than one, and
-// the nodes, which have to get over the leases that the dead ones hold.
+// testRevival kills all components except the API server: more than one, and the nodes, which must take over the leases
+// of the dead ones.
 func testRevival(t *testing.T, cluster *Cluster, client kubernetes.Interface) {
 	t.Helper()
 	before := processes(t.Context(), t, cluster)
@@ -129,11 +129,11 @@ func testRevival(t *testing.T, cluster *Cluster, client kubernetes.Interface) {
 			t.Fatal(err)
 		}
 	}
-	// While a restart waits for others, it has to look after these.
+	// A restart must handle the end of other components while it waits.
 	if err := cluster.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all components run again", func(ctx context.Context) (bool, error) {
+	eventually(t, "all components are restarted", func(ctx context.Context) (bool, error) {
 		now := processes(ctx, t, cluster)
 		for name, pid := range before {
 			if now[name] == 0 || now[name] == pid {

@@ -10,14 +10,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
-// A program that has a cluster to itself for as long as it runs.
+// A program with its own cluster.
 func Example() {
 	run := func(ctx context.Context) error {
 		cluster, err := localcluster.Start(ctx, localcluster.Config{})
 		if err != nil {
 			return err
 		}
-		defer cluster.Stop() //nolint:errcheck // it ends with the program anyway
+		defer cluster.Stop() //nolint:errcheck // the cluster ends with the program anyway
 		client, err := kubernetes.NewForConfig(cluster.RESTConfig())
 		if err != nil {
 			return err

@@ -16,13 +16,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// EnvExisting names the environment variable that makes Start use a cluster that
-// already runs. Its value is the path of a kubeconfig file, or true (1, yes, on) for
-// the one that kubectl would use (KUBECONFIG, then the file in the home directory).
-// Empty or false (0, no, off): start a cluster.
+// EnvExisting is the name of the environment variable that makes Start use an existing cluster. Its value is the path
+// of a kubeconfig file, or true (1, yes, on) for the one that kubectl would use (KUBECONFIG, then the file in the home
+// directory). If it is empty or false (0, no, off), Start starts a cluster.
 const EnvExisting = "EVENKEEL_USE_EXISTING_CLUSTER"
 
-// existing is a cluster to be found rather than started.
+// existing is an existing cluster to connect to.
 type existing struct {
 	rules *clientcmd.ClientConfigLoadingRules
 }
@@ -47,7 +46,7 @@ func existingCluster(cfg Config) (existing, bool) {
 	return existing{rules}, true
 }
 
-// connect waits until the cluster says that it is ready.
+// connect waits until the cluster is ready.
 func (e existing) connect(ctx context.Context, cfg Config) (*Cluster, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(e.rules, nil).ClientConfig()
 	if err != nil {
@@ -63,7 +62,7 @@ func (e existing) connect(ctx context.Context, cfg Config) (*Cluster, error) {
 	return &Cluster{config: config, kubeconfig: e.path()}, nil
 }
 
-// path is the one file that the configuration came from, if it is one.
+// path returns the file that the configuration came from, or "" if there are several.
 func (e existing) path() string {
 	if e.rules.ExplicitPath != "" {
 		return e.rules.ExplicitPath
@@ -87,18 +86,17 @@ func (e existing) name() string {
 	return "kubectl's default configuration"
 }
 
-// waitReady polls /readyz, on connections of its own that it closes again. It
-// tells waiting once why it has to, and does not wait in vain for an answer that
-// time does not change.
+// waitReady polls /readyz with its own HTTP client, which it closes. It calls waiting once with the first error. It
+// returns at once for an error that waiting does not change.
 func waitReady(ctx context.Context, config *rest.Config, timeout time.Duration, waiting func(error)) error {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return fmt.Errorf("making an HTTP client: %w", err)
+		return fmt.Errorf("creating an HTTP client: %w", err)
 	}
 	defer httpClient.CloseIdleConnections()
 	client, err := kubernetes.NewForConfigAndClient(config, httpClient)
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("creating a client: %w", err)
 	}
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
@@ -107,7 +105,7 @@ func waitReady(ctx context.Context, config *rest.Config, timeout time.Duration, 
 			last = nil
 			return true, err
 		}
-		if ctx.Err() == nil { // else the answer was not waited for
+		if ctx.Err() == nil { // otherwise the response did not arrive
 			if last == nil {
 				waiting(err)
 			}
@@ -116,13 +114,13 @@ func waitReady(ctx context.Context, config *rest.Config, timeout time.Duration, 
 		return false, nil
 	})
 	if err != nil && last != nil {
-		return fmt.Errorf("waited %v: %w; the last answer: %w", timeout, err, last)
+		return fmt.Errorf("waited %v: %w; last error: %w", timeout, err, last)
 	}
 	return err
 }
 
-// isHopeless reports whether the kubeconfig does not fit the server: it does not
-// know our credentials, or we do not trust its certificate.
+// isHopeless reports whether the kubeconfig does not fit the server: the server rejects the credentials, or its
+// certificate is not trusted.
 func isHopeless(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	return apierrors.IsUnauthorized(err) || errors.As(err, &certificate)

@@ -24,12 +24,12 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// serverConfig writes a kubeconfig for a server with the handler and returns its
-// path. A nil authority is the server's own.
+// serverConfig writes a kubeconfig for a server with the handler, and returns its path. If authority is nil, it is the
+// server's own.
 func serverConfig(t *testing.T, handler http.HandlerFunc, authority []byte) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0) // handshakes that fail are meant to
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0) // failed TLS handshakes are expected
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	if authority == nil {
@@ -48,7 +48,7 @@ func serverConfig(t *testing.T, handler http.HandlerFunc, authority []byte) stri
 	return path
 }
 
-// newAuthority returns a certificate that has signed nothing.
+// newAuthority returns an authority that has not signed the server's certificate.
 func newAuthority(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -63,15 +63,15 @@ func newAuthority(t *testing.T) []byte {
 	return authority
 }
 
-func TestHopelessExistingClusterIsNotWaitedFor(t *testing.T) {
+func TestExistingClusterWithPermanentError(t *testing.T) {
 	t.Parallel()
 	stranger := newAuthority(t)
 	answer := func(status int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 	}
 	tests := map[string]struct{ kubeconfig, want string }{
-		"it does not know us": {serverConfig(t, answer(http.StatusUnauthorized), nil), "asked for the client to provide credentials"},
-		"we do not know it":   {serverConfig(t, answer(http.StatusOK), stranger), "certificate signed by unknown authority"},
+		"invalid credentials": {serverConfig(t, answer(http.StatusUnauthorized), nil), "asked for the client to provide credentials"},
+		"unknown authority":   {serverConfig(t, answer(http.StatusOK), stranger), "certificate signed by unknown authority"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestHopelessExistingClusterIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestWaitForAnExistingClusterIsToldOnce(t *testing.T) {
+func TestWaitForExistingClusterIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int32
 	kubeconfig := serverConfig(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -121,7 +121,7 @@ func TestExistingCluster(t *testing.T) {
 	}
 	_, err = clientFor(t, config).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "carol"`) {
-		t.Errorf("listing as the impersonated user: %v", err)
+		t.Errorf("list as the impersonated user: %v", err)
 	}
 	for name, err := range map[string]error{"Kill": cluster.Kill(), "Restart": cluster.Restart(t.Context())} {
 		if err == nil || !strings.Contains(err.Error(), "did not start") {
@@ -137,7 +137,7 @@ func TestExistingCluster(t *testing.T) {
 	}
 }
 
-func TestEnvironmentNamesAnExistingCluster(t *testing.T) {
+func TestExistingClusterFromEnvironment(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "config")
 	write(t, kubeconfig, "{}")
 	tests := map[string]struct {
@@ -145,12 +145,12 @@ func TestEnvironmentNamesAnExistingCluster(t *testing.T) {
 		wantPath          string
 		want              bool
 	}{
-		"nothing":                   {"", "", "", false},
-		"switched off":              {"false", "", "", false},
-		"switched off in words":     {"No", "", "", false},
-		"switched on in words":      {"yes", "", kubeconfig, true},
-		"a path":                    {kubeconfig, "", kubeconfig, true},
-		"Config before the setting": {"false", kubeconfig, kubeconfig, true},
+		"nothing":                 {"", "", "", false},
+		"switched off":            {"false", "", "", false},
+		"disabled by a word":      {"No", "", "", false},
+		"enabled by a word":       {"yes", "", kubeconfig, true},
+		"a path":                  {kubeconfig, "", kubeconfig, true},
+		"Config takes precedence": {"false", kubeconfig, kubeconfig, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestNothingListensBeyondLoopback looks into the kernel's tables for what the
-// processes of a cluster listen on. Addresses are hexadecimal there, bytes reversed.
-func TestNothingListensBeyondLoopback(t *testing.T) {
+// TestClusterListensOnLoopbackOnly reads the kernel's tables for the listening sockets of a cluster's processes.
+// Addresses in them are hexadecimal, with reversed bytes.
+func TestClusterListensOnLoopbackOnly(t *testing.T) {
 	t.Parallel()
 	cluster := start(t, Config{Nodes: 1})
 	const loopback, listening = "0100007F:", "0A"
@@ -26,7 +26,7 @@ func TestNothingListensBeyondLoopback(t *testing.T) {
 			}
 			lines := bufio.NewScanner(file)
 			for lines.Scan() {
-				fields := strings.Fields(lines.Text()) // number, local, remote, state, ..., inode as the tenth
+				fields := strings.Fields(lines.Text()) // number, local, remote, state, ..., inode (tenth)
 				if len(fields) < 10 || fields[3] != listening || !sockets[fields[9]] {
 					continue
 				}
@@ -39,23 +39,23 @@ func TestNothingListensBeyondLoopback(t *testing.T) {
 		}
 	}
 	if found != 1 {
-		t.Errorf("there are %d listeners, want that of the API server", found)
+		t.Errorf("found %d listeners, want only the API server's", found)
 	}
 }
 
-// socketsOf returns the inodes of the sockets that a process has open.
+// socketsOf returns the inodes of a process's open sockets.
 func socketsOf(t *testing.T, pid int) map[string]bool {
 	t.Helper()
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil || len(links) == 0 {
-		t.Fatalf("no open files of process %d: %v", pid, err)
+		t.Fatalf("reading the open files of process %d: %v", pid, err)
 	}
 	pattern := regexp.MustCompile(`^socket:\[(\d+)\]$`)
 	inodes := map[string]bool{}
 	for _, link := range links {
 		target, err := os.Readlink(link)
 		if err != nil {
-			continue // closed in between
+			continue // closed concurrently
 		}
 		if found := pattern.FindStringSubmatch(target); found != nil {
 			inodes[found[1]] = true

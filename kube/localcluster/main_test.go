@@ -13,15 +13,14 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain also makes the test binary play other programs, told by the name it
-// is called by: tests that need a program of their own link to it.
+// TestMain also runs other programs, depending on the name of the binary: tests create links to the test binary.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "fake-broken":
-		fmt.Fprintln(os.Stderr, "the disk is on fire")
+		fmt.Fprintln(os.Stderr, "disk failure")
 		os.Exit(3)
 	case "fake-failing":
-		fmt.Println(`{"event":"failed","error":"port 1 is taken"}`)
+		fmt.Println(`{"event":"failed","error":"port 1 is in use"}`)
 		os.Exit(1)
 	case "fake-silent":
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -30,12 +29,12 @@ func TestMain(m *testing.M) {
 		fakeDying()
 	case "parent":
 		parent()
-		os.Exit(0) // never on to the tests: they would start parents
+		os.Exit(0) // without running the tests, which would start more parents
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// program returns the path by which the test binary is the program name.
+// program returns a path that runs the test binary as the program name.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -49,7 +48,7 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-// fakeDying is a supervisor whose API server dies at the first command.
+// fakeDying is a supervisor with an API server that ends at the first command.
 func fakeDying() {
 	kubeconfig := filepath.Join(filepath.Dir(os.Args[0]), "admin.kubeconfig")
 	content := `{"apiVersion":"v1","kind":"Config","current-context":"c",
@@ -64,7 +63,7 @@ func fakeDying() {
 	os.Exit(1)
 }
 
-// parent starts a cluster, says what belongs to it, and waits to be killed.
+// parent starts a cluster, prints its processes, and waits to be killed.
 func parent() {
 	cluster, err := Start(context.Background(), Config{Nodes: 1})
 	if err != nil {

@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// progressEvery is how often progress is shown where lines are kept, such as
-	// a CI log; on a terminal one line is written over more often.
+	// progressEvery is the interval between progress lines in a log, such as in CI. On a terminal one line is
+	// overwritten more often.
 	progressEvery         = 10 * time.Second
 	progressEveryTerminal = 200 * time.Millisecond
 
-	// keptLines is how much of a failed build is told.
+	// keptLines is the number of output lines in the error of a failed build.
 	keptLines = 20
 )
 
-// progress counts what the go command says it does and shows it now and then.
-// One goroutine owns it.
+// progress counts the steps in the go command's output, and shows the count at intervals. Only one goroutine may use
+// it.
 type progress struct {
 	out      io.Writer
 	terminal bool
 	started  time.Time
 	shown    time.Time
-	total    int // of packages; 0 is unknown
+	total    int // of packages; 0: unknown
 }
 
 func newProgress(out io.Writer) *progress {
@@ -46,14 +46,14 @@ func isTerminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// run runs a go command, shows its steps, and returns its stdout. The error of a
-// failed command has its last lines that are not steps: what went wrong.
+// run runs a go command, shows its steps, and returns its stdout. The error of a failed command contains its last lines
+// that are not steps.
 func (p *progress) run(ctx context.Context, cmd *exec.Cmd, verb, things string) (string, error) {
 	var stdout strings.Builder
 	cmd.Stdout = &stdout
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
-		return "", fmt.Errorf("making a pipe: %w", err)
+		return "", fmt.Errorf("creating a pipe: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
 		return "", fmt.Errorf("starting the go command: %w", err)
@@ -81,8 +81,8 @@ func (p *progress) run(ctx context.Context, cmd *exec.Cmd, verb, things string) 
 	return stdout.String(), nil
 }
 
-// isStep tells the lines of "go build -v" (an import path) and of downloads from
-// what a compiler has to say.
+// isStep reports whether a line is a step: an import path of "go build -v", or a download. Other lines are compiler
+// output.
 func isStep(line string) bool {
 	return strings.HasPrefix(line, "go: downloading ") || (line != "" && !strings.ContainsAny(line, " \t:#"))
 }
@@ -97,11 +97,11 @@ func (p *progress) show(steps int, verb, things string) {
 		return
 	}
 	p.shown = now
-	of := ""
+	total := ""
 	if p.total > 0 {
-		of = fmt.Sprintf(" of %d", p.total) // fewer will do where the build cache has some
+		total = fmt.Sprintf(" of %d", p.total) // the maximum: packages in the build cache are not compiled
 	}
-	p.line(fmt.Sprintf("localcluster: %s %d%s %s, %v", verb, steps, of, things, now.Sub(p.started).Round(time.Second)))
+	p.line(fmt.Sprintf("localcluster: %s %d%s %s, %v", verb, steps, total, things, now.Sub(p.started).Round(time.Second)))
 }
 
 func (p *progress) line(text string) {
@@ -112,7 +112,7 @@ func (p *progress) line(text string) {
 	fmt.Fprintln(p.out, text)
 }
 
-// endLine leaves a line that was being written over.
+// endLine ends a line that is overwritten in place.
 func (p *progress) endLine() {
 	if p.terminal {
 		fmt.Fprintln(p.out)

@@ -17,8 +17,8 @@ import (
 	"strings"
 )
 
-// EnvSource names the environment variable with the folder of the localcluster
-// module's source, for whoever changes it. Default: Build finds it.
+// EnvSource is the name of the environment variable with the folder of the localcluster module's source, for developers
+// of that module. Default: Build finds it.
 const EnvSource = "EVENKEEL_LOCALCLUSTER_SOURCE"
 
 const (
@@ -28,8 +28,8 @@ const (
 
 // findSource returns the folder of the cluster's module.
 func (b builder) findSource(ctx context.Context) (string, error) {
-	// A repository, or a module that requires Even Keel, perhaps with a replace.
-	// Not by b.command: here the caller's environment and folder are what matters.
+	// A repository, or a module that requires Even Keel, perhaps with a replace. Not b.command, because the caller's
+	// environment and working directory matter here.
 	dir, version := "", ""
 	if output, err := exec.CommandContext(ctx, b.goCommand, "list", "-m", "-f", "{{.Dir}}\n{{.Version}}", modulePath).Output(); err == nil {
 		dir, version, _ = strings.Cut(strings.TrimSpace(string(output)), "\n")
@@ -44,15 +44,15 @@ func (b builder) findSource(ctx context.Context) (string, error) {
 			return source, nil
 		}
 	}
-	// A module in the module cache comes without the modules inside it.
+	// A module in the module cache does not contain its nested modules.
 	if version == "" {
-		return "", fmt.Errorf("no source of the cluster found: neither the go command in the working directory nor the place of this package leads to %s; set %s to the folder of its source", clusterModulePath, EnvSource)
+		return "", fmt.Errorf("no source of the cluster found: neither the go command in the working directory nor the folder of this package leads to %s; set %s to the folder of its source", clusterModulePath, EnvSource)
 	}
 	return b.download(ctx, version)
 }
 
-// download fetches the published module of the cluster and returns its folder in
-// the module cache, in which the go command can build.
+// download downloads the published module of the cluster and returns its folder in the module cache. The go command can
+// build there.
 func (b builder) download(ctx context.Context, version string) (string, error) {
 	output, err := b.command(ctx, os.TempDir(), "mod", "download", "-json", clusterModulePath+"@"+version).Output()
 	var module struct{ Dir, Error string }
@@ -60,12 +60,12 @@ func (b builder) download(ctx context.Context, version string) (string, error) {
 		return "", fmt.Errorf("downloading %s@%s: %w", clusterModulePath, version, errors.Join(err, parseErr))
 	}
 	if module.Error != "" || err != nil {
-		return "", fmt.Errorf("downloading %s@%s: %s; set %s to the folder of its source, or Config.Binary to a localcluster built elsewhere", clusterModulePath, version, module.Error, EnvSource)
+		return "", fmt.Errorf("downloading %s@%s: %s; set %s to the folder of its source, or Config.Binary to an existing localcluster binary", clusterModulePath, version, module.Error, EnvSource)
 	}
 	return module.Dir, nil
 }
 
-// key names what a build of source makes: the same key, the same binary.
+// key identifies the result of a build of source: equal keys mean equal binaries.
 func (b builder) key(ctx context.Context, source string) (string, error) {
 	output, err := b.command(ctx, source, "env", "GOVERSION", "GOOS", "GOARCH").Output()
 	if err != nil {
@@ -95,8 +95,8 @@ func (b builder) key(ctx context.Context, source string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil))[:16], nil
 }
 
-// isSource reports whether a file has a part in the binary. Others, such as a
-// binary that somebody built there by hand, must not make it another version.
+// isSource reports whether a file is part of the binary. Other files, such as a binary that was built there by hand,
+// must not change the key.
 func isSource(name string) bool {
 	switch filepath.Ext(name) {
 	case ".go", ".mod", ".sum", ".yaml":
@@ -114,19 +114,19 @@ func addFile(hash io.Writer, root, path string) error {
 	if err != nil {
 		return err
 	}
-	// Lengths keep the end of one file apart from the beginning of the next.
+	// The length separates a file's content from the next file.
 	fmt.Fprintf(hash, "%q %d\n", filepath.ToSlash(relative), len(content))
 	_, err = hash.Write(content)
 	return err
 }
 
-// linkerFlags tell the binary its Kubernetes version, as the source's go.mod has
-// it, and leave out what only debuggers need.
+// linkerFlags returns flags that set the binary's Kubernetes version from the source's go.mod, and omit debug
+// information.
 func linkerFlags(source string) string {
 	flags := "-s -w"
 	content, err := os.ReadFile(filepath.Join(source, "go.mod"))
 	if err != nil {
-		return flags // the go command is about to say it better
+		return flags // the go command will report the error
 	}
 	v := regexp.MustCompile(`(?m)^\s*(?:require\s+)?k8s\.io/kubernetes (v(\d+)\.(\d+)\S*)`).FindSubmatch(content)
 	if v == nil {
@@ -136,7 +136,7 @@ func linkerFlags(source string) string {
 	return flags + fmt.Sprintf("%[1]sgitVersion=%[2]s%[1]sgitMajor=%[3]s%[1]sgitMinor=%[4]s", variable, v[1], v[2], v[3])
 }
 
-// withStderr adds what a command said to how it ended.
+// withStderr adds a command's stderr to its error.
 func withStderr(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && len(exit.Stderr) > 0 {

@@ -14,12 +14,11 @@ import (
 	"time"
 )
 
-// stopTimeout is how long the supervisor may take to end all components, each of
-// which it gives 5 s at most, before it is killed itself.
+// stopTimeout is the time in which the supervisor must end all components (at most 5 s each). Then it is killed.
 const stopTimeout = 30 * time.Second
 
-// The protocol of "localcluster up --control": commands on stdin and events on
-// stdout, one JSON object a line. The binary's control.go describes it.
+// command and event are the protocol of "localcluster up --control": commands on stdin and events on stdout, one JSON
+// object per line. control.go of the binary describes it.
 type command struct {
 	ID      int      `json:"id"`
 	Command string   `json:"command"`
@@ -34,46 +33,46 @@ type event struct {
 	Error      string         `json:"error"`
 	Dir        string         `json:"dir"`
 	Kubeconfig string         `json:"kubeconfig"`
-	Content    string         `json:"content"` // of a user's kubeconfig
+	Content    string         `json:"content"` // a user's kubeconfig
 	Processes  map[string]int `json:"processes"`
 }
 
 var errStopped = errors.New("the cluster is stopped")
 
-// supervisor is the process that owns the cluster. It ends the cluster when its
-// stdin ends, which the kernel sees to if this process dies.
+// supervisor is the process that owns the cluster. It ends the cluster when its stdin ends, which the kernel closes if
+// this process dies.
 type supervisor struct {
 	// Immutable after startSupervisor.
 	cmd      *exec.Cmd
 	stdin    io.WriteCloser
 	progress io.Writer
-	ready    chan event    // has the ready event, once
+	ready    chan event    // receives the ready event once
 	done     chan struct{} // closed once the process has ended
 
 	// Written before done is closed, read after.
-	err error // nil if it ended as it was told to
+	err error // nil if it was stopped on request
 
 	// Guarded by mu.
 	mu       sync.Mutex
 	lastID   int
-	pending  map[int]chan event // by command id, each with room for the reply
+	pending  map[int]chan event // by command ID, each with room for the reply
 	stopping bool
 }
 
 // startSupervisor runs the binary and returns when the cluster is ready.
 func startSupervisor(ctx context.Context, cfg Config) (*supervisor, event, error) {
-	// Not CommandContext: ctx bounds the start and not the cluster's life.
+	// Not CommandContext: ctx only applies to the start.
 	cmd := exec.Command(cfg.Binary, cfg.arguments()...)
 	ownProcessGroup(cmd)
 	stderr := &bytes.Buffer{}
-	cmd.Stderr = stderr // complete once Wait has returned
+	cmd.Stderr = stderr // complete when Wait has returned
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, event{}, fmt.Errorf("localcluster: making the stdin of %s: %w", cfg.Binary, err)
+		return nil, event{}, fmt.Errorf("localcluster: creating the stdin of %s: %w", cfg.Binary, err)
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, event{}, fmt.Errorf("localcluster: making the stdout of %s: %w", cfg.Binary, err)
+		return nil, event{}, fmt.Errorf("localcluster: creating the stdout of %s: %w", cfg.Binary, err)
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, event{}, fmt.Errorf("localcluster: starting %s: %w", cfg.Binary, err)
@@ -104,11 +103,10 @@ func startSupervisor(ctx context.Context, cfg Config) (*supervisor, event, error
 	}
 }
 
-// readEvents hands out events until stdout ends; it returns what the supervisor
-// said about its own failure.
+// readEvents passes on events until stdout ends. It returns the supervisor's failure message, if there is one.
 func (s *supervisor) readEvents(stdout io.Reader) (failure string) {
 	lines := bufio.NewScanner(stdout)
-	lines.Buffer(nil, 1<<20) // failures carry log lines
+	lines.Buffer(nil, 1<<20) // failure messages contain log lines
 	for lines.Scan() {
 		var e event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
@@ -138,7 +136,7 @@ func (s *supervisor) note(text string) {
 	fmt.Fprintf(s.progress, "localcluster: %s\n", text)
 }
 
-// failure is why the process ended. Call it after done.
+// failure returns why the process ended. It must be called after done is closed.
 func (s *supervisor) failure() error {
 	if s.err != nil {
 		return s.err
@@ -155,10 +153,9 @@ func (s *supervisor) request(ctx context.Context, c command) (event, error) {
 	return e, err
 }
 
-var errGivenUp = errors.New("given up waiting for the supervisor's reply")
+var errGivenUp = errors.New("gave up waiting for the supervisor's reply")
 
-// requestUntil sends a command and waits for the reply, the end of the process,
-// or givenUp; nil never gives up.
+// requestUntil sends a command and waits for the reply, the end of the process, or givenUp. nil means no limit.
 func (s *supervisor) requestUntil(givenUp <-chan struct{}, c command) (event, error) {
 	reply := make(chan event, 1)
 	if err := s.send(c, reply); err != nil {
@@ -177,8 +174,7 @@ func (s *supervisor) requestUntil(givenUp <-chan struct{}, c command) (event, er
 	}
 }
 
-// send writes a command. It says nothing about a process that does not read any
-// more: done does.
+// send writes a command. It ignores write errors: they mean that the process has ended, which done reports.
 func (s *supervisor) send(c command, reply chan event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +192,7 @@ func (s *supervisor) send(c command, reply chan event) error {
 	return nil
 }
 
-// stop ends the process and everything under it, and returns when it has ended.
+// stop ends the process and its components, and returns when it has ended.
 func (s *supervisor) stop() error {
 	s.mu.Lock()
 	first := !s.stopping

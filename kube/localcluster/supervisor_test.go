@@ -16,9 +16,9 @@ func TestStartErrors(t *testing.T) {
 		binary string
 		want   []string
 	}{
-		"no binary":                   {filepath.Join(t.TempDir(), "missing"), []string{"starting", "missing", "no such file"}},
-		"a binary that just ends":     {program(t, "fake-broken"), []string{"fake-broken", "exit status 3", "the disk is on fire"}},
-		"a supervisor that knows why": {program(t, "fake-failing"), []string{"starting the cluster: port 1 is taken"}},
+		"no binary":                  {filepath.Join(t.TempDir(), "missing"), []string{"starting", "missing", "no such file"}},
+		"the binary exits":           {program(t, "fake-broken"), []string{"fake-broken", "exit status 3", "disk failure"}},
+		"the supervisor reports why": {program(t, "fake-failing"), []string{"starting the cluster: port 1 is in use"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -26,16 +26,16 @@ func TestStartErrors(t *testing.T) {
 			_, err := Start(t.Context(), Config{Binary: test.binary, Progress: io.Discard})
 			for _, want := range test.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("the error does not have %q: %v", want, err)
+					t.Errorf("the error lacks %q: %v", want, err)
 				}
 			}
 		})
 	}
 }
 
-func TestStartEndsWithItsContext(t *testing.T) {
+func TestStartEndsWithContext(t *testing.T) {
 	t.Parallel()
-	reason := errors.New("the test has seen enough")
+	reason := errors.New("cancelled by the test")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(reason)
 	_, err := Start(ctx, Config{Binary: program(t, "fake-silent"), Progress: io.Discard})
@@ -44,14 +44,14 @@ func TestStartEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestDeathOfTheServerIsTold(t *testing.T) {
+func TestServerEndIsReported(t *testing.T) {
 	t.Parallel()
 	cluster, err := Start(t.Context(), Config{Binary: program(t, "fake-dying"), Progress: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := cluster.User(t.Context(), ""); err == nil {
-		t.Error("a user without a name was made")
+		t.Error("User accepted an empty name")
 	}
 	const want = "apiserver ended by itself"
 	if err := cluster.Kill(); err == nil || !strings.Contains(err.Error(), want) {
@@ -61,14 +61,14 @@ func TestDeathOfTheServerIsTold(t *testing.T) {
 		t.Errorf("Stop() = %v, want %q", err, want)
 	}
 	if err := cluster.Stop(); err != nil {
-		t.Errorf("Stop() again = %v", err)
+		t.Errorf("second Stop() = %v", err)
 	}
 	if err := cluster.Restart(t.Context()); !errors.Is(err, errStopped) {
 		t.Errorf("Restart() after Stop() = %v, want %v", err, errStopped)
 	}
 }
 
-func TestUnexpectedOutputIsPassedOn(t *testing.T) {
+func TestUnexpectedOutputIsShown(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	s := &supervisor{progress: &out, pending: map[int]chan event{}}

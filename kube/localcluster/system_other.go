@@ -8,9 +8,9 @@ import (
 	"os/exec"
 )
 
-// supported says why localcluster cannot work here, or nil.
+// supported returns an error if localcluster does not run on this system.
 func supported() error {
-	return errors.New("localcluster runs on Linux and macOS only; use an existing cluster by " + EnvExisting)
+	return errors.New("localcluster runs on Linux and macOS only; to use an existing cluster, set " + EnvExisting)
 }
 
 func ownProcessGroup(*exec.Cmd) {}

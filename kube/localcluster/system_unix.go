@@ -9,17 +9,17 @@ import (
 	"syscall"
 )
 
-// supported says why localcluster cannot work here, or nil.
+// supported returns an error if localcluster does not run on this system.
 func supported() error { return nil }
 
-// ownProcessGroup keeps Ctrl-C in the terminal away from cmd: this process gets
-// it, ends its own work first and then calls Stop, or dies, which ends cmd too.
+// ownProcessGroup keeps Ctrl-C in a terminal from reaching cmd: only this process receives it. It then calls Stop, or
+// exits, which ends cmd too.
 func ownProcessGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
-// tryLock locks the file, or reports false if another process has it. The lock
-// ends with the file's closing or with the process.
+// tryLock locks the file, or returns false if another process holds the lock. The lock ends when the file is closed or
+// the process ends.
 func tryLock(file *os.File) (bool, error) {
 	err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

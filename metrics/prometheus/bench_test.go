@@ -12,8 +12,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// tellAll tells a Recorder one of everything, so that each metric has each of its values.
-func tellAll(recorder *metrics.Recorder) {
+// recordAll records one measurement of every type, so that each metric has all its label values.
+func recordAll(recorder *metrics.Recorder) {
 	recorder.ObserveController("pods", func() controller.Stats { return controller.Stats{FailingSince: time.Unix(1, 0)} })
 	recorder.ObserveInformer("Pod", func() informer.Health { return informer.Health{Synced: true, LastEvent: time.Unix(1, 0)} })
 	for _, cause := range workqueue.CauseTypes() {
@@ -24,7 +24,7 @@ func tellAll(recorder *metrics.Recorder) {
 	}
 }
 
-// BenchmarkRecorder measures what is on the way of each run, and a scrape.
+// BenchmarkRecorder measures the methods that every run calls, and a scrape.
 func BenchmarkRecorder(b *testing.B) {
 	run := controller.Handled{Outcome: controller.OutcomeSuccess, Wait: time.Millisecond, Duration: 5 * time.Millisecond}
 	writes, fails, traced := run, run, run

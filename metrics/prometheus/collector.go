@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// collector is the Recorder as the registry sees it (prometheus.Collector).
+// collector implements prometheus.Collector for a Recorder, so that these methods are not part of its API.
 type collector Recorder
 
 // Describe implements prometheus.Collector.
@@ -32,13 +32,13 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// observations are the functions that a scrape reads. The zero value is empty.
+// observations contains the functions that a scrape calls. The zero value is empty.
 type observations[S any] struct {
 	mu  sync.Mutex
 	all map[*observation[S]]struct{} // guarded by mu
 }
 
-// observation is one function, which may be called until stop returns.
+// observation is one function of ObserveController or ObserveInformer. It is never called after stop has returned.
 type observation[S any] struct {
 	name    string
 	observe func() S
@@ -65,10 +65,10 @@ func (o *observations[S]) add(name string, observe func() S) (stop func()) {
 	}
 }
 
-// read calls the functions and returns their answers by name.
+// read calls all functions and returns their results by name.
 //
-// They are called without the lock of add: an informer is added while it holds its own
-// lock, which its function needs.
+// It does not hold o.mu during the calls: an informer calls add while it holds its own lock, which its function
+// takes too.
 func (o *observations[S]) read() map[string][]S {
 	o.mu.Lock()
 	all := make([]*observation[S], 0, len(o.all))
@@ -76,20 +76,20 @@ func (o *observations[S]) read() map[string][]S {
 		all = append(all, one)
 	}
 	o.mu.Unlock()
-	answers := map[string][]S{}
+	results := map[string][]S{}
 	for _, one := range all {
-		if answer, ok := one.read(); ok {
-			answers[one.name] = append(answers[one.name], answer)
+		if result, ok := one.read(); ok {
+			results[one.name] = append(results[one.name], result)
 		}
 	}
-	return answers
+	return results
 }
 
-func (o *observation[S]) read() (answer S, ok bool) {
+func (o *observation[S]) read() (result S, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.stopped {
-		return answer, false
+		return result, false
 	}
 	return o.observe(), true
 }

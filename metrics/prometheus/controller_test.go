@@ -39,9 +39,8 @@ func (onePod) Describe() informer.Description[*corev1.Pod] {
 	return informer.Description[*corev1.Pod]{Kind: "Pod"}
 }
 
-// The whole way from a Handler to the registry. A failed run that is retried must count as
-// a failure (contract 4), whatever becomes of it later.
-func TestAControllersRunsAreCounted(t *testing.T) {
+// A failed run must count as a failure (contract 4), also if its retry is successful.
+func TestControllerRunsAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		recorder, registry := newRecorder(t)
@@ -89,7 +88,7 @@ func TestAControllersRunsAreCounted(t *testing.T) {
 			"evenkeel_informer_failing{informer=pods,reason=Other}":                       0,
 		})
 		if since, found := gather(t, registry)["evenkeel_controller_failing_since_timestamp_seconds{controller=pods}"]; found {
-			t.Errorf("no key fails any more, and they do since %v", since)
+			t.Errorf("no key fails, but failing_since is %v", since)
 		}
 		want := map[string]uint64{
 			"{controller=pods,outcome=error}":   2,
@@ -105,7 +104,7 @@ func TestAControllersRunsAreCounted(t *testing.T) {
 		}
 		for series := range gather(t, registry) {
 			if !strings.Contains(series, "_total{") {
-				t.Errorf("the controller has stopped, and %s is still there", series)
+				t.Errorf("the controller has stopped, but %s still exists", series)
 			}
 		}
 	})

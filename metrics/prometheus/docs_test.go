@@ -21,20 +21,20 @@ const (
 )
 
 //nolint:gochecknoglobals // a flag must be defined before the tests begin
-var update = flag.Bool("update", false, "write docs/metrics.md anew")
+var update = flag.Bool("update", false, "write docs/metrics.md")
 
-// exposed is what a Recorder really exposes of one metric.
+// exposed describes one metric of a Recorder.
 type exposed struct {
 	kind   string
 	help   string
 	labels map[string]map[string]bool // the values of each label
 }
 
-// exposedMetrics returns all metrics, from a Recorder that was told one of everything.
+// exposedMetrics returns all metrics of a Recorder after recordAll.
 func exposedMetrics(t *testing.T) map[string]exposed {
 	t.Helper()
 	recorder, registry := newRecorder(t)
-	tellAll(recorder)
+	recordAll(recorder)
 	found := map[string]exposed{}
 	for _, family := range families(t, registry) {
 		e := exposed{kind: strings.ToLower(family.GetType().String()), help: family.GetHelp(), labels: map[string]map[string]bool{}}
@@ -51,7 +51,7 @@ func exposedMetrics(t *testing.T) map[string]exposed {
 	return found
 }
 
-// TestTableOfMetrics holds docs/metrics.md to what is exposed. With -update it writes it.
+// docs/metrics.md must list the exposed metrics. Flag -update writes the page.
 func TestTableOfMetrics(t *testing.T) {
 	t.Parallel()
 	want := tableOf(exposedMetrics(t))
@@ -65,52 +65,52 @@ func TestTableOfMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/metrics.md is not what is exposed; go test ./metrics/prometheus -update writes it (-want +got):\n%s", diff)
+		t.Errorf("docs/metrics.md is outdated; run go test ./metrics/prometheus -update (-want +got):\n%s", diff)
 	}
 }
 
 const tableIntro = `# Metrics
 
-What ` + "`metrics/prometheus`" + ` exposes, under the default namespace, ` + "`evenkeel`" + `. This page is generated:
-` + "`go test ./metrics/prometheus -update`" + ` writes it anew.
+These are the metrics of ` + "`metrics/prometheus`" + ` with the default namespace, ` + "`evenkeel`" + `. This page is generated:
+` + "`go test ./metrics/prometheus -update`" + ` updates it.
 
-[dashboards/evenkeel.json](dashboards/evenkeel.json) is a Grafana dashboard of all of them.
+[dashboards/evenkeel.json](dashboards/evenkeel.json) is a Grafana dashboard with all of them.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
 `
 
 const tableNotes = `
-The labels ` + "`controller` and `informer`" + ` are the names that the program gave, and ` + "`source`" + ` is ` + "`self`" + ` (the controller's own objects),
-` + "`loop`" + ` (retries, requeues, resyncs, timers) or the name of a source. The other labels have few and fixed values:
+The labels ` + "`controller` and `informer`" + ` are the names that the program sets. ` + "`source`" + ` is ` + "`self`" + ` (the controller's own objects),
+` + "`loop`" + ` (retries, requeues, resyncs, timers) or the name of a source. The other labels have a small fixed set of values:
 
-| label | of | values |
+| label | metrics | values |
 |---|---|---|
 `
 
 const tableEnd = `
-- ` + "`source` and `class`" + ` may be of a program's own making: of each controller, the first 50 sources and the first 20 classes get
-  series of their own, and the rest count as ` + "`other`" + `.
-- A trigger that finds its key in the queue merges with what is there: there are more triggers than runs. What was skipped is
-  not among the triggers.
-- ` + "`evenkeel_controller_queue_length`, `_waiting`, `_backoff` and `_held`" + ` have no key in common.
-- A run that failed and will be tried again counts as ` + "`error`, `timeout` or `panic`" + `, never as ` + "`success`" + `.
-- Counters and histograms stay after a controller has stopped. Sizes and states, and the counters of informers, are read
-  when Prometheus scrapes, and are gone when the controller or informer has stopped.
-- Controllers of one name in one process are summed; of the oldest wait and the oldest failure, it is the oldest. Of informers
-  of one name, sizes and counters are summed; they are synced when all are, failing or degraded when one is, and staleness, lag
-  and last event are those of the one that is worst.
-- ` + "`evenkeel_informer_staleness_seconds`" + ` stays below about a minute with a healthy watch, after which the API server sends a bookmark
-  if nothing else. It is not there until something has been listed. ` + "`evenkeel_informer_lag_seconds`" + ` is 0 when the write was there
-  before its answer, and when none was waited for.
-- ` + "`evenkeel_controller_handle_seconds` and `evenkeel_controller_queue_wait_seconds`" + ` have exemplars with the label ` + "`trace_id`" + `, where
-  runs have a trace. They are only exposed in OpenMetrics: ` + "`promhttp.HandlerOpts{EnableOpenMetrics: true}`" + `.
-- ` + "`evenkeel_informer_received_bytes_total`" + ` is what the informer itself reads from the API server: 0 for a Retriever of your own.
-  An object that many read is decoded many times: ` + "`evenkeel_informer_decode_seconds_total`" + ` says what that costs.
-- ` + "`reason`" + ` of an informer is ` + "`Forbidden`" + ` when a permission is missing, ` + "`Unauthorized`" + ` when the API server does not know the user,
-  ` + "`NotServed`" + ` when the cluster has no such kind (a CustomResourceDefinition is missing), ` + "`Silent`" + ` when a watch is open
-  and brings nothing while a list shows changes, and ` + "`Unreachable`" + ` when the API server gave no answer, or one that says that
-  it cannot serve now. The error itself is in the log and in readiness.
+- ` + "`source` and `class`" + ` may have values that the program defines. For each controller, the first 50 sources and the first 20
+  classes have their own series. Further ones count as ` + "`other`" + `.
+- A trigger whose key is in the queue already is merged with the earlier one, so there are more triggers than runs. Skipped
+  changes are not counted as triggers.
+- ` + "`evenkeel_controller_queue_length`" + `, ` + "`_waiting`" + `, ` + "`_backoff` and `_held`" + ` have no key in common.
+- A failed run that is retried counts as ` + "`error`" + `, ` + "`timeout`" + ` or ` + "`panic`" + `, never as ` + "`success`" + `.
+- Counters and histograms of a controller remain after it has stopped. Sizes, states and the counters of informers are read
+  at each scrape, and disappear when the controller or informer stops.
+- Controllers with the same name in one process are summed. Their oldest wait is the longest one, and their failing-since is
+  the earliest one. For informers with the same name, sizes and counters are summed. They are synced if all are synced, and
+  failing or degraded if one is. Staleness, lag and last event are those of the worst one.
+- ` + "`evenkeel_informer_staleness_seconds`" + ` stays below about a minute with a healthy watch, because the API server sends a bookmark
+  about once a minute. It is missing before the first list. ` + "`evenkeel_informer_lag_seconds`" + ` is 0 if the write was in the cache
+  before its response arrived, and if no write was awaited.
+- ` + "`evenkeel_controller_handle_seconds` and `evenkeel_controller_queue_wait_seconds`" + ` have exemplars with the label ` + "`trace_id`" + ` if
+  runs have a trace. Only the OpenMetrics format contains them: ` + "`promhttp.HandlerOpts{EnableOpenMetrics: true}`" + `.
+- ` + "`evenkeel_informer_received_bytes_total`" + ` counts the bytes that the informer itself reads from the API server. It is 0 for a
+  custom Retriever. Each reader decodes an object again: ` + "`evenkeel_informer_decode_seconds_total`" + ` is the cost.
+- ` + "`reason`" + ` of an informer is ` + "`Forbidden`" + ` if a permission is missing, ` + "`Unauthorized`" + ` if the API server rejects the credentials,
+  ` + "`NotServed`" + ` if the cluster does not serve the kind (usually because its CustomResourceDefinition is missing), ` + "`Silent`" + ` if an
+  open watch delivers no events although a list shows changes, and ` + "`Unreachable`" + ` if the API server does not respond, or responds
+  that it is unavailable. The log and readiness contain the whole error.
 - ` + "`Config.NativeHistograms`" + ` adds native histograms to the classic ones.
 `
 
@@ -140,7 +140,7 @@ func tableOf(all map[string]exposed) string {
 	return table.String()
 }
 
-// dashboard is what the test reads of a Grafana dashboard.
+// dashboard contains the fields of a Grafana dashboard that the tests read.
 type dashboard struct {
 	SchemaVersion int
 	Title         string
@@ -168,9 +168,8 @@ func readDashboard(t *testing.T) dashboard {
 	return d
 }
 
-// TestDashboardShowsWhatIsExposed: each query names only metrics and labels that exist,
-// and each metric is in a query.
-func TestDashboardShowsWhatIsExposed(t *testing.T) {
+// Each query must use existing metrics and labels, and each metric must be in a query.
+func TestDashboardUsesEveryMetric(t *testing.T) {
 	t.Parallel()
 	all := exposedMetrics(t)
 	shown := map[string]bool{}
@@ -190,7 +189,7 @@ func TestDashboardShowsWhatIsExposed(t *testing.T) {
 	}
 }
 
-func TestDashboardIsWhole(t *testing.T) {
+func TestDashboardPanels(t *testing.T) {
 	t.Parallel()
 	d := readDashboard(t)
 	variables := map[string]string{}
@@ -209,7 +208,7 @@ func TestDashboardIsWhole(t *testing.T) {
 	var rows []string
 	for _, panel := range d.Panels {
 		if panel.ID == 0 || ids[panel.ID] {
-			t.Errorf("panel %q: the id %d is zero, or another panel's", panel.Title, panel.ID)
+			t.Errorf("panel %q: the id %d is zero or a duplicate", panel.Title, panel.ID)
 		}
 		ids[panel.ID] = true
 		if panel.Type == "row" {
@@ -220,13 +219,13 @@ func TestDashboardIsWhole(t *testing.T) {
 			t.Errorf("panel %d (%q) lacks a title, a description, the datasource variable or a query", panel.ID, panel.Title)
 		}
 	}
-	if diff := cmp.Diff([]string{"What is in trouble", "Controllers", "Why did it run", "How stale", "Informers"}, rows); diff != "" {
+	if diff := cmp.Diff([]string{"Trouble", "Controllers", "Causes of runs", "Staleness", "Informers"}, rows); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 }
 
-// checkQuery returns the metrics that a PromQL query uses, and what is wrong with it. It
-// knows as much of PromQL as the dashboard uses.
+// checkQuery returns the metrics that a PromQL query uses, and the mistakes in it. It supports only the syntax that
+// the dashboard uses.
 func checkQuery(all map[string]exposed, query, legend string) (used, problems []string) {
 	fail := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	for _, pair := range []string{"()", "{}", "[]"} {
@@ -281,7 +280,7 @@ func checkQuery(all map[string]exposed, query, legend string) (used, problems []
 	return used, problems
 }
 
-// metricOf finds the metric that a series belongs to. Histograms are queried by their parts.
+// metricOf returns the metric of a series. A histogram has the series _bucket, _sum and _count.
 func metricOf(all map[string]exposed, series string) (name string, e exposed, ok bool) {
 	histogram := strings.ToLower(dto.MetricType_HISTOGRAM.String())
 	if e, ok := all[series]; ok && e.kind != histogram {
@@ -296,32 +295,32 @@ func metricOf(all map[string]exposed, series string) (name string, e exposed, ok
 	return "", exposed{}, false
 }
 
-// The check itself: each rule is broken once.
+// Each case violates one rule of checkQuery.
 func TestCheckQuery(t *testing.T) {
 	t.Parallel()
 	all := exposedMetrics(t)
 	for name, tc := range map[string]struct {
 		query, legend string
-		want          string // empty: nothing is wrong
+		want          string // empty: the query is valid
 	}{
-		"right":                  {`sum by (controller) (rate(evenkeel_controller_retries_total{controller=~"$controller"}[5m]))`, "{{controller}}", ""},
-		"right, of a histogram":  {`sum by (le) (rate(evenkeel_controller_handle_seconds_bucket{outcome!~"error|panic"}[5m]))`, "", ""},
-		"no such metric":         {`evenkeel_controller_speed`, "", "there is no metric"},
-		"a histogram as a whole": {`evenkeel_controller_handle_seconds`, "", "there is no metric"},
-		"a part of a gauge":      {`evenkeel_controller_workers_count`, "", "there is no metric"},
-		"no such label":          {`evenkeel_informer_objects{controller=~"$controller"}`, "", "has no label"},
-		"no such value":          {`evenkeel_controller_phase{phase="asleep"}`, "", "is never asleep"},
-		"by no such label":       {`sum by (reason) (evenkeel_informer_objects)`, "", "by the label reason"},
-		"a legend without field": {`sum by (informer) (evenkeel_informer_objects)`, "{{reason}}", "the legend has reason"},
-		"unbalanced":             {`sum(evenkeel_informer_objects`, "", "unbalanced ()"},
-		"no metric":              {`up`, "", "no metric in it"},
+		"valid":                     {`sum by (controller) (rate(evenkeel_controller_retries_total{controller=~"$controller"}[5m]))`, "{{controller}}", ""},
+		"valid histogram":           {`sum by (le) (rate(evenkeel_controller_handle_seconds_bucket{outcome!~"error|panic"}[5m]))`, "", ""},
+		"unknown metric":            {`evenkeel_controller_speed`, "", "there is no metric"},
+		"histogram without suffix":  {`evenkeel_controller_handle_seconds`, "", "there is no metric"},
+		"gauge with suffix":         {`evenkeel_controller_workers_count`, "", "there is no metric"},
+		"unknown label":             {`evenkeel_informer_objects{controller=~"$controller"}`, "", "has no label"},
+		"unknown value":             {`evenkeel_controller_phase{phase="asleep"}`, "", "is never asleep"},
+		"grouped by unknown label":  {`sum by (reason) (evenkeel_informer_objects)`, "", "by the label reason"},
+		"legend with unknown field": {`sum by (informer) (evenkeel_informer_objects)`, "{{reason}}", "the legend has reason"},
+		"unbalanced":                {`sum(evenkeel_informer_objects`, "", "unbalanced ()"},
+		"no metric":                 {`up`, "", "no metric in it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, problems := checkQuery(all, tc.query, tc.legend)
 			got := strings.Join(problems, "; ")
 			if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
-				t.Errorf("checkQuery says %q, want %q", got, tc.want)
+				t.Errorf("checkQuery returned %q, want %q", got, tc.want)
 			}
 		})
 	}

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// traceLabel is the exemplars' label, by the name that Grafana looks for.
+	// traceLabel is the label of exemplars that Grafana expects.
 	traceLabel = "trace_id"
-	// exemplarInterval is how often each bucket takes an exemplar. Each replaces the one
-	// before, and is only seen if a scrape comes first; making one allocates.
+	// exemplarInterval is the minimum time between two exemplars of a bucket. Creating one allocates, and only
+	// the last one before a scrape is visible.
 	exemplarInterval = time.Second
 )
 
-// histogram is one series of a histogram, with the trace of a run that fell into each bucket.
+// histogram is one series of a histogram, with exemplars for its buckets.
 type histogram struct {
 	series prometheus.Observer
-	traced prometheus.ExemplarObserver // the same, which histograms of the client library are
+	traced prometheus.ExemplarObserver // the same value: the client library's histograms implement both
 	bounds []float64
 	since  time.Time
-	due    []atomic.Int64 // of each bucket: when it takes its next exemplar, in ns after since
+	due    []atomic.Int64 // by bucket: the time of its next exemplar, in ns after since
 }
 
 func newHistogram(series prometheus.Observer, bounds []float64) *histogram {
@@ -33,25 +33,26 @@ func newHistogram(series prometheus.Observer, bounds []float64) *histogram {
 	}
 }
 
-// observe counts a duration of a run, which belongs to the trace of that ID, if it is not empty.
+// observe adds a duration. If trace, a trace ID, is not empty, it becomes the bucket's exemplar at most once in
+// exemplarInterval.
 func (h *histogram) observe(d time.Duration, trace string) {
 	seconds := d.Seconds()
-	if trace == "" || !isExemplar(trace) || !h.takesExemplar(seconds) {
+	if trace == "" || !isValidTrace(trace) || !h.claimExemplar(seconds) {
 		h.series.Observe(seconds)
 		return
 	}
 	h.traced.ObserveWithExemplar(seconds, prometheus.Labels{traceLabel: trace})
 }
 
-// isExemplar reports whether the client library accepts an ID; it panics at others.
-func isExemplar(trace string) bool {
+// isValidTrace reports whether the client library accepts an ID as a label. It panics for others.
+func isValidTrace(trace string) bool {
 	return len(traceLabel)+len(trace) <= prometheus.ExemplarMaxRunes && utf8.ValidString(trace)
 }
 
-// takesExemplar reports, once in exemplarInterval, that the bucket of a value is to have an
-// exemplar.
-func (h *histogram) takesExemplar(seconds float64) bool {
+// claimExemplar reports whether the bucket of the value may take an exemplar now. It returns true at most once in
+// exemplarInterval for each bucket.
+func (h *histogram) claimExemplar(seconds float64) bool {
 	due := &h.due[sort.SearchFloat64s(h.bounds, seconds)]
-	now, at := int64(time.Since(h.since)), due.Load()
-	return now >= at && due.CompareAndSwap(at, now+int64(exemplarInterval))
+	now, next := int64(time.Since(h.since)), due.Load()
+	return now >= next && due.CompareAndSwap(next, now+int64(exemplarInterval))
 }

@@ -41,23 +41,23 @@ func exemplars(tb testing.TB, registry prometheus.Gatherer) map[string]string {
 	return found
 }
 
-// ran tells a Recorder of a run in a trace, which waited for half a second.
-func ran(recorder *metrics.Recorder, took time.Duration, trace string) {
+// recordRun records a run with a trace and a wait of 0.5 s.
+func recordRun(recorder *metrics.Recorder, duration time.Duration, trace string) {
 	recorder.Handled("pods", controller.Handled{
-		Outcome: controller.OutcomeSuccess, Wait: 500 * time.Millisecond, Duration: took, TraceID: trace,
+		Outcome: controller.OutcomeSuccess, Wait: 500 * time.Millisecond, Duration: duration, TraceID: trace,
 	})
 }
 
-func TestRunsWithATraceLeaveExemplars(t *testing.T) {
+func TestRunsWithTraceHaveExemplars(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newRecorder(t)
-	ran(recorder, time.Second, "")
+	recordRun(recorder, time.Second, "")
 	if diff := cmp.Diff(map[string]string{}, exemplars(t, registry)); diff != "" {
 		t.Errorf("exemplars of a run without a trace (-want +got):\n%s", diff)
 	}
-	ran(recorder, time.Second, "4bf92f35")
-	ran(recorder, time.Hour, "00f067aa")
-	ran(recorder, 100*time.Millisecond, "d75597de") // an upper bound, which belongs to its bucket
+	recordRun(recorder, time.Second, "4bf92f35")
+	recordRun(recorder, time.Hour, "00f067aa")
+	recordRun(recorder, 100*time.Millisecond, "d75597de") // an upper bound, which belongs to its bucket
 	want := map[string]string{
 		"handle_seconds 0.1":   "trace_id=d75597de",
 		"handle_seconds 10":    "trace_id=4bf92f35",
@@ -69,71 +69,70 @@ func TestRunsWithATraceLeaveExemplars(t *testing.T) {
 	}
 }
 
-// Making an exemplar allocates, and all but the last before a scrape are for nothing.
-func TestABucketTakesAnExemplarOnceASecond(t *testing.T) {
+// Creating an exemplar allocates, and only the last one before a scrape is visible.
+func TestBucketTakesOneExemplarPerSecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		recorder, registry := newRecorder(t)
-		ran(recorder, time.Second, "first")
+		recordRun(recorder, time.Second, "first")
 		time.Sleep(999 * time.Millisecond)
-		ran(recorder, time.Second, "second")
+		recordRun(recorder, time.Second, "second")
 		if got := exemplars(t, registry)["handle_seconds 10"]; got != "trace_id=first" {
 			t.Errorf("within a second, the exemplar is %s, want that of the first run", got)
 		}
 		time.Sleep(time.Millisecond)
-		ran(recorder, time.Second, "third")
+		recordRun(recorder, time.Second, "third")
 		if got := exemplars(t, registry)["handle_seconds 10"]; got != "trace_id=third" {
 			t.Errorf("after a second, the exemplar is %s, want that of the third run", got)
 		}
 		if got := histogramCounts(t, registry, "evenkeel_controller_handle_seconds")["{controller=pods,outcome=success}"]; got != 3 {
-			t.Errorf("%d runs are counted, want 3", got)
+			t.Errorf("the histogram counts %d runs, want 3", got)
 		}
 	})
 }
 
-// The client library panics at these.
-func TestATraceThatIsNoLabelIsLeftOut(t *testing.T) {
+// The client library panics for these labels.
+func TestInvalidTraceIDIsIgnored(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newRecorder(t)
 	longest := strings.Repeat("x", prometheus.ExemplarMaxRunes-len("trace_id"))
-	ran(recorder, time.Second, longest+"x")
-	ran(recorder, time.Second, "\xff")
+	recordRun(recorder, time.Second, longest+"x")
+	recordRun(recorder, time.Second, "\xff")
 	if diff := cmp.Diff(map[string]string{}, exemplars(t, registry)); diff != "" {
 		t.Errorf("exemplars (-want +got):\n%s", diff)
 	}
-	ran(recorder, time.Second, longest)
+	recordRun(recorder, time.Second, longest)
 	if got := exemplars(t, registry)["handle_seconds 10"]; got != "trace_id="+longest {
 		t.Errorf("the exemplar is %q, want the longest that fits", got)
 	}
 	if got := histogramCounts(t, registry, "evenkeel_controller_handle_seconds")["{controller=pods,outcome=success}"]; got != 3 {
-		t.Errorf("%d runs are counted, want 3", got)
+		t.Errorf("the histogram counts %d runs, want 3", got)
 	}
 }
 
-// Exemplars need OpenMetrics, which names counters without _total: what is told apart by that
-// alone becomes one metric.
+// OpenMetrics names counters without _total, so that two names which differ only by this suffix would collide.
 func TestOpenMetrics(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newRecorder(t)
-	tellAll(recorder)
-	ran(recorder, time.Second, "4bf92f35")
+	recordAll(recorder)
+	recordRun(recorder, time.Second, "4bf92f35")
 	request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	request.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
 	answer := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP(answer, request)
 	if got := answer.Header().Get("Content-Type"); !strings.HasPrefix(got, "application/openmetrics-text") {
-		t.Fatalf("the answer is %s", got)
+		t.Fatalf("the status is %s", got)
 	}
 	text := answer.Body.String()
 	seen := map[string]bool{}
 	for _, found := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(text, -1) {
 		if seen[found[1]] {
-			t.Errorf("two metrics are called %s", found[1])
+			t.Errorf("two metrics have the name %s", found[1])
 		}
 		seen[found[1]] = true
 	}
 	want := `evenkeel_controller_handle_seconds_bucket{controller="pods",outcome="success",le="10.0"} 2 # {trace_id="4bf92f35"} 1.0`
 	if !strings.Contains(text, want) {
-		t.Errorf("there is no %s in:\n%s", want, text)
+		t.Errorf("%s is missing in:\n%s", want, text)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 )
 
-// gauges describes what is read when Prometheus scrapes.
+// gauges has the descriptions of the metrics that are read at each scrape.
 type gauges struct {
 	queueLength, queueWaiting, queueBackOff, queueHeld, oldestWait *prometheus.Desc
 	workers, busy, phase, failingKeys, failingSince, troubles      *prometheus.Desc
@@ -23,27 +23,27 @@ func newGauges(c Config) gauges {
 		return prometheus.NewDesc(c.name(name), help, labels, nil)
 	}
 	return gauges{
-		queueLength:  desc("controller_queue_length", "Keys that are due and wait for a worker.", "controller"),
-		queueWaiting: desc("controller_queue_waiting", "Keys that are not due yet, but for those that back off or are held back.", "controller"),
-		queueBackOff: desc("controller_queue_backoff", "Keys that have failed and wait for their retry.", "controller"),
-		queueHeld:    desc("controller_queue_held", "Keys that are due and held back: a write is not in the cache yet, or a hot loop is slowed.", "controller"),
-		oldestWait:   desc("controller_queue_oldest_wait_seconds", "How long the key that has been due for longest waits for a worker.", "controller"),
-		workers:      desc("controller_workers", "Workers that the controller has.", "controller"),
-		busy:         desc("controller_workers_busy", "Workers that are handling a key.", "controller"),
-		phase:        desc("controller_phase", "1 for the phase that the controller is in, 0 for the others.", "controller", "phase"),
-		failingKeys:  desc("controller_failing_keys", "Keys whose last run has failed.", "controller"),
-		failingSince: desc("controller_failing_since_timestamp_seconds", "When the key that has failed for longest began to, in seconds since 1970. Not there while none fails.", "controller"),
-		// Not controller_troubles: OpenMetrics calls controller_troubles_total so.
-		troubles: desc("controller_troubles_active", "Episodes of trouble that last.", "controller", "type"),
+		queueLength:  desc("controller_queue_length", "Keys that are ready and wait for a worker.", "controller"),
+		queueWaiting: desc("controller_queue_waiting", "Keys that are delayed, without those in backoff and those that are held back.", "controller"),
+		queueBackOff: desc("controller_queue_backoff", "Keys in backoff: they have failed and wait for their retry.", "controller"),
+		queueHeld:    desc("controller_queue_held", "Keys that are ready but held back, because a write is not in the cache yet or a hot loop is slowed down.", "controller"),
+		oldestWait:   desc("controller_queue_oldest_wait_seconds", "Time since the oldest ready key became ready.", "controller"),
+		workers:      desc("controller_workers", "Number of workers of the controller.", "controller"),
+		busy:         desc("controller_workers_busy", "Workers that are processing a key.", "controller"),
+		phase:        desc("controller_phase", "1 for the current phase of the controller, 0 for the other phases.", "controller", "phase"),
+		failingKeys:  desc("controller_failing_keys", "Keys with a failed last run.", "controller"),
+		failingSince: desc("controller_failing_since_timestamp_seconds", "Time of the first failure of the key that has been failing for longest, in seconds since 1970. Missing if no key fails.", "controller"),
+		// Not controller_troubles, because that is the OpenMetrics name of controller_troubles_total.
+		troubles: desc("controller_troubles_active", "Current episodes of trouble.", "controller", "type"),
 
 		objects:    desc("informer_objects", "Objects in the cache.", "informer"),
-		synced:     desc("informer_synced", "1 when everything has been listed since the informer was started, otherwise 0.", "informer"),
-		failing:    desc("informer_failing", "1 for the reason why the informer cannot list or watch now, 0 for the others.", "informer", "reason"),
-		degraded:   desc("informer_degraded", "1 while an optional informer does without what the cluster does not serve or forbids to read, otherwise 0.", "informer"),
-		lastEvent:  desc("informer_last_event_timestamp_seconds", "When the last list, event or bookmark arrived, in seconds since 1970.", "informer"),
-		staleness:  desc("informer_staleness_seconds", "How old what the cache shows may be. Not there until something has been listed.", "informer"),
-		lag:        desc("informer_lag_seconds", "How long the last write of a handler that was waited for took to be in the cache.", "informer"),
-		cacheBytes: desc("informer_cache_bytes", "Memory that the cache takes, with its indexes: an estimate.", "informer"),
+		synced:     desc("informer_synced", "1 if the informer has listed everything since its start, otherwise 0.", "informer"),
+		failing:    desc("informer_failing", "1 for each current reason why the informer cannot list or watch, 0 for the other reasons.", "informer", "reason"),
+		degraded:   desc("informer_degraded", "1 while an optional informer skips a kind that the cluster does not serve or forbids to read, otherwise 0.", "informer"),
+		lastEvent:  desc("informer_last_event_timestamp_seconds", "Time of the last list, event or bookmark, in seconds since 1970.", "informer"),
+		staleness:  desc("informer_staleness_seconds", "Maximum age of the state in the cache. Missing before the first list.", "informer"),
+		lag:        desc("informer_lag_seconds", "Time between a handler's last awaited write and its arrival in the cache.", "informer"),
+		cacheBytes: desc("informer_cache_bytes", "Estimated memory of the cache and its indexes.", "informer"),
 		received:   desc("informer_received_bytes_total", "Bytes read from the API server.", "informer"),
 		decoded:    desc("informer_decoded_objects_total", "Objects decoded for readers of the cache.", "informer"),
 		decodeTime: desc("informer_decode_seconds_total", "Time spent on decoding objects for readers of the cache.", "informer"),
@@ -111,8 +111,8 @@ func (g gauges) collectInformer(to chan<- prometheus.Metric, name string, all []
 		sum.Staleness = max(sum.Staleness, h.Staleness)
 		sum.Lag = max(sum.Lag, h.Lag)
 		listed = listed || h.Synced || h.Staleness > 0
-		for _, why := range reasonsOf(h.Err) {
-			failing[why] = true
+		for _, reason := range reasonsOf(h.Err) {
+			failing[reason] = true
 		}
 	}
 	send(to, g.objects, float64(sum.Objects), name)
@@ -123,8 +123,8 @@ func (g gauges) collectInformer(to chan<- prometheus.Metric, name string, all []
 	count(to, g.received, float64(sum.Received), name)
 	count(to, g.decoded, float64(sum.Decoded), name)
 	count(to, g.decodeTime, sum.DecodeTime.Seconds(), name)
-	for _, why := range reasons() {
-		send(to, g.failing, number(failing[why]), name, string(why))
+	for _, reason := range reasons() {
+		send(to, g.failing, number(failing[reason]), name, string(reason))
 	}
 	sendTime(to, g.lastEvent, sum.LastEvent, name)
 	if listed {
@@ -132,7 +132,7 @@ func (g gauges) collectInformer(to chan<- prometheus.Metric, name string, all []
 	}
 }
 
-// earlier returns the earlier of two times, of which a zero one is none.
+// earlier returns the earlier of two times, ignoring zero times.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
@@ -144,7 +144,7 @@ func send(to chan<- prometheus.Metric, desc *prometheus.Desc, value float64, lab
 	to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 }
 
-// sendTime sends a time, unless it is zero.
+// sendTime sends a time as seconds since 1970, unless it is zero.
 func sendTime(to chan<- prometheus.Metric, desc *prometheus.Desc, at time.Time, labels ...string) {
 	if !at.IsZero() {
 		send(to, desc, float64(at.UnixMilli())/1000, labels...)

@@ -7,40 +7,39 @@ import (
 	"sync/atomic"
 )
 
-// otherValue is the label of what is not admitted to a lookup, so that no caller can make up
-// series without end.
+// otherValue is the label value of all names that a lookup does not admit, which bounds the number of series.
 const otherValue = "other"
 
-// lookup keeps what belongs to each of a set of names: series, which to find by their labels
-// costs more than to count in them. It is on the way of each event and run, and reads without
-// a lock; who adds a name copies the map, which happens once for each.
+// lookup maps names to values such as counters, because finding a series by its labels is more expensive than
+// incrementing it. Every event and run uses it: get takes no lock. Adding a name copies the map, once per name.
+//
+// Invariant: a map in known is never changed.
 type lookup[V any] struct {
 	// Immutable after newLookup.
 	admit  admission
 	create func(label string) V
-	other  func() V // what all names share that are not admitted
+	other  func() V // the value of all names that are not admitted
 
 	known atomic.Pointer[map[string]V]
-	mu    sync.Mutex // held while known is replaced
+	mu    sync.Mutex // held while known is replaced, so that no name is created twice
 }
 
-// admission reports whether a name gets something of its own, when known names have.
+// admission reports whether a new name gets its own value. known is the number of existing names.
 type admission func(known int, name string) bool
 
 func anyName(int, string) bool { return true }
 
-// upTo admits the first names, as many as limit.
+// upTo admits new names while there are fewer than limit.
 func upTo(limit int) admission {
 	return func(known int, _ string) bool { return known < limit }
 }
 
-// oneOf admits a fixed set.
+// oneOf admits the names in all.
 func oneOf[K ~string](all []K) admission {
 	return func(_ int, name string) bool { return slices.Contains(all, K(name)) }
 }
 
-// newLookup returns a lookup that creates what belongs to the names of first at once, and the
-// rest when it is asked for.
+// newLookup returns a lookup that creates the values of first at once, and other values on first use.
 func newLookup[V any, K ~string](admit admission, create func(label string) V, first ...K) *lookup[V] {
 	l := &lookup[V]{admit: admit, create: create, other: sync.OnceValue(func() V { return create(otherValue) })}
 	known := map[string]V{}
@@ -51,7 +50,7 @@ func newLookup[V any, K ~string](admit admission, create func(label string) V, f
 	return l
 }
 
-func (l *lookup[V]) of(name string) V {
+func (l *lookup[V]) get(name string) V {
 	known := *l.known.Load()
 	if v, found := known[name]; found {
 		return v

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestQueriesOfPages: each query on a page names only metrics and labels that exist, and so does
-// each metric that is named in the text.
+// The queries and the text of each page must use existing metrics and labels.
 func TestQueriesOfPages(t *testing.T) {
 	t.Parallel()
 	all := exposedMetrics(t)
@@ -31,7 +30,7 @@ func TestQueriesOfPages(t *testing.T) {
 		}
 		for _, named := range regexp.MustCompile("`(evenkeel_\\w+)`").FindAllStringSubmatch(string(text), -1) {
 			if _, whole := all[named[1]]; !whole {
-				t.Errorf("%s names %s, which is no metric", page, named[1])
+				t.Errorf("%s names %s, which is not a metric", page, named[1])
 			}
 		}
 	}

@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newRecorder returns a Recorder on a registry of its own, with few buckets. The registry
-// is pedantic: it checks what is collected against what was described.
+// newRecorder returns a Recorder with few buckets and its own pedantic registry, which checks that collected metrics
+// match their descriptions.
 func newRecorder(tb testing.TB) (*metrics.Recorder, *prometheus.Registry) {
 	tb.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -38,7 +38,7 @@ func newRecorder(tb testing.TB) (*metrics.Recorder, *prometheus.Registry) {
 	return recorder, registry
 }
 
-// expect compares what the registry exposes of the named metrics, or of all, with want.
+// expect compares the exposition of the named metrics, or of all metrics, with want.
 func expect(t *testing.T, registry prometheus.Gatherer, want string, names ...string) {
 	t.Helper()
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
@@ -60,14 +60,13 @@ func gather(tb testing.TB, registry prometheus.Gatherer) map[string]float64 {
 	return values
 }
 
-// expectValues compares series that are not histograms with what they should be. Of a gauge
-// that is not there, the value is not 0.
+// expectValues compares series that are not histograms. A missing series is not equal to 0.
 func expectValues(tb testing.TB, registry prometheus.Gatherer, want map[string]float64) {
 	tb.Helper()
 	got := gather(tb, registry)
 	for series, want := range want {
 		if value, found := got[series]; !found || value != want {
-			tb.Errorf("%s is %v (there: %t), want %v", series, value, found, want)
+			tb.Errorf("%s is %v (found: %t), want %v", series, value, found, want)
 		}
 	}
 }
@@ -81,7 +80,7 @@ func families(tb testing.TB, registry prometheus.Gatherer) []*dto.MetricFamily {
 	return found
 }
 
-// histogramCounts returns how often each series of a histogram was observed.
+// histogramCounts returns the number of observations of each series of a histogram.
 func histogramCounts(tb testing.TB, registry prometheus.Gatherer, name string) map[string]uint64 {
 	tb.Helper()
 	counts := map[string]uint64{}
@@ -103,7 +102,7 @@ func labelsOf(m *dto.Metric) string {
 	return "{" + strings.Join(pairs, ",") + "}"
 }
 
-func TestExpositionOfASmallStory(t *testing.T) {
+func TestExposition(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newRecorder(t)
 	recorder.ObserveController("pods", func() controller.Stats {
@@ -120,8 +119,7 @@ func TestExpositionOfASmallStory(t *testing.T) {
 			Staleness: 12 * time.Second, Lag: 20 * time.Millisecond,
 		}
 	})
-	// One key fails twice, of which the second is reported, and then succeeds: it waits for what
-	// was written, writes, and its own write comes back.
+	// One key fails twice. Its third run was held back, succeeds and writes. The event of this write is skipped.
 	recorder.Triggered("pods", workqueue.SourceSelf, workqueue.CauseAdded)
 	recorder.Handled("pods", controller.Handled{
 		Outcome: controller.OutcomeError, Class: retry.Default, Wait: 500 * time.Millisecond, Duration: 62500 * time.Microsecond, Decode: 250 * time.Millisecond,
@@ -139,17 +137,17 @@ func TestExpositionOfASmallStory(t *testing.T) {
 	})
 	recorder.Skipped("pods", controller.SkipOwnWrite)
 
-	want, err := os.ReadFile("testdata/story.prom")
+	want, err := os.ReadFile("testdata/exposition.prom")
 	if err != nil {
 		t.Fatal(err)
 	}
 	expect(t, registry, string(want))
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
-		t.Errorf("names and help that Prometheus advises against: %v, %v", problems, err)
+		t.Errorf("lint problems of names and help: %v, %v", problems, err)
 	}
 }
 
-func TestConfigMistakesAreNamedAtOnce(t *testing.T) {
+func TestNewReportsEveryMistake(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		config metrics.Config
@@ -172,7 +170,7 @@ func TestConfigMistakesAreNamedAtOnce(t *testing.T) {
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error %q does not say %q", err, want)
+					t.Errorf("the error %q lacks %q", err, want)
 				}
 			}
 		})
@@ -211,7 +209,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestNativeHistogramsAreAddedToTheClassicOnes(t *testing.T) {
+func TestNativeAndClassicHistograms(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewPedanticRegistry()
 	recorder, err := metrics.New(metrics.Config{Registerer: registry, NativeHistograms: true})
@@ -233,11 +231,11 @@ func TestNativeHistogramsAreAddedToTheClassicOnes(t *testing.T) {
 		}
 	}
 	if seen != 2 {
-		t.Errorf("%d histograms have the run, want 2", seen)
+		t.Errorf("%d histograms contain the run, want 2", seen)
 	}
 }
 
-func TestBucketsOfTheCallerAreCopied(t *testing.T) {
+func TestBucketsAreCopied(t *testing.T) {
 	t.Parallel()
 	buckets := []float64{1, 2}
 	registry := prometheus.NewPedanticRegistry()
@@ -248,7 +246,7 @@ func TestBucketsOfTheCallerAreCopied(t *testing.T) {
 	buckets[0] = 5
 	recorder.Handled("pods", controller.Handled{Outcome: controller.OutcomeSuccess})
 	expect(t, registry, `
-# HELP evenkeel_controller_queue_wait_seconds How long keys were due before a worker took them.
+# HELP evenkeel_controller_queue_wait_seconds Time that keys were ready before a worker processed them.
 # TYPE evenkeel_controller_queue_wait_seconds histogram
 evenkeel_controller_queue_wait_seconds_bucket{controller="pods",le="1"} 1
 evenkeel_controller_queue_wait_seconds_bucket{controller="pods",le="2"} 1

@@ -12,23 +12,23 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// reason is why an informer cannot list or watch, in a small and fixed set. The error
-// itself, with all that it says, is in the log and in readiness.
+// reason is a small fixed set of reasons why an informer cannot list or watch. Logs and readiness contain the whole
+// error.
 type reason string
 
 const (
-	// reasonForbidden: the user of the program may not (403): a Role is missing.
+	// reasonForbidden: the program's user lacks a permission (403).
 	reasonForbidden reason = "Forbidden"
-	// reasonUnauthorized: the API server does not know the user (401).
+	// reasonUnauthorized: the API server rejects the credentials (401).
 	reasonUnauthorized reason = "Unauthorized"
-	// reasonNotServed: the cluster has no such kind (404): a CustomResourceDefinition is
-	// missing, or has gone.
+	// reasonNotServed: the cluster does not serve the kind (404), usually because its CustomResourceDefinition is
+	// missing.
 	reasonNotServed reason = "NotServed"
-	// reasonUnreachable: no answer came, or one that says that none can be given now.
+	// reasonUnreachable: the API server did not respond, or responded that it is unavailable.
 	reasonUnreachable reason = "Unreachable"
-	// reasonSilent: a watch is open and brings nothing, while there is something to bring.
+	// reasonSilent: an open watch delivers no events although the cluster has changes.
 	reasonSilent reason = "Silent"
-	// reasonOther: anything else.
+	// reasonOther: any other error.
 	reasonOther reason = "Other"
 )
 
@@ -36,14 +36,13 @@ func reasons() []reason {
 	return []reason{reasonForbidden, reasonUnauthorized, reasonNotServed, reasonUnreachable, reasonSilent, reasonOther}
 }
 
-// reasonsOf returns the reasons in the error of an informer's health, which joins those of
-// its parts.
+// reasonsOf returns the reasons in the error of an informer's health, which joins the errors of its parts.
 func reasonsOf(err error) []reason {
 	if err == nil {
 		return nil
 	}
 	parts := []error{err}
-	// Only the outermost join is of parts: an error further in may join what it likes.
+	// Only the outermost join contains the parts. An inner error may be a join too.
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		parts = joined.Unwrap()
 	}
@@ -62,9 +61,9 @@ func reasonOf(err error) reason {
 		return reasonSilent
 	}
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return reasonOfAnswer(int(status.Status().Code))
+		return reasonOfStatus(int(status.Status().Code))
 	}
-	// url.Error, which all requests' failures are wrapped in, is a net.Error too.
+	// net.Error includes url.Error, which wraps the errors of all requests.
 	var network net.Error
 	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return reasonUnreachable
@@ -72,7 +71,7 @@ func reasonOf(err error) reason {
 	return reasonOther
 }
 
-func reasonOfAnswer(code int) reason {
+func reasonOfStatus(code int) reason {
 	switch code {
 	case http.StatusForbidden:
 		return reasonForbidden

@@ -19,7 +19,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-func TestReasonsWhyAnInformerFails(t *testing.T) {
+func TestInformerFailureReasons(t *testing.T) {
 	t.Parallel()
 	pods := schema.GroupResource{Resource: "pods"}
 	listing := func(err error) error { return fmt.Errorf("list Pod: %w", err) }
@@ -30,21 +30,21 @@ func TestReasonsWhyAnInformerFails(t *testing.T) {
 		err  error
 		want []string
 	}{
-		"nothing":                    {nil, nil},
-		"a permission is missing":    {listing(apierrors.NewForbidden(pods, "", errors.New("no"))), []string{"Forbidden"}},
-		"who are you":                {listing(apierrors.NewUnauthorized("no")), []string{"Unauthorized"}},
-		"the kind is not there":      {fmt.Errorf("kind Memo: %w: install it", kube.ErrNotServed), []string{"NotServed"}},
-		"the kind has gone":          {listing(apierrors.NewNotFound(pods, "")), []string{"NotServed"}},
-		"connection refused":         {listing(refused), []string{"Unreachable"}},
-		"cut off":                    {listing(io.ErrUnexpectedEOF), []string{"Unreachable"}},
-		"ended":                      {listing(io.EOF), []string{"Unreachable"}},
-		"no answer in time":          {listing(context.DeadlineExceeded), []string{"Unreachable"}},
-		"a gateway without a server": {listing(gateway), []string{"Unreachable"}},
-		"shutting down":              {listing(apierrors.NewServiceUnavailable("later")), []string{"Unreachable"}},
-		"too many requests":          {listing(apierrors.NewTooManyRequests("later", 1)), []string{"Unreachable"}},
-		"nothing comes":              {fmt.Errorf("watch Pod: %w", informer.ErrSilentWatch), []string{"Silent"}},
-		"a failure of the server":    {listing(apierrors.NewInternalError(errors.New("etcd"))), []string{"Other"}},
-		"something else":             {listing(errors.New("what")), []string{"Other"}},
+		"no error":             {nil, nil},
+		"missing permission":   {listing(apierrors.NewForbidden(pods, "", errors.New("no"))), []string{"Forbidden"}},
+		"rejected credentials": {listing(apierrors.NewUnauthorized("no")), []string{"Unauthorized"}},
+		"kind not served":      {fmt.Errorf("kind Memo: %w: install it", kube.ErrNotServed), []string{"NotServed"}},
+		"kind removed":         {listing(apierrors.NewNotFound(pods, "")), []string{"NotServed"}},
+		"connection refused":   {listing(refused), []string{"Unreachable"}},
+		"unexpected EOF":       {listing(io.ErrUnexpectedEOF), []string{"Unreachable"}},
+		"EOF":                  {listing(io.EOF), []string{"Unreachable"}},
+		"timeout":              {listing(context.DeadlineExceeded), []string{"Unreachable"}},
+		"bad gateway":          {listing(gateway), []string{"Unreachable"}},
+		"shutting down":        {listing(apierrors.NewServiceUnavailable("later")), []string{"Unreachable"}},
+		"too many requests":    {listing(apierrors.NewTooManyRequests("later", 1)), []string{"Unreachable"}},
+		"silent watch":         {fmt.Errorf("watch Pod: %w", informer.ErrSilentWatch), []string{"Silent"}},
+		"server error":         {listing(apierrors.NewInternalError(errors.New("etcd"))), []string{"Other"}},
+		"unknown error":        {listing(errors.New("what")), []string{"Other"}},
 		"two parts, two reasons": {
 			errors.Join(listing(refused), listing(apierrors.NewForbidden(pods, "", errors.New("no")))),
 			[]string{"Forbidden", "Unreachable"},

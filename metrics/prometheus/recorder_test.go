@@ -21,7 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-func TestMetricsThatAreRegisteredAlreadyAreAnError(t *testing.T) {
+func TestNewFailsIfMetricsAreRegistered(t *testing.T) {
 	t.Parallel()
 	_, registry := newRecorder(t)
 	recorder, err := metrics.New(metrics.Config{Registerer: registry})
@@ -33,20 +33,20 @@ func TestMetricsThatAreRegisteredAlreadyAreAnError(t *testing.T) {
 	}
 }
 
-func TestAConflictRegistersNothing(t *testing.T) {
+func TestFailedNewRegistersNothing(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewPedanticRegistry()
-	// The same but for its type, because a registry remembers labels and help for ever.
+	// Only its type differs, because a registry never forgets labels and help.
 	foreign := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "evenkeel_controller_retries_total", Help: "Runs of keys whose run before had failed.",
+		Name: "evenkeel_controller_retries_total", Help: "Runs after a failed run of the same key.",
 	}, []string{"controller"})
 	registry.MustRegister(foreign)
 	if _, err := metrics.New(metrics.Config{Registerer: registry}); err == nil {
-		t.Fatal("New returned no error, though evenkeel_controller_retries_total is taken")
+		t.Fatal("New returned no error, although evenkeel_controller_retries_total is registered")
 	}
 	registry.Unregister(foreign)
 	if _, err := metrics.New(metrics.Config{Registerer: registry}); err != nil {
-		t.Errorf("the failed New left something registered: %v", err)
+		t.Errorf("the failed New registered metrics: %v", err)
 	}
 }
 
@@ -59,18 +59,18 @@ func TestRecordersOnDifferentRegistriesAreIndependent(t *testing.T) {
 		t.Errorf("the first registry has %v, want 1", got)
 	}
 	if diff := cmp.Diff(map[string]float64{}, gather(t, second)); diff != "" {
-		t.Errorf("the second registry has something (-want +got):\n%s", diff)
+		t.Errorf("the second registry is not empty (-want +got):\n%s", diff)
 	}
 }
 
-func TestNamespaceBeginsEachName(t *testing.T) {
+func TestNamespaceIsPrefix(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewPedanticRegistry()
 	recorder, err := metrics.New(metrics.Config{Registerer: registry, Namespace: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tellAll(recorder)
+	recordAll(recorder)
 	found := families(t, registry)
 	if len(found) != 32 {
 		t.Errorf("%d metrics, want 32", len(found))
@@ -147,17 +147,17 @@ func TestSameNameIsSummed(t *testing.T) {
 	})
 	got := gather(t, registry)
 	for series, why := range map[string]string{
-		"evenkeel_informer_last_event_timestamp_seconds{informer=Node}":         "it has seen nothing",
-		"evenkeel_informer_staleness_seconds{informer=Secret}":                  "0 would mean that it is up to date, and it has listed nothing",
+		"evenkeel_informer_last_event_timestamp_seconds{informer=Node}":         "no event has arrived",
+		"evenkeel_informer_staleness_seconds{informer=Secret}":                  "nothing is listed yet; 0 would mean that the cache is up to date",
 		"evenkeel_controller_failing_since_timestamp_seconds{controller=nodes}": "no key fails",
 	} {
 		if value, found := got[series]; found {
-			t.Errorf("%s is %v, though %s", series, value, why)
+			t.Errorf("%s is %v although %s", series, value, why)
 		}
 	}
 }
 
-func TestStopRemovesWhatIsReadAndKeepsWhatWasCounted(t *testing.T) {
+func TestStopRemovesGaugesAndKeepsCounters(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newRecorder(t)
 	stopController := recorder.ObserveController("pods", func() controller.Stats { return controller.Stats{Workers: 2} })
@@ -168,23 +168,23 @@ func TestStopRemovesWhatIsReadAndKeepsWhatWasCounted(t *testing.T) {
 	stopController()
 	stopController() // a second call changes nothing
 	if got := gather(t, registry)["evenkeel_controller_workers{controller=pods}"]; got != 3 {
-		t.Errorf("with one of two stopped, there are %v workers, want 3", got)
+		t.Errorf("%v workers after one of two controllers has stopped, want 3", got)
 	}
 	stopOther()
 	stopInformer()
 	got := gather(t, registry)
 	for series := range got {
 		if !strings.Contains(series, "_total{") {
-			t.Errorf("%s is still there", series)
+			t.Errorf("%s still exists", series)
 		}
 	}
 	if got["evenkeel_controller_triggers_total{controller=pods,source=self,type=added}"] != 1 {
-		t.Errorf("the count is gone: %v", got)
+		t.Errorf("the counter is %v after stop", got)
 	}
 }
 
-// A program may start and stop controllers without end.
-func TestStopLetsGoOfWhatWasRead(t *testing.T) {
+// A program may start and stop any number of controllers.
+func TestStopReleasesFunction(t *testing.T) {
 	t.Parallel()
 	recorder, _ := newRecorder(t)
 	stats := &controller.Stats{Workers: 1}
@@ -192,14 +192,14 @@ func TestStopLetsGoOfWhatWasRead(t *testing.T) {
 	recorder.ObserveController("pods", func() controller.Stats { return *stats })()
 	runtime.GC()
 	if kept.Value() != nil {
-		t.Error("what the function read is still held after stop")
+		t.Error("the Recorder still references the function after stop")
 	}
 	runtime.KeepAlive(recorder)
 }
 
-// scrapeThatReads starts a scrape, and returns when it is inside the function that observe
-// was given. It goes on when finish is called, which waits for its end.
-func scrapeThatReads(t *testing.T, registry prometheus.Gatherer, observe func(read func())) (finish func()) {
+// startScrape starts a scrape, and returns while the scrape is in the observed function. finish lets it continue and
+// waits for its end.
+func startScrape(t *testing.T, registry prometheus.Gatherer, observe func(read func())) (finish func()) {
 	t.Helper()
 	inside, release, scraped := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	observe(func() {
@@ -219,13 +219,13 @@ func scrapeThatReads(t *testing.T, registry prometheus.Gatherer, observe func(re
 	}
 }
 
-// Once stop has returned, what the function reads may be taken apart.
-func TestStopWaitsForAScrapeThatReads(t *testing.T) {
+// The observed function must not run after stop has returned.
+func TestStopWaitsForScrape(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newRecorder(t)
 	var reading atomic.Bool
 	var stop func()
-	finish := scrapeThatReads(t, registry, func(read func()) {
+	finish := startScrape(t, registry, func(read func()) {
 		stop = recorder.ObserveController("pods", func() controller.Stats {
 			reading.Store(true)
 			read()
@@ -239,19 +239,19 @@ func TestStopWaitsForAScrapeThatReads(t *testing.T) {
 		stopped <- reading.Load()
 	}()
 	for range 1000 {
-		runtime.Gosched() // a stop that does not wait gets the time to show it
+		runtime.Gosched() // gives a stop that does not wait the time to return
 	}
 	finish()
 	if <-stopped {
-		t.Error("stop returned while the function was being called")
+		t.Error("stop returned while the function was running")
 	}
 }
 
-// An informer starts, and is observed, under the lock that its Health takes.
-func TestAScrapeHoldsNoLockThatObservingNeeds(t *testing.T) {
+// An informer calls ObserveInformer while it holds the lock that its Health takes.
+func TestScrapeDoesNotBlockObserve(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newRecorder(t)
-	finish := scrapeThatReads(t, registry, func(read func()) {
+	finish := startScrape(t, registry, func(read func()) {
 		recorder.ObserveInformer("Pod", func() informer.Health {
 			read()
 			return informer.Health{}
@@ -265,15 +265,15 @@ func TestAScrapeHoldsNoLockThatObservingNeeds(t *testing.T) {
 	select {
 	case <-observed:
 	case <-time.After(20 * time.Second):
-		t.Error("ObserveInformer waits for a scrape, which may be waiting for its caller")
+		t.Error("ObserveInformer waits for a scrape: deadlock")
 	}
 	finish()
 	<-observed
 }
 
-// What users name gets series of its own as long as it is little; what is not in a fixed set
-// gets none.
-func TestContract28_UnknownValuesDoNotMakeSeriesWithoutEnd(t *testing.T) {
+// Label values that the program defines have their own series up to a limit. Unknown values of fixed sets share
+// "other".
+func TestContract28_UnknownLabelValuesAreBounded(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newRecorder(t)
 	const names, sources, classes = 1000, 50, 20
@@ -287,7 +287,7 @@ func TestContract28_UnknownValuesDoNotMakeSeriesWithoutEnd(t *testing.T) {
 		recorder.Handled("pods", controller.Handled{Outcome: controller.Outcome(name), Class: retry.Class(name)})
 	}
 	for i := range sources {
-		recorder.Triggered("pods", fmt.Sprint("name ", i), workqueue.CauseTriggered) // it keeps its series
+		recorder.Triggered("pods", fmt.Sprint("name ", i), workqueue.CauseTriggered) // keeps its series
 	}
 	expectValues(t, registry, map[string]float64{
 		"evenkeel_controller_triggers_total{controller=pods,source=self,type=other}":        names,
@@ -307,7 +307,7 @@ func TestContract28_UnknownValuesDoNotMakeSeriesWithoutEnd(t *testing.T) {
 		counts[name]++
 	}
 	wantCounts := map[string]int{
-		// self and loop have 4 each from the start, and self has "other"; nodes has not that.
+		// self and loop have 4 from the start, and self has "other".
 		"evenkeel_controller_triggers_total": (4 + 4 + sources + 1) + 1 + (4 + 4 + sources + 1),
 		"evenkeel_controller_skipped_total":  2*len(controller.SkipReasons()) + 1,
 		"evenkeel_controller_troubles_total": 2*len(controller.TroubleTypes()) + 1,
@@ -330,7 +330,7 @@ func TestContract28_UnknownValuesDoNotMakeSeriesWithoutEnd(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreNoUTF8DoNotPanic(t *testing.T) {
+func TestInvalidUTF8InNames(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newRecorder(t)
 	defer recorder.ObserveController("a\xff", func() controller.Stats { return controller.Stats{Workers: 1} })()

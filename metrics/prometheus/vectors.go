@@ -2,7 +2,7 @@ package prometheus
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// vectors are what is counted as it happens, for all controllers.
+// vectors contains the metrics that are counted at each event, for all controllers.
 type vectors struct {
 	triggers, skipped, troubles       *prometheus.CounterVec
 	retries, failures, writes, decode *prometheus.CounterVec
@@ -19,31 +19,31 @@ func newVectors(c Config) vectors {
 	}
 	return vectors{
 		triggers: counter("controller_triggers_total",
-			"Times that something put a key into the queue, also when the key was there already.", "source", "type"),
+			"Additions of a key to the queue, also if the queue contained the key already.", "source", "type"),
 		skipped: counter("controller_skipped_total",
-			"Changes that did not put their key into the queue.", "reason"),
+			"Changes that did not add their key to the queue.", "reason"),
 		troubles: counter("controller_troubles_total",
-			"Episodes of trouble that have begun.", "type"),
+			"Episodes of trouble.", "type"),
 		retries: counter("controller_retries_total",
-			"Runs of keys whose run before had failed."),
+			"Runs after a failed run of the same key."),
 		failures: counter("controller_failures_total",
-			"Runs that failed, by the class of their error.", "class"),
+			"Failed runs by the class of their error.", "class"),
 		writes: counter("controller_writes_total",
-			"Writes of runs that the API server has done and that changed something."),
+			"Successful writes of runs that changed an object."),
 		decode: counter("controller_decode_seconds_total",
-			"Time that runs spent on reading their object from the cache."),
+			"Time that runs spent reading their object from the cache."),
 		durations: histogram("controller_handle_seconds",
-			"How long runs took, by outcome. The count is the number of runs.", c.DurationBuckets, "outcome"),
+			"Duration of runs by outcome. The count is the number of runs.", c.DurationBuckets, "outcome"),
 		wait: histogram("controller_queue_wait_seconds",
-			"How long keys were due before a worker took them.", c.WaitBuckets),
+			"Time that keys were ready before a worker processed them.", c.WaitBuckets),
 		hold: histogram("controller_hold_seconds",
-			"How long keys were held back after a worker could have run them, of those that were: a write is not in the cache yet, or a hot loop is slowed.", c.WaitBuckets),
+			"Time that held-back keys were held back although a worker was free: a write was not in the cache yet, or a hot loop was slowed down.", c.WaitBuckets),
 		durationBuckets: c.DurationBuckets,
 		waitBuckets:     c.WaitBuckets,
 	}
 }
 
-// collectors returns each of the vectors.
+// collectors returns all vectors.
 func (v vectors) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		v.triggers, v.skipped, v.troubles, v.retries, v.failures, v.writes, v.decode,

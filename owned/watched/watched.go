@@ -66,8 +66,9 @@ type anyInformer interface {
 }
 
 // Of is the kind that T is registered for, or that of the Retriever which a configure sets. Its
-// informer keeps the objects with the set's label only, logs where the client does, and is named
-// after both ("Deployment of webapp"), because metrics tell informers by their names. Each
+// informer keeps the objects with the set's label only, and what the client's field owner has applied
+// to each (informer.Config.KeepAppliedBy): so a restart makes no request for children that are as
+// desired. It logs where the client does, and is named after both ("Deployment of webapp"), because metrics tell informers by their names. Each
 // configure may change its config before it is made.
 func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 	return Kind{open: func(c Config) (anyInformer, error) {
@@ -75,7 +76,7 @@ func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 			Retriever: informer.RetrieveSelected[T](c.Client.Cluster, informer.Selection{
 				Namespaces: c.Namespaces, LabelSelector: owned.LabelSet + "=" + c.Set.Name,
 			}),
-			Metrics: c.Metrics, Logger: c.Client.Logger,
+			KeepAppliedBy: c.Client.FieldOwner, Metrics: c.Metrics, Logger: c.Client.Logger,
 		}
 		for _, change := range configure {
 			change(&config)
@@ -88,7 +89,8 @@ func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 }
 
 // In is the kind of the objects of an informer that there is already, because more than the set
-// reads from it. It must keep whole objects, and show every child.
+// reads from it. It must keep whole objects, and show every child. Give it the client's field owner as
+// informer.Config.KeepAppliedBy, or each child is applied once after a restart.
 func In[T kube.Object](objects *informer.Informer[T]) Kind {
 	return Kind{open: func(Config) (anyInformer, error) {
 		if objects == nil {

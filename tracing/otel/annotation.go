@@ -15,23 +15,22 @@ import (
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// Inject notes the span of ctx, a handler's context, in obj's annotations: in those of an object
-// that is about to be written. The runs of whichever controller handles obj are then linked to
-// it. It does nothing when ctx has no span, or one that is not sampled.
+// Inject writes the span of ctx, a handler's context, into obj's annotations. Call it before the handler writes obj:
+// the runs of the controller that handles obj are then linked to the span. Inject does nothing if ctx has no span or
+// its span is not sampled.
 //
-// Caller must: inject into what is created, or changes for another reason as well. The
-// annotation is another one in each run. A handler that injects into an object in each run, or
-// into each object that it applies, changes it in each run, and whoever watches it is woken; two
-// controllers that do so to each other never come to rest.
+// The caller must inject only into objects that it creates or changes for another reason too, because the annotation
+// has another value in each run. A handler that injects into an object in every run changes the object in every run,
+// and its watchers run each time. Two controllers that do so to each other never become idle.
 func (t *Tracer) Inject(ctx context.Context, obj metav1.Object) {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return
 	}
-	fields := fields{t.prefix, maps.Clone(obj.GetAnnotations())} // the map may be shared: templates are
+	fields := fields{t.prefix, maps.Clone(obj.GetAnnotations())} // the object may share its map, for example with a template
 	if fields.annotations == nil {
 		fields.annotations = map[string]string{}
 	}
-	// What is left of an older context, such as its tracestate, would be taken for this one's.
+	// Fields of an older context, such as its tracestate, must not be combined with this one's.
 	for _, field := range t.propagator.Fields() {
 		delete(fields.annotations, t.prefix+field)
 	}
@@ -39,8 +38,8 @@ func (t *Tracer) Inject(ctx context.Context, obj metav1.Object) {
 	obj.SetAnnotations(fields.annotations)
 }
 
-// extract returns ctx with what obj's annotations carry in place of ctx's span, and the span
-// context in it, which is not valid if there is none.
+// extract returns ctx with its span context replaced by the one in obj's annotations, and that span context. It is not
+// valid if the annotations contain none.
 func (t *Tracer) extract(ctx context.Context, obj metav1.Object) (context.Context, trace.SpanContext) {
 	annotations := obj.GetAnnotations()
 	if len(annotations) == 0 {
@@ -50,9 +49,8 @@ func (t *Tracer) extract(ctx context.Context, obj metav1.Object) (context.Contex
 	return ctx, trace.SpanContextFromContext(ctx)
 }
 
-// linkAll links a run to the contexts in its object's annotations and in those of the objects
-// that caused it, to each once.
-func (t *Tracer) linkAll(ctx context.Context, run trace.Span, causes workqueue.Causes, obj kube.Object) {
+// addLinks links a run to the span contexts in the annotations of its object and of its causes' objects, to each once.
+func (t *Tracer) addLinks(ctx context.Context, run trace.Span, causes workqueue.Causes, obj kube.Object) {
 	var linked []trace.SpanContext
 	link := func(obj metav1.Object) {
 		_, to := t.extract(ctx, obj)
@@ -72,14 +70,14 @@ func (t *Tracer) linkAll(ctx context.Context, run trace.Span, causes workqueue.C
 		if cause.Source == workqueue.SourceSelf || cause.Object == (kube.Key{}) {
 			continue
 		}
-		if about, found := t.causeObject(ctx, cause); found {
-			link(about)
+		if causeObj, found := t.causeObject(ctx, cause); found {
+			link(causeObj)
 		}
 	}
 }
 
-// isNews reports whether a run is about annotations that no run before it can have seen.
-func isNews(run controller.Run) bool {
+// hasNewAnnotations reports whether no earlier run can have seen the object's annotations.
+func hasNewAnnotations(run controller.Run) bool {
 	for _, cause := range run.Causes.List() {
 		if cause.Source == workqueue.SourceSelf &&
 			(cause.Type == workqueue.CauseAdded || cause.Type == workqueue.CauseUpdated && cause.Changed.Has(kube.ChangedUID|kube.ChangedAnnotations)) {
@@ -89,7 +87,7 @@ func isNews(run controller.Run) bool {
 	return false
 }
 
-// fields is a propagator's view of annotations.
+// fields implements propagation.TextMapCarrier for annotations with a prefix.
 type fields struct {
 	prefix      string
 	annotations map[string]string

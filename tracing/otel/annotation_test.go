@@ -28,7 +28,7 @@ func annotated(name string, annotations map[string]string) *metav1.PartialObject
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Annotations: annotations}}
 }
 
-// theirContext is a context with their span, sampled or not.
+// theirContext returns a context with the span of another client, with the given flags.
 func theirContext(t *testing.T, flags trace.TraceFlags, state string) context.Context {
 	t.Helper()
 	traceID, err1 := trace.TraceIDFromHex(theirTrace)
@@ -51,11 +51,11 @@ func TestInject(t *testing.T) {
 		had, want map[string]string
 	}{
 		"no annotations": {ctx: theirContext(t, trace.FlagsSampled, ""), want: map[string]string{traceparent: theirs}},
-		"others": {
+		"other annotations": {
 			ctx: theirContext(t, trace.FlagsSampled, "vendor=1"), had: map[string]string{"a": "b", traceparent: "old"},
 			want: map[string]string{"a": "b", traceparent: theirs, tracestate: "vendor=1"},
 		},
-		"what is left of an older one": {
+		"annotations of an older context": {
 			ctx: theirContext(t, trace.FlagsSampled, ""), had: map[string]string{traceparent: "old", tracestate: "vendor=0"},
 			want: map[string]string{traceparent: theirs},
 		},
@@ -76,19 +76,19 @@ func TestInject(t *testing.T) {
 				t.Errorf("annotations (-want +got):\n%s", diff)
 			}
 			if !cmp.Equal(before, test.had) {
-				t.Errorf("the map of before, which others may have, has become %v", test.had)
+				t.Errorf("the original map was changed to %v", test.had)
 			}
 		})
 	}
 }
 
-// Which trace a run is in, and what it is linked to.
-func TestRunsAndTheContextInTheObject(t *testing.T) {
+// A span context in the object determines the trace and the links of a run.
+func TestSpanContextInObject(t *testing.T) {
 	t.Parallel()
 	self := func(typ workqueue.CauseType, changed kube.Change) workqueue.Cause {
 		return workqueue.Cause{Type: typ, Source: workqueue.SourceSelf, Object: key("a"), Changed: changed}
 	}
-	const nothing, linked, child = "nothing", "linked", "child"
+	const unrelated, linked, child = "unrelated", "linked", "child"
 	with := map[string]string{"evenkeel.dev/traceparent": theirs}
 	for name, test := range map[string]struct {
 		parent      bool
@@ -96,27 +96,27 @@ func TestRunsAndTheContextInTheObject(t *testing.T) {
 		cause       workqueue.Cause
 		want        string
 	}{
-		"added":                         {false, with, self(workqueue.CauseAdded, 0), linked},
-		"a resync":                      {false, with, workqueue.Cause{Type: workqueue.CauseResync, Source: workqueue.SourceLoop}, linked},
-		"no annotation":                 {false, map[string]string{"a": "b"}, self(workqueue.CauseAdded, 0), nothing},
-		"no context":                    {false, map[string]string{"evenkeel.dev/traceparent": "nonsense"}, self(workqueue.CauseAdded, 0), nothing},
-		"parent: added":                 {true, with, self(workqueue.CauseAdded, 0), child},
-		"parent: annotations changed":   {true, with, self(workqueue.CauseUpdated, kube.ChangedSpec|kube.ChangedAnnotations), child},
-		"parent: another object":        {true, with, self(workqueue.CauseUpdated, kube.ChangedUID), child},
-		"parent: something changed":     {true, with, self(workqueue.CauseUpdated, kube.ChangedSpec), linked},
-		"parent: listed after a start":  {true, with, self(workqueue.CauseListed, 0), linked},
-		"parent: another object's news": {true, with, workqueue.Cause{Type: workqueue.CauseAdded, Source: "parts", Object: key("p")}, linked},
-		"parent: no context":            {true, nil, self(workqueue.CauseAdded, 0), nothing},
+		"added":                            {false, with, self(workqueue.CauseAdded, 0), linked},
+		"a resync":                         {false, with, workqueue.Cause{Type: workqueue.CauseResync, Source: workqueue.SourceLoop}, linked},
+		"no annotation":                    {false, map[string]string{"a": "b"}, self(workqueue.CauseAdded, 0), unrelated},
+		"invalid context":                  {false, map[string]string{"evenkeel.dev/traceparent": "nonsense"}, self(workqueue.CauseAdded, 0), unrelated},
+		"parent: added":                    {true, with, self(workqueue.CauseAdded, 0), child},
+		"parent: annotations changed":      {true, with, self(workqueue.CauseUpdated, kube.ChangedSpec|kube.ChangedAnnotations), child},
+		"parent: object replaced":          {true, with, self(workqueue.CauseUpdated, kube.ChangedUID), child},
+		"parent: spec changed":             {true, with, self(workqueue.CauseUpdated, kube.ChangedSpec), linked},
+		"parent: listed after a start":     {true, with, self(workqueue.CauseListed, 0), linked},
+		"parent: change of another object": {true, with, workqueue.Cause{Type: workqueue.CauseAdded, Source: "parts", Object: key("p")}, linked},
+		"parent: no context":               {true, nil, self(workqueue.CauseAdded, 0), unrelated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tracer, exporter := newTracer(t, otel.Config{Parent: test.parent})
-			// The context that the controller was run with has a span, and that is nobody's cause.
+			// The span in the context of the controller's Run must be ignored.
 			outer, span := sdktrace.NewTracerProvider().Tracer("main").Start(t.Context(), "main")
 			defer span.End()
 			ctx, run := tracer.Start(outer, runOf(test.cause), annotated("a", test.annotations))
 			run.End(ctx, nil)
-			got, root := nothing, find(t, exporter, "run widgets")
+			got, root := unrelated, find(t, exporter, "run widgets")
 			switch {
 			case root.Parent.SpanID().String() == theirSpan && root.SpanContext.TraceID().String() == theirTrace:
 				got = child
@@ -134,8 +134,8 @@ func TestRunsAndTheContextInTheObject(t *testing.T) {
 	}
 }
 
-// Objects of other kinds are linked to where the program finds them: each context once.
-func TestLinksToTheObjectsOfCauses(t *testing.T) {
+// Runs are linked to the objects of causes that CauseObject returns, to each span context once.
+func TestLinksToObjectsOfCauses(t *testing.T) {
 	t.Parallel()
 	const other = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
 	var asked []string
@@ -153,7 +153,7 @@ func TestLinksToTheObjectsOfCauses(t *testing.T) {
 	ctx, span := tracer.Start(t.Context(), run, annotated("a", map[string]string{"evenkeel.dev/traceparent": theirs}))
 	span.End(ctx, nil)
 	if !slices.Equal(asked, []string{"p", "q", "gone"}) {
-		t.Errorf("asked for the objects %q, want those that are not the controller's own", asked)
+		t.Errorf("CauseObject was called for %q, want only other objects than the controller's own", asked)
 	}
 	var got []string
 	for _, link := range find(t, exporter, "run widgets").Links {
@@ -164,8 +164,8 @@ func TestLinksToTheObjectsOfCauses(t *testing.T) {
 	}
 }
 
-// Any propagator can be used; baggage reaches the handler of a child.
-func TestAnotherPropagator(t *testing.T) {
+// With a propagator for baggage, the handler of a child run receives the baggage.
+func TestCustomPropagator(t *testing.T) {
 	t.Parallel()
 	both := propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 	tracer, _ := newTracer(t, otel.Config{Propagator: both, Parent: true})

@@ -11,7 +11,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// The attributes for which there is no convention; doc.go lists them.
+// The attributes without a semantic convention. doc.go lists them.
 const (
 	keyController = attribute.Key("evenkeel.controller")
 	keyKey        = attribute.Key("evenkeel.key")
@@ -47,7 +47,7 @@ const (
 	keyLinkKey = attribute.Key("evenkeel.link.key")
 )
 
-// attributes collects what is not empty.
+// attributes is a list without empty and zero values.
 type attributes []attribute.KeyValue
 
 func (a attributes) text(key attribute.Key, value string) attributes {
@@ -71,7 +71,7 @@ func (a attributes) seconds(key attribute.Key, value time.Duration) attributes {
 	return append(a, key.Float64(value.Seconds()))
 }
 
-func ofRun(run controller.Run) attributes {
+func runAttributes(run controller.Run) attributes {
 	return make(attributes, 0, 8).
 		text(keyController, run.Controller).
 		text(keyKey, run.Key.String()).
@@ -83,8 +83,8 @@ func ofRun(run controller.Run) attributes {
 		text(keyCauses, run.Causes.String())
 }
 
-// ofCause returns what there is to say of a cause that was delay before it took effect.
-func ofCause(c workqueue.Cause, delay time.Duration) attributes {
+// causeAttributes returns the attributes of a cause. delay is the planned time between the cause and its effect.
+func causeAttributes(c workqueue.Cause, delay time.Duration) attributes {
 	a := make(attributes, 0, 12).
 		text(keyCauseType, string(c.Type)).
 		text(keyCauseSource, c.Source).
@@ -107,7 +107,7 @@ func ofCause(c workqueue.Cause, delay time.Duration) attributes {
 	return a
 }
 
-func ofCall(call kube.Call) attributes {
+func callAttributes(call kube.Call) attributes {
 	a := make(attributes, 0, 6).
 		text(semconv.HTTPRequestMethodKey, methodOf(call.Verb)).
 		text(semconv.K8SNamespaceNameKey, call.Key.Namespace).
@@ -123,8 +123,8 @@ func ofCall(call kube.Call) attributes {
 	return a
 }
 
-// methodOf returns the HTTP method of a verb; empty for a request to no resource, whose method
-// a kube.Call does not have.
+// methodOf returns the HTTP method of a verb, or "" for a request without a resource, because kube.Call does not have
+// its method.
 func methodOf(verb string) string {
 	switch verb {
 	case "get", "list", "watch":

@@ -22,8 +22,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/tracing/otel"
 )
 
-// BenchmarkTrace measures what Trace adds to a run with one cause: without a request, and with
-// one, to a server that answers at once.
+// BenchmarkTrace measures the cost of Trace for a run with one cause, without a request and with one.
 func BenchmarkTrace(b *testing.B) {
 	for _, provider := range []struct {
 		name string
@@ -42,7 +41,7 @@ func BenchmarkTrace(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		client := answeringClient(b)
+		client := newEmptyClient(b)
 		for name, call := range map[string]func(context.Context) error{
 			"handler": func(context.Context) error { return nil },
 			"request": func(ctx context.Context) error { return get(ctx, client) },
@@ -51,7 +50,7 @@ func BenchmarkTrace(b *testing.B) {
 				handler := middleware.Trace[object](tracer)(controller.HandlerFunc[object](func(ctx context.Context, _ object) error {
 					return call(ctx)
 				}))
-				inARun(b, func(ctx context.Context, widget object) {
+				withRun(b, func(ctx context.Context, widget object) {
 					b.ReportAllocs()
 					for b.Loop() {
 						if err := handler.Handle(ctx, widget); err != nil {
@@ -64,7 +63,7 @@ func BenchmarkTrace(b *testing.B) {
 	}
 }
 
-// dropping is a span processor that throws spans away.
+// dropping is a span processor that discards spans.
 type dropping struct{}
 
 func (dropping) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
@@ -72,8 +71,8 @@ func (dropping) OnEnd(sdktrace.ReadOnlySpan)                     {}
 func (dropping) Shutdown(context.Context) error                  { return nil }
 func (dropping) ForceFlush(context.Context) error                { return nil }
 
-// inARun calls f with the context of a run, so that what it measures has one.
-func inARun(b *testing.B, f func(ctx context.Context, widget object)) {
+// withRun calls f with the context of a run.
+func withRun(b *testing.B, f func(ctx context.Context, widget object)) {
 	b.Helper()
 	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: version().WithKind("Widget"), Resource: "widgets"})
 	server.Edit("widgets", key("a"), "somebody", func(obj map[string]any) bool {
@@ -104,16 +103,16 @@ func inARun(b *testing.B, f func(ctx context.Context, widget object)) {
 	}
 }
 
-// answering is an API server that has everything.
-type answering struct{}
+// emptyServer is an API server that responds with {} to each request.
+type emptyServer struct{}
 
-func (answering) RoundTrip(req *http.Request) (*http.Response, error) {
+func (emptyServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}")), Request: req}, nil
 }
 
-func answeringClient(b *testing.B) *http.Client {
+func newEmptyClient(b *testing.B) *http.Client {
 	b.Helper()
-	cluster, err := kube.Connect(&rest.Config{Host: "http://server", Transport: answering{}})
+	cluster, err := kube.Connect(&rest.Config{Host: "http://server", Transport: emptyServer{}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/tracing/otel"
 )
 
-// A controller whose runs are traces. A program would give its provider an exporter that sends
-// them somewhere, and shut it down after the controller has ended.
+// Trace the runs of a controller. A program would configure an exporter, and shut down the provider after the
+// controller has stopped.
 func Example() {
 	exporter := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
@@ -48,7 +48,7 @@ func Example() {
 		fmt.Println(err)
 	}
 	for _, span := range exporter.GetSpans() {
-		if span.Name != "queue wait" { // it did not wait, or hardly
+		if span.Name != "queue wait" { // too short to be stable
 			fmt.Println(span.Name)
 		}
 	}
@@ -59,7 +59,7 @@ func Example() {
 	// run widgets
 }
 
-// Whoever creates an object for another controller to handle puts its own span into it.
+// Inject the span into an object that another controller handles.
 func ExampleTracer_Inject() {
 	provider := sdktrace.NewTracerProvider()
 	tracer, err := otel.New(otel.Config{TracerProvider: provider})
@@ -67,7 +67,7 @@ func ExampleTracer_Inject() {
 		fmt.Println(err)
 		return
 	}
-	// In a handler the context has a span already.
+	// A handler's context has a span already.
 	ctx, span := provider.Tracer("example").Start(context.Background(), "create")
 	defer span.End()
 	created := &metav1.PartialObjectMetadata{}

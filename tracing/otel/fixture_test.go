@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newTracer returns a Tracer whose spans end in the exporter.
+// newTracer returns a Tracer and the exporter that receives its spans.
 func newTracer(t *testing.T, config otel.Config, options ...sdktrace.TracerProviderOption) (*otel.Tracer, *tracetest.InMemoryExporter) {
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
@@ -45,7 +45,7 @@ func newTracer(t *testing.T, config otel.Config, options ...sdktrace.TracerProvi
 
 type object = *unstructured.Unstructured
 
-// world is an API server of Widgets, which have a status, and of Parts.
+// world is an API server with Widgets (with status) and Parts.
 type world struct {
 	*fakeserver.Server
 	t       *testing.T
@@ -77,7 +77,7 @@ func (w *world) objects(resource string) dynamic.ResourceInterface {
 	return w.client.Resource(version().WithResource(resource)).Namespace("ns")
 }
 
-// put sets spec.value of a Widget by another hand, and annotations.
+// put sets spec.value and annotations of a Widget as another client.
 func (w *world) put(name string, value int, annotations ...string) {
 	w.Edit("widgets", key(name), "somebody", func(obj map[string]any) bool {
 		obj["spec"] = map[string]any{"value": int64(value)}
@@ -115,7 +115,7 @@ func (w *world) run(kind string, tracer *otel.Tracer, handle controller.HandlerF
 	return ctrl
 }
 
-// page writes spans down as trees, in the order of their starts, with the time since began.
+// page draws spans as trees in the order of their starts, with the time since began.
 type page struct {
 	strings.Builder
 	began    time.Time
@@ -132,7 +132,7 @@ func draw(began time.Time, spans tracetest.SpanStubs) string {
 	for _, span := range spans {
 		parent := span.Parent.SpanID()
 		if p.names[parent] == "" {
-			parent = trace.SpanID{} // none, or one of elsewhere
+			parent = trace.SpanID{} // no parent, or one outside of spans
 		}
 		p.children[parent] = append(p.children[parent], span)
 	}

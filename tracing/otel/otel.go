@@ -15,44 +15,41 @@ import (
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// DefaultAnnotationPrefix begins the annotations that carry contexts unless
-// Config.AnnotationPrefix is set: "evenkeel.dev/traceparent" and "evenkeel.dev/tracestate".
+// DefaultAnnotationPrefix is the prefix of the annotations with span contexts unless Config.AnnotationPrefix is set:
+// "evenkeel.dev/traceparent" and "evenkeel.dev/tracestate".
 const DefaultAnnotationPrefix = "evenkeel.dev/"
 
 // scopeName is the name of the instrumentation scope of all spans.
 const scopeName = "github.com/evenkeel-go/evenkeel/tracing/otel"
 
-// Config says where the spans go. It is taken by value.
+// Config configures a Tracer. New copies it.
 type Config struct {
-	// TracerProvider makes the spans. Required: go.opentelemetry.io/otel's
-	// GetTracerProvider(), or a provider of the program's own.
+	// TracerProvider creates the spans: GetTracerProvider() of go.opentelemetry.io/otel, or the program's own.
+	// Required.
 	TracerProvider trace.TracerProvider
-	// Propagator writes a context into annotations, and reads it from there. Default
-	// propagation.TraceContext{}, the W3C's traceparent and tracestate. The keys that it
-	// uses, behind AnnotationPrefix, must be fit for annotations.
+	// Propagator writes span contexts to annotations and reads them. Its keys, with AnnotationPrefix, must be valid
+	// annotation keys. Default propagation.TraceContext{}, the W3C's traceparent and tracestate.
 	Propagator propagation.TextMapPropagator
-	// AnnotationPrefix begins the annotations' keys. All controllers that are to be followed
-	// from one to the next need the same. Default DefaultAnnotationPrefix.
+	// AnnotationPrefix is the prefix of the annotations' keys. Controllers that should be linked to each other need the
+	// same prefix. Default DefaultAnnotationPrefix.
 	AnnotationPrefix string
-	// Parent makes a run a child of the context in its object's annotation, and so a part of
-	// the same trace, while that is news: when a cause of the run is that the object was
-	// added, or its annotations changed. Later runs, and those after a restart, are linked.
+	// Parent makes a run a child of the span context in its object's annotation, and so a part of the same trace, if a
+	// cause of the run is that the object was added or its annotations changed. Other runs are linked to it.
 	//
-	// Whoever may write the object then decides which trace the run is in and, with most
-	// samplers, whether it is recorded. Default false: runs are linked only.
+	// With Parent, every client that may write the object decides to which trace the run belongs and, with most
+	// samplers, whether it is recorded. Default false: runs are only linked.
 	Parent bool
-	// CauseObject returns the object that a cause is about, from an informer's cache, so that
-	// the run is linked to the context in its annotation too. It is asked for causes that are
-	// not about the controller's own object, of runs that are recorded. Default nil: no links
-	// to those.
+	// CauseObject returns the object of a cause from an informer's cache, so that the run is linked to the span context
+	// in its annotation too. The Tracer calls it in recorded runs, for causes with other objects than the controller's
+	// own. Default nil: no such links.
 	CauseObject func(ctx context.Context, cause workqueue.Cause) (obj metav1.Object, found bool)
-	// Classify is what the controllers have in Config.Retry.Classify, so that the error.type of
-	// a run is the class that logs and metrics name. Default nil: classes of package retry.
+	// Classify must be the controllers' Config.Retry.Classify, so that error.type of a run is the class in logs and
+	// metrics. Default nil: the classes of package retry.
 	Classify func(error) retry.Class
 }
 
-// Tracer is a middleware.Tracer that makes OpenTelemetry spans. One serves any number of
-// controllers. It is safe for concurrent use.
+// Tracer is a middleware.Tracer that creates OpenTelemetry spans. One Tracer serves any number of controllers. It is
+// safe for concurrent use.
 type Tracer struct {
 	// Immutable after New.
 	tracer      trace.Tracer
@@ -65,13 +62,13 @@ type Tracer struct {
 
 var _ middleware.Tracer = (*Tracer)(nil)
 
-// New makes a Tracer.
+// New returns a Tracer.
 //
 // Errors: config has no TracerProvider.
 func New(config Config) (*Tracer, error) {
 	if config.TracerProvider == nil {
 		return nil, fmt.Errorf("new OpenTelemetry tracer: %w",
-			errors.New("no TracerProvider: set otel.GetTracerProvider() of go.opentelemetry.io/otel, or one of the program's own"))
+			errors.New("TracerProvider is required: use otel.GetTracerProvider() of go.opentelemetry.io/otel, or the program's own"))
 	}
 	rules, err := retry.New(retry.Config{Classify: config.Classify})
 	if err != nil {

@@ -17,36 +17,35 @@ import (
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// Start implements middleware.Tracer. For a run that is sampled out it starts the one span that
-// a sampler is asked with, and builds nothing else.
+// Start implements middleware.Tracer. For a run that is not sampled it creates only the span that the sampler needs.
 func (t *Tracer) Start(ctx context.Context, run controller.Run, obj kube.Object) (context.Context, middleware.Span) {
 	now := time.Now()
-	began := beginning(run)
+	began := startTime(run)
 	options := []trace.SpanStartOption{trace.WithTimestamp(began), trace.WithNewRoot()}
-	if t.parent && obj != nil && isNews(run) {
-		if under, remote := t.extract(ctx, obj); remote.IsValid() {
-			ctx, options = under, options[:1]
+	if t.parent && obj != nil && hasNewAnnotations(run) {
+		if parentCtx, remote := t.extract(ctx, obj); remote.IsValid() {
+			ctx, options = parentCtx, options[:1]
 		}
 	}
-	runCtx, span := t.tracer.Start(ctx, named("run", run.Controller), options...)
+	runCtx, span := t.tracer.Start(ctx, spanName("run", run.Controller), options...)
 	if !span.IsRecording() {
 		return runCtx, nil
 	}
-	span.SetAttributes(ofRun(run)...)
-	t.linkAll(ctx, span, run.Causes, obj)
-	t.causes(runCtx, run, began)
+	span.SetAttributes(runAttributes(run)...)
+	t.addLinks(ctx, span, run.Causes, obj)
+	t.addCauseSpans(runCtx, run, began)
 	if run.Wait > 0 {
-		t.between(runCtx, "queue wait", run.Started.Add(-run.Wait), run.Started, attributes{}.seconds(keyQueueHeld, run.Held))
+		t.addSpan(runCtx, "queue wait", run.Started.Add(-run.Wait), run.Started, attributes{}.seconds(keyQueueHeld, run.Held))
 	}
-	handleCtx, handle := t.tracer.Start(runCtx, named("handle", run.Controller), trace.WithTimestamp(now),
+	handleCtx, handle := t.tracer.Start(runCtx, spanName("handle", run.Controller), trace.WithTimestamp(now),
 		trace.WithAttributes(attributes{}.text(keyController, run.Controller)...))
 	return handleCtx, &runSpan{tracer: t.tracer, rules: t.rules, run: span, handle: handle}
 }
 
-// beginning is when what is to be seen of a run began: with the first event that caused it, or
-// when the key was due. The causes of the loop's own are planned: they arose when the run before
-// ended, and a trace of an hour in which nothing was to happen would look slow.
-func beginning(run controller.Run) time.Time {
+// startTime returns when the visible part of a run began: at the first event that caused it, or when the key became
+// ready. Causes of the loop (retry, requeue, timer) do not count. They arise at the end of the previous run, so a
+// planned delay of an hour would look like a slow run.
+func startTime(run controller.Run) time.Time {
 	began := run.Started.Add(-run.Wait)
 	for _, cause := range run.Causes.List() {
 		if cause.Source != workqueue.SourceLoop && !cause.Time.IsZero() && cause.Time.Before(began) {
@@ -56,8 +55,8 @@ func beginning(run controller.Run) time.Time {
 	return began
 }
 
-// causes makes a span of no length for each cause.
-func (t *Tracer) causes(ctx context.Context, run controller.Run, began time.Time) {
+// addCauseSpans creates a span without duration for each cause.
+func (t *Tracer) addCauseSpans(ctx context.Context, run controller.Run, began time.Time) {
 	for _, cause := range run.Causes.List() {
 		at, delay := cause.Time, began.Sub(cause.Time)
 		if at.IsZero() {
@@ -66,25 +65,25 @@ func (t *Tracer) causes(ctx context.Context, run controller.Run, began time.Time
 		if delay > 0 {
 			at = began
 		}
-		t.between(ctx, "cause "+string(cause.Type), at, at, ofCause(cause, delay))
+		t.addSpan(ctx, "cause "+string(cause.Type), at, at, causeAttributes(cause, delay))
 	}
 }
 
-// between makes a span of what is over.
-func (t *Tracer) between(ctx context.Context, name string, from, to time.Time, a attributes) {
+// addSpan creates a span that has already ended.
+func (t *Tracer) addSpan(ctx context.Context, name string, from, to time.Time, a attributes) {
 	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(from), trace.WithAttributes(a...))
 	span.End(trace.WithTimestamp(to))
 }
 
-// named names a span of a controller, which may have no name outside of one.
-func named(what, controller string) string {
+// spanName returns "what controller", or what alone if the controller's name is not known.
+func spanName(what, controller string) string {
 	if controller == "" {
 		return what
 	}
 	return what + " " + controller
 }
 
-// runSpan is a middleware.Span: a run under way. It is immutable.
+// runSpan implements middleware.Span for one run. It is immutable.
 type runSpan struct {
 	tracer      trace.Tracer
 	rules       *retry.Rules
@@ -96,12 +95,12 @@ func (s *runSpan) TraceID() string {
 	if context := s.run.SpanContext(); context.IsSampled() {
 		return context.TraceID().String()
 	}
-	return "" // recorded for this process only, and found nowhere
+	return "" // recorded in this process but not exported, so it cannot be looked up
 }
 
-// callKey is where the span of a request of a run is in the request's context. The current span
-// there need not be it: other observers may have put theirs below it.
-type callKey struct{ of *runSpan }
+// callKey is the key of a request's span in the request's context. The current span may be another one, because other
+// observers may have added theirs.
+type callKey struct{ run *runSpan }
 
 // CallBegan implements kube.CallObserver.
 func (s *runSpan) CallBegan(ctx context.Context, call kube.Call) context.Context {
@@ -114,7 +113,7 @@ func (s *runSpan) CallBegan(ctx context.Context, call kube.Call) context.Context
 	}
 	ctx, span := s.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(call.Began))
 	if span.IsRecording() {
-		span.SetAttributes(ofCall(call)...)
+		span.SetAttributes(callAttributes(call)...)
 	}
 	return context.WithValue(ctx, callKey{s}, span)
 }
@@ -163,7 +162,7 @@ func (s *runSpan) End(ctx context.Context, err error) {
 	s.run.End()
 }
 
-// outcomeOf reads a Handler's answer as the controller will.
+// outcomeOf returns the controller's outcome for a handler's error. ended is the error of the run's context.
 func outcomeOf(err, ended error) controller.Outcome {
 	outcome := controller.OutcomeOf(err)
 	switch {
@@ -175,7 +174,7 @@ func outcomeOf(err, ended error) controller.Outcome {
 	return controller.OutcomeCancelled
 }
 
-// classOf returns the class of a failure, as the controller will.
+// classOf returns the controller's class of a failure.
 func (s *runSpan) classOf(outcome controller.Outcome, err error) retry.Class {
 	switch outcome {
 	case controller.OutcomePanic:

@@ -28,14 +28,14 @@ import (
 
 var errBroken = errors.New("broken")
 
-func TestNewSaysWhatIsMissing(t *testing.T) {
+func TestNewRequiresTracerProvider(t *testing.T) {
 	t.Parallel()
 	if _, err := otel.New(otel.Config{}); err == nil || !strings.Contains(err.Error(), "TracerProvider") {
 		t.Errorf("without a TracerProvider the error is %v, want one that names it", err)
 	}
 }
 
-// runOf is a run of a Widget with causes, which began now.
+// runOf returns a run of a Widget with causes that starts now.
 func runOf(causes ...workqueue.Cause) controller.Run {
 	return controller.Run{Controller: "widgets", ID: 1, Key: key("a"), Started: time.Now(), Causes: workqueue.NewCauses(causes...)}
 }
@@ -62,7 +62,7 @@ func find(t *testing.T, exporter *tracetest.InMemoryExporter, name string) trace
 	return tracetest.SpanStub{}
 }
 
-// fixed is a sampler with one decision, which says what it was asked.
+// fixed is a sampler with one decision. It records its calls.
 type fixed struct {
 	decision sdktrace.SamplingDecision
 	asked    *[]string
@@ -75,13 +75,13 @@ func (f fixed) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResu
 	return sdktrace.SamplingResult{Decision: f.decision}
 }
 
-// A run that is sampled out costs one span that does not record; the handler's own spans know.
-func TestARunThatIsSampledOut(t *testing.T) {
+// A run that is not sampled creates one span that does not record, and the handler's spans are not recorded either.
+func TestRunNotSampled(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	tracer, exporter := newTracer(t, otel.Config{
 		CauseObject: func(context.Context, workqueue.Cause) (metav1.Object, bool) {
-			t.Error("an object was looked up for a run that is sampled out")
+			t.Error("CauseObject was called for a run that is not sampled")
 			return nil, false
 		},
 	}, sdktrace.WithSampler(sdktrace.ParentBased(fixed{sdktrace.Drop, &asked})))
@@ -90,20 +90,19 @@ func TestARunThatIsSampledOut(t *testing.T) {
 		t.Errorf("Start returned the span %v, want none", span)
 	}
 	if !slices.Equal(asked, []string{"run widgets"}) {
-		t.Errorf("the sampler was asked about %q, want the run alone", asked)
+		t.Errorf("the sampler was called for %q, want only the run", asked)
 	}
-	_, own := trace.SpanFromContext(ctx).TracerProvider().Tracer("mine").Start(ctx, "my own")
+	_, own := trace.SpanFromContext(ctx).TracerProvider().Tracer("mine").Start(ctx, "handler span")
 	if own.IsRecording() {
-		t.Error("a span of the handler's own is recorded, though its run is not")
+		t.Error("a span of the handler is recorded although its run is not")
 	}
 	if spans := exporter.GetSpans(); len(spans) != 0 {
 		t.Errorf("%d spans were exported", len(spans))
 	}
 }
 
-// The trace's id is for whoever looks for the trace: it is not there for one that is recorded
-// for this process alone.
-func TestTheTraceIDIsOfTracesThatAreExported(t *testing.T) {
+// A trace that is recorded but not sampled is not exported, so it must have no trace ID.
+func TestTraceIDOnlyOfSampledTraces(t *testing.T) {
 	t.Parallel()
 	for decision, want := range map[sdktrace.SamplingDecision]bool{sdktrace.RecordAndSample: true, sdktrace.RecordOnly: false} {
 		var asked []string
@@ -113,17 +112,17 @@ func TestTheTraceIDIsOfTracesThatAreExported(t *testing.T) {
 		span.End(ctx, nil)
 		if !want {
 			if id != "" {
-				t.Errorf("the id of a trace that is not sampled is %q", id)
+				t.Errorf("the ID of a trace that is not sampled is %q", id)
 			}
 			continue
 		}
 		if run := find(t, exporter, "run widgets"); id != run.SpanContext.TraceID().String() {
-			t.Errorf("the id is %q, that of the trace %q", id, run.SpanContext.TraceID())
+			t.Errorf("the ID is %q, the trace has %q", id, run.SpanContext.TraceID())
 		}
 	}
 }
 
-func TestHowARunEndedIsInItsSpans(t *testing.T) {
+func TestOutcomeOfRunInSpans(t *testing.T) {
 	t.Parallel()
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "widgets"}, "a", errors.New("changed"))
 	late, cancelLate := context.WithTimeout(t.Context(), -1)
@@ -135,16 +134,16 @@ func TestHowARunEndedIsInItsSpans(t *testing.T) {
 		answer         error
 		outcome, class string
 	}{
-		"success":                {nil, nil, "success", ""},
-		"an error":               {nil, errBroken, "error", "error"},
-		"a conflict":             {nil, fmt.Errorf("write: %w", conflict), "error", "conflict"},
-		"a requeue":              {nil, controller.RequeueAfter(time.Minute), "requeue", ""},
-		"a requeue, and over":    {cancelled, controller.RequeueAfter(time.Minute), "requeue", ""},
-		"a terminal error":       {nil, controller.Terminal(conflict), "terminal", "terminal"},
-		"a panic":                {nil, &controller.PanicError{Value: "oh", Stack: []byte("where")}, "panic", "panic"},
-		"after the time limit":   {late, errBroken, "timeout", "timeout"},
-		"when work is cancelled": {cancelled, errBroken, "cancelled", "error"},
-		"success, and too late":  {late, nil, "success", ""},
+		"success":                      {nil, nil, "success", ""},
+		"an error":                     {nil, errBroken, "error", "error"},
+		"a conflict":                   {nil, fmt.Errorf("write: %w", conflict), "error", "conflict"},
+		"a requeue":                    {nil, controller.RequeueAfter(time.Minute), "requeue", ""},
+		"a requeue after cancellation": {cancelled, controller.RequeueAfter(time.Minute), "requeue", ""},
+		"a terminal error":             {nil, controller.Terminal(conflict), "terminal", "terminal"},
+		"a panic":                      {nil, &controller.PanicError{Value: "oh", Stack: []byte("where")}, "panic", "panic"},
+		"after the time limit":         {late, errBroken, "timeout", "timeout"},
+		"an error after cancellation":  {cancelled, errBroken, "cancelled", "error"},
+		"success after the time limit": {late, nil, "success", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -169,14 +168,14 @@ func TestHowARunEndedIsInItsSpans(t *testing.T) {
 				}
 			}
 			if failed := len(handle.Events) == 1; failed != (test.class != "") {
-				t.Errorf("the events of the handling are %v", handle.Events)
+				t.Errorf("the events of the handle span are %v", handle.Events)
 			}
 			if after := valueOf(run, "evenkeel.requeue_after"); (after == "60") != (test.outcome == "requeue") {
 				t.Errorf("requeue_after is %q", after)
 			}
 			var panicked *controller.PanicError
 			if errors.As(test.answer, &panicked) && !slices.Contains(handle.Events[0].Attributes, attribute.String("exception.stacktrace", "where")) {
-				t.Errorf("the panic's event has no stack: %v", handle.Events[0].Attributes)
+				t.Errorf("the exception event has no stack: %v", handle.Events[0].Attributes)
 			}
 		})
 	}
@@ -194,12 +193,12 @@ func TestCallsAreSpans(t *testing.T) {
 			"patch widgets/status http.request.method=PATCH k8s.namespace.name=ns evenkeel.call.verb=patch evenkeel.call.subresource=status " +
 				"evenkeel.call.name=a evenkeel.call.resource=widgets.example.com http.response.status_code=200",
 		},
-		"a dry run that is refused": {
+		"a rejected dry run": {
 			kube.Call{Verb: "deletecollection", Resource: widgets, Key: kube.Key{Namespace: "ns"}, DryRun: true, Status: 403},
 			"deletecollection widgets http.request.method=DELETE k8s.namespace.name=ns evenkeel.call.verb=deletecollection " +
 				"evenkeel.call.resource=widgets.example.com evenkeel.call.dry_run=true http.response.status_code=403 error.type=403 Error",
 		},
-		"no answer": {
+		"no response": {
 			kube.Call{Verb: "update", Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Key: kube.Key{Name: "n"}, Err: io.ErrUnexpectedEOF},
 			"update nodes http.request.method=PUT evenkeel.call.verb=update evenkeel.call.name=n evenkeel.call.resource=nodes " +
 				"error.type=*errors.errorString Error: unexpected EOF",
@@ -234,8 +233,8 @@ func TestCallsAreSpans(t *testing.T) {
 	}
 }
 
-// Two observers of one request, as two Traces in one chain would be: each ends its own span.
-func TestCallsOfTwoTracersDoNotMeet(t *testing.T) {
+// Two Tracers in one chain observe the same request. Each must end its own span.
+func TestCallsOfTwoTracers(t *testing.T) {
 	t.Parallel()
 	tracer, exporter := newTracer(t, otel.Config{})
 	ctx, first := tracer.Start(t.Context(), runOf(), nil)
@@ -245,16 +244,15 @@ func TestCallsOfTwoTracersDoNotMeet(t *testing.T) {
 	exporter.Reset()
 	first.CallEnded(ctx, call)
 	second.CallEnded(ctx, call)
-	first.CallEnded(t.Context(), call) // of a request that began without it
+	first.CallEnded(t.Context(), call) // a request that began before the span
 	spans := exporter.GetSpans()
 	if len(spans) != 2 || spans[1].Parent.SpanID() != spans[0].SpanContext.SpanID() {
 		t.Errorf("spans of the requests:\n%s", draw(call.Began, spans))
 	}
 }
 
-// From when on a run is shown: from the first event, from when the key was due, and not from
-// when the loop planned it.
-func TestWhenARunBegins(t *testing.T) {
+// A run starts at its first event or when the key became ready, but not when the loop planned it.
+func TestStartTimeOfRun(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	before := func(d time.Duration, cause workqueue.Cause) workqueue.Cause {

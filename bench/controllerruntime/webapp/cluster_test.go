@@ -149,21 +149,21 @@ type memory struct {
 }
 
 // Ensure implements Records.
-func (m *memory) Ensure(_ context.Context, host, target string) error {
+func (m *memory) Ensure(_ context.Context, record Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fail == nil {
-		m.targets[host] = target
+		m.targets[record.Host] = record.Target
 	}
 	return m.fail
 }
 
 // Delete implements Records.
-func (m *memory) Delete(_ context.Context, host string) error {
+func (m *memory) Delete(_ context.Context, record Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fail == nil {
-		delete(m.targets, host)
+		delete(m.targets, record.Host)
 	}
 	return m.fail
 }

@@ -62,7 +62,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // neither a crash nor a change of the spec makes it forgotten. Update, unlike Patch, refuses to do that from an old copy.
 func (r *Reconciler) record(ctx context.Context, app *v1.WebApp) error {
 	if old := app.Status.Host; old != app.Spec.Host {
-		if err := r.deleteRecord(ctx, old); err != nil {
+		if err := r.deleteRecord(ctx, app, old); err != nil {
 			return err
 		}
 		app.Status.Host = app.Spec.Host
@@ -73,17 +73,18 @@ func (r *Reconciler) record(ctx context.Context, app *v1.WebApp) error {
 	if app.Spec.Host == "" {
 		return nil
 	}
-	if err := r.Records.Ensure(ctx, app.Spec.Host, app.Name+"."+app.Namespace+".svc"); err != nil {
+	record := Record{Host: app.Spec.Host, Target: app.Name + "." + app.Namespace + ".svc", Owner: string(app.UID)}
+	if err := r.Records.Ensure(ctx, record); err != nil {
 		return fmt.Errorf("ensure the record of %q: %w", app.Spec.Host, err)
 	}
 	return nil
 }
 
-func (r *Reconciler) deleteRecord(ctx context.Context, host string) error {
+func (r *Reconciler) deleteRecord(ctx context.Context, app *v1.WebApp, host string) error {
 	if host == "" {
 		return nil
 	}
-	if err := r.Records.Delete(ctx, host); err != nil {
+	if err := r.Records.Delete(ctx, Record{Host: host, Owner: string(app.UID)}); err != nil {
 		return fmt.Errorf("delete the record of %q: %w", host, err)
 	}
 	return nil
@@ -94,7 +95,7 @@ func (r *Reconciler) finalize(ctx context.Context, app *v1.WebApp) error {
 	if !controllerutil.ContainsFinalizer(app, v1.Finalizer) {
 		return nil
 	}
-	if err := r.deleteRecord(ctx, app.Status.Host); err != nil {
+	if err := r.deleteRecord(ctx, app, app.Status.Host); err != nil {
 		return err
 	}
 	controllerutil.RemoveFinalizer(app, v1.Finalizer)

@@ -2,49 +2,75 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 )
 
-// Records is the system outside the cluster that knows hosts by name. Both calls may be repeated.
+// Records is the system outside the cluster that knows hosts by name. A record has an owner, or one
+// WebApp would overwrite or delete what another one needs: a host may move from one to the other.
+// Both calls may be repeated.
 type Records interface {
-	// Ensure makes host lead to target.
-	Ensure(ctx context.Context, host, target string) error
-	// Delete removes the record of host. That there is none is no error.
-	Delete(ctx context.Context, host string) error
+	// Ensure makes the host lead to the target. A record of another owner stays, and the error is a
+	// *TakenError.
+	Ensure(ctx context.Context, record Record) error
+	// Delete removes the record of the host, if it is the owner's. That there is none, or another
+	// owner's, is no error.
+	Delete(ctx context.Context, record Record) error
 }
 
-// HTTPRecords are the records behind an API: PUT and DELETE of the host below URL, with the target as the body.
+// Record says where a host leads. Owner is the uid of its WebApp: another WebApp of the same name is
+// another owner.
+type Record struct{ Host, Target, Owner string }
+
+// TakenError says that another owner has the record of a host.
+type TakenError struct{ Host string }
+
+// Error implements error.
+func (e *TakenError) Error() string {
+	return fmt.Sprintf("the record of %s belongs to another WebApp: change the host of one of them", e.Host)
+}
+
+// HTTPRecords are the records behind an API: PUT and DELETE of the host below URL, with the owner in
+// the query and the target as the body. It answers 409 when the record belongs to another owner.
 type HTTPRecords struct {
 	URL    string
 	Client *http.Client
 }
 
 // Ensure implements Records.
-func (h HTTPRecords) Ensure(ctx context.Context, host, target string) error {
-	return h.call(ctx, http.MethodPut, host, target)
+func (h HTTPRecords) Ensure(ctx context.Context, record Record) error {
+	return h.call(ctx, http.MethodPut, record)
 }
 
 // Delete implements Records.
-func (h HTTPRecords) Delete(ctx context.Context, host string) error {
-	return h.call(ctx, http.MethodDelete, host, "")
+func (h HTTPRecords) Delete(ctx context.Context, record Record) error {
+	err := h.call(ctx, http.MethodDelete, record)
+	if taken := (&TakenError{}); errors.As(err, &taken) {
+		return nil
+	}
+	return err
 }
 
-func (h HTTPRecords) call(ctx context.Context, method, host, body string) error {
-	request, err := http.NewRequestWithContext(ctx, method, h.URL+"/"+url.PathEscape(host), strings.NewReader(body))
+func (h HTTPRecords) call(ctx context.Context, method string, record Record) error {
+	address := h.URL + "/" + url.PathEscape(record.Host) + "?owner=" + url.QueryEscape(record.Owner)
+	request, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(record.Target))
 	if err != nil {
-		return fmt.Errorf("record of %s: %w", host, err)
+		return fmt.Errorf("record of %s: %w", record.Host, err)
 	}
 	response, err := h.Client.Do(request)
 	if err != nil {
-		return fmt.Errorf("record of %s: %w", host, err)
+		return fmt.Errorf("record of %s: %w", record.Host, err)
 	}
 	defer response.Body.Close()
 	gone := method == http.MethodDelete && response.StatusCode == http.StatusNotFound
-	if response.StatusCode/100 != 2 && !gone {
-		return fmt.Errorf("record of %s: %s answers %s", host, method, response.Status)
+	switch {
+	case response.StatusCode == http.StatusConflict:
+		return &TakenError{record.Host}
+	case response.StatusCode/100 != 2 && !gone:
+		return fmt.Errorf("record of %s: %s answers %s", record.Host, method, response.Status)
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/wire"
@@ -164,7 +163,7 @@ func TestStatesThatAreNotCompared(t *testing.T) {
 		"another version": {after: `{"apiVersion":"example.com/v2","kind":"Site","metadata":{"name":"a","uid":"1"},"spec":{"y":1}}`},
 		"another object":  {after: `{"apiVersion":"example.com/v1","kind":"Site","metadata":{"name":"a","uid":"2"},"spec":{"x":2}}`},
 	} {
-		changes, known := h.compare(schema.GroupKind{}, before, parse(test.after))
+		changes, known := h.compare(&Step{}, before, parse(test.after))
 		if known != test.known || known != (len(changes) == 1) {
 			t.Errorf("%s: known %t, changes %v", name, known, changes)
 		}

@@ -251,3 +251,46 @@ func TestHotLoopsConcurrently(t *testing.T) {
 		t.Errorf("%d episodes of one key", n)
 	}
 }
+
+// Objects that are not written any more are forgotten, with the states that were kept of them, also
+// where no other write comes.
+func TestIdleObjectsAreForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 50 {
+		for j := range 4 {
+			w.runs(because(workqueue.CauseRequeue))
+			w.writes(site, kube.Key{Name: fmt.Sprint(i)}, fields{"spec": strings.Repeat("x", 1000), "status": j})
+		}
+	}
+	w.h.Episodes(w.now)
+	if w.h.tracks.len() != 50 || w.h.kept < 50_000 {
+		t.Fatalf("%d objects, %d bytes kept, want 50 that are written", w.h.tracks.len(), w.h.kept)
+	}
+	w.pass(DefaultWindow + time.Second)
+	w.h.Episodes(w.now)
+	if w.h.tracks.len() != 0 || w.h.kept != 0 || w.h.suspects.all.Load() != 0 {
+		t.Errorf("a window later, %d objects, %d bytes kept, %d suspects", w.h.tracks.len(), w.h.kept, w.h.suspects.all.Load())
+	}
+}
+
+// What is known of a key goes with its object, and so does an episode.
+func TestKeysThatAreGoneAreForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	fight(w, 6, time.Second, five)
+	w.one()
+	w.h.Gone(kube.Key{Name: "another"})
+	if len(w.h.Episodes(w.now)) != 1 || w.h.tracks.len() != 1 {
+		t.Fatalf("when another object is gone, episodes %v, %d objects", w.h.Episodes(w.now), w.h.tracks.len())
+	}
+	w.h.ObjectGone(shopWeb, site, shopWeb)
+	if w.h.tracks.len() != 1 {
+		t.Fatal("the end of another object has made the written one forgotten")
+	}
+	key := w.h.Episodes(w.now)[0].Key
+	w.h.Gone(key)
+	if len(w.h.Episodes(w.now)) != 0 || w.h.Pause(key, w.now) != 0 || w.h.tracks.len() != 0 || w.h.kept != 0 || w.h.Suspect(key) {
+		t.Errorf("when its object is gone, episodes %v, %d objects, %d bytes kept", w.h.Episodes(w.now), w.h.tracks.len(), w.h.kept)
+	}
+}

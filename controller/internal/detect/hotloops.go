@@ -60,7 +60,9 @@ type HotLoopsConfig struct {
 //  4. While the episode lasts, the controller holds the key back (Pause).
 //  5. The episode is over when the window has passed without another sign of it.
 //
-// Memory is bounded: by the number of objects, and 16 MiB for the states that are compared. An
+// Memory is bounded: by the number of objects, and 16 MiB for the states that are compared. What was
+// not written within the window is forgotten when Episodes is called, and what is known of an object
+// that is gone when Gone or ObjectGone tells so. An
 // object that 64 writes in a row have shown to be well is left alone for a window. So that a
 // loop of more keys than there is room for is still found in some of them, a newcomer mostly
 // takes the place of another newcomer once the room is used up.
@@ -96,6 +98,10 @@ type Step struct {
 	Before, After *wire.Object
 	// Manager is the field manager that made the step. Empty: not known.
 	Manager string
+
+	// Content, if set, is used in place of HotLoopsConfig.Content, by a caller that has decoded some
+	// of the states already. Its results are not changed.
+	Content func(o *wire.Object) (map[string]any, error)
 
 	// The following are read by Wrote alone.
 
@@ -157,7 +163,7 @@ func (h *HotLoops) Changed(key kube.Key, c *Step, now time.Time) {
 	if !h.follows(id, c.After.ResourceVersion, now) {
 		return
 	}
-	changes, known := h.compare(c.Kind, c.Before, c.After)
+	changes, known := h.compare(c, c.Before, c.After)
 	if !known {
 		return
 	}
@@ -199,25 +205,30 @@ type difference struct {
 
 func (h *HotLoops) difference(l *look, w *Step) (d difference) {
 	d.after, d.sure = w.After.Clone(), l.base == w.Before
-	if d.own, d.known = h.compare(w.Kind, l.base, w.After); !d.known {
+	if d.own, d.known = h.compare(w, l.base, w.After); !d.known {
 		return d
 	}
 	if d.sure && l.last != nil && l.last.ResourceVersion != w.Before.ResourceVersion {
-		d.others, _ = h.compare(w.Kind, l.last, w.Before)
+		d.others, _ = h.compare(w, l.last, w.Before)
 	}
 	return d
 }
 
-// compare returns in which fields two states differ; known is false when that cannot be told.
-func (h *HotLoops) compare(kind schema.GroupKind, before, after *wire.Object) (changes []FieldChange, known bool) {
+// compare returns in which fields two states of a step's object differ; known is false when that
+// cannot be told.
+func (h *HotLoops) compare(s *Step, before, after *wire.Object) (changes []FieldChange, known bool) {
 	if before == nil || before.UID != after.UID {
 		return nil, false
 	}
-	b, err := h.content(kind, before)
+	content := s.Content
+	if content == nil {
+		content = func(o *wire.Object) (map[string]any, error) { return h.content(s.Kind, o) }
+	}
+	b, err := content(before)
 	if err != nil {
 		return nil, false // PatternEndless does not need it
 	}
-	a, err := h.content(kind, after)
+	a, err := content(after)
 	if err != nil || b["apiVersion"] != a["apiVersion"] {
 		return nil, false
 	}

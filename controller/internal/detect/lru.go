@@ -1,5 +1,7 @@
 package detect
 
+import "iter"
+
 // lru is a map of bounded size that forgets what was used least recently. It is not safe for
 // concurrent use.
 type lru[K comparable, V any] struct {
@@ -69,6 +71,17 @@ func (l *lru[K, V]) add(key K, value V, guest bool) (gone V, full bool) {
 func (l *lru[K, V]) oldest() (key K, value V, ok bool) {
 	e := l.ring.prev
 	return e.key, e.value, e != &l.ring
+}
+
+// all iterates over what is kept, in no order. The loop may remove what it is at.
+func (l *lru[K, V]) all() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for key, e := range l.entries {
+			if !yield(key, e.value) {
+				return
+			}
+		}
+	}
 }
 
 func (l *lru[K, V]) remove(key K) {

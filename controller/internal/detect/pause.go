@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -30,6 +32,7 @@ func (h *HotLoops) Episodes(now time.Time) []Episode {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sweep(now)
+	h.dropOld(now)
 	var all []Episode
 	for _, e := range h.episodes {
 		all = append(all, e.Episode)
@@ -61,6 +64,48 @@ func (h *HotLoops) lasting(key kube.Key, now time.Time) *episode {
 		return nil
 	}
 	return e
+}
+
+// Gone tells that the object of key is gone: what was known of its runs is forgotten. The next
+// object of the name begins anew.
+func (h *HotLoops) Gone(key kube.Key) {
+	if !h.some.Load() && !h.suspects.may(key) {
+		return // what is left of others is small, and goes by time
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.episodes, key)
+	h.some.Store(len(h.episodes) > 0)
+	for id, tr := range h.tracks.all() {
+		if tr.key == key {
+			h.unfollow(tr)
+			h.tracks.remove(id)
+		}
+	}
+}
+
+// ObjectGone tells that an object that runs of key may write is gone.
+func (h *HotLoops) ObjectGone(key kube.Key, kind schema.GroupKind, object kube.Key) {
+	if !h.suspects.may(key) {
+		return
+	}
+	id := h.id(key, kind, object)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if tr, ok := h.tracks.peek(id); ok {
+		h.unfollow(tr)
+		h.tracks.remove(id)
+	}
+}
+
+// dropOld forgets the objects that were not written within the window.
+func (h *HotLoops) dropOld(now time.Time) {
+	for id, tr := range h.tracks.all() {
+		if now.Sub(tr.at) > h.window {
+			h.unfollow(tr)
+			h.tracks.remove(id)
+		}
+	}
 }
 
 // sweep forgets the episodes that are over.

@@ -1,5 +1,5 @@
-// Package exampletest is what the tests of the examples have in common: a cluster for
-// each test binary, and programs that run beside a test.
+// Package exampletest has the common code of the examples' tests: a cluster for each test binary, and programs that run
+// during a test.
 package exampletest
 
 import (
@@ -21,9 +21,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
-// Main is the body of a TestMain: it starts a cluster, makes it the one of $KUBECONFIG,
-// runs prepare (nil: nothing) and the tests, ends the cluster, and fails if a goroutine is
-// left. It exits the process.
+// Main is the body of a TestMain: it starts a cluster, sets $KUBECONFIG to it, runs prepare (unless it is nil) and the
+// tests, stops the cluster, and fails if a goroutine is left. It exits the process.
 func Main(m *testing.M, config localcluster.Config, prepare func(ctx context.Context, to *rest.Config) error) {
 	code, err := runWithCluster(m, config, prepare)
 	if err != nil {
@@ -44,13 +43,13 @@ func runWithCluster(m *testing.M, config localcluster.Config, prepare func(conte
 		return code, err
 	}
 	if code != 0 {
-		return code, nil // a test that failed half-way may well have left something
+		return code, nil // a failed test may leave goroutines
 	}
 	return code, goleak.Find()
 }
 
 func runIn(ctx context.Context, m *testing.M, cluster *localcluster.Cluster, prepare func(context.Context, *rest.Config) error) (code int, err error) {
-	// The examples find it as their users' programs would.
+	// The examples find the cluster as a user's program would.
 	if err := os.Setenv(clientcmd.RecommendedConfigPathEnvVar, cluster.Kubeconfig()); err != nil {
 		return 1, err
 	}
@@ -108,7 +107,7 @@ func CreateConfigMap(tb testing.TB, namespace, name string, labels map[string]st
 	}
 }
 
-// Eventually asks done until it says yes. What it answers last is told when it never does.
+// Eventually calls done until it returns true. The test fails with the last state if it never does.
 func Eventually(tb testing.TB, what string, done func(ctx context.Context) (ok bool, state string)) {
 	tb.Helper()
 	var last string
@@ -117,6 +116,6 @@ func Eventually(tb testing.TB, what string, done func(ctx context.Context) (ok b
 		return ok, nil
 	})
 	if err != nil {
-		tb.Fatalf("%s: not within %s; last seen: %s", what, patience, last)
+		tb.Fatalf("%s: not within %s; last state: %s", what, patience, last)
 	}
 }

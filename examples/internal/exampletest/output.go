@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for something that has to happen.
+// patience is the time within which an expected event must occur.
 const patience = 2 * time.Minute
 
-// Output collects what a program writes, and lets a test wait for it.
+// Output collects the output of a program, and lets a test wait for it.
 type Output struct {
 	mu      sync.Mutex
 	text    strings.Builder
 	changed chan struct{} // guarded by mu; closed at the next write
 }
 
-// NewOutput returns an Output with nothing in it.
+// NewOutput returns an empty Output.
 func NewOutput() *Output { return &Output{changed: make(chan struct{})} }
 
 // Write implements io.Writer.
@@ -30,7 +30,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns what was written so far.
+// String returns the output so far.
 func (o *Output) String() string {
 	text, _ := o.now()
 	return text
@@ -42,13 +42,13 @@ func (o *Output) now() (string, <-chan struct{}) {
 	return o.text.String(), o.changed
 }
 
-// Wait waits until some has been written.
+// Wait waits until the output contains some.
 func (o *Output) Wait(tb testing.TB, some string) {
 	tb.Helper()
 	o.Until(tb, some, func(text string) bool { return strings.Contains(text, some) })
 }
 
-// Until waits until what was written is as it should be.
+// Until waits until done returns true for the output.
 func (o *Output) Until(tb testing.TB, what string, done func(text string) bool) {
 	tb.Helper()
 	late := time.NewTimer(patience)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Go runs a program's run function beside the test. stop ends it as Ctrl-C would, waits,
-// and fails the test unless it returned nil; the test's end does so too.
+// Go calls a program's run function in a goroutine. stop ends it as Ctrl-C would, waits, and fails the test unless it
+// returned nil. The end of the test calls stop too.
 func Go(tb testing.TB, run func(ctx context.Context, out io.Writer) error) (out *Output, stop func()) {
 	tb.Helper()
 	out = NewOutput()
@@ -37,16 +37,16 @@ func Go(tb testing.TB, run func(ctx context.Context, out io.Writer) error) (out 
 func Build(tb testing.TB) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "program")
-	// Without the race detector: the program is to be run as its users run it.
+	// Without the race detector: the program must run as users run it.
 	if text, err := exec.CommandContext(tb.Context(), "go", "build", "-o", path, ".").CombinedOutput(); err != nil {
 		tb.Fatalf("build the example: %v\n%s", err, text)
 	}
 	return path
 }
 
-// Process is a program that runs.
+// Process is a running program.
 type Process struct {
-	// Output is what it has written, to both streams.
+	// Output is the program's output on both streams.
 	Output *Output
 
 	command *exec.Cmd
@@ -54,8 +54,7 @@ type Process struct {
 	err     error         // valid when ended is closed
 }
 
-// Start starts a program. It is killed at the end of the test, if it
-// is still there.
+// Start starts a program. The end of the test kills it if it still runs.
 func Start(tb testing.TB, program string, args ...string) *Process {
 	tb.Helper()
 	p := &Process{Output: NewOutput(), ended: make(chan struct{})}
@@ -74,23 +73,34 @@ func Start(tb testing.TB, program string, args ...string) *Process {
 
 // Kill ends the process with SIGKILL and waits for it.
 func (p *Process) Kill() {
-	_ = p.command.Process.Kill() // fails only when the process has ended
+	_ = p.command.Process.Kill() // fails only if the process has ended
 	<-p.ended
 }
 
-// Interrupt ends the process as Ctrl-C does, and fails the test unless it ends in time,
-// with exit status 0.
+// Interrupt ends the process as Ctrl-C does. It fails the test unless the process ends in time, with exit status 0.
 func (p *Process) Interrupt(tb testing.TB) {
 	tb.Helper()
-	if err := p.command.Process.Signal(syscall.SIGINT); err != nil {
-		tb.Fatalf("interrupt the program: %v\n%s", err, p.Output)
+	p.end(tb, syscall.SIGINT)
+}
+
+// Terminate ends the process as the kubelet does. It fails the test unless the process ends in time, with exit status
+// 0.
+func (p *Process) Terminate(tb testing.TB) {
+	tb.Helper()
+	p.end(tb, syscall.SIGTERM)
+}
+
+func (p *Process) end(tb testing.TB, signal syscall.Signal) {
+	tb.Helper()
+	if err := p.command.Process.Signal(signal); err != nil {
+		tb.Fatalf("send %v to the program: %v\n%s", signal, err, p.Output)
 	}
 	select {
 	case <-p.ended:
 		if p.err != nil {
-			tb.Errorf("the interrupted program ended with: %v\n%s", p.err, p.Output)
+			tb.Errorf("after %v the program ended with: %v\n%s", signal, p.err, p.Output)
 		}
 	case <-time.After(patience):
-		tb.Fatalf("the program is still there %s after SIGINT:\n%s", patience, p.Output)
+		tb.Fatalf("the program still runs %s after %v:\n%s", patience, signal, p.Output)
 	}
 }

@@ -1,4 +1,4 @@
-// Package manifest brings the objects of YAML files to a cluster, as kubectl apply does.
+// Package manifest applies the objects of YAML files, as kubectl apply does.
 package manifest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Client returns a client under whose name manifests are applied.
+// Client returns a client with the field owner of manifests.
 func Client(cluster *kube.Cluster) (*client.Client, error) {
 	return client.New(client.Config{Cluster: cluster, FieldOwner: "evenkeel-examples"})
 }
@@ -40,8 +40,8 @@ func Read(text []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// Apply applies the objects of a YAML file (server-side apply), in its order. Objects
-// that name no namespace go to the given one, where their kind has namespaces.
+// Apply applies the objects of a YAML file in its order (server-side apply). Namespaced objects without a namespace go
+// to the given one.
 func Apply(ctx context.Context, cluster *kube.Cluster, namespace string, text []byte) error {
 	objects, err := Read(text)
 	if err != nil {
@@ -71,9 +71,8 @@ func ApplyObject(ctx context.Context, cluster *kube.Cluster, obj *unstructured.U
 	return err
 }
 
-// InstallCRD makes sure that there are the CustomResourceDefinitions of a YAML file, and waits
-// until the API server serves them. created says that none of those was there that it has come to,
-// also with an error.
+// InstallCRD applies the CustomResourceDefinitions of a YAML file, and waits until the API server serves them. created
+// reports whether none of them existed before, also if there is an error.
 func InstallCRD(ctx context.Context, cluster *kube.Cluster, text []byte) (created bool, err error) {
 	c, err := Client(cluster)
 	if err != nil {
@@ -88,9 +87,8 @@ func InstallCRD(ctx context.Context, cluster *kube.Cluster, text []byte) (create
 	return len(ensured) > 0 && !slices.ContainsFunc(ensured, wasThere), err
 }
 
-// Delete deletes obj and waits until it is gone: its finalizers have run, and those of
-// what it contains when it is a namespace or a CustomResourceDefinition. An object that
-// is not there is fine.
+// Delete deletes obj and waits until it is deleted, including its finalizers, and those of its content for
+// a namespace or a CustomResourceDefinition. It returns nil for an object that does not exist.
 func Delete(ctx context.Context, cluster *kube.Cluster, obj *unstructured.Unstructured) error {
 	c, err := Client(cluster)
 	if err != nil {

@@ -14,21 +14,20 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// census is what a round needs to know of the Pods in its namespace.
+// census is a round's data about the Pods in its namespace.
 type census struct {
 	// alive are the selected Pods that run and are not being deleted.
 	alive []v1alpha1.PodReference
-	// exist has the selected Pods, and the victims of the plan, selected or not, that
-	// exist and are not being deleted.
+	// exist contains the selected Pods, and the victims of the plan even if they are not selected, that exist and are
+	// not being deleted.
 	exist map[types.UID]bool
 }
 
 // count takes the census for a round of pt.
 //
-// It asks the API server and not a cache. A cache may lag behind by any time: Pods that
-// are gone would be counted as alive, and minAlive would not hold. A list without a
-// resourceVersion has everything that was written before it, and one list for each round
-// costs less than a watch of every Pod.
+// It sends a request instead of reading a cache. A cache may be stale by any time: deleted Pods would be counted as
+// alive, and minAlive would be violated. A list without a resourceVersion contains every earlier write, and one list
+// per round is cheaper than a watch of all Pods.
 func (o *Operator) count(ctx context.Context, pt *v1alpha1.PodTerminator, selector labels.Selector) (census, error) {
 	list, err := o.podClient.Pods(pt.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
@@ -49,7 +48,7 @@ func (o *Operator) count(ctx context.Context, pt *v1alpha1.PodTerminator, select
 	}
 	selected := func(v v1alpha1.PodReference) bool { return c.exist[v.UID] }
 	for _, v := range slices.DeleteFunc(slices.Clone(pt.Status.Plan.Victims), selected) {
-		// It is gone, or it has lost the label: only the former counts as ended.
+		// It was deleted, or has lost the label: only the former counts as ended.
 		pod, err := o.find(ctx, pt.Namespace, v)
 		if err != nil {
 			return census{}, err

@@ -7,16 +7,16 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
 )
 
-// quota returns how many of alive Pods a round may end: percent of them, rounded up, but
-// so that minAlive stay.
+// quota returns the number of Pods that a round may end: percent of alive, rounded up, but at least minAlive must
+// remain.
 func quota(alive int, percent, minAlive int32) int {
 	share := (alive*int(percent) + 99) / 100
 	return max(0, min(share, alive-int(minAlive), v1alpha1.MaxVictims))
 }
 
-// choose picks n of the Pods by chance; shuffle is that of math/rand/v2.
+// choose returns n random Pods. shuffle is that of math/rand/v2.
 func choose(pods []v1alpha1.PodReference, n int, shuffle func(n int, swap func(i, j int))) []v1alpha1.PodReference {
-	// Never nil: a null in the status would remove the field, which a plan must have.
+	// Never nil: a null in the status would remove the field, which is required in a plan.
 	chosen := append([]v1alpha1.PodReference{}, pods...)
 	shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
 	chosen = chosen[:n]
@@ -24,14 +24,12 @@ func choose(pods []v1alpha1.PodReference, n int, shuffle func(n int, swap func(i
 	return chosen
 }
 
-// fates sorts the victims of a plan into those to end now, those that are gone already,
-// and those to spare, because they are no longer selected or because minAlive would not
-// be kept.
+// classifyVictims divides the victims of a plan into those to end now, those that are deleted already, and those to
+// spare, because they are not selected any more or because of minAlive.
 //
-// Right after the choice all of them are to end. When a plan is taken up again, after a
-// crash or a failed request, Pods may have gone in the meantime: by the first try, or by
-// other hands, which is why minAlive is looked at once more.
-func fates(victims []v1alpha1.PodReference, pods census, minAlive int32) (end, gone, spare []v1alpha1.PodReference) {
+// Directly after the choice all of them are to end. When a plan is resumed after a crash or a failed request, Pods may
+// have been deleted in the meantime, by the first attempt or by other clients. minAlive is therefore checked again.
+func classifyVictims(victims []v1alpha1.PodReference, pods census, minAlive int32) (end, gone, spare []v1alpha1.PodReference) {
 	budget := len(pods.alive) - int(minAlive)
 	for _, v := range victims {
 		switch {

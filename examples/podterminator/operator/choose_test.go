@@ -19,17 +19,17 @@ func TestQuota(t *testing.T) {
 		percent, minAlive int32
 		want              int
 	}{
-		"an exact share":                      {alive: 10, percent: 30, want: 3},
-		"a share is rounded up":               {alive: 10, percent: 31, want: 4},
-		"one Pod, one percent":                {alive: 1, percent: 1, want: 1},
-		"all":                                 {alive: 7, percent: 100, want: 7},
-		"none":                                {alive: 7, percent: 0, want: 0},
-		"no Pod":                              {alive: 0, percent: 100, want: 0},
-		"minAlive stay":                       {alive: 10, percent: 100, minAlive: 8, want: 2},
-		"as many as minAlive":                 {alive: 8, percent: 100, minAlive: 8, want: 0},
-		"fewer than minAlive":                 {alive: 3, percent: 100, minAlive: 8, want: 0},
-		"minAlive takes nothing from a share": {alive: 10, percent: 20, minAlive: 3, want: 2},
-		"the most that a status holds":        {alive: 5000, percent: 50, want: v1alpha1.MaxVictims},
+		"exact share":                        {alive: 10, percent: 30, want: 3},
+		"share is rounded up":                {alive: 10, percent: 31, want: 4},
+		"one Pod, one percent":               {alive: 1, percent: 1, want: 1},
+		"all":                                {alive: 7, percent: 100, want: 7},
+		"none":                               {alive: 7, percent: 0, want: 0},
+		"no Pod":                             {alive: 0, percent: 100, want: 0},
+		"minAlive stay":                      {alive: 10, percent: 100, minAlive: 8, want: 2},
+		"as many as minAlive":                {alive: 8, percent: 100, minAlive: 8, want: 0},
+		"fewer than minAlive":                {alive: 3, percent: 100, minAlive: 8, want: 0},
+		"minAlive does not reduce the share": {alive: 10, percent: 20, minAlive: 3, want: 2},
+		"limit of the status":                {alive: 5000, percent: 50, want: v1alpha1.MaxVictims},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,7 +40,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-func TestChooseIsFairAndLeavesItsInputAlone(t *testing.T) {
+func TestChooseIsFairAndKeepsItsInput(t *testing.T) {
 	t.Parallel()
 	all := refs("a", "b", "c", "d", "e")
 	before := refs("a", "b", "c", "d", "e")
@@ -68,7 +68,7 @@ func TestChooseIsFairAndLeavesItsInputAlone(t *testing.T) {
 	}
 }
 
-func TestFates(t *testing.T) {
+func TestClassifyVictims(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		victims          []v1alpha1.PodReference
@@ -77,27 +77,27 @@ func TestFates(t *testing.T) {
 		minAlive         int32
 		end, gone, spare []v1alpha1.PodReference
 	}{
-		"a fresh plan is carried out": {
+		"a new plan is carried out": {
 			victims: refs("a", "b"), alive: refs("a", "b", "c"),
 			end: refs("a", "b"),
 		},
-		"what the first try ended is not replaced": {
+		"victims that the first attempt ended are not replaced": {
 			victims: refs("a", "b"), alive: refs("b", "c", "d"),
 			gone: refs("a"), end: refs("b"),
 		},
-		"a new Pod of the same name is another one": {
+		"a new Pod with the same name is not a victim": {
 			victims: refs("a"), alive: []v1alpha1.PodReference{{Name: "a", UID: "new"}},
 			gone: refs("a"),
 		},
-		"minAlive is kept when others ended Pods meanwhile": {
+		"minAlive is kept if other clients ended Pods": {
 			victims: refs("a", "b"), alive: refs("a", "b", "c"), minAlive: 2,
 			end: refs("a"), spare: refs("b"),
 		},
-		"all are spared when too few are left": {
+		"all are spared if too few are alive": {
 			victims: refs("a", "b"), alive: refs("a", "b"), minAlive: 3,
 			spare: refs("a", "b"),
 		},
-		"a Pod that is no longer selected is spared": {
+		"a Pod that is not selected any more is spared": {
 			victims: refs("a", "b"), alive: refs("b", "c"), exist: refs("a"),
 			end: refs("b"), spare: refs("a"),
 		},
@@ -109,11 +109,11 @@ func TestFates(t *testing.T) {
 			for _, p := range append(tt.exist, tt.alive...) {
 				pods.exist[p.UID] = true
 			}
-			end, gone, spare := fates(tt.victims, pods, tt.minAlive)
+			end, gone, spare := classifyVictims(tt.victims, pods, tt.minAlive)
 			want := map[string][]v1alpha1.PodReference{"end": tt.end, "gone": tt.gone, "spare": tt.spare}
 			got := map[string][]v1alpha1.PodReference{"end": end, "gone": gone, "spare": spare}
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("fates (-want +got):\n%s", diff)
+				t.Errorf("classes of victims (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	exampletest.Main(m, localcluster.Config{Controllers: true, Nodes: 2}, install)
 }
 
-// install brings the operator's manifests to the cluster, and nothing else.
+// install applies the operator's manifests.
 func install(ctx context.Context, to *rest.Config) error {
 	cluster, err := kube.Connect(to)
 	if err != nil {
@@ -41,8 +41,8 @@ func install(ctx context.Context, to *rest.Config) error {
 	return manifest.Apply(ctx, cluster, "", config.RBAC)
 }
 
-// asOperator connects as the service account of config/rbac.yaml: what the operator does
-// in these tests, it may do.
+// asOperator connects as the service account of config/rbac.yaml, so that the operator in these tests has only its
+// permissions.
 func asOperator(t *testing.T, change func(*rest.Config)) *kube.Cluster {
 	t.Helper()
 	c := exampletest.RESTConfig(t)
@@ -67,7 +67,7 @@ type fixture struct {
 	pods      corev1client.PodInterface
 }
 
-// newFixture makes a namespace in which so many Pods run, with the label app=web.
+// newFixture creates a namespace with running Pods with the label app=web.
 func newFixture(t *testing.T, pods int) *fixture {
 	t.Helper()
 	f := &fixture{t: t}
@@ -90,7 +90,7 @@ func (f *fixture) createPod(name, app string) {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 	}
 	exampletest.Eventually(f.t, "Pod "+name+" can be created", func(ctx context.Context) (bool, string) {
-		// Until the namespace has its default service account, Pods are refused.
+		// Pods are rejected until the namespace has its default service account.
 		_, err := f.pods.Create(ctx, pod, metav1.CreateOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
@@ -123,7 +123,7 @@ func (f *fixture) references() []v1alpha1.PodReference {
 	return refs
 }
 
-// marked returns the names of the Pods that carry a mark and are not being deleted.
+// marked returns the names of the Pods that have a mark and are not being deleted.
 func (f *fixture) marked() []string {
 	f.t.Helper()
 	list, err := f.pods.List(f.t.Context(), metav1.ListOptions{})
@@ -160,7 +160,7 @@ func (f *fixture) create(pt *v1alpha1.PodTerminator) *v1alpha1.PodTerminator {
 	return out
 }
 
-// createRaw creates a PodTerminator with a selector that the Go type would not write.
+// createRaw creates a PodTerminator with a selector that the Go type cannot express.
 func (f *fixture) createRaw(selector string) {
 	f.t.Helper()
 	body := fmt.Sprintf(`{"apiVersion":"chaos.evenkeel.dev/v1alpha1","kind":"PodTerminator","metadata":{"name":"chaos"},
@@ -187,7 +187,7 @@ func (f *fixture) delete() {
 	}
 }
 
-// get returns the PodTerminator, or nil when it is gone.
+// get returns the PodTerminator, or nil if it does not exist.
 func (f *fixture) get(ctx context.Context) *v1alpha1.PodTerminator {
 	f.t.Helper()
 	pt := &v1alpha1.PodTerminator{}
@@ -201,7 +201,7 @@ func (f *fixture) get(ctx context.Context) *v1alpha1.PodTerminator {
 	return pt
 }
 
-// until waits until the PodTerminator (nil: gone) is as it should be, and returns it.
+// until waits until done returns true for the PodTerminator (nil if it does not exist), and returns it.
 func (f *fixture) until(what string, done func(*v1alpha1.PodTerminator) bool) *v1alpha1.PodTerminator {
 	f.t.Helper()
 	var pt *v1alpha1.PodTerminator
@@ -212,7 +212,7 @@ func (f *fixture) until(what string, done func(*v1alpha1.PodTerminator) bool) *v
 	return pt
 }
 
-// afterRound waits until so many rounds have ended.
+// afterRound waits until n rounds have ended.
 func (f *fixture) afterRound(n int64) *v1alpha1.PodTerminator {
 	f.t.Helper()
 	return f.until(fmt.Sprintf("round %d has ended", n), func(pt *v1alpha1.PodTerminator) bool {

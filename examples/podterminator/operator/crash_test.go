@@ -14,17 +14,16 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
 )
 
-// The requests that change something in a first round with two victims, in their order:
-// finalizer, plan, two marks, two deletions, result.
+// The writes of a first round with two victims, in this order: finalizer, plan, two marks, two deletions, result.
 const writesOfARound = 7
 
-func TestACrashAtAnyRequestEndsNoMorePodsThanPlanned(t *testing.T) {
+func TestCrashAtAnyRequestEndsOnlyPlannedPods(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= writesOfARound; n++ {
 		for _, arrives := range []bool{false, true} {
 			name := fmt.Sprintf("before request %d", n)
 			if arrives {
-				name = fmt.Sprintf("before the answer of request %d", n)
+				name = fmt.Sprintf("before the response to request %d", n)
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -63,12 +62,11 @@ func TestACrashAtAnyRequestEndsNoMorePodsThanPlanned(t *testing.T) {
 	}
 }
 
-// What is left undone in the status when the operator crashes is finished, or spared, by
-// what the Pods are like later.
-func TestMinAliveIsLookedAtAgainAfterACrash(t *testing.T) {
+// After a crash, a plan in the status is completed or its victims are spared, depending on the current Pods.
+func TestMinAliveIsCheckedAfterCrash(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 4)
-	crash := &crasher{at: 5, crashed: make(chan struct{})} // all is ready for the first deletion
+	crash := &crasher{at: 5, crashed: make(chan struct{})} // before the first deletion
 	pt := f.terminator(50, time.Hour)
 	pt.Spec.MinAlive = 2
 	f.create(pt)
@@ -76,7 +74,7 @@ func TestMinAliveIsLookedAtAgainAfterACrash(t *testing.T) {
 	<-crash.crashed
 	stop()
 
-	// While nobody operates, a Pod that was not chosen ends.
+	// While no operator runs, a Pod that was not chosen ends.
 	planned := map[string]bool{}
 	for _, v := range f.get(t.Context()).Status.Plan.Victims {
 		planned[v.Name] = true
@@ -102,9 +100,8 @@ func TestMinAliveIsLookedAtAgainAfterACrash(t *testing.T) {
 	}
 }
 
-// A PodTerminator that is deleted in the middle of a round ends nothing more, and its
-// marks go.
-func TestDeletionInTheMiddleOfARoundSparesThePods(t *testing.T) {
+// If a PodTerminator is deleted during a round, no further Pods are ended, and its marks are removed.
+func TestDeletionDuringRoundSparesPods(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 4)
 	crash := &crasher{at: 5, crashed: make(chan struct{})}
@@ -126,11 +123,11 @@ func TestDeletionInTheMiddleOfARoundSparesThePods(t *testing.T) {
 	}
 }
 
-// Rounds keep their distance, also from one that had to wait for an operator.
-func TestARoundThatIsTakenUpLateIsNotFollowedByTheNextAtOnce(t *testing.T) {
+// The period also applies after a round that was interrupted for long.
+func TestPeriodAfterResumedRound(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 8)
-	crash := &crasher{at: 5, crashed: make(chan struct{})} // all is ready for the first deletion
+	crash := &crasher{at: 5, crashed: make(chan struct{})} // before the first deletion
 	f.create(f.terminator(25, time.Hour))
 	stop := f.operate(crash.wrap, Config{})
 	<-crash.crashed
@@ -148,7 +145,7 @@ func TestARoundThatIsTakenUpLateIsNotFollowedByTheNextAtOnce(t *testing.T) {
 	f.operate(nil, Config{})
 	status := f.afterRound(1).Status
 	if status.LastRun.Time.Before(again.Truncate(time.Microsecond)) || !status.NextRun.Time.Equal(status.LastRun.Add(time.Hour)) {
-		t.Errorf("taken up at %s, the round counts as begun at %s, and the next is due at %s; want an hour in between",
+		t.Errorf("resumed at %s, the round counts as begun at %s, and the next is due at %s; want an hour in between",
 			again, status.LastRun, status.NextRun)
 	}
 	if n := len(f.alive(t.Context())); n != 6 || status.Rounds != 1 {
@@ -158,8 +155,8 @@ func TestARoundThatIsTakenUpLateIsNotFollowedByTheNextAtOnce(t *testing.T) {
 
 var errCrashed = errors.New("the process has crashed")
 
-// crasher lets a number of writing requests through, and then none any more, as if the
-// process had died: the one at which it dies either never arrives, or its answer is lost.
+// crasher passes some writes, and then no more, as if the process had crashed: the last write does not arrive, or its
+// response is lost.
 type crasher struct {
 	at      int
 	arrives bool
@@ -190,7 +187,7 @@ func (c *crasher) wrap(config *rest.Config) {
 				if err != nil {
 					return nil, err
 				}
-				_ = response.Body.Close() // nobody reads it
+				_ = response.Body.Close() // not read
 			}
 			return nil, errCrashed
 		})

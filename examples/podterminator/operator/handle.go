@@ -17,27 +17,24 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// handle brings one PodTerminator to its desired state: the round that is due has been
-// done.
+// handle brings one PodTerminator to its desired state: the due round has been completed.
 //
-// A round takes three steps, so that a crash between any two requests is harmless:
+// A round has three steps, so that a crash between any two requests is harmless:
 //
-//  1. Its plan, the victims' names and UIDs, is written to the status, together with the
-//     time of the round. From now on this round exists, and no other one begins before
-//     it has ended and the period has passed.
-//  2. The victims are ended, by UID. After a crash this step is done again for the same
-//     Pods; those that are gone stay gone, and Pods that came in their place are others.
-//  3. What was done is written to the status, and the plan is removed from it.
+//  1. The plan (the victims' names and UIDs) is written to the status, with the time of the round. From now on this
+//     round exists, and no other one begins before it has ended and the period has passed.
+//  2. The victims are ended, by UID. After a crash this step is repeated for the same Pods. Pods that have replaced them
+//     have other UIDs.
+//  3. The result is written to the status, and the plan is removed from it.
 //
-// Were Pods ended first and written down afterwards, a crash in between would be
-// forgotten: the next start would find the round due, and end as many again.
+// If Pods were ended before anything is written, a crash in between would lose the round: the next start would find it
+// due, and end as many Pods again.
 func (o *Operator) handle(ctx context.Context, cached *v1alpha1.PodTerminator) error {
 	if !o.hasWork(cached) {
 		return o.untilNextRound(cached)
 	}
-	// The cache may be older than what the last run wrote: it would show a plan that has
-	// been carried out, or a round that is over as due. What comes ends Pods, so it is
-	// worth a request.
+	// The cache may be older than the last run's writes: it would contain a plan that was carried out, or a completed
+	// round as due. A round ends Pods, so the request is necessary.
 	pt, err := o.read(ctx, kube.KeyOf(cached))
 	switch {
 	case apierrors.IsNotFound(err):
@@ -51,7 +48,7 @@ func (o *Operator) handle(ctx context.Context, cached *v1alpha1.PodTerminator) e
 	}
 	selector, err := selectorOf(pt)
 	if err != nil {
-		return o.refuse(ctx, pt, err)
+		return o.rejectSpec(ctx, pt, err)
 	}
 	// The finalizer comes before the first mark.
 	if pt, err = o.ensureFinalizer(ctx, pt); err != nil {
@@ -68,7 +65,7 @@ func (o *Operator) handle(ctx context.Context, cached *v1alpha1.PodTerminator) e
 	return o.untilNextRound(pt)
 }
 
-// hasWork says whether anything is to be done for pt now.
+// hasWork reports whether pt needs an action now.
 func (o *Operator) hasWork(pt *v1alpha1.PodTerminator) bool {
 	return pt.DeletionTimestamp != nil || pt.Status.Plan != nil || o.due(pt) || pt.Status.ObservedGeneration != pt.Generation
 }
@@ -77,8 +74,8 @@ func (o *Operator) due(pt *v1alpha1.PodTerminator) bool {
 	return !time.Now().Before(nextRound(pt))
 }
 
-// nextRound goes by the period of today, not by status.nextRun: when the spec changes,
-// that may be hours away. Rounds that nobody did are not made up for.
+// nextRound uses the current period, not status.nextRun: after a change of the spec, that may be hours away. Missed
+// rounds are not repeated.
 func nextRound(pt *v1alpha1.PodTerminator) time.Time {
 	if pt.Status.LastRun == nil {
 		return time.Time{}
@@ -90,8 +87,8 @@ func (o *Operator) untilNextRound(pt *v1alpha1.PodTerminator) error {
 	return &controller.RequeueError{After: max(time.Until(nextRound(pt)), 0), Reason: "next round"}
 }
 
-// selectorOf reads the spec's selector. One that selects every Pod is far more often a
-// mistake than a wish.
+// selectorOf parses the spec's selector. A selector that selects every Pod is almost always a mistake, so it returns an
+// error for it.
 func selectorOf(pt *v1alpha1.PodTerminator) (labels.Selector, error) {
 	selector, err := metav1.LabelSelectorAsSelector(&pt.Spec.Selector)
 	if err != nil {
@@ -103,9 +100,8 @@ func selectorOf(pt *v1alpha1.PodTerminator) (labels.Selector, error) {
 	return selector, nil
 }
 
-// refuse says in the status what is wrong with the spec. Trying again would be of no use
-// until somebody changes it.
-func (o *Operator) refuse(ctx context.Context, pt *v1alpha1.PodTerminator, mistake error) error {
+// rejectSpec writes the mistake in the spec to the status. A retry is useless until the spec changes.
+func (o *Operator) rejectSpec(ctx context.Context, pt *v1alpha1.PodTerminator, mistake error) error {
 	status := pt.Status.DeepCopy()
 	status.NextRun = nil
 	status.Plan = nil
@@ -116,7 +112,7 @@ func (o *Operator) refuse(ctx context.Context, pt *v1alpha1.PodTerminator, mista
 	return controller.Terminal(fmt.Errorf("PodTerminator %s: %w", kube.KeyOf(pt), mistake))
 }
 
-// plan is step 1 of a round.
+// plan does step 1 of a round.
 func (o *Operator) plan(ctx context.Context, pt *v1alpha1.PodTerminator, selector labels.Selector) (*v1alpha1.PodTerminator, error) {
 	pods, err := o.count(ctx, pt, selector)
 	if err != nil {
@@ -135,14 +131,12 @@ func (o *Operator) plan(ctx context.Context, pt *v1alpha1.PodTerminator, selecto
 	return o.writeStatus(ctx, pt, status)
 }
 
-// carryOut is steps 2 and 3 of a round. Without a plan it only brings the status up to
-// date with the spec.
+// carryOut does steps 2 and 3 of a round. Without a plan it only updates the status for a new spec.
 func (o *Operator) carryOut(ctx context.Context, pt *v1alpha1.PodTerminator, selector labels.Selector) (*v1alpha1.PodTerminator, error) {
 	status := pt.Status.DeepCopy()
 	if plan := pt.Status.Plan; plan != nil {
 		if o.due(pt) {
-			// The round was interrupted for longer than a period. The next one keeps its
-			// distance from what is done now.
+			// The round was interrupted for longer than a period. The period to the next one starts now.
 			now := metav1.NowMicro()
 			status.LastRun = &now
 		}
@@ -150,7 +144,7 @@ func (o *Operator) carryOut(ctx context.Context, pt *v1alpha1.PodTerminator, sel
 		if err != nil {
 			return nil, err
 		}
-		end, gone, spare := fates(plan.Victims, pods, pt.Spec.MinAlive)
+		end, gone, spare := classifyVictims(plan.Victims, pods, pt.Spec.MinAlive)
 		dryRun := plan.DryRun || pt.Spec.DryRun
 		status.LastTerminated, status.WouldTerminate = gone, nil
 		if dryRun {
@@ -160,14 +154,14 @@ func (o *Operator) carryOut(ctx context.Context, pt *v1alpha1.PodTerminator, sel
 			return nil, err
 		}
 		if !dryRun {
-			ended, err := o.end(ctx, pt, end)
+			ended, err := o.deletePods(ctx, pt, end)
 			if err != nil {
 				return nil, err
 			}
 			status.LastTerminated = append(status.LastTerminated, ended...)
 		}
-		// Marks of earlier dry runs, and of the spared, are out of date.
-		if err := o.unmark(ctx, pt, without(pt.Status.Marked, end)); err != nil {
+		// Marks of earlier dry runs, and of spared Pods, are stale.
+		if err := o.unmark(ctx, pt, subtract(pt.Status.Marked, end)); err != nil {
 			return nil, err
 		}
 		status.Marked = status.WouldTerminate
@@ -195,7 +189,7 @@ func report(alive, spared int, status *v1alpha1.PodTerminatorStatus, dryRun bool
 	return text
 }
 
-// without returns the elements of all that are not in some.
-func without(all, some []v1alpha1.PodReference) []v1alpha1.PodReference {
+// subtract returns the elements of all that are not in some.
+func subtract(all, some []v1alpha1.PodReference) []v1alpha1.PodReference {
 	return slices.DeleteFunc(slices.Clone(all), func(p v1alpha1.PodReference) bool { return slices.Contains(some, p) })
 }

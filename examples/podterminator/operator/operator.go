@@ -1,4 +1,4 @@
-// Package operator is pod-terminator: it ends Pods as PodTerminators say.
+// Package operator is pod-terminator: it ends Pods as PodTerminators specify.
 package operator
 
 import (
@@ -19,42 +19,37 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// Name is the name of the operator's controller, of its lease, and of what
-// config/rbac.yaml brings.
+// Name is the name of the operator's controller, of its lease, and of the objects in config/rbac.yaml.
 const Name = "pod-terminator"
 
-// Config says where and how the operator works.
+// Config configures the operator.
 type Config struct {
-	// Namespaces are those whose PodTerminators the operator sees. Default: all.
+	// Namespaces are the namespaces of the PodTerminators that the operator handles. Default: all.
 	Namespaces []string
 	// Middleware wraps the handler; the first one is the outermost. Default: none.
 	Middleware []controller.Middleware[*v1alpha1.PodTerminator]
-	// LeaderElector lets the operator work only while it leads; package leader has one.
-	// Default nil: it works at once, and the caller sees to it that no other one does.
+	// LeaderElector restricts the work to the leader; package leader has one. Default nil: the operator works at once,
+	// and the caller must ensure that no other operator does.
 	LeaderElector controller.LeaderElector
 	// Metrics receives measurements. Default nil: none.
 	Metrics controller.Recorder
-	// Logger is told of failures and of ended Pods. Default: slog.Default() at the time of New.
+	// Logger receives failures and ended Pods. Default: slog.Default() at the time of New.
 	Logger *slog.Logger
 }
 
-// Operator ends Pods as PodTerminators say, and writes down what it did.
+// Operator ends Pods as PodTerminators specify, and records its actions.
 //
 // Guarantees:
-//   - A round ends no more Pods than its plan names, and each of them by its UID, also
-//     when the operator crashes at any point and starts again, or when two of them work at
-//     the same time: the plan is in the status before the first Pod is touched, and a
-//     status is written only over the one that the round was based on.
-//   - A round ends no Pod when that would leave fewer than minAlive alive, by a count of the
-//     API server that is taken right before, also when several PodTerminators select the
-//     same Pods. What others end between the count and the deletions, the operator learns
-//     too late. Where that matters, use the eviction API with a PodDisruptionBudget; this
-//     operator is here to cause trouble.
-//   - When a PodTerminator is gone, so are its marks, and no more Pods are ended for it.
+//   - A round ends only the Pods in its plan, each by its UID, also if the operator crashes at any point and starts
+//     again, or if two operators work at the same time: the plan is in the status before the first Pod is changed, and a
+//     status is only written over the one that the round was based on.
+//   - A round must not leave fewer than minAlive Pods alive, by a count of the API server that is taken right before,
+//     also if several PodTerminators select the same Pods. The operator does not see Pods that other clients end between
+//     the count and the deletions. If that matters, use the eviction API with a PodDisruptionBudget.
+//   - When a PodTerminator is deleted, its marks are removed, and no more Pods are ended for it.
 //
-// The last two need that one operator works at a time, which is what Config.LeaderElector
-// is for. Leadership that is lost, unlike leadership that is given up, leaves a gap: a
-// request that was on its way may arrive when another operator works already.
+// The last two require that one operator works at a time: use Config.LeaderElector. If leadership is lost instead of
+// released, there is a gap: a request that was in flight may arrive when another operator works already.
 type Operator struct {
 	// Immutable after New.
 	terminators rest.Interface
@@ -63,8 +58,8 @@ type Operator struct {
 	logger      *slog.Logger
 }
 
-// New makes an Operator for a cluster that was connected with v1alpha1.AddToScheme. It
-// starts nothing and makes no request.
+// New returns an Operator for a cluster that was connected with v1alpha1.AddToScheme. It starts nothing and makes no
+// request.
 func New(cluster *kube.Cluster, config Config) (*Operator, error) {
 	if cluster == nil {
 		return nil, errors.New("new pod-terminator: the cluster is nil: make one with kube.Connect")
@@ -87,14 +82,12 @@ func New(cluster *kube.Cluster, config Config) (*Operator, error) {
 		Name:      Name,
 		Retriever: informer.RetrieveSelected[*v1alpha1.PodTerminator](cluster, selection),
 		Handler:   controller.Chain(controller.HandlerFunc[*v1alpha1.PodTerminator](o.handle), config.Middleware...),
-		// Two rounds at the same time could count the same Pods, and together end more than
-		// the minAlive of either allows.
+		// Two concurrent rounds could count the same Pods, and together violate minAlive.
 		Workers: 1,
-		// A round makes a few hundred requests at most, one after another: see MaxVictims. A
-		// minute means that the API server hardly answers; the next try goes on where this
-		// one ends, and other PodTerminators have their turn in between.
+		// A round makes at most a few hundred sequential requests: see MaxVictims. If it takes a minute, the API server
+		// hardly responds. The retry continues the round, and other PodTerminators are handled in between.
 		Timeout: time.Minute,
-		// The default, up to 1000 s, could leave out many rounds after one long failure.
+		// The default maximum of 1000 s could skip many rounds after a long failure.
 		Retry:         retry.Config{Every: retry.Policy{Max: 30 * time.Second}},
 		LeaderElector: config.LeaderElector,
 		Metrics:       config.Metrics,
@@ -106,8 +99,8 @@ func New(cluster *kube.Cluster, config Config) (*Operator, error) {
 	return o, nil
 }
 
-// Run works until ctx ends, lets a round that is under way finish, and returns nil.
+// Run works until ctx ends, lets a running round finish, and returns nil.
 func (o *Operator) Run(ctx context.Context) error { return o.controller.Run(ctx) }
 
-// Ready returns nil while the operator does what it should, or what is missing.
+// Ready returns nil if the operator works, otherwise the reason why it does not.
 func (o *Operator) Ready() error { return o.controller.Ready() }

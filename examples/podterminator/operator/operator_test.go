@@ -15,7 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
 )
 
-func TestARoundEndsThePercentageAndSaysSo(t *testing.T) {
+func TestRoundEndsPercentage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 5)
 	f.createPod("db", "db")
@@ -37,7 +37,7 @@ func TestARoundEndsThePercentageAndSaysSo(t *testing.T) {
 	}
 	ready := meta.FindStatusCondition(pt.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil {
-		t.Fatal("there is no condition Ready")
+		t.Fatal("the condition Ready is missing")
 	}
 	next := metav1.NewMicroTime(pt.Status.LastRun.Add(time.Hour))
 	want := v1alpha1.PodTerminatorStatus{
@@ -63,10 +63,10 @@ func TestARoundEndsThePercentageAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestRoundsGoOnAndMinAliveStays(t *testing.T) {
+func TestRoundsKeepMinAlive(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 6)
-	// A Pod that is being deleted, and cannot end yet, is not alive.
+	// A Pod that is being deleted but cannot end yet is not alive.
 	hold := `{"metadata":{"finalizers":["test.evenkeel.dev/hold"]}}`
 	if _, err := f.pods.Patch(t.Context(), "web-0", types.MergePatchType, []byte(hold), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestRoundsGoOnAndMinAliveStays(t *testing.T) {
 	}
 }
 
-func TestADryRunMarksPodsAndDeletionTakesTheMarksOff(t *testing.T) {
+func TestDryRunMarksAndDeletionUnmarks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 4)
 	f.operate(nil, Config{})
@@ -101,7 +101,7 @@ func TestADryRunMarksPodsAndDeletionTakesTheMarksOff(t *testing.T) {
 	pt.Finalizers = []string{"test.evenkeel.dev/first"}
 	f.create(pt)
 
-	f.afterRound(3) // the marks of earlier rounds are out of date
+	f.afterRound(3) // the marks of earlier rounds are stale
 	f.patch(types.MergePatchType, `{"spec":{"period":"1h"}}`)
 	status := f.until("the new period is seen", func(pt *v1alpha1.PodTerminator) bool {
 		return pt.Status.ObservedGeneration == pt.Generation && pt.Status.Plan == nil
@@ -120,7 +120,7 @@ func TestADryRunMarksPodsAndDeletionTakesTheMarksOff(t *testing.T) {
 		t.Errorf("marked Pods (-want +got):\n%s", diff)
 	}
 
-	// The mark of somebody else stays.
+	// The mark of another PodTerminator must stay.
 	other := `{"metadata":{"annotations":{"chaos.evenkeel.dev/victim-of":"other"}}}`
 	if _, err := f.pods.Patch(t.Context(), would[0], types.MergePatchType, []byte(other), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -131,10 +131,10 @@ func TestADryRunMarksPodsAndDeletionTakesTheMarksOff(t *testing.T) {
 		return pt == nil || !slices.Contains(pt.Finalizers, v1alpha1.Finalizer)
 	})
 	if left == nil {
-		t.Fatal("the PodTerminator is gone: the operator has removed the finalizers of others")
+		t.Fatal("the PodTerminator was deleted: the operator removed foreign finalizers")
 	}
 	if diff := cmp.Diff([]string{"test.evenkeel.dev/first", "test.evenkeel.dev/last"}, left.Finalizers); diff != "" {
-		t.Errorf("finalizers that are left (-want +got):\n%s", diff)
+		t.Errorf("remaining finalizers (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{would[0]}, f.marked()); diff != "" {
 		t.Errorf("marked Pods after the deletion (-want +got):\n%s", diff)
@@ -143,18 +143,18 @@ func TestADryRunMarksPodsAndDeletionTakesTheMarksOff(t *testing.T) {
 	f.until("the PodTerminator is gone", func(pt *v1alpha1.PodTerminator) bool { return pt == nil })
 }
 
-func TestAnInvalidSelectorIsTerminalUntilItIsMended(t *testing.T) {
+func TestInvalidSelectorIsTerminal(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		selector string
 		message  string
 	}{
-		"an operator that does not exist": {
+		"unknown operator": {
 			selector: `{"matchExpressions":[{"key":"app","operator":"Like","values":["w*"]}]}`,
 			message:  `spec.selector: "Like" is not a valid label selector operator`,
 		},
 		"every Pod": {
-			selector: `{"matchLabels":{}}`, // the schema cannot tell
+			selector: `{"matchLabels":{}}`, // valid for the schema
 			message:  "spec.selector selects every Pod: name at least one label",
 		},
 	} {
@@ -164,7 +164,7 @@ func TestAnInvalidSelectorIsTerminalUntilItIsMended(t *testing.T) {
 			outcomes := newOutcomes()
 			f.operate(nil, Config{Metrics: outcomes})
 			f.createRaw(tt.selector)
-			refused := f.until("the condition says so", func(pt *v1alpha1.PodTerminator) bool {
+			refused := f.until("the condition is false", func(pt *v1alpha1.PodTerminator) bool {
 				return meta.IsStatusConditionFalse(pt.Status.Conditions, v1alpha1.ConditionReady)
 			})
 			ready := meta.FindStatusCondition(refused.Status.Conditions, v1alpha1.ConditionReady)
@@ -178,7 +178,7 @@ func TestAnInvalidSelectorIsTerminalUntilItIsMended(t *testing.T) {
 			f.patch(types.MergePatchType, `{"spec":{"selector":{"matchLabels":{"app":"web"},"matchExpressions":null}}}`)
 			f.afterRound(1)
 			if n := len(f.alive(t.Context())); n != 0 {
-				t.Errorf("%d Pods are alive after the selector was mended, want none", n)
+				t.Errorf("%d Pods are alive after the selector was corrected, want none", n)
 			}
 		})
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
-// outcomes is a Recorder that only knows how runs ended.
+// outcomes is a Recorder that only records the outcomes of runs.
 type outcomes struct{ seen *exampletest.Output }
 
 func newOutcomes() *outcomes { return &outcomes{seen: exampletest.NewOutput()} }

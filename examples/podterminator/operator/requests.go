@@ -27,9 +27,8 @@ func (o *Operator) read(ctx context.Context, key kube.Key) (*v1alpha1.PodTermina
 	return pt, nil
 }
 
-// writeStatus replaces the status of pt, unless pt has changed since it was read: the
-// resourceVersion in a patch makes the API server answer with a conflict then. It returns
-// the new object.
+// writeStatus replaces the status of pt, unless pt has changed since it was read: the resourceVersion in the patch then
+// causes a conflict. It returns the new object.
 func (o *Operator) writeStatus(ctx context.Context, pt *v1alpha1.PodTerminator, status *v1alpha1.PodTerminatorStatus) (*v1alpha1.PodTerminator, error) {
 	patch := map[string]any{
 		"metadata": map[string]any{"uid": pt.UID, "resourceVersion": pt.ResourceVersion},
@@ -43,24 +42,24 @@ func (o *Operator) writeStatus(ctx context.Context, pt *v1alpha1.PodTerminator, 
 }
 
 // setReady sets the condition Ready.
-func setReady(pt *v1alpha1.PodTerminator, status *v1alpha1.PodTerminatorStatus, is metav1.ConditionStatus, reason, message string) {
+func setReady(pt *v1alpha1.PodTerminator, status *v1alpha1.PodTerminatorStatus, conditionStatus metav1.ConditionStatus, reason, message string) {
 	status.ObservedGeneration = pt.Generation
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type:               v1alpha1.ConditionReady,
-		Status:             is,
+		Status:             conditionStatus,
 		Reason:             reason,
 		Message:            message,
 		ObservedGeneration: pt.Generation,
 	})
 }
 
-// ensureFinalizer adds the operator's finalizer, where it is missing.
+// ensureFinalizer adds the operator's finalizer if it is missing.
 func (o *Operator) ensureFinalizer(ctx context.Context, pt *v1alpha1.PodTerminator) (*v1alpha1.PodTerminator, error) {
 	if slices.Contains(pt.Finalizers, v1alpha1.Finalizer) {
 		return pt, nil
 	}
 	patch := []operation{
-		// The list of finalizers is replaced, so it has to be the one that was read.
+		// The list of finalizers is replaced, so it must be the one that was read.
 		{Op: "test", Path: "/metadata/resourceVersion", Value: pt.ResourceVersion},
 		{Op: "add", Path: "/metadata/finalizers", Value: append(slices.Clone(pt.Finalizers), v1alpha1.Finalizer)},
 	}
@@ -71,24 +70,23 @@ func (o *Operator) ensureFinalizer(ctx context.Context, pt *v1alpha1.PodTerminat
 	return out, nil
 }
 
-// finalize takes the marks off the Pods, and then lets the PodTerminator go.
+// finalize removes the marks from the Pods, and then the finalizer from the PodTerminator.
 //
-// Why a finalizer: the Pods do not belong to the PodTerminator, so no owner reference
-// could clean them up, and after it is gone nothing would tell which Pods it has marked.
-// The marks that there may be are in status.marked. A round that was under way is dropped:
-// this operator ends no Pod for it any more. (Another one that works at the same time might,
-// which is what the leader election is for.)
+// A finalizer is necessary because the Pods do not belong to the PodTerminator: an owner reference could not clean them
+// up, and after its deletion the marked Pods would be unknown. All possible marks are in status.marked. A current round
+// is dropped: this operator ends no more Pods for it. (A second operator that works at the same time might, which
+// leader election prevents.)
 func (o *Operator) finalize(ctx context.Context, pt *v1alpha1.PodTerminator) error {
 	i := slices.Index(pt.Finalizers, v1alpha1.Finalizer)
 	if i < 0 {
-		return nil // the finalizers of others are theirs
+		return nil // finalizers of other owners must not be changed
 	}
 	if err := o.unmark(ctx, pt, pt.Status.Marked); err != nil {
 		return err
 	}
 	path := fmt.Sprintf("/metadata/finalizers/%d", i)
 	_, err := o.patch(ctx, pt, types.JSONPatchType, []operation{
-		// Others may add and remove theirs meanwhile, which moves the index.
+		// Other clients may add and remove finalizers concurrently, which changes the index.
 		{Op: "test", Path: path, Value: v1alpha1.Finalizer},
 		{Op: "remove", Path: path},
 	})
@@ -98,7 +96,7 @@ func (o *Operator) finalize(ctx context.Context, pt *v1alpha1.PodTerminator) err
 	return nil
 }
 
-// operation is a step of a JSON patch (RFC 6902).
+// operation is an operation of a JSON patch (RFC 6902).
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -116,11 +114,10 @@ func (o *Operator) patch(ctx context.Context, pt *v1alpha1.PodTerminator, kind t
 	return out, err
 }
 
-// mark tells whoever looks at the Pods that pt has chosen them.
+// mark adds pt's mark to the Pods.
 func (o *Operator) mark(ctx context.Context, pt *v1alpha1.PodTerminator, pods []v1alpha1.PodReference) error {
 	for _, pod := range pods {
-		// A merge patch with the UID is refused when another Pod has taken the name: a
-		// UID cannot be changed.
+		// A merge patch with the UID is rejected if another Pod has the name, because a UID cannot be changed.
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"uid":         pod.UID,
 			"annotations": map[string]string{v1alpha1.VictimAnnotation: pt.Name},
@@ -136,8 +133,7 @@ func (o *Operator) mark(ctx context.Context, pt *v1alpha1.PodTerminator, pods []
 	return nil
 }
 
-// unmark takes pt's mark off the Pods. A mark that is not there, or of another
-// PodTerminator, is left as it is.
+// unmark removes pt's mark from the Pods. It ignores Pods without a mark, and marks of other PodTerminators.
 func (o *Operator) unmark(ctx context.Context, pt *v1alpha1.PodTerminator, pods []v1alpha1.PodReference) error {
 	path := "/metadata/annotations/" + strings.ReplaceAll(v1alpha1.VictimAnnotation, "/", "~1")
 	for _, pod := range pods {
@@ -148,9 +144,8 @@ func (o *Operator) unmark(ctx context.Context, pt *v1alpha1.PodTerminator, pods 
 		if current == nil || current.Annotations[v1alpha1.VictimAnnotation] != pt.Name {
 			continue
 		}
-		// The tests are for what changes after that look. The API server answers a test that
-		// fails, and a patch that makes no sense, and some refusals of webhooks, all with
-		// "Invalid": whatever it was, the next try looks again.
+		// The tests detect changes since the read. The API server responds with "Invalid" to a failed test, to an
+		// invalid patch, and for some rejections by webhooks. In all cases the retry reads the Pod again.
 		patch, err := json.Marshal([]operation{
 			{Op: "test", Path: "/metadata/uid", Value: pod.UID},
 			{Op: "test", Path: path, Value: pt.Name},
@@ -161,13 +156,13 @@ func (o *Operator) unmark(ctx context.Context, pt *v1alpha1.PodTerminator, pods 
 		}
 		_, err = o.podClient.Pods(pt.Namespace).Patch(ctx, pod.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("take the mark off Pod %s/%s: %w", pt.Namespace, pod.Name, err)
+			return fmt.Errorf("remove the mark from Pod %s/%s: %w", pt.Namespace, pod.Name, err)
 		}
 	}
 	return nil
 }
 
-// find returns a Pod, or nil when it is there no more.
+// find returns a Pod, or nil if it does not exist.
 func (o *Operator) find(ctx context.Context, namespace string, ref v1alpha1.PodReference) (*corev1.Pod, error) {
 	pod, err := o.podClient.Pods(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
@@ -179,9 +174,8 @@ func (o *Operator) find(ctx context.Context, namespace string, ref v1alpha1.PodR
 	return pod, nil
 }
 
-// end deletes the Pods, unless others have taken their names, and returns those that it
-// has deleted itself.
-func (o *Operator) end(ctx context.Context, pt *v1alpha1.PodTerminator, pods []v1alpha1.PodReference) (ended []v1alpha1.PodReference, err error) {
+// deletePods deletes the Pods, unless other Pods have their names now, and returns the deleted ones.
+func (o *Operator) deletePods(ctx context.Context, pt *v1alpha1.PodTerminator, pods []v1alpha1.PodReference) (ended []v1alpha1.PodReference, err error) {
 	for _, pod := range pods {
 		err := o.podClient.Pods(pt.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 			Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
@@ -197,9 +191,8 @@ func (o *Operator) end(ctx context.Context, pt *v1alpha1.PodTerminator, pods []v
 	return ended, nil
 }
 
-// isGone says that the Pod with the UID of a request is there no more: there is none of
-// its name, or another one, which answers a precondition with a conflict, and a patch of
-// its UID with a refusal.
+// isGone reports whether the error means that the Pod with the request's UID does not exist: either no Pod has the
+// name, or another one has it, which causes a conflict for a precondition and a rejection for a patch of its UID.
 func isGone(err error) bool {
 	cause, invalid := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
 	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || invalid && cause.Field == "metadata.uid"

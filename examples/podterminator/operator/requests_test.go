@@ -17,7 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
 )
 
-func TestAPodThatTookTheNameOfAVictimIsNotTouched(t *testing.T) {
+func TestPodWithNameOfVictimIsNotChanged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 1)
 	op, err := New(asOperator(t, nil), Config{})
@@ -33,9 +33,9 @@ func TestAPodThatTookTheNameOfAVictimIsNotTouched(t *testing.T) {
 	if marked := f.marked(); len(marked) > 0 {
 		t.Errorf("Pods %v are marked", marked)
 	}
-	ended, err := op.end(t.Context(), pt, append(another, v1alpha1.PodReference{Name: "gone", UID: "gone"}))
+	ended, err := op.deletePods(t.Context(), pt, append(another, v1alpha1.PodReference{Name: "gone", UID: "gone"}))
 	if err != nil || len(ended) != 0 {
-		t.Errorf("end: %v are said to have been ended, and the error is %v; want none", ended, err)
+		t.Errorf("deletePods returned %v and the error %v; want neither", ended, err)
 	}
 	if n := len(f.alive(t.Context())); n != 1 {
 		t.Error("the other Pod was ended")
@@ -48,11 +48,11 @@ func TestAPodThatTookTheNameOfAVictimIsNotTouched(t *testing.T) {
 		t.Errorf("unmark: %v", err)
 	}
 	if n := len(f.marked()); n != 1 {
-		t.Error("the mark was taken off the other Pod")
+		t.Error("the mark of the other Pod was removed")
 	}
 }
 
-func TestOnlyTheOwnMarkIsTakenOff(t *testing.T) {
+func TestUnmarkKeepsForeignMarks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 1)
 	writes := 0
@@ -84,11 +84,11 @@ func TestOnlyTheOwnMarkIsTakenOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := op.unmark(t.Context(), pt, pods); !apierrors.IsInvalid(err) {
-		t.Errorf("unmark a Pod whose change is refused: %v, want the refusal", err)
+		t.Errorf("unmark with a rejected patch: %v, want the rejection", err)
 	}
 }
 
-func TestTheCensusIsOfThisMoment(t *testing.T) {
+func TestCensusIsCurrent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 4)
 	op, err := New(asOperator(t, nil), Config{})
@@ -97,7 +97,7 @@ func TestTheCensusIsOfThisMoment(t *testing.T) {
 	}
 	pt := f.terminator(100, time.Hour)
 	pt.Status.Plan = &v1alpha1.Plan{Victims: f.references()}
-	// One Pod has ended, one is no longer selected: both are not alive, one of them exists.
+	// One Pod was deleted, one is not selected any more: neither is alive, and one of them exists.
 	if err := f.pods.Delete(t.Context(), "web-0", *metav1.NewDeleteOptions(0)); err != nil {
 		t.Fatal(err)
 	}
@@ -108,11 +108,11 @@ func TestTheCensusIsOfThisMoment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	end, gone, spare := fates(pt.Status.Plan.Victims, pods, 1)
+	end, gone, spare := classifyVictims(pt.Status.Plan.Victims, pods, 1)
 	got := map[string][]string{"alive": names(pods.alive), "end": names(end), "gone": names(gone), "spare": names(spare)}
 	want := map[string][]string{"alive": {"web-2", "web-3"}, "end": {"web-2"}, "gone": {"web-0"}, "spare": {"web-1", "web-3"}}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the census and what follows from it (-want +got):\n%s", diff)
+		t.Errorf("census and quota (-want +got):\n%s", diff)
 	}
 }
 
@@ -124,7 +124,7 @@ func names(pods []v1alpha1.PodReference) []string {
 	return out
 }
 
-func TestAStatusIsOnlyWrittenOverTheOneThatWasRead(t *testing.T) {
+func TestWriteStatusDetectsConcurrentChange(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 0)
 	op, err := New(asOperator(t, nil), Config{})
@@ -134,10 +134,10 @@ func TestAStatusIsOnlyWrittenOverTheOneThatWasRead(t *testing.T) {
 	read := f.create(f.terminator(100, time.Hour))
 	f.patch(types.MergePatchType, `{"spec":{"percent":1}}`)
 	if _, err := op.writeStatus(t.Context(), read, &v1alpha1.PodTerminatorStatus{Rounds: 9}); !apierrors.IsConflict(err) {
-		t.Errorf("writing over a newer object: %v, want a conflict", err)
+		t.Errorf("write over a newer object: %v, want a conflict", err)
 	}
 	if _, err := op.ensureFinalizer(t.Context(), read); !apierrors.IsInvalid(err) {
-		t.Errorf("adding a finalizer to a newer object: %v, want the patch's test to fail", err)
+		t.Errorf("add a finalizer to a newer object: %v, want the patch's test to fail", err)
 	}
 	if got := f.get(t.Context()); got.Status.Rounds != 0 || len(got.Finalizers) != 0 {
 		t.Errorf("the object has changed: %+v", got)

@@ -15,32 +15,32 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/config"
 )
 
-func TestTheSchemaRefusesWhatTheOperatorCouldNotDo(t *testing.T) {
+func TestSchemaRejectsInvalidSpecs(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		change  string // of a valid spec, as a merge
 		message string // empty: accepted
 	}{
-		"a valid spec":              {change: `{}`},
-		"everything, once a second": {change: `{"percent":100,"period":"1s"}`},
-		"a compound period":         {change: `{"period":"1h30m"}`},
-		"more than all":             {change: `{"percent":101}`, message: "should be less than or equal to 100"},
-		"less than none":            {change: `{"percent":-1}`, message: "should be greater than or equal to 0"},
-		"a negative minimum":        {change: `{"minAlive":-1}`, message: "should be greater than or equal to 0"},
-		"a period below 1s":         {change: `{"period":"999ms"}`, message: "must be at least 1s"},
-		"a period without a unit":   {change: `{"period":"30"}`, message: "spec.period"},
-		"a period Go cannot read":   {change: `{"period":"1 day"}`, message: "spec.period"},
-		"the longest period":        {change: `{"period":"99999h99999h999h"}`},
-		"a fraction of a period":    {change: `{"period":"1.000000001s"}`},
-		"a sum beyond Go's years":   {change: `{"period":"5124096h"}`, message: "spec.period"},
-		"a number beyond Go's":      {change: `{"period":"9223372036854775808s"}`, message: "spec.period"},
-		"a fraction beyond Go's":    {change: `{"period":"1.0000000001s"}`, message: "spec.period"},
-		"many small parts":          {change: `{"period":"9999h9999h9999h9999h"}`, message: "spec.period"},
-		"no period":                 {change: `{"period":null}`, message: "spec.period"},
-		"no percentage":             {change: `{"percent":null}`, message: "spec.percent"},
-		"no selector":               {change: `{"selector":null}`, message: "spec.selector"},
-		"an empty selector":         {change: `{"selector":{}}`, message: "should have at least 1 properties"},
-		"a misspelt field":          {change: `{"minimumAlive":1}`, message: `unknown field "spec.minimumAlive"`},
+		"a valid spec":                {change: `{}`},
+		"everything, once a second":   {change: `{"percent":100,"period":"1s"}`},
+		"a compound period":           {change: `{"period":"1h30m"}`},
+		"percent above 100":           {change: `{"percent":101}`, message: "should be less than or equal to 100"},
+		"negative percent":            {change: `{"percent":-1}`, message: "should be greater than or equal to 0"},
+		"a negative minimum":          {change: `{"minAlive":-1}`, message: "should be greater than or equal to 0"},
+		"a period below 1s":           {change: `{"period":"999ms"}`, message: "must be at least 1s"},
+		"a period without a unit":     {change: `{"period":"30"}`, message: "spec.period"},
+		"a period Go cannot read":     {change: `{"period":"1 day"}`, message: "spec.period"},
+		"the longest period":          {change: `{"period":"99999h99999h999h"}`},
+		"a fraction of a period":      {change: `{"period":"1.000000001s"}`},
+		"a sum above Go's maximum":    {change: `{"period":"5124096h"}`, message: "spec.period"},
+		"a number above Go's maximum": {change: `{"period":"9223372036854775808s"}`, message: "spec.period"},
+		"a fraction below 1ns":        {change: `{"period":"1.0000000001s"}`, message: "spec.period"},
+		"many small parts":            {change: `{"period":"9999h9999h9999h9999h"}`, message: "spec.period"},
+		"no period":                   {change: `{"period":null}`, message: "spec.period"},
+		"no percentage":               {change: `{"percent":null}`, message: "spec.percent"},
+		"no selector":                 {change: `{"selector":null}`, message: "spec.selector"},
+		"an empty selector":           {change: `{"selector":{}}`, message: "should have at least 1 properties"},
+		"a misspelt field":            {change: `{"minimumAlive":1}`, message: `unknown field "spec.minimumAlive"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,18 +66,18 @@ func TestTheSchemaRefusesWhatTheOperatorCouldNotDo(t *testing.T) {
 				Param("dryRun", "All").Param("fieldValidation", "Strict").Body(body).Do(t.Context()).Error()
 			if period, ok := spec["period"].(string); ok && err == nil {
 				if _, goErr := time.ParseDuration(period); goErr != nil {
-					t.Errorf("the API server accepts what stops the operator for everybody: %v", goErr)
+					t.Errorf("the API server accepts a spec that Go cannot decode: %v", goErr)
 				}
 			}
 			if (tt.message == "") != (err == nil) || !strings.Contains(fmt.Sprint(err), tt.message) {
-				t.Errorf("the answer is %v, want one with %q", err, tt.message)
+				t.Errorf("the error is %v, want one with %q", err, tt.message)
 			}
 		})
 	}
 }
 
-// What is in the Go type but not in the schema would be dropped without a word.
-func TestEveryFieldOfTheGoTypeIsInTheSchema(t *testing.T) {
+// The API server drops fields that are in the Go type but not in the schema.
+func TestSchemaHasAllFields(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 0)
 	full := f.terminator(50, time.Hour)
@@ -112,7 +112,7 @@ func TestEveryFieldOfTheGoTypeIsInTheSchema(t *testing.T) {
 	}
 }
 
-func TestTheSampleIsValid(t *testing.T) {
+func TestSampleIsValid(t *testing.T) {
 	t.Parallel()
 	sample := &v1alpha1.PodTerminator{}
 	if err := yaml.UnmarshalStrict(config.Sample, sample); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/leader"
 )
 
-func TestMinAliveHoldsForTwoPodTerminatorsOfTheSamePods(t *testing.T) {
+func TestMinAliveWithTwoPodTerminators(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 8)
 	for _, name := range []string{"chaos", "chaos-too"} {
@@ -42,8 +42,8 @@ func TestMinAliveHoldsForTwoPodTerminatorsOfTheSamePods(t *testing.T) {
 	}
 }
 
-// The old and the new operator of a rolling update: the old one is in the middle of a round.
-func TestOfTwoOperatorsOneWorks(t *testing.T) {
+// During a rolling update, the old operator is in the middle of a round when the new one starts.
+func TestOnlyLeaderWorks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 4)
 	pt := f.terminator(50, time.Hour)
@@ -83,7 +83,7 @@ func newElector(t *testing.T) *leader.Elector {
 	t.Helper()
 	elector, err := leader.New(leader.Config{
 		Cluster: asOperator(t, nil), Namespace: "pod-terminator", Name: Name, RetryPeriod: 200 * time.Millisecond,
-		LeaseDuration: time.Minute, RenewDeadline: 45 * time.Second, // nobody loses it on a busy machine
+		LeaseDuration: time.Minute, RenewDeadline: 45 * time.Second, // not lost on a busy machine
 	})
 	if err != nil {
 		t.Fatal(err)

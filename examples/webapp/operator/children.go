@@ -15,8 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// children are the objects of app as they should be: the fields that this operator has an
-// opinion about, and no others.
+// children returns the desired state of app's children. They contain only the fields that this operator manages.
 func children(app *v1.WebApp) ([]kube.Object, error) {
 	hash, err := hashOf(app.Spec.Config)
 	if err != nil {
@@ -80,9 +79,9 @@ func selector(app *v1.WebApp) map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "webapp", "app.kubernetes.io/instance": app.Name}
 }
 
-// hashOf changes with the config.
+// hashOf returns a hash of the config.
 func hashOf(config map[string]string) (string, error) {
-	encoded, err := json.Marshal(config) // with the keys in order
+	encoded, err := json.Marshal(config) // keys are sorted
 	if err != nil {
 		return "", fmt.Errorf("encode the config: %w", err)
 	}

@@ -15,12 +15,12 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// The definition of WebApps gets a new field while the operator, whose Go type does not know it,
-// works. It goes on, and what users write into the field stays.
+// The definition of WebApps gets a new field, which the operator's Go type does not have, while the operator runs. It
+// must keep working, and users' values of the field must stay.
 //
-// Not parallel: at a change of a definition the API server ends its watches, and the test that
-// counts requests at rest would see them begin again.
-func TestWebappGoesOnWhenItsDefinitionGrows(t *testing.T) {
+// Not parallel: the API server ends its watches when a definition changes, and the test that counts requests of an idle
+// operator would count new watches.
+func TestWebappWithUnknownField(t *testing.T) {
 	w := newWorld(t)
 	w.operate()
 	w.create(w.app("shop"))
@@ -40,12 +40,12 @@ func TestWebappGoesOnWhenItsDefinitionGrows(t *testing.T) {
 	w.write("shop", `{"spec":{"tier":"gold","image":"shop:2","host":"store.example.com"}}`)
 	w.untilReady("shop")
 	w.check("shop", "shop:2", map[string]string{"GREETING": "hello"})
-	w.create(w.app("later")) // the watch goes on
+	w.create(w.app("later")) // the watch works
 	w.write("later", `{"spec":{"host":null,"tier":"silver"}}`)
 	w.untilReady("later")
 	for name, want := range map[string]string{"shop": "gold", "later": "silver"} {
 		if got := w.tier(name); got != want {
-			t.Errorf("the tier of %s is %q, want %q: the operator has written what it does not know", name, got, want)
+			t.Errorf("the tier of %s is %q, want %q: the operator has changed an unknown field", name, got, want)
 		}
 	}
 	w.delete("shop")
@@ -57,7 +57,7 @@ func TestWebappGoesOnWhenItsDefinitionGrows(t *testing.T) {
 	})
 }
 
-// write changes a WebApp as somebody who knows fields that this program does not know.
+// write changes a WebApp like a client that knows the new field.
 func (w *world) write(name, patch string) {
 	w.Helper()
 	app := &v1.WebApp{}

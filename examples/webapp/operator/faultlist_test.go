@@ -10,18 +10,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// fault is something that goes wrong with a request.
+// fault is a failure of a request.
 type fault struct {
 	name string
-	// at reports whether it is tried at the request with that index, of those of a life.
+	// at reports whether the fault is tested at the request with that index.
 	at func(points []point, i int) bool
-	// onWire is what happens to a request to the API server, outside to one to the records.
+	// onWire handles a request to the API server, outside one to the records.
 	onWire  onWire
 	outside func(f *faults, do func() error) error
-	// impatient has the handler called with caches that do not show yet what it has written.
-	impatient bool
-	// nasty is tried also with a user who acts at that moment.
-	nasty bool
+	// staleCaches makes the handler run with caches that do not contain its writes yet.
+	staleCaches bool
+	// withUser is also tested with a user who acts at the same time.
+	withUser bool
 }
 
 type (
@@ -29,15 +29,15 @@ type (
 	onWire = func(f *faults, r *http.Request, do send) (*http.Response, error)
 )
 
-func owner() []string     { return []string{"webapps"} }
-func ofOwner() []string   { return []string{"deployments", "services", "configmaps"} }
-func everybody() []string { return slices.Concat(owner(), ofOwner()) }
+func owner() []string        { return []string{"webapps"} }
+func ofOwner() []string      { return []string{"deployments", "services", "configmaps"} }
+func allResources() []string { return slices.Concat(owner(), ofOwner()) }
 
 func everyFault() []fault { return slices.Concat(lost(), refused(), done(), late(), broken()) }
 
 var errLost = errors.New("the connection broke")
 
-// lost are requests and answers that do not arrive. Who made the request cannot tell which.
+// lost returns faults that lose requests and responses. The client cannot distinguish them.
 func lost() []fault {
 	answerLost := func(_ *faults, _ *http.Request, do send) (*http.Response, error) {
 		drop(do())
@@ -45,16 +45,16 @@ func lost() []fault {
 	}
 	recordLost := func(_ *faults, do func() error) error { return errors.Join(do(), errLost) }
 	return []fault{
-		{name: "the answer is lost", at: everyWrite, nasty: true, onWire: answerLost, outside: recordLost},
+		{name: "the answer is lost", at: everyWrite, withUser: true, onWire: answerLost, outside: recordLost},
 		{name: "the answer to a read is lost", at: eachRead, onWire: answerLost},
 		{
-			name: "the answer is lost and events are late", at: eachWrite, impatient: true, nasty: true,
+			name: "the answer is lost and events are late", at: eachWrite, staleCaches: true, withUser: true,
 			onWire: func(f *faults, r *http.Request, do send) (*http.Response, error) {
-				f.holdForAWhile(everybody()...)
+				f.holdForAWhile(allResources()...)
 				return answerLost(f, r, do)
 			},
 			outside: func(f *faults, do func() error) error {
-				f.holdForAWhile(everybody()...)
+				f.holdForAWhile(allResources()...)
 				return recordLost(f, do)
 			},
 		},
@@ -66,7 +66,7 @@ func lost() []fault {
 			return cut(response), nil
 		}},
 		{
-			name: "the request is lost", at: eachWrite, nasty: true,
+			name: "the request is lost", at: eachWrite, withUser: true,
 			onWire: func(_ *faults, r *http.Request, _ send) (*http.Response, error) {
 				refuse(r)
 				return nil, errReset
@@ -76,7 +76,7 @@ func lost() []fault {
 	}
 }
 
-// refused are requests that the API server, or what stands before it, refuses.
+// refused returns faults in which the API server, or a proxy, rejects the request.
 func refused() []fault {
 	refused := func(name string, at func([]point, int) bool, why func(r *http.Request) error) fault {
 		return fault{name: name, at: at, onWire: func(_ *faults, r *http.Request, _ send) (*http.Response, error) {
@@ -92,19 +92,19 @@ func refused() []fault {
 		refused("429", eachKindOnWire, always(apierrors.NewTooManyRequests("later", 1))),
 		refused("429 of a watch", func(points []point, i int) bool { return points[i] == point{"watch webapps", creation, 1} },
 			always(apierrors.NewTooManyRequests("later", 1))),
-		// Also of a write without a precondition: when it met others too often.
+		// Also for a write without a precondition, after too many conflicts.
 		refused("409", eachWriteOnWire, func(r *http.Request) error {
-			resource, _ := whatIsAsked(r)
+			resource, _ := operationOf(r)
 			return apierrors.NewConflict(schema.GroupResource{Resource: resource}, nameOf(r), errors.New("the object has been modified"))
 		}),
-		{name: "somebody writes first", at: eachWriteOnWire, onWire: func(f *faults, r *http.Request, do send) (*http.Response, error) {
-			f.meddle(r)
+		{name: "another client writes first", at: eachWriteOnWire, onWire: func(f *faults, r *http.Request, do send) (*http.Response, error) {
+			f.writeAsOtherClient(r)
 			return do()
 		}},
 	}
 }
 
-// done are answers that say nothing of that the request was carried out.
+// done returns faults in which the request is carried out, but the response is an error.
 func done() []fault {
 	done := func(name string, why error) fault {
 		return fault{name: name, at: eachKindOnWire, onWire: func(_ *faults, r *http.Request, do send) (*http.Response, error) {
@@ -118,28 +118,28 @@ func done() []fault {
 	}
 }
 
-// late are events that are held back for a while, from the write on.
+// late returns faults that delay events for a while, starting at the write.
 func late() []fault {
 	late := func(f fault, resources ...string) fault {
 		return f.beforehand(func(f *faults) { f.holdForAWhile(resources...) })
 	}
 	return []fault{
-		late(fault{name: "late events", at: eachKind}, everybody()...),
-		late(fault{name: "late events of the WebApp", at: everyWrite, impatient: true, nasty: true}, owner()...),
-		late(fault{name: "late events of the children", at: eachWrite, impatient: true}, ofOwner()...),
+		late(fault{name: "late events", at: eachKind}, allResources()...),
+		late(fault{name: "late events of the WebApp", at: everyWrite, staleCaches: true, withUser: true}, owner()...),
+		late(fault{name: "late events of the children", at: eachWrite, staleCaches: true}, ofOwner()...),
 	}
 }
 
-// broken are watches that break when something is about to be written.
+// broken returns faults that break watches before a write.
 func broken() []fault {
 	return []fault{
 		fault{name: "the WebApp's watch breaks", at: eachKind}.beforehand(func(f *faults) { f.breakWatches(errReset, owner()...) }),
 		fault{name: "the children's watches break", at: eachKind}.beforehand(func(f *faults) { f.breakWatches(io.EOF, ofOwner()...) }),
-		fault{name: "all watches are too old", at: eachKind}.beforehand(func(f *faults) { f.expire(everybody()...) }),
+		fault{name: "all watches are too old", at: eachKind}.beforehand(func(f *faults) { f.expire(allResources()...) }),
 	}
 }
 
-// beforehand makes something happen before a request that is carried out.
+// beforehand calls happens before the request is carried out.
 func (f fault) beforehand(happens func(f *faults)) fault {
 	f.onWire = func(f *faults, _ *http.Request, do send) (*http.Response, error) {
 		happens(f)

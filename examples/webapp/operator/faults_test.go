@@ -18,87 +18,92 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// Something goes wrong on the way, once, at each request that the operator makes in the life of a
-// WebApp. Every time the same comes out of it. The name of a subtest says what went wrong at which
-// request, and repeats it (-run).
+// One fault occurs at each request in the life of a WebApp. The final state must always be the same. The name of a
+// subtest contains the fault and the request, and repeats it with -run.
 func TestWebappSurvivesEveryFault(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.faults = newFaults(w, point{}, fault{})
 	w.operate()
-	want := w.live()
+	want := w.runUntilReady()
 	w.deleted()
 	if t.Failed() {
-		t.Fatal("not even the undisturbed life ends as it should")
+		t.Fatal("the life without a fault has a wrong result")
 	}
 	points := w.faults.log()
-	run, wait := parallelStories(t, 16) // at each moment most of them wait
-	var told, struck atomic.Int64
-	tell := func(f fault, i int, act string, story func(w *world)) {
+	run, wait := parallelSubtests(t, 16) // most of them wait most of the time
+	var tested, faultDone atomic.Int64
+	runLife := func(f fault, i int, act string, story func(w *world)) {
 		run(fmt.Sprintf("%s%s at %d: %s", f.name, act, i+1, points[i]), func(t *testing.T) { //nolint:thelper // a subtest
 			w := newWorld(t)
 			w.faults = newFaults(w, points[i], f)
 			story(w)
-			told.Add(1)
-			if w.faults.hasStruck() {
-				struck.Add(1)
+			tested.Add(1)
+			if w.faults.isFaultDone() {
+				faultDone.Add(1)
 			}
 		})
 	}
 	for _, f := range everyFault() {
 		for i := range points {
 			if f.at(points, i) {
-				tell(f, i, "", func(w *world) { w.tellFault(want) })
+				runLife(f, i, "", func(w *world) { w.runWithFault(want) })
 			}
-			if f.nasty && eachKind(points, i) && points[i].during != deletion {
-				tell(f, i, " and the WebApp is deleted", (*world).tellDeletion)
+			if f.withUser && eachKind(points, i) && points[i].during != deletion {
+				runLife(f, i, " and the WebApp is deleted", (*world).runWithDeletion)
 			}
-			if f.nasty && eachWrite(points, i) && points[i].during == change {
-				tell(f, i, " and the change is taken back", (*world).tellChangeOfMind)
+			if f.withUser && eachWrite(points, i) && points[i].during == change {
+				runLife(f, i, " and the change is taken back", (*world).runWithRevert)
 			}
 		}
 	}
 	wait()
-	// How many writes there are differs a little from life to life.
-	if missed := told.Load() - struck.Load(); missed > told.Load()/10+1 {
-		t.Errorf("%d of %d faults did not strike: their lives did not come to the request", missed, told.Load())
+	// The number of writes differs slightly between lives.
+	if missed := tested.Load() - faultDone.Load(); missed > tested.Load()/10+1 {
+		t.Errorf("%d of %d faults did not occur, because their request was not made", missed, tested.Load())
 	}
 }
 
-// tellFault tells the life of a WebApp in which something goes wrong once.
-func (w *world) tellFault(want map[string]any) {
+// runWithFault runs the life of a WebApp with one fault.
+func (w *world) runWithFault(want map[string]any) {
 	w.Helper()
 	end := w.operateWithFaults()
-	if diff := cmp.Diff(want, w.live()); diff != "" {
-		w.Errorf("the end differs from that of an undisturbed life (-want +got):\n%s", diff)
-	}
+	last := w.runUntilReady()
+	// The fault may occur after the WebApp was ready, which is then not ready for a short time.
+	w.until("the end is that of an undisturbed life", func() error {
+		diff := cmp.Diff(want, last)
+		if diff == "" {
+			return nil
+		}
+		last = w.end("shop")
+		return fmt.Errorf("-want +got:\n%s", diff)
+	})
 	w.deleted()
 	end()
 }
 
-// tellDeletion tells of a WebApp that is deleted at the moment when something goes wrong. Nothing may
-// be left in the end.
-func (w *world) tellDeletion() {
+// runWithDeletion runs the life of a WebApp that is deleted when the fault occurs. Nothing may remain at the end.
+func (w *world) runWithDeletion() {
 	w.Helper()
 	w.faults.then = func() error { return w.tryDelete("shop") }
 	end := w.operateWithFaults()
 	w.createAndChange()
-	if !w.faults.hasStruck() {
+	if !w.faults.isFaultDone() {
 		w.deleted()
 	}
-	w.untilLetGo()
+	w.untilReleased()
 	end()
 }
 
-// tellChangeOfMind tells of a WebApp whose user takes a change back at the moment when something goes
-// wrong. Nothing may be left of the change.
-func (w *world) tellChangeOfMind() {
+// runWithRevert runs the life of a WebApp with a change that the user reverts when the fault occurs. Nothing of the
+// change may remain.
+func (w *world) runWithRevert() {
 	w.Helper()
 	takeBack := func(app *v1.WebApp) { app.Spec = w.app("shop").Spec }
 	w.faults.then = func() error { return w.tryChange("shop", takeBack) }
 	end := w.operateWithFaults()
 	w.createAndChange()
-	if !w.faults.hasStruck() {
+	if !w.faults.isFaultDone() {
 		w.change("shop", takeBack)
 	}
 	w.untilReady("shop")
@@ -107,25 +112,24 @@ func (w *world) tellChangeOfMind() {
 	end()
 }
 
-// createAndChange waits each time until the WebApp is as it should be, or something has gone wrong.
+// createAndChange waits after each step until the WebApp is ready, or the fault has occurred.
 func (w *world) createAndChange() {
 	w.Helper()
 	w.create(w.app("shop"))
-	w.untilReadyUnless("shop", w.faults.hasStruck)
+	w.untilReadyUnless("shop", w.faults.isFaultDone)
 	if !w.changeUnlessMet(func(app *v1.WebApp) {
 		app.Spec.Image, app.Spec.Host, app.Spec.Config["MOTTO"] = "shop:2", "store.example.com", "we never sleep"
 	}) {
-		w.untilStruck()
+		w.untilFaultDone()
 		return
 	}
-	w.untilReadyUnless("shop", w.faults.hasStruck)
+	w.untilReadyUnless("shop", w.faults.isFaultDone)
 	if w.enter(afterwards) {
-		w.untilStruck()
+		w.untilFaultDone()
 	}
 }
 
-// changeUnlessMet lets the user change the WebApp, unless the request at which something goes wrong
-// has come before that.
+// changeUnlessMet changes the WebApp, unless the request of the fault was made already.
 func (w *world) changeUnlessMet(edit func(*v1.WebApp)) (changed bool) {
 	w.Helper()
 	w.faults.acting.Lock()
@@ -137,28 +141,28 @@ func (w *world) changeUnlessMet(edit func(*v1.WebApp)) (changed bool) {
 	return true
 }
 
-// untilStruck waits until all that was to happen at a request has happened.
-func (w *world) untilStruck() {
+// untilFaultDone waits until the fault is complete.
+func (w *world) untilFaultDone() {
 	w.Helper()
-	w.until("the fault has struck", func() error {
-		if !w.faults.hasStruck() {
+	w.until("the fault has occurred", func() error {
+		if !w.faults.isFaultDone() {
 			return errors.New("not yet")
 		}
 		return nil
 	})
 }
 
-// deleted tells of the WebApp's deletion.
+// deleted deletes the WebApp.
 func (w *world) deleted() {
 	w.Helper()
 	w.enter(deletion)
 	w.delete("shop")
-	w.untilLetGo()
+	w.untilReleased()
 }
 
-// untilLetGo waits until the WebApp and its record are gone. The garbage collector takes its time for
-// the children, but it has to know them.
-func (w *world) untilLetGo() {
+// untilReleased waits until the WebApp and its record are deleted. The garbage collector may take longer for the
+// children, but they must have their owner.
+func (w *world) untilReleased() {
 	w.Helper()
 	w.until("the WebApp is gone", func() error {
 		if _, err := w.get("shop"); !errors.Is(err, client.ErrGone) {
@@ -176,47 +180,46 @@ func (w *world) untilLetGo() {
 	}
 }
 
-// operateWithFaults runs an operator to which something happens, until end, which looks whether all
-// is well after the life of the WebApp.
+// operateWithFaults runs an operator with a fault. end stops it and checks the result.
 func (w *world) operateWithFaults() (end func()) {
 	w.Helper()
-	if w.faults.fault.impatient {
-		// The handler is called on and on, with what the caches have.
+	if w.faults.fault.staleCaches {
+		// The handler is called repeatedly with the current state of the caches.
 		w.resync, w.consistency = 50*time.Millisecond, -1
 	}
 	ctrl, stop := w.operate()
 	w.Cleanup(func() {
 		if w.Failed() {
-			w.Logf("the fault has struck: %t; requests: %v", w.faults.hasStruck(), w.faults.log())
+			w.Logf("the fault has occurred: %t; requests: %v", w.faults.isFaultDone(), w.faults.log())
 		}
 	})
 	return func() {
 		w.Helper()
 		stop()
-		w.untilLetGo() // nothing has come after the end
+		w.untilReleased() // no write came after the end
 		for _, run := range ctrl.Runs() {
-			// One accident on the way is no reason to wait for a person.
+			// A single fault must not be treated as an error that needs a user.
 			if run.Class == retry.Invalid || run.Class == retry.Forbidden || run.Outcome == controller.OutcomeTerminal || run.Outcome == controller.OutcomePanic {
-				w.Errorf("a run was taken for hopeless: %s", run)
+				w.Errorf("a run was treated as permanently failed: %s", run)
 			}
 		}
 	}
 }
 
-// The requests at which a fault is tried, of those of a life.
+// The requests of a life at which a fault is tested.
 
-// everyWrite are all writes; of those outside, which are repeated after each of the others, the first
-// and the last of each kind.
+// everyWrite selects all writes. Of the writes to the records, which are repeated after each other write, it selects
+// the first and the last of each kind.
 func everyWrite(points []point, i int) bool {
 	return points[i].writes() && (!points[i].outside() || eachWrite(points, i))
 }
 
-// eachWrite are the first and the last of the writes that ask for the same.
+// eachWrite selects the first and the last of equal writes.
 func eachWrite(points []point, i int) bool {
 	return points[i].writes() && (!isIn(points[:i], points[i]) || !isIn(points[i+1:], points[i]))
 }
 
-// eachKind are the first of them, and what removes the finalizer.
+// eachKind selects the first of equal writes, and the removal of the finalizer.
 func eachKind(points []point, i int) bool {
 	return points[i].writes() && (!isIn(points[:i], points[i]) || points[i].during == deletion)
 }
@@ -225,19 +228,19 @@ func eachWriteOnWire(points []point, i int) bool { return eachWrite(points, i) &
 
 func eachKindOnWire(points []point, i int) bool { return eachKind(points, i) && !points[i].outside() }
 
-// eachRead are the first of the reads that ask for the same.
+// eachRead selects the first of equal reads.
 func eachRead(points []point, i int) bool {
 	return !points[i].writes() && !isIn(points[:i], points[i])
 }
 
 func eachRequest(points []point, i int) bool { return eachKindOnWire(points, i) || eachRead(points, i) }
 
-// eachAnswer are those whose answers come at once.
+// eachAnswer selects requests with an immediate response.
 func eachAnswer(points []point, i int) bool {
 	return eachRequest(points, i) && !strings.HasPrefix(points[i].request, "watch ")
 }
 
-// isIn reports whether some of points ask for the same as p.
+// isIn reports whether points contains a request equal to p.
 func isIn(points []point, p point) bool {
 	return slices.ContainsFunc(points, func(other point) bool { return other.request == p.request })
 }

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// untilShown returns a function that waits for events of a resource that come from now on, unless they
-// are held back: then the operator learns of them before it does the next thing.
+// untilShown returns a function that waits for events of a resource after this call, unless they are delayed, so that
+// the operator receives them before its next step.
 func (f *faults) untilShown(resource string) (wait func()) {
 	f.mu.Lock()
 	before := f.events[resource]
@@ -36,7 +36,7 @@ func (f *faults) untilShown(resource string) (wait func()) {
 	}
 }
 
-// show notes that events are about to be shown.
+// show records that events will be delivered.
 func (f *faults) show(resource string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -45,7 +45,7 @@ func (f *faults) show(resource string) {
 	f.arrived = make(chan struct{})
 }
 
-// watch opens a watch whose events can be held back, and which can break.
+// watch opens a watch with events that can be delayed, and that can break.
 func (f *faults) watch(resource string, r *http.Request, next http.RoundTripper) (*http.Response, error) {
 	f.mu.Lock()
 	expired := f.expired[resource] && r.URL.Query().Get("resourceVersion") != "" && r.URL.Query().Get("sendInitialEvents") == ""
@@ -79,7 +79,7 @@ func (f *faults) breakWatches(how error, resources ...string) {
 	}
 }
 
-// expire lets the watches of some resources break, and what they go on with be too old.
+// expire breaks the watches of some resources, and makes their resource version too old.
 func (f *faults) expire(resources ...string) {
 	f.mu.Lock()
 	for _, resource := range resources {
@@ -89,7 +89,7 @@ func (f *faults) expire(resources ...string) {
 	f.breakWatches(io.EOF, resources...)
 }
 
-// hold holds the events of some resources back until they are released.
+// hold delays the events of some resources until release is called.
 func (f *faults) hold(resources ...string) (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,8 +148,7 @@ func (b *watchedBody) end(why error) {
 	})
 }
 
-// while is how long events are held back: longer than some retries, shorter than the patience of
-// anybody.
+// while is the delay of events: longer than some retries, and shorter than all time limits.
 const while = 500 * time.Millisecond
 
 func (f *faults) holdForAWhile(resources ...string) { time.AfterFunc(while, f.hold(resources...)) }

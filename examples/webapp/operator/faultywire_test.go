@@ -21,35 +21,34 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// faults stand between an operator and the world. They count what passes; at one request something
-// goes wrong, once.
+// faults is between an operator and its servers. It counts requests, and makes one of them fail.
 type faults struct {
 	at    point
 	fault fault
 	world *world
-	then  func() error // what a user does at that moment; nil: nothing
+	then  func() error // the user's action at that time; may be nil
 
 	acting sync.Mutex // held while the user acts
 
-	mu          sync.Mutex
-	arrived     chan struct{}             // guarded by mu; closed when events have come
-	events      map[string]int            // guarded by mu; by resource: how often some have come
-	meddledWith string                    // guarded by mu; to what another hand has written
-	phase       phase                     // guarded by mu
-	counts      map[point]int             // guarded by mu; by point without nth
-	passed      []point                   // guarded by mu; in the order in which they began
-	met         bool                      // guarded by mu; the request has come
-	struck      bool                      // guarded by mu; all that was to happen at it has happened
-	watches     map[*watchedBody]struct{} // guarded by mu; those that are open
-	held        map[string]chan struct{}  // guarded by mu; by resource: closed when its events go on
-	expired     map[string]bool           // guarded by mu; by resource: the next watch is too old
+	mu           sync.Mutex
+	arrived      chan struct{}             // guarded by mu; closed when events arrive
+	events       map[string]int            // guarded by mu; by resource: number of deliveries
+	foreignWrite string                    // guarded by mu; the object that another client has written
+	phase        phase                     // guarded by mu
+	counts       map[point]int             // guarded by mu; by point without nth
+	passed       []point                   // guarded by mu; in the order in which they began
+	met          bool                      // guarded by mu; the request was made
+	faultDone    bool                      // guarded by mu; the fault is complete
+	watches      map[*watchedBody]struct{} // guarded by mu; open watches
+	held         map[string]chan struct{}  // guarded by mu; by resource: closed when its events are released
+	expired      map[string]bool           // guarded by mu; by resource: the next watch is too old
 }
 
-// point is one request of a life.
+// point is one request in a life.
 type point struct {
-	request string // what it asks for, as in "patch webapps.shop.status"
+	request string // its operation, as in "patch webapps.shop.status"
 	during  phase
-	nth     int // of those that ask for the same in that phase, from 1
+	nth     int // number among equal requests in that phase, from 1
 }
 
 // phase is a part of a life.
@@ -59,12 +58,11 @@ const (
 	creation phase = "creation"
 	change   phase = "change"
 	deletion phase = "deletion"
-	// afterwards nothing goes wrong any more.
+	// afterwards is the phase without faults.
 	afterwards phase = "end"
 )
 
-// enter begins a part of the life. met reports whether the request at which something goes wrong has
-// come before.
+// enter begins a phase. met reports whether the request of the fault was made before.
 func (w *world) enter(p phase) (met bool) {
 	f := w.faults
 	if f == nil {
@@ -76,12 +74,12 @@ func (w *world) enter(p phase) (met bool) {
 	return f.met
 }
 
-// writes reports whether the request is to change something.
+// writes reports whether the request is a write.
 func (p point) writes() bool {
 	return !strings.HasPrefix(p.request, "get ") && !strings.HasPrefix(p.request, "watch ")
 }
 
-// outside reports whether the request is to the records.
+// outside reports whether the request is one to the records.
 func (p point) outside() bool { return strings.Contains(p.request, "record ") }
 
 func (p point) String() string { return fmt.Sprintf("%s %d of the %s", p.request, p.nth, p.during) }
@@ -93,7 +91,7 @@ func newFaults(w *world, at point, f fault) *faults {
 	}
 }
 
-// meets counts a request, and reports whether it is the one.
+// meets counts a request, and reports whether the fault occurs at it.
 func (f *faults) meets(request string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,20 +106,20 @@ func (f *faults) meets(request string) bool {
 	return true
 }
 
-// end is called when the request has been dealt with, before the operator learns what came of it.
+// end is called after the request, before the operator receives the response.
 func (f *faults) end() {
 	if f.then != nil {
 		seen := f.untilShown("webapps")
 		f.acting.Lock()
 		if err := f.then(); err != nil {
-			f.world.Errorf("the user's act: %v", err)
+			f.world.Errorf("the user's action: %v", err)
 		}
 		f.acting.Unlock()
 		seen()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.struck = true
+	f.faultDone = true
 }
 
 func (f *faults) log() []point {
@@ -130,15 +128,15 @@ func (f *faults) log() []point {
 	return slices.Clone(f.passed)
 }
 
-func (f *faults) hasStruck() bool {
+func (f *faults) isFaultDone() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.struck
+	return f.faultDone
 }
 
 func (f *faults) transport(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		resource, request := whatIsAsked(r)
+		resource, request := operationOf(r)
 		strikes := f.meets(request)
 		do := func() (*http.Response, error) { return next.RoundTrip(r) }
 		if r.URL.Query().Get("watch") != "" {
@@ -152,8 +150,8 @@ func (f *faults) transport(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// whatIsAsked names what a request asks for, without what differs from one world to another.
-func whatIsAsked(r *http.Request) (resource, request string) {
+// operationOf returns a request's operation, without parts that differ between worlds.
+func operationOf(r *http.Request) (resource, request string) {
 	verb := strings.ToLower(r.Method)
 	_, inNamespace, ok := strings.Cut(r.URL.Path, "/namespaces/")
 	if !ok {
@@ -165,14 +163,14 @@ func whatIsAsked(r *http.Request) (resource, request string) {
 		return resource, "watch " + resource
 	}
 	request = verb + " " + strings.Join(parts, ".")
-	if resource == "webapps" && takesAway(r) {
-		request += " to ready" // Reconciling goes
+	if resource == "webapps" && removesFromStatus(r) {
+		request += " to ready" // without Reconciling
 	}
 	return resource, request
 }
 
-// takesAway reports whether a request is a JSON patch that removes something from a status.
-func takesAway(r *http.Request) bool {
+// removesFromStatus reports whether a request is a JSON patch that removes a part of a status.
+func removesFromStatus(r *http.Request) bool {
 	if r.GetBody == nil || !strings.HasSuffix(r.URL.Path, "/status") {
 		return false
 	}
@@ -191,13 +189,13 @@ type faultyRecords struct {
 }
 
 // Ensure implements Records.
-func (r faultyRecords) Ensure(ctx context.Context, host, target string) error {
-	return r.call("record "+host, func() error { return r.next.Ensure(ctx, host, target) })
+func (r faultyRecords) Ensure(ctx context.Context, record Record) error {
+	return r.call("record "+record.Host, func() error { return r.next.Ensure(ctx, record) })
 }
 
 // Delete implements Records.
-func (r faultyRecords) Delete(ctx context.Context, host string) error {
-	return r.call("no record "+host, func() error { return r.next.Delete(ctx, host) })
+func (r faultyRecords) Delete(ctx context.Context, record Record) error {
+	return r.call("no record "+record.Host, func() error { return r.next.Delete(ctx, record) })
 }
 
 func (r faultyRecords) call(request string, do func() error) error {
@@ -208,14 +206,14 @@ func (r faultyRecords) call(request string, do func() error) error {
 	return r.faults.fault.outside(r.faults, do)
 }
 
-// errReset is what package net says when the other side has broken a connection: before the request
-// was carried out, or after it.
+// errReset is the error of package net for a connection that the peer has broken, before or after the request was
+// carried out.
 var errReset = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 
-// errBadGateway is said by something on the way that speaks no Kubernetes.
+// errBadGateway is the response of a proxy that is not a Kubernetes server.
 var errBadGateway = errors.New("502 Bad Gateway")
 
-// answer is a refusal as the API server says it.
+// answer returns an error response of the API server.
 func answer(r *http.Request, err error) *http.Response {
 	var said apierrors.APIStatus
 	if !errors.As(err, &said) {
@@ -225,7 +223,7 @@ func answer(r *http.Request, err error) *http.Response {
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	body, encodeErr := json.Marshal(status)
 	if encodeErr != nil {
-		panic(encodeErr) // a Status can be encoded
+		panic(encodeErr) // a Status can always be encoded
 	}
 	response := &http.Response{
 		StatusCode: int(status.Code), Status: http.StatusText(int(status.Code)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -237,7 +235,7 @@ func answer(r *http.Request, err error) *http.Response {
 	return response
 }
 
-// page is how errBadGateway comes.
+// page returns the response for errBadGateway.
 func page(r *http.Request) *http.Response {
 	return &http.Response{
 		StatusCode: http.StatusBadGateway, Status: "502 Bad Gateway", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -246,7 +244,7 @@ func page(r *http.Request) *http.Response {
 	}
 }
 
-// cut is an answer whose second half does not come.
+// cut returns a response without its second half.
 func cut(response *http.Response) *http.Response {
 	body, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
@@ -257,19 +255,19 @@ func cut(response *http.Response) *http.Response {
 	return response
 }
 
-// drop forgets an answer.
+// drop discards a response.
 func drop(response *http.Response, err error) {
 	if err == nil {
 		_ = response.Body.Close()
 	}
 }
 
-// refuse closes the body of a request that is not sent: a RoundTripper's duty.
+// refuse closes the body of a request that is not sent, as required for a RoundTripper.
 func refuse(r *http.Request) {
 	if r.Body != nil {
 		_ = r.Body.Close()
 	}
 }
 
-// nameOf is the name of the object of a request.
+// nameOf returns the name of a request's object.
 func nameOf(r *http.Request) string { return path.Base(strings.TrimSuffix(r.URL.Path, "/status")) }

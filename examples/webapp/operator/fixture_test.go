@@ -54,8 +54,8 @@ func install(ctx context.Context, to *rest.Config) error {
 	return manifest.Apply(ctx, cluster, "", config.RBAC)
 }
 
-// asOperator makes requests those of the service account in config/rbac.yaml: what operators do
-// in these tests, they may do.
+// asOperator returns a config for the service account in config/rbac.yaml, so that operators in these tests have only
+// its permissions.
 func asOperator(to *rest.Config) *rest.Config {
 	to = rest.CopyConfig(to)
 	to.Impersonate = rest.ImpersonationConfig{
@@ -69,37 +69,44 @@ func asOperator(to *rest.Config) *rest.Config {
 type records struct {
 	mu      sync.Mutex
 	targets map[string]string // guarded by mu
-	down    error             // guarded by mu; what calls return
+	owners  map[string]string // guarded by mu
+	down    error             // guarded by mu; the error of all calls
 	meet    func(host string) // guarded by mu; called once, before the next Delete is done
 }
 
-func (r *records) Ensure(_ context.Context, host, target string) error {
+func (r *records) Ensure(_ context.Context, record Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.down != nil {
 		return r.down
 	}
 	if r.targets == nil {
-		r.targets = map[string]string{}
+		r.targets, r.owners = map[string]string{}, map[string]string{}
 	}
-	r.targets[host] = target
+	if owner, exists := r.owners[record.Host]; exists && owner != record.Owner {
+		return &TakenError{record.Host}
+	}
+	r.targets[record.Host], r.owners[record.Host] = record.Target, record.Owner
 	return nil
 }
 
-func (r *records) Delete(_ context.Context, host string) error {
+func (r *records) Delete(_ context.Context, record Record) error {
 	r.mu.Lock()
 	meet := r.meet
 	r.meet = nil
 	r.mu.Unlock()
 	if meet != nil {
-		meet(host)
+		meet(record.Host)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.down != nil {
 		return r.down
 	}
-	delete(r.targets, host)
+	if r.owners[record.Host] == record.Owner {
+		delete(r.targets, record.Host)
+		delete(r.owners, record.Host)
+	}
 	return nil
 }
 
@@ -109,7 +116,7 @@ func (r *records) fail(err error) {
 	r.down = err
 }
 
-// onDelete has meet called before the next record is deleted, with its host.
+// onDelete sets a function that is called with the host before the next record is deleted.
 func (r *records) onDelete(meet func(host string)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,19 +129,26 @@ func (r *records) all() map[string]string {
 	return maps.Clone(r.targets)
 }
 
-// world is a namespace of the cluster, with a user in it and what is outside.
+// owner returns the owner of a record, or "".
+func (r *records) owner(host string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.owners[host]
+}
+
+// world is a namespace of the cluster, with a user and the records.
 type world struct {
 	*testing.T
 	config    *rest.Config
 	client    *client.Client // the user's
 	namespace string
 	records   *records
-	uid       types.UID // of the WebApp that was created last
+	uid       types.UID // of the last created WebApp
 
-	// Of operators; zero: the defaults.
+	// For operators; zero: the defaults.
 	resync      time.Duration
 	consistency time.Duration
-	// faults stand before everything that operators do outside of their processes. Nil: none.
+	// faults is between operators and their servers. May be nil.
 	faults *faults
 }
 
@@ -167,12 +181,12 @@ func newClient(t *testing.T, config *rest.Config, owner string) *client.Client {
 	return c
 }
 
-// operate runs an operator for the namespace until stop, or the end of the test. Each gate, if
-// there is one, stands before everything that it does outside of its process.
+// operate runs an operator for the namespace until stop or the end of the test. The optional gates are between it and
+// its servers.
 func (w *world) operate(gates ...*gate) (ctrl *controller.Controller[*v1.WebApp], stop func()) {
 	w.Helper()
 	config := asOperator(w.config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return truthfulTransport{w, next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return statusChecks{w, next} })
 	ctx, cancel := context.WithCancel(w.Context())
 	var outside Records = w.records
 	if w.faults != nil {
@@ -231,7 +245,7 @@ func (w *world) get(name string) (*v1.WebApp, error) {
 	return client.Get[*v1.WebApp](w.Context(), w.client, kube.Key{Namespace: w.namespace, Name: name})
 }
 
-// change changes the spec as its user would.
+// change changes the spec as a user would.
 func (w *world) change(name string, edit func(*v1.WebApp)) {
 	w.Helper()
 	if err := w.tryChange(name, edit); err != nil {
@@ -265,7 +279,7 @@ func (w *world) tryDelete(name string) error {
 	return client.Delete(w.Context(), w.client, app)
 }
 
-// until waits until the state of the world that check looks at is as it should be.
+// until waits until check returns nil.
 func (w *world) until(what string, check func() error) {
 	w.Helper()
 	exampletest.Eventually(w.T, what, func(context.Context) (bool, string) {
@@ -274,13 +288,13 @@ func (w *world) until(what string, check func() error) {
 	})
 }
 
-// untilReady waits until the WebApp says that it is as its spec asks.
+// untilReady waits until the WebApp is ready for its current spec.
 func (w *world) untilReady(name string) *v1.WebApp {
 	w.Helper()
 	return w.untilReadyUnless(name, func() bool { return false })
 }
 
-// untilReadyUnless waits until the WebApp says so, or until there is no use in it.
+// untilReadyUnless waits until the WebApp is ready, or useless returns true.
 func (w *world) untilReadyUnless(name string, useless func() bool) *v1.WebApp {
 	w.Helper()
 	var app *v1.WebApp
@@ -300,18 +314,18 @@ func (w *world) untilReadyUnless(name string, useless func() bool) *v1.WebApp {
 	return app
 }
 
-// untilGone waits until nothing of the WebApp is left.
+// untilGone waits until the WebApp, its children and its record are deleted.
 func (w *world) untilGone(name string) {
 	w.Helper()
 	w.until("WebApp "+name+" is gone", func() error {
 		if _, err := w.get(name); !errors.Is(err, client.ErrGone) {
-			return fmt.Errorf("the WebApp is there: %w", err)
+			return fmt.Errorf("the WebApp exists: %w", err)
 		}
 		if left := w.children(); len(left) > 0 {
-			return fmt.Errorf("children are left: %v", slices.Sorted(maps.Keys(left)))
+			return fmt.Errorf("children remain: %v", slices.Sorted(maps.Keys(left)))
 		}
 		if left := w.records.all(); len(left) > 0 {
-			return fmt.Errorf("records are left: %v", left)
+			return fmt.Errorf("records remain: %v", left)
 		}
 		return nil
 	})

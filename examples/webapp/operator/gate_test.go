@@ -8,20 +8,20 @@ import (
 	"sync"
 )
 
-// gate stands between an operator and the world. It counts what passes and changes something, and
-// at one of these the operator is killed: nothing more passes.
+// gate is between an operator and its servers. It counts writes, and kills the operator at one of them: nothing passes
+// any more.
 type gate struct {
-	at    int  // the write at which the operator is killed, from 1; 0: it is not
-	after bool // the write is done, and its answer is lost; otherwise it is not done
+	at    int  // the write at which the operator is killed, from 1; 0: none
+	after bool // the write is carried out and its response is lost; otherwise it is not carried out
 	kill  context.CancelFunc
 
 	mu     sync.Mutex
 	writes []string      // guarded by mu
 	dead   bool          // guarded by mu
-	died   chan struct{} // guarded by mu; closed at death
+	died   chan struct{} // guarded by mu; closed when the operator is killed
 }
 
-// death returns a channel that is closed when the operator dies.
+// death returns a channel that is closed when the operator is killed.
 func (g *gate) death() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -33,7 +33,7 @@ func (g *gate) death() <-chan struct{} {
 
 var errKilled = errors.New("the operator is dead")
 
-// pass does what is to be done outside, unless the operator is dead, or dies of it.
+// pass carries out a write, unless the operator is killed before or at it.
 func (g *gate) pass(write string, do func() error) error {
 	g.mu.Lock()
 	if g.dead {
@@ -56,7 +56,7 @@ func (g *gate) pass(write string, do func() error) error {
 		close(g.died)
 	}()
 	if g.after {
-		_ = do() // nobody is left to hear of it
+		_ = do() // the result is lost
 	}
 	return errKilled
 }
@@ -85,7 +85,7 @@ func (g gatedTransport) RoundTrip(r *http.Request) (response *http.Response, err
 		write = r.Method + " " + r.URL.Path
 	}
 	err = g.gate.pass(write, func() (err error) {
-		response, err = g.next.RoundTrip(r) //nolint:bodyclose // below, where nobody gets the answer
+		response, err = g.next.RoundTrip(r) //nolint:bodyclose // below, the response is dropped
 		return err
 	})
 	if err != nil && response != nil {
@@ -101,11 +101,11 @@ type gatedRecords struct {
 }
 
 // Ensure implements Records.
-func (g gatedRecords) Ensure(ctx context.Context, host, target string) error {
-	return g.gate.pass("record "+host, func() error { return g.next.Ensure(ctx, host, target) })
+func (g gatedRecords) Ensure(ctx context.Context, record Record) error {
+	return g.gate.pass("record "+record.Host, func() error { return g.next.Ensure(ctx, record) })
 }
 
 // Delete implements Records.
-func (g gatedRecords) Delete(ctx context.Context, host string) error {
-	return g.gate.pass("no record "+host, func() error { return g.next.Delete(ctx, host) })
+func (g gatedRecords) Delete(ctx context.Context, record Record) error {
+	return g.gate.pass("no record "+record.Host, func() error { return g.next.Delete(ctx, record) })
 }

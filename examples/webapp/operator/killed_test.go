@@ -18,30 +18,30 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// stories is how many worlds live at the same time: each waits most of its time for others.
-const stories = 8
+// concurrentWorlds is the number of concurrent worlds: each of them mostly waits.
+const concurrentWorlds = 8
 
-// The operator is killed before or after each write that it makes in the life of a WebApp, and
-// started again. Every time the same comes out of it.
+// The operator is killed before or after each write in the life of a WebApp, and restarted. The final state must always
+// be the same.
 func TestWebappKilledBetweenAnyTwoWrites(t *testing.T) {
 	t.Parallel()
 	undisturbed := &gate{}
-	want := tell(newWorld(t), undisturbed)
+	want := runLife(newWorld(t), undisturbed)
 	if t.Failed() {
-		t.Fatal("not even the undisturbed story ends as it should")
+		t.Fatal("the life without a crash has a wrong result")
 	}
 	writes := undisturbed.log()
 	t.Logf("%d writes of an undisturbed life:\n%s", len(writes), strings.Join(writes, "\n"))
 	if len(writes) < 12 {
-		t.Errorf("that are %d: the gate does not see them all", len(writes))
+		t.Errorf("only %d writes: the gate does not see all of them", len(writes))
 	}
-	run, wait := parallelStories(t, stories)
+	run, wait := parallelSubtests(t, concurrentWorlds)
 	defer wait()
 	for n := 1; n <= len(writes); n++ {
 		for when, after := range map[string]bool{"before": false, "after": true} {
 			run(fmt.Sprintf("%s write %d", when, n), func(t *testing.T) { //nolint:thelper // a subtest
 				g := &gate{at: n, after: after}
-				got := tell(newWorld(t), g)
+				got := runLife(newWorld(t), g)
 				if !g.killed() {
 					t.Logf("this life had %d writes only", len(g.log()))
 				}
@@ -50,19 +50,18 @@ func TestWebappKilledBetweenAnyTwoWrites(t *testing.T) {
 				}
 			})
 		}
-		// The state that a crash leaves is the worse, the more the user changes before the next operator
-		// sees it.
+		// The state after a crash is worse if the user changes more before the next operator starts.
 		for act, meanwhile := range outages() {
 			run(fmt.Sprintf("after write %d, and %s", n, act), func(t *testing.T) { //nolint:thelper // a subtest
-				tellOutage(newWorld(t), &gate{at: n, after: true}, meanwhile)
+				runWithOutage(newWorld(t), &gate{at: n, after: true}, meanwhile)
 			})
 		}
 	}
 }
 
-// parallelStories returns a function that runs subtests, up to atOnce at the same time, and one that
-// waits for their end, which t must not come before.
-func parallelStories(t *testing.T, atOnce int) (run func(name string, story func(*testing.T)), wait func()) {
+// parallelSubtests returns a function that runs up to atOnce subtests at the same time, and one that waits for their
+// end, which must be called before t ends.
+func parallelSubtests(t *testing.T, atOnce int) (run func(name string, story func(*testing.T)), wait func()) {
 	t.Helper()
 	places := make(chan struct{}, atOnce)
 	var running sync.WaitGroup
@@ -76,7 +75,7 @@ func parallelStories(t *testing.T, atOnce int) (run func(name string, story func
 	return run, running.Wait
 }
 
-// outages are what users do while no operator works, each with what then has to come of it.
+// outages returns actions of users while no operator runs, each with a check of the result.
 func outages() map[string]func(w *world, revive func()) {
 	return map[string]func(w *world, revive func()){
 		"the WebApp is deleted": func(w *world, revive func()) {
@@ -93,9 +92,9 @@ func outages() map[string]func(w *world, revive func()) {
 	}
 }
 
-// tellOutage tells of a WebApp whose operator is killed, and of what users do before there is
-// another one. Nothing may be left in the end.
-func tellOutage(w *world, g *gate, meanwhile func(w *world, revive func())) {
+// runWithOutage runs the life of a WebApp with a killed operator, and actions of users before the next one starts.
+// Nothing may remain at the end.
+func runWithOutage(w *world, g *gate, meanwhile func(w *world, revive func())) {
 	w.Helper()
 	_, stop := w.operate(g)
 	w.create(w.app("shop"))
@@ -109,14 +108,14 @@ func tellOutage(w *world, g *gate, meanwhile func(w *world, revive func())) {
 	w.untilGone("shop")
 }
 
-// tell tells the life of a WebApp whose operator may be killed once, and returns what there was
-// in the end of it, before the WebApp was deleted.
-func tell(w *world, g *gate) map[string]any {
+// runLife runs the life of a WebApp with an operator that may be killed once, and returns the final state before the
+// WebApp was deleted.
+func runLife(w *world, g *gate) map[string]any {
 	w.Helper()
 	_, stop := w.operate(g)
 	revived := make(chan struct{})
 	done := make(chan struct{})
-	go func() { // waited for below: when the operator is killed, another is started
+	go func() { // waited for below; starts another operator when the first is killed
 		defer close(revived)
 		select {
 		case <-g.death():
@@ -126,19 +125,18 @@ func tell(w *world, g *gate) map[string]any {
 		}
 	}()
 	defer func() { close(done); <-revived }()
-	end := w.live()
+	end := w.runUntilReady()
 	w.delete("shop")
 	w.untilGone("shop")
 	return end
 }
 
-// live tells the life of a WebApp that somebody works for, but for its deletion, and returns what
-// there is in the end of it.
-func (w *world) live() map[string]any {
+// runUntilReady runs the life of a WebApp without its deletion, and returns the final state.
+func (w *world) runUntilReady() map[string]any {
 	w.Helper()
 	w.create(w.app("shop"))
 	w.untilReady("shop")
-	// Others have their say in the operator's objects, and none of it may be lost.
+	// Changes of the operator's objects that other clients make must not be lost.
 	w.annotate(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "shop"}})
 	w.annotate(&v1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "shop"}})
 	w.foreignCondition("shop")
@@ -166,7 +164,7 @@ func (w *world) annotate(obj kube.Object) {
 	}
 }
 
-// foreignCondition sets a condition of another controller's.
+// foreignCondition sets a condition of another controller.
 func (w *world) foreignCondition(name string) {
 	w.Helper()
 	w.until("the foreign condition is set", func() error {
@@ -183,7 +181,7 @@ func (w *world) foreignCondition(name string) {
 	})
 }
 
-// end is what there is, without what differs from one world to another.
+// end returns the final state, without parts that differ between worlds.
 func (w *world) end(name string) map[string]any {
 	w.Helper()
 	app, err := w.get(name)
@@ -192,7 +190,7 @@ func (w *world) end(name string) map[string]any {
 	}
 	end := map[string]any{}
 	children := w.children()
-	w.checkMeddled(app, children)
+	w.checkForeignWrites(app, children)
 	for child, obj := range children {
 		end[child+" labels"] = without(obj.GetLabels(), "evenkeel.dev/owner-uid")
 		switch obj := obj.(type) {
@@ -206,7 +204,7 @@ func (w *world) end(name string) map[string]any {
 		}
 	}
 	end["finalizers"], end["annotation"] = app.Finalizers, app.Annotations[foreignAnnotation]
-	conditions := slices.DeleteFunc(slices.Clone(app.Status.Conditions), func(c metav1.Condition) bool { return c.Type == meddler })
+	conditions := slices.DeleteFunc(slices.Clone(app.Status.Conditions), func(c metav1.Condition) bool { return c.Type == otherClient })
 	slices.SortFunc(conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
 	for i := range conditions {
 		conditions[i].LastTransitionTime, conditions[i].ObservedGeneration = metav1.Time{}, 0

@@ -1,5 +1,5 @@
-// Package operator keeps what each WebApp stands for: a Deployment, a Service and a ConfigMap in
-// its namespace, and a record of its host outside the cluster.
+// Package operator maintains the children of each WebApp (a Deployment, a Service and a ConfigMap in its namespace),
+// and a record of its host outside the cluster.
 package operator
 
 import (
@@ -23,17 +23,17 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned/watched"
 )
 
-// Name is the operator's name: of its controller, its lease, its fields and its events.
+// Name is the name of the operator's controller, lease, field owner and event source.
 const Name = "webapp-operator"
 
-// Config says what the operator works with.
+// Config configures the operator.
 type Config struct {
-	// Records knows hosts outside the cluster. Required.
+	// Records is the system outside the cluster. Required.
 	Records Records
-	// Namespaces are those in which it works. Default: all.
+	// Namespaces are the namespaces of the WebApps that it handles. Default: all.
 	Namespaces []string
-	// LeaderElector, Metrics, Events, ResyncInterval, ConsistencyTimeout and Logger are the
-	// controller's. Optional; Events needs more rights than config/rbac.yaml gives (see package event).
+	// LeaderElector, Metrics, Events, ResyncInterval, ConsistencyTimeout and Logger are passed to the controller.
+	// Optional. Events needs more permissions than config/rbac.yaml grants (see package event).
 	LeaderElector                      controller.LeaderElector
 	Metrics                            controller.Recorder
 	Events                             controller.EventRecorder
@@ -41,20 +41,20 @@ type Config struct {
 	Logger                             *slog.Logger
 }
 
-// operator has what handlers need.
+// operator has the dependencies of the handler.
 type operator struct {
 	children *owned.Set
 	records  Records
 }
 
-// New makes the operator's controller.
+// New returns the operator's controller.
 func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebApp], error) {
 	if config.Records == nil {
-		return nil, errors.New("make the operator: Config.Records is required")
+		return nil, errors.New("new webapp operator: Config.Records is required")
 	}
 	// region children
-	// One list of kinds makes informers of what carries the set's label (not of every Deployment of
-	// the cluster), a client that reads from them, the set, and sources.
+	// The list of kinds defines informers of the objects with the set's label (not of every Deployment in the cluster),
+	// a client that reads from them, the set, and the sources.
 	children, err := watched.New(watched.Config{
 		Client:     client.Config{Cluster: cluster, FieldOwner: Name, Logger: config.Logger},
 		Set:        owned.Config{Name: Name, Logger: config.Logger},
@@ -78,8 +78,8 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 		Retriever: informer.RetrieveSelected[*v1.WebApp](cluster, informer.Selection{Namespaces: config.Namespaces}),
 		Sources:   children.Sources,
 		// region chain
-		// The status is written at the end of each run, whatever its end; the finalizer before the
-		// handler is called for the first time.
+		// The status is written at the end of each run, with any result. The finalizer is added before the first call
+		// of the handler.
 		Handler: controller.Chain(controller.HandlerFunc[*v1.WebApp](op.handle),
 			middleware.Status(children.Client, statusOptions()), middleware.Finalizer(record, middleware.FinalizerOptions[*v1.WebApp]{})),
 		// endregion
@@ -90,19 +90,20 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 
 // region handle
 
-// handle brings the cluster, and the record outside it, to what app asks for.
+// handle brings the cluster and the record outside of it to app's desired state.
 func (o *operator) handle(ctx context.Context, app *v1.WebApp) error {
 	desired, err := children(app)
 	if err != nil {
 		return controller.Terminal(err)
 	}
 	report, err := o.children.Apply(ctx, app, owned.Of(desired...)...)
-	if err != nil {
-		return err
+	if err == nil {
+		if !report.Ready() {
+			setStatus(app, report) // the next write contains this and the record's name
+		}
+		err = o.record(ctx, app) // before the status can be Ready
 	}
-	// The record comes first: what is said is in the status as soon as the record's name is noted there.
-	err = o.record(ctx, app)
-	say(app, report)
+	setStatus(app, report) // also if a child could not be applied: the report contains the reason
 	return err
 }
 
@@ -110,31 +111,31 @@ func (o *operator) handle(ctx context.Context, app *v1.WebApp) error {
 
 // region record
 
-// record makes the record outside the cluster follow spec.host. Before one is made its name is in
-// the status, so that neither a crash nor a change of the spec makes it forgotten.
+// record creates, moves or deletes the record for spec.host. The status contains the name of a record before it is
+// created, so that neither a crash nor a change of the spec can leave an unknown record.
 func (o *operator) record(ctx context.Context, app *v1.WebApp) error {
 	if app.Status.Host != app.Spec.Host {
 		if err := o.deleteRecord(ctx, app); err != nil {
 			return err
 		}
 		app.Status.Host = app.Spec.Host
-		// From a copy that is old this fails: it must not forget the record that it does not know of.
+		// This fails for a stale copy, which could lose the name of an existing record.
 		if err := middleware.CommitStatus(ctx, app); err != nil {
-			return fmt.Errorf("note the record of %q: %w", app.Spec.Host, err)
+			return fmt.Errorf("write the record's name %q to the status: %w", app.Spec.Host, err)
 		}
 	}
 	if app.Spec.Host == "" {
 		return nil
 	}
-	return o.records.Ensure(ctx, app.Spec.Host, app.Name+"."+app.Namespace+".svc")
+	return o.records.Ensure(ctx, Record{Host: app.Spec.Host, Target: app.Name + "." + app.Namespace + ".svc", Owner: string(app.UID)})
 }
 
 // endregion
 
-// deleteRecord removes the record that there may be.
+// deleteRecord deletes the record that may exist, if app still owns it.
 func (o *operator) deleteRecord(ctx context.Context, app *v1.WebApp) error {
 	if app.Status.Host == "" {
 		return nil
 	}
-	return o.records.Delete(ctx, app.Status.Host)
+	return o.records.Delete(ctx, Record{Host: app.Status.Host, Owner: string(app.UID)})
 }

@@ -55,7 +55,7 @@ func TestWebappLife(t *testing.T) {
 	w.untilGone("shop")
 }
 
-// check compares all that there is with what a WebApp asks for.
+// check compares all objects with the desired state of a WebApp.
 func (w *world) check(name, image string, config map[string]string) {
 	w.Helper()
 	app, err := w.get(name)
@@ -90,7 +90,7 @@ func TestWebappCorrectsDrift(t *testing.T) {
 	w.create(w.app("shop"))
 	w.untilReady("shop")
 
-	// A foreign hand changes what is the operator's, and adds what is its own.
+	// Another client changes fields of the operator, and adds an annotation of its own.
 	before := w.deployment("shop")
 	after := before.DeepCopy()
 	after.Spec.Template.Spec.Containers[0].Image = "evil:1"
@@ -99,7 +99,7 @@ func TestWebappCorrectsDrift(t *testing.T) {
 	if _, err := client.Patch(t.Context(), w.client, before, client.MergeFrom(before, after), client.FieldOwner("a-foreign-hand")); err != nil {
 		t.Fatal(err)
 	}
-	w.until("the Deployment is as it was", func() error {
+	w.until("the Deployment is corrected", func() error {
 		got := w.deployment("shop")
 		if image := got.Spec.Template.Spec.Containers[0].Image; image != "shop:1" || *got.Spec.Replicas != 1 {
 			return fmt.Errorf("%s, %d replicas", image, *got.Spec.Replicas)
@@ -107,7 +107,7 @@ func TestWebappCorrectsDrift(t *testing.T) {
 		return nil
 	})
 	if got := w.deployment("shop").Annotations["team"]; got != "shop" {
-		t.Errorf("the annotation of the foreign hand is %q: it was none of the operator's business", got)
+		t.Errorf("the other client's annotation is %q, want it unchanged", got)
 	}
 
 	// A child is deleted.
@@ -115,7 +115,7 @@ func TestWebappCorrectsDrift(t *testing.T) {
 	if err := client.Delete(t.Context(), w.client, service); err != nil {
 		t.Fatal(err)
 	}
-	w.until("the Service is there again", func() error {
+	w.until("the Service exists again", func() error {
 		_, err := client.Get[*corev1.Service](t.Context(), w.client, kube.KeyOf(service))
 		return err
 	})
@@ -123,7 +123,7 @@ func TestWebappCorrectsDrift(t *testing.T) {
 	w.check("shop", "shop:1", map[string]string{"GREETING": "hello"})
 }
 
-func TestWebappLeavesForeignObjectsAlone(t *testing.T) {
+func TestWebappKeepsForeignObjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	foreign := &corev1.Service{
@@ -135,7 +135,10 @@ func TestWebappLeavesForeignObjectsAlone(t *testing.T) {
 	}
 	w.operate()
 	w.create(w.app("shop"))
-	w.untilItSays("shop", "Service "+w.namespace+"/shop")
+	w.untilNotReady("shop", "Service "+w.namespace+"/shop")
+	if app, err := w.get("shop"); err != nil || !status.IsTrue(app.Status.Conditions, status.ConditionStalled) {
+		t.Errorf("not stalled, although a user must delete the Service: %+v, %v", app.Status.Conditions, err)
+	}
 	got, err := client.Get[*corev1.Service](t.Context(), w.client, kube.KeyOf(foreign))
 	if err != nil || got.Spec.Ports[0].Port != 1234 || len(got.OwnerReferences) > 0 {
 		t.Errorf("the foreign Service is %+v, %v", got, err)
@@ -155,7 +158,7 @@ func TestWebappDeletionIsBlockedAndReleased(t *testing.T) {
 	down := errors.New("the provider is down")
 	w.records.fail(down)
 	w.delete("shop")
-	w.untilItSays("shop", down.Error())
+	w.untilNotReady("shop", down.Error())
 	if len(w.records.all()) != 1 {
 		t.Errorf("records are %v", w.records.all())
 	}
@@ -163,8 +166,8 @@ func TestWebappDeletionIsBlockedAndReleased(t *testing.T) {
 	w.untilGone("shop")
 }
 
-// untilItSays waits until the WebApp is not ready, for a reason that contains text.
-func (w *world) untilItSays(name, text string) {
+// untilNotReady waits until the WebApp is not ready, for a reason that contains text.
+func (w *world) untilNotReady(name, text string) {
 	w.Helper()
 	w.until("the WebApp says why it is not ready", func() error {
 		app, err := w.get(name)

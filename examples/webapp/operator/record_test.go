@@ -3,10 +3,12 @@ package operator
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -17,8 +19,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// The record follows the host, when nothing else changes too: to another one, to none, and again
-// to one.
+// The record must follow a change of the host alone: to another host, to none, and to a host again.
 func TestWebappRecordFollowsTheHost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -40,9 +41,9 @@ func TestWebappRecordFollowsTheHost(t *testing.T) {
 	}
 }
 
-// While no operator runs, the host changes and the WebApp is deleted: what is cleared away is the
-// record that there is, not the one that was asked for.
-func TestWebappDeletedWhileNobodyWorks(t *testing.T) {
+// The host changes and the WebApp is deleted while no operator runs: the existing record must be deleted, not the one
+// for the new host.
+func TestWebappDeletedWithoutOperator(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, stop := w.operate()
@@ -55,7 +56,7 @@ func TestWebappDeletedWhileNobodyWorks(t *testing.T) {
 	w.untilGone("shop")
 }
 
-// The provider fails while the record is moved: nothing is forgotten, and the status says why.
+// The provider fails while the record is moved: no record is lost, and the status contains the reason.
 func TestWebappRecordMovesWhenTheProviderIsBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -64,7 +65,7 @@ func TestWebappRecordMovesWhenTheProviderIsBack(t *testing.T) {
 	w.untilReady("shop")
 	w.records.fail(fmt.Errorf("the provider is down"))
 	w.change("shop", func(app *v1.WebApp) { app.Spec.Host = "store.example.com" })
-	w.untilItSays("shop", "the provider is down")
+	w.untilNotReady("shop", "the provider is down")
 	if app, err := w.get("shop"); err != nil || app.Status.Host != "shop.example.com" {
 		t.Errorf("the host whose record may exist is %q, %v", app.Status.Host, err)
 	}
@@ -73,9 +74,9 @@ func TestWebappRecordMovesWhenTheProviderIsBack(t *testing.T) {
 	w.check("shop", "shop:1", map[string]string{"GREETING": "hello"})
 }
 
-// Another replica, with another state of the WebApp, makes a record while this one moves the
-// WebApp's. Its name must not be overwritten in the status: nobody would clear the record away.
-func TestWebappForgetsNoRecordOfAnotherReplica(t *testing.T) {
+// Another replica, with another state of the WebApp, creates a record while this one moves the WebApp's record. Its
+// name must not be overwritten in the status, because the record would never be deleted.
+func TestWebappKeepsRecordNameOfOtherReplica(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.operate()
@@ -92,7 +93,7 @@ func TestWebappForgetsNoRecordOfAnotherReplica(t *testing.T) {
 		if _, err := client.Patch(t.Context(), w.client, before, client.MergeFrom(before, after).Locked(before), client.Subresource("status")); err != nil {
 			t.Error(err)
 		}
-		if err := w.records.Ensure(t.Context(), "other.example.com", "the other replica"); err != nil {
+		if err := w.records.Ensure(t.Context(), Record{Host: "other.example.com", Target: "the other replica", Owner: string(w.uid)}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -101,15 +102,124 @@ func TestWebappForgetsNoRecordOfAnotherReplica(t *testing.T) {
 	w.check("shop", "shop:1", map[string]string{"GREETING": "hello"})
 }
 
-// truthfulTransport looks at what operators say in statuses, in all tests: that a WebApp is ready
-// as its spec asks for now must have been found out about that spec.
-type truthfulTransport struct {
+// A host moves from one WebApp to another, which requests it first: neither may overwrite or delete the other's record,
+// in any order of their runs.
+func TestWebappRecordMovesToAnotherWebapp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.operate()
+	w.create(w.app("first"))
+	first := w.untilReady("first")
+	second := w.app("second")
+	second.Spec.Host = "first.example.com"
+	w.create(second)
+	w.untilNotReady("second", "belongs to another WebApp")
+	if app, err := w.get("second"); err != nil || !status.IsTrue(app.Status.Conditions, status.ConditionStalled) {
+		t.Errorf("not stalled, although one of the hosts must change: %+v, %v", app.Status.Conditions, err)
+	}
+	if got := w.records.owner("first.example.com"); got != string(first.UID) {
+		t.Errorf("the record belongs to %q", got)
+	}
+	w.change("first", func(app *v1.WebApp) { app.Spec.Host = "" })
+	w.untilReady("first")
+	w.untilReady("second")
+	if got := w.records.owner("first.example.com"); got != string(w.uid) {
+		t.Errorf("the record belongs to %q", got)
+	}
+	w.delete("first")
+	w.until("the first is gone", func() error {
+		if _, err := w.get("first"); !errors.Is(err, client.ErrGone) {
+			return fmt.Errorf("it exists: %w", err)
+		}
+		return nil
+	})
+	if got := w.records.owner("first.example.com"); got != string(w.uid) {
+		t.Errorf("after the deletion of the first, the record belongs to %q", got)
+	}
+}
+
+// A WebApp that lost its record to another one, and has not seen that yet, must not delete it, neither when the host
+// changes nor when the WebApp is deleted.
+func TestWebappKeepsRecordOfOtherWebapp(t *testing.T) {
+	t.Parallel()
+	for name, act := range map[string]func(w *world){
+		"host changed": func(w *world) {
+			w.change("shop", func(app *v1.WebApp) { app.Spec.Host = "store.example.com" })
+			w.untilReady("shop")
+		},
+		"deleted": func(w *world) {
+			w.delete("shop")
+			w.until("it is gone", func() error {
+				_, err := w.get("shop")
+				if !errors.Is(err, client.ErrGone) {
+					return fmt.Errorf("it exists: %w", err)
+				}
+				return nil
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			_, stop := w.operate()
+			w.create(w.app("shop"))
+			w.untilReady("shop")
+			stop()
+			w.records.setOwner("shop.example.com", "another")
+			w.operate()
+			act(w)
+			if got := w.records.owner("shop.example.com"); got != "another" {
+				t.Errorf("the record belongs to %q", got)
+			}
+		})
+	}
+}
+
+// setOwner changes the owner of a record.
+func (r *records) setOwner(host, owner string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.owners[host] = owner
+}
+
+// The API behind HTTPRecords receives the owner. Its 409 is distinguished from other errors.
+func TestHTTPRecordsHaveOwners(t *testing.T) {
+	t.Parallel()
+	code, seen := http.StatusOK, ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = r.Method + " " + r.URL.RequestURI()
+		w.WriteHeader(code)
+	}))
+	defer server.Close()
+	records := HTTPRecords{URL: server.URL, Client: server.Client()}
+	defer server.Client().CloseIdleConnections()
+	record := Record{Host: "a.example.com", Target: "a.shop.svc", Owner: "u 1"}
+	for _, test := range []struct {
+		code            int
+		ensured, failed bool // whether Ensure, and Delete, fail
+	}{
+		{http.StatusOK, false, false}, {http.StatusConflict, true, false}, {http.StatusNotFound, true, false}, {http.StatusInternalServerError, true, true},
+	} {
+		code = test.code
+		err := records.Ensure(t.Context(), record)
+		if _, taken := errors.AsType[*TakenError](err); (err != nil) != test.ensured || taken != (code == http.StatusConflict) || seen != "PUT /a.example.com?owner=u+1" {
+			t.Errorf("%d: %s: %v", code, seen, err)
+		}
+		if err := records.Delete(t.Context(), record); (err != nil) != test.failed || seen != "DELETE /a.example.com?owner=u+1" {
+			t.Errorf("%d: %s: %v", code, seen, err)
+		}
+	}
+}
+
+// statusChecks checks the statuses that operators write in all tests: a ready condition must refer to the observed
+// generation.
+type statusChecks struct {
 	world *world
 	next  http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (tt truthfulTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (tt statusChecks) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := tt.next.RoundTrip(r)
 	if err != nil || r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/status") || response.StatusCode != http.StatusOK {
 		return response, err
@@ -118,21 +228,21 @@ func (tt truthfulTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	_ = response.Body.Close()
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	if err != nil {
-		return response, nil //nolint:nilerr // whoever reads the body will see that it is cut
+		return response, nil //nolint:nilerr // the reader of the body gets the error
 	}
 	app := &v1.WebApp{}
 	if err := json.Unmarshal(body, app); err != nil {
-		tt.world.Errorf("the answer to %s %s: %v", r.Method, r.URL.Path, err)
+		tt.world.Errorf("the response to %s %s: %v", r.Method, r.URL.Path, err)
 	}
 	ready, _ := status.Get(app.Status.Conditions, v1.ConditionReady)
 	if ready.Status == metav1.ConditionTrue && ready.ObservedGeneration != app.Generation &&
 		app.Status.ObservedGeneration == app.Generation && app.DeletionTimestamp == nil {
-		tt.world.Errorf("a status says that generation %d is ready, and found that out about generation %d", app.Generation, ready.ObservedGeneration)
+		tt.world.Errorf("the status is ready for generation %d, but was observed for generation %d", app.Generation, ready.ObservedGeneration)
 	}
-	// Whoever waits for the condition, as kubectl does, takes it as said about the present spec.
+	// A client that waits for the condition, as kubectl does, applies it to the current spec.
 	if host := app.Spec.Host; ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == app.Generation && host != "" && app.DeletionTimestamp == nil {
-		if _, made := tt.world.records.all()[host]; !made {
-			tt.world.Errorf("a status says that generation %d is ready, and there is no record of %s", app.Generation, host)
+		if owner := tt.world.records.owner(host); owner != string(app.UID) {
+			tt.world.Errorf("the status of generation %d of %s is ready, but the record of %s belongs to %q", app.Generation, app.UID, host, owner)
 		}
 	}
 	return response, nil

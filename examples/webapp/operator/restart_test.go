@@ -7,8 +7,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
-// The API server is killed and started again while WebApps change.
-func TestWebappSurvivesARestartOfTheAPIServer(t *testing.T) {
+// The API server is killed and restarted while WebApps change.
+func TestWebappSurvivesAPIServerRestart(t *testing.T) {
 	cluster, err := localcluster.Start(t.Context(), localcluster.Config{Controllers: true, Nodes: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// statusOptions have the status written at the end of each run: with what the handler has said,
-// and when it has failed, with why.
+// statusOptions configure the status that is written at the end of each run: the handler's conditions and, after a
+// failure, the reason.
 func statusOptions() middleware.StatusOptions[*v1.WebApp] {
 	return middleware.StatusOptions[*v1.WebApp]{
 		SetObservedGeneration: func(app *v1.WebApp, generation int64) { app.Status.ObservedGeneration = generation },
@@ -21,13 +21,14 @@ func statusOptions() middleware.StatusOptions[*v1.WebApp] {
 	}
 }
 
-// region say
+// region setStatus
 
-// say writes down how far app is.
-func say(app *v1.WebApp, report owned.Report) {
+// setStatus sets the status of app from report.
+func setStatus(app *v1.WebApp, report owned.Report) {
 	conditions := &app.Status.Conditions
+	app.Status.ObservedGeneration = app.Generation // the generation of the conditions
 	if app.Spec.Suspend {
-		status.Set(conditions, status.True(v1.ConditionSuspended, app.Generation, "Suspended", "the Deployment is scaled to 0, because spec.suspend is true"))
+		status.Set(conditions, status.True(v1.ConditionSuspended, app.Generation, "Suspended", "the Deployment is scaled to 0 because spec.suspend is true"))
 	} else {
 		status.Set(conditions, status.False(v1.ConditionSuspended, app.Generation, "NotSuspended", ""))
 	}

@@ -6,16 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The names of the kind, and those that the operator writes on objects.
+// The names of the kind, and the names that the operator uses on objects.
 const (
 	Group    = "chaos.evenkeel.dev"
 	Version  = "v1alpha1"
 	Kind     = "PodTerminator"
 	Resource = "podterminators"
 
-	// Finalizer keeps a PodTerminator until its marks are off the Pods.
+	// Finalizer keeps a PodTerminator until its marks were removed from the Pods.
 	Finalizer = Group + "/marks"
-	// VictimAnnotation marks a Pod that was chosen, with the name of the PodTerminator.
+	// VictimAnnotation marks a chosen Pod. Its value is the name of the PodTerminator.
 	VictimAnnotation = Group + "/victim-of"
 
 	// ConditionReady is true while rounds take place.

@@ -8,9 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DeepCopy is written by hand: a new field with a pointer, slice or map is easily
-// forgotten.
-func TestCopiesShareNothing(t *testing.T) {
+// DeepCopy is written manually, so a new field with a pointer, slice or map may be missing in it.
+func TestDeepCopySharesNoMemory(t *testing.T) {
 	t.Parallel()
 	list := &WebAppList{Items: []WebApp{*full()}}
 	list.RemainingItemCount = new(int64)
@@ -26,7 +25,7 @@ func TestCopiesShareNothing(t *testing.T) {
 	}
 }
 
-func TestNilCopiesAreNil(t *testing.T) {
+func TestDeepCopyOfNil(t *testing.T) {
 	t.Parallel()
 	if got := (*WebApp)(nil).DeepCopy(); got != nil {
 		t.Errorf("copy of a nil WebApp: %v", got)
@@ -47,8 +46,8 @@ func full() *WebApp {
 	}
 }
 
-// scribble changes everything that can be reached from v. A pointer, slice or map of this
-// package's types that is nil is an error: full must set it.
+// scribble changes everything that is reachable from v. It fails for a nil pointer, slice or map of this package's
+// types: full must set it.
 func scribble(t *testing.T, v reflect.Value) {
 	t.Helper()
 	switch v.Kind() {

@@ -8,40 +8,41 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The names of the kind, and those that an operator writes on objects.
+// The names of the kind, and the names that an operator uses on objects.
 const (
 	Group    = "webapp.example.com"
 	Version  = "v1"
 	Kind     = "WebApp"
 	Resource = "webapps"
 
-	// Finalizer keeps a WebApp until its record outside the cluster is gone.
+	// Finalizer keeps a WebApp until its record outside the cluster is deleted.
 	Finalizer = Group + "/record"
-	// ConfigHashAnnotation on the Pod template changes with the config, so that the Deployment rolls.
+	// ConfigHashAnnotation on the Pod template changes with the config, so that the Deployment replaces the Pods.
 	ConfigHashAnnotation = Group + "/config-hash"
-	// ConfigMapSuffix follows the name of the WebApp in that of its ConfigMap. The Deployment and the Service have the
-	// name of the WebApp.
+	// ConfigMapSuffix is appended to the WebApp's name for its ConfigMap. The Deployment and the Service have the
+	// WebApp's name.
 	ConfigMapSuffix = "-config"
-	// ContainerName is the name of the container in the Pods, PortName that of its port.
+	// ContainerName is the name of the container in the Pods, PortName the name of its port.
 	ContainerName = "app"
 	PortName      = "http"
 )
 
-// What the API server sets where a spec says nothing.
+// Defaults that the API server sets in a spec.
 const (
 	DefaultReplicas int32 = 1
 	DefaultPort     int32 = 8080
 )
 
-// The conditions of a WebApp, as kstatus reads them. A reader that finds Ready true with the observedGeneration of the
-// object knows that all is as the spec asks.
+// The conditions of a WebApp, in the format of kstatus. If Ready is true with the object's generation as
+// observedGeneration, the cluster is in the desired state.
 const (
-	// ConditionReady is true while all that the spec asks for is there, which of a suspended WebApp is true as well.
+	// ConditionReady is true if the cluster is in the desired state, also for a suspended WebApp.
 	ConditionReady = "Ready"
-	// ConditionReconciling is true while the cluster is on its way to the spec. Otherwise it is absent or false.
+	// ConditionReconciling is true while the cluster is progressing to the desired state. Otherwise it is absent or
+	// false.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is true when no waiting will help: somebody has to change the spec, or the cluster. Otherwise it
-	// is absent or false.
+	// ConditionStalled is true if progress needs a change of the spec or the cluster by a user. Otherwise it is absent
+	// or false.
 	ConditionStalled = "Stalled"
 	// ConditionSuspended is true while the Deployment is scaled to 0 because of spec.suspend. Otherwise it is false.
 	ConditionSuspended = "Suspended"

@@ -1,0 +1,42 @@
+// Package section reads and replaces generated parts of a document that is shared by several programs.
+package section
+
+import "strings"
+
+// Operator names the section of `make bench-operator` in docs/benchmarks.md.
+const Operator = "bench-operator"
+
+func begin(name string) string { return "<!-- begin: " + name + " -->\n" }
+func end(name string) string   { return "<!-- end: " + name + " -->\n" }
+
+// Get returns the section with its two markers, or "" when the document has no such section.
+func Get(document, name string) string {
+	from, to, found := find(document, name)
+	if !found {
+		return ""
+	}
+	return document[from:to]
+}
+
+// Set returns the document with the text in place of the section's content. A document without the section gets it at
+// its end. The text between other markers, and outside of markers, is kept.
+func Set(document, name, text string) string {
+	section := begin(name) + strings.TrimSpace(text) + "\n" + end(name)
+	from, to, found := find(document, name)
+	if !found {
+		return strings.TrimRight(document, "\n") + "\n\n" + section
+	}
+	return document[:from] + section + document[to:]
+}
+
+func find(document, name string) (from, to int, found bool) {
+	from = strings.Index(document, begin(name))
+	if from < 0 {
+		return 0, 0, false
+	}
+	length := strings.Index(document[from:], end(name))
+	if length < 0 {
+		return 0, 0, false
+	}
+	return from, from + length + len(end(name)), true
+}

@@ -1,0 +1,316 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// fieldsMatch reports whether a field manager's entry of managedFields has exactly the fields of a
+// configuration, and the object still shows what was applied to them. Then the same apply changes
+// nothing: another client that changes or removes a field takes it out of the entry, and a field
+// that was applied earlier and is not in the configuration any longer is still in it.
+//
+// With sameConfiguration, the configuration is known to be the one that was applied last. Then values
+// that the API server or a webhook has changed on the way are not a difference. Without it, every
+// value must be as configured.
+//
+// The values are compared all the same, if the kind is not Kubernetes' own: its schema may have changed
+// since. When the elements of a list that was owned as a whole get owners, or other fields tell them
+// apart, the entry stays as it was, and the API server takes nothing out of it when another client
+// changes an element (structured-merge-diff supports no such change of a schema).
+//
+// content returns the fields of the object. It is called when they are needed: for values, and for
+// the order of lists, which is in no entry.
+//
+// It returns false also when nothing is certain: entries have no schema, and an API server keeps
+// some fields of some kinds out of them.
+func fieldsMatch(entry *metav1.ManagedFieldsEntry, configuration map[string]any, sameConfiguration bool, content func() (map[string]any, error)) (bool, error) {
+	if entry.FieldsV1 == nil || configuration["apiVersion"] != entry.APIVersion {
+		return false, nil
+	}
+	fields := map[string]any{}
+	if err := utiljson.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
+		return false, fmt.Errorf("read the fields that %s has applied: %w", entry.Manager, err)
+	}
+	wanted := ownable(configuration)
+	group, _, grouped := strings.Cut(entry.APIVersion, "/")
+	fixedSchema := !grouped || isKubernetesGroup(group)
+	if sameConfiguration {
+		m := matcher{}
+		if !m.object(fields, wanted, nil) {
+			return false, nil
+		}
+		if !m.needsContent && fixedSchema {
+			return true, nil
+		}
+	}
+	live, err := content()
+	if err != nil {
+		return false, err
+	}
+	m := matcher{hasContent: true, values: !sameConfiguration}
+	return m.object(fields, wanted, live) && (fixedSchema || shows(live, wanted)), nil
+}
+
+// ownable returns a configuration without the fields that nobody can own.
+func ownable(configuration map[string]any) map[string]any {
+	fields := map[string]any{}
+	for name, value := range configuration {
+		switch name {
+		case "apiVersion", "kind", "metadata":
+		default:
+			fields[name] = value
+		}
+	}
+	metadata := map[string]any{}
+	given, _ := configuration["metadata"].(map[string]any)
+	for name, value := range given {
+		switch name {
+		case "name", "namespace", "uid", "resourceVersion":
+		default:
+			metadata[name] = value
+		}
+	}
+	if len(metadata) > 0 {
+		fields["metadata"] = metadata
+	}
+	return fields
+}
+
+// matcher compares fields, as managedFields have them, with a configuration and with the content of
+// the object. In fields, "f:x" is the field x of a map, "k:{...}" the element of a list that has
+// these keys, "v:..." that value in a list, and "." the element or map itself. What has nothing below
+// it is owned as a whole.
+type matcher struct {
+	hasContent   bool // otherwise content is nil everywhere
+	values       bool // values must be as configured
+	needsContent bool // set when only the content tells
+}
+
+func (m *matcher) object(fields, wanted map[string]any, content any) bool {
+	live, _ := content.(map[string]any)
+	owned := 0
+	for name, value := range wanted {
+		below, isOwned := fields["f:"+name].(map[string]any)
+		if !isOwned {
+			if !m.emptyList(value, live[name]) {
+				return false
+			}
+			continue
+		}
+		owned++
+		if !m.value(below, value, live[name]) {
+			return false
+		}
+	}
+	return owned == elements(fields)
+}
+
+// emptyList reports whether a field that is not owned is an empty list, and so is the object's:
+// lists that are merged are owned by their elements.
+func (m *matcher) emptyList(wanted, content any) bool {
+	if list, isList := wanted.([]any); !isList || len(list) > 0 {
+		return false
+	}
+	m.needsContent = true
+	list, isList := content.([]any)
+	return content == nil || isList && len(list) == 0
+}
+
+func (m *matcher) value(fields map[string]any, wanted, content any) bool {
+	if elements(fields) == 0 {
+		return !m.values || reflect.DeepEqual(wanted, content)
+	}
+	switch wanted := wanted.(type) {
+	case map[string]any:
+		return m.object(fields, wanted, content)
+	case []any:
+		return m.list(fields, wanted, content)
+	}
+	return false
+}
+
+// shows reports whether content has what is wanted, in this order, and perhaps more: defaults, and what
+// other clients have added. An empty list or map is the same as a missing one, and null asks for nothing.
+func shows(content, wanted any) bool {
+	switch wanted := wanted.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		live, _ := content.(map[string]any)
+		for name, value := range wanted {
+			if !shows(live[name], value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		live, _ := content.([]any)
+		for _, element := range wanted {
+			at := slices.IndexFunc(live, func(candidate any) bool { return shows(candidate, element) })
+			if at < 0 {
+				return false
+			}
+			live = live[at+1:]
+		}
+		return true
+	}
+	return reflect.DeepEqual(wanted, content)
+}
+
+// list compares a list that is merged. Its elements must be in the order of the configuration, which
+// managedFields do not have.
+func (m *matcher) list(fields map[string]any, wanted []any, content any) bool {
+	if elements(fields) != len(wanted) {
+		return false
+	}
+	live, _ := content.([]any)
+	m.needsContent = m.needsContent || len(wanted) > 1
+	owned := make(map[string]bool, len(wanted))
+	at := -1
+	for _, element := range wanted {
+		path, key, found := ownedElement(fields, element, owned)
+		if !found {
+			return false
+		}
+		owned[path] = true
+		var shown any
+		if m.hasContent {
+			next := elementAt(live, key, at+1)
+			if next < 0 {
+				return false
+			}
+			at, shown = next, live[next]
+		}
+		below, _ := fields[path].(map[string]any)
+		if !m.value(below, element, shown) {
+			return false
+		}
+	}
+	return true
+}
+
+// ownedElement finds an element of a configured list in fields, of those that are not taken. key is a
+// value, or the keys of an element, of which the configuration may lack some: those have defaults.
+func ownedElement(fields map[string]any, element any, taken map[string]bool) (path string, key any, found bool) {
+	best := -1
+	for name := range fields {
+		if taken[name] {
+			continue
+		}
+		value, keyed, known := elementKey(name)
+		if !known {
+			continue
+		}
+		if !keyed {
+			if reflect.DeepEqual(value, element) {
+				return name, value, true
+			}
+			continue
+		}
+		below, _ := fields[name].(map[string]any)
+		if common := commonKeys(value, element); common > best && sameKeys(below, value, element) {
+			path, key, best = name, value, common
+		}
+	}
+	return path, key, best > 0
+}
+
+// sameKeys reports whether an element has those of its keys that were applied: one element may have
+// a key that another one has by default.
+func sameKeys(fields map[string]any, keys, element any) bool {
+	if elements(fields) == 0 {
+		return true // it is owned as a whole
+	}
+	wanted, _ := keys.(map[string]any)
+	given, _ := element.(map[string]any)
+	for name := range wanted {
+		_, applied := fields["f:"+name]
+		if _, has := given[name]; has != applied {
+			return false
+		}
+	}
+	return true
+}
+
+// elementKey reads "k:{...}" and "v:...".
+func elementKey(name string) (key any, keyed, known bool) {
+	text, keyed := strings.CutPrefix(name, "k:")
+	if !keyed {
+		if text, known = strings.CutPrefix(name, "v:"); !known {
+			return nil, false, false
+		}
+	}
+	var decoded map[string]any // for numbers as they are in objects
+	if utiljson.Unmarshal([]byte(`{"key":`+text+`}`), &decoded) != nil {
+		return nil, false, false
+	}
+	if _, hasKeys := decoded["key"].(map[string]any); keyed && !hasKeys {
+		return nil, false, false
+	}
+	return decoded["key"], keyed, true
+}
+
+// commonKeys returns how many of keys element has; -1 when it has another value in one of them.
+func commonKeys(keys, element any) int {
+	wanted, _ := keys.(map[string]any)
+	fields, _ := element.(map[string]any)
+	common := 0
+	for name, value := range wanted {
+		given, has := fields[name]
+		if !has {
+			continue
+		}
+		if !reflect.DeepEqual(given, value) {
+			return -1
+		}
+		common++
+	}
+	return common
+}
+
+// elementAt returns the place of the first element with a key, from a place on; -1 when there is
+// none.
+func elementAt(list []any, key any, from int) int {
+	for i := from; i < len(list); i++ {
+		keys, keyed := key.(map[string]any)
+		if keyed && commonKeys(keys, list[i]) == len(keys) || !keyed && reflect.DeepEqual(list[i], key) {
+			return i
+		}
+	}
+	return -1
+}
+
+// elements is how many fields there are, but for ".".
+func elements(fields map[string]any) int {
+	if _, self := fields["."]; self {
+		return len(fields) - 1
+	}
+	return len(fields)
+}
+
+// hashConfiguration puts the digest of a configuration into an annotation of it. It returns the digest
+// of the configuration with that annotation.
+func hashConfiguration(configuration map[string]any, annotation string) (digest, error) {
+	metadata, _ := configuration["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	if annotations == nil {
+		annotations = map[string]any{}
+		metadata["annotations"] = annotations
+	}
+	delete(annotations, annotation)
+	declared := declaredIn(configuration)
+	encoded, err := json.Marshal(declared)
+	if err != nil {
+		return digest{}, err
+	}
+	hash := digestOfBytes(encoded)
+	annotations[annotation] = hash.String()
+	return digestOfBytes(append(hash[:], annotation...)), nil
+}

@@ -1,0 +1,296 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/csaupgrade"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// TakeOver makes the field owner the applier of all fields that managers have written to obj by
+// Update (or Create, or a patch that is not an apply). So the next Apply removes those of them that
+// its configuration does not have. Without it they stay for ever: an apply removes only what was
+// applied. It is for objects that an earlier version of a program, or another tool, has written.
+//
+// The fields themselves do not change. Nothing is done when none of managers has written anything to
+// obj, or for subresources. Only what managers have written in one version of the kind is taken over: the
+// version in which the field owner has applied, if it has; otherwise that of obj, or the latest one that
+// they have written in. The rest is left without a manager, as by kubectl apply --server-side.
+//
+// Flow: obj is read from the API server; one JSON patch, if there is something to take over. It has
+// the resourceVersion that was read as a precondition.
+//
+// Options: DryRun, FieldOwner, IfUnchanged.
+//
+// Errors: those of Live; ErrChanged when another client has written meanwhile: call it again.
+func TakeOver[T kube.Object](ctx context.Context, c *Client, obj T, managers []string, options ...Option) (took bool, err error) {
+	s, err := newSettings(options, "DryRun", "FieldOwner", "IfUnchanged")
+	if err != nil {
+		return false, fmt.Errorf("take over: %w", err)
+	}
+	t, err := c.sameTarget(ctx, obj)
+	if err != nil {
+		return false, fmt.Errorf("take over: %w", err)
+	}
+	took, err = takeOver(ctx, t, obj, managers, s)
+	if err != nil {
+		return false, fmt.Errorf("take over %s: %w", t, err)
+	}
+	return took, nil
+}
+
+func takeOver(ctx context.Context, t target, obj kube.Object, managers []string, s settings) (bool, error) {
+	r := t.request(VerbPatch, s)
+	if r.FieldOwner == "" {
+		return false, errors.New("no field owner: set Config.FieldOwner, or option FieldOwner")
+	}
+	seen := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+	}}
+	seen.SetGroupVersionKind(t.kind)
+	t.model, r.model = seen, seen
+	live, err := readLive(ctx, t, seen, settings{unchanged: s.unchanged})
+	if err != nil {
+		return false, err
+	}
+	after := live.DeepCopy()
+	makeApplier(after.ManagedFields, managers, r.FieldOwner, t.kind.GroupVersion().String())
+	err = csaupgrade.UpgradeManagedFields(after, sets.New(managers...), r.FieldOwner)
+	if err != nil || reflect.DeepEqual(after.ManagedFields, live.ManagedFields) {
+		return false, err
+	}
+	patch := JSONPatch(Operation{Op: "replace", Path: "/metadata/managedFields", Value: after.ManagedFields}).Locked(live)
+	if patch.err != nil {
+		return false, patch.err
+	}
+	r.PatchType, r.Body = patch.patchType, patch.body
+	if _, err := exchange(ctx, t, r, seen); err != nil {
+		return false, asChanged(err)
+	}
+	return true, nil
+}
+
+// makeApplier makes the entry of a manager that of the field owner, if that has none. csaupgrade adds to it
+// what managers have written in the same version, and drops the rest. It would take the oldest entry of any
+// of them.
+func makeApplier(entries []metav1.ManagedFieldsEntry, managers []string, fieldOwner, version string) {
+	best := -1
+	for i, entry := range entries { // the API server sorts them by time
+		switch {
+		case entry.Manager == fieldOwner && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "":
+			return
+		case !isUpdateBy(entry, managers):
+		case best < 0 || entry.APIVersion == version || entries[best].APIVersion != version:
+			best = i
+		}
+	}
+	if best >= 0 {
+		entries[best].Manager, entries[best].Operation = fieldOwner, metav1.ManagedFieldsOperationApply
+	}
+}
+
+// LeftFields returns the fields that Apply leaves because managers have written them by Update and
+// nobody has applied them, nor another manager written: what the next Apply would remove after
+// TakeOver. after is the object as Apply has returned it, with its managedFields; before is the object
+// in the cluster: the same, unless the apply was a dry run. Of each field, Before is its value.
+//
+// Managers count as writers of defaults, too. So the API server is asked, by the dry run of a patch,
+// what would be left without the fields. When it refuses that, defaults are among the result.
+func LeftFields(ctx context.Context, c *Client, before, after kube.Object, managers []string) ([]FieldChange, error) {
+	t, err := c.targetOf(ctx, after)
+	if err != nil {
+		return nil, fmt.Errorf("look for left fields: %w", err)
+	}
+	changes, err := leftFields(ctx, t, before, after, managers)
+	if err != nil {
+		return nil, fmt.Errorf("look for left fields of %s: %w", t, err)
+	}
+	return changes, nil
+}
+
+func leftFields(ctx context.Context, t target, before, after kube.Object, managers []string) ([]FieldChange, error) {
+	current, err := contentOf(before)
+	if err != nil {
+		return nil, err
+	}
+	content, err := contentOf(after)
+	if err != nil {
+		return nil, err
+	}
+	former, others, err := writtenFields(after, managers)
+	if err != nil {
+		return nil, err
+	}
+	d := differ{secret: isSecret(after)}
+	stripped := any(content)
+	for _, fields := range former {
+		stripped = d.strip("", fields, others, stripped)
+	}
+	if len(d.changes) == 0 {
+		return nil, nil
+	}
+	without := stripped.(map[string]any)
+	for _, fields := range []map[string]any{current, without} {
+		metadata, _ := fields["metadata"].(map[string]any)
+		for _, name := range metadataOfServer() {
+			delete(metadata, name)
+		}
+		delete(fields, "apiVersion")
+		delete(fields, "kind")
+		delete(fields, "status")
+	}
+	r := t.request(VerbPatch, settings{dryRun: true})
+	r.PatchType = types.MergePatchType
+	if r.Body, err = json.Marshal(mergeDifference(current, without)); err != nil {
+		return nil, err
+	}
+	answer, err := exchange(ctx, t, r, after)
+	switch reason := ReasonOf(err); {
+	case reason == ReasonInvalid, reason == ReasonForbidden: // policies and webhooks refuse with any of them
+		slices.SortStableFunc(d.changes, func(a, b FieldChange) int { return strings.Compare(a.Path, b.Path) })
+		return d.changes, nil
+	case err != nil:
+		return nil, err
+	}
+	return Diff(after, answer), nil
+}
+
+// writtenFields returns what managers have written by Update to the object itself, and what all
+// others manage of it.
+func writtenFields(obj metav1.Object, managers []string) (former, others []map[string]any, err error) {
+	for _, entry := range obj.GetManagedFields() {
+		if entry.FieldsV1 == nil {
+			continue
+		}
+		fields := map[string]any{}
+		if err := utiljson.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
+			return nil, nil, fmt.Errorf("read the fields of %s: %w", entry.Manager, err)
+		}
+		if isUpdateBy(entry, managers) {
+			former = append(former, fields)
+		} else {
+			others = append(others, fields)
+		}
+	}
+	return former, others, nil
+}
+
+func isUpdateBy(entry metav1.ManagedFieldsEntry, managers []string) bool {
+	return entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" && slices.Contains(managers, entry.Manager)
+}
+
+// formerManagersOf returns the managers that have written obj by Update and are of this program: the
+// field owner, and the name that client-go gives to requests of a program that names none.
+func formerManagersOf(obj metav1.Object, fieldOwner string) []string {
+	program, _, _ := strings.Cut(rest.DefaultKubernetesUserAgent(), "/")
+	var former []string
+	for _, entry := range obj.GetManagedFields() {
+		if isUpdateBy(entry, []string{fieldOwner, program}) && !slices.Contains(former, entry.Manager) {
+			former = append(former, entry.Manager)
+		}
+	}
+	return former
+}
+
+// strip returns content without the fields that none of others has, and notes them.
+func (d *differ) strip(path string, fields map[string]any, others []map[string]any, content any) any {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		at, value, index, found := step(path, name, content)
+		if !found {
+			continue
+		}
+		var shared []map[string]any
+		for _, other := range others {
+			if below, has := other[name].(map[string]any); has {
+				shared = append(shared, below)
+			}
+		}
+		below, _ := fields[name].(map[string]any)
+		_, itself := below["."]
+		switch {
+		case len(shared) == 0 && (itself || elements(below) == 0): // otherwise nobody owns the map itself
+			d.add(at, value, nil)
+			content = replaced(name, index, content, nil)
+		case elements(below) > 0:
+			content = replaced(name, index, content, d.strip(at, withoutKeys(name, below), shared, value))
+		}
+	}
+	return content
+}
+
+// withoutKeys returns the fields of an element of a list, which managedFields name so, without its
+// keys: as long as the element stays, they stay, whoever has written them.
+func withoutKeys(name string, fields map[string]any) map[string]any {
+	key, keyed, _ := elementKey(name)
+	keys, _ := key.(map[string]any)
+	if !keyed || len(keys) == 0 {
+		return fields
+	}
+	fields = maps.Clone(fields)
+	for name := range keys {
+		delete(fields, "f:"+name)
+	}
+	return fields
+}
+
+// replaced returns content with another value in a field, or in the element of a list at index; nil
+// removes it.
+func replaced(name string, index int, content, value any) any {
+	if field, isField := strings.CutPrefix(name, "f:"); isField {
+		fields := content.(map[string]any)
+		if fields[field] = value; value == nil {
+			delete(fields, field)
+		}
+		return fields
+	}
+	list := content.([]any)
+	if value == nil {
+		return slices.Delete(list, index, index+1)
+	}
+	list[index] = value
+	return list
+}
+
+// step goes to a field, or to the element of a list at index, as managedFields name them.
+func step(path, name string, content any) (at string, value any, index int, found bool) {
+	if field, isField := strings.CutPrefix(name, "f:"); isField {
+		fields, _ := content.(map[string]any)
+		value, found = fields[field]
+		return join(path, field), value, -1, found
+	}
+	key, keyed, known := elementKey(name)
+	list, _ := content.([]any)
+	index = -1
+	if known {
+		index = elementAt(list, key, 0)
+	}
+	if index < 0 {
+		return path, nil, -1, false
+	}
+	if !keyed {
+		return path + "[" + textOf(key) + "]", list[index], index, true
+	}
+	var keys []string
+	for name, value := range key.(map[string]any) {
+		text, isText := value.(string)
+		if !isText {
+			text = textOf(value)
+		}
+		keys = append(keys, name+"="+text)
+	}
+	slices.Sort(keys)
+	return path + "[" + strings.Join(keys, ",") + "]", list[index], index, true
+}

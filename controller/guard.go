@@ -1,0 +1,121 @@
+package controller
+
+import (
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// guarded returns the config with the user's functions behind a guard, which recovers from their
+// panics. What they were asked is then decided in favour of a run: a wake-up must not be lost. The
+// Handler, the Reconciler and Deleted are not among them: their panics are errors of a key.
+func (c Config[T]) guarded(g *usercode.Guard) Config[T] {
+	if predicate := c.Predicate; predicate != nil {
+		c.Predicate = func(change informer.Change) bool {
+			return usercode.Value(g, "Config.Predicate", true, func() bool { return predicate(change) })
+		}
+	}
+	if priority := c.Priority; priority != nil {
+		c.Priority = func(change informer.Change) workqueue.Priority {
+			return usercode.Value(g, "Config.Priority", workqueue.PriorityNormal, func() workqueue.Priority { return priority(change) })
+		}
+	}
+	group, wakeOn := c.Group, c.WakeOn
+	c.Group = func(key kube.Key) string {
+		return usercode.Value(g, "Config.Group", key.Namespace, func() string { return group(key) })
+	}
+	c.WakeOn = func(cause workqueue.Cause) bool {
+		return usercode.Value(g, "Config.WakeOn", true, func() bool { return wakeOn(cause) })
+	}
+	if classify := c.Retry.Classify; classify != nil {
+		c.Retry.Classify = func(err error) retry.Class {
+			return usercode.Value(g, "Config.Retry.Classify", "", func() retry.Class { return classify(err) })
+		}
+	}
+	if c.Metrics != nil {
+		c.Metrics = guardedRecorder{c.Metrics, g}
+	}
+	if c.Events != nil {
+		c.Events = guardedEvents{c.Events, g}
+	}
+	return c
+}
+
+// guardedRecorder is a Recorder whose panics do no harm: what it was told is lost.
+type guardedRecorder struct {
+	recorder Recorder
+	guard    *usercode.Guard
+}
+
+// ObserveInformer implements Recorder.
+func (r guardedRecorder) ObserveInformer(name string, health func() informer.Health) (stop func()) {
+	return r.observe(func() func() { return r.recorder.ObserveInformer(name, health) })
+}
+
+// ObserveController implements Recorder.
+func (r guardedRecorder) ObserveController(name string, stats func() Stats) (stop func()) {
+	return r.observe(func() func() { return r.recorder.ObserveController(name, stats) })
+}
+
+func (r guardedRecorder) observe(begin func() func()) (stop func()) {
+	end := usercode.Value(r.guard, "Config.Metrics", nil, begin)
+	return func() {
+		if end != nil {
+			r.call(end)
+		}
+	}
+}
+
+// Triggered implements Recorder.
+func (r guardedRecorder) Triggered(controller, source string, cause workqueue.CauseType) {
+	r.call(func() { r.recorder.Triggered(controller, source, cause) })
+}
+
+// Skipped implements Recorder.
+func (r guardedRecorder) Skipped(controller string, why SkipReason) {
+	r.call(func() { r.recorder.Skipped(controller, why) })
+}
+
+// Troubled implements Recorder.
+func (r guardedRecorder) Troubled(controller string, trouble TroubleType) {
+	r.call(func() { r.recorder.Troubled(controller, trouble) })
+}
+
+// Handled implements Recorder.
+func (r guardedRecorder) Handled(controller string, run Handled) {
+	r.call(func() { r.recorder.Handled(controller, run) })
+}
+
+func (r guardedRecorder) call(f func()) { _ = r.guard.Call("Config.Metrics", f, nil) }
+
+// guardedEvents is an EventRecorder whose panics do no harm: the Event is lost.
+type guardedEvents struct {
+	recorder EventRecorder
+	guard    *usercode.Guard
+}
+
+// Event implements EventRecorder.
+func (e guardedEvents) Event(regarding corev1.ObjectReference, eventType, reason, action, note string) {
+	_ = e.guard.Call("Config.Events", func() { e.recorder.Event(regarding, eventType, reason, action, note) },
+		func() []any {
+			return []any{"key", kube.Key{Namespace: regarding.Namespace, Name: regarding.Name}.String()}
+		})
+}
+
+// errSourceNoReturn is the error of a source that has not returned.
+var errSourceNoReturn = errors.New("the source ended its goroutine (runtime.Goexit; t.FailNow does that)")
+
+// guardedRun calls a method of a source that returns an error. A panic is an error.
+func guardedRun(g *usercode.Guard, name string, f func() error) error {
+	var err error
+	if panicked := g.Call(name, func() { err = f() }, nil); panicked != nil {
+		return panicked
+	}
+	return usercode.Error(err)
+}

@@ -1,0 +1,187 @@
+package controller_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// panickingRecorder is a Recorder and an EventRecorder whose methods panic.
+type panickingRecorder struct{}
+
+func (panickingRecorder) ObserveInformer(string, func() informer.Health) func() {
+	panic("ObserveInformer")
+}
+
+func (panickingRecorder) ObserveController(string, func() controller.Stats) func() {
+	return func() { panic("stop") }
+}
+func (panickingRecorder) Triggered(string, string, workqueue.CauseType) { panic("Triggered") }
+func (panickingRecorder) Skipped(string, controller.SkipReason)         { panic("Skipped") }
+func (panickingRecorder) Troubled(string, controller.TroubleType)       { panic("Troubled") }
+func (panickingRecorder) Handled(string, controller.Handled)            { panic("Handled") }
+func (panickingRecorder) Event(corev1.ObjectReference, string, string, string, string) {
+	panic("Event")
+}
+
+// TestContract08_PanicsOfAnyUserCodeEndNothing: each function of the config panics. Every object is
+// handled all the same, also those that come, change and fail, and each stack is logged once.
+func TestContract08_PanicsOfAnyUserCodeEndNothing(t *testing.T) {
+	type config = controller.Config[unstructuredObject]
+	for name, set := range map[string]func(c *config){
+		"Predicate":      func(c *config) { c.Predicate = func(informer.Change) bool { panic("no") } },
+		"Priority":       func(c *config) { c.Priority = func(informer.Change) workqueue.Priority { panic("no") } },
+		"Group":          func(c *config) { c.Group = func(kube.Key) string { panic("no") } },
+		"WakeOn":         func(c *config) { c.WakeOn = func(workqueue.Cause) bool { panic("no") } },
+		"Retry.Classify": func(c *config) { c.Retry.Classify = func(error) retry.Class { panic("no") } },
+		"Metrics":        func(c *config) { c.Metrics = panickingRecorder{} },
+		"Events":         func(c *config) { c.Events = panickingRecorder{} },
+		"Ready of source": func(c *config) {
+			c.Sources = []controller.Source{panickingReady{}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var logs, handled journal
+				fails := true
+				c := w.config(func(_ context.Context, widget unstructuredObject) error {
+					handled.add("%s %v", widget.GetName(), widget.Object["spec"])
+					if widget.GetName() == "fails" && fails {
+						return context.DeadlineExceeded
+					}
+					return nil
+				})
+				c.Workers, c.Logger = 1, logs.logger(slog.LevelError)
+				c.Retry.Every = retry.Policy{Base: time.Hour, Jitter: -1, MaxRetries: 1}
+				set(&c)
+				w.put("widgets", "a", 1)
+				w.put("widgets", "fails", 1)
+				ctrl := w.run(c)
+				time.Sleep(time.Second)
+				w.put("widgets", "a", 2)
+				w.put("widgets", "b", 1)
+				time.Sleep(time.Second)
+				w.put("widgets", "fails", 2)
+				time.Sleep(3 * time.Hour)
+				_, _ = ctrl.Ready(), ctrl.Troubles()
+				fails = false
+				w.put("widgets", "fails", 3)
+				time.Sleep(time.Second)
+				got := handled.take()
+				for _, want := range []string{"a map[value:1]", "a map[value:2]", "b map[value:1]", "fails map[value:1]", "fails map[value:2]", "fails map[value:3]"} {
+					if !slices.Contains(got, want) {
+						t.Errorf("handled %q, want %q too", got, want)
+					}
+				}
+				stacks := slices.DeleteFunc(logs.take(), func(line string) bool { return !strings.Contains(line, "function panicked") })
+				if len(stacks) != 1 || !strings.Contains(stacks[0], "goroutine") || !strings.Contains(stacks[0], "controller=widgets") {
+					t.Errorf("%d stacks are logged, want one: %q", len(stacks), stacks)
+				}
+			})
+		})
+	}
+}
+
+// panickingReady is a source that panics when it is asked what it lacks.
+type panickingReady struct{}
+
+func (panickingReady) Run(ctx context.Context, _ controller.Enqueue) error { <-ctx.Done(); return nil }
+func (panickingReady) Ready() error                                        { panic("no") }
+
+// TestContract08_APanicOfASourceEndsTheControllerInOrder: it is an error of the source, which Run
+// returns.
+func TestContract08_APanicOfASourceEndsTheControllerInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.config(func(context.Context, unstructuredObject) error { return nil })
+		c.Sources = []controller.Source{controller.SourceFunc(func(context.Context, controller.Enqueue) error { panic("no") })}
+		ctrl, err := controller.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ctrl.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "panicked: no") {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+// TestContract02_PanicsOfSourcesLoseNoWakeUp: a predicate that panics lets the change pass, and a
+// function that panics about one state of an object is asked about the other one.
+func TestContract02_PanicsOfSourcesLoseNoWakeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var runs journal
+		parts := w.parts(informer.Selection{})
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			runs.add("%s", causesOf(ctx))
+			return nil
+		})
+		c.Sources = []controller.Source{source.Mapped(parts, func(part unstructuredObject) []kube.Key {
+			if part.Object["spec"] == nil {
+				panic("no spec")
+			}
+			return []kube.Key{key("a")}
+		}, func(informer.Change) bool { panic("no") })}
+		w.put("widgets", "a", 1)
+		w.run(c)
+		time.Sleep(time.Second)
+		runs.take()
+		if err := w.create(t.Context(), "parts", "Part", "p"); err != nil { // without a spec
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		w.put("parts", "p", 1)
+		time.Sleep(time.Second)
+		if got := runs.take(); len(got) != 1 || !strings.Contains(got[0], "Part ns/p updated") {
+			t.Errorf("handled %q, want a run for the part that has a spec now", got)
+		}
+	})
+}
+
+// panickingReads is a source whose method Reads panics.
+type panickingReads struct{}
+
+func (panickingReads) Run(ctx context.Context, _ controller.Enqueue) error { <-ctx.Done(); return nil }
+func (panickingReads) Reads() []controller.Readable                        { panic("no") }
+
+// A source that panics when it is asked what it reads ends the controller as an error of it does, also when a
+// handler has added it.
+func TestPanicInReadsOfASourceEndsTheController(t *testing.T) {
+	for name, added := range map[string]bool{"in the config": false, "added by a handler": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ctrl *controller.Controller[configMap]
+				c := config(newServer("a"), func(context.Context, configMap) error {
+					if !added {
+						return nil
+					}
+					_, err := ctrl.AddSource(panickingReads{})
+					return err
+				})
+				if !added {
+					c.Sources = []controller.Source{panickingReads{}}
+				}
+				ctrl = newController(t, c)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				if err := ctrl.Run(ctx); err == nil || !strings.Contains(err.Error(), "panicked: no") {
+					t.Errorf("Run returned %v", err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,714 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// family is a controller of owners, which have children, and what it did.
+type family struct {
+	t                 *testing.T
+	owners, children  *fakeapi.Server[configMap]
+	childInformer     *informer.Informer[configMap]
+	config            controller.Config[configMap]
+	ctrl              *controller.Controller[configMap]
+	mu                sync.Mutex
+	runs              map[string]int
+	order             []string
+	mostQueued        int
+	causes            map[string]string // of the latest run
+	handlingTime      time.Duration
+	childrenOfAnOwner int
+}
+
+// child is a child of an owner, marked in every way that sources know.
+func child(owner string, n int, value string) configMap {
+	obj := object(fmt.Sprintf("%s-%d", owner, n), value)
+	obj.Labels = map[string]string{"owner": owner}
+	yes := true
+	obj.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner, Controller: &yes}}
+	return obj
+}
+
+func ownerName(n int) string { return fmt.Sprint("o", n) }
+
+func newFamily(t *testing.T, owners, childrenOfAnOwner int) *family {
+	t.Helper()
+	f := &family{
+		t: t, owners: newServer(), children: newServer(), handlingTime: time.Millisecond, childrenOfAnOwner: childrenOfAnOwner,
+		runs: map[string]int{}, causes: map[string]string{},
+	}
+	for n := range owners {
+		f.owners.Put(object(ownerName(n), "1"))
+		for c := range childrenOfAnOwner {
+			f.children.Put(child(ownerName(n), c, "1"))
+		}
+	}
+	f.childInformer = f.informer(f.children, false)
+	f.config = config(f.owners, nil)
+	f.config.Handler = nil
+	f.config.Reconciler = controller.ReconcilerFunc(f.reconcile)
+	return f
+}
+
+func (f *family) informer(retriever informer.Retriever[configMap], optional bool) *informer.Informer[configMap] {
+	f.t.Helper()
+	inf, err := informer.New(informer.Config[configMap]{Name: "children", Retriever: retriever, Optional: optional, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return inf
+}
+
+// source is the source of the children.
+func (f *family) source() controller.Source { return source.OwnerLabelIn(f.childInformer, "owner") }
+
+func (f *family) reconcile(ctx context.Context, key kube.Key) error {
+	run, _ := controller.RunFrom(ctx)
+	queued := f.ctrl.Stats().Queued + f.ctrl.Stats().Waiting
+	f.mu.Lock()
+	f.runs[key.Name]++
+	f.order = append(f.order, key.Name)
+	f.causes[key.Name] = run.Causes.String()
+	f.mostQueued = max(f.mostQueued, queued)
+	f.mu.Unlock()
+	time.Sleep(f.handlingTime)
+	return nil
+}
+
+// start runs the controller.
+func (f *family) start() (stop func() error) {
+	f.t.Helper()
+	if f.ctrl == nil {
+		f.ctrl = newController(f.t, f.config)
+	}
+	return start(f.t, f.ctrl)
+}
+
+// take returns how often each key ran since the last time, and in which order.
+func (f *family) take() (runs map[string]int, order []string) {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	runs, order = f.runs, f.order
+	f.runs, f.order = map[string]int{}, nil
+	return runs, order
+}
+
+// expectEachOnce fails unless n keys ran once each, and the queue stayed small.
+func (f *family) expectEachOnce(runs map[string]int, n int) {
+	f.t.Helper()
+	total := 0
+	for _, times := range runs {
+		total += times
+	}
+	if len(runs) != n || total != n {
+		f.t.Errorf("%d runs of %d keys, want one of each of %d", total, len(runs), n)
+	}
+	if f.mostQueued > 1024 {
+		f.t.Errorf("%d keys were queued at a time", f.mostQueued)
+	}
+}
+
+// Every owner is handled once at a start, and once when the controller takes over again, whatever
+// source leads from children to owners, and whichever list comes first. Fewer keys than owners are
+// queued meanwhile, also with Debounce.
+func TestContract03_FirstPassWithSourcesHandlesEachObjectOnce(t *testing.T) {
+	owner := source.Owner{Kind: schema.GroupKind{Kind: "ConfigMap"}}
+	sources := map[string]func(f *family) controller.Source{
+		"owned": func(f *family) controller.Source { return source.OwnedIn(f.childInformer, owner) },
+		"owned by": func(f *family) controller.Source {
+			return source.OwnedBy(f.childInformer, func(o *metav1.PartialObjectMetadata) []kube.Key { return []kube.Key{key(o.Labels["owner"])} })
+		},
+		"owner label": func(f *family) controller.Source { return f.source() },
+		"mapped": func(f *family) controller.Source {
+			return source.Mapped(f.childInformer, func(o configMap) []kube.Key { return []kube.Key{key(o.Labels["owner"])} })
+		},
+		"own code": func(f *family) controller.Source { return &watching{objects: f.childInformer, owners: true} },
+	}
+	all := func(informer.Change) bool { return true }
+	for name, test := range map[string]struct {
+		source    string
+		debounce  time.Duration
+		late      string // whose list comes a minute late
+		predicate informer.Predicate
+	}{
+		"owned":                       {"owned", 0, "", nil},
+		"owned by":                    {"owned by", 0, "children", nil},
+		"mapped":                      {"mapped", 0, "owners", nil},
+		"own code":                    {"own code", 0, "", nil},
+		"owner label":                 {"owner label", 0, "", nil},
+		"debounce":                    {"owner label", time.Second, "", nil},
+		"debounce, owners late":       {"owner label", time.Second, "owners", nil},
+		"predicate":                   {"owner label", 0, "", all},
+		"predicate, owners late":      {"owned", 0, "owners", all},
+		"predicate, children late":    {"mapped", 0, "children", all},
+		"all of it":                   {"owned by", time.Second, "owners", all},
+		"own code, debounce and late": {"own code", time.Second, "owners", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const owners = 1500
+				f := newFamily(t, owners, 2)
+				f.config.Sources = []controller.Source{sources[test.source](f)}
+				f.config.Debounce, f.config.Predicate = test.debounce, test.predicate
+				if server := map[string]*fakeapi.Server[configMap]{"owners": f.owners, "children": f.children}[test.late]; server != nil {
+					server.Fail("list", errors.New("not yet"))
+					server.Fail("watch", errors.New("not yet"))
+					time.AfterFunc(time.Minute, func() {
+						server.Fail("list", nil)
+						server.Fail("watch", nil)
+					})
+				}
+				for range 2 {
+					stop := f.start()
+					time.Sleep(10 * time.Minute)
+					runs, _ := f.take()
+					f.expectEachOnce(runs, owners)
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What changed goes first, also when all owners are about to be handled because of their children:
+// in the first pass, and when a source is added.
+func TestContract03_ChangesGoBeforeWhatSourcesList(t *testing.T) {
+	const owners = 3000
+	first := func(f *family) {
+		f.config.Sources = []controller.Source{f.source()}
+		f.start()
+	}
+	added := func(f *family) {
+		f.start()
+		time.Sleep(time.Minute)
+		f.take()
+		if _, err := f.ctrl.AddSource(f.source()); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	for name, begin := range map[string]func(*family){"first pass": first, "added source": added} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFamily(t, owners, 2)
+				f.config.Workers = 1
+				begin(f)
+				time.Sleep(100 * time.Millisecond)
+				before, _ := f.take()
+				waits, parent := "", "" // two owners that have not been handled
+				for n := range owners {
+					name := ownerName(n)
+					if before[name] > 0 {
+						continue
+					}
+					if waits != "" {
+						parent = name
+						break
+					}
+					waits = name
+				}
+				f.owners.Put(object(waits, "2"))
+				f.children.Put(child(parent, 0, "2"))
+				time.Sleep(time.Minute)
+				after, order := f.take()
+				if early := order[:4]; !slices.Contains(early, waits) || !slices.Contains(early, parent) {
+					t.Errorf("%s and a child of %s changed; the next runs were %v", waits, parent, early)
+				}
+				for name, times := range before {
+					after[name] += times
+				}
+				f.expectEachOnce(after, owners)
+			})
+		})
+	}
+}
+
+// What lists bring while the controller works is handled once, a bounded number at a time and
+// after what changes: a source or namespaces that are added, an informer that could not list before,
+// and what has changed while a watch was broken.
+func TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges(t *testing.T) {
+	const owners = 3000
+	cut := func(server *fakeapi.Server[configMap], meanwhile func()) {
+		server.Fail("list", errors.New("away"))
+		server.Fail("watch", errors.New("away"))
+		server.DropWatches()
+		time.Sleep(time.Minute)
+		meanwhile()
+		server.Compact()
+		server.Fail("list", nil)
+		server.Fail("watch", nil)
+		time.Sleep(time.Minute) // the longest wait of an informer that tries again
+	}
+	withOwners := func(names ...string) *fakeapi.Server[configMap] { return newServer(names...) }
+	for name, test := range map[string]struct {
+		children int
+		optional bool
+		lists    func(f *family) (want int)
+	}{
+		"added source": {2, false, func(f *family) int {
+			if _, err := f.ctrl.AddSource(f.source()); err != nil {
+				f.t.Error(err)
+			}
+			return owners
+		}},
+		"children's informer recovers": {2, true, func(f *family) int {
+			f.children.Fail("list", nil)
+			f.children.Fail("watch", nil)
+			return owners
+		}},
+		"children's namespaces are added": {1, false, func(f *family) int {
+			more := withOwners()
+			for n := range owners {
+				for c := range 2 {
+					more.Put(child(ownerName(n), 10+c, "1"))
+				}
+			}
+			if err := f.childInformer.SetRetriever(f.t.Context(), informer.Join[configMap](f.children, more)); err != nil {
+				f.t.Error(err)
+			}
+			return owners
+		}},
+		"children's namespaces are dropped": {2, false, func(f *family) int {
+			if err := f.childInformer.SetRetriever(f.t.Context(), withOwners()); err != nil {
+				f.t.Error(err)
+			}
+			return owners
+		}},
+		"namespaces are added": {0, false, func(f *family) int {
+			more := withOwners()
+			for n := range owners {
+				more.Put(object(fmt.Sprint("more", n), "1"))
+			}
+			if err := f.ctrl.Informer().SetRetriever(f.t.Context(), informer.Join[configMap](f.owners, more)); err != nil {
+				f.t.Error(err)
+			}
+			return owners
+		}},
+		"children change while the watch is broken": {2, false, func(f *family) int {
+			cut(f.children, func() {
+				for n := range owners {
+					f.children.Put(child(ownerName(n), 0, "2"))
+					f.children.Delete(key(child(ownerName(n), 1, "").Name))
+					f.children.Put(child(ownerName(n), 2, "1"))
+				}
+			})
+			return owners
+		}},
+		"objects change while the watch is broken": {0, false, func(f *family) int {
+			cut(f.owners, func() {
+				for n := range owners {
+					f.owners.Put(object(ownerName(n), "2"))
+				}
+			})
+			return owners
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFamily(t, owners, test.children)
+				f.config.Workers = 1
+				f.owners.Put(object("changes", "1"))
+				f.childInformer = f.informer(f.children, test.optional)
+				if name != "added source" {
+					f.config.Sources = []controller.Source{f.source()}
+				}
+				if test.optional {
+					f.children.Fail("list", kube.ErrNotServed)
+					f.children.Fail("watch", kube.ErrNotServed)
+				}
+				f.start()
+				time.Sleep(time.Hour)
+				runs, _ := f.take()
+				f.expectEachOnce(runs, owners+1)
+
+				f.handlingTime = 100 * time.Millisecond // so that much is left to do when the list has come
+				want := test.lists(f)
+				time.Sleep(time.Minute)
+				before, _ := f.take()
+				if len(before) == 0 || len(before) == want {
+					t.Fatalf("%d of %d keys have been handled: this is not the middle", len(before), want)
+				}
+				f.owners.Put(object("changes", "2"))
+				time.Sleep(time.Hour)
+				after, order := f.take()
+				if !slices.Contains(order[:2], "changes") {
+					t.Errorf("an object changed; the next runs were of %v", order[:2])
+				}
+				delete(after, "changes")
+				for name, times := range before {
+					after[name] += times
+				}
+				f.expectEachOnce(after, want)
+			})
+		})
+	}
+}
+
+// Keys that the first pass does not come to are handled when their children are listed: those
+// without an object, and those that a predicate drops.
+func TestContract02_ListedChildrenOfKeysThatTheFirstPassLeavesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFamily(t, 3, 1)
+		f.children.Put(child("gone", 0, "1"))
+		f.config.Sources = []controller.Source{f.source()}
+		f.config.Predicate = func(c informer.Change) bool { return c.Key.Name != "o1" }
+		f.start()
+		time.Sleep(time.Minute)
+		runs, _ := f.take()
+		if want := map[string]int{"o0": 1, "o1": 1, "o2": 1, "gone": 1}; !maps.Equal(runs, want) {
+			t.Errorf("runs %v, want %v", runs, want)
+		}
+		if got := f.causes["gone"]; got != "owner label children: gone-0 listed" && got != "owner label children: ns/gone-0 listed" {
+			t.Errorf("causes of a key without an object: %s", got)
+		}
+		if got := f.causes["o0"]; got != "listed" {
+			t.Errorf("causes of an object that the first pass handles: %s", got)
+		}
+	})
+}
+
+// A key that is found while it runs is handled again: its handler may have read the state before.
+func TestContract02_WhatIsListedDuringARunIsHandledAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFamily(t, 1, 1)
+		f.handlingTime = time.Minute
+		f.start()
+		time.Sleep(time.Second)
+		if _, err := f.ctrl.AddSource(f.source()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if e := f.ctrl.Explain(key("o0")); e.Queued == nil || e.Queued.Place != workqueue.PlaceRunningAgain {
+			t.Errorf("during the run:\n%s", e)
+		}
+		time.Sleep(time.Hour)
+		if runs, _ := f.take(); runs["o0"] != 2 {
+			t.Errorf("%d runs, want 2", runs["o0"])
+		}
+	})
+}
+
+// A key that waits for room in the queue is explained, and counted.
+func TestKeysThatWaitForRoomAreExplained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFamily(t, 2000, 2)
+		f.config.Workers, f.handlingTime = 1, time.Second
+		f.config.Handler, f.config.Reconciler = handlerFunc(func(context.Context, configMap) error {
+			time.Sleep(f.handlingTime)
+			return nil
+		}), nil
+		f.handlingTime = 0
+		f.start()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		f.handlingTime = time.Second
+		if _, err := f.ctrl.AddSource(f.source()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		s := f.ctrl.Stats()
+		if s.Found == 0 || s.Found+s.Queued+s.Busy < 1980 {
+			t.Errorf("stats %+v", s)
+		}
+		waits := ""
+		for n := range 2000 {
+			if e := f.ctrl.Explain(key(ownerName(n))); len(e.Found.List()) > 0 {
+				waits = e.String()
+				break
+			}
+		}
+		want := fmt.Sprintf("listed\n  busy workers: 1 of 1; due keys: %d; keys that wait for room: %d\n", s.Queued, s.Found)
+		if !strings.Contains(waits, "waits for room in the queue: owner label children: ") || !strings.Contains(waits, want) {
+			t.Errorf("explained:\n%s\nwant:\n%s", waits, want)
+		}
+	})
+}
+
+// A source that asks for all objects has each handled once more, unless it has not been handled yet,
+// also when it asks in the middle of the first pass.
+func TestTriggerAll(t *testing.T) {
+	for name, test := range map[string]struct {
+		after time.Duration
+		want  func(handled int) int // runs in all, by how many had been handled before
+	}{
+		"before the first pass":    {-1, func(int) int { return 2000 }},
+		"during the first pass":    {300 * time.Millisecond, func(handled int) int { return 2000 + handled }},
+		"after the first pass":     {time.Hour, func(int) int { return 4000 }},
+		"shortly before its end":   {1900 * time.Millisecond, func(handled int) int { return 2000 + handled }},
+		"when it has just started": {time.Millisecond, func(handled int) int { return 2000 + handled }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFamily(t, 2000, 0)
+				f.config.Workers = 1
+				f.config.Predicate = func(c informer.Change) bool { return c.Key.Name != "dropped" }
+				f.owners.Put(object("dropped", "1"))
+				var enqueue controller.Enqueue
+				f.config.Sources = []controller.Source{controller.SourceFunc(func(ctx context.Context, e controller.Enqueue) error {
+					enqueue = e
+					<-ctx.Done()
+					return nil
+				})}
+				all := controller.Trigger{All: true, Detail: "why"}
+				if test.after < 0 {
+					f.owners.Fail("list", errors.New("not yet"))
+					f.owners.Fail("watch", errors.New("not yet"))
+					f.start()
+					synctest.Wait()
+					enqueue(kube.Key{}, all)
+					f.owners.Fail("list", nil)
+					f.owners.Fail("watch", nil)
+				} else {
+					f.start()
+					time.Sleep(test.after)
+				}
+				synctest.Wait()
+				f.mu.Lock()
+				handled := len(f.runs)
+				f.mu.Unlock()
+				if test.after >= 0 {
+					for range 3 {
+						enqueue(kube.Key{}, all)
+					}
+				}
+				time.Sleep(time.Hour)
+				runs, order := f.take()
+				// A key that a worker has taken and not begun yet when the pass comes to it runs twice.
+				if want := test.want(handled); len(order) < want || len(order) > want+f.config.Workers {
+					t.Errorf("%d runs, want %d; %d had run before", len(order), want, handled)
+				}
+				for name, times := range runs {
+					if times > 2 || name == "dropped" {
+						t.Errorf("%s ran %d times", name, times)
+					}
+				}
+				if f.mostQueued > 1024 {
+					t.Errorf("%d keys were queued at a time", f.mostQueued)
+				}
+				if test.after == time.Hour && f.causes["o7"] != "func: triggered (why)" {
+					t.Errorf("causes: %s", f.causes["o7"])
+				}
+			})
+		})
+	}
+}
+
+// A run that began before the first pass came to its object counts as its first, whatever it was
+// for: also when a source has listed a child.
+func TestRunsDuringTheFirstPassCountAsFirstRuns(t *testing.T) {
+	for name, why := range map[string]controller.Trigger{
+		"triggered":               {Priority: workqueue.PriorityHigh},
+		"listed by a source":      {Type: workqueue.CauseListed, Priority: workqueue.PriorityHigh},
+		"listed, at low priority": {Type: workqueue.CauseListed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFamily(t, 3000, 0)
+				f.config.Workers = 1
+				f.config.Sources = []controller.Source{controller.SourceFunc(func(ctx context.Context, enqueue controller.Enqueue) error {
+					time.Sleep(10 * time.Millisecond)
+					for n := range 3000 {
+						enqueue(key(ownerName(n)), why)
+					}
+					<-ctx.Done()
+					return nil
+				})}
+				f.start()
+				time.Sleep(time.Hour)
+				runs, order := f.take()
+				if len(runs) != 3000 || len(order) > 3000+12 { // those that had begun in 10 ms run again
+					t.Errorf("%d runs of %d objects", len(order), len(runs))
+				}
+			})
+		})
+	}
+}
+
+// A run asks for all objects while it is under way, and then writes. The watch shows the write before its
+// answer comes, so the cause is taken back. The key must run again for what was asked.
+func TestPassRunsAKeyWhoseOwnWriteWasTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var runs journal
+		enqueue := make(chan controller.Enqueue, 1)
+		c := w.config(func(ctx context.Context, widget unstructuredObject) error {
+			runs.add("%s", causesOf(ctx))
+			if fmt.Sprint(widget.Object["spec"]) != "map[value:2]" || strings.Contains(causesOf(ctx), "why") {
+				return nil
+			}
+			(<-enqueue)(kube.Key{}, controller.Trigger{All: true, Detail: "why"})
+			return w.patch(ctx, "widgets", widget.GetName(), `{"status":{"n":1}}`, "status")
+		})
+		c.Sources = []controller.Source{controller.SourceFunc(func(ctx context.Context, e controller.Enqueue) error {
+			enqueue <- e
+			<-ctx.Done()
+			return nil
+		})}
+		w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+			resp := do()
+			if req.Method == http.MethodPatch {
+				time.Sleep(time.Second)
+			}
+			return resp, nil
+		})
+		w.put("widgets", "a", 1)
+		ctrl := w.run(c)
+		time.Sleep(time.Second)
+		w.put("widgets", "a", 2)
+		time.Sleep(time.Minute)
+		if got := runs.take(); len(got) != 3 || got[2] != "func: triggered (why)" {
+			t.Errorf("runs %q, want one more, for the pass\n%s", got, ctrl.Explain(key("a")))
+		}
+	})
+}
+
+// A source that finds keys all the time, more than can be handled, keeps neither resyncs nor passes from going on.
+func TestKeysFoundAllTheTimeDoNotStopResyncsAndPasses(t *testing.T) {
+	for name, resync := range map[string]time.Duration{"resync": time.Minute, "pass": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFamily(t, 1, 0)
+				f.config.Workers, f.config.ResyncInterval = 1, resync
+				f.handlingTime = 50 * time.Millisecond
+				all := make(chan struct{})
+				f.config.Sources = []controller.Source{controller.SourceFunc(func(ctx context.Context, enqueue controller.Enqueue) error {
+					for ctx.Err() == nil {
+						for n := range 1200 {
+							enqueue(key(fmt.Sprint("found", n)), controller.Trigger{FromList: true})
+						}
+						select {
+						case <-all:
+							enqueue(kube.Key{}, controller.Trigger{All: true})
+						case <-time.After(time.Second):
+						}
+					}
+					return nil
+				})}
+				f.start()
+				time.Sleep(time.Minute)
+				want := 6 // of 10 resyncs, each of which waits for a round of the others
+				if f.take(); resync < 0 {
+					all <- struct{}{}
+					want = 1
+				}
+				time.Sleep(10 * time.Minute)
+				if runs, _ := f.take(); runs[ownerName(0)] < want {
+					t.Errorf("in 10 min the object was handled %d times, want %d", runs[ownerName(0)], want)
+				}
+			})
+		})
+	}
+}
+
+// A pass ends the back-off of a key, also when something else is enqueued for the key meanwhile that does not.
+func TestPassEndsTheBackOffOfAKeyThatIsEnqueuedMeanwhile(t *testing.T) {
+	change := informer.NewFoundChange(informer.Updated, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, nil, nil)
+	change.Key = key("child")
+	for name, meanwhile := range map[string]controller.Trigger{
+		"nothing":                  {All: true, Detail: "why"},
+		"a change":                 {Change: change, Priority: workqueue.PriorityHigh},
+		"what a list has found":    {Change: change},
+		"a child that was updated": {Type: workqueue.CauseUpdated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFamily(t, 1, 1)
+				var enqueue controller.Enqueue
+				f.config.Sources = []controller.Source{f.source(), controller.SourceFunc(func(ctx context.Context, e controller.Enqueue) error {
+					enqueue = e
+					<-ctx.Done()
+					return nil
+				})}
+				f.config.Retry.Every = retry.Policy{Base: time.Hour, Max: time.Hour, Jitter: -1}
+				f.config.Reconciler = controller.ReconcilerFunc(func(ctx context.Context, k kube.Key) error {
+					_ = f.reconcile(ctx, k)
+					return errors.New("no")
+				})
+				f.start()
+				time.Sleep(time.Minute)
+				f.take()
+				enqueue(kube.Key{}, controller.Trigger{All: true, Detail: "why"})
+				if name == "a child that was updated" {
+					f.children.Put(child(ownerName(0), 0, "2"))
+				} else {
+					enqueue(key(ownerName(0)), meanwhile)
+				}
+				time.Sleep(time.Minute)
+				if runs, _ := f.take(); runs[ownerName(0)] != 1 || !strings.Contains(f.causes[ownerName(0)], "why") {
+					t.Errorf("%d runs, the last for %q\n%s", runs[ownerName(0)], f.causes[ownerName(0)], f.ctrl.Explain(key(ownerName(0))))
+				}
+			})
+		})
+	}
+}
+
+// A list brings the write of a run that is under way, and a pass over all objects is asked for. The cause is taken back
+// when the answer of the write comes. The key must run again for the pass.
+func TestPassRunsAKeyWhoseListedWriteWasTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var runs journal
+		var enqueue atomic.Value // a controller.Enqueue
+		c := w.config(func(ctx context.Context, widget unstructuredObject) error {
+			runs.add("%s", causesOf(ctx))
+			if fmt.Sprint(widget.Object["spec"]) != "map[value:2]" || strings.Contains(causesOf(ctx), "why") {
+				return nil
+			}
+			return w.patch(ctx, "widgets", widget.GetName(), `{"status":{"n":1}}`, "status")
+		})
+		c.Sources = []controller.Source{controller.SourceFunc(func(ctx context.Context, e controller.Enqueue) error {
+			enqueue.Store(e)
+			<-ctx.Done()
+			return nil
+		})}
+		var writing atomic.Bool
+		w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+			switch {
+			case req.Method == http.MethodPatch:
+				w.HoldWatches("widgets")
+				resp := do()
+				writing.Store(true)
+				w.Break("widgets", true)
+				w.ReleaseWatches("widgets")
+				time.Sleep(30 * time.Second)
+				return resp, nil
+			case writing.Load() && (req.URL.Query().Get("sendInitialEvents") == "true" || !req.URL.Query().Has("watch")):
+				time.AfterFunc(time.Millisecond, func() { enqueue.Load().(controller.Enqueue)(kube.Key{}, controller.Trigger{All: true, Detail: "why"}) })
+			}
+			return do(), nil
+		})
+		w.put("widgets", "a", 1)
+		ctrl := w.run(c)
+		time.Sleep(time.Second)
+		w.put("widgets", "a", 2)
+		time.Sleep(3 * time.Minute)
+		if got := runs.take(); len(got) == 0 || !strings.Contains(got[len(got)-1], "why") {
+			t.Errorf("runs %q, want one more, for the pass\n%s", got, ctrl.Explain(key("a")))
+		}
+	})
+}

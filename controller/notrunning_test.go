@@ -1,0 +1,75 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+)
+
+// A handler reads an informer that nobody runs. Its runs fail and name the informer: at once in the log and in
+// the record of the run, after ten minutes as a trouble. Ready does not, because the controller
+// cannot know what its handler reads. When somebody runs the informer, the retries succeed.
+func TestHandlerReadsAnInformerThatNobodyRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		others, err := informer.New(informer.Config[configMap]{Name: "others", Retriever: newServer("x"), Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var logs journal
+		c := config(newServer("a"), func(context.Context, configMap) error {
+			_, found, err := others.Get(key("x"))
+			if err == nil && !found {
+				t.Error("an object of an informer that nobody runs counts as not found")
+			}
+			return err
+		})
+		c.Logger = logs.logger(slog.LevelWarn)
+		ctrl := newController(t, c)
+		start(t, ctrl)
+		named := func(where, text string) {
+			t.Helper()
+			for _, want := range []string{`"others"`, "nobody runs the informer", "Reads"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%s has no %s: %s", where, want, text)
+				}
+			}
+		}
+		time.Sleep(time.Second)
+		named("the log after a second", strings.ReplaceAll(strings.Join(logs.take(), "\n"), `\"`, `"`))
+		if runs := ctrl.Runs(); len(runs) == 0 || runs[0].Outcome != controller.OutcomeError {
+			t.Errorf("the runs are %+v", runs)
+		} else {
+			named("the record of the run", runs[0].Error)
+		}
+		named("Explain", ctrl.Explain(key("a")).String())
+		if err := ctrl.Ready(); err != nil {
+			t.Errorf("Ready: %v, want nil: keys that fail are troubles", err)
+		}
+
+		time.Sleep(30 * time.Minute)
+		if troubles := ctrl.Troubles(); len(troubles) != 1 || troubles[0].Type != controller.TroubleFailing {
+			t.Errorf("troubles after half an hour: %v", troubles)
+		} else {
+			named("the trouble", troubles[0].String())
+		}
+
+		running, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- others.Run(running) }() // waited for below
+		time.Sleep(20 * time.Minute)                 // longer than any back-off
+		if troubles := ctrl.Troubles(); len(troubles) != 0 || ctrl.Stats().Failing != 0 {
+			t.Errorf("somebody runs the informer: troubles %v, %+v", troubles, ctrl.Stats())
+		}
+		stop()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,150 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+)
+
+// restoredWhileAway restores what restore restores while the API server cannot be reached, as it is
+// when etcd is restored, and calls first before clients reach it again.
+func (w *world) restoredWhileAway(restore, first func()) {
+	var back atomic.Bool
+	w.Hook(func(_ *http.Request, do func() *http.Response) (*http.Response, error) {
+		if !back.Load() {
+			return nil, errors.New("connection refused")
+		}
+		return do(), nil
+	})
+	w.Break("widgets", false)
+	w.Break("parts", false)
+	time.Sleep(5 * time.Second)
+	restore()
+	first()
+	back.Store(true)
+}
+
+// Resource versions go back when etcd is restored from a backup, and what a handler wrote after the
+// backup is lost. The handler is called again with the restored state, and each run sees what the
+// run before has written, as before.
+func TestContract07_HandlersGoOnAfterARestore(t *testing.T) {
+	for name, lags := range map[string]bool{"the informer had shown the lost write": false, "the informer had not shown it": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				parts := w.parts(informer.Selection{})
+				var runs journal
+				var mu sync.Mutex
+				written, lost := 0, false
+				c := w.config(func(ctx context.Context, widget unstructuredObject) error {
+					part, found, err := parts.Get(key("p"))
+					if err != nil {
+						return err
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					runs.add("%v", widget.Object["spec"])
+					note := fmt.Sprint(written)
+					if found && part.GetLabels()["note"] != note && !lost {
+						t.Errorf("a run reads %s, and the run before has written %s", part.GetLabels()["note"], note)
+					}
+					written, lost = written+1, false
+					if !found {
+						return w.create(ctx, "parts", "Part", "p", "note", fmt.Sprint(written))
+					}
+					return w.patch(ctx, "parts", "p", fmt.Sprintf(`{"metadata":{"labels":{"note":"%d"}}}`, written))
+				})
+				c.Reads = []controller.Readable{parts}
+				w.put("widgets", "a", "first")
+				ctrl := w.run(c)
+				time.Sleep(time.Minute)
+				restore := w.Backup()
+				for i := range 20 {
+					w.put("parts", "other", i) // versions that are lost
+				}
+				synctest.Wait()
+				if lags {
+					w.HoldWatches("parts")
+				}
+				w.put("widgets", "a", "lost")
+				time.Sleep(time.Second)
+				if got := runs.take(); !slices.Equal(got, []string{"map[value:first]", "map[value:lost]"}) {
+					t.Errorf("before the restore, handled: %q", got)
+				}
+				w.restoredWhileAway(restore, func() {
+					mu.Lock()
+					defer mu.Unlock()
+					lost = true
+				})
+				time.Sleep(3 * time.Minute)
+				if got := runs.take(); !slices.Equal(got, []string{"map[value:first]"}) {
+					t.Errorf("after the restore, handled: %q\n%s", got, ctrl.Explain(key("a")))
+				}
+				for i := range 10 {
+					if i%2 == 0 {
+						w.HoldWatches("parts")
+					}
+					w.put("widgets", "a", 2*i)
+					time.Sleep(time.Second)
+					w.put("widgets", "a", 2*i+1)
+					time.Sleep(time.Second)
+					w.ReleaseWatches("parts")
+					time.Sleep(30 * time.Second)
+					if got := runs.take(); len(got) != 2 {
+						t.Errorf("two changes after the restore, handled: %q\n%s", got, ctrl.Explain(key("a")))
+					}
+				}
+			})
+		})
+	}
+}
+
+// After a restore another client's write can get the resource version that an own write had, which
+// is lost, and lead away from the same version. It is handled.
+func TestContract13_AVersionOfALostOwnWriteIsAnotherState(t *testing.T) {
+	for name, lags := range map[string]bool{"the informer had shown the lost write": false, "the informer had not shown it": true} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { versionOfALostWrite(t, lags) }) })
+	}
+}
+
+func versionOfALostWrite(t *testing.T, lags bool) {
+	t.Helper()
+	w := newWorld(t)
+	var runs journal
+	c := w.config(func(ctx context.Context, widget unstructuredObject) error {
+		runs.add("%v", widget.Object["spec"])
+		if widget.GetLabels()["handled"] != "" {
+			return nil
+		}
+		if lags {
+			w.HoldWatches("widgets")
+		}
+		return w.patch(ctx, "widgets", "a", fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"labels":{"handled":"yes"}}}`, widget.GetResourceVersion()))
+	})
+	ctrl := w.run(c)
+	synctest.Wait()
+	w.put("widgets", "a", "first")
+	restore := w.Backup()
+	synctest.Wait()
+	own := w.Object("widgets", key("a")).GetResourceVersion()
+	runs.take()
+	w.restoredWhileAway(restore, func() {
+		if foreign := w.put("widgets", "a", "second"); foreign != own {
+			t.Fatalf("the own write had version %s, another client's has %s", own, foreign)
+		}
+	})
+	time.Sleep(5 * time.Minute)
+	if got := runs.take(); len(got) == 0 || got[len(got)-1] != "map[value:second]" {
+		t.Errorf("handled %q\n%s", got, ctrl.Explain(key("a")))
+	}
+}

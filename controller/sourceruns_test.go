@@ -1,0 +1,37 @@
+package controller
+
+import (
+	"context"
+	"testing"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// A source that is removed before its term begins is not run.
+func TestSourceRemovedBeforeItsTermBeginsIsNotRun(t *testing.T) {
+	t.Parallel()
+	runs := make(chan string, 2)
+	source := func(name string) Source {
+		return SourceFunc(func(ctx context.Context, _ Enqueue) error {
+			runs <- name
+			<-ctx.Done()
+			return nil
+		})
+	}
+	s := newSources("test", nil, func(string) Enqueue { return func(kube.Key, Trigger) {} }, nil)
+	s.add(source("stays"))
+	s.add(source("removed"))()
+	ctx, cancel := context.WithCancel(t.Context())
+	s.begin(ctx, ctx, cancel)
+	if ran := <-runs; ran != "stays" {
+		t.Errorf("%s ran", ran)
+	}
+	cancel()
+	if err := s.wait(); err != nil {
+		t.Error(err)
+	}
+	s.leave()
+	if len(runs) != 0 {
+		t.Errorf("%s ran", <-runs)
+	}
+}

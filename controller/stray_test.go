@@ -1,0 +1,85 @@
+package controller_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// lines is what was logged to the default logger.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) with(text string) (found []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		if strings.Contains(line, text) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// A write that a handler makes with another context than its run's is neither in the run's record,
+// nor waited for, nor stopped when leadership is lost. Each call site is reported once.
+func TestWritesPastTheRunsContextAreReported(t *testing.T) {
+	var logged lines
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	defer slog.SetDefault(before)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		own := t.Context()
+		var wait sync.WaitGroup
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			_ = w.create(ctx, "parts", "Part", "p")
+			_ = w.create(context.WithoutCancel(ctx), "parts", "Part", "p")
+			wait.Go(func() { _ = w.create(ctx, "parts", "Part", "p") })
+			wait.Wait()
+
+			for range 3 {
+				_ = w.create(own, "parts", "Part", "p")
+			}
+			wait.Go(func() {
+				wait.Go(func() { _ = w.create(own, "parts", "Part", "p") })
+			})
+			wait.Wait()
+			return nil
+		})
+		c.Name = "stray"
+		w.put("widgets", "a", 1)
+		ctrl := w.run(c)
+		time.Sleep(time.Minute)
+		w.put("widgets", "a", 2)
+		time.Sleep(time.Minute)
+		if runs := ctrl.Runs(); len(runs) < 2 {
+			t.Errorf("%d runs, want several", len(runs))
+		}
+		_ = w.create(own, "parts", "Part", "p") // by nobody's handler
+	})
+	found := logged.with("a handler wrote with a context that is not its run's")
+	if len(found) != 2 {
+		t.Errorf("%d call sites were reported, want 2:\n%s", len(found), &logged.text)
+	}
+	for _, line := range found {
+		for _, want := range []string{"stray_test.go:", "controller=stray", "verb=create", "resource=parts"} {
+			if !strings.Contains(line, want) {
+				t.Errorf("%q is not in %s", want, line)
+			}
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+// group is two controllers of one informer under one elector, and what their handlers have done.
+type group struct {
+	*testing.T
+	controllers []*controller.Controller[configMap]
+
+	mu      sync.Mutex
+	working [2]map[string]bool   // guarded by mu
+	last    [2]map[string]string // guarded by mu; the value that each object was handled with last
+}
+
+func newGroup(t *testing.T, server informer.Retriever[configMap]) *group {
+	t.Helper()
+	g := &group{T: t}
+	shared := g.informer("shared", server)
+	for i := range g.last {
+		g.working[i], g.last[i] = map[string]bool{}, map[string]string{}
+		c := config(nil, func(ctx context.Context, obj configMap) error { return g.handle(ctx, i, obj) })
+		c.Name, c.Retriever, c.Informer, c.DrainQueue = fmt.Sprint("controller ", i), nil, shared, i == 1
+		g.controllers = append(g.controllers, newController(t, c))
+	}
+	return g
+}
+
+func (g *group) informer(name string, from informer.Retriever[configMap]) *informer.Informer[configMap] {
+	inf, err := informer.New(informer.Config[configMap]{Name: name, Retriever: from, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		g.Error(err)
+	}
+	return inf
+}
+
+func (g *group) handle(ctx context.Context, i int, obj configMap) error {
+	g.mu.Lock()
+	if g.working[i][obj.Name] {
+		g.Errorf("controller %d handles %s twice at once", i, obj.Name)
+	}
+	g.working[i][obj.Name] = true
+	g.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-time.After(rand.N(300 * time.Millisecond)):
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.working[i], obj.Name)
+	if ctx.Err() == nil {
+		g.last[i][obj.Name] = obj.Data["value"]
+	}
+	return ctx.Err()
+}
+
+// run is work for an elector.
+func (g *group) run(ctx context.Context) error {
+	var running sync.WaitGroup
+	for _, c := range g.controllers {
+		running.Go(func() { // waited for below
+			if err := c.Run(ctx); err != nil {
+				g.Error(err)
+			}
+		})
+	}
+	running.Wait()
+	return nil
+}
+
+// addSources adds a source to one of the controllers and removes it, until stop is closed.
+func (g *group) addSources(stop <-chan struct{}, children informer.Retriever[configMap]) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(rand.N(200 * time.Millisecond)):
+		}
+		child := g.informer("child", children)
+		remove, err := g.controllers[rand.N(2)].AddSource(source.Mapped(child, func(configMap) []kube.Key { return []kube.Key{key("a")} }))
+		if err != nil {
+			g.Error(err)
+			return
+		}
+		time.Sleep(rand.N(200 * time.Millisecond))
+		remove()
+	}
+}
+
+// ask asks the controllers for all that they report, until stop is closed.
+func (g *group) ask(stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(7 * time.Millisecond):
+		}
+		for _, c := range g.controllers {
+			_, _, _, _ = c.Ready(), c.Stats(), c.Explain(key("a")), c.Troubles()
+		}
+	}
+}
+
+// Leadership comes and goes while objects change and sources are added and removed. In the last term both
+// controllers handle the last state of each object.
+func TestContract02_NoLostWakeUpOverTermsAndSources(t *testing.T) {
+	for range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			server, children := newServer("a", "b", "c"), newServer("x")
+			g := newGroup(t, server)
+			e := &elector{terms: make(chan chan struct{}, 1)}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- e.Run(ctx, g.run) }() // waited for below
+			stop := make(chan struct{})
+			var others sync.WaitGroup
+			others.Go(func() { g.ask(stop) }) // waited for below
+			for range 3 {
+				others.Go(func() { g.addSources(stop, children) }) // waited for below
+			}
+			names := []string{"a", "b", "c"}
+			for version := range 60 {
+				if version%5 == 0 {
+					term := make(chan struct{})
+					e.terms <- term
+					time.AfterFunc(rand.N(600*time.Millisecond), func() { close(term) })
+				}
+				time.Sleep(rand.N(150 * time.Millisecond))
+				server.Put(object(names[rand.N(3)], fmt.Sprint(version)))
+			}
+			for _, name := range names {
+				server.Put(object(name, "last"))
+			}
+			e.terms <- make(chan struct{})
+			time.Sleep(10 * time.Second)
+			close(stop)
+			others.Wait()
+			g.mu.Lock()
+			for i, handled := range g.last {
+				for _, name := range names {
+					if handled[name] != "last" {
+						t.Errorf("controller %d handled %s with %q, and not with its last state", i, name, handled[name])
+					}
+				}
+			}
+			g.mu.Unlock()
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

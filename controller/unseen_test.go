@@ -1,0 +1,123 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/wire"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// slowInformer is an informer that shows a write when the test says so.
+type slowInformer struct {
+	ready func() error
+	seen  []func()
+}
+
+func (i *slowInformer) Join(context.Context) func()            { return func() {} }
+func (i *slowInformer) WaitSynced(context.Context) error       { return nil }
+func (i *slowInformer) Ready() error                           { return i.ready() }
+func (i *slowInformer) Kind() schema.GroupVersionKind          { return schema.GroupVersionKind{Kind: "Part"} }
+func (i *slowInformer) Kept(kube.Key) (*wire.Object, bool)     { return nil, false }
+func (i *slowInformer) Model() (model kube.Object, whole bool) { return nil, true }
+
+func (i *slowInformer) Await(_ informer.Write, seen func()) (cancel func()) {
+	i.seen = append(i.seen, seen)
+	return func() {}
+}
+
+// newUnseen returns a consistency whose writes an informer is to show.
+func newUnseen(by *slowInformer) *consistency {
+	return &consistency{
+		timeout: time.Second, queue: workqueue.New(workqueue.Config[kube.Key]{}), keys: map[kube.Key]*unseen{},
+		watched: func(schema.GroupKind) []Watched { return []Watched{by} },
+	}
+}
+
+// write makes a run of key that writes version.
+func (c *consistency) write(key kube.Key, object *wire.Object, version string) {
+	r := &running{record: &record{run: Run{Key: key}}}
+	c.wrote(r, ownWrite{
+		kind:  schema.GroupKind{Kind: "Part"},
+		Write: informer.Write{Key: key, UID: "1", ResourceVersion: version, Object: object},
+	}, false)
+	c.ended(r)
+}
+
+// TestHoldLooksAgainAfterAskingTheInformers: an informer shows the write while hold asks whether it
+// can.
+func TestHoldLooksAgainAfterAskingTheInformers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		by, key := &slowInformer{}, kube.Key{Name: "a"}
+		by.ready = func() error {
+			by.seen[0]()
+			return errors.New("it cannot watch")
+		}
+		c := newUnseen(by)
+		c.write(key, nil, "1")
+		time.Sleep(2 * time.Second)
+		c.queue.Add(key, workqueue.Options{})
+		c.queue.Get()
+		if held, _ := c.hold(key); held {
+			state, _ := c.queue.Lookup(key)
+			t.Errorf("the key is %s, although all that it wrote has been seen", state.Place)
+		}
+	})
+}
+
+// TestSeenDoesNotForgetTheWritesOfTheNextRun: the wait for a write has ended, and the informer shows
+// the write when the next run has written as well.
+func TestSeenDoesNotForgetTheWritesOfTheNextRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		by, key := &slowInformer{ready: func() error { return nil }}, kube.Key{Name: "a"}
+		c := newUnseen(by)
+		c.write(key, nil, "1")
+		time.Sleep(2 * time.Second)
+		c.queue.Add(key, workqueue.Options{})
+		c.queue.Get()
+		if held, late := c.hold(key); held || len(late) != 1 {
+			t.Fatalf("held %v, late %v: the time is over", held, late)
+		}
+		c.write(key, nil, "2")
+		by.seen[0]()
+		if got := c.unseenOf(key); len(got) != 1 {
+			t.Errorf("the key waits for %q, want the write of the last run", got)
+		}
+		if held, _ := c.hold(key); !held {
+			t.Error("the key does not wait for the write of its last run")
+		}
+		by.seen[1]()
+		if state, _ := c.queue.Lookup(key); state.Place != workqueue.PlaceReady || c.any.Load() != 0 {
+			t.Errorf("when all has been seen, the key is %s, and %d keys are remembered", state.Place, c.any.Load())
+		}
+	})
+}
+
+// TestUnseenWritesKeepNoObjects: what waits for a write does not keep the body of its answer.
+func TestUnseenWritesKeepNoObjects(t *testing.T) {
+	by, key := &slowInformer{ready: func() error { return nil }}, kube.Key{Name: "a"}
+	c := newUnseen(by)
+	answered := func() weak.Pointer[wire.Object] {
+		object := &wire.Object{Bytes: make([]byte, 1<<20)}
+		c.write(key, object, "1")
+		return weak.Make(object)
+	}()
+	for range 10 {
+		runtime.GC()
+	}
+	if answered.Value() != nil {
+		t.Error("the object is kept")
+	}
+	if got := c.unseenOf(key); len(got) != 1 {
+		t.Errorf("the key waits for %q", got)
+	}
+}

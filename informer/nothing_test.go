@@ -1,0 +1,169 @@
+package informer_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+)
+
+// returnsNothing is a Retriever that returns nil without an error, as test doubles do.
+type returnsNothing struct {
+	*fakeapi.Server[configMap]
+	list    runtime.Object
+	noLists bool
+}
+
+func (r returnsNothing) List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	if r.noLists {
+		return r.list, nil
+	}
+	return r.Server.List(ctx, opts)
+}
+
+func (r returnsNothing) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return nil, nil //nolint:nilnil // that is what is tested
+}
+
+func TestRetrieverThatReturnsNilIsReported(t *testing.T) {
+	for name, r := range map[string]informer.Retriever[configMap]{
+		"no watch":          returnsNothing{Server: newServer(false)},
+		"no streamed list":  returnsNothing{Server: newServer(true)},
+		"no list":           returnsNothing{Server: newServer(false), noLists: true},
+		"a nil typed list":  returnsNothing{Server: newServer(false), noLists: true, list: (*corev1.ConfigMapList)(nil)},
+		"a list of pointer": returnsNothing{Server: newServer(false), noLists: true, list: (*metav1.Status)(nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, nil, r)
+				defer f.stop()
+				time.Sleep(time.Minute)
+				if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), "the retriever returned") {
+					t.Errorf("Ready: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// panicRecorder panics, or has no stop.
+type panicRecorder struct{ begin, end, none bool }
+
+func (p panicRecorder) ObserveInformer(string, func() informer.Health) (stop func()) {
+	if p.begin {
+		panic("begin")
+	}
+	if p.none {
+		return nil
+	}
+	return func() {
+		if p.end {
+			panic("end")
+		}
+	}
+}
+
+func TestRecorderThatPanicsDoesNotEndTheInformer(t *testing.T) {
+	for name, recorder := range map[string]panicRecorder{
+		"at the begin": {begin: true}, "at the end": {end: true}, "without a stop": {none: true}, "not at all": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := startWith(t, newServer(true), informer.Config[configMap]{Metrics: recorder})
+				f.server.Put(object("a", "1"))
+				f.expect("added a")
+				f.stop()
+				if logged := strings.Contains(f.logs.String(), "panicked"); logged != (recorder.begin || recorder.end) {
+					t.Errorf("the panic was logged: %t\n%s", logged, f.logs)
+				}
+			})
+		})
+	}
+}
+
+// odd is a Retriever whose List or Watch is a function.
+type odd struct {
+	*fakeapi.Server[configMap]
+	list  func() runtime.Object
+	watch func() watch.Interface
+}
+
+func (r odd) List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	if r.list != nil {
+		return r.list(), nil
+	}
+	return r.Server.List(ctx, opts)
+}
+
+func (r odd) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if r.watch != nil {
+		return r.watch(), nil
+	}
+	return r.Server.Watch(ctx, opts)
+}
+
+func TestRetrieverThatPanicsIsReported(t *testing.T) {
+	for name, r := range map[string]informer.Retriever[configMap]{
+		"List":                  odd{Server: newServer(false), list: func() runtime.Object { panic("no list") }},
+		"Watch":                 odd{Server: newServer(false), watch: func() watch.Interface { panic("no watch") }},
+		"Watch for a streaming": odd{Server: newServer(true), list: func() runtime.Object { panic("no list") }, watch: func() watch.Interface { panic("no watch") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, nil, r)
+				defer f.stop()
+				time.Sleep(time.Minute)
+				if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), "of the Retriever panicked: no") {
+					t.Errorf("Ready: %v", err)
+				}
+				if n := strings.Count(f.logs.String(), "stack="); n == 0 || n > 2 {
+					t.Errorf("%d stacks were logged, want one for each method", n)
+				}
+			})
+		})
+	}
+}
+
+// An object without a name cannot be found again, and may be one that was damaged.
+func TestObjectWithoutANameIsReported(t *testing.T) {
+	nameless := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "105"}, Items: []corev1.ConfigMap{{}, {}}}
+	brings := func(kind watch.EventType) func() watch.Interface {
+		return func() watch.Interface {
+			w := watch.NewFakeWithChanSize(1, false)
+			w.Action(kind, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "105"}})
+			return w
+		}
+	}
+	for name, r := range map[string]odd{
+		"a list":          {list: func() runtime.Object { return nameless }},
+		"a created one":   {watch: brings(watch.Added)},
+		"a changed one":   {watch: brings(watch.Modified)},
+		"a deleted one":   {watch: brings(watch.Deleted)},
+		"a bookmark only": {watch: brings(watch.Bookmark)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r.Server = newServer(false)
+				f := start(t, nil, r)
+				defer f.stop()
+				time.Sleep(time.Minute)
+				err := f.informer.Ready()
+				if reported := err != nil && strings.Contains(err.Error(), "without a name"); reported == (name == "a bookmark only") {
+					t.Errorf("Ready: %v", err)
+				}
+				if n := f.informer.Len(); n != 0 {
+					t.Errorf("%d objects are kept", n)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,32 @@
+package informer_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// TestInterfaceAsObjectTypeRejected: nothing can be decoded as an interface. The error names the
+// type parameter, and nothing that the user did not set.
+func TestInterfaceAsObjectTypeRejected(t *testing.T) {
+	t.Parallel()
+	cluster, err := kube.Connect(fakeserver.New().Config("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	retriever := informer.Retrieve[kube.Object](cluster)
+	_, informerErr := informer.New(informer.Config[kube.Object]{Name: "objects", Retriever: retriever})
+	_, joinedErr := informer.New(informer.Config[kube.Object]{Name: "objects", Retriever: informer.Join(retriever)})
+	_, controllerErr := controller.New(controller.Config[kube.Object]{Name: "objects", Retriever: retriever, Handler: controller.HandlerFunc[kube.Object](nil)})
+	for name, err := range map[string]error{"informer": informerErr, "joined": joinedErr, "controller": controllerErr} {
+		if err == nil || !strings.Contains(err.Error(), "kube.Object") || !strings.Contains(err.Error(), "must be a pointer to a struct") {
+			t.Errorf("%s: the error does not name the type parameter: %v", name, err)
+		} else if strings.Contains(err.Error(), "Cut") {
+			t.Errorf("%s: the error names Cut, which nobody has set: %v", name, err)
+		}
+	}
+}

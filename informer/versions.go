@@ -1,0 +1,104 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/wire"
+)
+
+// errHistoryReset is why a part lists anew when the versions of the API server went back.
+var errHistoryReset = errors.New("the API server's resource versions went back, as after a restore of etcd")
+
+// versionCheck compares the versions of a list's items with the list's own. An API server that
+// counts all writes in one sequence, as those with etcd do, never gives two items one version, nor
+// an item a newer version than its list. One that counts the writes of each object does.
+type versionCheck struct {
+	newest, last string
+	repeated     bool
+}
+
+// item notes the version of an item.
+func (v *versionCheck) item(version string) {
+	v.repeated = v.repeated || version == v.last && isComparable(version)
+	v.last = version
+	if v.newest == "" || older(v.newest, version) {
+		v.newest = version
+	}
+}
+
+// perObject reports whether the items and the version of their list show that the API server counts
+// the writes of each object.
+func (v *versionCheck) perObject(list string) bool { return v.repeated || older(list, v.newest) }
+
+func isComparable(version string) bool {
+	_, ok := parseVersion(version)
+	return ok
+}
+
+// foundPerObject notes that versions of different objects cannot be compared.
+func (p *part) foundPerObject() {
+	p.mu.Lock()
+	known := p.perObject
+	p.perObject = true
+	p.mu.Unlock()
+	if !known {
+		p.core.logger.Info("resource versions of different objects cannot be compared: every list is a consistent read from now on",
+			"informer", p.core.name, "retrieves", p.describes)
+	}
+}
+
+func (p *part) isPerObject() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.perObject
+}
+
+// wentBack returns an error when a consistent list that began after everything up to seen had come
+// is older than that.
+func (p *part) wentBack(seen, list string) error {
+	if p.isPerObject() || !older(list, seen) {
+		return nil
+	}
+	return fmt.Errorf("watch %s: %w: a list is at resource version %s, but version %s was seen before: listing anew",
+		p.describes, errHistoryReset, list, seen)
+}
+
+// versionRefused makes the next list ask for no version when err says that a list was malformed: an
+// aggregated API server may read other versions after an upgrade than it gave before.
+func (p *part) versionRefused(opts metav1.ListOptions, err error) {
+	if opts.ResourceVersion != "" && (apierrors.IsBadRequest(err) || apierrors.IsInvalid(err)) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.suspect = true
+	}
+}
+
+// checkVersion asks for the present resource version, and returns an error when it is older than
+// what was seen before. Such a watch was accepted, and would bring nothing until the versions have
+// caught up. It asks until it has an answer or ctx ends.
+func (p *part) checkVersion(ctx context.Context) (reset error) {
+	for pause := inFlight; ; pause = min(2*pause, maxVersionPause) {
+		seen, began := p.newestSeen(), time.Now()
+		var versions versionCheck
+		about, err := p.page(ctx, metav1.ListOptions{Limit: 1}, func(o *wire.Object) { versions.item(o.ResourceVersion) })
+		switch {
+		case err != nil && sleep(ctx, pause):
+			continue
+		case err != nil:
+			return nil //nolint:nilerr // the watch has ended; the next one asks
+		}
+		p.verified()
+		if versions.perObject(about.ResourceVersion) {
+			p.foundPerObject()
+			return nil
+		}
+		p.releaseLost(about.ResourceVersion, began)
+		return p.wentBack(seen, about.ResourceVersion)
+	}
+}

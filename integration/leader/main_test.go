@@ -1,0 +1,21 @@
+// Package leader tests leader election with several processes and a real kube-apiserver.
+package leader
+
+import (
+	"os"
+	"testing"
+
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+)
+
+// local is the API server that all tests of the package share.
+var local *localcluster.Cluster
+
+// TestMain runs the tests, or a replica: the tests start this binary again for each replica.
+func TestMain(m *testing.M) {
+	if config := os.Getenv(replicaVariable); config != "" {
+		os.Exit(replicaMain(config))
+	}
+	clustertest.Main(m, localcluster.Config{}, func(c *localcluster.Cluster) { local = c })
+}

@@ -1,0 +1,109 @@
+package leader
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/leader"
+)
+
+// After SIGKILL the other process leads when the Lease has expired. There is nobody to write late.
+func TestKilledLeaderIsReplaced(t *testing.T) {
+	t.Parallel()
+	e := newElection(t, writersHandlers)
+	var leads observation
+	if !e.until(patience, func() bool {
+		leads = e.observed()
+		return e.replicas[leads.by] != nil && leads.writes >= targets/2
+	}) {
+		e.fatalf("nobody leads and writes")
+	}
+	killed := e.replicas[leads.by]
+	delete(e.replicas, leads.by)
+	if err := killed.process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if !e.until(patience, func() bool { now := e.observed(); return now.by != leads.by && now.writes >= targets/2 }) {
+		e.fatalf("%s was killed, and nobody else leads: %+v", leads.by, e.observed())
+	}
+	if late := e.lateWrites(); len(late) > 0 {
+		t.Errorf("late writes: %q", late)
+	}
+}
+
+// A leader survives an outage of the API server that is shorter than its lease, and loses it in a
+// longer one.
+func TestOutageOfTheAPIServer(t *testing.T) {
+	for name, tt := range map[string]struct {
+		duration, deadline, period time.Duration
+		lost                       bool
+	}{
+		"shorter than the lease": {5 * time.Minute, 4 * time.Minute, time.Second, false},
+		"longer than the lease":  {leaseDuration, renewDeadline, retryPeriod, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := clustertest.Connect(t, local.RESTConfig())
+			clients, err := kubernetes.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ns, err := clients.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := clients.CoordinationV1().Leases(ns.Name).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName}}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			elector, err := leader.New(leader.Config{
+				Cluster: cluster, Namespace: ns.Name, Name: leaseName, Identity: "anna", Logger: clustertest.Logger(t),
+				LeaseDuration: tt.duration, RenewDeadline: tt.deadline, RetryPeriod: tt.period,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			terms := make(chan context.Context, 100)
+			ended := make(chan error)
+			go func() { // waited for below
+				ended <- elector.Run(ctx, func(ctx context.Context) error {
+					terms <- ctx
+					<-ctx.Done()
+					return nil
+				})
+			}()
+			first := <-terms
+			if err := local.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if tt.lost {
+				<-first.Done()
+			}
+			if err := local.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if tt.lost {
+				<-terms // it leads again
+			}
+			clustertest.Eventually(t, func() string {
+				if s := elector.Status(); s.Err != nil || s.State != leader.StateLeading {
+					return "the elector does not lead, or cannot renew"
+				}
+				return ""
+			})
+			if got := first.Err() != nil; got != tt.lost {
+				t.Errorf("leadership was lost: %v, want %v", got, tt.lost)
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,259 @@
+package leader
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/leader"
+)
+
+// replicaVariable is the environment variable that makes the test binary a replica. Its value is
+// a replicaConfig in JSON.
+const replicaVariable = "EVENKEEL_LEADER_REPLICA"
+
+// replicaConfig is what a replica is told by the test that starts it.
+type replicaConfig struct {
+	Kubeconfig string
+	Namespace  string
+	Identity   string
+	Writers    writerKind
+}
+
+// writerKind is what makes a replica's writes.
+type writerKind string
+
+// The kinds of writers.
+const (
+	writersHandlers   writerKind = "handlers of a controller"
+	writersOutliving  writerKind = "contexts that outlive the run"
+	writersOwnContext writerKind = "the elector's own context"
+	writersSlow       writerKind = "handlers that work for longer than a lease"
+)
+
+const (
+	leaseName     = "lease"
+	termName      = "term"
+	targets       = 32
+	leaseDuration = 3 * time.Second
+	renewDeadline = 2 * time.Second
+	retryPeriod   = 500 * time.Millisecond
+	// calmPause is between two writes of a writer, until SIGUSR1 makes the replica write as fast as
+	// it can for the rest of its term.
+	calmPause = 500 * time.Millisecond
+	// writeOn is how long writers go on after their context has ended.
+	writeOn = 500 * time.Millisecond
+	// slowWork is for how long a slow handler works before it writes.
+	slowWork = leaseDuration + time.Second
+)
+
+var targetLabel = map[string]string{"target": "true"}
+
+func targetName(i int) string { return fmt.Sprintf("target-%02d", i) }
+
+// replica is one process that stands for leadership, and writes while it leads.
+type replica struct {
+	replicaConfig
+	maps  corev1client.ConfigMapInterface
+	term  atomic.Int64
+	storm atomic.Bool
+	count atomic.Int64 // of writes, so that each is another one
+}
+
+func replicaMain(encoded string) int {
+	r := &replica{}
+	if err := json.Unmarshal([]byte(encoded), &r.replicaConfig); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := r.run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func (r *replica) run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	storms := make(chan os.Signal, 1)
+	signal.Notify(storms, syscall.SIGUSR1)
+	go func() { // ends with the process
+		for range storms {
+			r.storm.Store(true)
+		}
+	}()
+	config, err := clientcmd.BuildConfigFromFlags("", r.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	cluster, err := kube.Connect(config)
+	if err != nil {
+		return err
+	}
+	client, err := corev1client.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient())
+	if err != nil {
+		return err
+	}
+	r.maps = client.ConfigMaps(r.Namespace)
+	elector, err := leader.New(leader.Config{
+		Cluster: cluster, Namespace: r.Namespace, Name: leaseName, Identity: r.Identity,
+		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		return err
+	}
+	if r.Writers == writersHandlers || r.Writers == writersSlow {
+		ctrl, err := r.controller(cluster, &announcing{r, elector})
+		if err != nil {
+			return err
+		}
+		return ctrl.Run(ctx)
+	}
+	return (&announcing{r, elector}).Run(ctx, r.write)
+}
+
+// announcing is an elector whose terms are numbered in the cluster and told to the test.
+type announcing struct {
+	*replica
+	elector *leader.Elector
+}
+
+// Run implements controller.LeaderElector.
+func (a *announcing) Run(ctx context.Context, work func(ctx context.Context) error) error {
+	return a.elector.Run(ctx, func(ctx context.Context) error {
+		a.storm.Store(false)
+		fmt.Println("begins")
+		defer fmt.Println("ended")
+		term, err := a.takeTerm(ctx)
+		if err != nil {
+			return err
+		}
+		a.term.Store(term)
+		fmt.Println("leads", term)
+		return work(ctx)
+	})
+}
+
+// takeTerm writes the number of the term that begins.
+func (r *replica) takeTerm(ctx context.Context) (int64, error) {
+	for {
+		current, err := r.maps.Get(ctx, termName, metav1.GetOptions{})
+		if err != nil {
+			return 0, err
+		}
+		term, err := strconv.ParseInt(current.Data["term"], 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		current.Data = map[string]string{"term": strconv.FormatInt(term+1, 10), "by": r.Identity}
+		if _, err = r.maps.Update(ctx, current, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+			return term + 1, err
+		}
+	}
+}
+
+// patch writes the term into a target.
+func (r *replica) patch(ctx context.Context, name string) error {
+	body := fmt.Sprintf(`{"data":{"term":"%d","by":%q,"count":"%d"}}`, r.term.Load(), r.Identity, r.count.Add(1))
+	_, err := r.maps.Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+	return err
+}
+
+func (r *replica) pause() time.Duration {
+	if r.storm.Load() {
+		return 0
+	}
+	return calmPause
+}
+
+// controller returns one whose handlers write.
+func (r *replica) controller(cluster *kube.Cluster, elector controller.LeaderElector) (*controller.Controller[*corev1.ConfigMap], error) {
+	return controller.New(controller.Config[*corev1.ConfigMap]{
+		Name: "writers", Workers: targets, LeaderElector: elector,
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{
+			Namespaces: []string{r.Namespace}, LabelSelector: "target=true",
+		}),
+		Handler: controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, m *corev1.ConfigMap) error {
+			if r.Writers == writersSlow {
+				fmt.Println("works")
+				select {
+				case <-time.After(slowWork):
+				case <-ctx.Done():
+				}
+				fmt.Println("writes")
+			}
+			if err := r.patch(ctx, m.Name); err != nil {
+				return err
+			}
+			return controller.RequeueAfter(max(r.pause(), time.Millisecond), "the next write")
+		}),
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+	})
+}
+
+// write runs one writer for each target, until they have tried for a while after the end of ctx.
+func (r *replica) write(ctx context.Context) error {
+	var writers sync.WaitGroup
+	for i := range targets {
+		writers.Go(func() { r.writeTo(ctx, targetName(i)) }) // waited for below
+	}
+	writers.Wait()
+	return ctx.Err()
+}
+
+func (r *replica) writeTo(ctx context.Context, name string) {
+	var ended time.Time
+	for ended.IsZero() || time.Since(ended) < writeOn {
+		writing, cancel := ctx, context.CancelFunc(func() {})
+		if r.Writers == writersOutliving {
+			writing, cancel = context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		}
+		err := r.patch(writing, name)
+		cancel()
+		if ended.IsZero() && ctx.Err() != nil {
+			ended = time.Now()
+		}
+		pause := r.pause()
+		if err != nil {
+			pause = time.Millisecond
+			if !errors.Is(err, kube.ErrLeadershipLost) && !errors.Is(err, context.Canceled) {
+				fmt.Fprintf(os.Stderr, "write to %s: %v\n", name, err)
+				pause = 50 * time.Millisecond
+			}
+		}
+		if pause == 0 {
+			continue
+		}
+		timer := time.NewTimer(pause)
+		wake := ctx.Done()
+		if !ended.IsZero() {
+			wake = nil
+		}
+		select {
+		case <-timer.C:
+		case <-wake:
+			timer.Stop()
+		}
+	}
+}

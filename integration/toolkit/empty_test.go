@@ -1,0 +1,97 @@
+package toolkit
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/crd"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/owned"
+)
+
+// Configurations that are read from files have nulls, and empty maps, lists and texts. Such children come
+// to rest, and a restart makes no request for them.
+func TestChildrenWithEmptyFieldsComeToRest(t *testing.T) {
+	t.Parallel()
+	cluster := clustertest.Connect(t, local.RESTConfig())
+	plain := clustertest.Client(t, cluster)
+	definitions, err := crd.Parse([]byte(routes)) // the program has children of this kind, too
+	if err == nil {
+		_, err = crd.Ensure(t.Context(), plain, definitions)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"empty Deployment": `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: x, creationTimestamp: null, annotations: {}}
+spec:
+  replicas: 1
+  strategy: {}
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}, creationTimestamp: null}
+    spec:
+      nodeSelector: null
+      volumes: []
+      tolerations: []
+      containers:
+      - {name: a, image: a, args: [], env: [], resources: {}, ports: []}
+      - {name: b, image: b, resources: {limits: {cpu: 1000m, memory: 1024Mi}}, env: [{name: X, value: ""}], command: null}
+status: {}
+`,
+		"null Deployment": `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: x, labels: null}
+spec:
+  replicas: null
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      securityContext: {}
+      containers:
+      - {name: a, image: a, env: null, ports: null, resources: null, livenessProbe: null}
+`,
+		"Service": `
+apiVersion: v1
+kind: Service
+metadata: {name: x}
+spec:
+  clusterIP: ""
+  externalIPs: []
+  selector: {}
+  ports: [{port: 80, targetPort: 80, name: a}, {port: 81, targetPort: "http", name: b, protocol: TCP}, {port: 81, name: c, protocol: UDP}]
+`,
+		"empty ConfigMap": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {}\n",
+		"ConfigMap":       "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: ''}\nbinaryData: {}\nimmutable: null\n",
+		"null ConfigMap":  "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: null\n",
+		"Secret":          "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\ndata: null\nstringData: {a: b}\n",
+		"empty Secret":    "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\ndata: {a: YQ==, b: ''}\nstringData: {}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			owner, err := client.Create(t.Context(), plain, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: clustertest.Namespace(t, plain), Name: "owner"},
+			})
+			obj := &unstructured.Unstructured{}
+			if err == nil {
+				err = yaml.Unmarshal([]byte(text), &obj.Object)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := restarts{T: t, cluster: cluster, plain: plain, owner: owner}
+			r.want(owned.Of(obj), map[string]owned.Outcome{obj.GetKind(): owned.Created})
+			r.want(owned.Of(obj), nil)
+		})
+	}
+}

@@ -1,0 +1,340 @@
+package toolkit
+
+import (
+	"context"
+	"maps"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/crd"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/owned/watched"
+)
+
+var routeKind = schema.GroupVersionKind{Group: "restart.example.com", Version: "v1", Kind: "Route"}
+
+// routes is a kind with every sort of list.
+const routes = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: routes.restart.example.com}
+spec:
+  group: restart.example.com
+  scope: Namespaced
+  names: {kind: Route, plural: routes, singular: route, listKind: RouteList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              size: {type: integer, default: 1}
+              order: {type: array, items: {type: string}}
+              hosts: {type: array, x-kubernetes-list-type: set, items: {type: string}}
+              labels: {type: object, additionalProperties: {type: object, properties: {weight: {type: integer}}}}
+              backends:
+                type: array
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [port, protocol]
+                items:
+                  type: object
+                  required: [port]
+                  properties:
+                    port: {type: integer}
+                    protocol: {type: string, default: TCP}
+                    weight: {type: integer, default: 7}
+`
+
+// restarts is a program that is started again and again.
+type restarts struct {
+	*testing.T
+	cluster *kube.Cluster
+	plain   *client.Client // of another program
+	owner   *corev1.ConfigMap
+}
+
+// start starts the program, and returns its set, and its requests.
+func (r restarts) start() (*owned.Set, *client.Recording) {
+	r.Helper()
+	recording := &client.Recording{}
+	children, err := watched.New(watched.Config{
+		Client: client.Config{
+			Cluster: r.cluster, FieldOwner: "restarts", Logger: clustertest.Logger(r), Interceptors: []client.Interceptor{recording.Intercept},
+		},
+		Set: owned.Config{Name: "restarts", Logger: clustertest.Logger(r)},
+		Kinds: []watched.Kind{
+			watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](), watched.Of[*corev1.Secret](), watched.Of[*corev1.ConfigMap](),
+			watched.Of(func(c *informer.Config[*unstructured.Unstructured]) {
+				c.Retriever = informer.RetrieveSelected[*unstructured.Unstructured](r.cluster, informer.Selection{
+					Kind: routeKind, LabelSelector: owned.LabelSet + "=restarts",
+				})
+			}),
+		},
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, each := range children.Client.Config().Informers {
+		objects := each.(interface {
+			Join(context.Context) func()
+			WaitSynced(context.Context) error
+		})
+		r.Cleanup(objects.Join(r.Context()))
+		if err := objects.WaitSynced(r.Context()); err != nil {
+			r.Fatal(err)
+		}
+	}
+	return children.Set, recording
+}
+
+// want applies children with a new process, and compares what comes of it: the outcomes other than
+// unchanged, by kind.
+func (r restarts) want(children []owned.Child, want map[string]owned.Outcome) {
+	r.Helper()
+	set, recording := r.start()
+	report, err := set.Apply(r.Context(), r.owner, children...)
+	if err != nil {
+		r.Fatal(err)
+	}
+	got := map[string]owned.Outcome{}
+	for _, result := range report.Results {
+		if result.Outcome != owned.Unchanged {
+			got[result.Kind.Kind] = result.Outcome
+		}
+	}
+	if !maps.Equal(got, want) {
+		r.Errorf("got %v, want %v", got, want)
+	}
+	if requests := recording.Requests(); len(want) == 0 && len(requests) > 0 {
+		r.Errorf("a restart makes requests: %v", requests)
+	}
+}
+
+func (r restarts) key() kube.Key { return kube.KeyOf(r.owner) }
+
+// children have every case in which the API server has other values than the configuration.
+func (r restarts) children() []owned.Child {
+	meta := metav1.ObjectMeta{Namespace: r.owner.Namespace, Name: r.owner.Name, Labels: map[string]string{"app": "web"}}
+	selector := map[string]string{"app": "web"}
+	route := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"order": []any{"b", "a"}, "hosts": []any{"y", "x"}, "labels": map[string]any{"a": map[string]any{"weight": int64(1)}, "b": map[string]any{}},
+		"backends": []any{
+			map[string]any{"port": int64(80), "weight": int64(1)},
+			map[string]any{"port": int64(80), "protocol": "UDP"},
+			map[string]any{"port": int64(443), "protocol": "TCP"},
+		},
+	}}}
+	route.SetGroupVersionKind(routeKind)
+	route.SetNamespace(meta.Namespace)
+	route.SetName(meta.Name)
+	container := func(name string, port int32) corev1.Container {
+		return corev1.Container{
+			Name: name, Image: name + ":1", Args: []string{"--a", "--b"},
+			Env: []corev1.EnvVar{
+				{Name: "B", Value: "1"},
+				{Name: "A", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+			},
+			Ports:     []corev1.ContainerPort{{Name: name, ContainerPort: port}, {Name: name + "-udp", ContainerPort: port, Protocol: corev1.ProtocolUDP}},
+			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1000m"), "memory": resource.MustParse("1024Mi")}},
+		}
+	}
+	return owned.Of(
+		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: selector},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: selector},
+				Spec: corev1.PodSpec{
+					InitContainers: []corev1.Container{{Name: "second", Image: "i:1"}, {Name: "first", Image: "i:1"}},
+					Containers:     []corev1.Container{container("web", 53), container("proxy", 54)},
+					Volumes:        []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+				},
+			},
+		}},
+		&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
+			Selector: selector,
+			Ports:    []corev1.ServicePort{{Name: "dns", Port: 53}, {Name: "dns-udp", Port: 53, Protocol: corev1.ProtocolUDP}},
+		}},
+		&corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"password": "x"}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name + "-config"}, Data: map[string]string{"a": "1"}},
+		route,
+	)
+}
+
+// A restart makes no request for children that are as desired, and finds what has happened to the
+// others while the program was away.
+func TestContract31_RestartsMakeNoRequestForChildrenAsDesired(t *testing.T) {
+	t.Parallel()
+	cluster := clustertest.Connect(t, local.RESTConfig())
+	plain := clustertest.Client(t, cluster)
+	definitions, err := crd.Parse([]byte(routes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := crd.Ensure(t.Context(), plain, definitions); err != nil {
+		t.Fatal(err)
+	}
+	r := restarts{T: t, cluster: cluster, plain: plain}
+	r.owner, err = client.Create(t.Context(), plain, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: clustertest.Namespace(t, plain), Name: "owner"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := map[string]owned.Outcome{}
+	for _, kind := range []string{"Deployment", "Service", "Secret", "ConfigMap", "Route"} {
+		created[kind] = owned.Created
+	}
+	r.want(r.children(), created)
+	r.want(r.children(), nil)
+
+	for name, test := range r.drifts() {
+		r.T = t
+		test.happens()
+		r.want(r.children(), map[string]owned.Outcome{test.kind: owned.Updated})
+		r.want(r.children(), nil)
+		if t.Failed() {
+			t.Fatalf("after: %s", name)
+		}
+	}
+	// A new version of the program applies other values to the same fields.
+	scaled := r.children()
+	scaled[0].Object.(*appsv1.Deployment).Spec.Replicas = new(int32(3))
+	r.want(scaled, map[string]owned.Outcome{"Deployment": owned.Updated})
+	r.want(scaled, nil)
+	// The next one applies other fields.
+	changed := r.children()
+	changed[0].Object.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Args = nil
+	delete(changed[1].Object.(*corev1.Service).Labels, "app") // all share the map: none has the label
+	r.want(changed, map[string]owned.Outcome{"Deployment": owned.Updated, "Service": owned.Updated, "Secret": owned.Updated})
+	r.want(changed, nil)
+	deployment, err := client.Get[*appsv1.Deployment](t.Context(), plain, r.key())
+	if err != nil || deployment.Spec.Template.Spec.Containers[0].Args != nil || deployment.Labels["app"] != "" {
+		t.Errorf("fields that are not applied any longer have stayed: %v, %v", deployment, err)
+	}
+}
+
+type drift struct {
+	kind    string
+	happens func()
+}
+
+// drifts are what other clients do to children while the program is away.
+func (r restarts) drifts() map[string]drift {
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: r.owner.Namespace, Name: r.owner.Name}}
+	service := &corev1.Service{ObjectMeta: deployment.ObjectMeta}
+	secret := &corev1.Secret{ObjectMeta: deployment.ObjectMeta}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.owner.Namespace, Name: r.owner.Name + "-config"}}
+	route := &unstructured.Unstructured{}
+	route.SetGroupVersionKind(routeKind)
+	route.SetNamespace(r.owner.Namespace)
+	route.SetName(r.owner.Name)
+	patch := func(kind string, obj kube.Object, patch string) drift {
+		return drift{kind, func() {
+			as := types.StrategicMergePatchType
+			if kind == "Route" {
+				as = types.MergePatchType
+			}
+			if patch[0] == '[' {
+				as = types.JSONPatchType
+			}
+			r.done(client.Patch(r.Context(), r.plain, obj, client.RawPatch(as, []byte(patch)), client.FieldOwner("kubectl-edit")))
+		}}
+	}
+	apply := func(kind string, obj *unstructured.Unstructured, owner string) drift {
+		return drift{kind, func() {
+			live, err := client.Get[*unstructured.Unstructured](r.Context(), r.plain, kube.KeyOf(obj), client.OfKind(routeKind))
+			if err != nil {
+				r.Fatal(err)
+			}
+			annotations := live.GetAnnotations()
+			delete(annotations, owned.AnnotationConfiguration)
+			obj := obj.DeepCopy()
+			obj.SetAnnotations(annotations)
+			obj.SetLabels(live.GetLabels())
+			obj.SetOwnerReferences(live.GetOwnerReferences())
+			_, err = client.Apply(r.Context(), r.plain, obj, client.FieldOwner(owner), client.Force())
+			r.done(nil, err)
+		}}
+	}
+	sized := route.DeepCopy()
+	sized.Object["spec"] = map[string]any{"order": []any{"z"}}
+	const init = "/spec/template/spec/initContainers/"
+	return map[string]drift{
+		"a value is changed":               patch("Deployment", deployment, `{"spec":{"replicas":5}}`),
+		"an image is changed":              patch("Deployment", deployment, `{"spec":{"template":{"spec":{"containers":[{"name":"proxy","image":"evil:1"}]}}}}`),
+		"a list is changed":                patch("Deployment", deployment, `{"spec":{"template":{"spec":{"containers":[{"name":"web","args":["--c"]}]}}}}`),
+		"a variable is removed":            patch("Deployment", deployment, `{"spec":{"template":{"spec":{"containers":[{"name":"web","env":[{"name":"B","$patch":"delete"}]}]}}}}`),
+		"elements are reordered":           patch("Deployment", deployment, `[{"op":"move","from":"`+init+`1","path":"`+init+`0"}]`),
+		"a whole map is removed":           patch("Service", service, `{"spec":{"selector":null}}`),
+		"an entry of a whole map is added": patch("Service", service, `{"spec":{"selector":{"tier":"x"}}}`),
+		"a label is changed":               patch("Service", service, `{"metadata":{"labels":{"app":"other"}}}`),
+		"the owner reference is removed":   patch("Service", service, `[{"op":"remove","path":"/metadata/ownerReferences"}]`),
+		"secret data is changed":           patch("Secret", secret, `{"stringData":{"password":"y"}}`),
+		"data is removed":                  patch("ConfigMap", config, `{"data":{"a":null}}`),
+		"the hash is changed":              patch("ConfigMap", config, `{"metadata":{"annotations":{"`+owned.AnnotationConfiguration+`":"x"}}}`),
+		"managedFields are removed":        patch("ConfigMap", config, `[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]`),
+		"a list of a custom resource":      patch("Route", route, `{"spec":{"order":["b"]}}`),
+		"a set of a custom resource":       patch("Route", route, `{"spec":{"hosts":["x"]}}`),
+		"an element of a custom resource":  patch("Route", route, `[{"op":"replace","path":"/spec/backends/0/weight","value":9}]`),
+		"another applier takes a field":    apply("Route", sized, "other"),
+		"another program has the name":     apply("Route", sized, "restarts"),
+	}
+}
+
+func (r restarts) done(_ kube.Object, err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// What other clients add beside the configuration is left, and makes no request.
+func TestRestartLeavesFieldsOfOtherClients(t *testing.T) {
+	t.Parallel()
+	cluster := clustertest.Connect(t, local.RESTConfig())
+	plain := clustertest.Client(t, cluster)
+	r := restarts{T: t, cluster: cluster, plain: plain}
+	var err error
+	r.owner, err = client.Create(t.Context(), plain, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: clustertest.Namespace(t, plain), Name: "owner"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions, err := crd.Parse([]byte(routes))
+	if err == nil {
+		_, err = crd.Ensure(t.Context(), plain, definitions)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, _ := r.start()
+	if _, err := set.Apply(t.Context(), r.owner, r.children()...); err != nil {
+		t.Fatal(err)
+	}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: r.owner.Namespace, Name: r.owner.Name}}
+	for _, patch := range []string{
+		`{"spec":{"paused":true}}`, `{"metadata":{"labels":{"other":"x"}}}`,
+		`{"spec":{"template":{"spec":{"containers":[{"name":"sidecar","image":"s:1"}]}}}}`,
+		`{"spec":{"template":{"spec":{"containers":[{"name":"web","env":[{"name":"C","value":"3"}]}]}}}}`,
+	} {
+		r.done(client.Patch(t.Context(), plain, deployment, client.RawPatch(types.StrategicMergePatchType, []byte(patch)), client.FieldOwner("kubectl-edit")))
+	}
+	r.want(r.children(), nil)
+}

@@ -1,0 +1,185 @@
+package toolkit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/owned/watched"
+)
+
+// shelves is a kind whose lists and maps are merged, or owned as a whole.
+const shelves = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: PLURAL.schema.example.com}
+spec:
+  group: schema.example.com
+  scope: Namespaced
+  names: {kind: KIND, plural: PLURAL, singular: SINGULAR, listKind: KINDList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              items:
+                type: array
+                LIST
+                items:
+                  type: object
+                  required: [name]
+                  properties: {name: {type: string}, port: {type: integer, default: 0}, weight: {type: integer}}
+              sizes:
+                type: object
+                MAP
+                additionalProperties: {type: integer}
+`
+
+// The schema of a child's kind changes while the program runs, or is away: what another client changes
+// after that is found, and until then there is no request.
+func TestDriftIsFoundAfterAChangeOfTheSchema(t *testing.T) {
+	t.Parallel()
+	cluster := clustertest.Connect(t, local.RESTConfig())
+	plain := clustertest.Client(t, cluster)
+	for name, change := range map[string][2][]string{
+		"Joining":   {{"name"}, nil},
+		"Splitting": {nil, {"name"}},
+		"Rekeying":  {{"name"}, {"name", "port"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kind := schema.GroupVersionKind{Group: "schema.example.com", Version: "v1", Kind: name}
+			namespace := clustertest.Namespace(t, plain)
+			define(t, plain, kind, namespace, change[0])
+			owner, err := client.Create(t.Context(), plain, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			child := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+				"items": []any{map[string]any{"name": "a", "weight": int64(1)}, map[string]any{"name": "b", "weight": int64(2)}},
+				"sizes": map[string]any{"small": int64(1), "large": int64(2)},
+			}}}
+			child.SetGroupVersionKind(kind)
+			child.SetName("child")
+			start := func() (*owned.Set, *client.Recording) { return startSet(t, cluster, kind) }
+			running, runningRequests := start()
+			apply := func(what string, set *owned.Set, want owned.Outcome) {
+				t.Helper()
+				report, err := set.Apply(t.Context(), owner, owned.Of(child)...)
+				if err != nil || report.Results[0].Outcome != want {
+					t.Errorf("%s: %s, %v, want %s", what, report.Results[0].Outcome, err, want)
+				}
+			}
+			apply("at first", running, owned.Created)
+			define(t, plain, kind, namespace, change[1])
+			runningRequests.Reset()
+			restarted, requests := start()
+			apply("after the change", restarted, owned.Unchanged)
+			if all := requests.Requests(); len(all) > 0 {
+				t.Errorf("a restart makes requests: %v", all)
+			}
+			for _, patch := range []string{
+				`[{"op":"replace","path":"/spec/items/0/weight","value":9}]`, `[{"op":"replace","path":"/spec/sizes/small","value":9}]`,
+				`[{"op":"remove","path":"/spec/items/1"}]`, `[{"op":"remove","path":"/spec/sizes/large"}]`,
+			} {
+				live, err := client.Get[*unstructured.Unstructured](t.Context(), plain, kube.Key{Namespace: namespace, Name: "child"}, client.OfKind(kind))
+				if err == nil {
+					live, err = client.Patch(t.Context(), plain, live, client.RawPatch(types.JSONPatchType, []byte(patch)), client.FieldOwner("user"))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				restarted, _ = start()
+				apply("after "+patch, restarted, owned.Updated)
+				restarted, _ = start()
+				apply("again after "+patch, restarted, owned.Unchanged)
+				now, err := client.Get[*unstructured.Unstructured](t.Context(), plain, kube.KeyOf(live), client.OfKind(kind))
+				if got := strings.ReplaceAll(fmt.Sprint(now.Object["spec"]), " port:0", ""); err != nil || got != fmt.Sprint(child.Object["spec"]) {
+					t.Errorf("after %s: %s, %v", patch, got, err)
+				}
+			}
+		})
+	}
+}
+
+// define defines a kind, and waits until the elements of its list are told apart by keys; without keys,
+// list and map are owned as a whole.
+func define(t *testing.T, c *client.Client, kind schema.GroupVersionKind, namespace string, keys []string) {
+	t.Helper()
+	list, mapType := "x-kubernetes-list-type: atomic", "x-kubernetes-map-type: atomic"
+	if len(keys) > 0 {
+		list = "x-kubernetes-list-type: map\n                x-kubernetes-list-map-keys: [" + strings.Join(keys, ", ") + "]"
+		mapType = "x-kubernetes-map-type: granular"
+	}
+	singular := strings.ToLower(kind.Kind)
+	text := strings.NewReplacer("KIND", kind.Kind, "PLURAL", singular+"s", "SINGULAR", singular, "LIST", list, "MAP", mapType).Replace(shelves)
+	definition := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &definition.Object); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Apply(t.Context(), c, definition); err != nil {
+		t.Fatal(err)
+	}
+	twice := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"items": []any{map[string]any{"name": "a", "port": int64(1)}, map[string]any{"name": "a", "port": int64(2)}},
+	}}}
+	twice.SetGroupVersionKind(kind)
+	twice.SetNamespace(namespace)
+	twice.SetName("twice")
+	clustertest.Eventually(t, func() string {
+		if _, err := client.All[*unstructured.Unstructured](t.Context(), c, client.OfKind(kind)); err != nil {
+			return err.Error()
+		}
+		_, err := client.Create(t.Context(), c, twice, client.DryRun())
+		if refused := err != nil; refused != (len(keys) == 1) {
+			return fmt.Sprint("the schema is not in force yet: ", err)
+		}
+		return ""
+	})
+}
+
+// startSet starts a program with a set of one kind.
+func startSet(t *testing.T, cluster *kube.Cluster, kind schema.GroupVersionKind) (*owned.Set, *client.Recording) {
+	t.Helper()
+	recording := &client.Recording{}
+	children, err := watched.New(watched.Config{
+		Client: client.Config{Cluster: cluster, FieldOwner: "restarts", Logger: clustertest.Logger(t), Interceptors: []client.Interceptor{recording.Intercept}},
+		Set:    owned.Config{Name: "schema", Logger: clustertest.Logger(t)},
+		Kinds: []watched.Kind{watched.Of(func(c *informer.Config[*unstructured.Unstructured]) {
+			c.Retriever = informer.RetrieveSelected[*unstructured.Unstructured](cluster, informer.Selection{Kind: kind, LabelSelector: owned.LabelSet + "=schema"})
+		})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, each := range children.Client.Config().Informers {
+		objects := each.(interface {
+			Join(context.Context) func()
+			WaitSynced(context.Context) error
+		})
+		t.Cleanup(objects.Join(t.Context()))
+		if err := objects.WaitSynced(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return children.Set, recording
+}

@@ -1,0 +1,131 @@
+package contractmatrix
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+// configuration is one way to set up a controller, and what its processes and objects have been
+// through: a column of the matrix.
+type configuration struct {
+	name  string
+	about string // for the page
+
+	reconciler bool          // a Reconciler in place of a Handler
+	metadata   bool          // the controller's informer retrieves metadata only
+	joined     bool          // the controller's informer joins two namespaces
+	debounce   time.Duration // Config.Debounce
+	poll       bool          // the user's value is outside of the cluster: source.Poll finds it
+	replaced   bool          // each object was there before under its name, and had failed
+	handOver   bool          // two processes; the second one has taken over
+	errors     bool          // errors misbehave, and other objects fail with them all the time
+
+	// parts says that the user's value is in a Part, which a source watches.
+	parts bool
+	added bool // the source is added with AddSource
+	// metadataParts says that the informer of Parts retrieves metadata only.
+	metadataParts  bool
+	source         func(parts *informer.Informer[*unstructured.Unstructured]) controller.Source
+	metadataSource func(parts *informer.Informer[*metav1.PartialObjectMetadata]) controller.Source
+	// optional says that the informer of Parts is optional. It is called when the controller has
+	// started.
+	optional func(x *cell)
+}
+
+func owner() source.Owner { return source.Owner{Kind: widgetKind.GroupKind()} }
+
+func ownedParts(parts *informer.Informer[*unstructured.Unstructured]) controller.Source {
+	return source.OwnedIn(parts, owner())
+}
+
+func mappedParts(parts *informer.Informer[*unstructured.Unstructured]) controller.Source {
+	return source.Mapped(parts, func(part *unstructured.Unstructured) []kube.Key { return []kube.Key{kube.KeyOf(part)} })
+}
+
+// configurations are the columns of the matrix.
+func configurations() []configuration {
+	return []configuration{
+		{name: "handler", about: "a Handler, and nothing else"},
+		{name: "reconciler", about: "a Reconciler with an informer", reconciler: true},
+		{name: "debounce", about: "`Config.Debounce`", debounce: time.Second},
+		{name: "owned", about: "what changes is an object that the handled one owns: `source.OwnedIn`", parts: true, source: ownedParts},
+		{name: "mapped", about: "what changes is mapped to the handled object: `source.Mapped`", parts: true, source: mappedParts},
+		{
+			name: "ownerlabel", about: "what changes has a label with the handled object's name: `source.OwnerLabelIn`, an informer of metadata only",
+			parts: true, metadataParts: true,
+			metadataSource: func(parts *informer.Informer[*metav1.PartialObjectMetadata]) controller.Source {
+				return source.OwnerLabelIn(parts, ownerLabel)
+			},
+		},
+		{name: "added", about: "a source of owned objects that was added by `AddSource`", parts: true, added: true, source: ownedParts},
+		{name: "poll", about: "what changes is outside of the cluster: `source.Poll`", poll: true},
+		{name: "joined", about: "the controller's informer joins two namespaces", joined: true},
+		{
+			name: "optional", about: "what changes is in an optional informer, which was forbidden at first", parts: true, source: mappedParts,
+			optional: (*cell).allowParts,
+		},
+		{name: "metadata", about: "the controller's informer retrieves metadata only", metadata: true},
+		{name: "replaced", about: "each object was there before under its name, and had failed, been terminal, or had timers", replaced: true},
+		{name: "handover", about: "two processes; the second has taken over from one that lost its lease", handOver: true},
+		{name: "errors", about: "errors misbehave: nil pointers, `Error()` that panics, errors that wrap themselves, 1 MB of text; other objects return them all the time", errors: true},
+	}
+}
+
+// forbidParts makes the API server forbid to list and watch Parts.
+func forbidParts(req *http.Request, do func() *http.Response) (*http.Response, error) {
+	if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/parts") {
+		return fakeserver.Failure(apierrors.NewForbidden(schema.GroupResource{Group: group.Group, Resource: "parts"}, "",
+			errors.New(`User "operator" cannot list resource "parts"`))), nil
+	}
+	return do(), nil
+}
+
+// panickingTextError is an error whose Error panics.
+type panickingTextError struct{ reason *string }
+
+func (p panickingTextError) Error() string { return *p.reason }
+
+// selfWrappingError is an error whose chain does not end.
+type selfWrappingError struct{}
+
+func (selfWrappingError) Error() string { return "it wraps itself" }
+
+func (w selfWrappingError) Unwrap() error { return w }
+
+// panickingComparisonError is an error whose Is, As and Unwrap panic.
+type panickingComparisonError struct{}
+
+func (panickingComparisonError) Error() string { return "it panics when it is compared" }
+
+func (panickingComparisonError) Is(error) bool { panic("Is panics") }
+
+func (panickingComparisonError) As(any) bool { panic("As panics") }
+
+func (panickingComparisonError) Unwrap() error { panic("Unwrap panics") }
+
+// wickedErrors are errors of users' code that misbehave.
+func wickedErrors() []error {
+	var status *apierrors.StatusError
+	var requeue *controller.RequeueError
+	return []error{
+		status, requeue,
+		panickingTextError{},
+		selfWrappingError{},
+		panickingComparisonError{},
+		errors.New(strings.Repeat("a very long text ", 1<<16)),
+		errors.Join(status, errors.New("joined")),
+	}
+}

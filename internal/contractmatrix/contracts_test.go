@@ -1,0 +1,54 @@
+package contractmatrix
+
+const (
+	toolkit = "the helpers of the toolkit do not see how a controller is configured; `integration/toolkit` and `integration/owned` test them against a real API server, which has server-side apply"
+)
+
+// contracts are the rows of the matrix, one for each contract of docs/contracts.md.
+func contracts() []contract {
+	return []contract{
+		{number: 1, scenario: oneKeyAtOnce, tests: "four workers, six objects that change all the time: no object is handled twice at once, by any process; different ones are"},
+		{number: 2, scenario: lastChangeHandled, tests: "changes at random with handlers that fail, panic and requeue, while the cell is upset: the last value of each object is handled"},
+		{
+			number: 3, scenario: listedOnceThenResynced, tests: "each object is handled once at the start (of a term), then once in each resync interval",
+		},
+		{number: 4, scenario: successResetsAndDrain, tests: "after failures and a success the next failure counts from 0; a stop lets the handler finish within the drain time"},
+		{number: 5, scenario: runEndsLast, tests: "`Run` returns after a handler and a source that are slow to end, with no watch open"},
+		{number: 6, scenario: lossCancelsAndRefuses, tests: "under an elector that loses its lease: handlers are cancelled with the cause, and their writes are refused"},
+		{number: 7, scenario: ownWritesAreSeen, tests: "watches that lag behind a handler's writes: no run reads a state older than what the run before wrote"},
+		{number: 8, scenario: panicIsAnErrorOfItsKey, tests: "a handler panics: its key is retried, others go on, the stack is logged once"},
+		{number: 9, scenario: forbiddenIsNamed, tests: "the API server forbids to list: readiness and the log name the kind within seconds, and it recovers"},
+		{number: 10, scenario: reconnectHandlesNothing, tests: "watches that break, with and without their history: objects that did not change are not handled"},
+		{number: 11, scenario: runsHaveCauses, tests: "a change, a retry and a requeue: each run has its causes with source, object, class of change, manager and reason"},
+		{number: 12, scenario: runsLeaveRecords, tests: "a run that writes and asks for another: the record has causes, the write with its outcome, and what follows"},
+		{number: 13, scenario: ownWritesDoNotWake, tests: "a handler's write does not make it run again; a change by another client just before that write does (an informer of metadata only cannot prove the former, and allows one more run)"},
+		{number: 14, scenario: deletionsMeanOneObject, tests: "a handler deletes an object that was replaced meanwhile: the other one stays"},
+		{number: 15, scenario: stalenessIsKnown, tests: "a watch brings nothing for 50 s: the informer says how old its content may be"},
+		{number: 16, scenario: queueHasAKeyOnce, tests: "20 changes while the only worker is busy: one run, with the last value"},
+		{number: 17, scenario: failuresHaveAnEnd, tests: "a terminal error and the last retry end the runs; another object of the same name begins anew; a change ends the trouble"},
+		{number: 18, scenario: troubleIsAnEventOnce, tests: "a key that is given up is an Event about its object, once an episode"},
+		{number: 19, scenario: hotLoopIsNamed, tests: "two clients fight over a field: it is named with both managers, an Event once, and slowed (with an informer of metadata only, which does not show fields: a handler that its own writes run again)"},
+		{number: 20, scenario: stuckHandlerIsReplaced, tests: "the only worker's handler does not return: its stack is logged once, another worker takes its place, readiness names it"},
+		{number: 21, scenario: endlessFailuresAreReported, tests: "a key that fails for hours is reported once, until it succeeds"},
+		{number: 22, scenario: silentWatchIsNamed, tests: "a watch is open and brings nothing: readiness names it, and a list brings the change"},
+		{number: 23, scenario: timersBelongToObjects, tests: "timers fire although other runs come; those of objects that are deleted or replaced do not"},
+		{number: 24, scenario: pollsFindChanges, tests: "a `source.Poll` beside the configuration's own sources: items that are added, updated, removed; polls that fail"},
+		{number: 25, scenario: deletedGetsTheLastState, tests: "`Config.Deleted` gets the last state, from watches and lists, again after an error, and before another object of the name is handled"},
+		{number: 26, scenario: logLinesOfRuns, tests: "a debug line for each run, at most one warning a second for one error, and a line when it succeeds again"},
+		{number: 27, scenario: tracesHaveRuns, tests: "a trace has the run, its causes and its calls, and the record has the trace"},
+		{number: 28, scenario: labelsAreFew, tests: "failures and requeues of 30 objects: no label of a metric has an object's name as its value"},
+		{number: 29, scenario: resyncsAreSpread, tests: "the resyncs of 40 objects are spread over the interval; an object that fails is left to its retries"},
+		{number: 30, scenario: recordsAreBounded, tests: "300 objects: at most 256 runs are kept, four of each key, and the queue is empty at rest"},
+		{number: 31, scenario: toolkitAtRest, tests: "a handler reads through a client with the controller's informers, and ensures a finalizer and a label, after everything was upset: a run makes no request"},
+		{number: 32, because: toolkit},
+		{number: 33, scenario: foreignEntriesStay, tests: "another client changes finalizers and annotations that the informer does not show yet: a handler that adds and removes its own finalizer loses none of them"},
+		{
+			number: 34, scenario: statusIsWrittenOnce, tests: "`middleware.Status` writes the status after a success, a failure, a requeue and a panic, and only when it differs",
+			except: map[string]string{
+				"reconciler": "`middleware.Status` wraps a Handler; there is no middleware for a Reconciler",
+				"metadata":   "objects of metadata have no status",
+			},
+		},
+		{number: 35, scenario: teardownGoesOn, tests: "a process is killed between two steps of the teardowns of three objects: another one does the rest, and no step but the one that was under way twice"},
+	}
+}

@@ -1,0 +1,858 @@
+package contractmatrix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/leader"
+	"github.com/evenkeel-go/evenkeel/middleware"
+	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+// The kinds of a cell's API server. A controller handles Widgets. A Part belongs to the Widget
+// of its name.
+//
+//nolint:gochecknoglobals // names of kinds
+var (
+	group      = schema.GroupVersion{Group: "example.com", Version: "v1"}
+	widgetKind = group.WithKind("Widget")
+	partKind   = group.WithKind("Part")
+	leaseKind  = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
+)
+
+const (
+	valueAnnotation = "example.com/value" // what a user wants; scenarios change it
+	noteAnnotation  = "example.com/note"  // what a handler writes
+	ownerLabel      = "widget"
+)
+
+// The managers that write objects.
+const (
+	user     = "kubectl"
+	operator = "operator"
+)
+
+// The times of leases are ten times the defaults: scenarios last for hours, and requests that renew
+// leases took two thirds of the matrix's CPU time.
+const (
+	leaseDuration = 150 * time.Second
+	renewDeadline = 100 * time.Second
+	retryPeriod   = 20 * time.Second
+)
+
+// cell is one test: an API server, and the processes that run a controller in a configuration.
+type cell struct {
+	t      *testing.T
+	conf   configuration
+	server *fakeserver.Server
+
+	// settings are those of the controller. A scenario may change them before start.
+	settings settings
+	// handler is the scenario's, or nil for one that returns nil.
+	handler func(ctx context.Context, run *run) error
+	// gone is called by a Reconciler for a key without an object. May be nil.
+	gone func(key kube.Key)
+
+	processes []*process
+	logs      lines
+
+	mu      sync.Mutex
+	former  bool              // guarded by mu; the handler is that of the time before the scenario
+	runs    []*run            // guarded by mu
+	outside map[string]string // guarded by mu; the values that source.Poll finds
+	polls   error             // guarded by mu; why polls fail
+	wicked  int               // guarded by mu; counts the errors of failure
+
+	wickedErrors []error // made once, because one of them is long
+}
+
+// settings are the fields of a controller.Config that do not depend on the type of the object.
+type settings struct {
+	elect            bool // run under a leader.Elector
+	workers          int
+	groupLimit       int
+	resync           time.Duration
+	debounce         time.Duration
+	drain            time.Duration
+	consistency      time.Duration
+	stuckAfter       time.Duration
+	timeout          time.Duration
+	unreadyWhenStuck bool
+	handleOwnWrites  bool
+	retry            retry.Config
+	metrics          controller.Recorder
+	events           controller.EventRecorder
+	predicate        informer.Predicate
+	sources          []controller.Source
+	deleted          func(ctx context.Context, key kube.Key, value string, stale bool) error
+	tracer           middleware.Tracer
+	// teardown are the names of the steps of a finalizer's teardown, and step does them. Empty: the
+	// controller has no finalizer.
+	teardown     []string
+	step         func(ctx context.Context, p *process, key kube.Key, step string) error
+	commitStatus bool // with middleware.Status; only for configurations with a Handler of whole objects
+}
+
+// run is one call of the handler.
+type run struct {
+	process *process
+	key     kube.Key
+	name    string
+	uid     types.UID
+	obj     kube.Object
+	value   string // what the handler reads of the user's value
+	note    string // what it reads of its own writes
+	causes  string
+	attempt int
+	started time.Time
+}
+
+func (r *run) String() string { return r.name + "=" + r.value + ": " + r.causes }
+
+// process is one process of the operator.
+type process struct {
+	cell    *cell
+	name    string
+	cluster *kube.Cluster
+	writer  dynamic.Interface
+	client  *client.Client
+	cached  *client.Client  // reads from the process's informers
+	elector *leader.Elector // nil without leader election
+	runner  runner
+	own     reader // the controller's informer
+	parts   reader // nil unless the configuration has an informer of Parts
+	stop    func() error
+
+	mu  sync.Mutex
+	cut func(*http.Request) bool // guarded by mu; the requests that get lost
+}
+
+// runner is a *controller.Controller of any type.
+type runner interface {
+	Run(ctx context.Context) error
+	Ready() error
+	Explain(key kube.Key) controller.Explanation
+	Runs() []controller.Run
+	Stats() controller.Stats
+	Troubles() []controller.Trouble
+	AddSource(source controller.Source) (remove func(), err error)
+}
+
+// reader reads an object's annotations and uid from an informer of any type.
+type reader interface {
+	controller.Readable
+	read(key kube.Key) (obj kube.Object, found bool, err error)
+	health() informer.Health
+}
+
+type readerOf[T kube.Object] struct{ *informer.Informer[T] }
+
+func (r readerOf[T]) health() informer.Health { return r.Health() }
+
+func (r readerOf[T]) read(key kube.Key) (kube.Object, bool, error) {
+	obj, found, err := r.Get(key)
+	return obj, found, err
+}
+
+func newCell(t *testing.T, conf configuration) *cell {
+	t.Helper()
+	x := &cell{
+		t: t, conf: conf, outside: map[string]string{},
+		server: fakeserver.New(
+			fakeserver.Kind{GroupVersionKind: widgetKind, Resource: "widgets", Status: true},
+			fakeserver.Kind{GroupVersionKind: partKind, Resource: "parts"},
+			fakeserver.Kind{GroupVersionKind: leaseKind, Resource: "leases"},
+		),
+		settings: settings{resync: -1, elect: conf.handOver, debounce: conf.debounce},
+	}
+	if conf.errors {
+		x.wickedErrors = wickedErrors()
+	}
+	return x
+}
+
+// key returns the key of the object with this name. In joined informers, the objects are in two
+// namespaces.
+func (x *cell) key(name string) kube.Key {
+	if !x.conf.joined {
+		return kube.Key{Namespace: "ns", Name: name}
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name)) // it never fails
+	return kube.Key{Namespace: fmt.Sprint("ns-", hash.Sum32()%2), Name: name}
+}
+
+// carrier is the resource whose objects have the user's value.
+func (x *cell) carrier() string {
+	if x.conf.parts {
+		return "parts"
+	}
+	return "widgets"
+}
+
+// put creates a Widget with a value, and what belongs to it in the configuration.
+func (x *cell) put(name, value string) {
+	x.edit("widgets", name, user, value)
+	if x.conf.parts {
+		x.edit("parts", name, user, value)
+	}
+	if x.conf.poll {
+		x.setOutside(name, value)
+	}
+}
+
+func (x *cell) setOutside(name, value string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.outside[name] = value
+}
+
+// set changes the user's value of an object: where the configuration has it, which may be a
+// Part, or outside of the cluster.
+func (x *cell) set(name, value string) {
+	if x.conf.poll {
+		x.setOutside(name, value)
+		return
+	}
+	x.edit(x.carrier(), name, user, value)
+}
+
+// setOwn changes the value in the Widget itself, and so its generation, whatever the
+// configuration is.
+func (x *cell) setOwn(name, value string) { x.edit("widgets", name, user, value) }
+
+// mend changes the value where the configuration has it and, when informers and polls show that, in the
+// Widget itself: only a change of the object itself ends a back-off. A run in between would see the old
+// value and fail again.
+func (x *cell) mend(name, value string) {
+	x.set(name, value)
+	x.sleep(time.Minute)
+	x.setOwn(name, value)
+}
+
+func (x *cell) edit(resource, name, manager, value string) {
+	widget := x.server.Object("widgets", x.key(name))
+	x.server.Edit(resource, x.key(name), manager, func(obj map[string]any) bool {
+		meta := obj["metadata"].(map[string]any)
+		annotations, ok := meta["annotations"].(map[string]any)
+		if !ok {
+			annotations = map[string]any{}
+		}
+		annotations[valueAnnotation] = value
+		meta["annotations"] = annotations
+		obj["spec"] = map[string]any{"value": value}
+		if resource == "parts" {
+			meta["labels"] = map[string]any{ownerLabel: name}
+			if widget != nil {
+				meta["ownerReferences"] = []any{map[string]any{
+					"apiVersion": group.String(), "kind": "Widget", "name": name, "uid": string(widget.GetUID()), "controller": true,
+				}}
+			}
+		}
+		return true
+	})
+}
+
+// remove deletes a Widget, and what belongs to it.
+func (x *cell) remove(name string) {
+	for _, resource := range []string{"widgets", "parts"} {
+		if x.server.Object(resource, x.key(name)) != nil {
+			x.server.Edit(resource, x.key(name), user, func(map[string]any) bool { return false })
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.outside, name)
+}
+
+// start runs the controller in its configuration. For the configurations that need a time
+// before (replaced objects, hand-over), that time has passed when start returns: every object
+// that was put has failed, been terminal, been requeued or been stalled before. The objects'
+// first runs of the scenario are under way.
+func (x *cell) start() {
+	x.t.Helper()
+	if x.conf.errors {
+		for i := range x.wickedErrors {
+			x.put(fmt.Sprint("wicked-", i), "0")
+		}
+	}
+	if x.conf.optional != nil {
+		x.server.Hook(forbidParts)
+	}
+	x.t.Cleanup(x.close)
+	x.former = x.conf.replaced || x.conf.handOver
+	x.processes = append(x.processes, x.launch("a"))
+	for x.leadingOrNil() == nil {
+		time.Sleep(time.Second) // a missing Lease is taken after a LeaseDuration
+	}
+	time.Sleep(2 * time.Second)
+	if x.conf.handOver {
+		x.processes = append(x.processes, x.launch("b"))
+	}
+	if x.conf.optional != nil {
+		x.conf.optional(x)
+	}
+	if !x.former {
+		synctest.Wait()
+		return
+	}
+	time.Sleep(time.Hour)
+	if x.conf.replaced {
+		x.replaceAll()
+	}
+	if x.conf.handOver {
+		x.passLeadership()
+	}
+	synctest.Wait()
+}
+
+// allowParts lets the API server serve Parts, which it forbade at the start.
+func (x *cell) allowParts() {
+	x.settle()
+	x.server.Hook(nil)
+	time.Sleep(30 * time.Second)
+}
+
+// endFormer ends the time before the scenario: from now on, runs are the scenario's.
+func (x *cell) endFormer() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.former = false
+}
+
+// replaceAll deletes every Widget, and creates another of its name: one half while the watches
+// are open, the other half behind watches that break, so that a list shows the new ones.
+func (x *cell) replaceAll() {
+	x.endFormer()
+	names := x.names()
+	for i, name := range names {
+		if i == len(names)/2 {
+			x.server.HoldWatches("widgets")
+		}
+		x.replace(name)
+	}
+	x.server.Break("widgets", true)
+	time.Sleep(5 * time.Second) // it lists again
+}
+
+// replace deletes a Widget, and creates another of its name and value.
+func (x *cell) replace(name string) {
+	value := x.server.Object("widgets", x.key(name)).GetAnnotations()[valueAnnotation]
+	x.server.Edit("widgets", x.key(name), user, func(map[string]any) bool { return false })
+	x.edit("widgets", name, user, value)
+}
+
+// names returns the names of the Widgets of the scenario.
+func (x *cell) names() []string {
+	var names []string
+	for _, text := range x.server.Keys("widgets") {
+		_, name, _ := strings.Cut(text, "/")
+		if !strings.HasPrefix(name, "wicked-") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// passLeadership makes the leader lose its lease, and waits until the other process leads.
+func (x *cell) passLeadership() {
+	x.t.Helper()
+	from := x.leading()
+	from.lose(func(req *http.Request) bool {
+		return strings.Contains(req.URL.Path, "/leases/") && req.Method != http.MethodGet
+	})
+	for range 4 * leaseDuration / (500 * time.Millisecond) {
+		if from.elector.Status().State != leader.StateLeading {
+			x.endFormer()
+		}
+		if now := x.leadingOrNil(); now != nil && now != from {
+			from.lose(nil)
+			time.Sleep(time.Second)
+			return
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	x.t.Fatal("nobody took over")
+}
+
+// upset disturbs the cell, as its configuration is disturbed in practice. Nobody changes an
+// object meanwhile.
+func (x *cell) upset() {
+	x.t.Helper()
+	switch {
+	case x.conf.handOver:
+		x.passLeadership()
+	case x.conf.poll:
+		x.failPolls(errors.New("the registry is down"))
+		time.Sleep(time.Minute)
+		x.failPolls(nil)
+	}
+	x.server.Break("widgets", false)
+	time.Sleep(5 * time.Second)
+	x.server.Break(x.carrier(), true)
+	time.Sleep(5 * time.Second)
+}
+
+func (x *cell) failPolls(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.polls = err
+}
+
+// carrierHealth returns the state of the informer that has the user's value.
+func (p *process) carrierHealth() informer.Health {
+	if p.cell.conf.parts {
+		return p.parts.health()
+	}
+	return p.own.health()
+}
+
+// setCarrier changes the value of the object that has it in the cluster: for source.Poll, which
+// has it elsewhere, that of the Widget.
+func (x *cell) setCarrier(name, value string) { x.edit(x.carrier(), name, user, value) }
+
+// sleep lets virtual time pass.
+func (*cell) sleep(d time.Duration) { time.Sleep(d) }
+
+// settle waits until what has happened is handled.
+func (x *cell) settle() {
+	time.Sleep(5 * time.Second)
+	synctest.Wait()
+}
+
+// close ends all processes.
+func (x *cell) close() {
+	for _, p := range x.processes {
+		if err := p.stop(); err != nil {
+			x.t.Errorf("process %s: Run: %v", p.name, err)
+		}
+	}
+}
+
+// leading returns the process that works.
+func (x *cell) leading() *process {
+	x.t.Helper()
+	p := x.leadingOrNil()
+	if p == nil {
+		x.t.Fatalf("no process leads: %+v", x.processes[0].elector.Status())
+	}
+	return p
+}
+
+func (x *cell) leadingOrNil() *process {
+	for _, p := range x.processes {
+		if p.elector == nil || p.elector.Status().State == leader.StateLeading {
+			return p
+		}
+	}
+	return nil
+}
+
+// launch starts a process.
+func (x *cell) launch(name string) *process {
+	x.t.Helper()
+	p := &process{cell: x, name: name}
+	if err := p.connect(); err != nil {
+		x.t.Fatal(err)
+	}
+	p.run()
+	return p
+}
+
+func (p *process) connect() (err error) {
+	config := p.cell.server.Config(operator)
+	config.Transport = p
+	config.ContentType, config.AcceptContentTypes = "application/json", "application/json" // the server knows no other
+	if p.cluster, err = kube.Connect(config); err != nil {
+		return err
+	}
+	if p.writer, err = dynamic.NewForConfigAndClient(p.cluster.RESTConfig(), p.cluster.HTTPClient()); err != nil {
+		return err
+	}
+	if p.client, err = client.New(client.Config{Cluster: p.cluster, FieldOwner: operator}); err != nil {
+		return err
+	}
+	if p.cell.settings.elect {
+		if p.elector, err = leader.New(leader.Config{
+			Cluster: p.cluster, Name: "operator", Namespace: "ns", Identity: p.name, Logger: p.cell.logger(),
+			LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+		}); err != nil {
+			return err
+		}
+	}
+	if p.cell.conf.metadata {
+		p.runner, err = newController(p, informer.RetrieveMetadata[*unstructured.Unstructured](p.cluster, p.cell.selection()))
+	} else {
+		p.runner, err = newController(p, informer.RetrieveSelected[*unstructured.Unstructured](p.cluster, p.cell.selection()))
+	}
+	if err == nil && p.cell.conf.added {
+		var s controller.Source
+		s, err = p.source()
+		if err == nil {
+			_, err = p.runner.AddSource(s)
+		}
+	}
+	return err
+}
+
+// selection is what the controller's informer retrieves.
+func (x *cell) selection() informer.Selection {
+	selection := informer.Selection{Kind: widgetKind}
+	if x.conf.joined {
+		selection.Namespaces = []string{"ns-0", "ns-1"}
+	}
+	return selection
+}
+
+// run runs the process until stop is called, which waits for its end.
+func (p *process) run() {
+	ctx, cancel := context.WithCancel(p.cell.t.Context())
+	done := make(chan struct{})
+	var err error
+	go func() { // stop waits for it
+		defer close(done)
+		err = p.runner.Run(ctx)
+	}()
+	p.stop = func() error {
+		cancel()
+		<-done
+		return err
+	}
+}
+
+// restart ends the process in an orderly way, and starts it again.
+func (p *process) restart() {
+	p.cell.t.Helper()
+	if err := p.stop(); err != nil {
+		p.cell.t.Errorf("process %s: Run: %v", p.name, err)
+	}
+	p.run()
+}
+
+// lose makes requests of the process get lost: those for which cut returns true. Nil ends it.
+func (p *process) lose(cut func(*http.Request) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = cut
+}
+
+// RoundTrip is the process's network.
+func (p *process) RoundTrip(req *http.Request) (*http.Response, error) {
+	p.mu.Lock()
+	cut := p.cut
+	p.mu.Unlock()
+	if cut != nil && cut(req) {
+		return nil, errors.New("no route to host")
+	}
+	return p.cell.server.RoundTrip(req)
+}
+
+func (x *cell) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(&x.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// newController makes the controller of a process.
+func newController[T kube.Object](p *process, retriever informer.Retriever[T]) (runner, error) {
+	x, s := p.cell, p.cell.settings
+	c := controller.Config[T]{
+		Name: "widgets", Workers: s.workers, GroupLimit: s.groupLimit, ResyncInterval: s.resync, Debounce: s.debounce,
+		DrainTimeout: s.drain, ConsistencyTimeout: s.consistency, StuckAfter: s.stuckAfter, Timeout: s.timeout,
+		UnreadyWhenStuck: s.unreadyWhenStuck, HandleOwnWrites: s.handleOwnWrites, Retry: s.retry,
+		Metrics: s.metrics, Events: s.events, Predicate: s.predicate, Sources: slices.Clone(s.sources), Logger: x.logger(),
+	}
+	if p.elector != nil {
+		c.LeaderElector = p.elector
+	}
+	if s.deleted != nil {
+		c.Deleted = func(ctx context.Context, last T, stale bool) error {
+			return s.deleted(ctx, kube.KeyOf(last), last.GetAnnotations()[valueAnnotation], stale)
+		}
+	}
+	own, err := informer.New(informer.Config[T]{Name: "widgets", Retriever: retriever, Logger: x.logger()})
+	if err != nil {
+		return nil, err
+	}
+	p.own = readerOf[T]{own}
+	if x.conf.parts {
+		source, err := p.source()
+		if err != nil {
+			return nil, err
+		}
+		if x.conf.added {
+			c.Reads = append(c.Reads, p.parts)
+		} else {
+			c.Sources = append(c.Sources, source)
+		}
+	}
+	if x.conf.poll {
+		c.Sources = append(c.Sources, p.pollSource())
+	}
+	if err := p.connectCached(own); err != nil {
+		return nil, err
+	}
+	finalizer, err := teardown[T](p)
+	if err != nil {
+		return nil, err
+	}
+	handler := controller.HandlerFunc[T](func(ctx context.Context, obj T) error { return p.handle(ctx, obj) })
+	switch {
+	case x.conf.reconciler:
+		c.Informer = own
+		c.Reconciler = controller.ReconcilerFunc(func(ctx context.Context, key kube.Key) error {
+			obj, found, err := own.Get(key)
+			if err != nil {
+				return err
+			}
+			if !found {
+				if x.gone != nil {
+					x.gone(key)
+				}
+				return nil
+			}
+			if finalizer != nil {
+				return middleware.Finalizer(finalizer, middleware.FinalizerOptions[T]{})(handler).Handle(ctx, obj)
+			}
+			return p.handle(ctx, obj)
+		})
+		if s.tracer != nil {
+			c.Reconciler = middleware.TraceReconciler(s.tracer)(c.Reconciler)
+		}
+	default:
+		c.Informer = own
+		c.Handler = handler
+		if s.tracer != nil {
+			c.Handler = controller.Chain(c.Handler, middleware.Trace[T](s.tracer))
+		}
+		if finalizer != nil {
+			c.Handler = controller.Chain(c.Handler, middleware.Finalizer(finalizer, middleware.FinalizerOptions[T]{}))
+		}
+		if s.commitStatus {
+			c.Handler = controller.Chain(c.Handler, middleware.Status(p.client, middleware.StatusOptions[T]{}))
+		}
+	}
+	return controller.New(c)
+}
+
+// source is the configuration's source of Parts.
+func (p *process) source() (controller.Source, error) {
+	selection := informer.Selection{Kind: partKind}
+	if p.parts == nil && p.cell.conf.metadataParts {
+		parts, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
+			Name: "parts", Optional: p.cell.conf.optional != nil, Logger: p.cell.logger(),
+			Retriever: informer.RetrieveMetadata[*unstructured.Unstructured](p.cluster, selection),
+		})
+		if err != nil {
+			return nil, err
+		}
+		p.parts = readerOf[*metav1.PartialObjectMetadata]{parts}
+	}
+	if p.parts == nil {
+		parts, err := informer.New(informer.Config[*unstructured.Unstructured]{
+			Name: "parts", Optional: p.cell.conf.optional != nil, Logger: p.cell.logger(),
+			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](p.cluster, selection),
+		})
+		if err != nil {
+			return nil, err
+		}
+		p.parts = readerOf[*unstructured.Unstructured]{parts}
+	}
+	switch parts := p.parts.(type) {
+	case readerOf[*metav1.PartialObjectMetadata]:
+		return p.cell.conf.metadataSource(parts.Informer), nil
+	case readerOf[*unstructured.Unstructured]:
+		return p.cell.conf.source(parts.Informer), nil
+	}
+	return nil, fmt.Errorf("no source for %T", p.parts)
+}
+
+// pollSource polls the values outside of the cluster.
+func (p *process) pollSource() controller.Source {
+	x := p.cell
+	return source.Poll(source.PollConfig{
+		Name: "registry", Interval: time.Second, MaxBackOff: time.Second, Jitter: -1, Logger: x.logger(),
+		Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			if x.polls != nil {
+				return nil, x.polls
+			}
+			var items []source.Item
+			for name, value := range x.outside {
+				items = append(items, source.Item{ID: name, Version: value, Keys: []kube.Key{x.key(name)}})
+			}
+			return items, nil
+		}),
+	})
+}
+
+// handle is the handler of a process.
+func (p *process) handle(ctx context.Context, obj kube.Object) error {
+	x := p.cell
+	info, ok := controller.RunFrom(ctx)
+	if !ok {
+		x.t.Error("the handler's context has no run")
+	}
+	r := &run{
+		process: p, key: kube.KeyOf(obj), name: obj.GetName(), uid: obj.GetUID(), obj: obj,
+		causes: info.Causes.String(), attempt: info.Attempt, started: time.Now(),
+	}
+	var number int
+	if _, err := fmt.Sscanf(r.name, "wicked-%d", &number); err == nil {
+		return x.wickedErrors[number]
+	}
+	carrier := obj
+	if x.conf.parts {
+		part, found, err := p.parts.read(r.key)
+		if err != nil {
+			return err
+		}
+		if found {
+			carrier = part
+		} else {
+			carrier = &unstructured.Unstructured{Object: map[string]any{}}
+		}
+	}
+	r.value, r.note = carrier.GetAnnotations()[valueAnnotation], carrier.GetAnnotations()[noteAnnotation]
+	x.mu.Lock()
+	former := x.former
+	if x.conf.poll {
+		r.value = x.outside[r.name]
+	}
+	if !former {
+		x.runs = append(x.runs, r)
+	}
+	x.mu.Unlock()
+	if former {
+		return formerRun(ctx, r)
+	}
+	if x.handler == nil {
+		return nil
+	}
+	return x.handler(ctx, r)
+}
+
+// formerRun is the handler of the time before a scenario. It leaves something of each object
+// that another one must not inherit.
+func formerRun(ctx context.Context, r *run) error {
+	if err := controller.SetTimer(ctx, "former", 90*time.Minute); err != nil {
+		return err
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(r.name)) // it never fails
+	switch hash.Sum32() % 4 {
+	case 0:
+		return errors.New("it always failed")
+	case 1:
+		return controller.Terminal(errors.New("it failed for good"))
+	case 2:
+		return controller.RequeueAfter(3*time.Hour, "it was to come much later")
+	default:
+		return nil
+	}
+}
+
+// write writes the handler's note, with the run's context.
+func (r *run) write(ctx context.Context, note string) error {
+	return r.patch(ctx, r.process.cell.carrier(), r.name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, noteAnnotation, note))
+}
+
+// patch sends a merge patch, with the run's context.
+func (r *run) patch(ctx context.Context, resource, name, patch string, subresources ...string) error {
+	_, err := r.objects(resource).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	return err
+}
+
+func (r *run) objects(resource string) dynamic.ResourceInterface {
+	return r.process.writer.Resource(group.WithResource(resource)).Namespace(r.key.Namespace)
+}
+
+// take returns the runs since the last take, oldest first.
+func (x *cell) take() []*run {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	runs := x.runs
+	x.runs = nil
+	return runs
+}
+
+// of returns the runs of an object.
+func of(runs []*run, name string) []*run {
+	return slices.DeleteFunc(slices.Clone(runs), func(r *run) bool { return r.name != name })
+}
+
+// failure returns an error. Where the configuration is that of misbehaving errors, it returns
+// another of them at each call.
+func (x *cell) failure() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.conf.errors {
+		return errors.New("no luck")
+	}
+	x.wicked++
+	return x.wickedErrors[x.wicked%len(x.wickedErrors)]
+}
+
+// pause sleeps, unless ctx ends before.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// lines collects lines of text. It is safe for concurrent use.
+type lines struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *lines) add(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, fmt.Sprintf(format, args...))
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.add("%s", strings.TrimSuffix(string(p), "\n"))
+	return len(p), nil
+}
+
+// take returns the lines since the last take.
+func (l *lines) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken := l.lines
+	l.lines = nil
+	return taken
+}
+
+// with returns the lines that have all of texts.
+func with(all []string, texts ...string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(line string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) })
+	})
+}

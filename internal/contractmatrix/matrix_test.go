@@ -1,0 +1,213 @@
+package contractmatrix
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+//nolint:gochecknoglobals // a flag must be defined before the tests begin
+var update = flag.Bool("update", false, "write docs/contract-matrix.md")
+
+const (
+	contractsPage = "../../docs/contracts.md"
+	matrixPage    = "../../docs/contract-matrix.md"
+)
+
+// TestContractMatrix tests each contract in each configuration. See the package's documentation.
+func TestContractMatrix(t *testing.T) {
+	t.Parallel()
+	t.Run("complete", func(t *testing.T) {
+		t.Parallel()
+		page, err := os.ReadFile(contractsPage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, problem := range checkMatrix(string(page), contracts(), configurations()) {
+			t.Error(problem)
+		}
+	})
+	t.Run("page", func(t *testing.T) {
+		t.Parallel()
+		want := renderPage(contracts(), configurations())
+		if *update {
+			if err := os.WriteFile(matrixPage, []byte(want), 0o644); err != nil { //nolint:gosec // a page of the docs
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(matrixPage)
+		if err != nil || string(got) != want {
+			t.Errorf("docs/contract-matrix.md differs from the tables (%v): go test ./internal/contractmatrix -run TestContractMatrix/page -update writes it", err)
+		}
+	})
+	for _, c := range contracts() {
+		t.Run(fmt.Sprintf("contract%02d", c.number), func(t *testing.T) {
+			t.Parallel()
+			for _, conf := range configurations() {
+				if c.reason(conf.name) != "" {
+					continue
+				}
+				t.Run(conf.name, func(t *testing.T) {
+					t.Parallel()
+					synctest.Test(t, func(t *testing.T) { c.scenario(newCell(t, conf)) })
+				})
+			}
+		})
+	}
+}
+
+// contract is a row of the matrix.
+type contract struct {
+	number int
+	// scenario tests the contract, whatever the configuration is. Nil: none does, and because
+	// says why.
+	scenario func(x *cell)
+	// tests says what scenario tests, for the page.
+	tests string
+	// only names the configurations that the scenario is for, where it is not for all, and
+	// because says why it is not for the others.
+	only    []string
+	because string
+	// except names further configurations without a test, and says why.
+	except map[string]string
+}
+
+// reason returns why there is no test of the contract in a configuration; "" when there is one.
+func (c contract) reason(configuration string) string {
+	if reason := c.except[configuration]; reason != "" {
+		return reason
+	}
+	if c.scenario == nil || c.only != nil && !slices.Contains(c.only, configuration) {
+		return c.because
+	}
+	return ""
+}
+
+// checkMatrix returns what is wrong with the tables: a contract of the page without a row, a row
+// without a contract, a cell with neither a test nor a reason.
+func checkMatrix(page string, rows []contract, columns []configuration) []string {
+	var problems []string
+	fail := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	promised := map[int]bool{}
+	for _, found := range regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(page, -1) {
+		number, err := strconv.Atoi(found[1])
+		if err != nil {
+			fail("contract %s: %v", found[1], err)
+		}
+		promised[number] = true
+		if !slices.ContainsFunc(rows, func(c contract) bool { return c.number == number }) {
+			fail("contract %d of docs/contracts.md has no row in contracts()", number)
+		}
+	}
+	if len(promised) == 0 {
+		fail("docs/contracts.md has no contracts")
+	}
+	names := map[string]bool{}
+	for _, conf := range columns {
+		if names[conf.name] {
+			fail("there are two configurations %s", conf.name)
+		}
+		names[conf.name] = true
+	}
+	for i, c := range rows {
+		switch {
+		case !promised[c.number]:
+			fail("the row of contract %d has no contract in docs/contracts.md", c.number)
+		case i > 0 && rows[i-1].number >= c.number:
+			fail("the row of contract %d follows that of contract %d", c.number, rows[i-1].number)
+		}
+		if (c.scenario == nil || c.only != nil) != (c.because != "") {
+			fail("contract %d: because must say why configurations have no test, and nothing when only the exceptions have none", c.number)
+		}
+		if (c.scenario == nil) != (c.tests == "") {
+			fail("contract %d: tests must say what its scenario tests", c.number)
+		}
+		for _, name := range c.only {
+			if !names[name] {
+				fail("contract %d names the configuration %s, which does not exist", c.number, name)
+			}
+		}
+		for name, reason := range c.except {
+			if !names[name] || reason == "" {
+				fail("contract %d excepts %q for the reason %q", c.number, name, reason)
+			}
+		}
+	}
+	return problems
+}
+
+// renderPage returns docs/contract-matrix.md.
+func renderPage(rows []contract, columns []configuration) string {
+	var b strings.Builder
+	b.WriteString(`# Contract matrix
+
+<!-- Generated: go test ./internal/contractmatrix -run TestContractMatrix/page -update -->
+
+Most defects of a controller library are where two features meet. So each of the [contracts](contracts.md) is tested in each of these configurations:
+
+| Configuration | What it is |
+|---|---|
+`)
+	for _, conf := range columns {
+		fmt.Fprintf(&b, "| %s | %s |\n", conf.name, conf.about)
+	}
+	b.WriteString(`
+One table generates the tests (` + "`internal/contractmatrix`" + `), which run against an API server in memory, in virtual time:
+
+` + "```sh\ngo test ./... -run TestContractMatrix -v\ngo test ./... -run TestContractMatrix/contract07/debounce\n```" + `
+
+A contract's other tests are on its own page. Below, a **✓** is a test, and a letter is the reason why there is none.
+
+| Contract |`)
+	for _, conf := range columns {
+		fmt.Fprintf(&b, " %s |", conf.name)
+	}
+	b.WriteString("\n|---" + strings.Repeat("|:-:", len(columns)) + "|\n")
+	var reasons []string
+	for _, c := range rows {
+		fmt.Fprintf(&b, "| %d |", c.number)
+		for _, conf := range columns {
+			reason := c.reason(conf.name)
+			if reason == "" {
+				b.WriteString(" ✓ |")
+				continue
+			}
+			if !slices.Contains(reasons, reason) {
+				reasons = append(reasons, reason)
+			}
+			fmt.Fprintf(&b, " %s |", letter(slices.Index(reasons, reason)))
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n| Contract | What its scenario tests |\n|---|---|\n")
+	for _, c := range rows {
+		if c.scenario != nil {
+			fmt.Fprintf(&b, "| %d | %s |\n", c.number, c.tests)
+		}
+	}
+	if len(reasons) > 0 {
+		b.WriteString("\n| Letter | Why there is no test |\n|---|---|\n")
+		for i, reason := range reasons {
+			fmt.Fprintf(&b, "| %s | %s |\n", letter(i), reason)
+		}
+	}
+	return b.String()
+}
+
+// letter names the reason with this number: a to z, aa, ab, ...
+func letter(number int) string {
+	if number < 26 {
+		return string(rune('a' + number))
+	}
+	return letter(number/26-1) + letter(number%26)
+}

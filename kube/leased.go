@@ -1,0 +1,278 @@
+package kube
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// leasedTransport sends the writes of one Leadership. It has its own connections, so that they can be closed when the
+// leadership ends.
+type leasedTransport struct {
+	*http.Transport
+	leadership *Leadership
+}
+
+// leasedFor returns the transport for writes with the leadership l that corresponds to t, or an error if the leadership
+// has ended. It returns nil if t's connections cannot be controlled, because client-go was given a custom transport.
+func (t *callTransport) leasedFor(l *Leadership) (http.RoundTripper, error) {
+	if _, leased := t.base.(*leasedTransport); leased {
+		return t.next, nil // checked by the transport that calls this one
+	}
+	base := clientGoTransport(t.base)
+	if base == nil {
+		return nil, nil //nolint:nilnil // see above
+	}
+	leased, err := l.leasedTransport(base)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	wrapped := t.leased[leased]
+	t.mu.Unlock()
+	if wrapped != nil {
+		return wrapped, nil
+	}
+	// This is the first write of t in this term, or client-go has reloaded a CA and created a new base.
+	wrapped = t.wrap(leased)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.leased == nil {
+		t.leased = map[*leasedTransport]http.RoundTripper{}
+	}
+	if first := t.leased[leased]; first != nil {
+		return first, nil
+	}
+	maps.DeleteFunc(t.leased, func(other *leasedTransport, _ http.RoundTripper) bool {
+		return other.leadership.until.Load() == int64(ended)
+	})
+	t.leased[leased] = wrapped
+	return wrapped, nil
+}
+
+// leasedTransport returns the transport for writes that corresponds to base, or an error if the leadership has ended.
+func (l *Leadership) leasedTransport(base *http.Transport) (*leasedTransport, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return nil, l.err
+	}
+	leased := l.bases[base]
+	if leased == nil {
+		leased = l.newTransport(base)
+		l.bases[base] = leased
+	}
+	return leased, nil
+}
+
+// newTransport returns a copy of base with its own connections.
+func (l *Leadership) newTransport(base *http.Transport) *leasedTransport {
+	transport := base.Clone()
+	_, http2 := base.TLSNextProto["h2"] // set by Clone if net/http configures HTTP/2
+	transport.TLSNextProto = nil        // otherwise base's HTTP/2 connections would be used
+	if !http2 {
+		transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{} // HTTP/2 is disabled, as in base
+	}
+	dial := transport.DialContext
+	if dial == nil && transport.Dial != nil { //nolint:staticcheck // deprecated, but used
+		dial = func(_ context.Context, network, address string) (net.Conn, error) { return base.Dial(network, address) } //nolint:staticcheck // see above
+	}
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if err := l.Err(); err != nil {
+			return nil, err
+		}
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return l.guarded(conn)
+	}
+	if http2 {
+		proxy := transport.Proxy
+		transport = utilnet.SetTransportDefaults(transport)
+		transport.Proxy = proxy // nil if base has none
+	}
+	return &leasedTransport{transport, l}
+}
+
+// clientGoTransport returns the transport that client-go has created, or the *http.Transport that it was given, or nil.
+// client-go wraps it in types that close it and that reload a CA.
+func clientGoTransport(rt http.RoundTripper) *http.Transport {
+	for {
+		switch t := rt.(type) {
+		case *http.Transport:
+			if t.DialTLSContext != nil || t.DialTLS != nil { //nolint:staticcheck // deprecated, but used
+				return nil // net/http must get these connections unwrapped
+			}
+			return t
+		case utilnet.RoundTripperWrapper:
+			typ := reflect.TypeOf(t)
+			if typ.Kind() == reflect.Pointer {
+				typ = typ.Elem()
+			}
+			if !strings.HasSuffix(typ.PkgPath(), "k8s.io/client-go/transport") {
+				return nil // its behavior would be lost
+			}
+			rt = t.WrappedRoundTripper()
+		default:
+			return nil
+		}
+	}
+}
+
+// guarded returns a connection that writes only until the leadership ends.
+func (l *Leadership) guarded(conn net.Conn) (net.Conn, error) {
+	c := &leasedConn{Conn: conn, leadership: l}
+	l.mu.Lock()
+	err := l.err
+	if err == nil {
+		l.conns[c] = struct{}{}
+	}
+	l.mu.Unlock()
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// leasedConn is a connection for the writes of a Leadership.
+type leasedConn struct {
+	net.Conn
+	leadership *Leadership
+}
+
+// Write implements net.Conn. It repeats the check of the request, because time may have passed since then in net/http's
+// goroutines.
+func (c *leasedConn) Write(p []byte) (int, error) {
+	l := c.leadership
+	l.writing.RLock()
+	defer l.writing.RUnlock()
+	if err := l.Err(); err != nil {
+		_ = c.Conn.Close()
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
+// Close implements net.Conn.
+func (c *leasedConn) Close() error {
+	l := c.leadership
+	l.mu.Lock()
+	delete(l.conns, c)
+	l.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// sendLeased sends a write with a leadership.
+func (t *callTransport) sendLeased(req *http.Request, call Call, l *Leadership) (*http.Response, error) {
+	if err := l.Err(); err != nil {
+		return nil, notSent(req, err)
+	}
+	transport, err := t.leasedFor(l)
+	if err != nil {
+		return nil, notSent(req, err)
+	}
+	var resp *http.Response
+	if transport != nil {
+		resp, err = transport.RoundTrip(req)
+	} else {
+		resp, err = t.sendCancelled(req, l)
+	}
+	if err != nil {
+		if lost := l.Err(); lost != nil {
+			return nil, abandoned(req, lost, err)
+		}
+		return nil, err
+	}
+	if call.Status = resp.StatusCode; !call.connects() {
+		resp.Body = leasedBody{resp.Body, req, l}
+	}
+	return resp, nil
+}
+
+// abandoned returns the error of a write that was in flight when leadership was lost.
+func abandoned(req *http.Request, lost, err error) error {
+	// Not %w: the error of a connection would be retried.
+	return fmt.Errorf("%s %s: abandoned: %w: %v", req.Method, req.URL.Path, lost, err) //nolint:errorlint // see above
+}
+
+// leasedBody is the response body of a write with a leadership. Its end closes the connection.
+type leasedBody struct {
+	io.ReadCloser
+	req        *http.Request
+	leadership *Leadership
+}
+
+// Read implements io.Reader.
+func (b leasedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		if lost := b.leadership.Err(); lost != nil {
+			err = abandoned(b.req, lost, err)
+		}
+	}
+	return n, err
+}
+
+// notSent returns the error of a request that is not sent.
+func notSent(req *http.Request, why error) error {
+	if req.Body != nil {
+		_ = req.Body.Close() // required for a RoundTripper; nothing was read
+	}
+	return fmt.Errorf("%s %s: not sent: %w", req.Method, req.URL.Path, why)
+}
+
+// sendCancelled sends a request through a transport that cannot be copied. The end of the leadership cancels it.
+func (t *callTransport) sendCancelled(req *http.Request, l *Leadership) (resp *http.Response, err error) {
+	ctx, cancel := l.context(req.Context())
+	defer func() {
+		if resp == nil { // also after a panic
+			cancel()
+		}
+	}()
+	resp, err = t.next.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	body := cancellingBody{resp.Body, cancel}
+	if conn, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
+		// net/http does not close it when ctx ends.
+		context.AfterFunc(ctx, func() { _ = conn.Close() })
+		resp.Body = upgradedBody{body, conn}
+	} else {
+		resp.Body = body
+	}
+	return resp, nil
+}
+
+// cancellingBody is a response body that cancels its request when it is closed.
+type cancellingBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (b cancellingBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
+
+// upgradedBody is the body of a response that is a connection.
+type upgradedBody struct {
+	cancellingBody
+	io.Writer
+}

@@ -1,0 +1,198 @@
+package leader
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// silent is a listener whose connections can be silenced: their peer gets no more answers, as when a load balancer has
+// forgotten them. Later connections work.
+type silent struct {
+	net.Listener
+
+	open  atomic.Int32 // connections
+	mu    sync.Mutex
+	conns []*silentConn // guarded by mu
+}
+
+func (l *silent) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.open.Add(1)
+	c := &silentConn{Conn: conn, closed: sync.OnceFunc(func() { l.open.Add(-1) })}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = append(l.conns, c)
+	return c, nil
+}
+
+// silence silences the connections that are open, and returns how many there have been.
+func (l *silent) silence() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		c.silent.Store(true)
+	}
+	return len(l.conns)
+}
+
+type silentConn struct {
+	net.Conn
+
+	silent atomic.Bool
+	closed func()
+}
+
+func (c *silentConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+func (c *silentConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	for err == nil && c.silent.Load() {
+		n, err = c.Conn.Read(p)
+	}
+	return n, err
+}
+
+// serveLease returns a server, not yet started, of one lease that nobody holds.
+func serveLease(t *testing.T) *httptest.Server {
+	t.Helper()
+	var mu sync.Mutex
+	nobody := ""
+	lease := coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &nobody}}
+	lease.Namespace, lease.Name, lease.ResourceVersion = "prod", "printer", "1"
+	lease.APIVersion, lease.Kind = "coordination.k8s.io/v1", "Lease"
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Method == http.MethodPut {
+			version, _ := strconv.Atoi(lease.ResourceVersion)
+			if err := json.NewDecoder(r.Body).Decode(&lease); err != nil {
+				t.Errorf("read a lease: %v", err)
+			}
+			lease.ResourceVersion = strconv.Itoa(version + 1)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(&lease)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// electorAt returns an elector with short times for the lease of a server. change may be nil.
+func electorAt(t *testing.T, server *httptest.Server, change func(*rest.Config)) *Elector {
+	t.Helper()
+	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	if certificate := server.Certificate(); certificate != nil {
+		config.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
+		config.ServerName = "example.com"
+	}
+	if change != nil {
+		change(config)
+	}
+	cluster, err := kube.Connect(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(Config{
+		Cluster: cluster, Name: "printer", Namespace: "prod", Identity: "a", Logger: slog.New(slog.DiscardHandler),
+		LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 200 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// One renewal that is never answered does not cost leadership, also when it is the connection that has died: HTTP/2
+// would send the next one on it too.
+func TestOneDeadConnectionIsSurvived(t *testing.T) {
+	t.Parallel()
+	server := serveLease(t)
+	listener := &silent{Listener: server.Listener}
+	server.Listener = listener
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	e := electorAt(t, server, nil)
+	leads := make(chan struct{}, 10)
+	r := run(t, e, func(ctx context.Context) error {
+		leads <- struct{}{}
+		return untilDone(ctx)
+	})
+	<-leads
+	before := listener.silence()
+	<-time.After(5 * time.Second)
+	if status := e.Status(); status.State != StateLeading || status.Err != nil || len(leads) > 0 {
+		t.Errorf("5 s after its connections have died, the status is %+v, want one term without errors", status)
+	}
+	if after := listener.silence(); after == before {
+		t.Error("no connection was opened")
+	}
+	// The release needs another connection too.
+	if err := r.stop(); err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+	if holder := e.Status().Leader; holder != "" {
+		t.Errorf("the holder is %q after a release", holder)
+	}
+	for deadline := time.Now().Add(10 * time.Second); listener.open.Load() > 0; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are open after Run", listener.open.Load())
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// A transport of the user's that panics does not end the process: requests for the lease are made by goroutines that
+// nobody else recovers.
+func TestPanicOfTheTransportIsAFailedRequest(t *testing.T) {
+	t.Parallel()
+	server := serveLease(t)
+	server.Start()
+	var requests atomic.Int32
+	e := electorAt(t, server, func(config *rest.Config) {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(req *http.Request) (*http.Response, error) {
+				if requests.Add(1)%3 == 0 {
+					panic("no token")
+				}
+				return next.RoundTrip(req)
+			})
+		})
+	})
+	leads := make(chan struct{}, 10)
+	r := run(t, e, func(ctx context.Context) error {
+		leads <- struct{}{}
+		return untilDone(ctx)
+	})
+	<-leads
+	for requests.Load() < 20 {
+		<-time.After(10 * time.Millisecond)
+	}
+	if err := r.stop(); err != nil || len(leads) > 0 {
+		t.Errorf("Run returned %v, and there were %d more terms", err, len(leads))
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

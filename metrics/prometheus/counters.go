@@ -1,0 +1,100 @@
+package prometheus
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/workqueue"
+)
+
+// Limits for the label values of a user for each controller. Further values share the label
+// "other".
+const (
+	maxSources = 50
+	maxClasses = 20
+)
+
+// controllerMetrics contains the counters and histograms of one controller.
+type controllerMetrics struct {
+	triggers *lookup[*lookup[prometheus.Counter]] // by source, by type
+	skipped  *lookup[prometheus.Counter]          // by reason
+	troubles *lookup[prometheus.Counter]          // by type
+
+	// durations creates a histogram when its outcome first occurs, because each histogram has about twenty
+	// series and most controllers see few outcomes.
+	durations *lookup[*histogram]
+	wait      *histogram
+	hold      prometheus.Observer
+	retries   prometheus.Counter
+	failures  *lookup[prometheus.Counter] // by class
+	writes    prometheus.Counter
+	decode    prometheus.Counter
+}
+
+func (v vectors) newControllerMetrics(name string) *controllerMetrics {
+	newCounter := func(counters *prometheus.CounterVec) func(string) prometheus.Counter {
+		return func(value string) prometheus.Counter { return counters.WithLabelValues(name, value) }
+	}
+	classes := retry.Classes()
+	return &controllerMetrics{
+		triggers: newLookup(upTo(len(builtinSources())+maxSources), func(source string) *lookup[prometheus.Counter] {
+			return v.newTriggers(name, source)
+		}, builtinSources()...),
+		skipped:  newLookup(oneOf(controller.SkipReasons()), newCounter(v.skipped), controller.SkipReasons()...),
+		troubles: newLookup(oneOf(controller.TroubleTypes()), newCounter(v.troubles), controller.TroubleTypes()...),
+		// These two outcomes exist from the start: a rate over a series that begins with its first
+		// failure does not include that failure.
+		durations: newLookup(oneOf(controller.Outcomes()), func(outcome string) *histogram {
+			return newHistogram(v.durations.WithLabelValues(name, outcome), v.durationBuckets)
+		}, controller.OutcomeSuccess, controller.OutcomeError),
+		wait:     newHistogram(v.wait.WithLabelValues(name), v.waitBuckets),
+		hold:     v.hold.WithLabelValues(name),
+		retries:  v.retries.WithLabelValues(name),
+		failures: newLookup(upTo(len(classes)+maxClasses), newCounter(v.failures), classes...),
+		writes:   v.writes.WithLabelValues(name),
+		decode:   v.decode.WithLabelValues(name),
+	}
+}
+
+// builtinSources returns the sources that every controller has.
+func builtinSources() []string { return []string{workqueue.SourceSelf, workqueue.SourceLoop} }
+
+// newTriggers returns the counters of a source by type. Types that every controller has exist from the start.
+func (v vectors) newTriggers(name, source string) *lookup[prometheus.Counter] {
+	var first []workqueue.CauseType
+	switch source {
+	case workqueue.SourceSelf:
+		first = []workqueue.CauseType{workqueue.CauseListed, workqueue.CauseAdded, workqueue.CauseUpdated, workqueue.CauseDeleted}
+	case workqueue.SourceLoop:
+		first = []workqueue.CauseType{workqueue.CauseResync, workqueue.CauseRetry, workqueue.CauseRequeue, workqueue.CauseTimer}
+	}
+	return newLookup(oneOf(workqueue.CauseTypes()), func(cause string) prometheus.Counter {
+		return v.triggers.WithLabelValues(name, source, cause)
+	}, first...)
+}
+
+func (t *controllerMetrics) countRun(run controller.Handled) {
+	t.durations.get(string(run.Outcome)).observe(run.Duration, run.TraceID)
+	t.wait.observe(run.Wait, run.TraceID)
+	if run.Attempt > 0 {
+		t.retries.Inc()
+	}
+	if run.Class != "" {
+		t.failures.get(string(run.Class)).Inc()
+	}
+	if run.Held > 0 {
+		t.hold.Observe(run.Held.Seconds())
+	}
+	if run.Writes > 0 {
+		t.writes.Add(float64(run.Writes))
+	}
+	if run.Decode > 0 {
+		t.decode.Add(run.Decode.Seconds())
+	}
+}
+
+// label returns name as a valid label value. The client library panics for invalid UTF-8.
+func label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }

@@ -1,0 +1,20 @@
+package retry
+
+// Persistent reports whether err lasts until the object, another object or the program changes. It is true
+// for errors of the classes Invalid and Terminal, and for an error that has a method Persistent() bool which
+// returns true, or wraps such an error. A controller may still retry such an error, because it cannot detect
+// every change.
+//
+// In the conditions of an object, a persistent error means Stalled, and any other error Reconciling.
+func Persistent(err error) bool {
+	if class := Classify(err); class == Invalid || class == Terminal {
+		return true
+	}
+	persistent := false
+	visit(err, func(err error) {
+		if e, ok := err.(interface{ Persistent() bool }); ok {
+			persistent = persistent || e.Persistent()
+		}
+	})
+	return persistent
+}

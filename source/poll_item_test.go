@@ -1,0 +1,331 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/source"
+)
+
+// content is an item with a content.
+func content(id, text string, keys ...kube.Key) source.Item {
+	return source.Item{ID: id, Content: []byte(text), Keys: keys}
+}
+
+// readItem returns what Item says of an ID.
+func readItem(s *source.PollSource, id string) string {
+	item, found, err := s.Item(id)
+	switch {
+	case errors.Is(err, source.ErrNotPolled):
+		return "not polled"
+	case err != nil:
+		return err.Error()
+	case !found:
+		return "not found"
+	}
+	return string(item.Content)
+}
+
+func TestPollItem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{}
+		expect := func(s *source.PollSource, id, want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := readItem(s, id); got != want {
+				t.Errorf("Item(%q): %q, want %q", id, got, want)
+			}
+		}
+		o.set(content("x", "red"))
+		o.fail(errors.New("away"))
+		s, _, stop := runPoll(t, source.PollConfig{Poller: o, KeepItems: true})
+		expect(s, "x", "not polled")
+		o.set(content("x", "red"), content("y", "blue"))
+		time.Sleep(time.Hour)
+		expect(s, "x", "red")
+		expect(s, "z", "not found")
+		o.set(content("x", "green"))
+		time.Sleep(time.Hour)
+		expect(s, "x", "green")
+		expect(s, "y", "not found")
+		o.fail(errors.New("away")) // what is known stays
+		time.Sleep(time.Hour)
+		expect(s, "x", "green")
+		stop()
+		expect(s, "x", "green") // handlers may still be running
+		_, stop = rerun(t, s)
+		defer stop()
+		expect(s, "x", "not polled") // a new term begins with nothing
+		o.set(content("x", "white"))
+		time.Sleep(time.Hour)
+		expect(s, "x", "white")
+	})
+}
+
+func TestPollItemNeedsKeepItems(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{}
+		o.set(content("x", "red"))
+		s, _, stop := runPoll(t, source.PollConfig{Poller: o})
+		defer stop()
+		synctest.Wait()
+		if got := readItem(s, "x"); !strings.Contains(got, "KeepItems") {
+			t.Errorf("Item: %q", got)
+		}
+	})
+}
+
+// What Item returns is not what the Poller may use again.
+func TestPollItemIsACopy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		buffer, keys := []byte("red"), []kube.Key{key("a")}
+		s, _, stop := runPoll(t, source.PollConfig{KeepItems: true, Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+			return []source.Item{{ID: "x", Content: buffer, Keys: keys}}, nil
+		})})
+		defer stop()
+		synctest.Wait()
+		copy(buffer, "xxx")
+		keys[0] = key("b")
+		if item, _, err := s.Item("x"); err != nil || string(item.Content) != "red" || item.Keys[0] != key("a") {
+			t.Errorf("%+v, %v", item, err)
+		}
+	})
+}
+
+// A poll that two controllers run keeps the items of the poll that began last, also when an earlier
+// one ends after it.
+func TestPollItemOfTwoRunsIsTheLatest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var polls atomic.Int32
+		s := source.Poll(source.PollConfig{Name: "outside", Jitter: -1, KeepItems: true, Interval: time.Hour, Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+			poll := polls.Add(1)
+			items := []source.Item{content("x", fmt.Sprint(poll))}
+			if poll == 1 {
+				time.Sleep(10 * time.Second)
+			}
+			return items, nil
+		})})
+		_, stop := rerun(t, s)
+		defer stop()
+		time.Sleep(time.Second)
+		_, stop2 := rerun(t, s)
+		defer stop2()
+		time.Sleep(time.Minute)
+		if got := readItem(s, "x"); got != "2" {
+			t.Errorf("the item is of poll %s, want 2", got)
+		}
+	})
+}
+
+// Handlers that run before the first poll has succeeded are called again when it has: those whose
+// item is in the document, and those whose item is missing; those that return ErrNotPolled, and
+// those that do without. No object runs more than twice, and what an item says later ends a back-off.
+func TestObjectsAreHandledAgainAfterTheFirstPoll(t *testing.T) {
+	t.Parallel()
+	for name, failing := range map[string]bool{"ErrNotPolled is returned": true, "ErrNotPolled is swallowed": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const objects = 1500
+				server := newServer()
+				o := &outside{}
+				var items []source.Item
+				for n := range objects {
+					name := fmt.Sprint("o", n)
+					server.Put(child(name))
+					if n%3 > 0 {
+						items = append(items, content(name, "red", key(name)))
+					}
+				}
+				o.set(items...)
+				o.fail(errors.New("away"))
+				poll := source.Poll(source.PollConfig{Name: "outside", Poller: o, Jitter: -1, Interval: 10 * time.Second, MaxBackOff: 10 * time.Second, KeepItems: true, Logger: slog.New(slog.DiscardHandler)})
+				saw, runs := map[string]string{}, map[string]int{}
+				var mostQueued int
+				var ctrl *controller.Controller[configMap]
+				ctrl, err := controller.New(controller.Config[configMap]{
+					Name: "test", Retriever: server, Workers: 1, ResyncInterval: -1, Sources: []controller.Source{poll}, Logger: slog.New(slog.DiscardHandler),
+					Retry: retry.Config{Every: retry.Policy{Base: time.Hour, Max: time.Hour, Jitter: -1}},
+					Handler: controller.HandlerFunc[configMap](func(_ context.Context, obj configMap) error {
+						runs[obj.Name]++
+						mostQueued = max(mostQueued, ctrl.Stats().Queued)
+						saw[obj.Name] = readItem(poll, obj.Name)
+						if _, _, err := poll.Item(obj.Name); failing && err != nil {
+							return err
+						}
+						if saw[obj.Name] == "wrong" {
+							return errors.New("the item is wrong")
+						}
+						return nil
+					}),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- ctrl.Run(ctx) }() // waited for below
+				time.Sleep(5 * time.Minute)
+				o.set(items...)
+				time.Sleep(5 * time.Minute)
+				synctest.Wait() // the handlers' writes to saw and runs happen before the reads below
+				for n := range objects {
+					name := fmt.Sprint("o", n)
+					want := "red"
+					if n%3 == 0 {
+						want = "not found"
+					}
+					if saw[name] != want || runs[name] != 2 {
+						t.Fatalf("the handler of %s ran %d times, and last saw %q, want %q", name, runs[name], saw[name], want)
+					}
+				}
+				if mostQueued > 1024 {
+					t.Errorf("%d keys were queued at a time", mostQueued)
+				}
+				items = slices.Clone(items)
+				items[0].Content = []byte("wrong")
+				o.set(items...)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				items = slices.Clone(items)
+				items[0].Content = []byte("blue")
+				o.set(items...)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				name := items[0].ID
+				if saw[name] != "blue" || runs[name] != 4 {
+					t.Errorf("the handler of %s ran %d times, and last saw %q", name, runs[name], saw[name])
+				}
+				before := maps.Clone(runs)
+				time.Sleep(time.Hour - 15*time.Minute)
+				synctest.Wait()
+				if !maps.Equal(before, runs) {
+					t.Error("without a change, handlers ran again")
+				}
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// In a term, no handler reads what a poll of the term before has found.
+func TestPollItemOfTheTermBeforeIsNotRead(t *testing.T) {
+	t.Parallel()
+	server := newServer()
+	for n := range 50 {
+		server.Put(child(fmt.Sprint("o", n)))
+	}
+	inf := newInformer(t, server)
+	joined, leave := context.WithCancel(t.Context())
+	defer leave()
+	defer inf.Join(joined)()
+	if err := inf.WaitSynced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var fails, stale atomic.Bool
+	poll := source.Poll(source.PollConfig{
+		Name: "outside", KeepItems: true, Logger: slog.New(slog.DiscardHandler),
+		Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+			if fails.Load() {
+				return nil, errors.New("away")
+			}
+			return []source.Item{content("x", "red")}, nil
+		}),
+	})
+	handled := make(chan struct{}, 1000)
+	ctrl, err := controller.New(controller.Config[configMap]{
+		Name: "test", Informer: inf, ResyncInterval: -1, Sources: []controller.Source{poll}, Logger: slog.New(slog.DiscardHandler),
+		Handler: controller.HandlerFunc[configMap](func(context.Context, configMap) error {
+			if _, _, err := poll.Item("x"); err == nil && fails.Load() {
+				stale.Store(true)
+			}
+			handled <- struct{}{}
+			return nil
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := 0
+	for range 100 {
+		for _, failing := range []bool{false, true} {
+			fails.Store(failing)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- ctrl.Run(ctx) }() // waited for below
+			for range 50 {
+				<-handled
+			}
+			for !failing && !poll.Health().Listed {
+				runtime.Gosched()
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			for len(handled) > 0 {
+				<-handled
+			}
+			if stale.Swap(false) {
+				bad++
+			}
+		}
+	}
+	if bad > 0 {
+		t.Errorf("in %d of 100 terms, a handler has read what the term before had found", bad)
+	}
+}
+
+// vicious is an error whose method As panics.
+type vicious struct{}
+
+func (vicious) Error() string { return "no" }
+func (vicious) As(any) bool   { panic("As must not be called") }
+
+// A Poller that ends its goroutine, or returns an error that panics when it is examined, ends the controller with an
+// error, and not the process; the controller does not go on without polls.
+func TestMisbehavingPollerEndsTheController(t *testing.T) {
+	t.Parallel()
+	for want, poll := range map[string]source.ListFunc{
+		"runtime.Goexit":        func(context.Context) ([]source.Item, error) { runtime.Goexit(); return nil, nil },
+		"As must not be called": func(context.Context) ([]source.Item, error) { return nil, vicious{} },
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			inf := newInformer(t, newServer())
+			ctrl, err := controller.New(controller.Config[configMap]{
+				Name: "test", Informer: inf, Logger: slog.New(slog.DiscardHandler),
+				Sources: []controller.Source{source.Poll(source.PollConfig{Name: "outside", Poller: poll, Logger: slog.New(slog.DiscardHandler)})},
+				Handler: controller.HandlerFunc[configMap](func(context.Context, configMap) error { return nil }),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if err := ctrl.Run(ctx); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Run returned %v, want an error about %q", err, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,121 @@
+// Command mutants changes the code of packages in small ways and reports which changes no test notices. See mutants --help.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const usage = `mutants changes the code of packages in small ways (a mutant is one change) and runs the tests that reach the
+changed line. A mutant that a test fails for is killed. A mutant that survives shows a missing test, or a change
+that breaks no promise: a person reads it and writes a verdict.
+
+  mutants -package ./status,./owned -n 50        try 50 mutants of two packages
+  mutants -package ./status -run status-1a2b3c4d try this mutant again and show the tests' output
+  mutants -package ./status -list                show all mutants without trying any
+
+In the repository use make mutants, with PACKAGES, N, SEED, RUN and RETRY=1.
+
+The operators:
+  negate      inverts a condition, == or !=            remove    drops a call, an assignment, ++, a send, go
+  boundary    swaps < and <=, > and >=                 return    returns zero values, or a nil error
+  logic       swaps && and ||                          constant  takes a number's neighbour or a type's next constant
+  arithmetic  swaps + and -, * and /                   jump      drops continue, break, or return without results
+  boolean     inverts true, false, or a boolean that is assigned
+
+No mutants: in tests, generated files, log lines, and the methods String, GoString and LogValue; dropped defers,
+locks, unlocks and WaitGroup.Done, which only crash or hang; capacities.
+
+The sample: each package gets a share by its number of mutants, which is divided evenly over its operators. The
+same seed draws the same mutants, and edits elsewhere do not change a mutant's ID. A mutant that does not compile is
+replaced by the next one of its package and operator.
+
+The tests: each test of the mutated package is run once without a mutant to see which lines it reaches and how long it
+takes. A mutant is tried with the tests that reach its line: first with those that take less than a second, then with
+the others, then with those of at most -others other packages. A hang (three times the normal duration and -slack)
+kills a mutant, too.
+
+A verdict is a block in the file of verdicts. Tests that were added are named, or a reason is given:
+
+  status-1a2b3c4d boundary in (*patch).size, status/patch.go
+  - if n > limit {
+  + if n >= limit {
+  test: TestPatchOfExactlyTheLimit
+
+With -out, survivors without a verdict are added to that file with an empty reason. Write a test, or fill in the reason.
+Then run again with -retry: it keeps the results of the mutants that were killed, and tries the others.
+
+The flags:
+`
+
+func main() {
+	switch err := start(os.Args[1:]); {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errInterrupted):
+		os.Exit(130) // the report has been printed
+	default:
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func start(args []string) error {
+	var c config
+	var packages, run string
+	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
+	flags.StringVar(&c.dir, "C", ".", "the module's `folder`")
+	flags.StringVar(&packages, "package", "", "package `patterns` with commas: ./status,./controller/... (required)")
+	flags.IntVar(&c.n, "n", 400, "how many mutants to try")
+	flags.Uint64Var(&c.seed, "seed", 1, "seed of the sample")
+	flags.StringVar(&run, "run", "", "try only the mutants with these `IDs` (with commas) and show the tests' output")
+	flags.BoolVar(&c.list, "list", false, "show all mutants and try none")
+	flags.IntVar(&c.parallel, "p", runtime.NumCPU(), "how many mutants to try at a time")
+	flags.StringVar(&c.skip, "skip", `/(integration|localcluster|contractmatrix)(/|$)`, "never run tests of other packages that match this `regexp`")
+	flags.IntVar(&c.mostOthers, "others", 3, "how many other packages' tests to run on a mutant that its own package's tests let pass")
+	flags.DurationVar(&c.slack, "slack", 15*time.Second, "time above three times the normal duration after which a test hangs")
+	flags.IntVar(&c.memory, "memory", 4096, "address space of a test process in `MiB`")
+	flags.StringVar(&c.state, "state", "", "`file` that keeps the results for -retry")
+	flags.BoolVar(&c.retry, "retry", false, "keep the killed mutants of the run in -state, and try the others")
+	flags.StringVar(&c.out, "out", "", "write the document to this `file`")
+	flags.StringVar(&c.verdicts, "verdicts", "", "`file` with the verdicts")
+	flags.DurationVar(&c.progress, "progress", 5*time.Second, "time between two lines of progress")
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), usage)
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	c.patterns = split(packages)
+	c.run = split(run)
+	switch {
+	case len(flags.Args()) > 0:
+		return fmt.Errorf("unexpected argument %q; packages are named with -package", flags.Arg(0))
+	case len(c.patterns) == 0:
+		return errors.New("-package is missing, for example -package ./status; --help explains the tool")
+	case c.n < 1 || c.parallel < 1 || c.progress <= 0 || c.memory < 1:
+		return errors.New("-n, -p, -progress and -memory must be above zero")
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() { // ends with the process
+		<-signals
+		signal.Stop(signals) // a second signal ends the process at once
+		cancel(errInterrupted)
+	}()
+	return runTool(ctx, c, os.Stdout)
+}
+
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+}

@@ -1,0 +1,507 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/token"
+	"go/types"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The operators. Each has one method of finder, or shares one.
+const (
+	opNegate     = "negate"     // a condition, or == and !=
+	opBoundary   = "boundary"   // < and <=, > and >=
+	opLogic      = "logic"      // && and ||
+	opArithmetic = "arithmetic" // + and -, * and /
+	opRemove     = "remove"     // a call, an assignment, ++, a send, a go statement
+	opReturn     = "return"     // zero values, or a nil error
+	opConstant   = "constant"   // a number's neighbours, or the next constant of a type
+	opJump       = "jump"       // drops continue, break, or a return without results
+	opBoolean    = "boolean"    // true and false, or a boolean value that is assigned
+)
+
+// negate inverts a condition. Comparisons and negations are inverted in place, which reads better in a diff.
+func (f *finder) negate(condition ast.Expr) {
+	switch c := ast.Unparen(condition).(type) {
+	case *ast.UnaryExpr:
+		if c.Op == token.NOT {
+			f.note(opNegate, condition, f.text(c.X))
+			return
+		}
+	case *ast.BinaryExpr:
+		if c.Op == token.EQL || c.Op == token.NEQ {
+			f.equality(c)
+			return
+		}
+	}
+	switch ast.Unparen(condition).(type) {
+	case *ast.Ident, *ast.SelectorExpr, *ast.CallExpr, *ast.IndexExpr:
+		f.note(opNegate, condition, "!"+f.text(condition))
+	default:
+		f.note(opNegate, condition, "!("+f.text(condition)+")")
+	}
+}
+
+func (f *finder) equality(b *ast.BinaryExpr) {
+	other := map[token.Token]string{token.EQL: "!=", token.NEQ: "=="}[b.Op]
+	f.operator(opNegate, b, other)
+}
+
+// operator replaces a binary expression's operator.
+func (f *finder) operator(name string, b *ast.BinaryExpr, text string) {
+	f.note(name, span{b.OpPos, b.OpPos + token.Pos(len(b.Op.String()))}, text)
+}
+
+// span is a node that has a position only.
+type span struct{ from, to token.Pos }
+
+func (s span) Pos() token.Pos { return s.from }
+func (s span) End() token.Pos { return s.to }
+
+func (f *finder) binary(b *ast.BinaryExpr) {
+	switch b.Op {
+	case token.LAND:
+		f.operator(opLogic, b, "||")
+	case token.LOR:
+		f.operator(opLogic, b, "&&")
+	case token.EQL, token.NEQ:
+		if !f.isCondition(b) {
+			f.equality(b)
+		}
+	case token.LSS, token.LEQ, token.GTR, token.GEQ:
+		if !f.choosesOperand(b) {
+			other := map[token.Token]string{token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">"}[b.Op]
+			f.operator(opBoundary, b, other)
+		}
+	case token.ADD, token.SUB, token.MUL, token.QUO:
+		value := f.pkg.info.Types[b]
+		basic, ok := types.Default(value.Type).Underlying().(*types.Basic)
+		if ok && basic.Info()&types.IsNumeric != 0 && value.Value == nil {
+			other := map[token.Token]string{token.ADD: "-", token.SUB: "+", token.MUL: "/", token.QUO: "*"}[b.Op]
+			f.operator(opArithmetic, b, other)
+		}
+	}
+}
+
+// isCondition reports whether n is the whole condition of an if or a for, which negate has handled.
+func (f *finder) isCondition(n ast.Expr) bool {
+	for above := 0; ; above++ {
+		switch p := f.parent(above).(type) {
+		case *ast.ParenExpr:
+			continue
+		case *ast.IfStmt:
+			return ast.Unparen(p.Cond) == n
+		case *ast.ForStmt:
+			return p.Cond != nil && ast.Unparen(p.Cond) == n
+		}
+		return false
+	}
+}
+
+// choosesOperand reports whether the comparison only selects the smaller or larger of its operands, as in
+// "if a < b { a = b }" or "if a < b { return a }": for equal operands both sides are the same value.
+func (f *finder) choosesOperand(b *ast.BinaryExpr) bool {
+	branch, ok := f.parent(0).(*ast.IfStmt)
+	if !ok || branch.Else != nil || len(branch.Body.List) != 1 {
+		return false
+	}
+	x, y := f.text(b.X), f.text(b.Y)
+	assign, ok := branch.Body.List[0].(*ast.AssignStmt)
+	if !ok || len(assign.Lhs) != 1 || assign.Tok != token.ASSIGN {
+		return false
+	}
+	to, from := f.text(assign.Lhs[0]), f.text(assign.Rhs[0])
+	return to == x && from == y || to == y && from == x
+}
+
+// remove drops a statement.
+//
+// Not dropped: a defer, Unlock, RUnlock and WaitGroup.Done (a test can only hang without them, and each hang costs a whole
+// timeout), Lock and RLock (the Unlock that follows crashes), declarations, and parts of another statement's head.
+func (f *finder) remove(s ast.Stmt) {
+	switch f.parent(0).(type) {
+	case *ast.BlockStmt, *ast.CaseClause:
+	case *ast.CommClause:
+		if clause, ok := f.parent(0).(*ast.CommClause); ok && clause.Comm == s {
+			return
+		}
+	default:
+		return
+	}
+	switch s := s.(type) {
+	case *ast.ExprStmt:
+		call, ok := s.X.(*ast.CallExpr)
+		if !ok || f.isLog(call) || f.onlyHangsWithout(call) {
+			return
+		}
+	case *ast.AssignStmt:
+		blank := func(e ast.Expr) bool { return f.text(e) == "_" }
+		if s.Tok == token.DEFINE || !slices.ContainsFunc(s.Lhs, func(e ast.Expr) bool { return !blank(e) }) {
+			return
+		}
+	}
+	f.note(opRemove, s, "", s)
+}
+
+func (f *finder) onlyHangsWithout(call *ast.CallExpr) bool {
+	function := f.callee(call)
+	if function == nil || function.Pkg() == nil || function.Pkg().Path() != "sync" {
+		return false
+	}
+	switch function.Name() {
+	case "Lock", "Unlock", "RLock", "RUnlock", "Done":
+		return true
+	}
+	return false
+}
+
+// returns replaces the results of a return by zero values, and its error by nil.
+func (f *finder) returns(r *ast.ReturnStmt) {
+	if len(r.Results) == 0 {
+		if !f.fallsThrough(r, token.RETURN) {
+			f.note(opJump, r, "")
+		}
+		return
+	}
+	kinds, signature := f.results()
+	if len(kinds) == 0 {
+		return
+	}
+	zeros := make([]string, len(kinds))
+	for i, kind := range kinds {
+		zeros[i] = f.zero(kind, signature.At(i).Type())
+	}
+	passesAll := len(r.Results) == 1 && len(kinds) > 1 // return f()
+	removed := []ast.Node{}
+	for i, result := range r.Results {
+		if passesAll || !f.isZero(result, zeros[i]) {
+			removed = append(removed, result)
+		}
+	}
+	if len(removed) == 0 {
+		return
+	}
+	if onlyTrue := len(removed) == 1 && f.text(removed[0]) == "true"; !onlyTrue { // the boolean operator has this one
+		f.note(opReturn, r, "return "+strings.Join(zeros, ", "), removed...)
+	}
+	last := len(kinds) - 1
+	onlyError := len(removed) == 1 // the mutant with zero values is the same
+	if passesAll || onlyError || !isError(signature.At(last).Type()) || f.isZero(r.Results[last], "nil") {
+		return
+	}
+	f.note(opReturn, r, "return "+string(f.file.text[f.offset(r.Results[0].Pos()):f.offset(r.Results[last].Pos())])+"nil", r.Results[last])
+}
+
+// results returns the types of the results of the innermost function around the visited node, as written and as checked.
+func (f *finder) results() ([]ast.Expr, *types.Tuple) {
+	for _, node := range slices.Backward(f.stack) {
+		var kind *ast.FuncType
+		var signature *types.Signature
+		switch n := node.(type) {
+		case *ast.FuncLit:
+			kind = n.Type
+			signature, _ = f.pkg.info.Types[n].Type.(*types.Signature)
+		case *ast.FuncDecl:
+			kind = n.Type
+			if function, ok := f.pkg.info.Defs[n.Name].(*types.Func); ok {
+				signature = function.Signature()
+			}
+		default:
+			continue
+		}
+		if kind.Results == nil || signature == nil {
+			return nil, nil
+		}
+		var written []ast.Expr
+		for _, field := range kind.Results.List {
+			for range max(1, len(field.Names)) {
+				written = append(written, field.Type)
+			}
+		}
+		return written, signature.Results()
+	}
+	return nil, nil
+}
+
+// zero returns an expression for the zero value of a type.
+func (f *finder) zero(written ast.Expr, kind types.Type) string {
+	if _, generic := kind.(*types.TypeParam); !generic {
+		switch u := kind.Underlying().(type) {
+		case *types.Pointer, *types.Slice, *types.Map, *types.Chan, *types.Signature, *types.Interface:
+			return "nil"
+		case *types.Basic:
+			switch {
+			case u.Info()&types.IsBoolean != 0:
+				return "false"
+			case u.Info()&types.IsString != 0:
+				return `""`
+			case u.Info()&types.IsNumeric != 0:
+				return "0"
+			}
+		}
+	}
+	return "*new(" + f.text(written) + ")"
+}
+
+func (f *finder) isZero(e ast.Expr, zero string) bool {
+	if literal, ok := e.(*ast.CompositeLit); ok && len(literal.Elts) == 0 {
+		return zero != "nil"
+	}
+	return f.text(e) == zero
+}
+
+func isError(t types.Type) bool { return types.Identical(t, types.Universe.Lookup("error").Type()) }
+
+// jump drops a continue, a break or a return without results, unless control would go to the same place without it.
+func (f *finder) jump(b *ast.BranchStmt) {
+	if b.Tok != token.BREAK && b.Tok != token.CONTINUE {
+		return
+	}
+	if b.Label == nil && f.fallsThrough(b, b.Tok) {
+		return
+	}
+	f.note(opJump, b, "")
+}
+
+// fallsThrough reports whether control reaches the place where the unlabeled break, continue or return goes without it.
+func (f *finder) fallsThrough(n ast.Node, tok token.Token) bool {
+	isLast := func(list []ast.Stmt) bool { return len(list) > 0 && list[len(list)-1] == n }
+	for _, parent := range slices.Backward(f.stack) {
+		switch p := parent.(type) {
+		case *ast.BlockStmt:
+			if !isLast(p.List) {
+				if len(p.List) == 0 {
+					return false
+				}
+				switch p.List[0].(type) {
+				case *ast.CaseClause, *ast.CommClause: // the block of a switch: each clause is its end
+				default:
+					return false
+				}
+			}
+		case *ast.CaseClause:
+			if !isLast(p.Body) {
+				return false
+			}
+		case *ast.CommClause:
+			if !isLast(p.Body) {
+				return false
+			}
+		case *ast.SwitchStmt, *ast.TypeSwitchStmt, *ast.SelectStmt:
+			if tok == token.BREAK {
+				return true
+			}
+		case *ast.IfStmt, *ast.LabeledStmt:
+		case *ast.FuncDecl, *ast.FuncLit:
+			return tok == token.RETURN
+		case *ast.ForStmt, *ast.RangeStmt:
+			return tok == token.CONTINUE
+		default:
+			return false
+		}
+		n = parent
+	}
+	return false
+}
+
+// invert negates a boolean value that is assigned to a variable or a field. Comparisons, negations and literals have
+// operators of their own.
+func (f *finder) invert(e ast.Expr) {
+	value := f.pkg.info.Types[e]
+	if value.Type == nil || value.Value != nil {
+		return
+	}
+	if basic, ok := value.Type.Underlying().(*types.Basic); !ok || basic.Info()&types.IsBoolean == 0 {
+		return
+	}
+	switch ast.Unparen(e).(type) {
+	case *ast.Ident, *ast.SelectorExpr, *ast.CallExpr, *ast.IndexExpr:
+		f.note(opBoolean, e, "!"+f.text(e))
+	}
+}
+
+// literal replaces a number by its neighbours, but not where no test can see it: capacities and sizes of make, and iota
+// expressions, where all constants would move together.
+func (f *finder) literal(n *ast.BasicLit) {
+	if n.Kind != token.INT && n.Kind != token.FLOAT || f.isCapacity(n) || f.isTypeOrIota(n) {
+		return
+	}
+	number, err := strconv.ParseInt(n.Value, 0, 64)
+	if err != nil {
+		if n.Kind == token.FLOAT {
+			f.note(opConstant, n, "("+n.Value+"+1)")
+		}
+		return
+	}
+	if f.isDuration(n) && number >= 5 {
+		// One more second of thirty is a change that no contract forbids.
+		f.note(opConstant, n, strconv.FormatInt(2*number, 10))
+		return
+	}
+	f.note(opConstant, n, strconv.FormatInt(number+1, 10))
+	if number > 0 {
+		f.note(opConstant, n, strconv.FormatInt(number-1, 10))
+	}
+}
+
+func (f *finder) isDuration(n ast.Expr) bool {
+	value := f.pkg.info.Types[n]
+	return value.Type != nil && types.TypeString(value.Type, nil) == "time.Duration"
+}
+
+func (f *finder) isCapacity(n ast.Expr) bool {
+	call, ok := f.parent(0).(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	switch f.text(call.Fun) {
+	case "make":
+		_, isMap := f.pkg.info.Types[call.Args[0]].Type.Underlying().(*types.Map)
+		return isMap || len(call.Args) == 3 && call.Args[2] == n
+	case "slices.Grow":
+		return true
+	}
+	return false
+}
+
+func (f *finder) isTypeOrIota(ast.Node) bool {
+	for _, node := range f.stack {
+		switch n := node.(type) {
+		case *ast.ArrayType:
+			return true
+		case *ast.ValueSpec:
+			for _, value := range n.Values {
+				if strings.Contains(f.text(value), "iota") {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// isConstant reports whether the name is a constant of a named type.
+func (f *finder) isConstant(name *ast.Ident) bool {
+	object, ok := f.pkg.info.Uses[name].(*types.Const)
+	if !ok {
+		return false
+	}
+	_, named := object.Type().(*types.Named)
+	return named
+}
+
+// constant replaces true by false and the reverse, and a constant of a named type by the next one of that type.
+func (f *finder) constant(n ast.Expr, name *ast.Ident) {
+	object, ok := f.pkg.info.Uses[name].(*types.Const)
+	if !ok || f.inCase() {
+		return
+	}
+	if object.Parent() == types.Universe {
+		switch name.Name {
+		case "true":
+			f.note(opBoolean, n, "false")
+		case "false":
+			f.note(opBoolean, n, "true")
+		}
+		return
+	}
+	next := f.nextConstant(object)
+	if next == "" {
+		return
+	}
+	text := next
+	if selector, ok := n.(*ast.SelectorExpr); ok {
+		text = f.text(selector.X) + "." + next
+	}
+	f.note(opConstant, n, text)
+}
+
+// inCase reports whether the node is an expression of a case, where a duplicate does not compile.
+func (f *finder) inCase() bool {
+	clause, ok := f.parent(0).(*ast.CaseClause)
+	return ok && clause != nil
+}
+
+// nextConstant returns the name of the constant with the next value of the same named type, or of the first one after the
+// last. It returns "" if there is no other.
+func (f *finder) nextConstant(object *types.Const) string {
+	if _, named := object.Type().(*types.Named); !named || object.Pkg() == nil || object.Parent() != object.Pkg().Scope() {
+		return ""
+	}
+	var all []*types.Const
+	for _, name := range object.Pkg().Scope().Names() {
+		other, ok := object.Pkg().Scope().Lookup(name).(*types.Const)
+		if ok && types.Identical(other.Type(), object.Type()) && (other.Exported() || other.Pkg() == f.pkg.types) {
+			all = append(all, other)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *types.Const) int {
+		switch {
+		case constant.Compare(a.Val(), token.LSS, b.Val()):
+			return -1
+		case constant.Compare(a.Val(), token.GTR, b.Val()):
+			return 1
+		}
+		return 0
+	})
+	at := slices.Index(all, object)
+	for i := range all {
+		other := all[(at+1+i)%len(all)]
+		if at >= 0 && constant.Compare(other.Val(), token.NEQ, object.Val()) {
+			return other.Name()
+		}
+	}
+	return ""
+}
+
+// isLog reports whether the call writes a log line, or builds an attribute of one.
+func (f *finder) isLog(call *ast.CallExpr) bool {
+	function := f.callee(call)
+	if function == nil || function.Pkg() == nil {
+		return false
+	}
+	switch function.Pkg().Path() {
+	case "log", "log/slog", "github.com/go-logr/logr", "k8s.io/klog/v2":
+		return true
+	}
+	return false
+}
+
+// callee returns the function or method that is called by name, or nil.
+func (f *finder) callee(call *ast.CallExpr) *types.Func {
+	name, _ := ast.Unparen(call.Fun).(*ast.Ident)
+	if selector, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok {
+		name = selector.Sel
+	}
+	if name == nil {
+		return nil
+	}
+	function, _ := f.pkg.info.Uses[name].(*types.Func)
+	return function
+}
+
+// onlyLogs reports whether a block has nothing but log lines.
+func (f *finder) onlyLogs(block *ast.BlockStmt) bool {
+	isLine := func(s ast.Stmt) bool {
+		expression, ok := s.(*ast.ExprStmt)
+		if !ok {
+			return false
+		}
+		call, ok := expression.X.(*ast.CallExpr)
+		return ok && f.isLog(call)
+	}
+	return len(block.List) > 0 && !slices.ContainsFunc(block.List, func(s ast.Stmt) bool { return !isLine(s) })
+}
+
+// operators lists the operators in the order of the report.
+func operators() []string {
+	return []string{opNegate, opBoundary, opLogic, opArithmetic, opRemove, opReturn, opConstant, opJump, opBoolean}
+}
+
+func (m *mutant) String() string {
+	return fmt.Sprintf("%s %s:%d %s in %s\n- %s\n+ %s", m.ID, m.File, m.Line, m.Operator, m.Function, m.Before, m.After)
+}
