@@ -17,9 +17,8 @@ import (
 	"testing"
 )
 
-// TestContractsPage holds docs/contracts.md to the tests that there are: each contract has a test
-// of its number, each test that has the number of a contract is on the page, and each test on the
-// page exists.
+// TestContractsPage compares docs/contracts.md with the tests of the repository: each contract has a test of its number,
+// each test with the number of a contract is on the page, and each test on the page exists.
 func TestContractsPage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(repository, "docs", "contracts.md"))
@@ -67,44 +66,40 @@ func testNames(root fs.FS) (map[string]bool, error) {
 	return names, err
 }
 
-// checkContracts returns what is wrong with the page, one sentence each. A row of its table is
-// | number | promise | tests |.
+// checkContracts returns the problems of the page, one sentence each. Each contract has a row in the table,
+// | number | promise |, and a section of the same number below it, ### Contract number, which lists its tests, one a line:
+// - `TestContract07_...`.
 func checkContracts(page string, tests map[string]bool) []string {
 	var problems []string
 	fail := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	named := map[string]int{} // tests on the page, and their contracts
-	last := 0
-	for line := range strings.Lines(page) {
-		cells := strings.Split(strings.TrimSpace(line), "|")
-		if len(cells) != 5 {
-			continue
+	rows, sections := contractNumbers(page, `(?m)^\| (\d+) \|`), contractNumbers(page, `(?m)^### Contract (\d+)$`)
+	if len(rows) == 0 {
+		fail("the page has no contract")
+	}
+	for i, number := range rows {
+		if number != i+1 {
+			fail("contract %d follows contract %d", number, i)
 		}
-		number, err := strconv.Atoi(strings.TrimSpace(cells[1]))
-		if err != nil {
-			continue // the head
-		}
-		if number != last+1 {
-			fail("contract %d follows contract %d", number, last)
-		}
-		last = number
+	}
+	if !slices.Equal(rows, sections) {
+		fail("the table has the contracts %v, and the sections are for %v", rows, sections)
+	}
+	listed := map[string]bool{} // tests on the page
+	for _, number := range sections {
 		own := false
-		for _, found := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(cells[3], -1) {
-			name := found[1]
-			named[name] = number
+		for _, name := range contractTests(page, number) {
+			listed[name] = true
 			own = own || contractOf(name) == number
 			if !tests[name] {
-				fail("contract %d names %s, which is no test", number, name)
+				fail("contract %d lists %s, which does not exist", number, name)
 			}
 			if of := contractOf(name); of != 0 && of != number {
-				fail("contract %d names %s, which is a test of contract %d", number, name, of)
+				fail("contract %d lists %s, which is a test of contract %d", number, name, of)
 			}
 		}
 		if !own {
-			fail("contract %d names no test TestContract%02d_...", number, number)
+			fail("contract %d lists no test TestContract%02d_...", number, number)
 		}
-	}
-	if last == 0 {
-		fail("there is no contract on the page")
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		if !strings.HasPrefix(name, "TestContract") || name == "TestContractsPage" || name == "TestContractMatrix" {
@@ -113,14 +108,38 @@ func checkContracts(page string, tests map[string]bool) []string {
 		switch number := contractOf(name); {
 		case number == 0:
 			fail("%s: write the number in two digits: TestContract07_...", name)
-		case named[name] == 0:
+		case !listed[name]:
 			fail("%s is not on the page: add it to contract %d", name, number)
 		}
 	}
 	return problems
 }
 
-// contractOf returns the number of the contract that a test is of, by its name; 0 for none.
+// contractNumbers returns the numbers that pattern finds, in their order.
+func contractNumbers(page, pattern string) []int {
+	var numbers []int
+	for _, found := range regexp.MustCompile(pattern).FindAllStringSubmatch(page, -1) {
+		number, err := strconv.Atoi(found[1])
+		if err != nil {
+			number = 0
+		}
+		numbers = append(numbers, number)
+	}
+	return numbers
+}
+
+// contractTests returns the tests that the section of a contract lists.
+func contractTests(page string, number int) []string {
+	_, section, _ := strings.Cut(page, fmt.Sprintf("\n### Contract %d\n", number))
+	section, _, _ = strings.Cut(section, "\n#")
+	var names []string
+	for _, found := range regexp.MustCompile("(?m)^- `(Test\\w+)`$").FindAllStringSubmatch(section, -1) {
+		names = append(names, found[1])
+	}
+	return names
+}
+
+// contractOf returns the number of the contract in a test's name; 0 if it has none.
 func contractOf(test string) int {
 	found := regexp.MustCompile(`^TestContract(\d\d)_`).FindStringSubmatch(test)
 	if found == nil {
@@ -133,23 +152,35 @@ func contractOf(test string) int {
 	return number
 }
 
-// The check itself: each rule is broken once.
 func TestCheckContracts(t *testing.T) {
 	t.Parallel()
-	const head = "| # | promise | tests |\n|---|---|---|\n"
+	// page writes a page of contracts, each with its tests: "1: A B".
+	page := func(contracts ...string) string {
+		table, sections := "| # | Contract |\n|---|---|\n", ""
+		for _, contract := range contracts {
+			number, names, _ := strings.Cut(contract, ":")
+			table += "| " + number + " | a promise |\n"
+			sections += "\n### Contract " + number + "\n\na promise\n\n"
+			for name := range strings.FieldsSeq(names) {
+				sections += "- `" + name + "`\n"
+			}
+		}
+		return table + sections
+	}
 	for name, tc := range map[string]struct {
 		page, tests string
-		want        string // empty: nothing is wrong
+		want        string // empty: no problem
 	}{
-		"right":                  {head + "| 1 | one | `TestContract01_A`, `TestB` |\n| 2 | two | `TestContract02_A` |\n", "TestContract01_A TestB TestContract02_A TestC", ""},
-		"no contract":            {"# Contracts\n", "", "there is no contract"},
-		"a gap":                  {head + "| 1 | one | `TestContract01_A` |\n| 3 | three | `TestContract03_A` |\n", "TestContract01_A TestContract03_A", "contract 3 follows contract 1"},
-		"no test of the number":  {head + "| 1 | one | `TestB` |\n", "TestB", "contract 1 names no test"},
-		"no such test":           {head + "| 1 | one | `TestContract01_A`, `TestB` |\n", "TestContract01_A", "names TestB, which is no test"},
-		"another's test":         {head + "| 1 | one | `TestContract01_A`, `TestContract02_A` |\n", "TestContract01_A TestContract02_A", "a test of contract 2"},
-		"not on the page":        {head + "| 1 | one | `TestContract01_A` |\n", "TestContract01_A TestContract01_B", "TestContract01_B is not on the page"},
-		"a number in one digit":  {head + "| 1 | one | `TestContract01_A` |\n", "TestContract01_A TestContract1_B", "in two digits"},
-		"a number without a bar": {head + "| 1 | one | `TestContract01_A` |\n", "TestContract01_A TestContract01B", "in two digits"},
+		"right":                {page("1: TestContract01_A TestB", "2: TestContract02_A"), "TestContract01_A TestB TestContract02_A TestC", ""},
+		"no contract":          {"# Contracts\n", "", "no contract"},
+		"gap":                  {page("1: TestContract01_A", "3: TestContract03_A"), "TestContract01_A TestContract03_A", "contract 3 follows contract 1"},
+		"row without section":  {page("1: TestContract01_A") + "| 2 | another |\n", "TestContract01_A", "the sections are for [1]"},
+		"no test of contract":  {page("1: TestB"), "TestB", "contract 1 lists no test"},
+		"missing test":         {page("1: TestContract01_A TestB"), "TestContract01_A", "lists TestB, which does not exist"},
+		"other contract":       {page("1: TestContract01_A TestContract02_A"), "TestContract01_A TestContract02_A", "a test of contract 2"},
+		"not on the page":      {page("1: TestContract01_A"), "TestContract01_A TestContract01_B", "TestContract01_B is not on the page"},
+		"one digit":            {page("1: TestContract01_A"), "TestContract01_A TestContract1_B", "in two digits"},
+		"number without a bar": {page("1: TestContract01_A"), "TestContract01_A TestContract01B", "in two digits"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -159,7 +190,7 @@ func TestCheckContracts(t *testing.T) {
 			}
 			got := strings.Join(checkContracts(tc.page, tests), "; ")
 			if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
-				t.Errorf("checkContracts says %q, want %q", got, tc.want)
+				t.Errorf("checkContracts returns %q, want %q", got, tc.want)
 			}
 		})
 	}

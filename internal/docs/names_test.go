@@ -3,14 +3,15 @@ package docs
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPagesNameWhatThereIs looks up every qualified name in the pages of docs/ and in the README.
-// Pages about decisions and changes may name what is gone.
-func TestPagesNameWhatThereIs(t *testing.T) {
+// TestPagesUseExistingNames looks up every qualified name in the pages of docs/, in those of docs/migrating, and in the
+// README. Decisions and the changelog may use names of removed code.
+func TestPagesUseExistingNames(t *testing.T) {
 	t.Parallel()
 	folders, err := PackageFolders(repository)
 	if err != nil {
@@ -24,7 +25,11 @@ func TestPagesNameWhatThereIs(t *testing.T) {
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no pages: %v", err)
 	}
-	for _, name := range append(pages, filepath.Join(repository, "README.md")) {
+	migrating, err := filepath.Glob(filepath.Join(repository, "docs", "migrating", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Concat(pages, migrating, []string{filepath.Join(repository, "README.md")}) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
