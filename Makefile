@@ -19,7 +19,7 @@ MODULES := . $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod))) tra
 FUZZTIME ?= 10s
 COUNT ?= 6
 BENCH ?= .
-COVERED := wire store informer workqueue controller
+COVERED := internal/wire internal/store informer internal/workqueue controller
 
 # A go.work further up the tree would join modules that must stay apart.
 export GOWORK := off

@@ -11,15 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // What a list has found of a key with many causes ends its back-off, also when the cause that does had no place.
 func TestDroppedCausesOfAListEndABackOff(t *testing.T) {
 	ctrl, err := New(Config[*corev1.ConfigMap]{
 		Name: "test", Retriever: fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true),
-		Handler: HandlerFunc[*corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) error { return nil }),
+		Handler: func(context.Context, *corev1.ConfigMap) error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)

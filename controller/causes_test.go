@@ -16,9 +16,9 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // TestContract11_EveryRunKnowsItsCauses changes each class of thing in turn, by several hands.

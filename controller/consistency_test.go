@@ -19,8 +19,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/source"
-	"github.com/evenkeel-go/evenkeel/store"
 )
 
 // parts makes an informer of Parts.

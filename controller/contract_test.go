@@ -250,11 +250,11 @@ func TestContract03_GoneObjectsAreNotResynced(t *testing.T) {
 		var runs journal
 		c := config(server, nil)
 		c.Handler = nil
-		c.Reconciler = controller.ReconcilerFunc(func(ctx context.Context, key kube.Key) error {
+		c.Reconciler = func(ctx context.Context, key kube.Key) error {
 			run, _ := controller.RunFrom(ctx)
 			runs.add("%s: %s", key, run.Causes)
 			return nil
-		})
+		}
 		c.ResyncInterval = time.Minute
 		ctrl := newController(t, c)
 		start(t, ctrl)

@@ -20,9 +20,9 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 func TestNewNamesEveryMistakeAtOnce(t *testing.T) {
@@ -54,7 +54,7 @@ func TestNewNamesEveryMistakeAtOnce(t *testing.T) {
 	}
 	_, err = controller.New(controller.Config[configMap]{
 		Name: "x", Retriever: newServer(), Informer: inf,
-		Handler: handler, Reconciler: controller.ReconcilerFunc(func(context.Context, kube.Key) error { return nil }),
+		Handler: handler, Reconciler: func(context.Context, kube.Key) error { return nil },
 	})
 	for _, want := range []string{`controller "x"`, "Retriever and Informer are both set", "Handler and Reconciler are both set"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -494,12 +494,12 @@ func TestChainCallsTheFirstMiddlewareFirst(t *testing.T) {
 			return handlerFunc(func(ctx context.Context, obj configMap) error {
 				order.add("%s in", name)
 				defer order.add("%s out", name)
-				return next.Handle(ctx, obj)
+				return next(ctx, obj)
 			})
 		}
 	}
 	handler := controller.Chain(handlerFunc(func(context.Context, configMap) error { order.add("handler"); return nil }), mark("a"), mark("b"))
-	if err := handler.Handle(t.Context(), object("x", "")); err != nil {
+	if err := handler(t.Context(), object("x", "")); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"a in", "b in", "handler", "b out", "a out"}, order.take()); diff != "" {
@@ -568,13 +568,13 @@ func TestSharedInformerIsSyncedWheneverAHandlerRuns(t *testing.T) {
 			}
 			c := config(nil, nil)
 			c.Retriever, c.Handler, c.Informer = nil, nil, inf
-			c.Reconciler = controller.ReconcilerFunc(func(_ context.Context, k kube.Key) error {
+			c.Reconciler = func(_ context.Context, k kube.Key) error {
 				time.Sleep(time.Millisecond)
 				if !inf.Has(k) {
 					t.Errorf("hand-over %d: %s is taken for deleted", i, k)
 				}
 				return nil
-			})
+			}
 			leave := inf.Join(t.Context())
 			if err := inf.WaitSynced(t.Context()); err != nil {
 				t.Fatal(err)
@@ -678,14 +678,14 @@ func TestReconcilerPanicsAndRetriesAsAHandlerDoes(t *testing.T) {
 		var runs journal
 		c := config(server, nil)
 		c.Handler = nil
-		c.Reconciler = controller.ReconcilerFunc(func(ctx context.Context, k kube.Key) error {
+		c.Reconciler = func(ctx context.Context, k kube.Key) error {
 			run, _ := controller.RunFrom(ctx)
 			runs.add("%s attempt %d: %s", k.Name, run.Attempt, run.Causes)
 			if run.Attempt == 0 {
 				panic("first")
 			}
 			return nil
-		})
+		}
 		start(t, newController(t, c))
 		time.Sleep(time.Second)
 		server.Delete(key("a"))

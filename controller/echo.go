@@ -13,9 +13,9 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/wire"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // ownWrite is a write of a run, as informers will see it.

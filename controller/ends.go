@@ -9,9 +9,9 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/wire"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // maxEnds is how many objects of one name may wait for Config.Deleted: a hook that does not

@@ -111,13 +111,13 @@ func TestContract08_MisbehavingErrorsFailOnlyTheirKey(t *testing.T) {
 					switch kind {
 					case "Reconciler":
 						c.Handler = nil
-						c.Reconciler = controller.ReconcilerFunc(func(_ context.Context, key kube.Key) error {
+						c.Reconciler = func(_ context.Context, key kube.Key) error {
 							if key.Name == "bad" {
 								return fail()
 							}
 							handled.add("%s", key.Name)
 							return nil
-						})
+						}
 					case "Deleted":
 						c.Deleted = func(context.Context, unstructuredObject, bool) error { return fail() }
 					}

@@ -68,18 +68,18 @@ func ExampleNew() {
 	runFor(controller.Config[*corev1.Pod]{
 		Name:      "pod-printer",
 		Retriever: fakePods("web"),
-		Handler: controller.HandlerFunc[*corev1.Pod](func(_ context.Context, pod *corev1.Pod) error {
+		Handler: func(_ context.Context, pod *corev1.Pod) error {
 			fmt.Println(pod.Name, "is", pod.Status.Phase)
 			close(done)
 			return nil
-		}),
+		},
 	}, done)
 	// Output: web is Running
 }
 
 // A mistake in a Config is named before anything runs, and so are all the others.
 func ExampleNew_mistakes() {
-	_, err := controller.New(controller.Config[*corev1.Pod]{Workers: -1, Handler: controller.HandlerFunc[*corev1.Pod](nil)})
+	_, err := controller.New(controller.Config[*corev1.Pod]{Workers: -1, Handler: nil})
 	fmt.Println(err)
 	// Output:
 	// new controller "": Name is required: logs, metrics and readiness are told apart by it
@@ -96,7 +96,7 @@ func ExampleHandler_answers() {
 	runFor(controller.Config[*corev1.Pod]{
 		Name:      "answers",
 		Retriever: fakePods("web"),
-		Handler: controller.HandlerFunc[*corev1.Pod](func(ctx context.Context, pod *corev1.Pod) error {
+		Handler: func(ctx context.Context, pod *corev1.Pod) error {
 			run, _ := controller.RunFrom(ctx)
 			fmt.Printf("%s, attempt %d: %s\n", pod.Name, run.Attempt, run.Causes)
 			steps++
@@ -108,7 +108,7 @@ func ExampleHandler_answers() {
 			}
 			close(done)
 			return controller.Terminal(errors.New("the disk is too small"))
-		}),
+		},
 	}, done)
 	// Output:
 	// web, attempt 0: listed
@@ -120,20 +120,20 @@ func ExampleHandler_answers() {
 func ExampleChain() {
 	done := make(chan struct{})
 	announce := func(next controller.Handler[*corev1.Pod]) controller.Handler[*corev1.Pod] {
-		return controller.HandlerFunc[*corev1.Pod](func(ctx context.Context, pod *corev1.Pod) error {
+		return func(ctx context.Context, pod *corev1.Pod) error {
 			fmt.Println("begin", pod.Name)
 			defer close(done)
-			err := next.Handle(ctx, pod)
+			err := next(ctx, pod)
 			fmt.Println("end:", err)
 			return err
-		})
+		}
 	}
 	runFor(controller.Config[*corev1.Pod]{
 		Name:      "chain",
 		Retriever: fakePods("web"),
-		Handler: controller.Chain(controller.HandlerFunc[*corev1.Pod](func(context.Context, *corev1.Pod) error {
+		Handler: controller.Chain(func(context.Context, *corev1.Pod) error {
 			panic("out of order")
-		}), announce, middleware.Recover[*corev1.Pod]()),
+		}, announce, middleware.Recover[*corev1.Pod]()),
 		Retry: retry.Config{Every: retry.Policy{Base: time.Minute}},
 	}, done)
 	// Output:
@@ -149,7 +149,7 @@ func ExampleSource() {
 		Name:      "bell",
 		Retriever: fakePods("web"),
 		Sources:   []controller.Source{source.Channel("the bell", bell)},
-		Handler: controller.HandlerFunc[*corev1.Pod](func(ctx context.Context, pod *corev1.Pod) error {
+		Handler: func(ctx context.Context, pod *corev1.Pod) error {
 			run, _ := controller.RunFrom(ctx)
 			fmt.Println(run.Causes)
 			if run.Causes.Has("listed") {
@@ -158,7 +158,7 @@ func ExampleSource() {
 			}
 			close(done)
 			return nil
-		}),
+		},
 	}, done)
 	// Output:
 	// listed

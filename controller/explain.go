@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // Runs returns the latest runs, latest first, those under way included: 256 at the most. They

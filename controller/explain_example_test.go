@@ -58,7 +58,7 @@ func handlePod(ctx context.Context, pod *corev1.Pod) error {
 func ExampleController_Explain() {
 	done := make(chan struct{})
 	config := controller.Config[*corev1.Pod]{
-		Name: "pods", Retriever: fakePods("web"), Handler: controller.HandlerFunc[*corev1.Pod](handlePod),
+		Name: "pods", Retriever: fakePods("web"), Handler: handlePod,
 		Logger: slog.New(slog.DiscardHandler),
 	}
 	ctrl, err := controller.New(config)
@@ -92,7 +92,7 @@ func ExampleController_Explain() {
 func TestDebugAnswers(t *testing.T) {
 	ctrl, err := controller.New(controller.Config[*corev1.Pod]{
 		Name: "pods", Retriever: fakePods("web"), Workers: 1, ResyncInterval: -1,
-		Handler: controller.HandlerFunc[*corev1.Pod](handlePod),
+		Handler: handlePod,
 	})
 	if err != nil {
 		t.Fatal(err)

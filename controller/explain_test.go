@@ -122,7 +122,7 @@ func theLog(s *shop) string {
 		if !answers.Load() {
 			return errors.New("the registry does not answer")
 		}
-		return reconcile.Handle(ctx, site)
+		return reconcile(ctx, site)
 	})
 	s.site("web", 0)
 	s.open()
@@ -269,7 +269,7 @@ func slowRuns(s *shop) string {
 	reconcile := s.config.Handler
 	s.handler(func(ctx context.Context, site unstructuredObject) error {
 		time.Sleep(300 * time.Millisecond)
-		return reconcile.Handle(ctx, site)
+		return reconcile(ctx, site)
 	})
 	s.site("web", 2)
 	s.open()

@@ -16,10 +16,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // mixed is a controller with features chosen at random, and what its handler has seen.
@@ -73,7 +73,7 @@ func newMixed(t *testing.T, seed int) *mixed {
 	c := config(nil, nil)
 	c.Handler, c.Retriever, c.Informer = nil, nil, m.objects
 	if m.feature("reconciler") {
-		c.Reconciler = controller.ReconcilerFunc(m.handle)
+		c.Reconciler = m.handle
 	} else {
 		c.Handler = handlerFunc(func(ctx context.Context, obj configMap) error { return m.handle(ctx, kube.KeyOf(obj)) })
 	}

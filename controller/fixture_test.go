@@ -17,8 +17,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,7 +42,7 @@ func object(name, value string) configMap {
 
 func key(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
 
-type handlerFunc = controller.HandlerFunc[configMap]
+type handlerFunc = controller.Handler[configMap]
 
 // config is a controller's config with what every test needs; the tests set the rest.
 func config(server informer.Retriever[configMap], handler handlerFunc) controller.Config[configMap] {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/retry"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // follow decides what follows a run, and does it.

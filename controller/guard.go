@@ -7,9 +7,9 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // guarded returns the config with the user's functions behind a guard, which recovers from their

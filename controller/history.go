@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // How much a controller remembers of what it did. A record takes about 0.75 KB, and some 200 B for

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // fill makes a history that cannot grow: every key that is kept has run as often as is kept.

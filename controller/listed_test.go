@@ -21,10 +21,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // family is a controller of owners, which have children, and what it did.
@@ -69,7 +69,7 @@ func newFamily(t *testing.T, owners, childrenOfAnOwner int) *family {
 	f.childInformer = f.informer(f.children, false)
 	f.config = config(f.owners, nil)
 	f.config.Handler = nil
-	f.config.Reconciler = controller.ReconcilerFunc(f.reconcile)
+	f.config.Reconciler = f.reconcile
 	return f
 }
 
@@ -645,10 +645,10 @@ func TestPassEndsTheBackOffOfAKeyThatIsEnqueuedMeanwhile(t *testing.T) {
 					return nil
 				})}
 				f.config.Retry.Every = retry.Policy{Base: time.Hour, Max: time.Hour, Jitter: -1}
-				f.config.Reconciler = controller.ReconcilerFunc(func(ctx context.Context, k kube.Key) error {
+				f.config.Reconciler = func(ctx context.Context, k kube.Key) error {
 					_ = f.reconcile(ctx, k)
 					return errors.New("no")
-				})
+				}
 				f.start()
 				time.Sleep(time.Minute)
 				f.take()

@@ -19,9 +19,9 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // TestNothingIsKeptOfObjectsThatAreGone lets objects come, be handled in all the ways there are,
@@ -31,33 +31,33 @@ func TestNothingIsKeptOfObjectsThatAreGone(t *testing.T) {
 	fail := errors.New("no")
 	for name, set := range map[string]func(c *config){
 		"handler": func(c *config) {
-			c.Handler = HandlerFunc[*corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) error { return nil })
+			c.Handler = func(context.Context, *corev1.ConfigMap) error { return nil }
 		},
 		"handler that sets timers, and a hook": func(c *config) {
-			c.Handler = HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, _ *corev1.ConfigMap) error {
+			c.Handler = func(ctx context.Context, _ *corev1.ConfigMap) error {
 				return SetTimer(ctx, "t", time.Hour)
-			})
+			}
 			c.Deleted = func(context.Context, *corev1.ConfigMap, bool) error { return nil }
 		},
 		"handler and hook that fail": func(c *config) {
-			c.Handler = HandlerFunc[*corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) error { return fail })
+			c.Handler = func(context.Context, *corev1.ConfigMap) error { return fail }
 			c.Deleted = func(context.Context, *corev1.ConfigMap, bool) error { return Terminal(fail) }
 		},
 		"hook that is given up": func(c *config) {
-			c.Handler = HandlerFunc[*corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) error { return nil })
+			c.Handler = func(context.Context, *corev1.ConfigMap) error { return nil }
 			c.Deleted = func(context.Context, *corev1.ConfigMap, bool) error { return fail }
 			c.Retry.Every.MaxRetries = 1
 		},
 		"hook, and a predicate that drops deletions": func(c *config) {
-			c.Handler = HandlerFunc[*corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) error { return Terminal(fail) })
+			c.Handler = func(context.Context, *corev1.ConfigMap) error { return Terminal(fail) }
 			c.Deleted = func(context.Context, *corev1.ConfigMap, bool) error { return nil }
 			c.Predicate = func(c informer.Change) bool { return c.Type != informer.Deleted }
 		},
 		"reconciler": func(c *config) {
-			c.Reconciler = ReconcilerFunc(func(context.Context, kube.Key) error { return nil })
+			c.Reconciler = func(context.Context, kube.Key) error { return nil }
 		},
 		"reconciler that is given up": func(c *config) {
-			c.Reconciler = ReconcilerFunc(func(context.Context, kube.Key) error { return fail })
+			c.Reconciler = func(context.Context, kube.Key) error { return fail }
 			c.Retry.Every.MaxRetries = 1
 		},
 	} {
@@ -103,7 +103,7 @@ func TestNoPauseIsKeptOfAKeyThatNeverRunsAgain(t *testing.T) {
 	t.Parallel()
 	ctrl, err := New(Config[*corev1.ConfigMap]{
 		Name: "test", Retriever: fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true),
-		Handler: HandlerFunc[*corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) error { return nil }),
+		Handler: func(context.Context, *corev1.ConfigMap) error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestAStuckWorkerIsReplacedWhileTheTermLasts(t *testing.T) {
 	ctrl, err := New(Config[*corev1.ConfigMap]{
 		Name: "test", Workers: 2,
 		Retriever: fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true),
-		Handler:   HandlerFunc[*corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) error { return nil }),
+		Handler:   func(context.Context, *corev1.ConfigMap) error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestRecordsKeepNoLargeStates(t *testing.T) {
 		server := fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
 		c := Config[*corev1.ConfigMap]{
 			Name: "test", Retriever: server, Logger: slog.New(slog.DiscardHandler),
-			Handler: HandlerFunc[*corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) error { return nil }),
+			Handler: func(context.Context, *corev1.ConfigMap) error { return nil },
 		}
 		ctrl, err := New(c)
 		if err != nil {
@@ -239,10 +239,10 @@ func TestStandbyKeepsNothingOfItsTerm(t *testing.T) {
 	handled := make(chan struct{}, 100)
 	ctrl, err := New(Config[*corev1.ConfigMap]{
 		Name: "test", Retriever: server, Logger: slog.New(slog.DiscardHandler), LeaderElector: e,
-		Handler: HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, _ *corev1.ConfigMap) error {
+		Handler: func(ctx context.Context, _ *corev1.ConfigMap) error {
 			handled <- struct{}{}
 			return SetTimer(ctx, "t", time.Hour)
-		}),
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

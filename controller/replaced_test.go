@@ -13,10 +13,10 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // TestContract02_TerminalDoesNotHideALaterGeneration: while a run goes on, the informer stores
@@ -43,15 +43,15 @@ func TestContract02_TerminalDoesNotHideALaterGeneration(t *testing.T) {
 					return controller.Terminal(errors.New("this will never do"))
 				}
 				c.Retriever, c.Informer = nil, widgets
-				c.Handler = controller.HandlerFunc[unstructuredObject](func(_ context.Context, widget unstructuredObject) error {
+				c.Handler = func(_ context.Context, widget unstructuredObject) error {
 					return handle(widget.GetGeneration())
-				})
+				}
 				if kind == "Reconciler" {
 					c.Handler = nil
-					c.Reconciler = controller.ReconcilerFunc(func(_ context.Context, key kube.Key) error {
+					c.Reconciler = func(_ context.Context, key kube.Key) error {
 						widget, _, err := widgets.Get(key)
 						return errors.Join(err, handle(widget.GetGeneration()))
-					})
+					}
 				}
 				w.put("widgets", "a", 1)
 				ctrl := w.run(c)
@@ -106,12 +106,12 @@ func TestContract17_ANewObjectOfTheNameBeginsAnew(t *testing.T) {
 						case "Reconciler":
 							c.Handler = nil
 							var widgets *informer.Informer[unstructuredObject]
-							c.Reconciler = controller.ReconcilerFunc(func(ctx context.Context, key kube.Key) error {
+							c.Reconciler = func(ctx context.Context, key kube.Key) error {
 								if widget, found, _ := widgets.Get(key); found {
 									return handle(ctx, string(widget.GetUID()))
 								}
 								return nil
-							})
+							}
 							var err error
 							if widgets, err = informer.New(informer.Config[unstructuredObject]{Retriever: c.Retriever, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 								t.Fatal(err)

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 const (

@@ -456,7 +456,7 @@ func TestATimerOfAReconcilerIsNotSetForAnotherObjectOfTheName(t *testing.T) {
 		first := true
 		c := w.config(nil)
 		c.Handler = nil
-		c.Reconciler = controller.ReconcilerFunc(func(ctx context.Context, _ kube.Key) error {
+		c.Reconciler = func(ctx context.Context, _ kube.Key) error {
 			runs.add("%s", causesOf(ctx))
 			if !first {
 				return nil
@@ -464,7 +464,7 @@ func TestATimerOfAReconcilerIsNotSetForAnotherObjectOfTheName(t *testing.T) {
 			first = false
 			time.Sleep(time.Second)
 			return controller.SetTimer(ctx, "expiry", time.Minute)
-		})
+		}
 		w.put("widgets", "a", 1)
 		w.run(c)
 		time.Sleep(500 * time.Millisecond)

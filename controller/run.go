@@ -13,10 +13,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
-	"github.com/evenkeel-go/evenkeel/wire"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // Run is one call of a handler for one key: while it lasts, what the handler may know about

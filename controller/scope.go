@@ -3,8 +3,8 @@ package controller
 import (
 	"context"
 
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // misplaced reports, of a key without an object, whether a source has named an object of a kind

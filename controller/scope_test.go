@@ -54,15 +54,15 @@ func TestContract02_AnOwnerOfAnotherScopeIsFound(t *testing.T) {
 				Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 			}
 			if reconciler {
-				config.Reconciler = controller.ReconcilerFunc(func(ctx context.Context, key kube.Key) error {
+				config.Reconciler = func(ctx context.Context, key kube.Key) error {
 					runs.add("%s: %s", key, causesOf(ctx))
 					return nil
-				})
+				}
 			} else {
-				config.Handler = controller.HandlerFunc[unstructuredObject](func(ctx context.Context, zone unstructuredObject) error {
+				config.Handler = func(ctx context.Context, zone unstructuredObject) error {
 					runs.add("%s: %s", kube.KeyOf(zone), causesOf(ctx))
 					return nil
-				})
+				}
 			}
 			server.Edit("zones", kube.Key{Name: "north"}, "somebody", func(map[string]any) bool { return true })
 			ctrl, err := controller.New(config)

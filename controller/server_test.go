@@ -98,7 +98,7 @@ func (w *world) config(handle func(ctx context.Context, widget unstructuredObjec
 	return controller.Config[unstructuredObject]{
 		Name:           "widgets",
 		Retriever:      informer.RetrieveSelected[unstructuredObject](w.cluster, informer.Selection{Kind: kindOf("Widget")}),
-		Handler:        controller.HandlerFunc[unstructuredObject](handle),
+		Handler:        handle,
 		ResyncInterval: -1,
 		Logger:         slog.New(slog.DiscardHandler),
 	}

@@ -73,9 +73,9 @@ func newShop(t *testing.T) *shop {
 	s.config = controller.Config[unstructuredObject]{
 		Name:      "websites",
 		Retriever: informer.RetrieveSelected[unstructuredObject](cluster, informer.Selection{Kind: website()}),
-		Handler: controller.HandlerFunc[unstructuredObject](func(ctx context.Context, site unstructuredObject) error {
+		Handler: func(ctx context.Context, site unstructuredObject) error {
 			return s.reconcile(ctx, children, site)
-		}),
+		},
 		Sources:        []controller.Source{source.OwnedIn(children, source.Owner{Kind: website().GroupKind()})},
 		ResyncInterval: -1,
 		Retry:          retry.Config{Every: retry.Policy{Base: time.Second, Jitter: -1}},
@@ -129,7 +129,7 @@ func (s *shop) patch(ctx context.Context, resource schema.GroupVersionResource, 
 
 // handler replaces the operator's handler.
 func (s *shop) handler(handle func(ctx context.Context, site unstructuredObject) error) {
-	s.config.Handler = controller.HandlerFunc[unstructuredObject](handle)
+	s.config.Handler = handle
 }
 
 // site creates a site, or changes its spec, as kubectl does.

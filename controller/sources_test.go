@@ -70,11 +70,11 @@ func reconciled(server informer.Retriever[configMap]) (controller.Config[configM
 	runs := &journal{}
 	c := config(server, nil)
 	c.Handler = nil
-	c.Reconciler = controller.ReconcilerFunc(func(ctx context.Context, key kube.Key) error {
+	c.Reconciler = func(ctx context.Context, key kube.Key) error {
 		run, _ := controller.RunFrom(ctx)
 		runs.add("%s: %s", key.Name, run.Causes)
 		return nil
-	})
+	}
 	return c, runs
 }
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // maxMoments is how many runs and skips an Explanation's text has.

@@ -2,8 +2,8 @@ package controller
 
 import (
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // Enqueue is what a Source calls for a key that should be run. It never blocks.

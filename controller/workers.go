@@ -14,8 +14,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // worker takes keys from the queue and runs them, one at a time.
@@ -225,7 +225,7 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 		r.mu.Lock()
 		r.timersOf = r.uid
 		r.mu.Unlock()
-		return l.config.Reconciler.Reconcile(ctx, key)
+		return l.config.Reconciler(ctx, key)
 	}
 	obj, found, err := l.informer.Get(key)
 	switch {
@@ -243,7 +243,7 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 	r.run.Decode, r.run.UID, r.run.Generation = time.Since(r.run.Started), obj.GetUID(), obj.GetGeneration()
 	r.timersOf = obj.GetUID()
 	r.mu.Unlock()
-	return l.config.Handler.Handle(ctx, obj)
+	return l.config.Handler(ctx, obj)
 }
 
 // wrote implements writer: it remembers the write until the informers show it.

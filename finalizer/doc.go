@@ -17,7 +17,7 @@
 //		},
 //	})
 //	...
-//	handler := controller.Chain(controller.HandlerFunc[*corev1.ConfigMap](handle),
+//	handler := controller.Chain(handle,
 //		middleware.Finalizer(cleanup, middleware.FinalizerOptions[*corev1.ConfigMap]{}))
 //
 // Add, Remove and Has are the entry alone, for those who do the rest themselves.

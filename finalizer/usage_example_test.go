@@ -41,7 +41,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	handler := controller.Chain(controller.HandlerFunc[*corev1.ConfigMap](handle),
+	handler := controller.Chain(handle,
 		middleware.Finalizer(cleanup, middleware.FinalizerOptions[*corev1.ConfigMap]{}))
 
 	deleted, err := client.Get[*corev1.ConfigMap](context.Background(), c, books()) // as a controller does it
@@ -49,7 +49,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(handler.Handle(context.Background(), deleted))
+	fmt.Println(handler(context.Background(), deleted))
 	_, err = client.Get[*corev1.ConfigMap](context.Background(), c, books())
 	fmt.Println("gone:", client.ReasonOf(err) == client.ReasonNotFound)
 	// Output:

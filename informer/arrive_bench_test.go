@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/evenkeel-go/evenkeel/wire"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
 // BenchmarkArrived is what an update costs from its arrival to the end of its announcement, to

@@ -15,7 +15,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
-	"github.com/evenkeel-go/evenkeel/wire"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
 // clusterFeed reads the bytes of the API server.

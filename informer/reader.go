@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/evenkeel-go/evenkeel/internal/store"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/store"
-	"github.com/evenkeel-go/evenkeel/wire"
 )
 
 // Object is Get for code that does not know T: package client's, for one. While nobody runs the

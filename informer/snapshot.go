@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/evenkeel-go/evenkeel/internal/store"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/store"
-	"github.com/evenkeel-go/evenkeel/wire"
 )
 
 // Snapshot is what an informer kept at one moment. It does not change, holds nothing up, and

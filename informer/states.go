@@ -3,9 +3,9 @@ package informer
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/store"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/store"
-	"github.com/evenkeel-go/evenkeel/wire"
 )
 
 // states are what a Change reads its objects from. Each informer has one, which is used

@@ -15,7 +15,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/evenkeel-go/evenkeel/wire"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
 const (

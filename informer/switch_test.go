@@ -16,7 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
-	"github.com/evenkeel-go/evenkeel/store"
+	"github.com/evenkeel-go/evenkeel/internal/store"
 )
 
 type retriever = informer.Retriever[configMap]

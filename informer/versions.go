@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/evenkeel-go/evenkeel/wire"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
 // errHistoryReset is why a part lists anew when the versions of the API server went back.

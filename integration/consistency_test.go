@@ -144,9 +144,9 @@ func checkOwnWrites(e env, cluster *kube.Cluster, own kubernetes.Interface, case
 		ConsistencyTimeout: 10 * time.Minute,
 		Name:               "writer", ResyncInterval: -1, Workers: 4, Sources: sources,
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
-		Handler: controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, m *corev1.ConfigMap) error {
+		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 			return all.handle(ctx, cases, m)
-		}),
+		},
 	})
 	settled(e, ctrl, all, 0)
 	for name := range cases {

@@ -47,14 +47,14 @@ func TestContract19_TwoControllersFight(t *testing.T) {
 		fighters[name], _ = run(t, controller.Config[*appsv1.Deployment]{
 			Name: name, ResyncInterval: -1, Events: recorder,
 			Retriever: informer.RetrieveSelected[*appsv1.Deployment](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
-			Handler: controller.HandlerFunc[*appsv1.Deployment](func(ctx context.Context, d *appsv1.Deployment) error {
+			Handler: func(ctx context.Context, d *appsv1.Deployment) error {
 				if *d.Spec.Replicas == wanted {
 					return nil
 				}
 				patch := fmt.Sprintf(`{"spec":{"replicas":%d}}`, wanted)
 				_, err := own.Patch(ctx, d.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: name})
 				return err
-			}),
+			},
 		})
 	}
 	for name, ctrl := range fighters {

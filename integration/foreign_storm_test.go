@@ -159,7 +159,7 @@ func (r *reporter) run(e env) *controller.Controller[*unstructured.Unstructured]
 	}))(e.T)
 	selection.Kind = gadgets.GroupVersion().WithKind("Gadget")
 	ctrl, _ := run(e.T, controller.Config[*unstructured.Unstructured]{
-		Name: "reporter", ResyncInterval: -1, Workers: 5, Handler: r,
+		Name: "reporter", ResyncInterval: -1, Workers: 5, Handler: r.handle,
 		ConsistencyTimeout: 10 * time.Minute, // also over the restart of the API server
 		Retriever:          informer.RetrieveSelected[*unstructured.Unstructured](r.cluster, selection),
 		Sources:            []controller.Source{source.OwnedIn(r.children, source.Owner{Kind: selection.Kind.GroupKind()})},
@@ -167,8 +167,7 @@ func (r *reporter) run(e env) *controller.Controller[*unstructured.Unstructured]
 	return ctrl
 }
 
-// Handle implements controller.Handler.
-func (r *reporter) Handle(ctx context.Context, g *unstructured.Unstructured) error {
+func (r *reporter) handle(ctx context.Context, g *unstructured.Unstructured) error {
 	r.runs.Add(1)
 	value, _, _ := unstructured.NestedString(g.Object, "spec", "value")
 	c, patch := r.gadgets.Namespace(g.GetNamespace()), fmt.Sprintf(`{"status":{"seen":%q}}`, value)

@@ -44,7 +44,7 @@ func TestContract13_AForeignChangeBeforeAWriteOfNothingIsTold(t *testing.T) {
 			ctrl, _ := run(t, controller.Config[*corev1.ConfigMap]{
 				Name: "writer", ResyncInterval: -1,
 				Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
-				Handler: controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, m *corev1.ConfigMap) error {
+				Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 					if m.Name != "a" {
 						return nil
 					}
@@ -63,7 +63,7 @@ func TestContract13_AForeignChangeBeforeAWriteOfNothingIsTold(t *testing.T) {
 						return err
 					}
 					return write(ctx, own, live)
-				}),
+				},
 			})
 			eventually(t, func() string {
 				if missing := seen.lacks(map[string]string{"a": "2"}); missing != "" {

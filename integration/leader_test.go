@@ -58,7 +58,7 @@ func (e env) replica(identity string, drain time.Duration, handle func(ctx conte
 	return run(e.T, controller.Config[*corev1.ConfigMap]{
 		Name: identity, LeaderElector: e.newElector(cluster, identity),
 		Retriever:    informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
-		Handler:      controller.HandlerFunc[*corev1.ConfigMap](handle),
+		Handler:      handle,
 		DrainTimeout: drain,
 	})
 }
@@ -186,10 +186,10 @@ func TestOneElectorAroundSeveralControllers(t *testing.T) {
 		group[i] = must(controller.New(controller.Config[*corev1.ConfigMap]{
 			Name:      []string{"one", "two"}[i],
 			Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
-			Handler: controller.HandlerFunc[*corev1.ConfigMap](func(_ context.Context, m *corev1.ConfigMap) error {
+			Handler: func(_ context.Context, m *corev1.ConfigMap) error {
 				s[i].add(m.Name, m.Data["value"])
 				return nil
-			}),
+			},
 		}))(t)
 	}
 	elector := e.newElector(cluster, "group")
@@ -218,7 +218,7 @@ func TestOneElectorAroundSeveralControllers(t *testing.T) {
 		standingBy <- standby.Run(ctx, func(context.Context) error { return errors.New("the other group works too") })
 	}()
 	other := must(controller.New(controller.Config[*corev1.ConfigMap]{
-		Name: "three", Handler: controller.HandlerFunc[*corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) error { return nil }),
+		Name: "three", Handler: func(context.Context, *corev1.ConfigMap) error { return nil },
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
 	}))(t)
 	eventually(t, func() string {

@@ -60,11 +60,11 @@ func TestOptionalKindComesAndGoes(t *testing.T) {
 		Sources: []controller.Source{source.Mapped(objects, func(u *unstructured.Unstructured) []kube.Key {
 			return []kube.Key{{Namespace: u.GetNamespace(), Name: "a"}}
 		})},
-		Handler: controller.HandlerFunc[*corev1.ConfigMap](func(_ context.Context, m *corev1.ConfigMap) error {
+		Handler: func(_ context.Context, m *corev1.ConfigMap) error {
 			options := objects.Len()
 			s.add(m.Name, fmt.Sprint(options))
 			return nil
-		}),
+		},
 	})
 	eventually(t, func() string { return s.lacks(map[string]string{"a": "0"}) })
 	if err := ctrl.Ready(); err != nil {

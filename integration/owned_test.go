@@ -107,10 +107,10 @@ func TestSourcesEndToEnd(t *testing.T) {
 			}),
 		},
 		Reads: []controller.Readable{deployments},
-		Handler: controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, m *corev1.ConfigMap) error {
+		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 			seen.note(ctx, m.Name)
 			return nil
-		}),
+		},
 	})
 	eventually(t, func() string { return seen.lacks("owner", "listed") + seen.lacks("mapped", "listed") })
 	if err := ctrl.Ready(); err != nil {
@@ -173,10 +173,10 @@ func TestSourceIsAddedAtRunTime(t *testing.T) {
 	ctrl, _ := run(t, controller.Config[*corev1.ConfigMap]{
 		Name: "adding", ResyncInterval: -1,
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
-		Handler: controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, m *corev1.ConfigMap) error {
+		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 			seen.note(ctx, m.Name)
 			return nil
-		}),
+		},
 	})
 	eventually(t, func() string { return seen.lacks("owner", "listed") })
 	e.putDeployment("first", owner, nil)

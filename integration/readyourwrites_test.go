@@ -18,8 +18,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/source"
-	"github.com/evenkeel-go/evenkeel/store"
 )
 
 const (
@@ -56,7 +56,7 @@ func createChildren(t *testing.T, consistencyTimeout time.Duration) (tooMany int
 		Name: "parents", ResyncInterval: -1, Workers: 5, ConsistencyTimeout: consistencyTimeout,
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, selection),
 		Sources:   []controller.Source{source.OwnedIn(children, source.Owner{Kind: schema.GroupKind{Kind: "ConfigMap"}})},
-		Handler: controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, m *corev1.ConfigMap) error {
+		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 			runs.Add(1)
 			label := labels.Set{parentLabel: m.Name}
 			n, err := children.Count(store.Query{Namespace: m.Namespace, Labels: label.AsSelector()})
@@ -68,7 +68,7 @@ func createChildren(t *testing.T, consistencyTimeout time.Duration) (tooMany int
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: m.Name, UID: m.UID, Controller: new(true)}},
 			}}, metav1.CreateOptions{})
 			return err
-		}),
+		},
 	})
 	defer stop()
 	e.churn(2 * time.Second)

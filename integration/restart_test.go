@@ -13,8 +13,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // waiters is how many keys wait of each sort.
@@ -51,7 +51,7 @@ func TestContract07_KeysThatWaitOutliveARestart(t *testing.T) {
 	ctrl, _ := run(t, controller.Config[*corev1.ConfigMap]{
 		Name: "parents", ResyncInterval: -1, Reads: []controller.Readable{children},
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](connected, selection),
-		Handler: controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, m *corev1.ConfigMap) error {
+		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 			saw.add(m.Name, fmt.Sprint(m.Data["value"], " ", children.Has(e.key(m.Name))))
 			switch {
 			case m.Data["value"] != "1":
@@ -61,7 +61,7 @@ func TestContract07_KeysThatWaitOutliveARestart(t *testing.T) {
 			}
 			_, err := own.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: m.Name}}, metav1.CreateOptions{})
 			return err
-		}),
+		},
 	})
 	eventually(t, func() string { return saw.lacks(sights("0", false)) })
 	watches.hold()

@@ -45,10 +45,10 @@ func story[T kube.Object](t *testing.T, e env, retriever informer.Retriever[T], 
 	var s seen
 	ctrl, _ := run(t, controller.Config[T]{
 		Name: "story", Retriever: retriever, ResyncInterval: -1,
-		Handler: controller.HandlerFunc[T](func(_ context.Context, obj T) error {
+		Handler: func(_ context.Context, obj T) error {
 			s.add(obj.GetName(), value(obj))
 			return nil
-		}),
+		},
 	})
 	eventually(t, func() string { return s.lacks(map[string]string{"a": "1"}) })
 	if err := ctrl.Ready(); err != nil {
@@ -176,19 +176,19 @@ func TestRetrieveCustomResources(t *testing.T) {
 	var typed, raw seen
 	_, stopTyped := run(t, controller.Config[*Widget]{
 		Name: "typed", Retriever: informer.Retrieve[*Widget](cluster),
-		Handler: controller.HandlerFunc[*Widget](func(_ context.Context, w *Widget) error {
+		Handler: func(_ context.Context, w *Widget) error {
 			typed.add(w.Name, w.Spec.Value)
 			return nil
-		}),
+		},
 	})
 	_, stopRaw := run(t, controller.Config[*unstructured.Unstructured]{
 		Name:      "unstructured",
 		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, informer.Selection{Kind: widgets.GroupVersion().WithKind("Widget")}),
-		Handler: controller.HandlerFunc[*unstructured.Unstructured](func(_ context.Context, u *unstructured.Unstructured) error {
+		Handler: func(_ context.Context, u *unstructured.Unstructured) error {
 			value, _, _ := unstructured.NestedString(u.Object, "spec", "value")
 			raw.add(u.GetName(), value)
 			return nil
-		}),
+		},
 	})
 	defer stopTyped()
 	defer stopRaw()
@@ -233,10 +233,10 @@ func TestRetrieveSelected(t *testing.T) {
 			var s seen
 			run(t, controller.Config[*corev1.ConfigMap]{
 				Name: name, Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, test.selection),
-				Handler: controller.HandlerFunc[*corev1.ConfigMap](func(_ context.Context, m *corev1.ConfigMap) error {
+				Handler: func(_ context.Context, m *corev1.ConfigMap) error {
 					s.add(kube.KeyOf(m).String(), m.Data["value"])
 					return nil
-				}),
+				},
 			})
 			eventually(t, func() string { return s.lacks(test.want) })
 		})
@@ -253,10 +253,10 @@ func TestSelectionFollowsLabels(t *testing.T) {
 		Name: "labels",
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](connect(t, local.RESTConfig()),
 			informer.Selection{Namespaces: []string{e.namespace}, LabelSelector: "value=in"}),
-		Handler: controller.HandlerFunc[*corev1.ConfigMap](func(_ context.Context, m *corev1.ConfigMap) error {
+		Handler: func(_ context.Context, m *corev1.ConfigMap) error {
 			s.add(m.Name, m.Labels["value"])
 			return nil
-		}),
+		},
 	})
 	eventually(t, func() string { return s.lacks(map[string]string{"a": "in"}) })
 	e.putConfigMap("b", "out")
@@ -303,7 +303,7 @@ func TestRetrieveMistakes(t *testing.T) {
 		ctrl, _ := run(t, controller.Config[*corev1.Node]{
 			Name:      "nodes",
 			Retriever: informer.RetrieveSelected[*corev1.Node](cluster, informer.Selection{Namespaces: []string{"default"}}),
-			Handler:   controller.HandlerFunc[*corev1.Node](func(context.Context, *corev1.Node) error { return nil }),
+			Handler:   func(context.Context, *corev1.Node) error { return nil },
 		})
 		eventually(t, func() string {
 			if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), "cluster-scoped") {

@@ -22,7 +22,7 @@ import (
 )
 
 func nothing[T kube.Object]() controller.Handler[T] {
-	return controller.HandlerFunc[T](func(context.Context, T) error { return nil })
+	return func(context.Context, T) error { return nil }
 }
 
 // readyNames waits until Ready says all of the parts. That it takes seconds only is tested in virtual
@@ -53,10 +53,10 @@ func TestContract09_ForbiddenIsNamedAndRecovers(t *testing.T) {
 	refused, _ := run(t, controller.Config[*corev1.ConfigMap]{
 		Metrics: must(metrics.New(metrics.Config{Registerer: registry}))(t),
 		Name:    "refused", Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, selection),
-		Handler: controller.HandlerFunc[*corev1.ConfigMap](func(_ context.Context, m *corev1.ConfigMap) error {
+		Handler: func(_ context.Context, m *corev1.ConfigMap) error {
 			s.add(m.Name, m.Data["value"])
 			return nil
-		}),
+		},
 	})
 	other, _ := run(t, controller.Config[*corev1.Secret]{
 		Name: "other", Retriever: informer.RetrieveSelected[*corev1.Secret](connect(t, local.RESTConfig()), selection), Handler: nothing[*corev1.Secret](),
@@ -130,10 +130,10 @@ func TestContract09_MissingKindIsNamedAndFoundWhenItComes(t *testing.T) {
 	var s seen
 	ctrl, _ := run(t, controller.Config[*unstructured.Unstructured]{
 		Name: "late", Retriever: informer.RetrieveSelected[*unstructured.Unstructured](connect(t, local.RESTConfig()), informer.Selection{Kind: kind}),
-		Handler: controller.HandlerFunc[*unstructured.Unstructured](func(_ context.Context, u *unstructured.Unstructured) error {
+		Handler: func(_ context.Context, u *unstructured.Unstructured) error {
 			s.add(u.GetName(), "seen")
 			return nil
-		}),
+		},
 	})
 	readyNames(t, ctrl.Ready, "Latecomer", widgets.Group, "CustomResourceDefinition")
 	if err := ctrl.Ready(); !errors.Is(err, kube.ErrNotServed) {
@@ -171,14 +171,14 @@ func TestContract02_NoLostWakeUpOverServerCrashes(t *testing.T) {
 	ctrl, _ := run(t, controller.Config[*corev1.ConfigMap]{
 		Name: "crash", ResyncInterval: -1,
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](connect(t, own.RESTConfig()), informer.Selection{Namespaces: []string{e.namespace}}),
-		Handler: controller.HandlerFunc[*corev1.ConfigMap](func(_ context.Context, m *corev1.ConfigMap) error {
+		Handler: func(_ context.Context, m *corev1.ConfigMap) error {
 			if m.Name == "still" {
 				still.add(m.Name, m.Data["value"])
 				return nil
 			}
 			moving.add(m.Name, m.Data["value"])
 			return nil
-		}),
+		},
 	})
 	for round := range 3 {
 		value := strconv.Itoa(round + 1)

@@ -24,8 +24,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/store"
 )
 
 // requests writes down the lists and watches of a resource that a config makes.
@@ -114,19 +114,16 @@ func TestViewsOfOneInformerShareItsWatch(t *testing.T) {
 	metadata := must(informer.As[*metav1.PartialObjectMetadata](typed))(t)
 	dynamic := must(informer.As[*unstructured.Unstructured](typed))(t)
 	var handled, seenMetadata, seenDynamic seen
-	run(t, controller.Config[*corev1.ConfigMap]{Name: "typed", Informer: typed, Handler: controller.HandlerFunc[*corev1.ConfigMap](
-		func(_ context.Context, m *corev1.ConfigMap) error { handled.add(m.Name, m.Data["value"]); return nil })})
-	run(t, controller.Config[*metav1.PartialObjectMetadata]{Name: "metadata", Informer: metadata, Handler: controller.HandlerFunc[*metav1.PartialObjectMetadata](
-		func(_ context.Context, m *metav1.PartialObjectMetadata) error {
-			seenMetadata.add(m.Name, m.Labels["value"])
-			return nil
-		})})
-	run(t, controller.Config[*unstructured.Unstructured]{Name: "dynamic", Informer: dynamic, Handler: controller.HandlerFunc[*unstructured.Unstructured](
-		func(_ context.Context, u *unstructured.Unstructured) error {
-			value, _, _ := unstructured.NestedString(u.Object, "data", "value")
-			seenDynamic.add(u.GetName(), value)
-			return nil
-		})})
+	run(t, controller.Config[*corev1.ConfigMap]{Name: "typed", Informer: typed, Handler: func(_ context.Context, m *corev1.ConfigMap) error { handled.add(m.Name, m.Data["value"]); return nil }})
+	run(t, controller.Config[*metav1.PartialObjectMetadata]{Name: "metadata", Informer: metadata, Handler: func(_ context.Context, m *metav1.PartialObjectMetadata) error {
+		seenMetadata.add(m.Name, m.Labels["value"])
+		return nil
+	}})
+	run(t, controller.Config[*unstructured.Unstructured]{Name: "dynamic", Informer: dynamic, Handler: func(_ context.Context, u *unstructured.Unstructured) error {
+		value, _, _ := unstructured.NestedString(u.Object, "data", "value")
+		seenDynamic.add(u.GetName(), value)
+		return nil
+	}})
 	everybodySaw := func(want map[string]string) {
 		t.Helper()
 		eventually(t, func() string { return handled.lacks(want) + seenMetadata.lacks(want) + seenDynamic.lacks(want) })

@@ -250,17 +250,17 @@ func TestCommitStatusRefusesBeforeAnyRequest(t *testing.T) {
 func TestCommitStatusInsideOfFinalizer(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
-	handler := controller.Chain(controller.HandlerFunc[*corev1.Service](func(ctx context.Context, service *corev1.Service) error {
+	handler := controller.Chain(func(ctx context.Context, service *corev1.Service) error {
 		status.Set(&service.Status.Conditions, status.True("Noted", 1, "Noted", ""))
 		if err := middleware.CommitStatus(ctx, service); err != nil {
 			return err
 		}
 		setReady(service)
 		return nil
-	}), middleware.Status(c, serviceOptions{}), middleware.Finalizer(newCleaning(t).finalizer(t, c), middleware.FinalizerOptions[*corev1.Service]{}))
+	}, middleware.Status(c, serviceOptions{}), middleware.Finalizer(newCleaning(t).finalizer(t, c), middleware.FinalizerOptions[*corev1.Service]{}))
 	for _, want := range [][]string{{patchWeb, statusWeb, statusWeb}, nil} {
 		service := web(t, server, c)
-		if err := handler.Handle(t.Context(), service); err != nil {
+		if err := handler(t.Context(), service); err != nil {
 			t.Error(err)
 		}
 		if got := server.Requests(); !slices.Equal(got, want) {

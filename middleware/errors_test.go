@@ -55,14 +55,14 @@ func TestMiddlewareReadsMisbehavingErrors(t *testing.T) {
 			tracer := &errorReader{}
 			service := web(t, server, c)
 			handler := controller.Chain(
-				controller.HandlerFunc[*corev1.Service](func(context.Context, *corev1.Service) error { return test.err }),
+				func(context.Context, *corev1.Service) error { return test.err },
 				middleware.Log[*corev1.Service](slog.New(slog.NewTextHandler(&logs, nil))),
 				middleware.Trace[*corev1.Service](tracer),
 				middleware.Status(c, serviceOptions{OnError: middleware.FailureConditions(conditionsOf)}),
 				middleware.Timeout[*corev1.Service](time.Minute),
 				middleware.Recover[*corev1.Service](),
 			)
-			if err := handler.Handle(t.Context(), service); err == nil {
+			if err := handler(t.Context(), service); err == nil {
 				t.Error("the error was lost")
 			}
 			if got := logs.String(); !strings.Contains(got, test.text) || len(got) > 5000 {

@@ -60,7 +60,7 @@ func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOption
 		options.Events = nil // a recorder that is switched off leaves a nil pointer
 	}
 	return func(next controller.Handler[T]) controller.Handler[T] {
-		return controller.HandlerFunc[T](func(ctx context.Context, obj T) error {
+		return func(ctx context.Context, obj T) error {
 			if obj.GetDeletionTimestamp() != nil {
 				return options.deleting(ctx, f, obj)
 			}
@@ -72,8 +72,8 @@ func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOption
 				return err
 			}
 			moveVersion(ctx, obj, version)
-			return next.Handle(ctx, obj)
-		})
+			return next(ctx, obj)
+		}
 	}
 }
 

@@ -61,12 +61,12 @@ func (c *cleaning) finalizer(t *testing.T, of *client.Client) *finalizer.Finaliz
 // run is a run of the object as it is now.
 func (c *cleaning) run(t *testing.T, service *corev1.Service) error {
 	t.Helper()
-	handler := controller.Chain(controller.HandlerFunc[*corev1.Service](func(_ context.Context, service *corev1.Service) error {
+	handler := controller.Chain(func(_ context.Context, service *corev1.Service) error {
 		c.did = append(c.did, fmt.Sprint("handled with ", c.server.Object("services", webKey()).GetFinalizers()))
 		setReady(service)
 		return nil
-	}), middleware.Status(c.client, serviceOptions{}), middleware.Finalizer(c.finalizer(t, c.client), c.options))
-	return handler.Handle(t.Context(), service)
+	}, middleware.Status(c.client, serviceOptions{}), middleware.Finalizer(c.finalizer(t, c.client), c.options))
+	return handler(t.Context(), service)
 }
 
 func (c *cleaning) expect(t *testing.T, did []string, requests []string) {

@@ -1,4 +1,4 @@
-// Package middleware has wrappers for Handlers, to be composed with controller.Chain.
+// Package middleware has wrappers for Handlers and Reconcilers, to be composed with controller.Chain.
 package middleware
 
 import (
@@ -7,55 +7,57 @@ import (
 	"log/slog"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Recover turns a panic of the wrapped Handler into a *controller.PanicError. A
-// Controller does so too; Recover lets the middleware outside of it see the error.
-func Recover[T kube.Object]() controller.Middleware[T] {
+// Recover turns a panic of the wrapped Handler into a *controller.PanicError. A Controller does so too; with Recover
+// the middleware outside of it receives the error.
+func Recover[T any]() controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
-		return controller.HandlerFunc[T](func(ctx context.Context, obj T) (err error) {
+		return func(ctx context.Context, obj T) (err error) {
 			defer controller.RecoverPanic(&err)
-			return next.Handle(ctx, obj)
-		})
+			return next(ctx, obj)
+		}
 	}
 }
 
 // Timeout cancels the wrapped Handler's context after d; zero or less means never. When the
 // Handler then returns an error, the error says so, and wraps the Handler's. It counts as
 // OutcomeError; OutcomeTimeout is for controller.Config.Timeout.
-func Timeout[T kube.Object](d time.Duration) controller.Middleware[T] {
+func Timeout[T any](d time.Duration) controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		if d <= 0 {
 			return next
 		}
-		return controller.HandlerFunc[T](func(ctx context.Context, obj T) error {
+		return func(ctx context.Context, obj T) error {
 			limited, cancel := context.WithTimeout(ctx, d)
 			defer cancel()
-			err := usercode.Error(next.Handle(limited, obj))
+			err := usercode.Error(next(limited, obj))
 			if err != nil && limited.Err() != nil && ctx.Err() == nil {
-				return fmt.Errorf("handle %s: timed out after %s: %w", kube.KeyOf(obj), d, err)
+				return fmt.Errorf("handle %s: timed out after %s: %w", keyOf(obj), d, err)
 			}
 			return err
-		})
+		}
 	}
 }
 
 // Log logs every call of the wrapped Handler, with the object's key, the duration and the
 // causes: at info level, or at warning level when it returns an error that is not a
 // RequeueAfter. Default logger: the run's own (see controller.LoggerFrom), when logger is nil.
-func Log[T kube.Object](logger *slog.Logger) controller.Middleware[T] {
+func Log[T any](logger *slog.Logger) controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
-		return controller.HandlerFunc[T](func(ctx context.Context, obj T) error {
+		return func(ctx context.Context, obj T) error {
 			run, _ := controller.RunFrom(ctx)
 			to := controller.LoggerFrom(ctx)
 			if logger != nil {
-				to = logger.With("controller", run.Controller, slog.Group("run", "key", kube.KeyOf(obj).String(), "id", run.ID))
+				to = logger.With("controller", run.Controller, slog.Group("run", "key", keyOf(obj).String(), "id", run.ID))
 			}
 			start := time.Now()
-			err := next.Handle(ctx, obj)
+			err := next(ctx, obj)
 			attrs := []any{"duration", time.Since(start), "causes", run.Causes.String()}
 			if err != nil && !controller.IsRequeue(err) {
 				to.WarnContext(ctx, "handled", append(attrs, "error", usercode.Error(err))...)
@@ -63,6 +65,18 @@ func Log[T kube.Object](logger *slog.Logger) controller.Middleware[T] {
 			}
 			to.InfoContext(ctx, "handled", attrs...)
 			return err
-		})
+		}
+	}
+}
+
+// keyOf returns the key of what a Handler is called with: an object, or a key.
+func keyOf(obj any) kube.Key {
+	switch obj := obj.(type) {
+	case kube.Key:
+		return obj
+	case metav1.Object:
+		return kube.KeyOf(obj)
+	default:
+		return kube.Key{}
 	}
 }

@@ -31,7 +31,7 @@ func pod() *corev1.Pod {
 
 // handle calls the function, wrapped by m, with a Pod.
 func handle(ctx context.Context, m controller.Middleware[*corev1.Pod], f func(ctx context.Context, pod *corev1.Pod) error) error {
-	return controller.Chain(controller.Handler[*corev1.Pod](controller.HandlerFunc[*corev1.Pod](f)), m).Handle(ctx, pod())
+	return controller.Chain(controller.Handler[*corev1.Pod](f), m)(ctx, pod())
 }
 
 func TestRecoverTurnsAPanicIntoAnError(t *testing.T) {
@@ -66,13 +66,13 @@ func TestRecoverLetsTheMiddlewareOutsideSeeTheError(t *testing.T) {
 	t.Parallel()
 	var seen error
 	watch := func(next controller.Handler[*corev1.Pod]) controller.Handler[*corev1.Pod] {
-		return controller.HandlerFunc[*corev1.Pod](func(ctx context.Context, obj *corev1.Pod) error {
-			seen = next.Handle(ctx, obj)
+		return func(ctx context.Context, obj *corev1.Pod) error {
+			seen = next(ctx, obj)
 			return seen
-		})
+		}
 	}
-	handler := controller.HandlerFunc[*corev1.Pod](func(context.Context, *corev1.Pod) error { panic("oh") })
-	err := controller.Chain(handler, watch, middleware.Recover[*corev1.Pod]()).Handle(t.Context(), pod())
+	handler := func(context.Context, *corev1.Pod) error { panic("oh") }
+	err := controller.Chain(handler, watch, middleware.Recover[*corev1.Pod]())(t.Context(), pod())
 	if seen == nil || err == nil || err.Error() != "handler panicked: oh" {
 		t.Errorf("outside it was %v, and the answer %v; want the panic in both", seen, err)
 	}

@@ -56,12 +56,12 @@ func TestLogInAController(t *testing.T) {
 				ctrl, err := controller.New(controller.Config[*corev1.Pod]{
 					Name:      "pods",
 					Retriever: onePod{},
-					Handler: controller.Chain(controller.HandlerFunc[*corev1.Pod](func(context.Context, *corev1.Pod) error {
+					Handler: controller.Chain(func(context.Context, *corev1.Pod) error {
 						if runs.Add(1) == 1 {
 							return &controller.RequeueError{After: time.Minute, Reason: "look again"}
 						}
 						return nil
-					}), middleware.Log[*corev1.Pod](given)),
+					}, middleware.Log[*corev1.Pod](given)),
 					ResyncInterval: -1,
 					Logger:         ofController,
 				})

@@ -72,14 +72,14 @@ func Status[T kube.Object](c *client.Client, options StatusOptions[T]) controlle
 	}
 	options.Timeout = cmp.Or(options.Timeout, DefaultStatusTimeout)
 	return func(next controller.Handler[T]) controller.Handler[T] {
-		return controller.HandlerFunc[T](func(ctx context.Context, obj T) error {
+		return func(ctx context.Context, obj T) error {
 			before, err := copyOf(obj)
 			if err != nil {
 				return err
 			}
 			run := &statusRun[T]{client: c, options: options, obj: obj, before: before, generation: obj.GetGeneration()}
 			return run.handle(ctx, next)
-		})
+		}
 	}
 }
 
@@ -114,7 +114,7 @@ func (r *statusRun[T]) handle(ctx context.Context, next controller.Handler[T]) (
 		// prints it.
 		panic(value)
 	}()
-	return next.Handle(context.WithValue(ctx, statusRunKey[T]{}, r), r.obj)
+	return next(context.WithValue(ctx, statusRunKey[T]{}, r), r.obj)
 }
 
 // end says in the status what the answer means, writes the status, and returns the run's answer.

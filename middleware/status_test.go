@@ -36,10 +36,10 @@ func statusRun(
 	handle func(ctx context.Context, service *corev1.Service) error,
 ) error {
 	t.Helper()
-	handler := controller.Chain(controller.HandlerFunc[*corev1.Service](handle),
+	handler := controller.Chain(handle,
 		middleware.Recover[*corev1.Service](), middleware.Status(c, options))
 	service := web(t, server, c) //nolint:contextcheck // as an informer has it
-	return handler.Handle(ctx, service)
+	return handler(ctx, service)
 }
 
 // said is what the Service's conditions say.
@@ -150,15 +150,15 @@ func TestStatusCommitsWhenTheHandlerEndsItsGoroutine(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	ended := make(chan struct{})
-	handler := middleware.Status(c, serviceOptions{})(controller.HandlerFunc[*corev1.Service](func(_ context.Context, service *corev1.Service) error {
+	handler := middleware.Status(c, serviceOptions{})(func(_ context.Context, service *corev1.Service) error {
 		setReady(service)
 		runtime.Goexit()
 		return nil
-	}))
+	})
 	service := web(t, server, c)
 	go func() { // waited for through ended
 		defer close(ended)
-		_ = handler.Handle(t.Context(), service) // it does not return
+		_ = handler(t.Context(), service) // it does not return
 	}()
 	<-ended
 	if got := said(t, server, c); got != "Ready=True Deployed: " {

@@ -38,14 +38,14 @@ func ExampleStatus() {
 	}
 	down := errors.New("the DNS provider is down")
 	handler := controller.Chain(
-		controller.HandlerFunc[*corev1.Service](func(_ context.Context, service *corev1.Service) error {
+		func(_ context.Context, service *corev1.Service) error {
 			fmt.Println("finalizers:", service.Finalizers)
 			if down != nil {
 				return down
 			}
 			status.Ready(&service.Status.Conditions, service.Generation, "Published", "the record is there")
 			return nil
-		}),
+		},
 		middleware.Status(c, middleware.StatusOptions[*corev1.Service]{OnError: middleware.FailureConditions(conditionsOf)}),
 		middleware.Finalizer(cleanup, middleware.FinalizerOptions[*corev1.Service]{}),
 	)
@@ -57,7 +57,7 @@ func ExampleStatus() {
 			fmt.Println("it is gone:", errors.Is(err, client.ErrGone))
 			return
 		}
-		fmt.Println("answer:", handler.Handle(ctx, service))
+		fmt.Println("answer:", handler(ctx, service))
 		for _, condition := range service.Status.Conditions {
 			fmt.Println(condition.Type, condition.Status, condition.Message)
 		}
@@ -93,7 +93,7 @@ func ExampleCommitStatus() {
 		return
 	}
 	handler := controller.Chain(
-		controller.HandlerFunc[*corev1.Service](func(ctx context.Context, service *corev1.Service) error {
+		func(ctx context.Context, service *corev1.Service) error {
 			if !status.IsTrue(service.Status.Conditions, "Named") {
 				status.Set(&service.Status.Conditions, status.True("Named", service.Generation, "Named", "web-1.example.com"))
 				if err := middleware.CommitStatus(ctx, service); err != nil {
@@ -103,7 +103,7 @@ func ExampleCommitStatus() {
 			fmt.Println("make the record after", len(server.Requests()), "requests")
 			status.Ready(&service.Status.Conditions, service.Generation, "Published", "")
 			return nil
-		}),
+		},
 		middleware.Status(c, middleware.StatusOptions[*corev1.Service]{}),
 	)
 	for range 2 { // as a controller does it
@@ -113,7 +113,7 @@ func ExampleCommitStatus() {
 			return
 		}
 		server.Requests()
-		fmt.Println("answer:", handler.Handle(context.Background(), service))
+		fmt.Println("answer:", handler(context.Background(), service))
 		fmt.Println("requests after that:", len(server.Requests()))
 	}
 	// Output:

@@ -35,32 +35,20 @@ type Span interface {
 	End(ctx context.Context, err error)
 }
 
-// Trace has tracer make spans of each call of the wrapped Handler, and of the requests that it
-// makes, and notes the trace in controller.Run.TraceID. Put it first in a Chain, so that it
-// measures the rest. A nil tracer, also a nil pointer, means off: the Handler is returned as
-// it is.
+// Trace makes tracer create spans for each call of the wrapped Handler, and for the requests that it makes, and stores
+// the trace's ID in controller.Run.TraceID. It should be first in a Chain, so that it measures the other middleware.
+// With a nil tracer, also a nil pointer, it returns the Handler unchanged.
 //
-// A panic of the Handler ends the spans and goes on, with its stack.
-func Trace[T kube.Object](tracer Tracer) controller.Middleware[T] {
+// A panic of the Handler ends the spans and continues, with its stack.
+func Trace[T any](tracer Tracer) controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		if kube.IsNil(tracer) {
 			return next
 		}
-		return controller.HandlerFunc[T](func(ctx context.Context, obj T) error {
-			return traced(ctx, tracer, kube.KeyOf(obj), obj, func(ctx context.Context) error { return next.Handle(ctx, obj) })
-		})
-	}
-}
-
-// TraceReconciler is Trace for a Reconciler.
-func TraceReconciler(tracer Tracer) func(controller.Reconciler) controller.Reconciler {
-	return func(next controller.Reconciler) controller.Reconciler {
-		if kube.IsNil(tracer) {
-			return next
+		return func(ctx context.Context, obj T) error {
+			object, _ := any(obj).(kube.Object)
+			return traced(ctx, tracer, keyOf(obj), object, func(ctx context.Context) error { return next(ctx, obj) })
 		}
-		return controller.ReconcilerFunc(func(ctx context.Context, key kube.Key) error {
-			return traced(ctx, tracer, key, nil, func(ctx context.Context) error { return next.Reconcile(ctx, key) })
-		})
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 // A handler that keeps a ConfigMap, and a Deployment which is applied when the ConfigMap is
 // ready. report.Pending goes into a condition of the owner's status.
 func ExampleSet_Apply() {
-	_ = func(children *owned.Set) controller.HandlerFunc[*appsv1.Deployment] {
+	_ = func(children *owned.Set) controller.Handler[*appsv1.Deployment] {
 		return func(ctx context.Context, owner *appsv1.Deployment) error {
 			meta := metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name + "-proxy"}
 			report, err := children.Apply(ctx, owner, slices.Concat(
@@ -65,13 +65,13 @@ func ExampleOwnerKeys() {
 	ctrl, err := controller.New(controller.Config[*appsv1.Deployment]{
 		Name:      "proxies",
 		Retriever: owners,
-		Handler: controller.HandlerFunc[*appsv1.Deployment](func(ctx context.Context, owner *appsv1.Deployment) error {
+		Handler: func(ctx context.Context, owner *appsv1.Deployment) error {
 			run, _ := controller.RunFrom(ctx)
 			fmt.Printf("%s: %s\n", kube.KeyOf(owner), run.Causes)
 			then[0]()
 			then = then[1:]
 			return nil
-		}),
+		},
 		Sources: []controller.Source{source.Mapped(configs, owned.OwnerKeys[*corev1.ConfigMap]("proxy"))},
 		Logger:  logger,
 	})

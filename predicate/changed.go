@@ -4,8 +4,8 @@ import (
 	"reflect"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/wire"
 )
 
 // GenerationChanged passes updates that change metadata.generation, which the API server increments when the

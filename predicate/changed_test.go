@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
-	"github.com/evenkeel-go/evenkeel/wire"
 )
 
 // changedPredicates returns the predicates that compare two states. They treat Listed, Added, Deleted and UIDs in the

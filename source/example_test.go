@@ -44,13 +44,13 @@ func ExampleOwnedIn() {
 	ctrl, err := controller.New(controller.Config[*appsv1.Deployment]{
 		Name:      "pod-counter",
 		Retriever: deployments,
-		Handler: controller.HandlerFunc[*appsv1.Deployment](func(ctx context.Context, d *appsv1.Deployment) error {
+		Handler: func(ctx context.Context, d *appsv1.Deployment) error {
 			run, _ := controller.RunFrom(ctx)
 			fmt.Printf("%s has %d pods: %s\n", d.Name, pods.Len(), run.Causes)
 			then[0]()
 			then = then[1:]
 			return nil
-		}),
+		},
 		Sources: []controller.Source{
 			source.OwnedIn(pods, source.Owner{Kind: schema.GroupKind{Group: "apps", Kind: "Deployment"}}),
 		},
@@ -111,13 +111,13 @@ func ExampleMapped() {
 	ctrl, err := controller.New(controller.Config[*corev1.Pod]{
 		Name:     "reloader",
 		Informer: pods,
-		Handler: controller.HandlerFunc[*corev1.Pod](func(ctx context.Context, pod *corev1.Pod) error {
+		Handler: func(ctx context.Context, pod *corev1.Pod) error {
 			run, _ := controller.RunFrom(ctx)
 			fmt.Printf("%s: %s\n", pod.Name, run.Causes)
 			then[0]()
 			then = then[1:]
 			return nil
-		}),
+		},
 		Sources: []controller.Source{
 			source.Mapped(configs, configuredBy,
 				predicate.Not(predicate.Types(informer.Listed)), // the first run of each Pod reads its ConfigMap anyway

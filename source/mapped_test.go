@@ -300,12 +300,12 @@ func TestAMappedSourceInAControllerThatSharesItsInformer(t *testing.T) {
 		handled := &queue{}
 		ctrl, err := controller.New(controller.Config[configMap]{
 			Name: "test", Informer: objects, ResyncInterval: -1, Logger: slog.New(slog.DiscardHandler),
-			Handler: controller.HandlerFunc[configMap](func(ctx context.Context, obj configMap) error {
+			Handler: func(ctx context.Context, obj configMap) error {
 				readAll(t, objects)
 				run, _ := controller.RunFrom(ctx)
 				handled.note(kube.KeyOf(obj), run.Causes.String())
 				return nil
-			}),
+			},
 			Sources: []controller.Source{source.Mapped(objects, targets)},
 		})
 		if err != nil {

@@ -291,7 +291,7 @@ func TestControllerRefusesASourceWithAMistake(t *testing.T) {
 	t.Parallel()
 	_, err := controller.New(controller.Config[configMap]{
 		Name: "test", Retriever: newServer(),
-		Handler: controller.HandlerFunc[configMap](func(context.Context, configMap) error { return nil }),
+		Handler: func(context.Context, configMap) error { return nil },
 		Sources: []controller.Source{source.OwnedIn(newInformer(t, newServer()), source.Owner{})},
 	})
 	if err == nil || !strings.Contains(err.Error(), "Sources[0]") || !strings.Contains(err.Error(), "Owner.Kind is required") {

@@ -15,9 +15,9 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // A controller of Deployments handles those again that a machine outside the cluster serves,
@@ -54,13 +54,13 @@ func ExamplePoll() {
 	ctrl, err := controller.New(controller.Config[*appsv1.Deployment]{
 		Name:      "machines-of-deployments",
 		Retriever: deployments,
-		Handler: controller.HandlerFunc[*appsv1.Deployment](func(ctx context.Context, d *appsv1.Deployment) error {
+		Handler: func(ctx context.Context, d *appsv1.Deployment) error {
 			run, _ := controller.RunFrom(ctx)
 			fmt.Printf("%s: %s\n", d.Name, run.Causes)
 			then[0]()
 			then = then[1:]
 			return nil
-		}),
+		},
 		Sources: []controller.Source{machines},
 		Logger:  logger,
 	})
@@ -142,7 +142,7 @@ func ExamplePollSource_Item() {
 	ctrl, err := controller.New(controller.Config[*appsv1.Deployment]{
 		Name:      "prices-of-deployments",
 		Retriever: deployments,
-		Handler: controller.HandlerFunc[*appsv1.Deployment](func(_ context.Context, d *appsv1.Deployment) error {
+		Handler: func(_ context.Context, d *appsv1.Deployment) error {
 			price, found, err := prices.Item(d.Name)
 			if err != nil {
 				return err
@@ -150,7 +150,7 @@ func ExamplePollSource_Item() {
 			fmt.Println(d.Name, found, string(price.Content))
 			cancel()
 			return nil
-		}),
+		},
 		Sources: []controller.Source{prices},
 		Workers: 1,
 		Logger:  logger,

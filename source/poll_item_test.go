@@ -163,7 +163,7 @@ func TestObjectsAreHandledAgainAfterTheFirstPoll(t *testing.T) {
 				ctrl, err := controller.New(controller.Config[configMap]{
 					Name: "test", Retriever: server, Workers: 1, ResyncInterval: -1, Sources: []controller.Source{poll}, Logger: slog.New(slog.DiscardHandler),
 					Retry: retry.Config{Every: retry.Policy{Base: time.Hour, Max: time.Hour, Jitter: -1}},
-					Handler: controller.HandlerFunc[configMap](func(_ context.Context, obj configMap) error {
+					Handler: func(_ context.Context, obj configMap) error {
 						runs[obj.Name]++
 						mostQueued = max(mostQueued, ctrl.Stats().Queued)
 						saw[obj.Name] = readItem(poll, obj.Name)
@@ -174,7 +174,7 @@ func TestObjectsAreHandledAgainAfterTheFirstPoll(t *testing.T) {
 							return errors.New("the item is wrong")
 						}
 						return nil
-					}),
+					},
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -255,13 +255,13 @@ func TestPollItemOfTheTermBeforeIsNotRead(t *testing.T) {
 	handled := make(chan struct{}, 1000)
 	ctrl, err := controller.New(controller.Config[configMap]{
 		Name: "test", Informer: inf, ResyncInterval: -1, Sources: []controller.Source{poll}, Logger: slog.New(slog.DiscardHandler),
-		Handler: controller.HandlerFunc[configMap](func(context.Context, configMap) error {
+		Handler: func(context.Context, configMap) error {
 			if _, _, err := poll.Item("x"); err == nil && fails.Load() {
 				stale.Store(true)
 			}
 			handled <- struct{}{}
 			return nil
-		}),
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +316,7 @@ func TestMisbehavingPollerEndsTheController(t *testing.T) {
 			ctrl, err := controller.New(controller.Config[configMap]{
 				Name: "test", Informer: inf, Logger: slog.New(slog.DiscardHandler),
 				Sources: []controller.Source{source.Poll(source.PollConfig{Name: "outside", Poller: poll, Logger: slog.New(slog.DiscardHandler)})},
-				Handler: controller.HandlerFunc[configMap](func(context.Context, configMap) error { return nil }),
+				Handler: func(context.Context, configMap) error { return nil },
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -340,7 +340,7 @@ func TestControllerRefusesAPollWithAMistake(t *testing.T) {
 	t.Parallel()
 	_, err := controller.New(controller.Config[configMap]{
 		Name: "test", Retriever: newServer(), Logger: slog.New(slog.DiscardHandler),
-		Handler: controller.HandlerFunc[configMap](func(context.Context, configMap) error { return nil }),
+		Handler: func(context.Context, configMap) error { return nil },
 		Sources: []controller.Source{source.Poll(source.PollConfig{Name: "x"})},
 	})
 	if err == nil || !strings.Contains(err.Error(), `source.Poll "x": Poller is required`) {

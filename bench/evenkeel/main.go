@@ -14,8 +14,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/bench/shared/probe"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/store"
 )
 
 func main() { probe.Main(start) }
@@ -43,11 +43,11 @@ func run[T kube.Object](ctx context.Context, cluster *kube.Cluster, options prob
 	c, err := controller.New(controller.Config[T]{
 		Name:      "bench",
 		Retriever: informer.Retrieve[T](cluster),
-		Handler: controller.HandlerFunc[T](func(_ context.Context, obj T) error {
+		Handler: func(_ context.Context, obj T) error {
 			started := time.Now()
 			options.Observer.Handled(started, obj.GetNamespace(), obj.GetName(), string(obj.GetUID()), obj.GetAnnotations(), touch(obj))
 			return nil
-		}),
+		},
 		Workers: options.Workers,
 		Logger:  slog.New(slog.DiscardHandler),
 	})

@@ -19,10 +19,10 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
 	"github.com/evenkeel-go/evenkeel/source"
-	"github.com/evenkeel-go/evenkeel/store"
 )
 
 // byNode is the name of an index of the Pods.
@@ -99,7 +99,7 @@ func (o *operator) newDeployments() (*controller.Controller[*appsv1.Deployment],
 		Name:      "deployments",
 		Informer:  o.deployments,
 		Predicate: predicate.GenerationChanged(), // not if only the status changes
-		Handler:   controller.HandlerFunc[*appsv1.Deployment](o.report),
+		Handler:   o.report,
 		Reads:     []controller.Readable{o.pods, o.freezes},
 		Sources: []controller.Source{
 			// The ReplicaSets that belong to it: only their metadata is watched.
@@ -171,7 +171,7 @@ func (o *operator) newNamespaces() (*controller.Controller[*metav1.PartialObject
 	return controller.New(controller.Config[*metav1.PartialObjectMetadata]{
 		Name:       "namespaces",
 		Informer:   o.namespaces,
-		Reconciler: controller.ReconcilerFunc(o.switchNamespaces),
+		Reconciler: o.switchNamespaces,
 		Workers:    1,
 		Timeout:    10 * time.Second,
 	})

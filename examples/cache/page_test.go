@@ -20,10 +20,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/store"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
-	"github.com/evenkeel-go/evenkeel/store"
-	"github.com/evenkeel-go/evenkeel/wire"
 )
 
 // Samples of docs/cache.md that the program does not need.
@@ -138,7 +138,7 @@ func addsSource(cluster *kube.Cluster, namespace string) error {
 	ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
 		Name:      "config-maps",
 		Retriever: in[*corev1.ConfigMap](cluster, namespace),
-		Handler:   controller.HandlerFunc[*corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) error { return nil }),
+		Handler:   func(context.Context, *corev1.ConfigMap) error { return nil },
 	})
 	if err != nil {
 		return err

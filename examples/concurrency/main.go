@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
 		Name:      "concurrency",
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{*namespace}}),
-		Handler:   slow,
+		Handler:   slow.handle,
 		Workers:   *workers,
 		Logger:    slog.New(slog.NewTextHandler(out, nil)),
 	})
@@ -76,8 +76,8 @@ type slowHandler struct {
 	mostOfOne int              // guarded by mu
 }
 
-// Handle implements controller.Handler.
-func (h *slowHandler) Handle(ctx context.Context, configMap *corev1.ConfigMap) error {
+// handle is the controller.Handler.
+func (h *slowHandler) handle(ctx context.Context, configMap *corev1.ConfigMap) error {
 	key := kube.KeyOf(configMap)
 	h.step(key, +1, "begin "+configMap.ResourceVersion)
 	defer h.step(key, -1, "end")

@@ -22,13 +22,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/event"
 	"github.com/evenkeel-go/evenkeel/examples/internal/connect"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/predicate"
 	"github.com/evenkeel-go/evenkeel/retry"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 func main() {
@@ -183,10 +183,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 func handler(services *informer.Informer[*corev1.Service]) controller.Handler[*corev1.ConfigMap] {
-	return controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, configMap *corev1.ConfigMap) error {
+	return func(ctx context.Context, configMap *corev1.ConfigMap) error {
 		controller.LoggerFrom(ctx).InfoContext(ctx, "handled a ConfigMap", "keys", len(configMap.Data), "services", services.Len())
 		return nil
-	})
+	}
 }
 
 // clock enqueues the key every interval.

@@ -175,8 +175,8 @@ func (d *demo) operate(ctx context.Context) {
 
 // printRuns is a middleware that prints each run of the handler.
 func (d *demo) printRuns(next controller.Handler[*v1alpha1.PodTerminator]) controller.Handler[*v1alpha1.PodTerminator] {
-	return controller.HandlerFunc[*v1alpha1.PodTerminator](func(ctx context.Context, pt *v1alpha1.PodTerminator) error {
-		err := next.Handle(ctx, pt)
+	return func(ctx context.Context, pt *v1alpha1.PodTerminator) error {
+		err := next(ctx, pt)
 		run, _ := controller.RunFrom(ctx)
 		kind, answer := kindReconcile, "done"
 		var requeue *controller.RequeueError
@@ -189,7 +189,7 @@ func (d *demo) printRuns(next controller.Handler[*v1alpha1.PodTerminator]) contr
 		}
 		d.printer.event(kind, "PodTerminator "+pt.Name, "cause: %s; took %s; %s", run.Causes, short(time.Since(run.Started)), answer)
 		return err
-	})
+	}
 }
 
 func (d *demo) failed(err error) {

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
@@ -145,10 +144,10 @@ func TestErrorContainsOperatorFailures(t *testing.T) {
 		t.Errorf("before the first run: %v", err)
 	}
 	broken := errors.New("broken")
-	failing := d.printRuns(controller.HandlerFunc[*v1alpha1.PodTerminator](func(context.Context, *v1alpha1.PodTerminator) error {
+	failing := d.printRuns(func(context.Context, *v1alpha1.PodTerminator) error {
 		return broken
-	}))
-	if err := failing.Handle(t.Context(), &v1alpha1.PodTerminator{}); !errors.Is(err, broken) {
+	})
+	if err := failing(t.Context(), &v1alpha1.PodTerminator{}); !errors.Is(err, broken) {
 		t.Fatalf("the middleware returned %v, want the handler's error", err)
 	}
 	if err := d.trouble(); !errors.Is(err, broken) {

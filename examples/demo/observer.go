@@ -51,7 +51,7 @@ func newObserver(cluster *kube.Cluster, namespace string, s *printer) (*observer
 	}
 	// A Reconciler instead of a Handler, because it is also called for deleted Pods.
 	a.watcher, err = controller.New(controller.Config[*corev1.Pod]{
-		Name: "observer-pods", Informer: a.pods, Reconciler: controller.ReconcilerFunc(a.sawPod), Workers: 1, Logger: s.logger(),
+		Name: "observer-pods", Informer: a.pods, Reconciler: a.sawPod, Workers: 1, Logger: s.logger(),
 	})
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func newObserver(cluster *kube.Cluster, namespace string, s *printer) (*observer
 	a.terminators, err = controller.New(controller.Config[*v1alpha1.PodTerminator]{
 		Name:      "observer-terminators",
 		Retriever: informer.RetrieveSelected[*v1alpha1.PodTerminator](cluster, selection),
-		Handler:   controller.HandlerFunc[*v1alpha1.PodTerminator](a.sawTerminator),
+		Handler:   a.sawTerminator,
 		Logger:    s.logger(),
 	})
 	return a, err

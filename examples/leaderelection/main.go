@@ -134,9 +134,9 @@ func newPrinter[T kube.Object](name string, cluster *kube.Cluster, elector *lead
 	return controller.New(controller.Config[T]{
 		Name:      name,
 		Retriever: informer.RetrieveSelected[T](cluster, informer.Selection{Namespaces: []string{namespace}}),
-		Handler: controller.HandlerFunc[T](func(_ context.Context, obj T) error {
+		Handler: func(_ context.Context, obj T) error {
 			fmt.Printf("%s handles %s %s/%s\n", elector.Status().Identity, name, obj.GetNamespace(), obj.GetName())
 			return nil
-		}),
+		},
 	})
 }

@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	ctrl, err := controller.New(controller.Config[*corev1.Namespace]{
 		Name:      "namespaces",
 		Retriever: informer.Retrieve[*corev1.Namespace](cluster),
-		Handler:   controller.HandlerFunc[*corev1.Namespace](func(context.Context, *corev1.Namespace) error { return nil }),
+		Handler:   func(context.Context, *corev1.Namespace) error { return nil },
 		Metrics:   recorder,
 		Logger:    slog.New(slog.NewTextHandler(out, nil)),
 	})

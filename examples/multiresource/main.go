@@ -44,11 +44,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	// The Handler of both controllers. Metadata-only objects (metav1.PartialObjectMetadata) can represent any kind.
-	handler := controller.HandlerFunc[*metav1.PartialObjectMetadata](func(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
+	handler := func(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
 		run, _ := controller.RunFrom(ctx)
 		fmt.Fprintf(out, "%s: %s (%s)\n", run.Controller, kube.KeyOf(obj), run.Causes)
 		return nil
-	})
+	}
 	newController := func(name, kind string, resync time.Duration) (runner, error) {
 		return controller.New(controller.Config[*metav1.PartialObjectMetadata]{
 			Name: name,

@@ -36,10 +36,10 @@ func run(ctx context.Context) error {
 	printer, err := controller.New(controller.Config[*corev1.Pod]{
 		Name:      "pod-printer",
 		Retriever: informer.Retrieve[*corev1.Pod](cluster),
-		Handler: controller.HandlerFunc[*corev1.Pod](func(_ context.Context, pod *corev1.Pod) error {
+		Handler: func(_ context.Context, pod *corev1.Pod) error {
 			fmt.Printf("%s/%s is %s\n", pod.Namespace, pod.Name, pod.Status.Phase)
 			return nil
-		}),
+		},
 	})
 	if err != nil {
 		return err

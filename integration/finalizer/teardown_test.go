@@ -265,7 +265,7 @@ func TestFinalizerInAController(t *testing.T) {
 	clustertest.Run(t, controller.Config[*corev1.ConfigMap]{
 		Name:      "finalized",
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.cluster, informer.Selection{Namespaces: []string{e.namespace}, FieldSelector: "metadata.name!=kube-root-ca.crt"}),
-		Handler: controller.Chain(controller.HandlerFunc[*corev1.ConfigMap](func(_ context.Context, obj *corev1.ConfigMap) error {
+		Handler: controller.Chain(func(_ context.Context, obj *corev1.ConfigMap) error {
 			out.mu.Lock()
 			defer out.mu.Unlock()
 			out.runs++
@@ -274,10 +274,10 @@ func TestFinalizerInAController(t *testing.T) {
 			}
 			out.records[obj.Name] = true
 			return nil
-		}), func(next controller.Handler[*corev1.ConfigMap]) controller.Handler[*corev1.ConfigMap] {
-			return controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, obj *corev1.ConfigMap) error {
-				return next.Handle(kube.ObserveCalls(ctx, observer), obj)
-			})
+		}, func(next controller.Handler[*corev1.ConfigMap]) controller.Handler[*corev1.ConfigMap] {
+			return func(ctx context.Context, obj *corev1.ConfigMap) error {
+				return next(kube.ObserveCalls(ctx, observer), obj)
+			}
 		}, middleware.Finalizer(f, middleware.FinalizerOptions[*corev1.ConfigMap]{})),
 		ResyncInterval: 200 * time.Millisecond, ConsistencyTimeout: 10 * time.Minute, // however late the watch is
 	})

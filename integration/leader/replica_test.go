@@ -194,7 +194,7 @@ func (r *replica) controller(cluster *kube.Cluster, elector controller.LeaderEle
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{
 			Namespaces: []string{r.Namespace}, LabelSelector: "target=true",
 		}),
-		Handler: controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, m *corev1.ConfigMap) error {
+		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 			if r.Writers == writersSlow {
 				fmt.Println("works")
 				select {
@@ -207,7 +207,7 @@ func (r *replica) controller(cluster *kube.Cluster, elector controller.LeaderEle
 				return err
 			}
 			return controller.RequeueAfter(max(r.pause(), time.Millisecond), "the next write")
-		}),
+		},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 }

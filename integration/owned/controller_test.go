@@ -120,7 +120,7 @@ func TestController(t *testing.T) {
 		return err
 	}
 	clustertest.Run(t, controller.Config[*unstructured.Unstructured]{
-		Name: "webapp", Informer: apps, Handler: controller.HandlerFunc[*unstructured.Unstructured](handle),
+		Name: "webapp", Informer: apps, Handler: handle,
 		Sources: made.Sources,
 	})
 	app := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(1)}}}

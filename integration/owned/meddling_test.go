@@ -42,10 +42,10 @@ func TestChildrenComeBackFromWhatAUserDoes(t *testing.T) {
 	}
 	clustertest.Run(t, controller.Config[*unstructured.Unstructured]{
 		Name: "webapp", Informer: apps, Sources: made.Sources,
-		Handler: controller.HandlerFunc[*unstructured.Unstructured](func(ctx context.Context, app *unstructured.Unstructured) error {
+		Handler: func(ctx context.Context, app *unstructured.Unstructured) error {
 			_, err := made.Set.Apply(ctx, app, owned.Of(desired()[0], desired()[1])...)
 			return err
-		}),
+		},
 	})
 	app := e.app("web")
 	differs := func() string {

@@ -202,14 +202,14 @@ func TestControllerGoesThroughWavesInReverse(t *testing.T) {
 	clustertest.Run(t, controller.Config[*unstructured.Unstructured]{
 		Name: "webapp", ResyncInterval: -1,
 		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, informer.Selection{Kind: appKind, Namespaces: []string{e.namespace}}),
-		Handler: controller.HandlerFunc[*unstructured.Unstructured](func(ctx context.Context, app *unstructured.Unstructured) error {
+		Handler: func(ctx context.Context, app *unstructured.Unstructured) error {
 			desired := children
 			if app.GetGeneration() > 1 {
 				desired = nil
 			}
 			_, err := set.Apply(ctx, app, desired...)
 			return err
-		}),
+		},
 		Sources: []controller.Source{source.Mapped(configs, owned.OwnerKeys[*corev1.ConfigMap]("webapp"))},
 	})
 	app := e.app("web")

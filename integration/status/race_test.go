@@ -99,7 +99,7 @@ func TestTwoControllersWithConditionsOfTheirOwn(t *testing.T) {
 		clustertest.Run(t, controller.Config[*Shop]{
 			Name:      "status-" + name,
 			Retriever: informer.RetrieveSelected[*Shop](e.cluster, informer.Selection{Namespaces: []string{e.namespace}}),
-			Handler: controller.Chain(controller.HandlerFunc[*Shop](func(_ context.Context, shop *Shop) error {
+			Handler: controller.Chain(func(_ context.Context, shop *Shop) error {
 				runs.Add(1)
 				status.Set(&shop.Status.Conditions, status.True(name, shop.Generation, "Done", ""))
 				shop.round(name, len(shop.Labels))
@@ -107,10 +107,10 @@ func TestTwoControllersWithConditionsOfTheirOwn(t *testing.T) {
 					panic("a handler's")
 				}
 				return nil
-			}), func(next controller.Handler[*Shop]) controller.Handler[*Shop] {
-				return controller.HandlerFunc[*Shop](func(ctx context.Context, shop *Shop) error {
-					return next.Handle(kube.ObserveCalls(ctx, observer), shop)
-				})
+			}, func(next controller.Handler[*Shop]) controller.Handler[*Shop] {
+				return func(ctx context.Context, shop *Shop) error {
+					return next(kube.ObserveCalls(ctx, observer), shop)
+				}
 			}, middleware.Status(e.client, middleware.StatusOptions[*Shop]{
 				SetObservedGeneration: func(shop *Shop, generation int64) { shop.Status.ObservedGeneration = generation },
 			})),

@@ -18,15 +18,15 @@ import (
 
 // stale runs a handler that says Ready, under middleware.Status, with an old state of the Shop.
 func (e env) runStale(shop *Shop, c *client.Client, value metav1.ConditionStatus, message string, since time.Time) error {
-	handler := controller.Chain(controller.HandlerFunc[*Shop](func(_ context.Context, shop *Shop) error {
+	handler := controller.Chain(func(_ context.Context, shop *Shop) error {
 		status.Set(&shop.Status.Conditions, metav1.Condition{
 			Type: "Ready", Status: value, ObservedGeneration: shop.Generation, Reason: "Run", Message: message, LastTransitionTime: metav1.NewTime(since),
 		})
 		return nil
-	}), middleware.Status(c, middleware.StatusOptions[*Shop]{
+	}, middleware.Status(c, middleware.StatusOptions[*Shop]{
 		SetObservedGeneration: func(shop *Shop, generation int64) { shop.Status.ObservedGeneration = generation },
 	}))
-	return handler.Handle(e.Context(), shop.copy())
+	return handler(e.Context(), shop.copy())
 }
 
 // A run whose response was lost, and the one of another replica after a hand-over, begin with an old

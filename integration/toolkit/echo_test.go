@@ -55,9 +55,9 @@ func TestContract13_WhatTheToolkitWritesDoesNotWakeTheHandler(t *testing.T) {
 			}
 			ctrl, stop := clustertest.Run(t, controller.Config[*corev1.Pod]{
 				Name: "echo", Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, informer.Selection{Namespaces: []string{namespace}}), ResyncInterval: -1,
-				Handler: controller.HandlerFunc[*corev1.Pod](func(ctx context.Context, pod *corev1.Pod) error {
+				Handler: func(ctx context.Context, pod *corev1.Pod) error {
 					return write(ctx, pod, pod.Annotations["value"])
-				}),
+				},
 			})
 			for i := 1; i <= 3; i++ {
 				handled(t, ctrl, i)

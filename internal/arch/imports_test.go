@@ -32,16 +32,16 @@ type place struct {
 // layers places each package of the main module by its path in it; a path that ends in /... places the tree below it.
 // The engine is one line, which is the way of an event:
 //
-//	retry <- kube, workqueue <- wire <- store <- informer <- controller, predicate <- source, middleware, metrics/prometheus
+//	retry <- kube, internal/workqueue <- internal/wire <- internal/store <- informer <- controller, predicate <- source, middleware, metrics/prometheus
 func layers() map[string]place {
 	const noEngine = "requests need no cache and no loop: who has them hands them over as interfaces"
 	const standalone = "leader election must be usable with any controller, and testable without one"
 	return map[string]place{
 		"retry":              {layer: 1},
 		"kube":               {layer: 1, may: []string{"retry"}},
-		"workqueue":          {layer: 1, may: []string{"kube"}},
-		"wire":               {layer: 2},
-		"store":              {layer: 3},
+		"internal/workqueue": {layer: 1, may: []string{"kube"}},
+		"internal/wire":      {layer: 2},
+		"internal/store":     {layer: 3},
 		"informer":           {layer: 4},
 		"controller":         {layer: 5},
 		"predicate":          {layer: 5},

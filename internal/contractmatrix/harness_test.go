@@ -616,11 +616,11 @@ func newController[T kube.Object](p *process, retriever informer.Retriever[T]) (
 	if err != nil {
 		return nil, err
 	}
-	handler := controller.HandlerFunc[T](func(ctx context.Context, obj T) error { return p.handle(ctx, obj) })
+	handler := func(ctx context.Context, obj T) error { return p.handle(ctx, obj) }
 	switch {
 	case x.conf.reconciler:
 		c.Informer = own
-		c.Reconciler = controller.ReconcilerFunc(func(ctx context.Context, key kube.Key) error {
+		c.Reconciler = func(ctx context.Context, key kube.Key) error {
 			obj, found, err := own.Get(key)
 			if err != nil {
 				return err
@@ -632,12 +632,12 @@ func newController[T kube.Object](p *process, retriever informer.Retriever[T]) (
 				return nil
 			}
 			if finalizer != nil {
-				return middleware.Finalizer(finalizer, middleware.FinalizerOptions[T]{})(handler).Handle(ctx, obj)
+				return middleware.Finalizer(finalizer, middleware.FinalizerOptions[T]{})(handler)(ctx, obj)
 			}
 			return p.handle(ctx, obj)
-		})
+		}
 		if s.tracer != nil {
-			c.Reconciler = middleware.TraceReconciler(s.tracer)(c.Reconciler)
+			c.Reconciler = middleware.Trace[kube.Key](s.tracer)(c.Reconciler)
 		}
 	default:
 		c.Informer = own

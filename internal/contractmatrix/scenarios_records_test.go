@@ -14,9 +14,9 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // changeCause is part of the cause of a change of the user's value.

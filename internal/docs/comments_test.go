@@ -33,10 +33,10 @@ func others() map[string]string {
 		"localcluster/control.go: -> {\"id\":1,\"command\":\"kill\"}     SIGKILL the API server (and its etcd)":                                    "a protocol",
 		"localcluster/folder.go: cluster.json         settings":                                                                                    table,
 		"owned/plan.go: WebApp shop/web: 1 to create, 1 to update, 1 to delete, 3 unchanged":                                                       output,
-		"store/record.go: flags            1 byte, see below":                                                                                      table,
+		"internal/store/record.go: flags            1 byte, see below":                                                                             table,
 		"tracing/otel/doc.go: run pods                      from the first event to the end of the run":                                            drawing,
 		"tracing/otel/doc.go: run        evenkeel.controller, evenkeel.key, k8s.namespace.name, evenkeel.run.id,":                                  table,
-		"wire/doc.go: response ── EventReader, ReadList ──> Object ──> (kept as bytes) ── Read ──> Object ── Decoder ──> T":                        drawing,
+		"internal/wire/doc.go: response ── EventReader, ReadList ──> Object ──> (kept as bytes) ── Read ──> Object ── Decoder ──> T":               drawing,
 	}
 }
 

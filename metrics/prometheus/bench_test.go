@@ -7,9 +7,9 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 	"github.com/evenkeel-go/evenkeel/retry"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // recordAll records one measurement of every type, so that each metric has all its label values.

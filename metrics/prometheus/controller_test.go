@@ -48,13 +48,13 @@ func TestControllerRunsAreCounted(t *testing.T) {
 		ctrl, err := controller.New(controller.Config[*corev1.Pod]{
 			Name:      "pods",
 			Retriever: onePod{},
-			Handler: controller.HandlerFunc[*corev1.Pod](func(context.Context, *corev1.Pod) error {
+			Handler: func(context.Context, *corev1.Pod) error {
 				if failures > 0 {
 					failures--
 					return errors.New("not yet")
 				}
 				return nil
-			}),
+			},
 			ResyncInterval: -1,
 			Metrics:        recorder,
 			Logger:         slog.New(slog.DiscardHandler),

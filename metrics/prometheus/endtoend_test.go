@@ -95,9 +95,9 @@ func (w *world) start(t *testing.T, recorder *metrics.Recorder) {
 		Reads:     []controller.Readable{parts},
 		Sources:   []controller.Source{w},
 		Predicate: func(c informer.Change) bool { return c.Key.Name != "ignored" },
-		Handler: controller.HandlerFunc[object](func(ctx context.Context, widget object) error {
+		Handler: func(ctx context.Context, widget object) error {
 			return w.handle(ctx, widget)
-		}),
+		},
 		ResyncInterval: -1,
 		Metrics:        recorder, Logger: quiet,
 	})

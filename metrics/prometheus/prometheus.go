@@ -17,7 +17,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/workqueue"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 )
 
 // DefaultNamespace is the prefix of each metric's name unless Config.Namespace is set.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 	"github.com/evenkeel-go/evenkeel/retry"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

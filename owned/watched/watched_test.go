@@ -245,11 +245,11 @@ func ExampleNew() {
 		Name:      "webapp",
 		Retriever: informer.Retrieve[*corev1.ConfigMap](cluster),
 		Sources:   children.Sources,
-		Handler: controller.HandlerFunc[*corev1.ConfigMap](func(ctx context.Context, app *corev1.ConfigMap) error {
+		Handler: func(ctx context.Context, app *corev1.ConfigMap) error {
 			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: app.Name}}
 			_, err := children.Set.Apply(ctx, app, owned.Of(service)...)
 			return err
-		}),
+		},
 	})
 	fmt.Println(len(children.Sources), "sources:", err)
 	// Output: 2 sources: <nil>

@@ -47,13 +47,13 @@ func BenchmarkTrace(b *testing.B) {
 			"request": func(ctx context.Context) error { return get(ctx, client) },
 		} {
 			b.Run(name+"/"+provider.name, func(b *testing.B) {
-				handler := middleware.Trace[object](tracer)(controller.HandlerFunc[object](func(ctx context.Context, _ object) error {
+				handler := middleware.Trace[object](tracer)(func(ctx context.Context, _ object) error {
 					return call(ctx)
-				}))
+				})
 				withRun(b, func(ctx context.Context, widget object) {
 					b.ReportAllocs()
 					for b.Loop() {
-						if err := handler.Handle(ctx, widget); err != nil {
+						if err := handler(ctx, widget); err != nil {
 							b.Fatal(err)
 						}
 					}
@@ -87,11 +87,11 @@ func withRun(b *testing.B, f func(ctx context.Context, widget object)) {
 	ctrl, err := controller.New(controller.Config[object]{
 		Name:      "widgets",
 		Retriever: informer.RetrieveSelected[object](cluster, informer.Selection{Kind: version().WithKind("Widget")}),
-		Handler: controller.HandlerFunc[object](func(ctx context.Context, widget object) error {
+		Handler: func(ctx context.Context, widget object) error {
 			defer cancel()
 			f(ctx, widget)
 			return nil
-		}),
+		},
 		ResyncInterval: -1,
 		Logger:         slog.New(slog.DiscardHandler),
 	})

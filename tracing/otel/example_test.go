@@ -29,11 +29,11 @@ func Example() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	handler := controller.HandlerFunc[widget](func(_ context.Context, w widget) error {
+	handler := func(_ context.Context, w widget) error {
 		cancel() // one run is enough for an example
 		fmt.Println("handled", w.GetName())
 		return nil
-	})
+	}
 	ctrl, err := controller.New(controller.Config[widget]{
 		Name:      "widgets",
 		Retriever: oneWidget{}, // in a cluster: informer.Retrieve[...](cluster)

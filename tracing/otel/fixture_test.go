@@ -89,7 +89,7 @@ func (w *world) put(name string, value int, annotations ...string) {
 }
 
 // run runs a controller of a kind until the test ends.
-func (w *world) run(kind string, tracer *otel.Tracer, handle controller.HandlerFunc[object]) *controller.Controller[object] {
+func (w *world) run(kind string, tracer *otel.Tracer, handle controller.Handler[object]) *controller.Controller[object] {
 	w.t.Helper()
 	ctrl, err := controller.New(controller.Config[object]{
 		Name:           strings.ToLower(kind) + "s",

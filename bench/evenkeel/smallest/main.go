@@ -25,10 +25,10 @@ func main() {
 	c, err := controller.New(controller.Config[*corev1.Pod]{
 		Name:      "smallest",
 		Retriever: informer.Retrieve[*corev1.Pod](cluster),
-		Handler: controller.HandlerFunc[*corev1.Pod](func(_ context.Context, pod *corev1.Pod) error {
+		Handler: func(_ context.Context, pod *corev1.Pod) error {
 			fmt.Println(pod.Namespace, pod.Name, pod.Status.Phase)
 			return nil
-		}),
+		},
 	})
 	if err != nil {
 		log.Fatal(err)

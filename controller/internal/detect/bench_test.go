@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/wire"
-	"github.com/evenkeel-go/evenkeel/workqueue"
 )
 
 // BenchmarkWrote is the cost of a write: of the first and the second of an object, where

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/wire"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
 const (

@@ -81,7 +81,7 @@ func New(cluster *kube.Cluster, config Config) (*Operator, error) {
 	o.controller, err = controller.New(controller.Config[*v1alpha1.PodTerminator]{
 		Name:      Name,
 		Retriever: informer.RetrieveSelected[*v1alpha1.PodTerminator](cluster, selection),
-		Handler:   controller.Chain(controller.HandlerFunc[*v1alpha1.PodTerminator](o.handle), config.Middleware...),
+		Handler:   controller.Chain(o.handle, config.Middleware...),
 		// Two concurrent rounds could count the same Pods, and together violate minAlive.
 		Workers: 1,
 		// A round makes at most a few hundred sequential requests: see MaxVictims. If it takes a minute, the API server

@@ -6,7 +6,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/workqueue"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 )
 
 // outcomes is a Recorder that only records the outcomes of runs.

@@ -80,7 +80,7 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 		// region chain
 		// The status is written at the end of each run, with any result. The finalizer is added before the first call
 		// of the handler.
-		Handler: controller.Chain(controller.HandlerFunc[*v1.WebApp](op.handle),
+		Handler: controller.Chain(op.handle,
 			middleware.Status(children.Client, statusOptions()), middleware.Finalizer(record, middleware.FinalizerOptions[*v1.WebApp]{})),
 		// endregion
 		LeaderElector: config.LeaderElector, Metrics: config.Metrics, Events: config.Events,

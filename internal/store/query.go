@@ -1,0 +1,266 @@
+package store
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+)
+
+// fewCandidates is the maximum number of objects that List collects individually. For more it uses a view of the whole
+// store, which causes one copy of each chunk that is written to later.
+const fewCandidates = 1024
+
+// filter is a validated and compiled Query.
+type filter struct {
+	Query
+	index    int // number of the index, or -1
+	value    uint64
+	byLabels bool // labels must be checked
+	indexed  labels.Requirements
+	exact    bool // indexes for all requirements cover the labels completely
+	nothing  bool // no object can match
+}
+
+func (s *Store) compile(q Query) (filter, error) {
+	f := filter{Query: q, index: -1}
+	if q.Index != "" {
+		f.index = slices.IndexFunc(s.indexes, func(i Index) bool { return i.Name == q.Index })
+		if f.index < 0 {
+			return f, fmt.Errorf("query: there is no index %q", q.Index)
+		}
+		f.value = s.hashes.value(f.index, q.Value)
+	} else if q.Value != "" {
+		return f, fmt.Errorf("query: value %q is given without an index", q.Value)
+	}
+	f.byLabels = q.Labels != nil && !q.Labels.Empty()
+	f.indexed, f.exact, f.nothing = indexable(q.Labels)
+	return f, nil
+}
+
+// sets returns the indexed sets of slots; f is a part of their intersection. covered is true if no other condition must
+// be checked. mu must be held.
+func (s *Store) sets(f *filter) (sets []set, covered bool) {
+	covered = f.exact
+	if f.Namespace != "" {
+		var members set = &posting{}
+		if number, found := s.numbers[f.Namespace]; found {
+			members = &s.namespaces[number].objects
+		}
+		sets = append(sets, members)
+	}
+	if f.OwnerUID != "" {
+		sets = append(sets, s.terms.owners.of(s.hashes.term(string(f.OwnerUID))))
+	}
+	if f.index >= 0 {
+		sets = append(sets, s.terms.values.of(f.value))
+	}
+	for _, r := range f.indexed {
+		index := s.terms.labels[r.Key()]
+		if index == nil {
+			covered = false
+			continue
+		}
+		var anyOf union
+		values := r.ValuesUnsorted()
+		slices.Sort(values) // a selector may contain a duplicate, which a union would count twice
+		for _, value := range slices.Compact(values) {
+			anyOf = append(anyOf, index.of(s.hashes.term(value)))
+		}
+		sets = append(sets, anyOf)
+	}
+	return sets, covered
+}
+
+// intersect returns the slots that are in all sets. There must be at least one set.
+func intersect(sets []set) []uint32 {
+	slices.SortFunc(sets, func(a, b set) int { return a.size() - b.size() })
+	slots := sets[0].appendTo(make([]uint32, 0, sets[0].size()))
+	return slices.DeleteFunc(slots, func(slot uint32) bool {
+		return slices.ContainsFunc(sets[1:], func(other set) bool { return !other.contains(slot) })
+	})
+}
+
+// candidates are the objects that may match a query, at one time.
+type candidates struct {
+	refs []Ref // if all is nil
+	// all is a view of the store, and slots are the relevant ones in it, or nil for all.
+	all   *view
+	slots []uint32
+}
+
+func (c *candidates) each(p *pool, yield func(Ref) bool) {
+	for _, r := range c.refs {
+		if !yield(r) {
+			return
+		}
+	}
+	if c.all == nil {
+		return
+	}
+	if c.slots != nil {
+		for _, slot := range c.slots {
+			if r, ok := c.all.ref(slot, p); ok && !yield(r) {
+				return
+			}
+		}
+		return
+	}
+	for slot := range c.all.records() {
+		if r, ok := c.all.ref(slot, p); ok && !yield(r) {
+			return
+		}
+	}
+}
+
+// candidates returns the candidates for f. mu must be held.
+func (s *Store) candidates(f *filter) candidates {
+	sets, _ := s.sets(f)
+	if len(sets) == 0 {
+		v := s.share()
+		return candidates{all: &v}
+	}
+	slots := intersect(sets)
+	if len(slots) > fewCandidates {
+		v := s.share()
+		return candidates{all: &v, slots: slots}
+	}
+	c := candidates{refs: make([]Ref, len(slots))}
+	for i, slot := range slots {
+		c.refs[i], _ = s.ref(slot, s.pool)
+	}
+	return c
+}
+
+// List iterates over the objects that q selects, at the start of the iteration, in no particular order. An object and
+// its Bytes are valid until the next iteration; its strings may be kept. No lock is held during the iteration. After an
+// error the iteration ends.
+func (s *Store) List(q Query) iter.Seq2[*wire.Object, error] {
+	return func(yield func(*wire.Object, error) bool) {
+		f, err := s.compile(q)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if f.nothing {
+			return
+		}
+		s.ensureLabelIndexes(f.indexed)
+		s.mu.RLock()
+		found := s.candidates(&f)
+		s.mu.RUnlock()
+		found.list(&f, s.pool, yield)
+	}
+}
+
+// Count returns the number of objects that q selects. It reads objects only for label conditions that no index covers.
+func (s *Store) Count(q Query) (int, error) {
+	f, err := s.compile(q)
+	if err != nil || f.nothing {
+		return 0, err
+	}
+	s.ensureLabelIndexes(f.indexed)
+	s.mu.RLock()
+	n, known := s.countByIndex(&f)
+	if known {
+		s.mu.RUnlock()
+		return n, nil
+	}
+	found := s.candidates(&f)
+	s.mu.RUnlock()
+	return found.count(&f, s.pool)
+}
+
+func (s *Store) countByIndex(f *filter) (n int, known bool) {
+	sets, covered := s.sets(f)
+	switch {
+	case !covered:
+		return 0, false
+	case len(sets) == 0:
+		return s.live, true
+	case len(sets) == 1:
+		return sets[0].size(), true
+	}
+	return len(intersect(sets)), true
+}
+
+// list yields the candidates that match f.
+func (c *candidates) list(f *filter, p *pool, yield func(*wire.Object, error) bool) {
+	scratch := p.get()
+	defer p.put(scratch)
+	var o wire.Object
+	c.each(p, func(r Ref) bool {
+		if !f.mayMatch(r) {
+			return true
+		}
+		if err := r.read(&o, scratch); err != nil {
+			yield(nil, err)
+			return false
+		}
+		return !f.matches(&o) || yield(&o, nil)
+	})
+}
+
+func (c *candidates) count(f *filter, p *pool) (n int, err error) {
+	if !f.byLabels && f.OwnerUID == "" { // the headers are sufficient
+		c.each(p, func(r Ref) bool {
+			if f.mayMatch(r) {
+				n++
+			}
+			return true
+		})
+		return n, nil
+	}
+	c.list(f, p, func(_ *wire.Object, e error) bool {
+		if err = e; err == nil {
+			n++
+		}
+		return err == nil
+	})
+	return n, err
+}
+
+// mayMatch checks the conditions on data in the record's header.
+func (f *filter) mayMatch(r Ref) bool {
+	if f.Namespace != "" && r.namespace.name != f.Namespace {
+		return false
+	}
+	if f.index < 0 && f.OwnerUID == "" {
+		return true
+	}
+	h := parse(r.record)
+	if f.OwnerUID != "" && h.flags&flagOwned == 0 {
+		return false
+	}
+	if f.index < 0 {
+		return true
+	}
+	for i := range h.valueCount() {
+		if h.value(i) == f.value {
+			return true
+		}
+	}
+	return false
+}
+
+// matches checks the conditions that need the object. Indexes find objects by hashes; matches removes those that were
+// found only because of a collision.
+func (f *filter) matches(o *wire.Object) bool {
+	if f.OwnerUID != "" && !isOwned(o, f.OwnerUID) {
+		return false
+	}
+	return !f.byLabels || f.Labels.Matches(labels.Set(o.Labels()))
+}
+
+func isOwned(o *wire.Object, by types.UID) bool {
+	for _, owner := range o.OwnerReferences() {
+		if owner.UID == by {
+			return true
+		}
+	}
+	return false
+}

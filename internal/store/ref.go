@@ -1,0 +1,133 @@
+package store
+
+import (
+	"errors"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Ref is one stored state of an object. It is immutable, and remains readable after the store has replaced or deleted
+// that state, because it keeps the state in memory. The zero Ref has no state: its methods return zero values, and Read
+// returns an error.
+type Ref struct {
+	record     string
+	namespace  *namespace
+	dictionary *dictionary // nil if the record is not compressed
+	pool       *pool
+}
+
+// Key returns the object's key.
+func (r Ref) Key() kube.Key {
+	if r.record == "" {
+		return kube.Key{}
+	}
+	_, name := parseKey(r.record)
+	// The name is copied, because keys may be in queues for long and would keep the record in memory.
+	return kube.Key{Namespace: r.namespace.name, Name: strings.Clone(name)}
+}
+
+// UID returns the object's UID.
+func (r Ref) UID() types.UID {
+	if r.record == "" {
+		return ""
+	}
+	h := parse(r.record)
+	var buffer [64]byte
+	return types.UID(h.appendUID(buffer[:0]))
+}
+
+// ResourceVersion returns the resource version of this state.
+func (r Ref) ResourceVersion() string {
+	if r.record == "" {
+		return ""
+	}
+	h := parse(r.record)
+	var buffer [32]byte
+	return string(h.appendVersion(buffer[:0]))
+}
+
+// Same reports whether o is the stored state: the UID and the resource version are equal, and the version is not empty.
+// It does not allocate.
+func (r Ref) Same(o *wire.Object) bool {
+	if r.record == "" || o.ResourceVersion == "" {
+		return false
+	}
+	h := parse(r.record)
+	var buffer [64]byte
+	return string(h.appendVersion(buffer[:0])) == o.ResourceVersion && string(h.appendUID(buffer[:0])) == string(o.UID)
+}
+
+// Differs returns which of UID, resource version, generation and deletion are different in o and the stored state. It
+// does not decompress the state, and does not allocate. For the zero Ref all of them differ.
+func (r Ref) Differs(o *wire.Object) kube.Change {
+	const all = kube.ChangedUID | kube.ChangedResourceVersion | kube.ChangedGeneration | kube.ChangedDeletion
+	if r.record == "" {
+		return all
+	}
+	h := parse(r.record)
+	var buffer [64]byte
+	changed := kube.Change(0)
+	if string(h.appendUID(buffer[:0])) != string(o.UID) {
+		changed |= kube.ChangedUID
+	}
+	if string(h.appendVersion(buffer[:0])) != o.ResourceVersion {
+		changed |= kube.ChangedResourceVersion
+	}
+	if h.generation != o.Generation {
+		changed |= kube.ChangedGeneration
+	}
+	if (h.flags&flagDeleting != 0) != o.Deleting {
+		changed |= kube.ChangedDeletion
+	}
+	return changed
+}
+
+// Read calls use with the object. The object and its Bytes are only valid during the call; its strings may be kept.
+// Read returns the error of use unchanged.
+func (r Ref) Read(use func(*wire.Object) error) error {
+	if r.record == "" {
+		return errors.New("read an object: the Ref is zero")
+	}
+	scratch := r.pool.get()
+	defer r.pool.put(scratch)
+	if err := r.read(&scratch.object, scratch); err != nil {
+		return err
+	}
+	return use(&scratch.object)
+}
+
+// state returns the state of the object's facts.
+func (r Ref) state() uint64 {
+	h := parse(r.record)
+	return h.state
+}
+
+// read sets o; its Bytes are a part of scratch.
+func (r Ref) read(o *wire.Object, scratch *scratch) error {
+	h := parse(r.record)
+	b, err := scratch.unpack(&h, r.dictionary)
+	if err != nil {
+		return err
+	}
+	// All strings are parts of one string, to allocate once.
+	names := append(scratch.names[:0], h.name...)
+	names = h.appendUID(names)
+	version := len(names)
+	names = h.appendVersion(names)
+	scratch.names = names
+	all := string(names)
+	*o = wire.Object{
+		Format:          h.format(),
+		Bytes:           b,
+		Key:             kube.Key{Namespace: r.namespace.name, Name: all[:len(h.name)]},
+		UID:             types.UID(all[len(h.name):version]),
+		ResourceVersion: all[version:],
+		Generation:      h.generation,
+		Deleting:        h.flags&flagDeleting != 0,
+	}
+	return nil
+}

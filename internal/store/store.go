@@ -1,0 +1,289 @@
+package store
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Config configures a Store. The zero Config is valid.
+type Config struct {
+	// Indexes are the indexes for Query.Index. Their names must be distinct. Default: none.
+	Indexes []Index
+}
+
+// Index finds objects by values that a function computes from them.
+type Index struct {
+	// Name identifies the index in queries. Required.
+	Name string
+	// Values returns the index values of the object, possibly none. It is called once for each object that is put, in
+	// the goroutine that calls Put, without the store's lock. It must not change or keep the object, and must only
+	// depend on the object. Required.
+	Values func(*wire.Object) ([]string, error)
+}
+
+// Query selects the objects that fulfil all conditions that are set. The zero Query selects all objects.
+type Query struct {
+	// Namespace, if not empty, is the objects' namespace.
+	Namespace string
+	// Labels, if not nil, must match the objects' labels. The keys of requirements for equality (=, ==, in) are indexed
+	// on first use, see the package documentation.
+	Labels labels.Selector
+	// OwnerUID, if not empty, is the UID of one of the objects' owners.
+	OwnerUID types.UID
+	// Index, if not empty, is the name of an index of the Config, and Value must be one of its values for the objects.
+	Index, Value string
+}
+
+// Store keeps the latest known state of objects by key, see the package documentation. It is safe for concurrent use.
+//
+// It does not compare versions: the caller decides which state is newer.
+type Store struct {
+	// Immutable after New.
+	indexes []Index
+	hashes  hashes
+	hashOf  func(slot uint32) uint64 // of the key in the slot; called with mu held
+	pool    *pool
+
+	building sync.Mutex // held while a label index is built; acquired before mu
+
+	mu sync.RWMutex
+	// Guarded by mu.
+	table
+	terms    terms
+	training training
+	marks    marks
+	changes  uint64 // number of Puts and Deletes
+	raw      int64  // size of all objects, uncompressed
+	kept     int64  // allocated size of all records
+}
+
+// New returns an empty store. It panics if an index has no name or no function, or if two have the same name, because
+// the set of indexes is part of the program.
+func New(config Config) *Store {
+	return newStore(config, newHashes(), rand.Uint64())
+}
+
+func newStore(config Config, h hashes, seed uint64) *Store {
+	for i, index := range config.Indexes {
+		if index.Name == "" || index.Values == nil {
+			panic(fmt.Sprintf("store: index %d, %q, needs a name and a function", i, index.Name))
+		}
+		if slices.ContainsFunc(config.Indexes[:i], func(other Index) bool { return other.Name == index.Name }) {
+			panic(fmt.Sprintf("store: two indexes are named %q", index.Name))
+		}
+	}
+	s := &Store{
+		indexes:  slices.Clone(config.Indexes),
+		hashes:   h,
+		pool:     &pool{},
+		terms:    newTerms(),
+		training: training{random: rand.New(rand.NewPCG(seed, seed))},
+	}
+	s.numbers = map[string]uint32{}
+	s.hashOf = func(slot uint32) uint64 {
+		number, name := parseKey(s.record(slot))
+		return s.hashes.key(s.namespaces[number].name, name)
+	}
+	return s
+}
+
+// Put stores a copy of o and replaces the state with its key. Afterwards the caller may reuse o and its Bytes. It
+// returns the replaced state.
+//
+// The error contains the errors of the indexes' functions, for errors.Is and errors.As. The object is stored
+// nevertheless, but those indexes do not find it.
+func (s *Store) Put(o *wire.Object) (old Ref, replaced bool, err error) {
+	old, replaced, _, err = s.PutIf(o, func(Ref, bool) bool { return true })
+	return old, replaced, err
+}
+
+// PutIf is like Put, but stores only if accept returns true. accept is called with the stored state for o's key,
+// without a lock. Otherwise put is false, and nothing has changed. If the decision depends on the stored state, no
+// other goroutine may put or delete the key concurrently.
+func (s *Store) PutIf(o *wire.Object, accept func(kept Ref, found bool) bool) (old Ref, replaced, put bool, err error) {
+	hash := s.hashes.key(o.Key.Namespace, o.Key.Name)
+	// Most of the work is done before the lock, based on the current state.
+	s.mu.RLock()
+	dictionary := s.training.current
+	at := s.placeOf(hash, o.Key)
+	before := Ref{}
+	if at.found {
+		before, _ = s.ref(at.slot, s.pool)
+	}
+	s.mu.RUnlock()
+	if !accept(before, at.found) {
+		return Ref{}, false, false, nil
+	}
+	f, err := s.facts(o)
+	if !at.found || before.state() != f.state {
+		s.readFacts(o, &f)
+	}
+	scratch := s.pool.get()
+	defer s.pool.put(scratch)
+	p := scratch.pack(o, dictionary)
+
+	old, replaced, trial := s.enter(o, hash, at, &f, p, scratch)
+	if trial != nil {
+		trial()
+	}
+	return old, replaced, true, err
+}
+
+// place is the position of a key, or the position for a new key. It is valid until the next Put or Delete.
+type place struct {
+	in      int    // the shard of the hash
+	slot    uint32 // if it was found
+	found   bool
+	changes uint64 // Store.changes at that time
+}
+
+// placeOf returns the position of a key. mu must be held.
+func (s *Store) placeOf(hash uint64, key kube.Key) place {
+	shard := s.index.shard(hash)
+	at := place{changes: s.changes}
+	if at.in, at.found = shard.find(&s.view, hash, key); at.found {
+		at.slot = shard.slots[at.in] - 1
+	}
+	return at
+}
+
+// enter is the part of Put with mu held. The payload was packed with the earlier current dictionary, and at is the
+// earlier position of the key.
+func (s *Store) enter(o *wire.Object, hash uint64, at place, f *facts, p payload, scratch *scratch) (old Ref, replaced bool, trial func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.packedFor != s.training.current {
+		p = scratch.pack(o, s.training.current)
+	}
+	if at.changes != s.changes {
+		at = s.placeOf(hash, o.Key)
+	}
+	number := s.number(o.Key.Namespace)
+	shard := s.index.shard(hash)
+	slot, replaced := at.slot, at.found
+	if replaced {
+		old, _ = s.ref(slot, s.pool)
+		s.reindex(slot, old, o, f)
+		s.account(old.record, -1)
+	} else {
+		slot = s.newSlot()
+		s.readFacts(o, f)
+		s.terms.addValues(slot, f)
+		s.terms.addOwn(slot, f, &s.hashes)
+	}
+	scratch.record = appendHeader(scratch.record[:0], o, number, f, &p)
+	scratch.record = append(scratch.record, p.bytes...)
+	record := string(scratch.record)
+	s.setRecord(slot, record)
+	if !replaced {
+		shard.own(s.indexEpoch.Load())
+		shard.insert(hash, slot, s.hashOf)
+		s.namespaces[number].objects.add(slot)
+		s.live++
+	}
+	s.changed(slot)
+	s.account(record, 1)
+	s.marks.put(slot)
+	return old, replaced, s.train()
+}
+
+// Delete deletes the object with the key, and returns its state.
+func (s *Store) Delete(key kube.Key) (old Ref, found bool) {
+	hash := s.hashes.key(key.Namespace, key.Name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	shard := s.index.shard(hash)
+	place, found := shard.find(&s.view, hash, key)
+	if !found {
+		return Ref{}, false
+	}
+	slot := shard.slots[place] - 1
+	old, _ = s.ref(slot, s.pool)
+	number, _ := parseKey(old.record)
+	s.removeTerms(slot, old, true, true)
+	shard.own(s.indexEpoch.Load())
+	shard.remove(place, s.hashOf)
+	s.leave(number, slot)
+	s.setRecord(slot, "")
+	s.free = append(s.free, slot)
+	s.live--
+	s.changed(slot)
+	s.account(old.record, -1)
+	return old, true
+}
+
+// Get returns the state with the key.
+func (s *Store) Get(key kube.Key) (Ref, bool) {
+	hash := s.hashes.key(key.Namespace, key.Name)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.lookup(hash, key)
+}
+
+// lookup returns the state with the key. mu must be held.
+func (s *Store) lookup(hash uint64, key kube.Key) (Ref, bool) {
+	shard := s.index.shard(hash)
+	place, found := shard.find(&s.view, hash, key)
+	if !found {
+		return Ref{}, false
+	}
+	return s.ref(shard.slots[place]-1, s.pool)
+}
+
+// Len returns the number of objects.
+func (s *Store) Len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.live
+}
+
+// Keys iterates over the keys at the start of the iteration, in no particular order. No lock is held: the loop may put
+// and delete, which does not affect the iteration.
+func (s *Store) Keys() iter.Seq[kube.Key] { return s.KeysIn(0, 1) }
+
+// KeysIn is like Keys for one of several parts of the store, from 0 to parts-1. An object stays in its part as long as
+// it is in the store. Iterating over the parts one after the other, at any times, visits every object exactly once that
+// is in the store all the time.
+func (s *Store) KeysIn(part, parts int) iter.Seq[kube.Key] {
+	return func(yield func(kube.Key) bool) {
+		for r := range s.RefsIn(part, parts) {
+			if !yield(r.Key()) {
+				return
+			}
+		}
+	}
+}
+
+// RefsIn is KeysIn with the states at the start of the iteration.
+func (s *Store) RefsIn(part, parts int) iter.Seq[Ref] {
+	return func(yield func(Ref) bool) {
+		v := s.shared()
+		for slot := part; slot < int(v.slots); slot += max(parts, 1) {
+			if r, ok := v.ref(uint32(slot), s.pool); ok && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// shared returns a view that does not change.
+func (s *Store) shared() view {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.share()
+}
+
+// changed records a write to the slot.
+func (s *Store) changed(slot uint32) {
+	s.changes++
+	s.terms.changed(slot)
+}
