@@ -264,6 +264,10 @@ func TestWriteLostByRestoreIsNotAwaited(t *testing.T) {
 	}
 }
 
+// maxRetryDelay is the longest pause between two attempts to list and watch: 10 s and their jitter of
+// half. See the backoff in reflector.go.
+const maxRetryDelay = 15 * time.Second
+
 // A list that fails midway may bring objects that a restore of etcd loses, and that are newer than the
 // next list.
 func TestObjectsOfFailedListAreLostByRestore(t *testing.T) {
@@ -300,7 +304,7 @@ func TestObjectsOfFailedListAreLostByRestore(t *testing.T) {
 		}
 		restore()
 		server.Hook(nil)
-		time.Sleep(20 * time.Second)
+		time.Sleep(2 * maxRetryDelay) // the next attempt detects the restore, the one after it lists
 		if obj, _, err := i.Get(key("a")); err != nil || obj == nil || obj.Data["value"] != "backed up" || i.Has(key("b")) {
 			t.Errorf("a is %v, %v; b is shown: %t", obj, err, i.Has(key("b")))
 		}
