@@ -166,64 +166,64 @@ func (p *pass) applyItem(ctx context.Context, i *item) error {
 		}
 		i.result.Key = kube.KeyOf(i.object)
 	}
-	there, err := p.lookUp(ctx, i)
+	live, err := p.lookUp(ctx, i)
 	if err != nil {
 		return err
 	}
-	if there == nil {
+	if live == nil {
 		err := p.create(ctx, i)
 		if !errors.Is(err, client.ErrExists) {
 			return err
 		}
 		// It may be another owner's, or this owner's: created by a run whose response was lost.
-		live, getErr := p.getLive(ctx, i)
+		var getErr error
+		live, getErr = p.getLive(ctx, i)
 		switch {
 		case errors.Is(getErr, client.ErrGone):
 			return err // it was deleted meanwhile, and the next run creates the child
 		case getErr != nil:
 			return fmt.Errorf("look whose %s is: %w", i.result, getErr)
 		}
-		there = live
 	}
-	return p.applyTo(ctx, i, there)
+	return p.applyTo(ctx, i, live)
 }
 
 // applyTo brings the object that is in the place of a child to the child's desired state, if it is
 // the owner's.
-func (p *pass) applyTo(ctx context.Context, i *item, there *metav1.PartialObjectMetadata) error {
-	is, holder := p.set.standingOf(p.owner, there)
+func (p *pass) applyTo(ctx context.Context, i *item, live *metav1.PartialObjectMetadata) error {
+	ownership, holder := p.set.ownershipOf(p.owner, live)
 	// An owner elsewhere has its own namesakes.
-	if former, ok := p.formerOwner(there); ok && i.referable {
-		return p.replaceFormer(ctx, i, there, former)
+	if former, ok := p.formerOwner(live); ok && i.referable {
+		return p.replaceFormer(ctx, i, live, former)
 	}
 	switch {
-	case is == foreign || is == orphan && !p.set.config.AdoptOrphans:
+	case ownership == foreign || ownership == orphan && !p.set.config.AdoptOrphans:
 		i.result.Outcome = Foreign
 		i.result.Err = &ForeignError{
-			Kind: i.kind, Key: kube.KeyOf(there), Holder: holder, Orphan: is == orphan,
+			Kind: i.kind, Key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan,
 		}
 		return nil
-	case there.GetDeletionTimestamp() != nil && is == orphan:
+	case live.GetDeletionTimestamp() != nil && ownership == orphan:
 		// What nobody has given to the owner is not the owner's to release.
-		i.result.Outcome, i.result.Terminating = Terminating, deletionOf(there)
+		i.result.Outcome, i.result.Terminating = Terminating, deletionOf(live)
 		return nil
-	case there.GetDeletionTimestamp() != nil:
-		return p.terminating(ctx, &i.result, there)
-	case is == orphan:
+	case live.GetDeletionTimestamp() != nil:
+		return p.terminating(ctx, &i.result, live)
+	case ownership == orphan:
 		// What an owner that is gone came to own would be deleted.
 		if err := p.checkOwner(ctx); err != nil {
 			return fmt.Errorf("adopt %s: %w", i.result, err)
 		}
 		if !i.CreateOnly { // whose marks are locked anyway
 			// It may have come to be somebody's since there was seen.
-			i.object.SetResourceVersion(there.GetResourceVersion())
-			return p.update(ctx, i, there, client.IfUnchanged())
+			i.object.SetResourceVersion(live.GetResourceVersion())
+			return p.update(ctx, i, live, client.IfUnchanged())
 		}
 	}
 	if i.CreateOnly {
-		return p.keep(ctx, i, there)
+		return p.keep(ctx, i, live)
 	}
-	return p.update(ctx, i, there)
+	return p.update(ctx, i, live)
 }
 
 // create creates a child. The error is client.ErrExists when there is an object in its place. The
@@ -279,23 +279,23 @@ func (p *pass) createsBefore(i *item) bool {
 // keep leaves the fields of a child to others, sees to it that it has its marks, and looks how
 // it is. The marks are patched: an apply of nothing else would take back the fields that the child
 // was created with.
-func (p *pass) keep(ctx context.Context, i *item, there *metav1.PartialObjectMetadata) error {
-	marked := there.DeepCopy()
+func (p *pass) keep(ctx context.Context, i *item, live *metav1.PartialObjectMetadata) error {
+	marked := live.DeepCopy()
 	if i.referable {
 		if err := ownerref.SetController(ctx, p.client, p.owner, marked); err != nil {
 			return fmt.Errorf("keep %s: %w", i.result, err)
 		}
 	}
 	p.set.mark(p.owner, marked, i.Wave)
-	marks := client.MergeFrom(there, marked).Locked(there) // the owner references are a list
+	marks := client.MergeFrom(live, marked).Locked(live) // the owner references are a list
 	if !marks.Empty() {
-		if _, err := client.Patch(ctx, p.client, there, marks); err != nil {
+		if _, err := client.Patch(ctx, p.client, live, marks); err != nil {
 			return err
 		}
 	}
-	obj, err := client.Get[*unstructured.Unstructured](ctx, p.client, kube.KeyOf(there), client.OfKind(i.kind))
+	obj, err := client.Get[*unstructured.Unstructured](ctx, p.client, kube.KeyOf(live), client.OfKind(i.kind))
 	if errors.Is(err, client.ErrGone) && p.isCovered(i) { // of a child that only the API server shows yet
-		obj, err = client.Get[*unstructured.Unstructured](ctx, p.client, kube.KeyOf(there), client.OfKind(i.kind), client.FromAPI())
+		obj, err = client.Get[*unstructured.Unstructured](ctx, p.client, kube.KeyOf(live), client.OfKind(i.kind), client.FromAPI())
 	}
 	if err != nil {
 		return err
@@ -315,7 +315,7 @@ func (p *pass) keep(ctx context.Context, i *item, there *metav1.PartialObjectMet
 		i.result.Object = typed
 	}
 	if i.result.Outcome = Unchanged; !marks.Empty() {
-		i.result.Outcome, i.result.Changed = Updated, client.Diff(there, marked)
+		i.result.Outcome, i.result.Changed = Updated, client.Diff(live, marked)
 	}
 	i.result.Readiness = i.Ready(i.result.Object)
 	return nil
@@ -323,20 +323,20 @@ func (p *pass) keep(ctx context.Context, i *item, there *metav1.PartialObjectMet
 
 // update applies a child that is there. Its uid goes along, so that another object of its name is
 // not taken for it.
-func (p *pass) update(ctx context.Context, i *item, there *metav1.PartialObjectMetadata, options ...client.Option) error {
-	takesOver := p.mustTakeOver(i, there)
+func (p *pass) update(ctx context.Context, i *item, live *metav1.PartialObjectMetadata, options ...client.Option) error {
+	takesOver := p.mustTakeOver(i, live)
 	if takesOver && !p.plan {
 		var err error
-		if there, err = p.takeOver(ctx, i); err != nil {
+		if live, err = p.takeOver(ctx, i); err != nil {
 			return err
 		}
 		if i.object.GetResourceVersion() != "" { // option IfUnchanged
-			i.object.SetResourceVersion(there.GetResourceVersion())
+			i.object.SetResourceVersion(live.GetResourceVersion())
 		}
 	}
-	i.object.SetUID(there.GetUID())
+	i.object.SetUID(live.GetUID())
 	options = append(options, i.hashed()...)
-	if p.set.config.OnConflict == Take {
+	if p.set.config.OnConflict == ForceConflicts {
 		options = append(options, client.Force())
 	}
 	applied, err := client.Apply(ctx, p.client, i.object, options...)
@@ -344,7 +344,7 @@ func (p *pass) update(ctx context.Context, i *item, there *metav1.PartialObjectM
 		applied, err = client.Apply(ctx, p.client, i.object, append(options, client.Force())...)
 	}
 	if err == nil {
-		if !p.plan && applied.Outcome == client.Updated && applied.Object.GetResourceVersion() == there.GetResourceVersion() {
+		if !p.plan && applied.Outcome == client.Updated && applied.Object.GetResourceVersion() == live.GetResourceVersion() {
 			applied.Outcome, applied.Changed = client.Unchanged, nil // the client did not know the state before
 		}
 		i.applied(applied)
@@ -358,15 +358,15 @@ func (p *pass) update(ctx context.Context, i *item, there *metav1.PartialObjectM
 	if !immutable {
 		return err
 	}
-	reason := &ImmutableError{Kind: i.kind, Key: kube.KeyOf(there), Fields: fields, Err: err}
+	reason := &ImmutableError{Kind: i.kind, Key: kube.KeyOf(live), Fields: fields, Err: err}
 	if !i.Recreate && !p.set.config.Recreate {
 		return reason
 	}
-	return p.recreate(ctx, i, there, reason)
+	return p.recreate(ctx, i, live, reason)
 }
 
 // recreate deletes a child, if it is still the owner's, in the state that is read now.
-func (p *pass) recreate(ctx context.Context, i *item, there *metav1.PartialObjectMetadata, reason *ImmutableError) error {
+func (p *pass) recreate(ctx context.Context, i *item, live *metav1.PartialObjectMetadata, reason *ImmutableError) error {
 	i.result.Note = reason.fields() + " cannot be changed"
 	if err := p.checkOwner(ctx); err != nil {
 		return fmt.Errorf("delete %s, to create it anew: %w", i.result, err)
@@ -375,9 +375,9 @@ func (p *pass) recreate(ctx context.Context, i *item, there *metav1.PartialObjec
 		i.result.Outcome, i.result.Waits = Waiting, ownerHasMoved
 		return nil
 	}
-	err := client.DeleteLive(ctx, p.client, metadataOnly(i.kind, there), func(live *metav1.PartialObjectMetadata) error {
-		if is, holder := p.set.standingOf(p.owner, live); is != ours {
-			return &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: holder, Orphan: is == orphan}
+	err := client.DeleteLive(ctx, p.client, metadataOnly(i.kind, live), func(live *metav1.PartialObjectMetadata) error {
+		if ownership, holder := p.set.ownershipOf(p.owner, live); ownership != own {
+			return &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan}
 		}
 		return nil
 	}, client.Propagation(p.set.config.Propagation))

@@ -18,43 +18,38 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 )
 
-// DefaultReleaseAfter is how long a child must have been terminating before Config.ReleaseFinalizers
-// is heeded, when Config.ReleaseAfter is zero.
-const DefaultReleaseAfter = 10 * time.Minute
+// defaultForceRemoveAfter is how long a child must have been terminating before Config.ForceRemoveFinalizers
+// is heeded, when Config.ForceRemoveAfter is zero.
+const defaultForceRemoveAfter = 10 * time.Minute
 
-// DefaultFormerOwnerGrace is the default of Config.FormerOwnerGrace.
-const DefaultFormerOwnerGrace = time.Minute
+// defaultFormerOwnerGrace is the default of Config.FormerOwnerGrace.
+const defaultFormerOwnerGrace = time.Minute
 
-// Conflict says what is done about fields of children that other field managers have.
-type Conflict string
+// ConflictPolicy says what is done about fields of children that other field managers have.
+type ConflictPolicy string
 
 // The policies for conflicts.
 const (
-	// Take takes the fields: controllers own their children, and what they declare is right.
-	Take Conflict = ""
-	// Refuse leaves them, and the child as it is: the conflict is the child's error.
-	Refuse Conflict = "Refuse"
+	// ForceConflicts takes the fields: controllers own their children, and what they declare is right.
+	ForceConflicts ConflictPolicy = ""
+	// ReportConflicts leaves them, and the child as it is: the conflict is the child's error.
+	ReportConflicts ConflictPolicy = "Report"
 )
 
-// Prune says when children are deleted that are no longer desired.
-type Prune string
+// PrunePolicy says when children are deleted that are no longer desired.
+type PrunePolicy string
 
 // The policies for pruning.
 const (
 	// PruneLast deletes them when all that is desired was applied, in the last wave too.
-	PruneLast Prune = ""
+	PruneLast PrunePolicy = ""
 	// PruneFirst deletes them before anything is applied: where the old ones hold what the new
 	// ones need, such as a port, or quota. Of several waves, that is the last one; what is desired
 	// does not wait for the others, which go in later runs.
-	PruneFirst Prune = "First"
+	PruneFirst PrunePolicy = "First"
 	// PruneNever reports them and leaves them.
-	PruneNever Prune = "Never"
+	PruneNever PrunePolicy = "Never"
 )
-
-// EventRecorder writes Events about objects; event.Recorder is one. Event must not block.
-type EventRecorder interface {
-	Event(regarding corev1.ObjectReference, eventType, reason, action, note string)
-}
 
 // Config says what a Set owns, and how. It is taken by value: New neither keeps nor changes the
 // caller's.
@@ -76,10 +71,10 @@ type Config struct {
 	// too. Default: only the owner's; for owners that live in none: all.
 	Namespaces []string
 
-	// OnConflict says what is done about fields that other field managers have. Default Take.
-	OnConflict Conflict
+	// OnConflict says what is done about fields that other field managers have. Default ForceConflicts.
+	OnConflict ConflictPolicy
 	// Prune says when children are deleted that are no longer desired. Default PruneLast.
-	Prune Prune
+	Prune PrunePolicy
 	// Propagation says what becomes of what a deleted child owns itself:
 	// metav1.DeletePropagationForeground deletes that before the child is gone.
 	// Default metav1.DeletePropagationBackground.
@@ -106,14 +101,14 @@ type Config struct {
 	// Of several sets of one owner, each must select its own children only. Default "": none are looked for.
 	FormerChildren string
 
-	// ReleaseFinalizers names finalizers of other controllers that are removed from children
-	// which have been terminating for ReleaseAfter, so that they go although nobody does what
+	// ForceRemoveFinalizers names finalizers of other controllers that are removed from children
+	// which have been terminating for ForceRemoveAfter, so that they go although nobody does what
 	// the finalizers stand for: volumes, load balancers and the like may stay behind for ever.
 	// Names must match exactly. Each removal is logged as a warning, is in the report, and is an
 	// Event. Default: none, and finalizers of others are never touched.
-	ReleaseFinalizers []string
-	// ReleaseAfter is counted from a child's deletionTimestamp. Default 10 min.
-	ReleaseAfter time.Duration
+	ForceRemoveFinalizers []string
+	// ForceRemoveAfter is counted from a child's deletionTimestamp. Default 10 min.
+	ForceRemoveAfter time.Duration
 
 	// FormerOwnerGrace is how long Kubernetes' garbage collector has to delete a child that belongs to
 	// an earlier object of the owner's kind and name, which is gone. It is counted from the creation
@@ -125,9 +120,11 @@ type Config struct {
 	// Logger receives a warning for each finalizer that is released. Default: slog.Default() at
 	// the time of New.
 	Logger *slog.Logger
-	// Events receives Events about owners: that a child is created anew, and that finalizers
-	// were released. Default: none.
-	Events EventRecorder
+	// Events writes Events about owners: a child is recreated, or finalizers were force-removed. It is an
+	// event.Recorder, or anything else with this method, which must not block. Default: no Events.
+	Events interface {
+		Event(regarding corev1.ObjectReference, eventType, reason, action, note string)
+	}
 }
 
 // Set owns children. It keeps nothing of them between calls, and is safe for concurrent use; for
@@ -145,10 +142,10 @@ func New(config Config) (*Set, error) {
 	config.Kinds = slices.Clone(config.Kinds)
 	config.Namespaces = slices.Clone(config.Namespaces)
 	config.FormerManagers = slices.Sorted(slices.Values(config.FormerManagers))
-	config.ReleaseFinalizers = slices.Clone(config.ReleaseFinalizers)
+	config.ForceRemoveFinalizers = slices.Clone(config.ForceRemoveFinalizers)
 	config.Propagation = cmp.Or(config.Propagation, metav1.DeletePropagationBackground)
-	config.ReleaseAfter = cmp.Or(config.ReleaseAfter, DefaultReleaseAfter)
-	config.FormerOwnerGrace = cmp.Or(config.FormerOwnerGrace, DefaultFormerOwnerGrace)
+	config.ForceRemoveAfter = cmp.Or(config.ForceRemoveAfter, defaultForceRemoveAfter)
+	config.FormerOwnerGrace = cmp.Or(config.FormerOwnerGrace, defaultFormerOwnerGrace)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("make a set of owned objects: %w", err)
@@ -192,8 +189,8 @@ func (c Config) validate() error {
 
 func (c Config) validatePolicies() (errs []error) {
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.OnConflict != Take && c.OnConflict != Refuse {
-		fail("OnConflict is %q: it is Take or Refuse", c.OnConflict)
+	if c.OnConflict != ForceConflicts && c.OnConflict != ReportConflicts {
+		fail("OnConflict is %q: it must be ForceConflicts or ReportConflicts", c.OnConflict)
 	}
 	if c.Prune != PruneLast && c.Prune != PruneFirst && c.Prune != PruneNever {
 		fail("Prune is %q: it is PruneLast, PruneFirst or PruneNever", c.Prune)
@@ -203,9 +200,9 @@ func (c Config) validatePolicies() (errs []error) {
 	default:
 		fail("Propagation is %q: it is one of metav1.DeletePropagationBackground, Foreground and Orphan", c.Propagation)
 	}
-	for i, name := range c.ReleaseFinalizers {
+	for i, name := range c.ForceRemoveFinalizers {
 		if strings.TrimSpace(name) == "" {
-			fail("ReleaseFinalizers[%d] is empty: it is the exact name of a finalizer", i)
+			fail("ForceRemoveFinalizers[%d] is empty: it is the exact name of a finalizer", i)
 		}
 	}
 	if slices.Contains(c.FormerManagers, "") {
@@ -217,11 +214,11 @@ func (c Config) validatePolicies() (errs []error) {
 	if _, err := labels.Parse(c.FormerChildren); err != nil {
 		fail("FormerChildren is %q: %w", c.FormerChildren, err)
 	}
-	if c.ReleaseAfter < 0 {
-		fail("ReleaseAfter is %s: it is at least 0, which means %s", c.ReleaseAfter, DefaultReleaseAfter)
+	if c.ForceRemoveAfter < 0 {
+		fail("ForceRemoveAfter is %s: it is at least 0, which means %s", c.ForceRemoveAfter, defaultForceRemoveAfter)
 	}
 	if c.FormerOwnerGrace < 0 {
-		fail("FormerOwnerGrace is %s: it is at least 0, which means %s", c.FormerOwnerGrace, DefaultFormerOwnerGrace)
+		fail("FormerOwnerGrace is %s: it is at least 0, which means %s", c.FormerOwnerGrace, defaultFormerOwnerGrace)
 	}
 	return errs
 }

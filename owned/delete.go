@@ -15,7 +15,7 @@ import (
 )
 
 // Delete deletes all children of owner. Handlers call it in every run while owner is being
-// deleted, and remove their finalizer from it when Report.Gone says that no child is left.
+// deleted, and remove their finalizer from it when Report.AllDeleted is true.
 // Children with an owner reference the garbage collector would find too, after the owner is
 // gone; the others only Delete does.
 //

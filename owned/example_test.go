@@ -91,7 +91,7 @@ func ExampleOwnerKeys() {
 
 // What a plan looks like. Set.Plan makes one; this one is made by hand.
 func ExamplePlan_String() {
-	result := func(kind, name string, outcome owned.Outcome, changed ...client.FieldChange) owned.Result {
+	result := func(kind, name string, outcome owned.ChildOutcome, changed ...client.FieldChange) owned.Result {
 		return owned.Result{
 			Kind: corev1.SchemeGroupVersion.WithKind(kind), Key: kube.Key{Namespace: "shop", Name: name},
 			Desired: outcome != owned.Pruned, Outcome: outcome, Changed: changed,

@@ -86,24 +86,24 @@ func waveOf(child metav1.Object) int {
 func with(all, more map[string]string) map[string]string {
 	joined := maps.Clone(more)
 	for name, value := range all {
-		if _, ours := more[name]; !ours {
+		if _, own := more[name]; !own {
 			joined[name] = value
 		}
 	}
 	return joined
 }
 
-// standing is whose an object is, that is in the place of a child.
-type standing int
+// ownershipState is whose an object is, that is in the place of a child.
+type ownershipState int
 
 const (
-	ours    standing = iota
-	orphan           // nobody's, or an earlier owner's of the same name
-	foreign          // somebody else's
+	own     ownershipState = iota
+	orphan                 // nobody's, or an earlier owner's of the same name
+	foreign                // somebody else's
 )
 
-// standingOf tells whose obj is; holder names others, for people.
-func (s *Set) standingOf(owner, obj metav1.Object) (is standing, holder string) {
+// ownershipOf tells whose obj is; holder names others, for people.
+func (s *Set) ownershipOf(owner, obj metav1.Object) (ownership ownershipState, holder string) {
 	labels, annotations := obj.GetLabels(), obj.GetAnnotations()
 	set, uid := labels[LabelSet], labels[LabelOwnerUID]
 	if ref, ok := ownerref.ControllerOf(obj); ok {
@@ -113,14 +113,14 @@ func (s *Set) standingOf(owner, obj metav1.Object) (is standing, holder string) 
 		case set != "" && set != s.config.Name:
 			return foreign, "set " + set + " of the same owner"
 		}
-		return ours, ""
+		return own, ""
 	}
 	former := set == s.config.Name && annotations[AnnotationOwner] == kube.KeyOf(owner).String()
-	of, marked := annotations[AnnotationChild]
-	copied := marked && of != kube.KeyOf(obj).String()
+	original, marked := annotations[AnnotationChild]
+	copied := marked && original != kube.KeyOf(obj).String()
 	switch {
 	case set == s.config.Name && uid == string(owner.GetUID()) && !copied:
-		return ours, ""
+		return own, ""
 	case set != "" && !former:
 		return foreign, "set " + set + " of " + annotations[AnnotationOwner] + " (uid " + uid + ")"
 	}
@@ -128,7 +128,7 @@ func (s *Set) standingOf(owner, obj metav1.Object) (is standing, holder string) 
 		return foreign, ownerref.Describe(refs[0])
 	}
 	if copied {
-		return orphan, "nobody: it is a copy of " + of
+		return orphan, "nobody: it is a copy of " + original
 	}
 	if former && uid != "" {
 		return orphan, "an earlier " + kube.KeyOf(owner).String() + " (uid " + uid + ")"
@@ -147,8 +147,8 @@ func (s *Set) mayDelete(owner, obj metav1.Object, referable bool) (ok bool, why 
 			return false, "it has been taken out of the set: it has not the labels of a child any more"
 		}
 	}
-	if of := obj.GetAnnotations()[AnnotationChild]; of != kube.KeyOf(obj).String() {
-		return false, "it has the labels of a child, and is none: annotation " + AnnotationChild + " is " + quoted(of)
+	if original := obj.GetAnnotations()[AnnotationChild]; original != kube.KeyOf(obj).String() {
+		return false, "it has the labels of a child, and is none: annotation " + AnnotationChild + " is " + quoted(original)
 	}
 	ref, has := ownerref.ControllerOf(obj)
 	switch {

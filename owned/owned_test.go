@@ -48,10 +48,10 @@ func TestNewNamesEveryMistake(t *testing.T) {
 		Client: newClient(t, ""), Name: "not a label",
 		Kinds:      []schema.GroupVersionKind{kind, kind, {Kind: "Service"}},
 		OnConflict: "maybe", Prune: "sometimes", Propagation: "sideways",
-		ReleaseFinalizers: []string{""}, ReleaseAfter: -1,
+		ForceRemoveFinalizers: []string{""}, ForceRemoveAfter: -1,
 	})
 	for _, part := range []string{
-		"FieldOwner", "Name is", "Kinds[1]", "Kinds[2]", "OnConflict", "Prune is", "Propagation", "ReleaseFinalizers[0]", "ReleaseAfter",
+		"FieldOwner", "Name is", "Kinds[1]", "Kinds[2]", "OnConflict", "Prune is", "Propagation", "ForceRemoveFinalizers[0]", "ForceRemoveAfter",
 	} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not tell %q: %v", part, err)
@@ -72,8 +72,8 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := set.config
-	if c.OnConflict != Take || c.Prune != PruneLast || c.Propagation != metav1.DeletePropagationBackground ||
-		c.ReleaseAfter != 10*time.Minute || c.Logger == nil || c.Recreate || c.AdoptOrphans || c.Events != nil {
+	if c.OnConflict != ForceConflicts || c.Prune != PruneLast || c.Propagation != metav1.DeletePropagationBackground ||
+		c.ForceRemoveAfter != 10*time.Minute || c.Logger == nil || c.Recreate || c.AdoptOrphans || c.Events != nil {
 		t.Errorf("%+v", c)
 	}
 	if !set.dry.Config().DryRun {
@@ -117,12 +117,12 @@ func TestMarkKeepsTheCallersLabels(t *testing.T) {
 	if given[LabelSet] != "another" {
 		t.Error("a map that may be shared was changed")
 	}
-	if is, holder := set.standingOf(owner, child); is != ours {
+	if ownership, holder := set.ownershipOf(owner, child); ownership != own {
 		t.Errorf("what was marked is %s's", holder)
 	}
 }
 
-func TestStandingOf(t *testing.T) {
+func TestOwnershipOf(t *testing.T) {
 	t.Parallel()
 	set := &Set{config: Config{Name: "webapp"}}
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1"}}
@@ -136,18 +136,18 @@ func TestStandingOf(t *testing.T) {
 		return child
 	}
 	for name, test := range map[string]struct {
-		child *corev1.ConfigMap
-		want  standing
-		of    string
+		child    *corev1.ConfigMap
+		want     ownershipState
+		original string
 	}{
-		"child":                                {controlled("u1", "webapp"), ours, ""},
-		"child without labels":                 {controlled("u1", ""), ours, ""},
+		"child":                                {controlled("u1", "webapp"), own, ""},
+		"child without labels":                 {controlled("u1", ""), own, ""},
 		"child of another set of the owner":    {controlled("u1", "another"), foreign, "set another of the same owner"},
 		"child of another owner":               {controlled("u2", "webapp"), foreign, "ConfigMap web (uid u2)"},
 		"child of another owner without label": {controlled("u2", ""), foreign, "ConfigMap web (uid u2)"},
 	} {
-		if got, of := set.standingOf(owner, test.child); got != test.want || of != test.of {
-			t.Errorf("%s: %d, %q", name, got, of)
+		if got, original := set.ownershipOf(owner, test.child); got != test.want || original != test.original {
+			t.Errorf("%s: %d, %q", name, got, original)
 		}
 	}
 }
@@ -241,7 +241,7 @@ func TestImmutableFields(t *testing.T) {
 func TestReportSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	result := func(name string, outcome Outcome) Result {
+	result := func(name string, outcome ChildOutcome) Result {
 		return Result{
 			Kind: kind, Key: kube.Key{Namespace: "shop", Name: name}, Desired: true, Outcome: outcome,
 			Readiness: readiness.State{Status: readiness.Current},
@@ -260,8 +260,8 @@ func TestReportSaysWhatIsMissing(t *testing.T) {
 		t.Errorf("ready %t: %s", report.Ready(), got)
 	}
 	want = "ConfigMap shop/old: it is being deleted since 1970-01-01T00:00:00Z, held by finalizers example.com/a"
-	if got := report.Remaining(); got != want || report.Gone() {
-		t.Errorf("gone %t: %s", report.Gone(), got)
+	if got := report.Remaining(); got != want || report.AllDeleted() {
+		t.Errorf("all deleted %t: %s", report.AllDeleted(), got)
 	}
 	if report = (Report{Results: []Result{ready, old}}); !report.Ready() || report.Pending() != "" || report.Changed() {
 		t.Errorf("ready %t: %s", report.Ready(), report.Pending())
@@ -321,8 +321,8 @@ func TestStatesOfChildren(t *testing.T) {
 	}
 	for want, err := range map[readiness.Status]error{readiness.InProgress: errors.New("the list failed"), readiness.Failed: refusal()} {
 		failed := Report{failure: err}
-		if states := failed.States(); len(states) != 1 || states[0].Status != want || failed.Ready() || failed.Gone() || failed.Pending() == "" {
-			t.Errorf("%v: %+v, ready %t, gone %t, pending %q", err, states, failed.Ready(), failed.Gone(), failed.Pending())
+		if states := failed.States(); len(states) != 1 || states[0].Status != want || failed.Ready() || failed.AllDeleted() || failed.Pending() == "" {
+			t.Errorf("%v: %+v, ready %t, all deleted %t, pending %q", err, states, failed.Ready(), failed.AllDeleted(), failed.Pending())
 		}
 	}
 	if states := (Report{OwnerTerminating: true}).States(); len(states) != 1 || states[0].Status != readiness.Terminating {

@@ -109,12 +109,12 @@ func (p Plan) summary() string {
 	if p.OwnerTerminating {
 		return "nothing, because it is being deleted"
 	}
-	counts := map[Outcome]int{}
+	counts := map[ChildOutcome]int{}
 	for _, r := range p.Results {
 		counts[r.Outcome]++
 	}
 	var parts []string
-	part := func(text string, outcomes ...Outcome) {
+	part := func(text string, outcomes ...ChildOutcome) {
 		n := 0
 		for _, outcome := range outcomes {
 			n += counts[outcome]

@@ -14,34 +14,34 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// Outcome is what has become of a child in a run; in a Plan, what would.
-type Outcome string
+// ChildOutcome is what has become of a child in a run; in a Plan, what would.
+type ChildOutcome string
 
 // The outcomes.
 const (
 	// Created: there was none.
-	Created Outcome = "created"
+	Created ChildOutcome = "created"
 	// Updated: it has changed.
-	Updated Outcome = "updated"
+	Updated ChildOutcome = "updated"
 	// Unchanged: it was as it should be.
-	Unchanged Outcome = "unchanged"
+	Unchanged ChildOutcome = "unchanged"
 	// Recreating: it was deleted, because fields were to change that cannot be changed, or because it
 	// belonged to a former owner (Config.FormerOwnerGrace). When its deletion is seen, the next run
 	// creates it.
-	Recreating Outcome = "recreating"
+	Recreating ChildOutcome = "recreating"
 	// Waiting: nothing was done about it yet; Result.Waits says for what it waits.
-	Waiting Outcome = "waiting"
+	Waiting ChildOutcome = "waiting"
 	// Terminating: it is being deleted, and not gone; Result.Terminating says what holds it. A
 	// child that is desired is created again after that.
-	Terminating Outcome = "terminating"
+	Terminating ChildOutcome = "terminating"
 	// Foreign: the object in its place belongs to somebody else, and was left as it is.
-	Foreign Outcome = "foreign"
+	Foreign ChildOutcome = "foreign"
 	// Failed: it could not be done; see Result.Err.
-	Failed Outcome = "failed"
+	Failed ChildOutcome = "failed"
 	// Pruned: it was no longer desired, and was deleted.
-	Pruned Outcome = "pruned"
+	Pruned ChildOutcome = "pruned"
 	// Deleted: it was deleted, by Set.Delete, and is gone.
-	Deleted Outcome = "deleted"
+	Deleted ChildOutcome = "deleted"
 )
 
 // Deletion is that of an object that is not gone yet.
@@ -50,8 +50,8 @@ type Deletion struct {
 	Since time.Time
 	// Finalizers hold it. Empty: its grace period does.
 	Finalizers []string
-	// Released are finalizers of others that this run has removed; see Config.ReleaseFinalizers.
-	Released []string
+	// ForceRemoved are finalizers of others that this run has removed; see Config.ForceRemoveFinalizers.
+	ForceRemoved []string
 }
 
 // String tells of the deletion, for people.
@@ -60,8 +60,8 @@ func (d Deletion) String() string {
 	if len(d.Finalizers) > 0 {
 		text += ", held by finalizers " + strings.Join(d.Finalizers, ", ")
 	}
-	if len(d.Released) > 0 {
-		text += "; released from " + strings.Join(d.Released, ", ")
+	if len(d.ForceRemoved) > 0 {
+		text += "; released from " + strings.Join(d.ForceRemoved, ", ")
 	}
 	return text
 }
@@ -74,7 +74,7 @@ type Result struct {
 	Desired bool
 	// Wave is the child's; of one that is not desired, as its AnnotationWave says.
 	Wave    int
-	Outcome Outcome
+	Outcome ChildOutcome
 	// Object is the child as the API server or an informer has it; nil when it was not applied.
 	Object kube.Object
 	// Changed are the fields that have changed, of one that was Updated; in a Plan also the
@@ -192,8 +192,11 @@ func (r Report) Left() []Result {
 	return left
 }
 
-// Gone reports, after Delete, whether no child is left.
-func (r Report) Gone() bool { return r.failure == nil && len(r.Left()) == 0 }
+// AllDeleted reports, after Delete, whether no child of this set is left: the API server returned no object of
+// Config.Kinds with the owner's labels in the namespaces of the set, except Foreign ones. Objects that belong
+// to the owner without these labels, such as children that another library made, or that Config.FormerChildren
+// selects, are not children of the set, and may still exist. It is false for the report of an error.
+func (r Report) AllDeleted() bool { return r.failure == nil && len(r.Left()) == 0 }
 
 // Remaining says what Left holds, in a sentence for a condition's message; "" for nothing.
 func (r Report) Remaining() string {
@@ -214,7 +217,7 @@ func (r Report) Changed() bool {
 		case Created, Updated, Recreating, Pruned, Deleted:
 			return true
 		}
-		if result.Terminating != nil && len(result.Terminating.Released) > 0 {
+		if result.Terminating != nil && len(result.Terminating.ForceRemoved) > 0 {
 			return true
 		}
 	}

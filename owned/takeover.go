@@ -21,9 +21,9 @@ import (
 func (c Config) takenOver() string { return strings.Join(c.FormerManagers, ",") }
 
 // mustTakeOver reports whether former managers may still have fields of a child.
-func (p *pass) mustTakeOver(i *item, there metav1.Object) bool {
+func (p *pass) mustTakeOver(i *item, live metav1.Object) bool {
 	return len(p.set.config.FormerManagers) > 0 && !i.CreateOnly &&
-		there.GetAnnotations()[AnnotationTakenOver] != p.set.config.takenOver()
+		live.GetAnnotations()[AnnotationTakenOver] != p.set.config.takenOver()
 }
 
 // takeOver makes the set the applier of what former managers have written to a child, in the state
@@ -33,8 +33,8 @@ func (p *pass) takeOver(ctx context.Context, i *item) (*metav1.PartialObjectMeta
 	if err != nil {
 		return nil, err
 	}
-	if is, holder := p.set.standingOf(p.owner, live); is != ours && (is != orphan || !p.set.config.AdoptOrphans) {
-		return nil, &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: holder, Orphan: is == orphan}
+	if ownership, holder := p.set.ownershipOf(p.owner, live); ownership != own && (ownership != orphan || !p.set.config.AdoptOrphans) {
+		return nil, &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan}
 	}
 	took, err := client.TakeOver(ctx, p.client, metadataOnly(i.kind, live), p.set.config.FormerManagers, client.IfUnchanged())
 	if err != nil || !took {

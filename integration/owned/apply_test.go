@@ -101,10 +101,10 @@ func TestDriftIsMended(t *testing.T) {
 	e.want(e.apply(set, app, owned.Of(child)...).Results, "ConfigMap web: unchanged")
 }
 
-// With OnConflict Refuse, others keep what they have set.
+// With ReportConflicts, others keep what they have set.
 func TestConflictsCanBeRefused(t *testing.T) {
 	e := newEnv(t)
-	set, app := e.set(func(c *owned.Config) { c.OnConflict = owned.Refuse }), e.app("web")
+	set, app := e.set(func(c *owned.Config) { c.OnConflict = owned.ReportConflicts }), e.app("web")
 	child := e.configMap("web", "colour", "blue")
 	e.apply(set, app, owned.Of(child)...)
 	must(client.Apply(t.Context(), e.c, e.configMap("web", "colour", "red"), client.FieldOwner("somebody"), client.Force()))(t)
@@ -466,7 +466,7 @@ func TestKindsAndNamespacesOfEarlierWaves(t *testing.T) {
 		return unready(report, err)
 	})
 	clustertest.Eventually(t, func() string {
-		if report := must(set.Delete(t.Context(), app))(t); !report.Gone() {
+		if report := must(set.Delete(t.Context(), app))(t); !report.AllDeleted() {
 			return report.Remaining()
 		}
 		return ""
@@ -494,7 +494,7 @@ func TestStaleCacheShowsNothing(t *testing.T) {
 	}
 	report = must(set.Delete(t.Context(), app))(t)
 	e.want(report.Results, "ConfigMap own: deleted")
-	if !report.Gone() || e.get(e.key("own")) != nil {
+	if !report.AllDeleted() || e.get(e.key("own")) != nil {
 		t.Error("a child was left behind")
 	}
 }

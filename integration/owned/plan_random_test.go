@@ -32,7 +32,7 @@ func TestRandomPlansAreWhatApplyDoes(t *testing.T) {
 			c.AdoptOrphans = random.IntN(2) == 0
 			c.Recreate = random.IntN(2) == 0
 			if random.IntN(2) == 0 {
-				c.OnConflict = owned.Refuse
+				c.OnConflict = owned.ReportConflicts
 			}
 			if random.IntN(2) == 0 {
 				c.FormerManagers = []string{"old"}

@@ -72,10 +72,10 @@ func TestDeleteWhoseLastLookFailsIsNotGone(t *testing.T) {
 	}))(t)
 	report, err := e.set(func(config *owned.Config) { config.Client = blind }).Delete(t.Context(), app)
 	e.want(report.Results, "ConfigMap top: failed", "ConfigMap base: waiting")
-	if err == nil || report.Gone() || !strings.Contains(report.Remaining(), "the list failed") {
-		t.Errorf("gone: %t, remaining: %q, error: %v", report.Gone(), report.Remaining(), err)
+	if err == nil || report.AllDeleted() || !strings.Contains(report.Remaining(), "the list failed") {
+		t.Errorf("all deleted: %t, remaining: %q, error: %v", report.AllDeleted(), report.Remaining(), err)
 	}
-	if report = must(e.set().Delete(t.Context(), app))(t); !report.Gone() {
+	if report = must(e.set().Delete(t.Context(), app))(t); !report.AllDeleted() {
 		t.Error(report.Remaining())
 	}
 }

@@ -47,7 +47,7 @@ func TestChildrenInOtherNamespacesAndInNone(t *testing.T) {
 		"ConfigMap copy: foreign", "ConfigMap old: pruned")
 
 	report = must(set.Delete(t.Context(), app))(t)
-	if !report.Gone() {
+	if !report.AllDeleted() {
 		t.Errorf("left: %s", report.Remaining())
 	}
 	for _, gone := range []kube.Key{e.key("near"), {Namespace: other, Name: "far"}} {
@@ -150,7 +150,7 @@ func TestKindsThatAreNotServed(t *testing.T) {
 	if asked := seen.discoveries(); asked != 0 {
 		t.Errorf("asked %d times again", asked)
 	}
-	if report := must(set.Delete(kube.ObserveCalls(t.Context(), seen), app))(t); !report.Gone() {
+	if report := must(set.Delete(kube.ObserveCalls(t.Context(), seen), app))(t); !report.AllDeleted() {
 		t.Error(report.Remaining())
 	}
 	if seen.discoveries() == 0 {

@@ -69,7 +69,7 @@ func TestOrphansAreNotReleased(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	set := e.set(func(c *owned.Config) {
-		c.AdoptOrphans, c.ReleaseFinalizers, c.ReleaseAfter = true, []string{"example.com/volume"}, time.Nanosecond
+		c.AdoptOrphans, c.ForceRemoveFinalizers, c.ForceRemoveAfter = true, []string{"example.com/volume"}, time.Nanosecond
 	})
 	users := e.configMap("users")
 	users.Finalizers = []string{"example.com/volume"}
@@ -80,7 +80,7 @@ func TestOrphansAreNotReleased(t *testing.T) {
 	}
 	report := e.apply(set, app, owned.Of(e.configMap("users"))...)
 	e.want(report.Results, "ConfigMap users: terminating")
-	if got := report.Results[0].Terminating; len(got.Released) > 0 || e.get(e.key("users")) == nil {
+	if got := report.Results[0].Terminating; len(got.ForceRemoved) > 0 || e.get(e.key("users")) == nil {
 		t.Errorf("the user's object was released: %+v", got)
 	}
 }

@@ -70,8 +70,8 @@ func TestStuckChildrenAreReported(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	report = must(set.Delete(ctx, app))(t)
-	if report.Gone() || !strings.Contains(report.Remaining(), "example.com/volume") {
-		t.Errorf("gone %t, remaining %q", report.Gone(), report.Remaining())
+	if report.AllDeleted() || !strings.Contains(report.Remaining(), "example.com/volume") {
+		t.Errorf("all deleted %t, remaining %q", report.AllDeleted(), report.Remaining())
 	}
 	for _, call := range seen.take() {
 		if !strings.HasPrefix(call, "list ") {
@@ -92,11 +92,11 @@ func TestDeleteTellsWhatIsLeft(t *testing.T) {
 	t.Cleanup(func() { e.free("held") })
 	report := must(set.Delete(t.Context(), app))(t)
 	e.want(report.Results, "ConfigMap held: terminating", "ConfigMap free: deleted")
-	if report.Gone() || !strings.Contains(report.Remaining(), "example.com/volume") {
-		t.Errorf("gone %t, remaining %q", report.Gone(), report.Remaining())
+	if report.AllDeleted() || !strings.Contains(report.Remaining(), "example.com/volume") {
+		t.Errorf("all deleted %t, remaining %q", report.AllDeleted(), report.Remaining())
 	}
 	e.free("held")
-	if report := must(set.Delete(t.Context(), app))(t); !report.Gone() {
+	if report := must(set.Delete(t.Context(), app))(t); !report.AllDeleted() {
 		t.Error(report.Remaining())
 	}
 }
@@ -105,26 +105,26 @@ func TestDeleteTellsWhatIsLeft(t *testing.T) {
 func TestNamedFinalizersAreReleased(t *testing.T) {
 	e := newEnv(t)
 	app, recorder, logged := e.app("web"), &recorder{}, &bytes.Buffer{}
-	set := e.set(func(c *owned.Config) { c.ReleaseFinalizers = []string{"example.com/volume"} })
+	set := e.set(func(c *owned.Config) { c.ForceRemoveFinalizers = []string{"example.com/volume"} })
 	e.stuck(set, app, "held", "example.com/first", "example.com/volume", "example.com/last")
 	report := e.apply(set, app)
-	if got := report.Results[0].Terminating.Released; len(got) != 0 {
+	if got := report.Results[0].Terminating.ForceRemoved; len(got) != 0 {
 		t.Errorf("released before its time: %q", got)
 	}
-	if report.RunAgain <= 0 || report.RunAgain > owned.DefaultReleaseAfter {
+	if report.RunAgain <= 0 || report.RunAgain > 10*time.Minute {
 		t.Errorf("run again after %s", report.RunAgain)
 	}
 
 	set = e.set(func(c *owned.Config) {
-		c.ReleaseFinalizers, c.ReleaseAfter = []string{"example.com/volume"}, time.Nanosecond
+		c.ForceRemoveFinalizers, c.ForceRemoveAfter = []string{"example.com/volume"}, time.Nanosecond
 		c.Events, c.Logger = recorder, slog.New(slog.NewTextHandler(logged, nil))
 	})
 	plan := must(set.Plan(t.Context(), app))(t)
-	if got := plan.Results[0].Terminating.Released; !slices.Equal(got, []string{"example.com/volume"}) || logged.Len() > 0 {
+	if got := plan.Results[0].Terminating.ForceRemoved; !slices.Equal(got, []string{"example.com/volume"}) || logged.Len() > 0 {
 		t.Errorf("the plan releases %q, logged %q", got, logged)
 	}
 	report = e.apply(set, app)
-	if got := report.Results[0].Terminating.Released; !slices.Equal(got, []string{"example.com/volume"}) {
+	if got := report.Results[0].Terminating.ForceRemoved; !slices.Equal(got, []string{"example.com/volume"}) {
 		t.Errorf("released %q", got)
 	}
 	if got := e.get(e.key("held")).Finalizers; !slices.Equal(got, []string{"example.com/first", "example.com/last"}) {
@@ -133,7 +133,7 @@ func TestNamedFinalizersAreReleased(t *testing.T) {
 	if !strings.Contains(logged.String(), "level=WARN") || !strings.Contains(logged.String(), "example.com/volume") {
 		t.Errorf("logged %q", logged)
 	}
-	if notes := recorder.notes(); len(notes) != 1 || !strings.Contains(notes[0], "Warning FinalizersReleased web: ConfigMap "+e.key("held").String()) {
+	if notes := recorder.notes(); len(notes) != 1 || !strings.Contains(notes[0], "Warning FinalizersForceRemoved web: ConfigMap "+e.key("held").String()) {
 		t.Errorf("events %q", notes)
 	}
 	report = e.apply(set, app)
@@ -161,14 +161,14 @@ func TestReleaseMeetsAnotherWrite(t *testing.T) {
 		config.Interceptors = []client.Interceptor{client.On(between, client.VerbPatch)}
 	}))(t)
 	set := e.set(func(config *owned.Config) {
-		config.Client, config.ReleaseFinalizers, config.ReleaseAfter = c, []string{volume}, time.Nanosecond
+		config.Client, config.ForceRemoveFinalizers, config.ForceRemoveAfter = c, []string{volume}, time.Nanosecond
 	})
 	_, err := set.Apply(t.Context(), app)
 	if !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) || !strings.Contains(err.Error(), volume) {
 		t.Errorf("the error is %v", err)
 	}
 	e.want(e.apply(e.set(func(config *owned.Config) {
-		config.ReleaseFinalizers, config.ReleaseAfter = []string{volume}, time.Nanosecond
+		config.ForceRemoveFinalizers, config.ForceRemoveAfter = []string{volume}, time.Nanosecond
 	}), app).Results, "ConfigMap held: terminating")
 	if e.get(e.key("held")) != nil {
 		t.Error("it was not released by the next run")

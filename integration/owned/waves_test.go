@@ -60,7 +60,7 @@ func TestDeleteGoesThroughWavesInReverse(t *testing.T) {
 	e.free("held")
 	report := must(set.Delete(t.Context(), app))(t)
 	e.want(report.Results, "ConfigMap base: deleted")
-	if !report.Gone() {
+	if !report.AllDeleted() {
 		t.Error(report.Remaining())
 	}
 }
@@ -78,7 +78,7 @@ func TestACopyHoldsNoWave(t *testing.T) {
 
 // What is no longer desired goes in reverse, too: each run takes a wave, when those above are gone.
 func TestPruneGoesThroughWavesInReverse(t *testing.T) {
-	for _, prune := range []owned.Prune{owned.PruneLast, owned.PruneFirst} {
+	for _, prune := range []owned.PrunePolicy{owned.PruneLast, owned.PruneFirst} {
 		e := newEnv(t)
 		set, app := e.set(func(c *owned.Config) { c.Prune = prune }), e.app("web")
 		e.apply(set, app, e.threeWaves()...)
@@ -125,7 +125,7 @@ func TestTheWaveIsNoted(t *testing.T) {
 		for _, test := range []struct {
 			wave    int
 			want    string
-			outcome owned.Outcome
+			outcome owned.ChildOutcome
 		}{
 			{0, "", owned.Created},
 			{0, "", owned.Unchanged},

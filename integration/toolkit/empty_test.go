@@ -90,7 +90,7 @@ spec:
 				t.Fatal(err)
 			}
 			r := restarts{T: t, cluster: cluster, plain: plain, owner: owner}
-			r.want(owned.Of(obj), map[string]owned.Outcome{obj.GetKind(): owned.Created})
+			r.want(owned.Of(obj), map[string]owned.ChildOutcome{obj.GetKind(): owned.Created})
 			r.want(owned.Of(obj), nil)
 		})
 	}

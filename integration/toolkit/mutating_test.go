@@ -80,7 +80,7 @@ func TestChildrenThatAWebhookChangesComeToRest(t *testing.T) {
 			}
 			mutating(t, plain, r.owner.Namespace, test.mutate)
 			children := r.children()[:1]
-			r.want(children, map[string]owned.Outcome{"Deployment": owned.Created})
+			r.want(children, map[string]owned.ChildOutcome{"Deployment": owned.Created})
 			if !test.costs {
 				r.want(children, nil)
 			}

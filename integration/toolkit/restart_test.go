@@ -105,14 +105,14 @@ func (r restarts) start() (*owned.Set, *client.Recording) {
 
 // want applies children with a new process, and compares what comes of it: the outcomes other than
 // unchanged, by kind.
-func (r restarts) want(children []owned.Child, want map[string]owned.Outcome) {
+func (r restarts) want(children []owned.Child, want map[string]owned.ChildOutcome) {
 	r.Helper()
 	set, recording := r.start()
 	report, err := set.Apply(r.Context(), r.owner, children...)
 	if err != nil {
 		r.Fatal(err)
 	}
-	got := map[string]owned.Outcome{}
+	got := map[string]owned.ChildOutcome{}
 	for _, result := range report.Results {
 		if result.Outcome != owned.Unchanged {
 			got[result.Kind.Kind] = result.Outcome
@@ -196,7 +196,7 @@ func TestContract31_RestartsMakeNoRequestForChildrenAsDesired(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	created := map[string]owned.Outcome{}
+	created := map[string]owned.ChildOutcome{}
 	for _, kind := range []string{"Deployment", "Service", "Secret", "ConfigMap", "Route"} {
 		created[kind] = owned.Created
 	}
@@ -206,7 +206,7 @@ func TestContract31_RestartsMakeNoRequestForChildrenAsDesired(t *testing.T) {
 	for name, test := range r.drifts() {
 		r.T = t
 		test.happens()
-		r.want(r.children(), map[string]owned.Outcome{test.kind: owned.Updated})
+		r.want(r.children(), map[string]owned.ChildOutcome{test.kind: owned.Updated})
 		r.want(r.children(), nil)
 		if t.Failed() {
 			t.Fatalf("after: %s", name)
@@ -215,13 +215,13 @@ func TestContract31_RestartsMakeNoRequestForChildrenAsDesired(t *testing.T) {
 	// A new version of the program applies other values to the same fields.
 	scaled := r.children()
 	scaled[0].Object.(*appsv1.Deployment).Spec.Replicas = new(int32(3))
-	r.want(scaled, map[string]owned.Outcome{"Deployment": owned.Updated})
+	r.want(scaled, map[string]owned.ChildOutcome{"Deployment": owned.Updated})
 	r.want(scaled, nil)
 	// The next one applies other fields.
 	changed := r.children()
 	changed[0].Object.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Args = nil
 	delete(changed[1].Object.(*corev1.Service).Labels, "app") // all share the map: none has the label
-	r.want(changed, map[string]owned.Outcome{"Deployment": owned.Updated, "Service": owned.Updated, "Secret": owned.Updated})
+	r.want(changed, map[string]owned.ChildOutcome{"Deployment": owned.Updated, "Service": owned.Updated, "Secret": owned.Updated})
 	r.want(changed, nil)
 	deployment, err := client.Get[*appsv1.Deployment](t.Context(), plain, r.key())
 	if err != nil || deployment.Spec.Template.Spec.Containers[0].Args != nil || deployment.Labels["app"] != "" {

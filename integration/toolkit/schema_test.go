@@ -82,7 +82,7 @@ func TestDriftIsFoundAfterAChangeOfTheSchema(t *testing.T) {
 			child.SetName("child")
 			start := func() (*owned.Set, *client.Recording) { return startSet(t, cluster, kind) }
 			running, runningRequests := start()
-			apply := func(what string, set *owned.Set, want owned.Outcome) {
+			apply := func(what string, set *owned.Set, want owned.ChildOutcome) {
 				t.Helper()
 				report, err := set.Apply(t.Context(), owner, owned.Of(child)...)
 				if err != nil || report.Results[0].Outcome != want {

@@ -17,16 +17,16 @@ import (
 )
 
 // terminating reports an object that is being deleted, and releases it from finalizers, as far as
-// Config.ReleaseFinalizers says so.
+// Config.ForceRemoveFinalizers says so.
 func (p *pass) terminating(ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata) error {
 	r.Outcome, r.Terminating = Terminating, deletionOf(obj)
 	named := func(held metav1.Object) bool {
-		return slices.ContainsFunc(held.GetFinalizers(), p.releases)
+		return slices.ContainsFunc(held.GetFinalizers(), p.forceRemoves)
 	}
 	if !named(obj) {
 		return nil
 	}
-	if left := p.set.config.ReleaseAfter - time.Since(r.Terminating.Since); left > 0 {
+	if left := p.set.config.ForceRemoveAfter - time.Since(r.Terminating.Since); left > 0 {
 		p.runAgainIn(left)
 		return nil
 	}
@@ -37,7 +37,7 @@ func (p *pass) terminating(ctx context.Context, r *Result, obj *metav1.PartialOb
 	if err != nil || !named(live) {
 		return err
 	}
-	return p.release(ctx, r, live)
+	return p.forceRemove(ctx, r, live)
 }
 
 // deletionOf tells of the deletion of an object whose deletion was accepted.
@@ -49,20 +49,20 @@ func deletionOf(obj metav1.Object) *Deletion {
 	return deletion
 }
 
-func (p *pass) releases(finalizer string) bool {
-	return slices.Contains(p.set.config.ReleaseFinalizers, finalizer)
+func (p *pass) forceRemoves(finalizer string) bool {
+	return slices.Contains(p.set.config.ForceRemoveFinalizers, finalizer)
 }
 
-// release removes the named finalizers, each if it is still where it was seen.
-func (p *pass) release(ctx context.Context, r *Result, live *metav1.PartialObjectMetadata) error {
+// forceRemove removes the named finalizers, each if it is still where it was seen.
+func (p *pass) forceRemove(ctx context.Context, r *Result, live *metav1.PartialObjectMetadata) error {
 	operations := []client.Operation{{Op: "test", Path: "/metadata/uid", Value: live.GetUID()}}
-	var released []string
+	var removed []string
 	for at, name := range slices.Backward(live.GetFinalizers()) {
-		if p.releases(name) {
+		if p.forceRemoves(name) {
 			path := "/metadata/finalizers/" + strconv.Itoa(at)
 			operations = append(operations,
 				client.Operation{Op: "test", Path: path, Value: name}, client.Operation{Op: "remove", Path: path})
-			released = append(released, name)
+			removed = append(removed, name)
 		}
 	}
 	_, err := client.Patch(ctx, p.client, live, client.JSONPatch(operations...))
@@ -73,18 +73,18 @@ func (p *pass) release(ctx context.Context, r *Result, live *metav1.PartialObjec
 		err = client.NewChanged(ctx, p.client, live, errors.New("its finalizers are not those that were seen"))
 	}
 	if err != nil {
-		return fmt.Errorf("release it from finalizers %s: %w", strings.Join(released, ", "), err)
+		return fmt.Errorf("release it from finalizers %s: %w", strings.Join(removed, ", "), err)
 	}
-	slices.Reverse(released)
-	r.Terminating.Released = released
+	slices.Reverse(removed)
+	r.Terminating.ForceRemoved = removed
 	if p.plan {
 		return nil
 	}
 	p.set.config.Logger.WarnContext(ctx, "a child is released from finalizers of other controllers; what they stand for may not have been done",
-		"owner", p.String(), "child", r.String(), "finalizers", released, "terminating_since", r.Terminating.Since)
-	p.announce(corev1.EventTypeWarning, "FinalizersReleased", "RemoveFinalizers", fmt.Sprintf(
+		"owner", p.String(), "child", r.String(), "finalizers", removed, "terminating_since", r.Terminating.Since)
+	p.announce(corev1.EventTypeWarning, "FinalizersForceRemoved", "RemoveFinalizers", fmt.Sprintf(
 		"%s has been terminating since %s: removed finalizers %s, whatever they stand for",
-		r, r.Terminating.Since.UTC().Format(time.RFC3339), strings.Join(released, ", ")))
+		r, r.Terminating.Since.UTC().Format(time.RFC3339), strings.Join(removed, ", ")))
 	return nil
 }
 
