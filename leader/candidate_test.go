@@ -178,9 +178,7 @@ func TestContract06_RestoredLeaseOfAnEarlierTerm(t *testing.T) {
 			t.Fatalf("the holder is %q, and before it was %q", s.holder(), *backup.Spec.HolderIdentity)
 		}
 		clients[0].fail(hang)
-		s.mu.Lock()
-		s.lease = backup
-		s.mu.Unlock()
+		s.restore(backup)
 		pass(time.Minute)
 		if active.Load() != 1 || s.holder() != "b" {
 			t.Errorf("%d electors lead, the holder is %q, want b", active.Load(), s.holder())

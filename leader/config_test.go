@@ -9,9 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/rest"
-
-	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 func TestNewSetsDefaults(t *testing.T) {
@@ -29,7 +26,7 @@ func TestNewSetsDefaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tt.config.Client, tt.config.Name, tt.config.Namespace = &client{}, "printer", "prod"
+			tt.config.Cluster, tt.config.Name, tt.config.Namespace = connect(t, nil), "printer", "prod"
 			e, err := New(tt.config)
 			if err != nil {
 				t.Fatal(err)
@@ -52,7 +49,7 @@ func TestNewIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	identity := func() string {
-		e, err := New(Config{Client: &client{}, Name: "printer", Namespace: "prod"})
+		e, err := New(Config{Cluster: connect(t, nil), Name: "printer", Namespace: "prod"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +86,7 @@ func TestNewReadsThePodsNamespace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e, err := newElector(Config{Client: &client{}, Name: "printer", Namespace: tt.namespace}, tt.file)
+			e, err := newElector(Config{Cluster: connect(t, nil), Name: "printer", Namespace: tt.namespace}, tt.file)
 			switch {
 			case tt.err != "":
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
@@ -101,21 +98,6 @@ func TestNewReadsThePodsNamespace(t *testing.T) {
 				t.Errorf("lease is %s, want %s", e.Status().Lease, tt.want)
 			}
 		})
-	}
-}
-
-func TestNewTakesACluster(t *testing.T) {
-	t.Parallel()
-	cluster, err := kube.Connect(&rest.Config{Host: "https://cluster.invalid"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := New(Config{Cluster: cluster, Name: "printer", Namespace: "prod"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e.config.Client == nil {
-		t.Error("no client was made")
 	}
 }
 
@@ -131,8 +113,8 @@ func TestNewNamesEveryMistake(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"Cluster (or Client) is required", "Name is required", "Namespace is required", `Labels: "a b"`,
-		"whole seconds", "longer than RenewDeadline", "RetryPeriod is -1s",
+		"Cluster is required", "Name is required", "Namespace is required", `Labels: "a b"`,
+		"whole second", "longer than RenewDeadline", "RetryPeriod is -1s",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q:\n%v", want, err)
@@ -146,7 +128,6 @@ func TestNewRefuses(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		"both ways to the API server":      {func(c *Config) { c.Cluster = &kube.Cluster{} }, "Cluster and Client are both set"},
 		"a name in upper case":             {func(c *Config) { c.Name = "Printer" }, `Name "Printer"`},
 		"a namespace with a slash":         {func(c *Config) { c.Namespace = "a/b" }, `Namespace "a/b"`},
 		"a label value with a space":       {func(c *Config) { c.Labels = map[string]string{"a": "b c"} }, `"b c"`},
@@ -157,7 +138,7 @@ func TestNewRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			config := Config{Client: &client{}, Name: "printer", Namespace: "prod"}
+			config := Config{Cluster: connect(t, nil), Name: "printer", Namespace: "prod"}
 			tt.change(&config)
 			_, err := New(config)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -170,7 +151,7 @@ func TestNewRefuses(t *testing.T) {
 func TestNewCopiesLabels(t *testing.T) {
 	t.Parallel()
 	labels := map[string]string{"app": "printer"}
-	e, err := New(Config{Client: &client{}, Name: "printer", Namespace: "prod", Labels: labels})
+	e, err := New(Config{Cluster: connect(t, nil), Name: "printer", Namespace: "prod", Labels: labels})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func TestContract06_DeletedLeaseIsALoss(t *testing.T) {
 				if secondAt < deleted+DefaultLeaseDuration || secondAt > deleted+DefaultLeaseDuration+10*time.Second {
 					t.Errorf("the lease was deleted at %s, and another leads at %s, want after a LeaseDuration", deleted, secondAt)
 				}
-				if log.count("work is cancelled") != 1 {
+				if log.count("work cancelled") != 1 {
 					t.Errorf("logged:\n%s", &log.buffer)
 				}
 				if err := second.stop(); err != nil {
@@ -80,7 +80,7 @@ func TestMissingLeaseHasNoLeaderForALeaseDuration(t *testing.T) {
 		if s.holder() != noLeaderYet || e.Ready() == nil || e.Status().Leader != "" {
 			t.Errorf("before the lease has expired, it is %v and the status %+v", s.read(), e.Status())
 		}
-		if log.count("lease did not exist") != 1 {
+		if log.count("missing lease created") != 1 {
 			t.Errorf("logged:\n%s", &log.buffer)
 		}
 		pass(5 * time.Second)
@@ -130,7 +130,7 @@ func TestContract06_SuspensionCounts(t *testing.T) {
 	}{
 		"for longer than the lease lasts":  {DefaultRenewDeadline, DefaultRenewDeadline, true},
 		"for shorter":                      {5 * time.Second, 5 * time.Second, false},
-		"not at all: the clocks differ":    {leastSuspension - 1, 0, false},
+		"not at all: the clocks differ":    {minSuspension - 1, 0, false},
 		"for long, and the lease is taken": {time.Hour, time.Hour, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestContract06_SuspensionCounts(t *testing.T) {
 				})
 				pass(5 * time.Second)
 				working := <-contexts
-				leadership := e.term.gained()
+				leadership := e.term.current()
 				requests := client.count()
 				until := time.Until(e.Status().Until)
 				slept.Add(int64(tt.slept))
@@ -201,7 +201,7 @@ func TestContract06_WorkDoesNotStartUnderAnExpiredLease(t *testing.T) {
 		began := 0
 		r := run(t, e, func(ctx context.Context) error {
 			began++
-			if len(s.by("a")) < 2 { // taken a second time
+			if len(s.writesBy("a")) < 2 { // taken a second time
 				t.Error("work is called under the lease that has expired")
 			}
 			return untilDone(ctx)
@@ -227,7 +227,7 @@ func TestContract06_NoWriteAfterARelease(t *testing.T) {
 		terms := make(chan *kube.Leadership, 1)
 		contexts := make(chan context.Context, 1)
 		r := run(t, e, func(ctx context.Context) error {
-			terms <- e.term.gained()
+			terms <- e.term.current()
 			contexts <- ctx
 			<-time.After(9 * time.Second)
 			return nil

@@ -51,12 +51,9 @@ func TestContract05_LeaseReleasedAfterWork(t *testing.T) {
 		var want []write
 		for at := time.Duration(0); at <= 24*time.Second; at += DefaultRetryPeriod {
 			want = append(want, write{At: at, By: "a", Holder: "a"})
-			if at == 0 { // client-go renews at once what it has just gained
-				want = append(want, want[0])
-			}
 		}
 		want = append(want, write{At: 25 * time.Second, By: "a", Holder: ""})
-		if diff := cmp.Diff(want, s.by("a")); diff != "" {
+		if diff := cmp.Diff(want, s.writesBy("a")); diff != "" {
 			t.Errorf("writes to the lease differ (-want +got):\n%s", diff)
 		}
 	})
@@ -114,7 +111,7 @@ func TestContract06_LostLeadershipCancelsWork(t *testing.T) {
 				if took := cancelled - renewed.At; took <= 0 || took > tt.within {
 					t.Errorf("work was cancelled %s after the last renewal, want at most %s", took, tt.within)
 				}
-				if got := e.Status(); got.State != StateLost || !got.Until.IsZero() || got.Ready() == nil {
+				if got := e.Status(); got.State != StateLost || !got.Until.IsZero() || got.ready() == nil {
 					t.Errorf("while work winds up, the status is %+v", got)
 				}
 				pass(6 * time.Second)
@@ -204,7 +201,7 @@ func TestAnotherTakesOver(t *testing.T) {
 					return untilDone(ctx)
 				})
 				pass(30 * time.Second)
-				if got := second.Status(); got.State != StateStandby || got.Leader != "a" || got.Ready() != nil {
+				if got := second.Status(); got.State != StateStandby || got.Leader != "a" || got.ready() != nil {
 					t.Errorf("standing by, the status is %+v", got)
 				}
 				if tt.crash {
@@ -246,7 +243,7 @@ func TestRunReturnsWhatWorkReturned(t *testing.T) {
 				if diff := cmp.Diff(write{At: 7 * time.Second, By: "a"}, s.last("a")); diff != "" {
 					t.Errorf("the release differs (-want +got):\n%s", diff)
 				}
-				if got := e.Status(); got.State != StateStopped || got.Leader != "" || got.Ready() == nil {
+				if got := e.Status(); got.State != StateStopped || got.Leader != "" || got.ready() == nil {
 					t.Errorf("afterwards the status is %+v", got)
 				}
 			})
@@ -384,7 +381,7 @@ func panicOf(f func()) (value any) {
 // An election in the work of another would hide the outer loss from the inner work.
 func TestElectionInAnElectionIsRefused(t *testing.T) {
 	t.Parallel()
-	elector, err := New(Config{Client: newServer().client("a"), Namespace: "ns", Name: "inner", Identity: "a"})
+	elector, err := New(Config{Cluster: connect(t, newServer().client("a")), Namespace: "ns", Name: "inner", Identity: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}

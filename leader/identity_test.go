@@ -39,7 +39,7 @@ func TestContract06_OneOfTwoElectorsWithOneIdentityLeads(t *testing.T) {
 		if leads != [2]int{1, 0} {
 			t.Errorf("the electors led %v times, want the first one only", leads)
 		}
-		const warning = "lease names this identity, but this process did not write it"
+		const warning = "lease held by another process with the same identity"
 		if log[0].count(warning) != 0 || log[1].count(warning) != 1 {
 			t.Errorf("logged:\n%s%s", &log[0].buffer, &log[1].buffer)
 		}

@@ -78,7 +78,7 @@ func TestRelease(t *testing.T) {
 				if tt.took > 0 {
 					warnings = 1
 				}
-				if n := log.count("leadership was not released"); n != warnings {
+				if n := log.count("leadership not released"); n != warnings {
 					t.Errorf("%d warnings about the release, want %d:\n%s", n, warnings, &log.buffer)
 				}
 			})

@@ -71,7 +71,7 @@ func simulate(t *testing.T, random *rand.Rand) {
 		}
 	}
 	for i, c := range clients {
-		c.lose(nil)
+		c.loseResponses(nil)
 		c.fail(nil)
 		_ = runs[i].stop()
 	}
@@ -101,9 +101,9 @@ func disturb(s *server, c *client, random *rand.Rand) {
 	case 1:
 		c.fail(refuse)
 	case 2:
-		c.lose(lostAnswer)
+		c.loseResponses(lostAnswer)
 	case 3, 4, 5:
-		c.lose(nil)
+		c.loseResponses(nil)
 		c.fail(nil)
 	case 6:
 		if random.IntN(4) == 0 {

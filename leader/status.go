@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// State is where an Elector is in its life.
+// State is the state of an Elector.
 type State int
 
-// The states. From StateStopped on, they follow each other in this order; from StateLost
-// it goes back to StateStandby, and from each of them to StateStopped.
+// The states. StateStopped, StateStandby, StateLeading and StateLost follow each other in this order. StateStandby
+// follows StateLost, and StateStopped can follow each of them.
 const (
 	// StateStopped: Run has not been called, or has returned.
 	StateStopped State = iota
-	// StateStandby: the lease is another's, or nobody's yet.
+	// StateStandby: another process holds the lease, or no process does yet.
 	StateStandby
-	// StateLeading: the lease is held, and work runs or is about to; also while it drains.
+	// StateLeading: this Elector holds the lease, and work is about to run, runs or drains.
 	StateLeading
-	// StateLost: the lease is not held any more, and work has not returned yet.
+	// StateLost: leadership was lost, and work has not returned yet.
 	StateLost
 )
 
-// String returns the state in a word.
+// String returns the state in one word.
 func (s State) String() string {
 	switch s {
 	case StateStopped:
@@ -37,41 +37,36 @@ func (s State) String() string {
 	return fmt.Sprintf("state %d", int(s))
 }
 
-// Status is the truth about an Elector at one moment.
+// Status is a snapshot of an Elector.
 type Status struct {
-	// Lease is the lease's namespace/name; Identity is who this Elector is in it.
+	// Lease is the lease's namespace/name. Identity is this Elector's identity in it.
 	Lease    string
 	Identity string
-	// State is what the Elector does; Since is when that began.
+	// State is the current state, which began at Since.
 	State State
 	Since time.Time
-	// Leader is whom the lease named when it was last read or written. Empty: nobody, or
-	// it has not been read yet. Only StateLeading says that this Elector leads: after a
-	// loss, the lease may go on naming it for a while.
+	// Leader is the holder in the lease when it was last read or written, or empty if it had no holder or was not read
+	// yet. Only StateLeading means that this Elector leads: after a loss, the lease may name it for some time.
 	Leader string
-	// Until is, while leading, the moment until which nobody else can hold the lease,
-	// however the next renewals go: RenewDeadline after the last successful one was begun.
-	// It carries a reading of the monotonic clock; compare it with time.Now. See the
-	// package's documentation for what is assumed of clocks. Otherwise zero.
+	// Until is, in StateLeading, the time until which no other process can hold the lease, even if all renewals fail:
+	// RenewDeadline after the last successful renewal began. It has a monotonic clock reading; compare it with
+	// time.Now. The package's documentation states what is assumed about clocks. In other states it is zero.
 	Until time.Time
-	// Err is why the lease cannot be read or written now. Nil when it can.
+	// Err is why the lease cannot be read or written, or nil.
 	Err error
-	// ErrSince is when Err began.
+	// ErrSince is the time of the first of these failures.
 	ErrSince time.Time
 }
 
-// Ready returns nil when the Elector does what it should: it leads, or stands by while
-// another leads. Otherwise the error says what is missing, down to the verb, the lease
-// and the user of a refused request. A leader whose renewals fail is ready as long as it
-// leads; Err tells of them.
-func (s Status) Ready() error {
+// ready implements Elector.Ready.
+func (s Status) ready() error {
 	switch {
 	case s.State == StateLeading:
 		return nil
 	case s.State == StateStopped:
 		return fmt.Errorf("leader election on lease %s: not running", s.Lease)
 	case s.State == StateLost:
-		return fmt.Errorf("leader election on lease %s: leadership was lost, and the work has not ended yet", s.Lease)
+		return fmt.Errorf("leader election on lease %s: leadership was lost, and work has not ended yet", s.Lease)
 	case s.Err != nil:
 		return fmt.Errorf("leader election: %w", s.Err)
 	case s.Leader == "":
@@ -80,7 +75,7 @@ func (s Status) Ready() error {
 	return nil
 }
 
-// Status returns the Elector's state. It makes no request.
+// Status returns the Elector's status. It makes no request.
 func (e *Elector) Status() Status {
 	e.mu.Lock()
 	defer e.unlock()
@@ -93,82 +88,34 @@ func (e *Elector) Status() Status {
 		Leader: e.leader, Err: e.err, ErrSince: e.errSince,
 	}
 	if s.State == StateLeading {
-		s.Until = e.until.time
+		s.Until = e.deadline.time
 		// The monotonic clock does not include the time for which the machine was suspended.
-		if suspended := time.Until(s.Until) - (e.until.clock - e.clock()); suspended >= leastSuspension {
+		if suspended := time.Until(s.Until) - (e.deadline.clock - e.clock()); suspended >= minSuspension {
 			s.Until = s.Until.Add(-suspended)
 		}
 	}
 	return s
 }
 
-// Ready is Status().Ready(). It suits a readiness probe.
-func (e *Elector) Ready() error { return e.Status().Ready() }
+// Ready returns nil if this Elector leads, or stands by while another process leads. It suits a readiness probe. The
+// error says what is missing; for a rejected request it contains the verb, the lease and the user. A leader whose
+// renewals fail is ready as long as it leads: see Status.Err.
+func (e *Elector) Ready() error { return e.Status().ready() }
 
-// ReadyWith reports the readiness of a process whose elector stands around work: controllers, for
-// instance, that are run in the function that Run takes. Standing by, the process is ready as soon
-// as the elector is, because its controllers do not run: otherwise no rolling update could finish.
-// While it leads, it is ready when all of work is. It suits a readiness probe.
-func (e *Elector) ReadyWith(work ...interface{ Ready() error }) error {
+// ReadyWith returns the readiness of a process whose elector runs several controllers, or other parts, in one work. It
+// suits a readiness probe. While this Elector leads, all parts must be ready. In standby the process is ready if the
+// Elector is: its controllers do not run, and a rolling update would never finish if it waited for them.
+func (e *Elector) ReadyWith(parts ...interface{ Ready() error }) error {
 	status := e.Status()
-	if err := status.Ready(); err != nil || status.State != StateLeading {
+	if err := status.ready(); err != nil || status.State != StateLeading {
 		return err
 	}
 	var errs []error
-	for _, w := range work {
-		errs = append(errs, w.Ready())
+	for _, part := range parts {
+		errs = append(errs, part.Ready())
 	}
 	return errors.Join(errs...)
 }
 
 // enter changes the state. mu must be held.
-func (e *Elector) enter(s State) {
-	e.state, e.since = s, time.Now()
-}
-
-// failed notes why the lease cannot be read or written, and logs it unless the same
-// was logged since the last success. mu must be held.
-func (e *Elector) failed(verb string, err error) {
-	e.err = fmt.Errorf("%s lease %s: %w", verb, e.lease, err)
-	if hint := hintFor(err, e.config.Namespace); hint != "" {
-		e.err = fmt.Errorf("%w: %s", e.err, hint)
-	}
-	if e.errSince.IsZero() {
-		e.errSince = time.Now()
-	}
-	e.errVerb = verb
-	what := verb + " " + reasonOf(err)
-	if e.logged[what] {
-		return
-	}
-	if e.logged == nil {
-		e.logged = map[string]bool{}
-	}
-	e.logged[what] = true
-	err = e.err
-	e.note(func() { e.logger.Warn("the lease is out of reach", "error", err) })
-}
-
-// succeeded forgets what failed has noted. mu must be held.
-func (e *Elector) succeeded() {
-	if e.err == nil {
-		return
-	}
-	outage := time.Since(e.errSince)
-	e.note(func() { e.logger.Info("the lease can be reached again", "after", outage) })
-	e.err, e.errVerb, e.errSince, e.logged = nil, "", time.Time{}, nil
-}
-
-// note has log called when mu is unlocked: the user's log handler may ask for the Status.
-// mu must be held, and be given back with unlock.
-func (e *Elector) note(log func()) { e.notes = append(e.notes, log) }
-
-// unlock gives mu back and logs what was noted.
-func (e *Elector) unlock() {
-	notes := e.notes
-	e.notes = nil
-	e.mu.Unlock()
-	for _, log := range notes {
-		log()
-	}
-}
+func (e *Elector) enter(s State) { e.state, e.since = s, time.Now() }

@@ -26,7 +26,7 @@ func TestStatusOfALeader(t *testing.T) {
 			return ctx.Err()
 		}
 		e := newTestElector(t, c)
-		if got := e.Status(); got.State != StateStopped || got.Ready() == nil {
+		if got := e.Status(); got.State != StateStopped || got.ready() == nil {
 			t.Errorf("before Run the status is %+v", got)
 		}
 		r := run(t, e, untilDone)
@@ -43,7 +43,7 @@ func TestStatusOfALeader(t *testing.T) {
 		}
 		c.fail(refuse)
 		pass(3 * time.Second)
-		if got := e.Status(); got.Err == nil || got.Ready() != nil {
+		if got := e.Status(); got.Err == nil || got.ready() != nil {
 			t.Errorf("a leader whose renewals fail, but who leads, has the status %+v", got)
 		}
 		c.fail(nil)
@@ -86,7 +86,7 @@ func TestForbiddenLeaseIsNamed(t *testing.T) {
 				pass(time.Minute)
 				got := e.Status()
 				for _, want := range []string{tt.verb + " lease prod/printer", `User "robot" cannot ` + tt.verb, "Role", "namespace prod"} {
-					if err := got.Ready(); err == nil || !strings.Contains(err.Error(), want) {
+					if err := got.ready(); err == nil || !strings.Contains(err.Error(), want) {
 						t.Errorf("Ready says %v, want %q in it", err, want)
 					}
 				}
@@ -98,7 +98,7 @@ func TestForbiddenLeaseIsNamed(t *testing.T) {
 				}
 				c.fail(nil)
 				pass(DefaultLeaseDuration + 10*time.Second) // a lease that was missing has to expire first
-				if got := e.Status(); got.State != StateLeading || got.Err != nil || got.Ready() != nil {
+				if got := e.Status(); got.State != StateLeading || got.Err != nil || got.ready() != nil {
 					t.Errorf("once it is allowed the status is %+v", got)
 				}
 				if err := r.stop(); err != nil {
@@ -166,7 +166,7 @@ func TestStandbyIsReadyAgainBeforeADeadLeadersLeaseIsUp(t *testing.T) {
 		}
 		b.fail(nil)
 		pass(5 * time.Second)
-		if got := e.Status(); got.Ready() != nil || got.State != StateStandby || got.Leader != "dead" {
+		if got := e.Status(); got.ready() != nil || got.State != StateStandby || got.Leader != "dead" {
 			t.Errorf("while the lease is not up the status is %+v", got)
 		}
 		if err := r.stop(); err != nil {
