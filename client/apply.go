@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -158,7 +160,7 @@ func ApplyConfiguration(
 	ctx context.Context, c *Client, configuration runtime.ApplyConfiguration, options ...Option,
 ) (Applied[*unstructured.Unstructured], error) {
 	var none Applied[*unstructured.Unstructured]
-	if kube.IsNil(configuration) {
+	if usercode.IsNil(configuration) {
 		return none, errors.New("apply: the configuration is nil")
 	}
 	encoded, err := json.Marshal(configuration)
@@ -234,7 +236,7 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []Opt
 	if err != nil {
 		return application{}, err
 	}
-	a := application{target: t, settings: s, request: t.request(VerbApply, s), term: kube.LeadershipLost(ctx), contents: newContents(c.shapes)}
+	a := application{target: t, settings: s, request: t.request(VerbApply, s), term: leadership.Lost(ctx), contents: newContents(c.shapes)}
 	fail := func(format string, args ...any) (application, error) {
 		return a, fmt.Errorf("%s: %w", t.withSubresource(s), fmt.Errorf(format, args...))
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -160,7 +161,7 @@ func (c Config) validate() error {
 	}
 	for i, informer := range c.Informers {
 		switch {
-		case kube.IsNil(informer):
+		case usercode.IsNil(informer):
 			errs = append(errs, fmt.Errorf("nil is among Informers, at %d", i))
 		case informer.Kind().Empty():
 			errs = append(errs, fmt.Errorf("informer %q does not know the kind of its objects: give its Retriever a Description with a GroupVersionKind", informer.Name()))

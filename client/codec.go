@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/evenkeel-go/evenkeel/internal/gotype"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -120,7 +121,7 @@ func newLike[T kube.Object](like T) T {
 	if value := reflect.ValueOf(like); value.IsValid() {
 		return reflect.New(value.Type().Elem()).Interface().(T)
 	}
-	return kube.New[T]()
+	return gotype.New[T]()
 }
 
 // isMetadata reports whether objects of the type of like are metadata only.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -88,7 +89,7 @@ func diff(all *contents, before, after kube.Object, subresource string) []FieldC
 // compared returns what Diff compares of an object.
 func compared(all *contents, obj kube.Object, subresource string) map[string]any {
 	out := map[string]any{}
-	if kube.IsNil(obj) {
+	if usercode.IsNil(obj) {
 		return out
 	}
 	content, err := all.of(obj)
@@ -119,7 +120,7 @@ func compared(all *contents, obj kube.Object, subresource string) map[string]any
 
 // isSecret reports whether the values of an object are not to be shown.
 func isSecret(obj kube.Object) bool {
-	if kube.IsNil(obj) {
+	if usercode.IsNil(obj) {
 		return false
 	}
 	if kind := obj.GetObjectKind().GroupVersionKind().Kind; kind != "" {

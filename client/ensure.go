@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -93,7 +94,7 @@ func CreateOrPatch[T kube.Object](ctx context.Context, c *Client, obj T, mutate 
 
 // keyOf is kube.KeyOf for what may be nil.
 func keyOf(obj kube.Object) kube.Key {
-	if kube.IsNil(obj) {
+	if usercode.IsNil(obj) {
 		return kube.Key{}
 	}
 	return kube.KeyOf(obj)

@@ -8,13 +8,14 @@ import (
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // sameObject refuses to compare what are not two states of one object.
 func sameObject(before, after kube.Object) error {
 	switch {
-	case kube.IsNil(before) || kube.IsNil(after):
+	case usercode.IsNil(before) || usercode.IsNil(after):
 		return errors.New("compare the objects: one is nil")
 	case reflect.TypeOf(before) != reflect.TypeOf(after):
 		return fmt.Errorf("compare the objects: one is a %T and the other one a %T", before, after)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -84,7 +85,7 @@ func (p PatchBody) Locked(obj metav1.Object) PatchBody {
 
 // versionOf returns the resourceVersion that a patch is to be locked by.
 func versionOf(obj metav1.Object) (string, error) {
-	if kube.IsNil(obj) {
+	if usercode.IsNil(obj) {
 		return "", errors.New("the object whose resourceVersion is to be insisted on is nil")
 	}
 	if obj.GetResourceVersion() == "" {

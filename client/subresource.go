@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -83,7 +84,7 @@ func subresourceCall[S kube.Object](
 	if err := errors.Join(err, checkSubresource(subresource)); err != nil {
 		return fail(err)
 	}
-	if kube.IsNil(body) && reflect.TypeFor[S]().Kind() != reflect.Pointer {
+	if usercode.IsNil(body) && reflect.TypeFor[S]().Kind() != reflect.Pointer {
 		return fail(notAType[S]())
 	}
 	t, err := c.targetOf(ctx, parent)
@@ -110,7 +111,7 @@ func subresourceCall[S kube.Object](
 
 // bodyOf returns the body of a subresource, which names the object that it is of.
 func (t target) bodyOf(body kube.Object) (kube.Object, error) {
-	if kube.IsNil(body) {
+	if usercode.IsNil(body) {
 		return nil, errors.New("the body is nil")
 	}
 	if _, err := t.client.config.Cluster.KindOf(body); err != nil {

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -28,7 +30,7 @@ func (c *Client) targetOf(ctx context.Context, obj kube.Object) (target, error) 
 	if err := c.check(); err != nil {
 		return target{}, err
 	}
-	if kube.IsNil(obj) {
+	if usercode.IsNil(obj) {
 		return target{}, errors.New("the object is nil")
 	}
 	kind, err := c.config.Cluster.KindOf(obj)
@@ -73,7 +75,7 @@ func kindFor[T kube.Object](c *Client, named schema.GroupVersionKind) (schema.Gr
 		}
 		return named, nil
 	}
-	cluster, model := c.config.Cluster, kube.New[T]()
+	cluster, model := c.config.Cluster, gotype.New[T]()
 	kind, err := cluster.KindOf(model)
 	tells := err == nil
 	switch {

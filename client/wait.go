@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
@@ -128,7 +129,7 @@ func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Opt
 	case err != nil:
 	case c == nil:
 		err = c.check()
-	case kube.IsNil(obj):
+	case usercode.IsNil(obj):
 		err = errors.New("the object is nil")
 	case obj.GetUID() == "":
 		err = fmt.Errorf("%s has no uid, so that nothing can tell whether it is still the same: use an object that was read from the cluster", kube.KeyOf(obj))

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -45,7 +46,7 @@ func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...Opt
 
 // targetToCreate is targetOf for an object that may be without a name of its own.
 func (c *Client) targetToCreate(ctx context.Context, obj kube.Object) (target, error) {
-	if kube.IsNil(obj) || obj.GetName() != "" || obj.GetGenerateName() == "" {
+	if usercode.IsNil(obj) || obj.GetName() != "" || obj.GetGenerateName() == "" {
 		return c.targetOf(ctx, obj)
 	}
 	if err := c.check(); err != nil {

@@ -203,7 +203,7 @@ type LeaderElector interface {
 	// Run calls work when leadership is gained, as often as that happens, until ctx ends.
 	//
 	// The context that work gets ends with ctx, or when leadership is lost; the latter is
-	// told by kube.LeadershipLost and the cause kube.ErrLeadershipLost. Run waits for work
+	// reported by the cause kube.ErrLeadershipLost. Run waits for work
 	// to return, and only then gives leadership up or stands again. When work returns
 	// while leading, Run gives leadership up and returns work's error.
 	//

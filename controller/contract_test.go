@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -486,20 +487,20 @@ func (e *elector) Run(ctx context.Context, work func(context.Context) error) err
 		case <-ctx.Done():
 			return nil
 		case lost := <-e.terms:
-			leadership := kube.NewLeadership(nil, 100*time.Hour)
-			term, cancel := kube.WithLeadership(ctx, leadership)
+			held := leadership.New(nil, 100*time.Hour)
+			term, cancel := leadership.With(ctx, held)
 			over := make(chan struct{})
 			go func() { // ends when the term is lost or over
 				select {
 				case <-lost:
-					leadership.Lose(errors.New("the test takes it"))
+					held.Lose(errors.New("the test takes it"))
 				case <-over:
 				}
 			}()
 			err := work(term)
 			e.ended.add("term ended")
 			close(over)
-			leadership.Release()
+			held.Release()
 			cancel()
 			if err != nil {
 				return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
@@ -217,7 +218,7 @@ func (l *loop[T]) drain(ctx context.Context, cancelWork context.CancelCauseFunc)
 	select {
 	case <-ended:
 		return
-	case <-kube.LeadershipLost(ctx):
+	case <-leadership.Lost(ctx):
 		l.queue.ShutDown()
 	case <-timeout.C:
 		l.queue.ShutDown()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -46,7 +47,7 @@ func (l *loop[T]) work(ctx context.Context, w *worker) {
 	w.goroutine = detect.CurrentGoroutine()
 	// Goroutines that handlers start inherit the label, and kube finds by it what they write past
 	// their run's context.
-	ctx = pprof.WithLabels(ctx, pprof.Labels(kube.ControllerLabel, l.config.Name))
+	ctx = pprof.WithLabels(ctx, pprof.Labels(leadership.ControllerLabel, l.config.Name))
 	pprof.SetGoroutineLabels(ctx)
 	returned := false
 	defer func() {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -24,7 +25,7 @@ const (
 // Errors: a nil argument; a kind that is neither in obj nor in the cluster's scheme.
 func Regarding(cluster *kube.Cluster, obj kube.Object) (corev1.ObjectReference, error) {
 	switch {
-	case kube.IsNil(obj):
+	case usercode.IsNil(obj):
 		return corev1.ObjectReference{}, errors.New("refer to an object in an event: the object is nil")
 	case cluster == nil:
 		return corev1.ObjectReference{}, fmt.Errorf("refer to %s in an event: the cluster is nil: create one with kube.Connect", kube.KeyOf(obj))

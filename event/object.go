@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -66,7 +67,7 @@ func (r *Recorder) Record(entry Entry) {
 		return
 	}
 	var related corev1.ObjectReference
-	if !kube.IsNil(entry.Related) {
+	if !usercode.IsNil(entry.Related) {
 		if related, err = r.reference(entry.Related); err != nil {
 			r.logInvalid(err, entry.Reason, entry.Action) // and record the event without it
 		}

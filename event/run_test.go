@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/event"
-	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 )
 
 func TestContract18_EventsOutliveAnOutage(t *testing.T) {
@@ -252,14 +252,14 @@ func TestNothingIsSentAfterLeadershipIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
-		leadership := kube.NewLeadership(nil, time.Hour)
-		ctx, cancel := kube.WithLeadership(t.Context(), leadership)
+		held := leadership.New(nil, time.Hour)
+		ctx, cancel := leadership.With(t.Context(), held)
 		defer cancel()
 		recorder, _ := server.recorder(t, event.Config{})
 		stop := start(t, ctx, recorder)
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		synctest.Wait()
-		leadership.Lose(errors.New("another process leads"))
+		held.Lose(errors.New("another process leads"))
 		recorder.Event(pod("db"), "Normal", "A", "B", "")
 		stop()
 		if diff := cmp.Diff([]string{"web A x1"}, server.list()); diff != "" {
@@ -329,10 +329,10 @@ var _ eventRecorder = (*event.Recorder)(nil)
 // shortly before.
 func TestEventsDroppedAtTheEndAreLogged(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(leadership *kube.Leadership, stop func()){
-		"flush timeout": func(_ *kube.Leadership, stop func()) { stop() },
-		"leadership lost": func(leadership *kube.Leadership, stop func()) {
-			leadership.Lose(errors.New("another process leads"))
+	for name, end := range map[string]func(held *leadership.Term, stop func()){
+		"flush timeout": func(_ *leadership.Term, stop func()) { stop() },
+		"leadership lost": func(held *leadership.Term, stop func()) {
+			held.Lose(errors.New("another process leads"))
 			stop()
 		},
 	} {
@@ -340,8 +340,8 @@ func TestEventsDroppedAtTheEndAreLogged(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				server := newAPIServer()
-				leadership := kube.NewLeadership(nil, time.Hour)
-				ctx, cancel := kube.WithLeadership(t.Context(), leadership)
+				held := leadership.New(nil, time.Hour)
+				ctx, cancel := leadership.With(t.Context(), held)
 				defer cancel()
 				recorder, logged := server.recorder(t, event.Config{QueueSize: 2})
 				stop := start(t, ctx, recorder)
@@ -359,8 +359,8 @@ func TestEventsDroppedAtTheEndAreLogged(t *testing.T) {
 					recorder.Event(pod(fmt.Sprint("late", i)), "Normal", "A", "B", "")
 					synctest.Wait()
 				}
-				end(leadership, stop)
-				leadership.Release()
+				end(held, stop)
+				held.Release()
 				if limits, atEnd := logged.with("too many events at once"), logged.with("ended before they were sent"); limits != 1 || atEnd != 1 {
 					t.Errorf("%d lines about limits and %d about the end, want one of each; stats %+v", limits, atEnd, recorder.Stats())
 				}

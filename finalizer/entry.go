@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -86,7 +87,7 @@ func check(c *client.Client, obj kube.Object, name string) error {
 		errs = append(errs, errors.New("the client is nil: client.New makes one"))
 	}
 	errs = append(errs, checkName(name))
-	if kube.IsNil(obj) {
+	if usercode.IsNil(obj) {
 		errs = append(errs, errors.New("the object is nil"))
 	} else if obj.GetUID() == "" {
 		errs = append(errs, fmt.Errorf("%s has no uid: use an object that was read from the cluster", kube.KeyOf(obj)))

@@ -87,7 +87,7 @@ func (f objectFeed[T]) list(ctx context.Context, opts metav1.ListOptions, each f
 	if err != nil {
 		return metav1.ListMeta{}, err
 	}
-	if kube.IsNil(list) {
+	if usercode.IsNil(list) {
 		return metav1.ListMeta{}, errors.New("the retriever returned nil where a list was expected")
 	}
 	about, err := meta.ListAccessor(list)
@@ -113,7 +113,7 @@ func (f objectFeed[T]) watch(ctx context.Context, opts metav1.ListOptions) (even
 	if err != nil {
 		return nil, err
 	}
-	if kube.IsNil(inner) {
+	if usercode.IsNil(inner) {
 		return nil, errors.New("the retriever returned nil where a watch was expected")
 	}
 	return &objectEvents[T]{feed: f, inner: inner, stopped: make(chan struct{})}, nil

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/gotype"
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
@@ -229,7 +230,7 @@ func As[U, T kube.Object](i *Informer[T]) (*Informer[U], error) {
 	if from != to && from != dynamic && to != metadataOnly && to != dynamic {
 		return fail("view it as *unstructured.Unstructured or *metav1.PartialObjectMetadata, or retrieve unstructured objects")
 	}
-	decoder, err := wire.NewDecoderVia[U](i.core.kind, func() kube.Object { return kube.New[T]() })
+	decoder, err := wire.NewDecoderVia[U](i.core.kind, func() kube.Object { return gotype.New[T]() })
 	if err != nil {
 		return fail(err.Error())
 	}

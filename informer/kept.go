@@ -3,6 +3,7 @@ package informer
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/gotype"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -25,8 +26,8 @@ func (i *Informer[T]) Kept(key kube.Key) (*wire.Object, bool) {
 // Model returns a new, empty object of the informer's type. whole is false when the informer
 // keeps parts of objects only: their metadata, or what Config.Cut leaves.
 func (i *Informer[T]) Model() (model kube.Object, whole bool) {
-	_, metadata := any(kube.New[T]()).(*metav1.PartialObjectMetadata)
-	return kube.New[T](), i.core.whole && !metadata
+	_, metadata := any(gotype.New[T]()).(*metav1.PartialObjectMetadata)
+	return gotype.New[T](), i.core.whole && !metadata
 }
 
 // OldVersion returns the resource version of the state before the change, without reading it.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/gotype"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -128,7 +129,7 @@ func resolveType[T kube.Object](cluster *kube.Cluster, kind schema.GroupVersionK
 		}
 		return kind, nil
 	}
-	registered, err := cluster.KindOf(kube.New[T]())
+	registered, err := cluster.KindOf(gotype.New[T]())
 	if err != nil {
 		return kind, err
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -82,7 +83,7 @@ func (d Description[T]) kind() string {
 // clients do when they are wrapped by cache.ToListWatcherWithWatchListSemantics.
 func FromListerWatcher[T kube.Object](lw cache.ListerWatcher) Retriever[T] {
 	d := Description[T]{}
-	if kube.IsNil(lw) {
+	if usercode.IsNil(lw) {
 		d.Problem = errors.New("make a retriever: the ListerWatcher is nil")
 		return listerWatcher[T]{description: d}
 	}

@@ -10,11 +10,12 @@ import (
 	"path"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 )
 
 // Call is one request to the API server by any client that uses a Cluster's HTTPClient or RESTConfig.
@@ -133,19 +134,16 @@ func (o callObservers) CallEnded(ctx context.Context, call Call) {
 type callTransport struct {
 	// Immutable.
 	cluster *Cluster
-	base    http.RoundTripper                            // client-go's transport
-	wrap    func(rt http.RoundTripper) http.RoundTripper // the wrappers of the user's config
-	next    http.RoundTripper                            // base with these wrappers
-
-	mu     sync.Mutex
-	leased map[*leasedTransport]http.RoundTripper // with these wrappers; guarded by mu
+	next    http.RoundTripper     // client-go's transport with the wrappers of the user's config
+	terms   *leadership.Transport // sends the writes of terms of leadership
 }
 
 func newCallTransport(cluster *Cluster, base http.RoundTripper, wrap func(http.RoundTripper) http.RoundTripper) *callTransport {
 	if wrap == nil {
 		wrap = func(rt http.RoundTripper) http.RoundTripper { return rt }
 	}
-	return &callTransport{cluster: cluster, base: base, wrap: wrap, next: wrap(base)}
+	next := wrap(base)
+	return &callTransport{cluster: cluster, next: next, terms: &leadership.Transport{Base: base, Wrap: wrap, Next: next}}
 }
 
 // WrappedRoundTripper implements client-go's RoundTripperWrapper.
@@ -160,18 +158,18 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		// by that Cluster.
 		observed = false
 	}
-	leadership := leadershipOf(ctx)
+	term := leadership.Of(ctx)
 	// An informer that was started in an earlier term goes on reading with the context of that term.
-	if leadership != nil && t.cluster.leadership.Load() != leadership && leadership.Err() == nil {
-		t.cluster.leadership.Store(leadership)
+	if term != nil && t.cluster.term.Load() != term && term.Err() == nil {
+		t.cluster.term.Store(term)
 	}
 	switch {
 	case reads(req, t.cluster.basePath):
-		leadership = nil // reads may continue
+		term = nil // reads may continue
 	case !observed && ctx.Value(underCallKey{}) == nil:
-		t.cluster.writing(req, leadership)
+		t.cluster.checkStray(req, term)
 	}
-	if !observed && leadership == nil {
+	if !observed && term == nil {
 		return t.send(req, Call{}, nil)
 	}
 	call := callOf(req, t.cluster.basePath)
@@ -180,18 +178,18 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	call.Kind = t.cluster.knownKind(call.Resource)
 	if call.DryRun {
-		leadership = nil
+		term = nil
 	}
-	if leadership != nil {
-		if err := leadership.Err(); err != nil {
-			return nil, notSent(req, err) // not a call: observers are not notified
+	if term != nil {
+		if err := term.Err(); err != nil {
+			return nil, leadership.NotSent(req, err) // not a call: observers are not notified
 		}
 	}
 	if !observed {
-		return t.send(req, call, leadership)
+		return t.send(req, call, term)
 	}
 	under := observer.CallBegan(ctx, call)
-	resp, err := t.send(req.WithContext(context.WithValue(under, underCallKey{}, true)), call, leadership)
+	resp, err := t.send(req.WithContext(context.WithValue(under, underCallKey{}, true)), call, term)
 	if call.Err = err; err == nil {
 		call.Status, call.ContentType = resp.StatusCode, resp.Header.Get("Content-Type")
 		if call.Writes() && call.Done() && !call.connects() {
@@ -209,9 +207,9 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// send sends a request, as a write of the leadership if that is not nil. A panic of a transport or wrapper in the
+// send sends a request, as a write of the term if that is not nil. A panic of a transport or wrapper in the
 // user's rest.Config fails the request: many requests are made by goroutines in which it would end the process.
-func (t *callTransport) send(req *http.Request, call Call, leadership *Leadership) (resp *http.Response, err error) {
+func (t *callTransport) send(req *http.Request, call Call, term *leadership.Term) (resp *http.Response, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			resp, err = nil, fmt.Errorf("%s %s: the transport panicked, the request may have been sent: %v", req.Method, req.URL.Path, value)
@@ -220,8 +218,11 @@ func (t *callTransport) send(req *http.Request, call Call, leadership *Leadershi
 			})
 		}
 	}()
-	if leadership != nil {
-		return t.sendLeased(req, call, leadership)
+	if term != nil {
+		return t.terms.Send(req, term, func(status int) bool {
+			call.Status = status
+			return call.connects()
+		})
 	}
 	return t.next.RoundTrip(req)
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -185,8 +186,8 @@ func TestContract06_NoWriteAfterLeadershipIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leadership := kube.NewLeadership(nil, time.Hour)
-	leading, cancel := kube.WithLeadership(t.Context(), leadership)
+	held := leadership.New(nil, time.Hour)
+	leading, cancel := leadership.With(t.Context(), held)
 	defer cancel()
 	ctx := context.WithoutCancel(leading)
 	write := func(name string) error {
@@ -195,7 +196,7 @@ func TestContract06_NoWriteAfterLeadershipIsLost(t *testing.T) {
 	if err := write("before"); err != nil {
 		t.Fatal(err)
 	}
-	leadership.Lose(errors.New("another process leads"))
+	held.Lose(errors.New("another process leads"))
 	err = write("after")
 	if !errors.Is(err, kube.ErrLeadershipLost) || !strings.Contains(err.Error(), "not sent") {
 		t.Errorf("a write after the loss: %v, want %v", err, kube.ErrLeadershipLost)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
 // ErrNotServed is returned for a kind that the cluster does not serve, most often because its CustomResourceDefinition
@@ -36,9 +39,9 @@ type Cluster struct {
 	scheme   *runtime.Scheme
 	codecs   serializer.CodecFactory
 
-	strays     *strays
-	panicked   sync.Once                  // a panic of a transport was logged
-	leadership atomic.Pointer[Leadership] // of the last request
+	strays   *strays
+	panicked sync.Once                       // a panic of a transport was logged
+	term     atomic.Pointer[leadership.Term] // of the last request
 
 	mu        sync.Mutex
 	resources map[schema.GroupVersion][]metav1.APIResource // guarded by mu; Forget removes entries
@@ -130,7 +133,7 @@ func (c *Cluster) Scheme() *runtime.Scheme { return c.scheme }
 // KindOf returns the kind of obj: the one in its TypeMeta, which unstructured and metadata-only objects have, otherwise
 // the kind that its Go type is registered for, or the kind of a type of k8s.io/api.
 func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
-	if IsNil(obj) {
+	if usercode.IsNil(obj) {
 		return schema.GroupVersionKind{}, errors.New("find the kind of an object: it is nil")
 	}
 	if kind := obj.GetObjectKind().GroupVersionKind(); kind.Kind != "" && kind.Version != "" {
@@ -144,7 +147,7 @@ func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
 	if err == nil {
 		return kinds[0], nil
 	}
-	if kind, ok := builtinKind(reflect.TypeOf(obj)); ok {
+	if kind, ok := gotype.BuiltinKind(obj); ok {
 		return kind, nil
 	}
 	return schema.GroupVersionKind{}, fmt.Errorf("find the kind of %T: %w: hand its AddToScheme to kube.Connect", obj, err)

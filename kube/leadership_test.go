@@ -7,23 +7,24 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 var errTaken = errors.New("another process leads")
 
 // lead returns a leadership of one hour, and a context that carries it.
-func lead(t *testing.T) (*kube.Leadership, context.Context) {
+func lead(t *testing.T) (*leadership.Term, context.Context) {
 	t.Helper()
-	leadership := kube.NewLeadership(nil, time.Hour)
-	ctx, cancel := kube.WithLeadership(t.Context(), leadership)
-	t.Cleanup(func() { leadership.Release(); cancel() })
-	return leadership, ctx
+	held := leadership.New(nil, time.Hour)
+	ctx, cancel := leadership.With(t.Context(), held)
+	t.Cleanup(func() { held.Release(); cancel() })
+	return held, ctx
 }
 
 func isLost(ctx context.Context) bool {
 	select {
-	case <-kube.LeadershipLost(ctx):
+	case <-leadership.Lost(ctx):
 		return true
 	default:
 		return false
@@ -32,7 +33,7 @@ func isLost(ctx context.Context) bool {
 
 func TestNoLeadershipIsNeverLost(t *testing.T) {
 	t.Parallel()
-	if lost := kube.LeadershipLost(t.Context()); lost != nil {
+	if lost := leadership.Lost(t.Context()); lost != nil {
 		t.Errorf("without a lease, LeadershipLost is %v, want a nil channel", lost)
 	}
 }
@@ -41,7 +42,7 @@ func TestNoLeadershipIsNeverLost(t *testing.T) {
 // be lost.
 func TestLeadershipOutlivesTheContext(t *testing.T) {
 	t.Parallel()
-	leadership, leading := lead(t)
+	held, leading := lead(t)
 	ctx, cancel := context.WithCancel(leading)
 	for name, ctx := range map[string]context.Context{"derived": ctx, "detached": context.WithoutCancel(ctx)} {
 		if isLost(ctx) {
@@ -52,7 +53,7 @@ func TestLeadershipOutlivesTheContext(t *testing.T) {
 	if isLost(ctx) {
 		t.Error("the end of the context counts as lost leadership")
 	}
-	leadership.Lose(errTaken)
+	held.Lose(errTaken)
 	for name, ctx := range map[string]context.Context{"derived": ctx, "detached": context.WithoutCancel(ctx)} {
 		if !isLost(ctx) {
 			t.Errorf("%s: the loss does not show", name)
@@ -63,8 +64,8 @@ func TestLeadershipOutlivesTheContext(t *testing.T) {
 func TestTheInnermostLeaseCounts(t *testing.T) {
 	t.Parallel()
 	_, outer := lead(t)
-	inner := kube.NewLeadership(nil, time.Hour)
-	ctx, cancel := kube.WithLeadership(outer, inner)
+	inner := leadership.New(nil, time.Hour)
+	ctx, cancel := leadership.With(outer, inner)
 	defer cancel()
 	inner.Lose(errTaken)
 	if !isLost(ctx) {
@@ -75,7 +76,7 @@ func TestTheInnermostLeaseCounts(t *testing.T) {
 // Contexts must be cancelled when Lose returns, not later by other goroutines.
 func TestContract06_LossCancelsContextsAtOnce(t *testing.T) {
 	t.Parallel()
-	leadership, leading := lead(t)
+	held, leading := lead(t)
 	stopped, stop := context.WithCancel(leading)
 	outliving, cancel := kube.UntilLeadershipLost(stopped)
 	defer cancel()
@@ -85,7 +86,7 @@ func TestContract06_LossCancelsContextsAtOnce(t *testing.T) {
 	if outliving.Err() != nil || handler.Err() != nil {
 		t.Fatal("the end of the context ends what is to outlive it")
 	}
-	leadership.Lose(errTaken)
+	held.Lose(errTaken)
 	for name, ctx := range map[string]context.Context{"the work's": leading, "outliving": outliving, "derived from outliving": handler} {
 		if cause := context.Cause(ctx); !errors.Is(cause, kube.ErrLeadershipLost) || !errors.Is(cause, errTaken) {
 			t.Errorf("%s context: the cause is %v, want ErrLeadershipLost and the reason", name, cause)
@@ -136,22 +137,22 @@ func TestUntilLeadershipLostWithoutLeadership(t *testing.T) {
 func TestContract06_DeadlineEndsLeadership(t *testing.T) {
 	t.Parallel()
 	var now time.Duration // the timer, of real time, comes an hour later
-	leadership := kube.NewLeadership(func() time.Duration { return now }, time.Hour)
-	ctx, cancel := kube.WithLeadership(t.Context(), leadership)
+	held := leadership.New(func() time.Duration { return now }, time.Hour)
+	ctx, cancel := leadership.With(t.Context(), held)
 	defer cancel()
 	now = 59 * time.Minute
-	if err := leadership.Extend(2 * time.Hour); err != nil {
+	if err := held.Extend(2 * time.Hour); err != nil {
 		t.Fatalf("extended in time: %v", err)
 	}
-	if err := leadership.Extend(time.Hour); err != nil || leadership.Err() != nil {
+	if err := held.Extend(time.Hour); err != nil || held.Err() != nil {
 		t.Fatalf("an earlier deadline: %v", err)
 	}
 	now = 2*time.Hour - 1
-	if err := leadership.Err(); err != nil {
+	if err := held.Err(); err != nil {
 		t.Fatalf("before the deadline: %v", err)
 	}
 	now = 2 * time.Hour
-	if err := leadership.Extend(3 * time.Hour); !errors.Is(err, kube.ErrLeadershipLost) {
+	if err := held.Extend(3 * time.Hour); !errors.Is(err, kube.ErrLeadershipLost) {
 		t.Errorf("extended after the deadline: %v, want ErrLeadershipLost", err)
 	}
 	if !isLost(ctx) || ctx.Err() == nil {
@@ -164,11 +165,11 @@ func TestContract06_DeadlineCancelsIdleWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		leadership := kube.NewLeadership(nil, 10*time.Second)
-		ctx, cancel := kube.WithLeadership(t.Context(), leadership)
+		held := leadership.New(nil, 10*time.Second)
+		ctx, cancel := leadership.With(t.Context(), held)
 		defer cancel()
 		time.Sleep(8 * time.Second)
-		if err := leadership.Extend(18 * time.Second); err != nil {
+		if err := held.Extend(18 * time.Second); err != nil {
 			t.Fatal(err)
 		}
 		<-ctx.Done()

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -119,8 +120,8 @@ func TestContract06_DeadlineIsCheckedWhenBytesLeave(t *testing.T) {
 			close(server.answer)
 			cluster := clusterOf(t, server.config())
 			var now atomic.Int64
-			leadership := kube.NewLeadership(func() time.Duration { return time.Duration(now.Load()) }, time.Hour)
-			leading, cancel := kube.WithLeadership(t.Context(), leadership)
+			held := leadership.New(func() time.Duration { return time.Duration(now.Load()) }, time.Hour)
+			leading, cancel := leadership.With(t.Context(), held)
 			defer cancel()
 			ctx := context.WithoutCancel(leading) // which only the connection stops
 			if _, err := send(cluster.HTTPClient(), server.request(ctx, t, http.MethodPost, "", strings.NewReader("before"))); err != nil {
@@ -149,15 +150,15 @@ func TestContract06_DeadlineIsCheckedWhenBytesLeave(t *testing.T) {
 func TestContract06_LossAbandonsWritesInFlightAndNoWatch(t *testing.T) {
 	t.Parallel()
 	for name, http2 := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
-		for how, end := range map[string]func(*kube.Leadership){
-			"loss":    func(l *kube.Leadership) { l.Lose(errTaken) },
-			"release": (*kube.Leadership).Release,
+		for how, end := range map[string]func(*leadership.Term){
+			"loss":    func(l *leadership.Term) { l.Lose(errTaken) },
+			"release": (*leadership.Term).Release,
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				t.Parallel()
 				server := newBodies(t, http2)
 				cluster := clusterOf(t, server.config())
-				leadership, leading := lead(t)
+				held, leading := lead(t)
 				ctx := context.WithoutCancel(leading)
 				watch, err := cluster.HTTPClient().Do(server.request(ctx, t, http.MethodGet, "?watch=1", nil))
 				if err != nil {
@@ -179,7 +180,7 @@ func TestContract06_LossAbandonsWritesInFlightAndNoWatch(t *testing.T) {
 					case <-time.After(time.Millisecond):
 					}
 				}
-				end(leadership)
+				end(held)
 				if err := <-results; !errors.Is(err, kube.ErrLeadershipLost) {
 					t.Errorf("the write in flight: %v, want ErrLeadershipLost", err)
 				}
@@ -243,8 +244,8 @@ func TestContract06_EveryClientOfAClusterChecks(t *testing.T) {
 			})
 			sender := client(t, clusterOf(t, config))
 			var now atomic.Int64
-			leadership := kube.NewLeadership(func() time.Duration { return time.Duration(now.Load()) }, time.Hour)
-			leading, cancel := kube.WithLeadership(t.Context(), leadership)
+			held := leadership.New(func() time.Duration { return time.Duration(now.Load()) }, time.Hour)
+			leading, cancel := leadership.With(t.Context(), held)
 			defer cancel()
 			ctx := context.WithoutCancel(leading)
 			for range 2 {
@@ -276,10 +277,10 @@ func TestContract06_WritesThroughOtherTransportsAreCancelled(t *testing.T) {
 		<-req.Context().Done()
 		return nil, req.Context().Err()
 	})})
-	leadership, leading := lead(t)
+	held, leading := lead(t)
 	go func() { // ends at once
 		<-began
-		leadership.Lose(errTaken)
+		held.Lose(errTaken)
 	}()
 	req, err := http.NewRequestWithContext(context.WithoutCancel(leading), http.MethodPost, "http://server/api/v1/namespaces/ns/configmaps", nil)
 	if err != nil {
@@ -309,12 +310,12 @@ func TestLossWhileAnAnswerIsRead(t *testing.T) {
 			t.Cleanup(server.Close)
 			cluster := clusterOf(t, server.config())
 			for _, observed := range []bool{false, true} {
-				leadership, leading := lead(t)
+				held, leading := lead(t)
 				ctx := context.WithoutCancel(leading)
 				if observed {
 					ctx = kube.ObserveCalls(ctx, &observer{})
 				}
-				time.AfterFunc(100*time.Millisecond, func() { leadership.Lose(errTaken) })
+				time.AfterFunc(100*time.Millisecond, func() { held.Lose(errTaken) })
 				client, err := cluster.RESTClient(schema.GroupVersion{Version: "v1"})
 				if err != nil {
 					t.Fatal(err)

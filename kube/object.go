@@ -2,7 +2,6 @@ package kube
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,16 +13,6 @@ import (
 type Object interface {
 	metav1.Object
 	runtime.Object
-}
-
-// New returns a new, empty object of type T, which must be a pointer to a struct, as every Object is. It panics if T is
-// an interface.
-func New[T Object]() T {
-	t := reflect.TypeFor[T]()
-	if t.Kind() != reflect.Pointer {
-		panic(fmt.Sprintf("kube.New: %s is not a pointer to a struct", t))
-	}
-	return reflect.New(t.Elem()).Interface().(T)
 }
 
 // Key is the namespace and name of an object of a kind. The namespace is empty for cluster-scoped kinds. Keys are
@@ -56,10 +45,4 @@ func (k Key) String() string {
 		return k.Name
 	}
 	return k.Namespace + "/" + k.Name
-}
-
-// IsNil reports whether v, an Object or another interface value, is nil or contains a nil pointer.
-func IsNil(v any) bool {
-	value := reflect.ValueOf(v)
-	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
 }

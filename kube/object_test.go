@@ -8,7 +8,6 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -78,55 +77,5 @@ func TestKeyOf(t *testing.T) {
 	node := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
 	if got, want := kube.KeyOf(node), (kube.Key{Name: "node-1"}); got != want {
 		t.Errorf("KeyOf is %+v, want %+v", got, want)
-	}
-}
-
-func TestNewMakesAnEmptyObjectOfItsOwn(t *testing.T) {
-	t.Parallel()
-	testNew(t, &corev1.Pod{})
-	testNew(t, &unstructured.Unstructured{})
-	testNew(t, &metav1.PartialObjectMetadata{})
-}
-
-func testNew[T kube.Object](t *testing.T, want T) {
-	t.Helper()
-	one, another := kube.New[T](), kube.New[T]()
-	if diff := cmp.Diff(want, one); diff != "" {
-		t.Errorf("New (-want +got):\n%s", diff)
-	}
-	if any(one) == any(another) {
-		t.Errorf("New[%T] returned the same object twice", want)
-	}
-}
-
-func TestNewPanicsWhereNothingCanBeMade(t *testing.T) {
-	t.Parallel()
-	defer func() {
-		const want = "kube.New: kube.Object is not a pointer to a struct"
-		if got := recover(); got != want {
-			t.Errorf("it panicked with %v, want %q", got, want)
-		}
-	}()
-	kube.New[kube.Object]()
-}
-
-func TestIsNil(t *testing.T) {
-	t.Parallel()
-	var pod *corev1.Pod
-	var obj kube.Object
-	for name, test := range map[string]struct {
-		v    any
-		want bool
-	}{
-		"nothing":                        {nil, true},
-		"an interface without an Object": {obj, true},
-		"a nil pointer":                  {pod, true},
-		"a nil pointer in an Object":     {kube.Object(pod), true},
-		"an object":                      {&corev1.Pod{}, false},
-		"a struct":                       {corev1.Pod{}, false},
-	} {
-		if got := kube.IsNil(test.v); got != test.want {
-			t.Errorf("%s: %t, want %t", name, got, test.want)
-		}
 	}
 }

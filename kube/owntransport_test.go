@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -88,8 +89,8 @@ func TestContract06_WritesThroughOwnHTTPTransports(t *testing.T) {
 			own.CloseIdleConnections()
 
 			var now atomic.Int64
-			leadership := kube.NewLeadership(func() time.Duration { return time.Duration(now.Load()) }, time.Hour)
-			leading, cancel := kube.WithLeadership(t.Context(), leadership)
+			held := leadership.New(func() time.Duration { return time.Duration(now.Load()) }, time.Hour)
+			leading, cancel := leadership.With(t.Context(), held)
 			defer cancel()
 			ctx := context.WithoutCancel(leading)
 			if _, err := send(cluster.HTTPClient(), server.request(ctx, t, http.MethodPost, "", strings.NewReader("in time"))); err != nil {
@@ -131,8 +132,8 @@ func TestContract06_WritesThroughOwnRoundTrippersAreChecked(t *testing.T) {
 		}
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody}, nil
 	})})
-	leadership := kube.NewLeadership(func() time.Duration { return time.Duration(now.Load()) }, time.Hour)
-	leading, cancel := kube.WithLeadership(t.Context(), leadership)
+	held := leadership.New(func() time.Duration { return time.Duration(now.Load()) }, time.Hour)
+	leading, cancel := leadership.With(t.Context(), held)
 	defer cancel()
 	write := func() error {
 		req, err := http.NewRequestWithContext(context.WithoutCancel(leading), http.MethodPost, "http://server/api/v1/namespaces/ns/configmaps", strings.NewReader("{}"))
@@ -162,7 +163,7 @@ func TestContract06_WritesOnOwnTLSConnectionsAreCancelled(t *testing.T) {
 	}}
 	t.Cleanup(own.CloseIdleConnections)
 	cluster := clusterOf(t, &rest.Config{Host: server.URL, Transport: own})
-	leadership, leading := lead(t)
+	held, leading := lead(t)
 	result := make(chan error)
 	go func() { // waited for below
 		_, err := send(cluster.HTTPClient(), server.request(context.WithoutCancel(leading), t, http.MethodPut, "", strings.NewReader("in flight")))
@@ -175,7 +176,7 @@ func TestContract06_WritesOnOwnTLSConnectionsAreCancelled(t *testing.T) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	leadership.Lose(errTaken)
+	held.Lose(errTaken)
 	select {
 	case err := <-result:
 		if !errors.Is(err, kube.ErrLeadershipLost) {

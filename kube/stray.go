@@ -11,11 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-)
 
-// ControllerLabel is the pprof label of the goroutines that call a controller's handlers, and of goroutines that
-// handlers start. Its value is the controller's name. CPU and goroutine profiles contain it.
-const ControllerLabel = "evenkeel.controller"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
+)
 
 const (
 	// handlerFrame is the controller's function that calls handlers.
@@ -40,11 +38,11 @@ type strays struct {
 
 func newStrays() *strays { return &strays{seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}} }
 
-// writing is called for each write without an observer.
-func (c *Cluster) writing(req *http.Request, leadership *Leadership) {
+// checkStray is called for each write without an observer.
+func (c *Cluster) checkStray(req *http.Request, term *leadership.Term) {
 	lost := false
-	if leadership == nil {
-		l := c.leadership.Load()
+	if term == nil {
+		l := c.term.Load()
 		lost = l != nil && l.Err() != nil
 	}
 	from := stack{lost: lost}
@@ -184,9 +182,9 @@ func (s stack) inProfile() string {
 	return string(text)
 }
 
-// controllerIn returns the value of ControllerLabel in a record of a goroutine profile, or "".
+// controllerIn returns the value of leadership.ControllerLabel in a record of a goroutine profile, or "".
 func controllerIn(record string) string {
-	_, labels, found := strings.Cut(record, fmt.Sprintf("%q:", ControllerLabel))
+	_, labels, found := strings.Cut(record, fmt.Sprintf("%q:", leadership.ControllerLabel))
 	if !found {
 		return ""
 	}

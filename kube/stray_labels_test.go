@@ -7,13 +7,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 )
 
 // labelled calls f on a goroutine that has the label of a controller's workers, and waits for it.
 func labelled(controller string, f func()) {
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		pprof.Do(context.Background(), pprof.Labels(ControllerLabel, controller), func(context.Context) { f() })
+		pprof.Do(context.Background(), pprof.Labels(leadership.ControllerLabel, controller), func(context.Context) { f() })
 	})
 	wait.Wait()
 }

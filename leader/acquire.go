@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 )
 
 // jitterFactor lengthens RetryPeriod at random, to at most 2.2 times, so that candidates do not make their attempts at
@@ -23,13 +23,13 @@ const jitterFactor = 1.2
 const noLeaderYet = "no-leader-yet"
 
 // acquire makes attempts to acquire the lease until one succeeds. It returns nil if ctx ends first.
-func (t *term) acquire(ctx context.Context) *kube.Leadership {
+func (t *term) acquire(ctx context.Context) *leadership.Term {
 	for ctx.Err() == nil {
 		if t.read(ctx) {
 			t.write(ctx)
 		}
-		if leadership := t.current(); leadership != nil {
-			return leadership
+		if held := t.current(); held != nil {
+			return held
 		}
 		pause(ctx, wait.Jitter(t.elector.config.RetryPeriod, jitterFactor))
 	}

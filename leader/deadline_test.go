@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -151,11 +152,11 @@ func TestContract06_SuspensionCounts(t *testing.T) {
 				})
 				pass(5 * time.Second)
 				working := <-contexts
-				leadership := e.term.current()
+				held := e.term.current()
 				requests := client.count()
 				until := time.Until(e.Status().Until)
 				slept.Add(int64(tt.slept))
-				if got := leadership.Err() != nil; got != tt.lost {
+				if got := held.Err() != nil; got != tt.lost {
 					t.Errorf("after %s the leadership is lost: %v, want %v", tt.slept, got, tt.lost)
 				}
 				if got := working.Err() != nil; got != tt.lost {
@@ -224,7 +225,7 @@ func TestContract06_NoWriteAfterARelease(t *testing.T) {
 		s := newServer()
 		client := s.client("a")
 		e := newTestElector(t, client)
-		terms := make(chan *kube.Leadership, 1)
+		terms := make(chan *leadership.Term, 1)
 		contexts := make(chan context.Context, 1)
 		r := run(t, e, func(ctx context.Context) error {
 			terms <- e.term.current()
@@ -233,11 +234,11 @@ func TestContract06_NoWriteAfterARelease(t *testing.T) {
 			return nil
 		})
 		pass(time.Second)
-		leadership, working := <-terms, <-contexts
+		held, working := <-terms, <-contexts
 		var atRelease atomic.Pointer[error]
 		client.fail(func(ctx context.Context, verb string) error {
 			if verb == "get" { // renewals update without it
-				err := leadership.Err()
+				err := held.Err()
 				atRelease.CompareAndSwap(nil, &err)
 			}
 			return ctx.Err()

@@ -26,7 +26,7 @@
 //
 // # Writes
 //
-// The context that work gets carries a kube.Leadership. Clients of a kube.Cluster send no write
+// The context that work gets carries the term of leadership. Clients of a kube.Cluster send no write
 // under it, or under a context derived from it (also by context.WithoutCancel), after the lease was
 // lost or released. Each write is checked against the deadline when it is made and when its bytes
 // are handed to the operating system. When the rest.Config of the Cluster has a Transport of its own, the

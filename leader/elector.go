@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -74,7 +75,7 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 //     the latest RenewDeadline after the last successful renewal began: LeaseDuration minus RenewDeadline before another
 //     process can acquire the lease. Leadership is also lost as soon as a request shows that the lease has another
 //     holder or no holder, or was deleted.
-//   - kube.LeadershipLost of work's context is closed when leadership is lost, also while work drains, and when work has
+//   - leadership.Lost of work's context is closed when leadership is lost, also while work drains, and when work has
 //     returned.
 //   - Clients of a kube.Cluster send no write with work's context, or a context derived from it, after that.
 //   - The lease is never written between a loss and the return of work.
@@ -92,7 +93,7 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error)
 	if work == nil {
 		return fmt.Errorf("leader election on lease %s: work is nil: pass a function to Run", e.lease)
 	}
-	if kube.LeadershipLost(ctx) != nil {
+	if leadership.Lost(ctx) != nil {
 		return fmt.Errorf("leader election on lease %s: called in the work of another election, whose loss it would hide: "+
 			"use one elector for all of the work", e.lease)
 	}
@@ -141,12 +142,12 @@ func (e *Elector) runTerm(ctx context.Context, work func(ctx context.Context) er
 	// cancelled, and the lease expires.
 	defer t.lose(errPanicked)
 
-	if leadership := t.acquire(ctx); leadership != nil {
+	if held := t.acquire(ctx); held != nil {
 		renewals.Go(func() { t.renew(renewing) })   // waited for by join
-		renewals.Go(func() { t.watch(leadership) }) // waited for by join
-		if ctx.Err() == nil && leadership.Err() == nil {
+		renewals.Go(func() { t.watch(held) }) // waited for by join
+		if ctx.Err() == nil && held.Err() == nil {
 			// The end of the leadership cancels the context, also when work panics: then with that cause.
-			working, _ := kube.WithLeadership(ctx, leadership)
+			working, _ := leadership.With(ctx, held)
 			err = work(working)
 		}
 	}

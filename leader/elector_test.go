@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -31,7 +32,7 @@ func TestContract05_LeaseReleasedAfterWork(t *testing.T) {
 			cause = context.Cause(ctx)
 			select {
 			case <-time.After(20 * time.Second):
-			case <-kube.LeadershipLost(ctx):
+			case <-leadership.Lost(ctx):
 				t.Error("leadership counts as lost after an ordinary stop")
 			}
 			ended = time.Since(s.start)
@@ -104,7 +105,7 @@ func TestContract06_LostLeadershipCancelsWork(t *testing.T) {
 					t.Errorf("the cause is %v, want ErrLeadershipLost", cause)
 				}
 				select {
-				case <-kube.LeadershipLost(working):
+				case <-leadership.Lost(working):
 				default:
 					t.Error("LeadershipLost is not closed")
 				}
@@ -296,7 +297,7 @@ func TestLossDuringDrain(t *testing.T) {
 		var cause error
 		r := run(t, newTestElector(t, c), func(ctx context.Context) error {
 			<-ctx.Done()
-			<-kube.LeadershipLost(ctx) // a drain without end
+			<-leadership.Lost(ctx) // a drain without end
 			cause = context.Cause(ctx)
 			return kube.ErrLeadershipLost
 		})
@@ -385,7 +386,7 @@ func TestElectionInAnElectionIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := kube.WithLeadership(t.Context(), kube.NewLeadership(nil, time.Hour))
+	ctx, cancel := leadership.With(t.Context(), leadership.New(nil, time.Hour))
 	defer cancel()
 	err = elector.Run(ctx, func(context.Context) error { t.Error("work is called"); return nil })
 	if err == nil || !strings.Contains(err.Error(), "another election") {

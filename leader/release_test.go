@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 )
 
 func TestRelease(t *testing.T) {
@@ -180,7 +180,7 @@ func TestOneHungRenewalIsSurvived(t *testing.T) {
 		r := run(t, newTestElector(t, c), func(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
-			case <-kube.LeadershipLost(ctx):
+			case <-leadership.Lost(ctx):
 				t.Error("leadership was lost")
 			}
 			return nil

@@ -8,7 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 )
 
 // Reasons for a loss.
@@ -41,7 +41,7 @@ type term struct {
 	warned bool                      // another process with the same identity was logged
 
 	// Guarded by elector.mu.
-	leadership *kube.Leadership // nil until the lease is acquired
+	leadership *leadership.Term // nil until the lease is acquired
 	over       bool             // lost or ended: no further request is made
 	lost       bool             // over because the lease was lost
 	unsure     bool             // a write may have reached the lease
@@ -70,7 +70,7 @@ func (t *term) extendLocked(begun moment) {
 	if t.leadership != nil {
 		_ = t.leadership.Extend(deadline) // checkLocked handles the error
 	} else {
-		t.leadership = kube.NewLeadership(e.clock, deadline)
+		t.leadership = leadership.New(e.clock, deadline)
 		e.enter(StateLeading)
 		e.logLater(func() { e.logger.Info("leadership gained") })
 	}
@@ -78,8 +78,8 @@ func (t *term) extendLocked(begun moment) {
 }
 
 // watch records the loss of leadership when its deadline passes. It returns when the leadership has ended.
-func (t *term) watch(leadership *kube.Leadership) {
-	<-leadership.Lost()
+func (t *term) watch(held *leadership.Term) {
+	<-held.Lost()
 	t.elector.mu.Lock()
 	defer t.elector.unlock()
 	t.checkLocked()
@@ -117,7 +117,7 @@ func (t *term) loseLocked(reason error) {
 }
 
 // current returns the leadership, or nil if the lease was not acquired.
-func (t *term) current() *kube.Leadership {
+func (t *term) current() *leadership.Term {
 	t.elector.mu.Lock()
 	defer t.elector.unlock()
 	return t.leadership

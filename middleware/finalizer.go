@@ -12,6 +12,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/finalizer"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -56,7 +57,7 @@ func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOption
 		panic("middleware.Finalizer: the finalizer is nil: finalizer.New makes one")
 	}
 	options.BlockedAfter = cmp.Or(options.BlockedAfter, DefaultBlockedAfter)
-	if kube.IsNil(options.Events) {
+	if usercode.IsNil(options.Events) {
 		options.Events = nil // a recorder that is switched off leaves a nil pointer
 	}
 	return func(next controller.Handler[T]) controller.Handler[T] {

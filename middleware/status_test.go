@@ -22,6 +22,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -276,8 +277,8 @@ func TestStatusHeedsTheLossOfLeadership(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, c := newServer(t)
-			leadership := kube.NewLeadership(nil, time.Hour)
-			leading, end := kube.WithLeadership(t.Context(), leadership)
+			held := leadership.New(nil, time.Hour)
+			leading, end := leadership.With(t.Context(), held)
 			defer end()
 			ctx, cancel := context.WithCancelCause(leading)
 			defer cancel(nil)
@@ -286,7 +287,7 @@ func TestStatusHeedsTheLossOfLeadership(t *testing.T) {
 				if cause != nil {
 					cancel(cause)
 				}
-				leadership.Lose(errBroken)
+				held.Lose(errBroken)
 				return nil
 			})
 			if err == nil || len(server.Requests()) > 0 || said(t, server, c) != "" {

@@ -42,7 +42,7 @@ type Span interface {
 // A panic of the Handler ends the spans and continues, with its stack.
 func Trace[T any](tracer Tracer) controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
-		if kube.IsNil(tracer) {
+		if usercode.IsNil(tracer) {
 			return next
 		}
 		return func(ctx context.Context, obj T) error {

@@ -15,6 +15,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/ownerref"
 	"github.com/evenkeel-go/evenkeel/readiness"
@@ -58,7 +59,7 @@ func (i *item) identity() identity {
 
 // begin checks the owner. It makes no request.
 func (s *Set) begin(c *client.Client, owner kube.Object) (*pass, error) {
-	if kube.IsNil(owner) {
+	if usercode.IsNil(owner) {
 		return nil, errors.New("the owner is nil")
 	}
 	kind, err := c.Cluster().KindOf(owner)
@@ -97,7 +98,7 @@ func (p *pass) desire(ctx context.Context, children []Child) error {
 }
 
 func (p *pass) newItem(ctx context.Context, child Child) (*item, error) {
-	if kube.IsNil(child.Object) {
+	if usercode.IsNil(child.Object) {
 		return nil, errors.New("Object is nil")
 	}
 	kind, err := p.client.Cluster().KindOf(child.Object)

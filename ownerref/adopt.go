@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -65,9 +66,9 @@ func Adopt[T kube.Object](ctx context.Context, c *client.Client, owner kube.Obje
 func Release[T kube.Object](ctx context.Context, c *client.Client, owner kube.Object, child T) (T, error) {
 	var none T
 	switch {
-	case kube.IsNil(owner):
+	case usercode.IsNil(owner):
 		return none, errors.New("release: the owner is nil")
-	case kube.IsNil(child):
+	case usercode.IsNil(child):
 		return none, errors.New("release: the child is nil")
 	case !Has(owner, child):
 		return child, nil

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -99,9 +100,9 @@ func validatePair(ctx context.Context, c *client.Client, owner, child kube.Objec
 	switch {
 	case c == nil:
 		return p, errors.New("the client is nil: client.New makes one")
-	case kube.IsNil(owner):
+	case usercode.IsNil(owner):
 		return p, errors.New("the owner is nil")
-	case kube.IsNil(child):
+	case usercode.IsNil(child):
 		return p, errors.New("the child is nil")
 	}
 	var errOwner, errChild error

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -21,7 +23,7 @@ import (
 // Options: those of client.List except InNamespace.
 func ChildrenOf[T kube.Object](ctx context.Context, c *client.Client, owner metav1.Object, options ...client.Option) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		if kube.IsNil(owner) || owner.GetUID() == "" {
+		if usercode.IsNil(owner) || owner.GetUID() == "" {
 			var none T
 			yield(none, errors.New("list children: the owner has no uid, which identifies an owner: use an object that was read from the cluster"))
 			return
@@ -51,7 +53,7 @@ func Controller[T kube.Object](ctx context.Context, c *client.Client, child meta
 	switch {
 	case c == nil:
 		return none, false, errors.New("read the controller: the client is nil: client.New makes one")
-	case kube.IsNil(child):
+	case usercode.IsNil(child):
 		return none, false, errors.New("read the controller: the child is nil")
 	}
 	ref, ok := ControllerOf(child)
@@ -92,6 +94,6 @@ func kindOf[T kube.Object](c *client.Client) (kind schema.GroupVersionKind, know
 	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
 		return kind, false
 	}
-	kind, err := c.Cluster().KindOf(kube.New[T]())
+	kind, err := c.Cluster().KindOf(gotype.New[T]())
 	return kind, err == nil
 }

@@ -10,12 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // Exists is a Check: every object is Current, also one that is being deleted.
 func Exists(obj kube.Object) State {
-	if kube.IsNil(obj) {
+	if usercode.IsNil(obj) {
 		return inProgress("object does not exist")
 	}
 	return current()
@@ -63,7 +64,7 @@ func When[T kube.Object](what string, holds func(obj T) bool) Check {
 		return func(kube.Object) State { return failed("the function of the check (%q) is nil", what) }
 	}
 	return func(obj kube.Object) State {
-		if kube.IsNil(obj) {
+		if usercode.IsNil(obj) {
 			return inProgress("object does not exist")
 		}
 		typed, ok := obj.(T)
@@ -115,7 +116,7 @@ func Established(obj kube.Object) State {
 
 // ofKinds evaluates r for objects of some kinds. Objects of other kinds are Failed: "a Pod cannot" + verb.
 func ofKinds(obj kube.Object, verb string, r rule, kinds ...schema.GroupKind) State {
-	if kube.IsNil(obj) {
+	if usercode.IsNil(obj) {
 		return inProgress("object does not exist")
 	}
 	if kind := kindOf(obj); !slices.Contains(kinds, kind) {
@@ -130,7 +131,7 @@ func ofKinds(obj kube.Object, verb string, r rule, kinds ...schema.GroupKind) St
 
 // evaluate calls r for an object that exists, is not being deleted and has readable content.
 func evaluate(obj kube.Object, r rule) State {
-	if kube.IsNil(obj) {
+	if usercode.IsNil(obj) {
 		return inProgress("object does not exist")
 	}
 	if obj.GetDeletionTimestamp() != nil {

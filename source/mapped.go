@@ -89,7 +89,7 @@ func newMapped(what string, objects Informer, predicates []informer.Predicate, p
 	s := &mapped{what: what, objects: objects, predicates: slices.Clone(predicates), keys: keys, logger: slog.Default()}
 	s.guard = usercode.NewGuard(s.logger.With("source", what))
 	errs := []error{problem}
-	if kube.IsNil(objects) {
+	if usercode.IsNil(objects) {
 		errs = append(errs, errors.New("the informer is required"))
 	}
 	for i, p := range predicates {

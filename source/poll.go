@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -195,7 +196,7 @@ func (c PollConfig) validate() error {
 		// WakeOnOwnChange, for one, would take an item for the object.
 		mistake("Name is %q: causes call so what comes from the controller itself", c.Name)
 	}
-	if list, ok := c.Poller.(ListFunc); kube.IsNil(c.Poller) || ok && list == nil {
+	if list, ok := c.Poller.(ListFunc); usercode.IsNil(c.Poller) || ok && list == nil {
 		mistake("Poller is required: source.ListFunc makes one of a function, source.HTTP of a URL")
 	} else if checked, ok := c.Poller.(interface{ Validate() error }); ok {
 		errs = append(errs, checked.Validate())

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -293,7 +294,7 @@ func check(c *client.Client, before, after kube.Object) error {
 	if c == nil {
 		return errors.New("the client is nil: client.New makes one")
 	}
-	if kube.IsNil(before) || kube.IsNil(after) {
+	if usercode.IsNil(before) || usercode.IsNil(after) {
 		return errors.New("an object is nil: both states of the object are needed")
 	}
 	var errs []error

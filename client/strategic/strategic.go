@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -65,7 +66,7 @@ func diff(before, after kube.Object) ([]byte, error) {
 func check(before, after kube.Object) error {
 	one, other := reflect.ValueOf(before), reflect.ValueOf(after)
 	switch {
-	case kube.IsNil(before) || kube.IsNil(after):
+	case usercode.IsNil(before) || usercode.IsNil(after):
 		return errors.New("an object is nil")
 	case one.Type() != other.Type():
 		return fmt.Errorf("one object is a %T and the other one a %T", before, after)

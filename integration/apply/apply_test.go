@@ -21,6 +21,7 @@ import (
 	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -125,9 +126,9 @@ func TestApplyRemembersNothingFromAnotherTerm(t *testing.T) {
 	c, shows := withInformer[*appsv1.Deployment](t, w)
 	ctx, made := watched(t)
 	term := func() context.Context {
-		leadership := kube.NewLeadership(nil, time.Hour)
-		ctx, cancel := kube.WithLeadership(ctx, leadership)
-		t.Cleanup(func() { leadership.Release(); cancel() })
+		held := leadership.New(nil, time.Hour)
+		ctx, cancel := leadership.With(ctx, held)
+		t.Cleanup(func() { held.Release(); cancel() })
 		return ctx
 	}
 	first := term()

@@ -22,6 +22,8 @@ type place struct {
 	// layer is its height in the engine, from 1. A package of the engine may import those below it, never one beside it.
 	// Zero: it does not belong to the engine, and only may counts.
 	layer int
+	// foundation: every package of the library may import it.
+	foundation bool
 	// may names packages that it may import besides. A name that ends in /... allows the tree.
 	may []string
 	// never names packages that must not be reached in any number of steps, and why is told to whoever tries.
@@ -51,8 +53,12 @@ func layers() map[string]place {
 		"metrics/prometheus": {layer: 6},
 		"owned/watched":      {layer: 7, may: []string{"client", "owned"}}, // where toolkit and engine meet
 
-		// How functions and errors of the library's users are called.
-		"internal/usercode": {layer: 1},
+		// How functions, values and errors of the library's users are treated.
+		"internal/usercode": {foundation: true},
+		// The Go types of objects.
+		"internal/gotype": {foundation: true},
+		// Terms of leadership, their contexts and the transport of their writes.
+		"internal/leadership": {foundation: true, may: []string{"retry"}},
 
 		// What the controller's loop is made of.
 		"controller/internal/detect": {layer: 4},
@@ -65,7 +71,7 @@ func layers() map[string]place {
 		"client/strategic": {may: []string{"kube", "client"}, never: []string{"controller", "informer"}, why: noEngine},
 		"ownerref":         {may: []string{"kube", "retry", "client"}, never: []string{"controller", "informer"}, why: noEngine},
 		"status":           {may: []string{"kube", "retry", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
-		"finalizer":        {may: []string{"kube", "retry", "client", "internal/usercode"}, never: []string{"controller", "informer"}, why: noEngine},
+		"finalizer":        {may: []string{"kube", "retry", "client"}, never: []string{"controller", "informer"}, why: noEngine},
 		"owned":            {may: []string{"kube", "retry", "client", "readiness", "ownerref"}, never: []string{"controller", "informer"}, why: noEngine},
 		"crd":              {may: []string{"kube", "retry", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
 		"event":            {may: []string{"kube", "retry"}, never: []string{"controller", "informer"}, why: "the controller takes a recorder as an interface"},
@@ -126,7 +132,7 @@ func checkImport(name string, here place, imported string) string {
 		return ""
 	}
 	there, _ := find(target) // a package without a place is reported as such
-	if here.layer > there.layer && there.layer > 0 {
+	if here.layer > there.layer && there.layer > 0 || there.foundation && (here.layer > 0 || len(here.may) > 0) {
 		return ""
 	}
 	return fmt.Sprintf("package %s must not import %s: imports run one way, from higher layers to lower ones; "+

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/gotype"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -243,7 +244,7 @@ func (s *Server[T]) Watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 		for _, obj := range s.objects {
 			w.initial = append(w.initial, watch.Event{Type: watch.Added, Object: obj.DeepCopyObject()})
 		}
-		end := kube.New[T]()
+		end := gotype.New[T]()
 		end.SetResourceVersion(strconv.Itoa(s.version))
 		end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 		w.initial = append(w.initial, watch.Event{Type: watch.Bookmark, Object: end})
@@ -337,7 +338,7 @@ func (w *watcher[T]) wait() (watch.Event, bool) {
 			}
 			if w.bookmark {
 				w.bookmark = false
-				at := kube.New[T]()
+				at := gotype.New[T]()
 				at.SetResourceVersion(strconv.Itoa(s.version))
 				return watch.Event{Type: watch.Bookmark, Object: at}, true
 			}

@@ -1,4 +1,4 @@
-package kube
+package leadership
 
 import (
 	"context"
@@ -11,25 +11,37 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// leasedTransport sends the writes of one Leadership. It has its own connections, so that they can be closed when the
+// leasedTransport sends the writes of one Term. It has its own connections, so that they can be closed when the
 // leadership ends.
 type leasedTransport struct {
 	*http.Transport
-	leadership *Leadership
+	leadership *Term
+}
+
+// Transport sends the writes of terms of leadership for one client.
+type Transport struct {
+	// Immutable.
+	Base http.RoundTripper                            // client-go's transport
+	Wrap func(rt http.RoundTripper) http.RoundTripper // the wrappers of the user's config
+	Next http.RoundTripper                            // Base with these wrappers
+
+	mu     sync.Mutex
+	leased map[*leasedTransport]http.RoundTripper // with these wrappers; guarded by mu
 }
 
 // leasedFor returns the transport for writes with the leadership l that corresponds to t, or an error if the leadership
 // has ended. It returns nil if t's connections cannot be controlled, because client-go was given a custom transport.
-func (t *callTransport) leasedFor(l *Leadership) (http.RoundTripper, error) {
-	if _, leased := t.base.(*leasedTransport); leased {
-		return t.next, nil // checked by the transport that calls this one
+func (t *Transport) leasedFor(l *Term) (http.RoundTripper, error) {
+	if _, leased := t.Base.(*leasedTransport); leased {
+		return t.Next, nil // checked by the transport that calls this one
 	}
-	base := clientGoTransport(t.base)
+	base := clientGoTransport(t.Base)
 	if base == nil {
 		return nil, nil //nolint:nilnil // see above
 	}
@@ -44,7 +56,7 @@ func (t *callTransport) leasedFor(l *Leadership) (http.RoundTripper, error) {
 		return wrapped, nil
 	}
 	// This is the first write of t in this term, or client-go has reloaded a CA and created a new base.
-	wrapped = t.wrap(leased)
+	wrapped = t.Wrap(leased)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.leased == nil {
@@ -61,7 +73,7 @@ func (t *callTransport) leasedFor(l *Leadership) (http.RoundTripper, error) {
 }
 
 // leasedTransport returns the transport for writes that corresponds to base, or an error if the leadership has ended.
-func (l *Leadership) leasedTransport(base *http.Transport) (*leasedTransport, error) {
+func (l *Term) leasedTransport(base *http.Transport) (*leasedTransport, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
@@ -76,7 +88,7 @@ func (l *Leadership) leasedTransport(base *http.Transport) (*leasedTransport, er
 }
 
 // newTransport returns a copy of base with its own connections.
-func (l *Leadership) newTransport(base *http.Transport) *leasedTransport {
+func (l *Term) newTransport(base *http.Transport) *leasedTransport {
 	transport := base.Clone()
 	_, http2 := base.TLSNextProto["h2"] // set by Clone if net/http configures HTTP/2
 	transport.TLSNextProto = nil        // otherwise base's HTTP/2 connections would be used
@@ -134,7 +146,7 @@ func clientGoTransport(rt http.RoundTripper) *http.Transport {
 }
 
 // guarded returns a connection that writes only until the leadership ends.
-func (l *Leadership) guarded(conn net.Conn) (net.Conn, error) {
+func (l *Term) guarded(conn net.Conn) (net.Conn, error) {
 	c := &leasedConn{Conn: conn, leadership: l}
 	l.mu.Lock()
 	err := l.err
@@ -149,10 +161,10 @@ func (l *Leadership) guarded(conn net.Conn) (net.Conn, error) {
 	return c, nil
 }
 
-// leasedConn is a connection for the writes of a Leadership.
+// leasedConn is a connection for the writes of a Term.
 type leasedConn struct {
 	net.Conn
-	leadership *Leadership
+	leadership *Term
 }
 
 // Write implements net.Conn. It repeats the check of the request, because time may have passed since then in net/http's
@@ -177,14 +189,16 @@ func (c *leasedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// sendLeased sends a write with a leadership.
-func (t *callTransport) sendLeased(req *http.Request, call Call, l *Leadership) (*http.Response, error) {
+// Send sends a write of a term. The request fails when the term ends: before it is sent, while its bytes are passed to
+// the operating system, and while its response is read. connects reports whether a response with a status is a
+// connection instead of an object: its body may go on after the end of the term until the connection is closed.
+func (t *Transport) Send(req *http.Request, l *Term, connects func(status int) bool) (*http.Response, error) {
 	if err := l.Err(); err != nil {
-		return nil, notSent(req, err)
+		return nil, NotSent(req, err)
 	}
 	transport, err := t.leasedFor(l)
 	if err != nil {
-		return nil, notSent(req, err)
+		return nil, NotSent(req, err)
 	}
 	var resp *http.Response
 	if transport != nil {
@@ -198,7 +212,7 @@ func (t *callTransport) sendLeased(req *http.Request, call Call, l *Leadership) 
 		}
 		return nil, err
 	}
-	if call.Status = resp.StatusCode; !call.connects() {
+	if !connects(resp.StatusCode) {
 		resp.Body = leasedBody{resp.Body, req, l}
 	}
 	return resp, nil
@@ -214,7 +228,7 @@ func abandoned(req *http.Request, lost, err error) error {
 type leasedBody struct {
 	io.ReadCloser
 	req        *http.Request
-	leadership *Leadership
+	leadership *Term
 }
 
 // Read implements io.Reader.
@@ -228,8 +242,8 @@ func (b leasedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// notSent returns the error of a request that is not sent.
-func notSent(req *http.Request, why error) error {
+// NotSent returns the error of a request that is not sent.
+func NotSent(req *http.Request, why error) error {
 	if req.Body != nil {
 		_ = req.Body.Close() // required for a RoundTripper; nothing was read
 	}
@@ -237,14 +251,14 @@ func notSent(req *http.Request, why error) error {
 }
 
 // sendCancelled sends a request through a transport that cannot be copied. The end of the leadership cancels it.
-func (t *callTransport) sendCancelled(req *http.Request, l *Leadership) (resp *http.Response, err error) {
+func (t *Transport) sendCancelled(req *http.Request, l *Term) (resp *http.Response, err error) {
 	ctx, cancel := l.context(req.Context())
 	defer func() {
 		if resp == nil { // also after a panic
 			cancel()
 		}
 	}()
-	resp, err = t.next.RoundTrip(req.WithContext(ctx))
+	resp, err = t.Next.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package kube
+package gotype
 
 import (
 	"reflect"
@@ -9,7 +9,7 @@ import (
 )
 
 // BuiltinKind returns the kind of an object with a Go type of k8s.io/api, even if its TypeMeta is empty. It returns
-// false for other types. Cluster.KindOf also supports types that are registered with a Cluster.
+// false for other types. kube.Cluster.KindOf also supports types that are registered with a Cluster.
 func BuiltinKind(obj runtime.Object) (schema.GroupVersionKind, bool) {
 	if obj == nil {
 		return schema.GroupVersionKind{}, false
