@@ -358,10 +358,10 @@ func (l *loop[T]) feedKey(ctx context.Context, key kube.Key, o *workqueue.Option
 		l.feeder.batch = l.feeder.batch[:0]
 	}
 	l.feeder.batch = append(l.feeder.batch, key)
-	o.Priority, o.WakeIf = workqueue.PriorityLow, l.config.WakeOn
-	if l.config.Debounce > 0 {
+	o.Priority, o.WakeIf = workqueue.PriorityLow, l.config.Queue.EndBackoffIf
+	if l.config.Queue.Debounce > 0 {
 		if state, ok := l.queue.Lookup(key); ok && state.Place == workqueue.PlaceWaiting {
-			o.Debounce = l.config.Debounce // it does not end the quiet time that the key waits for
+			o.Debounce = l.config.Queue.Debounce // it does not end the quiet time that the key waits for
 		}
 	}
 	l.add(key, o)

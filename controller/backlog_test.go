@@ -25,7 +25,7 @@ func TestDroppedCausesOfAListEndABackOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, key := newLoop(ctrl), kube.Key{Namespace: "ns", Name: "a"}
-	l.queue.Add(key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseRetry}, After: time.Hour, BackOff: true, WakeIf: l.config.WakeOn})
+	l.queue.Add(key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseRetry}, After: time.Hour, BackOff: true, WakeIf: l.config.Queue.EndBackoffIf})
 	child := func(n int) workqueue.Cause {
 		return workqueue.Cause{Type: workqueue.CauseUpdated, Source: "children", Kind: schema.GroupKind{Kind: "Part"}, Object: kube.Key{Namespace: "ns", Name: fmt.Sprint(n)}}
 	}

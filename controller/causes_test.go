@@ -61,7 +61,7 @@ func TestContract11_EveryRunKnowsItsCauses(t *testing.T) {
 				var runs journal
 				c := w.config(func(ctx context.Context, _ unstructuredObject) error { runs.add("%s", causesOf(ctx)); return nil })
 				c.Sources = []controller.Source{source.OwnerLabelIn(w.parts(informer.Selection{}), "widget")}
-				c.Debounce = time.Second
+				c.Queue.Debounce = time.Second
 				w.put("widgets", "a", 1)
 				if err := w.create(t.Context(), "parts", "Part", "p", "widget", "a"); err != nil {
 					t.Fatal(err)
@@ -160,7 +160,7 @@ func TestContract11_CausesAreBounded(t *testing.T) {
 		var runs journal
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error { runs.add("%s", causesOf(ctx)); return nil })
 		c.Sources = []controller.Source{source.OwnerLabelIn(w.parts(informer.Selection{}), "widget")}
-		c.Debounce = time.Second
+		c.Queue.Debounce = time.Second
 		w.put("widgets", "a", 1)
 		w.run(c)
 		time.Sleep(time.Minute)

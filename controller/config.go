@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -23,179 +24,119 @@ const (
 	// DefaultDrainTimeout ends 5 s before the kubelet kills: a Pod's
 	// terminationGracePeriodSeconds is 30 unless it is set.
 	DefaultDrainTimeout = 25 * time.Second
-	// DefaultConsistencyTimeout is far above the lag of a watch that works, which is
-	// milliseconds, and below the patience of who waits for the key.
+	// DefaultConsistencyTimeout is far above the lag of a working watch, which is milliseconds.
 	DefaultConsistencyTimeout = 10 * time.Second
 	DefaultStuckAfter         = 5 * time.Minute
 )
 
-// Config says what a Controller is made of. It is taken by value: New neither keeps nor
-// changes the caller's.
+// Config configures a Controller. Required are Name; one of Cluster, Retriever and Informer; and
+// one of Handler and Reconciler. New neither keeps nor changes the caller's Config.
 type Config[T kube.Object] struct {
-	// Name tells the controller from others in logs, metrics and readiness. Required.
+	// Name identifies the controller in logs, metrics and readiness.
 	Name string
 
-	// Retriever lists and watches the objects, into a cache of the controller's own.
-	// Either Retriever or Informer is required.
-	Retriever informer.Retriever[T]
-	// Informer is a cache to share with others, in place of Retriever. The controller
-	// runs it while it runs itself.
-	Informer *informer.Informer[T]
+	Cluster   *kube.Cluster         // all objects of type T: the same as informer.Retrieve[T](cluster)
+	Retriever informer.Retriever[T] // lists and watches the objects, for a cache of the controller's own
+	Informer  *informer.Informer[T] // a cache to share with others; the controller runs it while it runs itself
 
-	// Reads are further informers that the Handler reads from. The controller runs them while
-	// it runs itself, until the last handler has ended; no handler is called before they
-	// are synced; and Ready says what they lack. When one fails later, handlers go on
-	// with what it has: caches are always a little behind, and then they are more so.
-	// Default: none.
-	Reads []Readable
+	Handler    Handler[T] // called with each object
+	Reconciler Reconciler // called with each key, also of deleted objects
 
-	// Handler is called with each object. Either Handler or Reconciler is required.
-	Handler Handler[T]
-	// Reconciler is called with each key, also of objects that are gone, in place of
-	// Handler.
-	Reconciler Reconciler
-
-	// Predicate says which changes of the objects themselves make the handler run; package
-	// predicate has the usual ones. What it drops is gone for good: until the next change, or
-	// the next resync, the handler does not see that state. Default nil: every change.
-	Predicate informer.Predicate
-	// Sources enqueue further keys; Controller.AddSource adds more at run time. Default: none.
-	Sources []Source
-
-	// Workers is how many objects are handled at the same time. Default 3.
+	// Workers is the maximum number of objects that are handled at the same time. Default 3.
 	Workers int
-	// ResyncInterval is how often each object is handled again at low priority, whether or not
-	// it changed; objects that fail, or that failed for good, are left to their retries. Each
-	// object has its own moment in the interval, so that a start-up flood does not come back
-	// as one; the first is a tenth of the interval after every object has been enqueued once, at
-	// the earliest. Default 3 min; negative: never.
+	// ResyncInterval is the time after which an idle object is handled again at low priority, changed or not.
+	// Objects that fail are left to their retries. Each object has a fixed offset in the interval, so the load
+	// is even. Default 3 min; negative: never.
 	ResyncInterval time.Duration
-	// Debounce waits, before a key that something has happened to is run, until nothing more has
-	// happened to it for this long, ten times this long at the most. Default 0: none.
-	Debounce time.Duration
-	// Priority says how urgent a change of the objects themselves is (those of sources say so in
-	// their Trigger). What is less urgent waits for what is more; after
-	// workqueue.PriorityPatience it gets a share of the workers. It is called as Predicate is. Default nil: a first
-	// list and resyncs are low, everything else is normal.
-	Priority func(informer.Change) workqueue.Priority
-	// Group says which keys belong together: groups take turns, so that one with many keys does
-	// not delay the others beyond its share. It is called with the queue's lock held: it must be
-	// quick and do nothing else. Default: the namespace.
-	Group func(key kube.Key) string
-	// GroupLimit is how many keys of one group are handled at the same time. Default 0: as many
-	// as there are workers.
-	GroupLimit int
+	// Timeout cancels the context of a handler that runs for longer. Default 0: never.
+	Timeout time.Duration
 
-	// Retry says when failed keys are run again, by the class of the error. Default: after most
-	// errors 5 ms later, then twice as long each time, up to 1000 s, without a limit to the
-	// number of retries; retry.Defaults has the other classes. For no retries, set
-	// Retry.Every.MaxRetries to -1: 0 means the default.
-	Retry retry.Config
-	// WakeOn says which causes end a key's back-off; the others wait with it. That the object is
-	// deleted, or another one of its name is created, always ends it. Default WakeOnOwnChange. (RequeueAfter is no back-off: whatever comes first runs the key.) It is
-	// called with locks held: it must be quick, and do nothing else.
-	WakeOn func(workqueue.Cause) bool
-	// HandleOwnWrites makes the handler run for the changes that its own writes are. Default
-	// false: a change that is exactly what the key's last run has written does not make it run
-	// again; so a handler that writes in order to be called again returns RequeueAfter(0)
-	// instead. A deletion is always told, and so is every change of another hand. Only writes
-	// are known that were made with the handler's context, through a client of the same
-	// kube.Cluster as the informer's.
-	HandleOwnWrites bool
-	// ConsistencyTimeout is how long a key waits until the informers (the controller's own, those
-	// in Reads, and those of sources) show what its last run has written. No worker waits for it,
-	// and no other key. After that the handler runs all the same, which is reported as
-	// TroubleUnseenWrite; while an informer says itself that it cannot watch, the key goes on
-	// waiting. Default 10 s; negative: keys do not wait, and every write makes the handler run.
-	ConsistencyTimeout time.Duration
-	// Deleted is called when an object has gone, with the last state that is known, before the
-	// handler is called for another of the same name. stale is true when it may not be the last
-	// state that there was: a list has found the object gone. An error is retried like a
-	// handler's.
-	//
-	// It is a best effort: deletions while no process works are not told, nor those for which
-	// it failed before a restart, nor those that Predicate drops; after a terminal error, and when
-	// it has used up its retries, it is not called again for that object. What must be cleaned
-	// up for certain needs a finalizer. Default nil: keys whose object is gone are dropped.
+	// Predicate selects the changes of T's objects that run the handler; package predicate has the usual ones.
+	// A change that it drops does nothing, until the next change or resync. Default nil: every change.
+	Predicate informer.Predicate
+	// Sources enqueue further keys. Controller.AddSource adds more at run time. Default: none.
+	Sources []Source
+	// Reads are further informers that the handler reads from. The controller runs them, calls no handler before
+	// they are synced, and includes them in Ready. They enqueue no keys: a Source does. Default: none.
+	Reads []Readable
+	// Deleted is called with the last known state of an object that was deleted, before the handler is called for
+	// another object of the same name. stale is true when a list found the object gone: the state may not be the
+	// last one. Errors are retried like a handler's. It is a best effort: deletions while no process runs are
+	// missed, and so are those that Predicate drops. Cleanup that must happen needs a finalizer. Default: none.
 	Deleted func(ctx context.Context, last T, stale bool) error
 
-	// Timeout is after how long a handler's context is cancelled. Default 0: never.
-	Timeout time.Duration
-	// StuckAfter is after how long a handler that does not return is reported as TroubleStuck, with
-	// its goroutine's stack, and another worker takes its place until it does. Default 5 min;
-	// negative: never.
-	StuckAfter time.Duration
-	// UnreadyWhenStuck makes Ready name handlers that are stuck, so that a readiness probe
-	// notices. Default false.
-	UnreadyWhenStuck bool
-	// DrainTimeout is how long handlers that are under way when Run's context ends may go
-	// on before their contexts are cancelled. Keys that wait in the queue are not begun.
-	// Default 25 s; negative: handlers are cancelled at once.
-	DrainTimeout time.Duration
-	// DrainQueue makes workers go on, when Run's context has ended, until the keys that are due
-	// then have been handled or the drain time is over; also those that wait until an informer
-	// shows what their last run wrote. Default false: keys that wait are left to the next start,
-	// which handles every object.
-	DrainQueue bool
+	Retry     retry.Config    // delays and number of retries, by class of the error
+	Queue     QueueConfig     // debouncing, priorities, fairness
+	Stuck     StuckConfig     // handlers that do not return
+	OwnWrites OwnWritesConfig // changes that the handler made itself
+	Shutdown  ShutdownConfig  // running handlers and ready keys at the end
 
-	// LeaderElector lets the controller work only while it leads; package leader has
-	// one. Default nil: it works at once.
-	LeaderElector LeaderElector
-	// Metrics receives measurements; metrics/prometheus has an adapter. Default nil
-	// (also a nil pointer): none.
-	Metrics Recorder
-	// Events receives an Event about the object for each Trouble that concerns one;
-	// event.Recorder writes them to the cluster while the program runs it (event.Recorder.Run).
-	// Default nil (also a nil pointer): none.
-	Events EventRecorder
-	// Logger receives failed runs at warning level; panics, terminal errors and keys that
-	// are given up at error level; the begin of work, a first list that takes long and
-	// cancelled handlers at info level; and every run at debug level. Default:
-	// slog.Default() at the time of New.
+	LeaderElector LeaderElector // package leader has one. Default nil: the controller works at once
+	Metrics       Recorder      // metrics/prometheus has one. Default nil (also a nil pointer): none
+	Events        EventRecorder // writes an Event for each Trouble of an object; event.Recorder. Default: none
+	// Logger receives failed runs at warning level; panics, terminal errors and exhausted retries at error level;
+	// start and end at info level; every run at debug level. Default: slog.Default() at the time of New.
 	Logger *slog.Logger
 }
 
-// Readable is an informer of any type: *informer.Informer[T] is one for every T.
-type Readable interface {
-	// Join runs the informer until leave is called.
-	Join(ctx context.Context) (leave func())
-	// WaitSynced waits until the informer has listed everything, or ctx ends. Another error ends the controller.
-	WaitSynced(ctx context.Context) error
-	// Ready says what the informer lacks, or nil.
-	Ready() error
+// QueueConfig configures the order of a controller's keys. The zero value is the default.
+type QueueConfig struct {
+	// Debounce delays a key until nothing more has happened to it for this long, ten times this long at the most.
+	// Default 0: none.
+	Debounce time.Duration
+	// Priority returns the priority of a change of the controller's own objects (Sources set Trigger.Priority).
+	// Ready keys of a lower priority wait for those of a higher one; after workqueue.PriorityPatience they get a
+	// share of the workers. It is called as Config.Predicate is. Default nil: first lists and resyncs are low,
+	// everything else is normal.
+	Priority func(informer.Change) workqueue.Priority
+	// Group returns the group of a key. Groups take turns, so that a group with many keys does not delay the
+	// others beyond its share. It is called with the queue's lock held: it must be quick and do nothing else.
+	// Default: the namespace.
+	Group func(key kube.Key) string
+	// GroupLimit is the maximum number of keys of one group that are handled at the same time. Default 0: Workers.
+	GroupLimit int
+	// EndBackoffIf reports whether a cause ends the backoff of a key; otherwise it is merged with the retry. The
+	// deletion of the object, and the creation of another one of its name, always end it. It is called with locks
+	// held: it must be quick, and do nothing else. RequeueAfter is not a backoff: whatever comes first runs the key.
+	//
+	// Default nil: a change of the object itself, unless it is of the status alone; a timer of the object; and what
+	// a source enqueues for a reason of its own, such as a channel or a poll. Changes of other objects do not:
+	// children report their status all the time, and each report would run a key that fails because of something
+	// else. A handler that waits for another object has not failed: it returns RequeueAfter.
+	EndBackoffIf func(workqueue.Cause) bool
 }
 
-// Source is anything other than the Retriever that makes keys run: changes of another kind
-// (source.Owned, source.Mapped), a channel (source.Channel), a clock.
-//
-// Sources are run when the controller's informers (its own, and Config.Reads) are running,
-// though not necessarily synced, and again in each term of leadership. A key without an
-// object makes a run with OutcomeGone, in which the Handler is not called.
-//
-// A Source may also have a method Reads() []Readable, which names the informers that it
-// learns from: the controller treats them like Config.Reads, so they are running when Run
-// is called. It may have a method Start(ctx, enqueue) (stop func()), which is called in place
-// of Run, and returns when nothing is missed any more: then no handler is called before. Or it may
-// have a method Begin(enqueue) (run func(ctx) error): Begin is called before any handler, and what it
-// returns in place of Run. It may have a method Validate() error, which New and AddSource ask for mistakes in how it was
-// made; a method Ready() error, which Controller.Ready asks while it runs; and a method
-// Name() string, which names it in causes and metrics: one of few. Without it, its type does.
-type Source interface {
-	// Run calls enqueue for keys that should be run, until ctx ends. An error ends the
-	// controller.
-	Run(ctx context.Context, enqueue Enqueue) error
+// StuckConfig configures the detection of handlers that do not return. The zero value is the default.
+type StuckConfig struct {
+	// After is the time after which a running handler is reported as TroubleStuck, with its goroutine's stack, and
+	// another worker takes its place until it returns. Default 5 min; negative: never.
+	After time.Duration
+	// Unready makes Controller.Ready name stuck handlers, so that a readiness probe fails. Default false.
+	Unready bool
 }
 
-// SourceFunc is a function as a Source.
-type SourceFunc func(ctx context.Context, enqueue Enqueue) error
+// OwnWritesConfig configures how changes are treated that a run of the handler has written itself. Own writes are
+// those made with the handler's context, through a client of the same kube.Cluster as the informer's.
+type OwnWritesConfig struct {
+	// Handle makes the handler run for its own writes. Default false: a change that is exactly what the key's last
+	// run has written does not run it again; a handler that writes in order to be called again returns
+	// RequeueAfter(0). Deletions, and changes made by other clients, always run it.
+	Handle bool
+	// ConsistencyTimeout is the maximum time that a key waits until the informers (the controller's own, those in
+	// Config.Reads, and those of sources) show what its last run has written. Neither workers nor other keys wait.
+	// Then the handler runs anyway, and TroubleUnseenWrite is reported; but while an informer reports that it cannot
+	// watch, the key continues to wait. Default 10 s; negative: keys do not wait, and each write runs the handler.
+	ConsistencyTimeout time.Duration
+}
 
-// Name names functions in causes and metrics. A source that is to have a name of its own is a
-// type with this method.
-func (f SourceFunc) Name() string { return "func" }
-
-// Run implements Source.
-func (f SourceFunc) Run(ctx context.Context, enqueue Enqueue) error {
-	return f(ctx, enqueue)
+// ShutdownConfig configures what happens when the context of Controller.Run ends. The zero value is the default.
+type ShutdownConfig struct {
+	// DrainTimeout is the time that running handlers have to finish, before their contexts are cancelled.
+	// Default 25 s; negative: they are cancelled at once.
+	DrainTimeout time.Duration
+	// DrainQueue makes workers handle the keys that are ready when the context ends, within DrainTimeout; also those
+	// that wait until an informer shows what their last run wrote. Default false: the next start handles every object.
+	DrainQueue bool
 }
 
 // LeaderElector runs work only while this process leads.
@@ -212,68 +153,28 @@ type LeaderElector interface {
 	Run(ctx context.Context, work func(ctx context.Context) error) error
 }
 
-// Recorder receives a controller's measurements. Its methods are called on the way of
-// every event and run, Triggered and Skipped also while the informer announces a change: they must be
-// quick, safe for concurrent use, and must not call the controller or its informer.
-type Recorder interface {
-	informer.Recorder
-	// ObserveController is called when a controller begins to run. The Recorder may call
-	// stats at any time until stop is called. It must accept several controllers of the
-	// same name.
-	ObserveController(name string, stats func() Stats) (stop func())
-	// Triggered is called when something puts a key into the queue, also when it merges with one
-	// that is there. source is of a small fixed set: see workqueue.Cause.
-	Triggered(controller, source string, cause workqueue.CauseType)
-	// Skipped is called when a change does not put its key into the queue.
-	Skipped(controller string, why SkipReason)
-	// Troubled is called when an episode of trouble begins.
-	Troubled(controller string, trouble TroubleType)
-	// Handled is called after each run.
-	Handled(controller string, run Handled)
-}
-
-// Handled is what a Recorder learns of a run.
-type Handled struct {
-	Outcome Outcome
-	// Attempt is how many runs of the key failed in a row before this one: 0 unless this
-	// run was a retry.
-	Attempt int
-	// Class is the class of the error of a run that failed. Otherwise empty.
-	Class retry.Class
-	// Wait is how long the key was due before the run, and Held for how much of that it was kept
-	// back.
-	Wait time.Duration
-	Held time.Duration
-	// Decode is how long reading the object from the cache took, Duration the whole run.
-	Decode   time.Duration
-	Duration time.Duration
-	// Writes is how many writes the run made that were done and changed something.
-	Writes int
-	// TraceID is the trace that the run belongs to. Empty: none.
-	TraceID string
-}
-
-func handledOf(r *Run) Handled {
-	return Handled{
-		Outcome: r.Outcome, Attempt: r.Attempt, Class: r.Class, Wait: r.Wait, Held: r.Held,
-		Decode: r.Decode, Duration: r.Duration, Writes: r.writesDone, TraceID: r.TraceID,
+// retriever returns where the controller's own informer gets its objects from. Nil: it has none of its own.
+func (c Config[T]) retriever() informer.Retriever[T] {
+	if c.Retriever == nil && c.Cluster != nil {
+		return informer.Retrieve[T](c.Cluster)
 	}
+	return c.Retriever
 }
 
 // withDefaults returns the config with every zero field set to its default.
 func (c Config[T]) withDefaults() Config[T] {
 	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	c.ResyncInterval = cmp.Or(c.ResyncInterval, DefaultResyncInterval)
-	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
-	c.ConsistencyTimeout = cmp.Or(c.ConsistencyTimeout, DefaultConsistencyTimeout)
-	c.StuckAfter = cmp.Or(c.StuckAfter, DefaultStuckAfter)
-	if c.Group == nil {
-		c.Group = func(key kube.Key) string { return key.Namespace }
+	c.Shutdown.DrainTimeout = cmp.Or(c.Shutdown.DrainTimeout, DefaultDrainTimeout)
+	c.OwnWrites.ConsistencyTimeout = cmp.Or(c.OwnWrites.ConsistencyTimeout, DefaultConsistencyTimeout)
+	c.Stuck.After = cmp.Or(c.Stuck.After, DefaultStuckAfter)
+	if c.Queue.Group == nil {
+		c.Queue.Group = func(key kube.Key) string { return key.Namespace }
 	}
-	if c.WakeOn == nil {
-		c.WakeOn = WakeOnOwnChange
+	if c.Queue.EndBackoffIf == nil {
+		c.Queue.EndBackoffIf = endsBackoffByDefault
 	}
-	c.WakeOn = wakeOn(c.WakeOn)
+	c.Queue.EndBackoffIf = orOtherObject(c.Queue.EndBackoffIf)
 	// A nil pointer of an adapter's type is what a program has that has not made one.
 	if isNil(c.Metrics) {
 		c.Metrics = nil
@@ -294,11 +195,22 @@ func (c Config[T]) validate() error {
 	if c.Name == "" {
 		mistake("Name is required: logs, metrics and readiness are told apart by it")
 	}
-	switch {
-	case c.Retriever == nil && c.Informer == nil:
-		mistake("Retriever (or Informer) is required: informer.Retrieve makes one")
-	case c.Retriever != nil && c.Informer != nil:
-		mistake("Retriever and Informer are both set: set Retriever for a cache of the controller's own, Informer to share one")
+	var given []string
+	if c.Cluster != nil {
+		given = append(given, "Cluster")
+	}
+	if c.Retriever != nil {
+		given = append(given, "Retriever")
+	}
+	if c.Informer != nil {
+		given = append(given, "Informer")
+	}
+	switch len(given) {
+	case 0:
+		mistake("Cluster (or Retriever, or Informer) is required: kube.Connect returns a Cluster")
+	case 1:
+	default:
+		mistake("%s are set: set Cluster or Retriever for a cache of the controller's own, or Informer to share one", strings.Join(given, " and "))
 	}
 	switch {
 	case isNil(c.Handler) && isNil(c.Reconciler):
@@ -325,11 +237,11 @@ func (c Config[T]) validate() error {
 	if c.Timeout < 0 {
 		mistake("Timeout is %s: leave it 0 for none", c.Timeout)
 	}
-	if c.Debounce < 0 {
-		mistake("Debounce is %s: leave it 0 for none", c.Debounce)
+	if c.Queue.Debounce < 0 {
+		mistake("Queue.Debounce is %s: leave it 0 for none", c.Queue.Debounce)
 	}
-	if c.GroupLimit < 0 {
-		mistake("GroupLimit is %d: leave it 0 for none", c.GroupLimit)
+	if c.Queue.GroupLimit < 0 {
+		mistake("Queue.GroupLimit is %d: leave it 0 for none", c.Queue.GroupLimit)
 	}
 	return errors.Join(errs...)
 }

@@ -69,8 +69,8 @@ func TestContract16_GroupsHaveALimit(t *testing.T) {
 			<-lock
 			return nil
 		})
-		c.Workers, c.GroupLimit = 10, 2
-		c.Group = func(key kube.Key) string { return key.Name[:1] }
+		c.Workers, c.Queue.GroupLimit = 10, 2
+		c.Queue.Group = func(key kube.Key) string { return key.Name[:1] }
 		for i := range 8 {
 			w.put("widgets", fmt.Sprint("a", i), 1)
 			w.put("widgets", fmt.Sprint("b", i), 1)
@@ -95,7 +95,7 @@ func TestContract16_WhatIsUrgentGoesFirst(t *testing.T) {
 			return nil
 		})
 		c.Workers = 1
-		c.Priority = func(change informer.Change) workqueue.Priority {
+		c.Queue.Priority = func(change informer.Change) workqueue.Priority {
 			if strings.HasPrefix(change.Key.Name, "urgent") {
 				return workqueue.PriorityHigh
 			}
@@ -121,7 +121,7 @@ func TestContract16_DebounceWaitsForQuiet(t *testing.T) {
 		var at []time.Duration
 		var began time.Time
 		c := w.config(func(context.Context, unstructuredObject) error { at = append(at, time.Since(began)); return nil })
-		c.Debounce = time.Second
+		c.Queue.Debounce = time.Second
 		w.put("widgets", "a", 0)
 		w.run(c)
 		time.Sleep(time.Minute)
@@ -169,7 +169,7 @@ func TestContract16_DrainQueueHandlesWhatIsDue(t *testing.T) {
 					handled++
 					return nil
 				})
-				c.Workers, c.DrainQueue, c.DrainTimeout = 1, test.drain, test.time
+				c.Workers, c.Shutdown.DrainQueue, c.Shutdown.DrainTimeout = 1, test.drain, test.time
 				for i := range 10 {
 					w.put("widgets", fmt.Sprint("w", i), 1)
 				}

@@ -87,7 +87,7 @@ func TestContract07_AHandlerSeesItsOwnWrites(t *testing.T) {
 }
 
 // TestContract07_TheWaitIsBounded: an informer that never shows a write delays the key for
-// Config.ConsistencyTimeout, once, and is reported once.
+// Config.OwnWrites.ConsistencyTimeout, once, and is reported once.
 func TestContract07_TheWaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -265,7 +265,7 @@ func TestContract13_OwnWritesDoNotMakeTheHandlerRun(t *testing.T) {
 						w.jsonPatch(ctx, "widgets", "a", `[{"op":"add","path":"/status/seen","value":1}]`, "status"))
 				})
 				c.Sources = []controller.Source{source.OwnerLabelIn(parts, "widget")}
-				c.HandleOwnWrites = test.on
+				c.OwnWrites.Handle = test.on
 				if test.slow {
 					w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 						resp := do()

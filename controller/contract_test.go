@@ -366,7 +366,7 @@ func TestContract04_ContextsAreCancelledAfterTheDrainTime(t *testing.T) {
 					cancelled = time.Now()
 					return ctx.Err()
 				})
-				c.DrainTimeout = test.drain
+				c.Shutdown.DrainTimeout = test.drain
 				ctrl := newController(t, c)
 				ctx, cancel := context.WithCancel(context.WithValue(t.Context(), contextKey{}, "from the caller"))
 				done := make(chan error)
@@ -610,7 +610,7 @@ func TestContract06_TheCauseIsCertainWithoutADrain(t *testing.T) {
 				return ctx.Err()
 			})
 			c.LeaderElector = e
-			c.DrainTimeout = -1
+			c.Shutdown.DrainTimeout = -1
 			term := make(chan struct{})
 			e.terms <- term
 			start(t, newController(t, c))

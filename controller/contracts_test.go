@@ -192,7 +192,7 @@ func TestContract27_ATraceHasTheRunItsCausesAndItsCalls(t *testing.T) {
 }
 
 // TestContract16_ANoisyNamespaceDelaysOthersLittle: groups are namespaces unless it is said
-// otherwise, and Config.GroupLimit bounds how many workers one has.
+// otherwise, and Config.Queue.GroupLimit bounds how many workers one has.
 func TestContract16_ANoisyNamespaceDelaysOthersLittle(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit int
@@ -206,7 +206,7 @@ func TestContract16_ANoisyNamespaceDelaysOthersLittle(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newShop(t)
 				s.handler(func(context.Context, unstructuredObject) error { time.Sleep(time.Second); return nil })
-				s.config.Workers, s.config.GroupLimit = 2, test.limit
+				s.config.Workers, s.config.Queue.GroupLimit = 2, test.limit
 				s.open()
 				for i := range 200 {
 					s.siteIn("noisy", fmt.Sprint("site-", i), 1)

@@ -44,10 +44,10 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 	guard := usercode.NewGuard(config.Logger.With("controller", config.Name))
 	config = config.guarded(guard)
 	inf := config.Informer
-	if config.Retriever != nil {
+	if retriever := config.retriever(); retriever != nil {
 		var informerErr error
 		inf, informerErr = informer.New(informer.Config[T]{
-			Name: config.Name, Retriever: config.Retriever, Metrics: config.Metrics, Logger: config.Logger,
+			Name: config.Name, Retriever: retriever, Metrics: config.Metrics, Logger: config.Logger,
 		})
 		err = errors.Join(err, informerErr)
 	}

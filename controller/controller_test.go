@@ -16,7 +16,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -56,14 +58,42 @@ func TestNewNamesEveryMistakeAtOnce(t *testing.T) {
 		Name: "x", Retriever: newServer(), Informer: inf,
 		Handler: handler, Reconciler: func(context.Context, kube.Key) error { return nil },
 	})
-	for _, want := range []string{`controller "x"`, "Retriever and Informer are both set", "Handler and Reconciler are both set"} {
+	for _, want := range []string{`controller "x"`, "Retriever and Informer are set", "Handler and Reconciler are both set"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
 	}
 	_, err = controller.New(controller.Config[configMap]{})
-	if err == nil || !strings.Contains(err.Error(), "Retriever (or Informer) is required") {
+	if err == nil || !strings.Contains(err.Error(), "Cluster (or Retriever, or Informer) is required") {
 		t.Errorf("an empty config: %v", err)
+	}
+}
+
+// Cluster stands for informer.Retrieve, and excludes the other two.
+func TestClusterIsWhereObjectsComeFrom(t *testing.T) {
+	cluster, err := kube.Connect(&rest.Config{Host: "https://api.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := controller.Config[configMap]{
+		Name: "x", Cluster: cluster, Handler: func(context.Context, configMap) error { return nil },
+	}
+	ctrl, err := controller.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind := ctrl.Informer().Kind().Kind; kind != "ConfigMap" {
+		t.Errorf("it retrieves %q", kind)
+	}
+	config.Retriever = informer.Retrieve[configMap](cluster)
+	if _, err := controller.New(config); err == nil || !strings.Contains(err.Error(), "Cluster and Retriever are set") {
+		t.Errorf("Cluster and Retriever: %v", err)
+	}
+	_, err = controller.New(controller.Config[*unstructured.Unstructured]{
+		Name: "x", Cluster: cluster, Reconciler: func(context.Context, kube.Key) error { return nil },
+	})
+	if err == nil || !strings.Contains(err.Error(), "Selection.Kind") {
+		t.Errorf("a type that does not determine a kind: %v", err)
 	}
 }
 
@@ -81,7 +111,7 @@ func TestConfigIsNeitherChangedNorKept(t *testing.T) {
 			Logger:  slog.New(slog.DiscardHandler),
 		}
 		ctrl := newController(t, c)
-		if c.Workers != 0 || c.ResyncInterval != 0 || c.DrainTimeout != 0 || !reflect.DeepEqual(c.Retry, retry.Config{}) {
+		if c.Workers != 0 || c.ResyncInterval != 0 || c.Shutdown.DrainTimeout != 0 || !reflect.DeepEqual(c.Retry, retry.Config{}) {
 			t.Errorf("New has changed the caller's config: %+v", c)
 		}
 		c.Sources[0] = count(&second)

@@ -83,7 +83,7 @@ func ExampleNew_mistakes() {
 	fmt.Println(err)
 	// Output:
 	// new controller "": Name is required: logs, metrics and readiness are told apart by it
-	// Retriever (or Informer) is required: informer.Retrieve makes one
+	// Cluster (or Retriever, or Informer) is required: kube.Connect returns a Cluster
 	// Handler (or Reconciler) is required
 	// Workers is -1: at least one is needed (0 means 3)
 }

@@ -192,7 +192,7 @@ func givenUp(s *shop) string {
 }
 
 func debounced(s *shop) string {
-	s.config.Debounce = 5 * time.Second
+	s.config.Queue.Debounce = 5 * time.Second
 	s.site("web", 0)
 	s.open()
 	time.Sleep(time.Minute)
@@ -288,7 +288,7 @@ func slowRuns(s *shop) string {
 
 func stuck(s *shop) string {
 	answer := make(chan struct{})
-	s.config.StuckAfter = time.Minute
+	s.config.Stuck.After = time.Minute
 	s.handler(func(context.Context, unstructuredObject) error { return askTheRegistry(answer) })
 	s.site("web", 2)
 	s.open()
@@ -388,7 +388,7 @@ func failingForLong(s *shop) string {
 
 // ownWritesOfEveryRun has a handler write the time at each run, and hear of it.
 func ownWritesOfEveryRun(s *shop) string {
-	s.config.HandleOwnWrites = true
+	s.config.OwnWrites.Handle = true
 	s.handler(func(ctx context.Context, site unstructuredObject) error {
 		time.Sleep(time.Second)
 		return s.patch(ctx, websites(), kube.KeyOf(site), fmt.Sprintf(`{"status":{"seen":%q}}`, time.Now().UTC().Format(time.RFC3339)), "status")

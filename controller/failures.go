@@ -19,15 +19,11 @@ const (
 	failingTime     = 10 * time.Minute
 )
 
-// WakeOnOwnChange is the default of Config.WakeOn. It ends a back-off for what may have mended
-// the failure: a change of the object itself, unless it is of the status alone; a timer of the
-// object; and what a source enqueues for a reason of its own, such as a channel or a poll. Changes of
-// other objects do not: children report their state all the time, and each would run a key that
-// fails because of something else. A handler that waits for another object has not failed: it
-// returns RequeueAfter, which every change ends.
-func WakeOnOwnChange(cause workqueue.Cause) bool {
+// endsBackoffByDefault is the default of Config.Queue.EndBackoffIf. It reports whether cause may have removed the
+// reason of a failure.
+func endsBackoffByDefault(cause workqueue.Cause) bool {
 	if cause.Object == (kube.Key{}) && cause.Kind.Empty() && cause.Source != workqueue.SourceLoop {
-		return true // a source has found out something else than a change of an object
+		return true // not the change of an object
 	}
 	switch cause.Type {
 	case workqueue.CauseTriggered, workqueue.CauseTimer:
@@ -39,9 +35,9 @@ func WakeOnOwnChange(cause workqueue.Cause) bool {
 	return cause.Source == workqueue.SourceSelf
 }
 
-// wakeOn returns the condition that ends a back-off: that of the config, and the end of an object
-// or the beginning of another one of the same name, which has not failed yet.
-func wakeOn(configured func(workqueue.Cause) bool) func(workqueue.Cause) bool {
+// orOtherObject returns a condition that ends a backoff also when the object is deleted, or another one of the same
+// name is created, which has not failed yet.
+func orOtherObject(configured func(workqueue.Cause) bool) func(workqueue.Cause) bool {
 	return func(cause workqueue.Cause) bool {
 		if cause.Source == workqueue.SourceSelf {
 			switch cause.Type {
@@ -59,9 +55,6 @@ func wakeOn(configured func(workqueue.Cause) bool) func(workqueue.Cause) bool {
 
 // maxClasses is how many classes of errors are counted of one key.
 const maxClasses = 32
-
-// WakeOnAnything is a Config.WakeOn that ends a back-off at whatever enqueues the key.
-func WakeOnAnything(workqueue.Cause) bool { return true }
 
 // failures remembers the keys whose last run has failed.
 type failures struct {

@@ -180,7 +180,7 @@ func TestContract17_TerminalLastsUntilTheGenerationChanges(t *testing.T) {
 }
 
 // TestContract17_BackOffIsEndedByWhatMayHelp: a change of the object itself, not of its parts,
-// nor of its status, unless Config.WakeOn says so.
+// nor of its status, unless Config.Queue.EndBackoffIf says so.
 func TestContract17_BackOffIsEndedByWhatMayHelp(t *testing.T) {
 	for name, test := range map[string]struct {
 		wakeOn func(workqueue.Cause) bool
@@ -191,7 +191,7 @@ func TestContract17_BackOffIsEndedByWhatMayHelp(t *testing.T) {
 		"its status":           {nil, func(w *world) { setStatus(w, "widgets", "a") }, false},
 		"a part":               {nil, func(w *world) { w.put("parts", "p", 2) }, false},
 		"a part that goes":     {nil, func(w *world) { w.remove("parts", "p") }, false},
-		"a part, where it may": {controller.WakeOnAnything, func(w *world) { w.put("parts", "p", 2) }, true},
+		"a part, where it may": {func(workqueue.Cause) bool { return true }, func(w *world) { w.put("parts", "p", 2) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestContract17_BackOffIsEndedByWhatMayHelp(t *testing.T) {
 				})
 				c.Sources = []controller.Source{source.OwnerLabelIn(w.parts(informer.Selection{}), "widget")}
 				c.Retry.Every = retry.Policy{Base: time.Hour, Jitter: -1}
-				c.WakeOn = test.wakeOn
+				c.Queue.EndBackoffIf = test.wakeOn
 				w.put("widgets", "a", 1)
 				if err := w.create(t.Context(), "parts", "Part", "p", "widget", "a"); err != nil {
 					t.Fatal(err)

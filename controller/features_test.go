@@ -79,16 +79,16 @@ func newMixed(t *testing.T, seed int) *mixed {
 	}
 	c.Workers = 1 + m.n(4)
 	if m.feature("debounce") {
-		c.Debounce = 50 * time.Millisecond
+		c.Queue.Debounce = 50 * time.Millisecond
 	}
 	if m.feature("group limit") {
-		c.GroupLimit = 1 + m.n(2)
+		c.Queue.GroupLimit = 1 + m.n(2)
 	}
 	if m.feature("stuck") {
-		c.StuckAfter = 400 * time.Millisecond
+		c.Stuck.After = 400 * time.Millisecond
 	}
-	c.DrainQueue = m.feature("drain queue")
-	c.DrainTimeout = 2 * time.Second
+	c.Shutdown.DrainQueue = m.feature("drain queue")
+	c.Shutdown.DrainTimeout = 2 * time.Second
 	if m.feature("resync") {
 		c.ResyncInterval = 5 * time.Second
 	}
@@ -101,7 +101,7 @@ func newMixed(t *testing.T, seed int) *mixed {
 		}
 	}
 	if m.feature("priority") {
-		c.Priority = func(informer.Change) workqueue.Priority { return workqueue.Priority(m.n(3) - 1) }
+		c.Queue.Priority = func(informer.Change) workqueue.Priority { return workqueue.Priority(m.n(3) - 1) }
 	}
 	c.Retry.Every = retry.Policy{Base: 10 * time.Millisecond, Max: 200 * time.Millisecond}
 	if m.feature("few retries") {
@@ -180,7 +180,7 @@ func (m *mixed) handle(ctx context.Context, key kube.Key) error {
 	}
 	m.busy[key] = true
 	m.running[key.Namespace]++
-	if limit := m.config.GroupLimit; limit > 0 && m.running[key.Namespace] > limit && !m.has("stuck") {
+	if limit := m.config.Queue.GroupLimit; limit > 0 && m.running[key.Namespace] > limit && !m.has("stuck") {
 		m.Errorf("%d of %s are handled at once", m.running[key.Namespace], key.Namespace)
 	}
 	m.mu.Unlock()

@@ -185,7 +185,7 @@ func TestFirstPassFeedsOtherGroupsBesideOneAtItsLimit(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			return nil
 		})
-		c.Workers, c.GroupLimit = 4, 1
+		c.Workers, c.Queue.GroupLimit = 4, 1
 		start(t, newController(t, c))
 		time.Sleep(time.Minute)
 		if n := handled.Load(); n != small {

@@ -91,7 +91,7 @@ func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err e
 		r.log().WarnContext(ctx, "handler failed while the controller ends: the next start tries again", attrs...)
 		return Next{Why: "at the next start"}
 	}
-	l.again(key, workqueue.Cause{Type: workqueue.CauseRetry, Attempt: f.inARow, Detail: string(class)}, workqueue.Options{After: decision.Delay, BackOff: true, WakeIf: l.config.WakeOn})
+	l.again(key, workqueue.Cause{Type: workqueue.CauseRetry, Attempt: f.inARow, Detail: string(class)}, workqueue.Options{After: decision.Delay, BackOff: true, WakeIf: l.config.Queue.EndBackoffIf})
 	l.logFailure(ctx, r, err, decision, append(attrs, "after", decision.Delay))
 	l.failsForLong(ctx, r, f)
 	return Next{At: time.Now().Add(decision.Delay), Why: fmt.Sprintf("retry %d (%s)", f.inARow, class)}

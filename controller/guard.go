@@ -21,17 +21,17 @@ func (c Config[T]) guarded(g *usercode.Guard) Config[T] {
 			return usercode.Value(g, "Config.Predicate", true, func() bool { return predicate(change) })
 		}
 	}
-	if priority := c.Priority; priority != nil {
-		c.Priority = func(change informer.Change) workqueue.Priority {
-			return usercode.Value(g, "Config.Priority", workqueue.PriorityNormal, func() workqueue.Priority { return priority(change) })
+	if priority := c.Queue.Priority; priority != nil {
+		c.Queue.Priority = func(change informer.Change) workqueue.Priority {
+			return usercode.Value(g, "Config.Queue.Priority", workqueue.PriorityNormal, func() workqueue.Priority { return priority(change) })
 		}
 	}
-	group, wakeOn := c.Group, c.WakeOn
-	c.Group = func(key kube.Key) string {
-		return usercode.Value(g, "Config.Group", key.Namespace, func() string { return group(key) })
+	group, endBackoffIf := c.Queue.Group, c.Queue.EndBackoffIf
+	c.Queue.Group = func(key kube.Key) string {
+		return usercode.Value(g, "Config.Queue.Group", key.Namespace, func() string { return group(key) })
 	}
-	c.WakeOn = func(cause workqueue.Cause) bool {
-		return usercode.Value(g, "Config.WakeOn", true, func() bool { return wakeOn(cause) })
+	c.Queue.EndBackoffIf = func(cause workqueue.Cause) bool {
+		return usercode.Value(g, "Config.Queue.EndBackoffIf", true, func() bool { return endBackoffIf(cause) })
 	}
 	if classify := c.Retry.Classify; classify != nil {
 		c.Retry.Classify = func(err error) retry.Class {

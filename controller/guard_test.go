@@ -43,9 +43,9 @@ func TestContract08_PanicsOfAnyUserCodeEndNothing(t *testing.T) {
 	type config = controller.Config[unstructuredObject]
 	for name, set := range map[string]func(c *config){
 		"Predicate":      func(c *config) { c.Predicate = func(informer.Change) bool { panic("no") } },
-		"Priority":       func(c *config) { c.Priority = func(informer.Change) workqueue.Priority { panic("no") } },
-		"Group":          func(c *config) { c.Group = func(kube.Key) string { panic("no") } },
-		"WakeOn":         func(c *config) { c.WakeOn = func(workqueue.Cause) bool { panic("no") } },
+		"Priority":       func(c *config) { c.Queue.Priority = func(informer.Change) workqueue.Priority { panic("no") } },
+		"Group":          func(c *config) { c.Queue.Group = func(kube.Key) string { panic("no") } },
+		"EndBackoffIf":   func(c *config) { c.Queue.EndBackoffIf = func(workqueue.Cause) bool { panic("no") } },
 		"Retry.Classify": func(c *config) { c.Retry.Classify = func(error) retry.Class { panic("no") } },
 		"Metrics":        func(c *config) { c.Metrics = panickingRecorder{} },
 		"Events":         func(c *config) { c.Events = panickingRecorder{} },

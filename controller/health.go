@@ -133,7 +133,7 @@ func (c *Controller[T]) sourcesReady() error {
 
 // stuck names the handlers that are stuck, if that is to make the controller unready.
 func (c *Controller[T]) stuck() error {
-	if !c.config.UnreadyWhenStuck {
+	if !c.config.Stuck.Unready {
 		return nil
 	}
 	var errs []error

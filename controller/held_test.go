@@ -37,7 +37,7 @@ func TestDrainQueueHandlesHeldKeys(t *testing.T) {
 					return w.create(ctx, "parts", "Part", "p")
 				})
 				c.Reads = []controller.Readable{parts}
-				c.DrainQueue, c.DrainTimeout = true, test.drainTimeout
+				c.Shutdown.DrainQueue, c.Shutdown.DrainTimeout = true, test.drainTimeout
 				w.HoldWatches("parts")
 				w.put("widgets", "a", 1)
 				ctrl, err := controller.New(c)
@@ -80,7 +80,7 @@ func TestReplacementOfAStuckHandlerWorksInItsNamespace(t *testing.T) {
 		})
 		server := newServer("stuck")
 		c.Retriever = server
-		c.Workers, c.GroupLimit, c.StuckAfter = 2, 1, time.Minute
+		c.Workers, c.Queue.GroupLimit, c.Stuck.After = 2, 1, time.Minute
 		ctrl := newController(t, c)
 		start(t, ctrl)
 		time.Sleep(time.Second)
@@ -120,7 +120,7 @@ func TestLateReplacementOfAStuckHandlerWorksInItsNamespace(t *testing.T) {
 			obj.Namespace = namespace
 			server.Put(obj)
 		}
-		c.Workers, c.GroupLimit, c.StuckAfter = 1, 1, time.Minute
+		c.Workers, c.Queue.GroupLimit, c.Stuck.After = 1, 1, time.Minute
 		for n := range 4 {
 			release[fmt.Sprint("ns", n)] = make(chan struct{})
 		}
@@ -160,7 +160,7 @@ func TestDrainQueueHandlesAKeyThatWasStuck(t *testing.T) {
 			runs.add("%s", obj.Data["value"])
 			return nil
 		})
-		c.Workers, c.StuckAfter, c.DrainQueue, c.DrainTimeout = 1, time.Minute, true, time.Hour
+		c.Workers, c.Stuck.After, c.Shutdown.DrainQueue, c.Shutdown.DrainTimeout = 1, time.Minute, true, time.Hour
 		ctrl := newController(t, c)
 		stop := start(t, ctrl)
 		time.Sleep(5 * time.Minute)
@@ -197,7 +197,7 @@ func TestReplacedWorkerDoesNotAddToWorkersInADrain(t *testing.T) {
 			runs.add("%s", obj.Name)
 			return nil
 		})
-		c.Workers, c.StuckAfter, c.DrainQueue, c.DrainTimeout = 1, 5*time.Minute, true, time.Hour
+		c.Workers, c.Stuck.After, c.Shutdown.DrainQueue, c.Shutdown.DrainTimeout = 1, 5*time.Minute, true, time.Hour
 		ctrl := newController(t, c)
 		stop := start(t, ctrl)
 		time.Sleep(10 * time.Minute) // the worker is replaced

@@ -173,7 +173,7 @@ func TestContract03_FirstPassWithSourcesHandlesEachObjectOnce(t *testing.T) {
 				const owners = 1500
 				f := newFamily(t, owners, 2)
 				f.config.Sources = []controller.Source{sources[test.source](f)}
-				f.config.Debounce, f.config.Predicate = test.debounce, test.predicate
+				f.config.Queue.Debounce, f.config.Predicate = test.debounce, test.predicate
 				if server := map[string]*fakeapi.Server[configMap]{"owners": f.owners, "children": f.children}[test.late]; server != nil {
 					server.Fail("list", errors.New("not yet"))
 					server.Fail("watch", errors.New("not yet"))

@@ -81,7 +81,7 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 	l := &loop[T]{
 		config:   config,
 		informer: c.informer,
-		queue:    workqueue.New(workqueue.Config[kube.Key]{Group: config.Group, GroupLimit: config.GroupLimit}),
+		queue:    workqueue.New(workqueue.Config[kube.Key]{Group: config.Queue.Group, GroupLimit: config.Queue.GroupLimit}),
 		logger:   config.Logger.With("controller", config.Name),
 		kind:     c.informer.Kind().GroupKind(),
 		rules:    c.rules,
@@ -100,7 +100,7 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 	l.successes = newSuccesses()
 	l.hot = detect.NewHotLoops(detect.HotLoopsConfig{Content: l.content, MaxObjects: hotObjects})
 	l.timers = timers{keys: map[kube.Key]map[string]*time.Timer{}, fire: l.timerFired, gone: l.gone}
-	l.consistency = &consistency{timeout: config.ConsistencyTimeout, queue: l.queue, watched: l.watched, keys: map[kube.Key]*unseen{}}
+	l.consistency = &consistency{timeout: config.OwnWrites.ConsistencyTimeout, queue: l.queue, watched: l.watched, keys: map[kube.Key]*unseen{}}
 	l.sources = newSources(config.Name, c.guard, l.triggered, config.Sources)
 	return l
 }
@@ -170,7 +170,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	l.mu.Lock()
 	l.ending = true
 	l.mu.Unlock()
-	if l.config.DrainQueue {
+	if l.config.Shutdown.DrainQueue {
 		l.queue.Drain()
 	} else {
 		l.queue.ShutDown()
@@ -206,7 +206,7 @@ func (l *loop[T]) drain(ctx context.Context, cancelWork context.CancelCauseFunc)
 		l.working.Wait()
 		close(ended)
 	}()
-	timeout := time.NewTimer(max(l.config.DrainTimeout, 0))
+	timeout := time.NewTimer(max(l.config.Shutdown.DrainTimeout, 0))
 	defer timeout.Stop()
 	// What is left in a queue that is being drained is not begun any more from here on.
 	defer l.queue.ShutDown()
@@ -223,9 +223,9 @@ func (l *loop[T]) drain(ctx context.Context, cancelWork context.CancelCauseFunc)
 	case <-timeout.C:
 		l.queue.ShutDown()
 		cancelWork(errDrained)
-		if l.config.DrainTimeout > 0 {
+		if l.config.Shutdown.DrainTimeout > 0 {
 			l.logger.WarnContext(ctx, "handlers are cancelled: the drain time is over",
-				"drainTimeout", l.config.DrainTimeout, "handlers", l.queue.Stats().Taken)
+				"drainTimeout", l.config.Shutdown.DrainTimeout, "handlers", l.queue.Stats().Taken)
 		}
 	}
 	<-ended

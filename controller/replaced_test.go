@@ -120,7 +120,7 @@ func TestContract17_ANewObjectOfTheNameBeginsAnew(t *testing.T) {
 						case "Deleted":
 							c.Deleted = func(context.Context, unstructuredObject, bool) error { return nil }
 						}
-						c.WakeOn, c.Predicate = never, test.predicate
+						c.Queue.EndBackoffIf, c.Predicate = never, test.predicate
 						c.Retry.Every = test.policy
 						w.put("widgets", "a", 1)
 						ctrl := w.run(c)

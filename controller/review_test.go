@@ -99,7 +99,7 @@ func TestNegativeConsistencyTimeoutLetsEveryWriteMakeTheHandlerRun(t *testing.T)
 					return w.create(ctx, "parts", "Part", "p", "widget", "a")
 				})
 				c.Sources = []controller.Source{source.OwnerLabelIn(parts, "widget")}
-				c.ConsistencyTimeout = -1
+				c.OwnWrites.ConsistencyTimeout = -1
 				w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 					resp := do()
 					if req.Method == http.MethodPost {
@@ -392,7 +392,7 @@ func TestExplainWhileEverythingChanges(t *testing.T) {
 			return nil
 		})
 		c.Sources = []controller.Source{source.OwnerLabelIn(parts, "widget")}
-		c.StuckAfter, c.DrainQueue, c.UnreadyWhenStuck = time.Millisecond, true, true
+		c.Stuck.After, c.Shutdown.DrainQueue, c.Stuck.Unready = time.Millisecond, true, true
 		c.Deleted = func(context.Context, unstructuredObject, bool) error { return nil }
 		ctrl := w.run(c)
 		var others sync.WaitGroup

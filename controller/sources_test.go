@@ -319,7 +319,7 @@ func TestSourcesComeAndGoDuringTheDrain(t *testing.T) {
 			}
 			return nil
 		})
-		c.DrainTimeout = time.Hour
+		c.Shutdown.DrainTimeout = time.Hour
 		ctrl := newController(t, c)
 		remove, err := ctrl.AddSource(w)
 		if err != nil {

@@ -24,7 +24,7 @@ type TroubleType string
 const (
 	// TroubleHotLoop: a key is handled and writes again and again, and gets nowhere.
 	TroubleHotLoop TroubleType = "hot-loop"
-	// TroubleStuck: a handler has been running for longer than Config.StuckAfter.
+	// TroubleStuck: a handler has been running for longer than Config.Stuck.After.
 	TroubleStuck TroubleType = "stuck"
 	// TroubleStalled: a key was given up after its last retry.
 	TroubleStalled TroubleType = "stalled"

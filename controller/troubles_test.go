@@ -84,7 +84,7 @@ func TestContract20_AStuckHandlerIsReportedAndReplaced(t *testing.T) {
 			handled.add("%s", widget.GetName())
 			return nil
 		})
-		c.Workers, c.StuckAfter, c.UnreadyWhenStuck = 1, time.Minute, true
+		c.Workers, c.Stuck.After, c.Stuck.Unready = 1, time.Minute, true
 		c.Logger = logs.logger(slog.LevelWarn)
 		w.put("widgets", "stuck", 1)
 		ctrl := w.run(c)
@@ -139,7 +139,7 @@ func TestContract20_AStuckHandlerIsReplacedWhenOthersReturn(t *testing.T) {
 			handled.add("%s", widget.GetName())
 			return nil
 		})
-		c.Workers, c.StuckAfter = 1, time.Minute
+		c.Workers, c.Stuck.After = 1, time.Minute
 		for n := range release {
 			release[n] = make(chan struct{})
 			w.put("widgets", fmt.Sprint("stuck", n), 1)

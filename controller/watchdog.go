@@ -24,8 +24,8 @@ const (
 // grows, until ctx ends.
 func (l *loop[T]) watch(ctx, workCtx context.Context) {
 	every := sampling
-	if l.config.StuckAfter > 0 {
-		every = min(every, max(l.config.StuckAfter/4, time.Millisecond))
+	if l.config.Stuck.After > 0 {
+		every = min(every, max(l.config.Stuck.After/4, time.Millisecond))
 	}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -43,14 +43,14 @@ func (l *loop[T]) watch(ctx, workCtx context.Context) {
 }
 
 func (l *loop[T]) lookForStuck(ctx, workCtx context.Context, now time.Time) {
-	if l.config.StuckAfter < 0 {
+	if l.config.Stuck.After < 0 {
 		return
 	}
 	stuck, waiting := map[*worker]*running{}, map[*worker]*running{}
 	l.mu.Lock()
 	for w := range l.workers {
 		switch r := w.run.Load(); {
-		case r == nil || now.Sub(r.run.Started) < l.config.StuckAfter:
+		case r == nil || now.Sub(r.run.Started) < l.config.Stuck.After:
 		case r.stuck.CompareAndSwap(false, true):
 			stuck[w] = r
 		case !w.replaced.Load():
@@ -163,6 +163,6 @@ func (l *loop[T]) writesUnseen(ctx context.Context, key kube.Key, late []*unseen
 	}
 	l.troubles.begin(ctx, Trouble{
 		Type: TroubleUnseenWrite, Key: key, Since: time.Now(),
-		Message: fmt.Sprintf("an informer does not show after %s what the last run wrote: %s; %s", rounded(l.config.ConsistencyTimeout), strings.Join(names, ", "), follows),
+		Message: fmt.Sprintf("an informer does not show after %s what the last run wrote: %s; %s", rounded(l.config.OwnWrites.ConsistencyTimeout), strings.Join(names, ", "), follows),
 	}, false)
 }

@@ -271,7 +271,7 @@ func (l *loop[T]) wrote(ctx context.Context, r *running, call kube.Call, was *be
 	if a.kind == call.Kind {
 		w.whole = a.kind
 	}
-	echo, forgiven, noted := l.consistency.wrote(r, w, !l.config.HandleOwnWrites)
+	echo, forgiven, noted := l.consistency.wrote(r, w, !l.config.OwnWrites.Handle)
 	if !noted {
 		return WriteDone
 	}

@@ -141,8 +141,8 @@ func checkOwnWrites(e env, cluster *kube.Cluster, own kubernetes.Interface, case
 	ctrl, _ := run(e.T, controller.Config[*corev1.ConfigMap]{
 		// Longer than eventually is patient: a write that is never shown fails the test, a busy machine
 		// does not.
-		ConsistencyTimeout: 10 * time.Minute,
-		Name:               "writer", ResyncInterval: -1, Workers: 4, Sources: sources,
+		OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: 10 * time.Minute},
+		Name:      "writer", ResyncInterval: -1, Workers: 4, Sources: sources,
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
 		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 			return all.handle(ctx, cases, m)

@@ -160,9 +160,9 @@ func (r *reporter) run(e env) *controller.Controller[*unstructured.Unstructured]
 	selection.Kind = gadgets.GroupVersion().WithKind("Gadget")
 	ctrl, _ := run(e.T, controller.Config[*unstructured.Unstructured]{
 		Name: "reporter", ResyncInterval: -1, Workers: 5, Handler: r.handle,
-		ConsistencyTimeout: 10 * time.Minute, // also over the restart of the API server
-		Retriever:          informer.RetrieveSelected[*unstructured.Unstructured](r.cluster, selection),
-		Sources:            []controller.Source{source.OwnedIn(r.children, source.Owner{Kind: selection.Kind.GroupKind()})},
+		OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: 10 * time.Minute}, // also over the restart of the API server
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](r.cluster, selection),
+		Sources:   []controller.Source{source.OwnedIn(r.children, source.Owner{Kind: selection.Kind.GroupKind()})},
 	})
 	return ctrl
 }

@@ -57,9 +57,9 @@ func (e env) replica(identity string, drain time.Duration, handle func(ctx conte
 	cluster := connect(e.T, local.RESTConfig())
 	return run(e.T, controller.Config[*corev1.ConfigMap]{
 		Name: identity, LeaderElector: e.newElector(cluster, identity),
-		Retriever:    informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
-		Handler:      handle,
-		DrainTimeout: drain,
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+		Handler:   handle,
+		Shutdown:  controller.ShutdownConfig{DrainTimeout: drain},
 	})
 }
 

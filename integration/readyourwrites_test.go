@@ -53,7 +53,7 @@ func createChildren(t *testing.T, consistencyTimeout time.Duration) (tooMany int
 	selection.LabelSelector = "value"
 	var runs atomic.Int64
 	ctrl, stop := run(t, controller.Config[*corev1.ConfigMap]{
-		Name: "parents", ResyncInterval: -1, Workers: 5, ConsistencyTimeout: consistencyTimeout,
+		Name: "parents", ResyncInterval: -1, Workers: 5, OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: consistencyTimeout},
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, selection),
 		Sources:   []controller.Source{source.OwnedIn(children, source.Owner{Kind: schema.GroupKind{Kind: "ConfigMap"}})},
 		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {

@@ -193,7 +193,7 @@ func (c PollConfig) validate() error {
 	case "":
 		mistake("Name is required: causes, logs and readiness name the source by it")
 	case workqueue.SourceSelf, workqueue.SourceLoop:
-		// WakeOnOwnChange, for one, would take an item for the object.
+		// The default of EndBackoffIf, for one, would take an item for the object.
 		mistake("Name is %q: causes call so what comes from the controller itself", c.Name)
 	}
 	if list, ok := c.Poller.(ListFunc); usercode.IsNil(c.Poller) || ok && list == nil {

@@ -41,8 +41,8 @@ func touchDatabase(d *database.Database) int {
 
 func run[T kube.Object](ctx context.Context, cluster *kube.Cluster, options probe.Options, failed chan<- error, touch func(T) int) (*probe.Reader, error) {
 	c, err := controller.New(controller.Config[T]{
-		Name:      "bench",
-		Retriever: informer.Retrieve[T](cluster),
+		Name:    "bench",
+		Cluster: cluster,
 		Handler: func(_ context.Context, obj T) error {
 			started := time.Now()
 			options.Observer.Handled(started, obj.GetNamespace(), obj.GetName(), string(obj.GetUID()), obj.GetAnnotations(), touch(obj))

@@ -85,6 +85,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}),
 		// A cache that is shared with other users, instead of Retriever.
 		Informer: nil,
+		// The cluster: all objects of the type, instead of Retriever.
+		Cluster: nil,
 		// Further caches that the handler reads from. They are listed before the first call of the handler.
 		Reads: []controller.Readable{services},
 		// The function that is called with each object. Middleware wraps it; the first one is outermost.
@@ -102,19 +104,24 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		// Each object is handled again once per interval (default 3 min; negative: never), for changes without an
 		// event.
 		ResyncInterval: 10 * time.Minute,
-		// An object that changes repeatedly is handled after this time without a change (default: at once).
-		Debounce: 100 * time.Millisecond,
-		// The priority of a change (default: low for lists and resyncs, otherwise normal): here deletions come first.
-		Priority: func(change informer.Change) workqueue.Priority {
-			if change.Changed(kube.ChangedDeletion) != 0 {
-				return workqueue.PriorityHigh
-			}
-			return workqueue.PriorityNormal
+		Queue: controller.QueueConfig{
+			// An object that changes repeatedly is handled after this time without a change (default: at once).
+			Debounce: 100 * time.Millisecond,
+			// The priority of a change (default: low for lists and resyncs, otherwise normal): here deletions come
+			// first.
+			Priority: func(change informer.Change) workqueue.Priority {
+				if change.Changed(kube.ChangedDeletion) != 0 {
+					return workqueue.PriorityHigh
+				}
+				return workqueue.PriorityNormal
+			},
+			// Groups of keys take turns (default: one group per namespace). GroupLimit is the number of objects of
+			// one group that are handled at the same time (default: the number of workers).
+			Group:      func(key kube.Key) string { return key.Namespace },
+			GroupLimit: 4,
+			// What ends a backoff early (default: mainly a change of the object itself): here also a listed object.
+			EndBackoffIf: func(cause workqueue.Cause) bool { return cause.Source == workqueue.SourceSelf },
 		},
-		// Groups of keys take turns (default: one group per namespace). GroupLimit is the number of objects of one
-		// group that are handled at the same time (default: the number of workers).
-		Group:      func(key kube.Key) string { return key.Namespace },
-		GroupLimit: 4,
 
 		// When a failed object is retried.
 		Retry: retry.Config{
@@ -135,28 +142,33 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			// For single classes.
 			Policies: retry.Policies{"vendor": {Base: time.Second}},
 		},
-		// What ends a backoff early (default: a change of the object itself).
-		WakeOn: controller.WakeOnOwnChange,
-		// Whether the handler's own writes lead to a run (default: no).
-		HandleOwnWrites: false,
-		// An object with writes in its last run waits until the caches contain them, at most this long (default 10 s;
-		// negative: no wait).
-		ConsistencyTimeout: 5 * time.Second,
+		OwnWrites: controller.OwnWritesConfig{
+			// Whether the handler's own writes lead to a run (default: no).
+			Handle: false,
+			// An object with writes in its last run waits until the caches contain them, at most this long (default
+			// 10 s; negative: no wait).
+			ConsistencyTimeout: 5 * time.Second,
+		},
 		// The function that is called for a deleted object, with its last known state.
 		Deleted: func(ctx context.Context, last *corev1.ConfigMap, stale bool) error {
 			controller.LoggerFrom(ctx).InfoContext(ctx, "ConfigMap deleted", "keys", len(last.Data), "stale", stale)
 			return nil
 		},
-		// A handler that does not return within this time is reported with its stack, and another worker replaces it
-		// (default 5 min; negative: never). UnreadyWhenStuck makes the program unready then (default: it stays ready).
-		StuckAfter:       2 * time.Minute,
-		UnreadyWhenStuck: true,
+		Stuck: controller.StuckConfig{
+			// A handler that does not return within this time is reported with its stack, and another worker replaces
+			// it (default 5 min; negative: never). Unready makes the program unready then (default: it stays ready).
+			After:   2 * time.Minute,
+			Unready: true,
+		},
 		// A handler that takes longer is cancelled (default: never).
 		Timeout: 30 * time.Second,
-		// The time for running handlers to finish at the end (default 25 s, which fits the 30 s grace period of a Pod).
-		DrainTimeout: 5 * time.Second,
-		// Whether ready objects are still handled at the end (default: the next start handles every object).
-		DrainQueue: false,
+		Shutdown: controller.ShutdownConfig{
+			// The time for running handlers to finish at the end (default 25 s, which fits the 30 s grace period of a
+			// Pod).
+			DrainTimeout: 5 * time.Second,
+			// Whether ready objects are still handled at the end (default: the next start handles every object).
+			DrainQueue: false,
+		},
 
 		// With several replicas, only the leader works (default: each replica works).
 		LeaderElector: elector,

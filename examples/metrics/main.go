@@ -21,7 +21,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/internal/connect"
-	"github.com/evenkeel-go/evenkeel/informer"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 )
 
@@ -50,11 +49,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	ctrl, err := controller.New(controller.Config[*corev1.Namespace]{
-		Name:      "namespaces",
-		Retriever: informer.Retrieve[*corev1.Namespace](cluster),
-		Handler:   func(context.Context, *corev1.Namespace) error { return nil },
-		Metrics:   recorder,
-		Logger:    slog.New(slog.NewTextHandler(out, nil)),
+		Name:    "namespaces",
+		Cluster: cluster,
+		Handler: func(context.Context, *corev1.Namespace) error { return nil },
+		Metrics: recorder,
+		Logger:  slog.New(slog.NewTextHandler(out, nil)),
 	})
 	if err != nil {
 		return err

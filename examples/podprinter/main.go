@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -34,8 +33,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	printer, err := controller.New(controller.Config[*corev1.Pod]{
-		Name:      "pod-printer",
-		Retriever: informer.Retrieve[*corev1.Pod](cluster),
+		Name:    "pod-printer",
+		Cluster: cluster,
 		Handler: func(_ context.Context, pod *corev1.Pod) error {
 			fmt.Printf("%s/%s is %s\n", pod.Namespace, pod.Name, pod.Status.Phase)
 			return nil

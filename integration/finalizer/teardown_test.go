@@ -279,7 +279,7 @@ func TestFinalizerInAController(t *testing.T) {
 				return next(kube.ObserveCalls(ctx, observer), obj)
 			}
 		}, middleware.Finalizer(f, middleware.FinalizerOptions[*corev1.ConfigMap]{})),
-		ResyncInterval: 200 * time.Millisecond, ConsistencyTimeout: 10 * time.Minute, // however late the watch is
+		ResyncInterval: 200 * time.Millisecond, OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: 10 * time.Minute}, // however late the watch is
 	})
 	const objects = 5
 	for i := range objects {

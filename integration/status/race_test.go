@@ -114,7 +114,7 @@ func TestTwoControllersWithConditionsOfTheirOwn(t *testing.T) {
 			}, middleware.Status(e.client, middleware.StatusOptions[*Shop]{
 				SetObservedGeneration: func(shop *Shop, generation int64) { shop.Status.ObservedGeneration = generation },
 			})),
-			Workers: 4, ConsistencyTimeout: 10 * time.Minute, // however late the watch is
+			Workers: 4, OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: 10 * time.Minute}, // however late the watch is
 		})
 	}
 	done := func(labels int) func() string {

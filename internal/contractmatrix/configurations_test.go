@@ -27,7 +27,7 @@ type configuration struct {
 	reconciler bool          // a Reconciler in place of a Handler
 	metadata   bool          // the controller's informer retrieves metadata only
 	joined     bool          // the controller's informer joins two namespaces
-	debounce   time.Duration // Config.Debounce
+	debounce   time.Duration // Config.Queue.Debounce
 	poll       bool          // the user's value is outside of the cluster: source.Poll finds it
 	replaced   bool          // each object was there before under its name, and had failed
 	handOver   bool          // two processes; the second one has taken over
@@ -60,7 +60,7 @@ func configurations() []configuration {
 	return []configuration{
 		{name: "handler", about: "a Handler, and nothing else"},
 		{name: "reconciler", about: "a Reconciler with an informer", reconciler: true},
-		{name: "debounce", about: "`Config.Debounce`", debounce: time.Second},
+		{name: "debounce", about: "`Config.Queue.Debounce`", debounce: time.Second},
 		{name: "owned", about: "what changes is an object that the handled one owns: `source.OwnedIn`", parts: true, source: ownedParts},
 		{name: "mapped", about: "what changes is mapped to the handled object: `source.Mapped`", parts: true, source: mappedParts},
 		{

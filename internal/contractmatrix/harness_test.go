@@ -577,9 +577,12 @@ func (x *cell) logger() *slog.Logger {
 func newController[T kube.Object](p *process, retriever informer.Retriever[T]) (runner, error) {
 	x, s := p.cell, p.cell.settings
 	c := controller.Config[T]{
-		Name: "widgets", Workers: s.workers, GroupLimit: s.groupLimit, ResyncInterval: s.resync, Debounce: s.debounce,
-		DrainTimeout: s.drain, ConsistencyTimeout: s.consistency, StuckAfter: s.stuckAfter, Timeout: s.timeout,
-		UnreadyWhenStuck: s.unreadyWhenStuck, HandleOwnWrites: s.handleOwnWrites, Retry: s.retry,
+		Name: "widgets", Workers: s.workers, ResyncInterval: s.resync,
+		Queue:     controller.QueueConfig{GroupLimit: s.groupLimit, Debounce: s.debounce},
+		Shutdown:  controller.ShutdownConfig{DrainTimeout: s.drain},
+		OwnWrites: controller.OwnWritesConfig{Handle: s.handleOwnWrites, ConsistencyTimeout: s.consistency},
+		Stuck:     controller.StuckConfig{After: s.stuckAfter, Unready: s.unreadyWhenStuck}, Timeout: s.timeout,
+		Retry:   s.retry,
 		Metrics: s.metrics, Events: s.events, Predicate: s.predicate, Sources: slices.Clone(s.sources), Logger: x.logger(),
 	}
 	if p.elector != nil {

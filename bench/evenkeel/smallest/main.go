@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -23,8 +22,8 @@ func main() {
 		log.Fatal(err)
 	}
 	c, err := controller.New(controller.Config[*corev1.Pod]{
-		Name:      "smallest",
-		Retriever: informer.Retrieve[*corev1.Pod](cluster),
+		Name:    "smallest",
+		Cluster: cluster,
 		Handler: func(_ context.Context, pod *corev1.Pod) error {
 			fmt.Println(pod.Namespace, pod.Name, pod.Status.Phase)
 			return nil

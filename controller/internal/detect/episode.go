@@ -207,11 +207,11 @@ func (e *Episode) message(k *history, onlyTimes bool, lasted time.Duration) stri
 			nothing = "change nothing but times"
 		}
 		return fmt.Sprintf("%s: %d writes %s were made by runs that only the key's own writes had caused, and they %s (%s): "+
-			"write only what differs, and leave Config.HandleOwnWrites off",
+			"write only what differs, and leave Config.OwnWrites.Handle off",
 			object, e.Writes, within, nothing, e.fields())
 	case PatternEndless:
 		return fmt.Sprintf("%s: %d writes %s were made by runs that only the key's own writes had caused (%s): "+
-			"write only what differs, and leave Config.HandleOwnWrites off", object, e.Writes, within, e.fields())
+			"write only what differs, and leave Config.OwnWrites.Handle off", object, e.Writes, within, e.fields())
 	default:
 		return fmt.Sprintf("%s: the handler has changed its mind %d times %s (%s): "+
 			"look for two places in it that want different things, for a result that depends on its own last one, "+

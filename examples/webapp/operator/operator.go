@@ -84,7 +84,7 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 			middleware.Status(children.Client, statusOptions()), middleware.Finalizer(record, middleware.FinalizerOptions[*v1.WebApp]{})),
 		// endregion
 		LeaderElector: config.LeaderElector, Metrics: config.Metrics, Events: config.Events,
-		ResyncInterval: config.ResyncInterval, ConsistencyTimeout: config.ConsistencyTimeout, Logger: config.Logger,
+		ResyncInterval: config.ResyncInterval, OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: config.ConsistencyTimeout}, Logger: config.Logger,
 	})
 }
 

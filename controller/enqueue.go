@@ -63,8 +63,8 @@ func (l *loop[T]) enqueue(c informer.Change) {
 	switch {
 	case c.Type == informer.Listed:
 		priority = workqueue.PriorityLow
-	case l.config.Priority != nil:
-		priority = l.config.Priority(c)
+	case l.config.Queue.Priority != nil:
+		priority = l.config.Queue.Priority(c)
 	}
 	cause := l.causeOf(workqueue.SourceSelf, c)
 	l.othersChange(c.Key, c, cause.Manager)
@@ -130,7 +130,7 @@ func typeOf(c informer.Change) workqueue.CauseType {
 // write. found says that a list or a poll has found it: such a key waits in the backlog until there
 // is room, unless its priority is high.
 func (l *loop[T]) offer(key kube.Key, cause *workqueue.Cause, priority workqueue.Priority, found bool) {
-	if !found && !l.config.HandleOwnWrites && l.consistency.isEcho(key, cause) {
+	if !found && !l.config.OwnWrites.Handle && l.consistency.isEcho(key, cause) {
 		l.skip(SkipOwnWrite, key, *cause)
 		return
 	}
@@ -143,7 +143,7 @@ func (l *loop[T]) offer(key kube.Key, cause *workqueue.Cause, priority workqueue
 		return
 	}
 	l.willRun(key, workqueue.NewCauses(*cause))
-	l.add(key, &workqueue.Options{Cause: *cause, Priority: priority, Debounce: l.config.Debounce, WakeIf: l.config.WakeOn})
+	l.add(key, &workqueue.Options{Cause: *cause, Priority: priority, Debounce: l.config.Queue.Debounce, WakeIf: l.config.Queue.EndBackoffIf})
 }
 
 // willRun notes that key is about to be enqueued for causes, so that no pass has to.
@@ -167,7 +167,7 @@ func (l *loop[T]) runsFor(key kube.Key, causes workqueue.Causes) bool {
 // endsBackOff reports whether key is not in back-off, or one of causes ends that.
 func (l *loop[T]) endsBackOff(key kube.Key, causes workqueue.Causes) bool {
 	state, _ := l.queue.Lookup(key)
-	return state.Place != workqueue.PlaceBackOff || causes.Dropped() > 0 || slices.ContainsFunc(causes.List(), l.config.WakeOn)
+	return state.Place != workqueue.PlaceBackOff || causes.Dropped() > 0 || slices.ContainsFunc(causes.List(), l.config.Queue.EndBackoffIf)
 }
 
 // again puts key into the queue for a reason of the loop's own.

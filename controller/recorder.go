@@ -1,0 +1,57 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
+	"github.com/evenkeel-go/evenkeel/retry"
+)
+
+// Recorder receives a controller's measurements. Its methods are called on the way of
+// every event and run, Triggered and Skipped also while the informer announces a change: they must be
+// quick, safe for concurrent use, and must not call the controller or its informer.
+type Recorder interface {
+	informer.Recorder
+	// ObserveController is called when a controller begins to run. The Recorder may call
+	// stats at any time until stop is called. It must accept several controllers of the
+	// same name.
+	ObserveController(name string, stats func() Stats) (stop func())
+	// Triggered is called when something puts a key into the queue, also when it merges with one
+	// that is there. source is of a small fixed set: see workqueue.Cause.
+	Triggered(controller, source string, cause workqueue.CauseType)
+	// Skipped is called when a change does not put its key into the queue.
+	Skipped(controller string, why SkipReason)
+	// Troubled is called when an episode of trouble begins.
+	Troubled(controller string, trouble TroubleType)
+	// Handled is called after each run.
+	Handled(controller string, run Handled)
+}
+
+// Handled is what a Recorder learns of a run.
+type Handled struct {
+	Outcome Outcome
+	// Attempt is how many runs of the key failed in a row before this one: 0 unless this
+	// run was a retry.
+	Attempt int
+	// Class is the class of the error of a run that failed. Otherwise empty.
+	Class retry.Class
+	// Wait is how long the key was due before the run, and Held for how much of that it was kept
+	// back.
+	Wait time.Duration
+	Held time.Duration
+	// Decode is how long reading the object from the cache took, Duration the whole run.
+	Decode   time.Duration
+	Duration time.Duration
+	// Writes is how many writes the run made that were done and changed something.
+	Writes int
+	// TraceID is the trace that the run belongs to. Empty: none.
+	TraceID string
+}
+
+func handledOf(r *Run) Handled {
+	return Handled{
+		Outcome: r.Outcome, Attempt: r.Attempt, Class: r.Class, Wait: r.Wait, Held: r.Held,
+		Decode: r.Decode, Duration: r.Duration, Writes: r.writesDone, TraceID: r.TraceID,
+	}
+}
