@@ -19,7 +19,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
@@ -45,7 +44,7 @@ func TestContract07_AHandlerSeesItsOwnWrites(t *testing.T) {
 		var runs journal
 		c := w.config(func(ctx context.Context, widget unstructuredObject) error {
 			runs.add("%s: %s", widget.GetName(), causesOf(ctx))
-			n, err := parts.Count(store.Query{Namespace: "ns"})
+			n, err := parts.Count(informer.Query{Namespace: "ns"})
 			if err != nil || n > 0 || widget.GetName() != "a" {
 				return err
 			}

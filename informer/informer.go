@@ -45,7 +45,7 @@ type Config[T kube.Object] struct {
 	// some memory for each object (docs/cache.md). Default: none is kept.
 	KeepAppliedBy string
 	// Cut are further fields that are not kept, as paths such as
-	// "spec.template.spec.containers.env" (lists need no index) or wire.LastApplied. Never
+	// "spec.template.spec.containers.env" (lists need no index) or LastApplied. Never
 	// Update an object with such a cut: the fields would be removed. Patch and apply are
 	// safe. Default: none.
 	Cut []string
@@ -310,7 +310,7 @@ func (i *Informer[T]) decode(o *wire.Object) (T, error) {
 func (i *Informer[T]) Has(key kube.Key) bool { return i.core.keptBy(i.core.allParts(), key) }
 
 // All iterates over fresh copies of all objects, in no order. See List.
-func (i *Informer[T]) All() iter.Seq2[T, error] { return i.List(store.Query{}) }
+func (i *Informer[T]) All() iter.Seq2[T, error] { return i.List(Query{}) }
 
 // List iterates over fresh copies of the objects that a query selects, in no order. Each
 // is decoded when its turn comes, so an early end costs nothing more; nothing is locked
@@ -318,7 +318,7 @@ func (i *Informer[T]) All() iter.Seq2[T, error] { return i.List(store.Query{}) }
 //
 // An error stands in place of an object that cannot be read as a T, or of everything when
 // the query names an index that there is not, or when nobody runs the informer (ErrNotRunning).
-func (i *Informer[T]) List(query store.Query) iter.Seq2[T, error] {
+func (i *Informer[T]) List(query Query) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		parts, err := i.core.readable()
 		if err != nil {
@@ -327,7 +327,7 @@ func (i *Informer[T]) List(query store.Query) iter.Seq2[T, error] {
 			return
 		}
 		for _, p := range parts {
-			if !yieldAll(i, p.objects().List(query), yield) {
+			if !yieldAll(i, p.objects().List(query.inStore()), yield) {
 				return
 			}
 		}
@@ -336,14 +336,14 @@ func (i *Informer[T]) List(query store.Query) iter.Seq2[T, error] {
 
 // Count is the number of objects that a query selects. It decodes none. Errors: ErrNotRunning, and
 // a query of an index that the informer does not have.
-func (i *Informer[T]) Count(query store.Query) (int, error) {
+func (i *Informer[T]) Count(query Query) (int, error) {
 	parts, err := i.core.readable()
 	if err != nil {
 		return 0, err
 	}
 	n := 0
 	for _, p := range parts {
-		count, err := p.objects().Count(query)
+		count, err := p.objects().Count(query.inStore())
 		if err != nil {
 			return 0, fmt.Errorf("informer %q: count: %w", i.core.name, err)
 		}

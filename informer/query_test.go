@@ -15,7 +15,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
-	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -66,17 +65,17 @@ func TestQueriesSelectAndCount(t *testing.T) {
 		}
 		snapshot := f.informer.Snapshot()
 		for name, test := range map[string]struct {
-			query store.Query
+			query informer.Query
 			want  []string
 		}{
-			"all":             {store.Query{}, []string{"m00", "m01", "m02", "m03", "m04", "m05", "m06", "m07", "m08", "m09", "m10", "m11"}},
-			"namespace":       {store.Query{Namespace: "ns1"}, []string{"m01", "m03", "m05", "m07", "m09", "m11"}},
-			"label":           {store.Query{Labels: selector("app=app3")}, []string{"m03", "m07", "m11"}},
-			"labels, negated": {store.Query{Labels: selector("app!=app3,app!=app1")}, []string{"m00", "m02", "m04", "m06", "m08", "m10"}},
-			"owner":           {store.Query{OwnerUID: "owner-uid"}, []string{"m00", "m06"}},
-			"user index":      {store.Query{Index: "value", Value: "2"}, []string{"m02", "m05", "m08", "m11"}},
-			"several":         {store.Query{Namespace: "ns1", Labels: selector("app=app3"), Index: "value", Value: "2"}, []string{"m11"}},
-			"none":            {store.Query{Namespace: "elsewhere"}, nil},
+			"all":             {informer.Query{}, []string{"m00", "m01", "m02", "m03", "m04", "m05", "m06", "m07", "m08", "m09", "m10", "m11"}},
+			"namespace":       {informer.Query{Namespace: "ns1"}, []string{"m01", "m03", "m05", "m07", "m09", "m11"}},
+			"label":           {informer.Query{Labels: selector("app=app3")}, []string{"m03", "m07", "m11"}},
+			"labels, negated": {informer.Query{Labels: selector("app!=app3,app!=app1")}, []string{"m00", "m02", "m04", "m06", "m08", "m10"}},
+			"owner":           {informer.Query{OwnerUID: "owner-uid"}, []string{"m00", "m06"}},
+			"user index":      {informer.Query{Index: "value", Value: "2"}, []string{"m02", "m05", "m08", "m11"}},
+			"several":         {informer.Query{Namespace: "ns1", Labels: selector("app=app3"), Index: "value", Value: "2"}, []string{"m11"}},
+			"none":            {informer.Query{Namespace: "elsewhere"}, nil},
 		} {
 			if diff := cmp.Diff(test.want, names(t, f.informer.List(test.query))); diff != "" {
 				t.Errorf("%s: List (-want +got):\n%s", name, diff)
@@ -96,10 +95,10 @@ func TestQueriesSelectAndCount(t *testing.T) {
 		moved.Namespace = "ns0"
 		server.Put(moved)
 		synctest.Wait()
-		if n, err := f.informer.Count(store.Query{Index: "value", Value: "2"}); n != 5 || err != nil {
+		if n, err := f.informer.Count(informer.Query{Index: "value", Value: "2"}); n != 5 || err != nil {
 			t.Errorf("after one came to the value: %d, %v", n, err)
 		}
-		if n, err := f.informer.Count(store.Query{OwnerUID: "owner-uid"}); n != 1 || err != nil {
+		if n, err := f.informer.Count(informer.Query{OwnerUID: "owner-uid"}); n != 1 || err != nil {
 			t.Errorf("after one lost its owner: %d, %v", n, err)
 		}
 	})
@@ -111,7 +110,7 @@ func TestUnknownIndexIsAnError(t *testing.T) {
 		zoo(server)
 		f := start(t, server, nil)
 		defer f.stop()
-		query := store.Query{Index: "colour", Value: "red"}
+		query := informer.Query{Index: "colour", Value: "red"}
 		snapshot := f.informer.Snapshot()
 		_, countErr := f.informer.Count(query)
 		_, snapshotErr := snapshot.Count(query)
@@ -192,10 +191,10 @@ func TestSnapshotDoesNotMove(t *testing.T) {
 		server.Delete(key("b"))
 		server.Put(object("c", "1"))
 		synctest.Wait()
-		if got := names(t, snapshot.List(store.Query{})); !slices.Equal(got, []string{"a", "b"}) || snapshot.Len() != 2 {
+		if got := names(t, snapshot.List(informer.Query{})); !slices.Equal(got, []string{"a", "b"}) || snapshot.Len() != 2 {
 			t.Errorf("the snapshot has %v", got)
 		}
-		if n, err := snapshot.Count(store.Query{Namespace: "ns"}); n != 2 || err != nil {
+		if n, err := snapshot.Count(informer.Query{Namespace: "ns"}); n != 2 || err != nil {
 			t.Errorf("it counts %d, %v", n, err)
 		}
 		obj, found, err := snapshot.Get(key("a"))

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -58,7 +57,7 @@ func (i *Informer[T]) ObjectAndApplied(key kube.Key) (obj kube.Object, applied *
 // selector matches (nil: all). While nobody runs the informer, there are none, as with Object.
 func (i *Informer[T]) Objects(namespace string, selector labels.Selector) iter.Seq2[kube.Object, error] {
 	return func(yield func(kube.Object, error) bool) {
-		for obj, err := range i.List(store.Query{Namespace: namespace, Labels: selector}) {
+		for obj, err := range i.List(Query{Namespace: namespace, Labels: selector}) {
 			if errors.Is(err, ErrNotRunning) {
 				return
 			}

@@ -21,7 +21,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
-	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -286,13 +285,13 @@ func TestReadsOfAnInformerThatNobodyRuns(t *testing.T) {
 			reads := map[string]func() error{
 				"Get":         func() error { _, _, err := i.Get(key); return err },
 				"Get by view": func() error { _, _, err := view.Get(key); return err },
-				"List":        func() error { return all(i.List(store.Query{})) },
+				"List":        func() error { return all(i.List(informer.Query{})) },
 				"All":         func() error { return all(i.All()) },
-				"Count":       func() error { _, err := i.Count(store.Query{}); return err },
+				"Count":       func() error { _, err := i.Count(informer.Query{}); return err },
 				"Snapshot": func() error {
 					_, _, err := i.Snapshot().Get(key)
-					_, countErr := i.Snapshot().Count(store.Query{})
-					return errors.Join(err, countErr, all(i.Snapshot().List(store.Query{})))
+					_, countErr := i.Snapshot().Count(informer.Query{})
+					return errors.Join(err, countErr, all(i.Snapshot().List(informer.Query{})))
 				},
 			}
 			check := func(when string, fails bool) {

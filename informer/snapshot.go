@@ -41,7 +41,7 @@ func (s Snapshot[T]) Get(key kube.Key) (obj T, found bool, err error) {
 }
 
 // List is Informer.List, of the snapshot's moment: each object that there was is in it, once.
-func (s Snapshot[T]) List(query store.Query) iter.Seq2[T, error] {
+func (s Snapshot[T]) List(query Query) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		if s.err != nil {
 			var none T
@@ -49,7 +49,7 @@ func (s Snapshot[T]) List(query store.Query) iter.Seq2[T, error] {
 			return
 		}
 		for _, p := range s.parts {
-			if !yieldAll(s.informer, p.List(query), yield) {
+			if !yieldAll(s.informer, p.List(query.inStore()), yield) {
 				return
 			}
 		}
@@ -57,10 +57,10 @@ func (s Snapshot[T]) List(query store.Query) iter.Seq2[T, error] {
 }
 
 // Count is Informer.Count, of the snapshot's moment.
-func (s Snapshot[T]) Count(query store.Query) (int, error) {
+func (s Snapshot[T]) Count(query Query) (int, error) {
 	n := 0
 	for _, p := range s.parts {
-		count, err := p.Count(query)
+		count, err := p.Count(query.inStore())
 		if err != nil {
 			return 0, fmt.Errorf("informer %q: count: %w", s.informer.Name(), err)
 		}

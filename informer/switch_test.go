@@ -16,7 +16,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
-	"github.com/evenkeel-go/evenkeel/internal/store"
 )
 
 type retriever = informer.Retriever[configMap]
@@ -385,7 +384,7 @@ func TestSetRetrieverOfViewsIsRefused(t *testing.T) {
 		if err := view.SetRetriever(t.Context(), lw); err == nil || !strings.Contains(err.Error(), "*v1.ConfigMap") {
 			t.Errorf("the view takes a Retriever of metadata: %v", err)
 		}
-		if n, err := view.Count(store.Query{}); n != 1 || err != nil {
+		if n, err := view.Count(informer.Query{}); n != 1 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
 	})

@@ -15,7 +15,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
-	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -192,7 +191,7 @@ func TestManagedFieldsAndCutsAreNotKept(t *testing.T) {
 	}{
 		"by default": {informer.Config[configMap]{}, false, true, true},
 		"kept":       {informer.Config[configMap]{KeepManagedFields: true}, true, true, true},
-		"cut":        {informer.Config[configMap]{Cut: []string{"binaryData", wire.LastApplied}}, false, false, false},
+		"cut":        {informer.Config[configMap]{Cut: []string{"binaryData", informer.LastApplied}}, false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
@@ -59,7 +58,7 @@ func createChildren(t *testing.T, consistencyTimeout time.Duration) (tooMany int
 		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 			runs.Add(1)
 			label := labels.Set{parentLabel: m.Name}
-			n, err := children.Count(store.Query{Namespace: m.Namespace, Labels: label.AsSelector()})
+			n, err := children.Count(informer.Query{Namespace: m.Namespace, Labels: label.AsSelector()})
 			if err != nil || n > 0 {
 				return err
 			}

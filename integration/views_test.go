@@ -24,7 +24,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -155,7 +154,7 @@ func TestViewsOfOneInformerShareItsWatch(t *testing.T) {
 	if diff := cmp.Diff(want.ObjectMeta, gotMetadata.ObjectMeta); diff != "" || err != nil || gotMetadata.Kind != "ConfigMap" {
 		t.Errorf("metadata: %v (-API +informer):\n%s", err, diff)
 	}
-	if n, err := typed.Count(store.Query{Labels: labels.SelectorFromSet(labels.Set{"value": "2"})}); n != 1 || err != nil {
+	if n, err := typed.Count(informer.Query{Labels: labels.SelectorFromSet(labels.Set{"value": "2"})}); n != 1 || err != nil {
 		t.Errorf("%d objects by label, %v", n, err)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/bench/shared/probe"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -71,7 +70,7 @@ func run[T kube.Object](ctx context.Context, cluster *kube.Cluster, options prob
 // list reads all objects of a namespace.
 func list[T kube.Object](cache *informer.Informer[T], namespace string, touch func(T) int) (int, error) {
 	count := 0
-	for obj, err := range cache.List(store.Query{Namespace: namespace}) {
+	for obj, err := range cache.List(informer.Query{Namespace: namespace}) {
 		if err != nil {
 			return count, err
 		}

@@ -19,7 +19,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -120,7 +119,7 @@ func (o *operator) newDeployments() (*controller.Controller[*appsv1.Deployment],
 
 // inNamespaceOf returns the Deployments in a Freeze's namespace.
 func (o *operator) inNamespaceOf(freeze *unstructured.Unstructured) (keys []kube.Key) {
-	for d, err := range o.names.List(store.Query{Namespace: freeze.GetNamespace()}) {
+	for d, err := range o.names.List(informer.Query{Namespace: freeze.GetNamespace()}) {
 		if err == nil {
 			keys = append(keys, kube.KeyOf(d))
 		}
@@ -138,7 +137,7 @@ func (o *operator) report(ctx context.Context, d *appsv1.Deployment) error {
 		return controller.Terminal(err)
 	}
 	pods := map[string]int{} // by node
-	for pod, err := range o.pods.List(store.Query{Namespace: d.Namespace, Labels: selector}) {
+	for pod, err := range o.pods.List(informer.Query{Namespace: d.Namespace, Labels: selector}) {
 		if err != nil {
 			return err
 		}
@@ -148,14 +147,14 @@ func (o *operator) report(ctx context.Context, d *appsv1.Deployment) error {
 	var nodes []string
 	for _, node := range slices.Sorted(maps.Keys(pods)) {
 		// region count
-		all, err := o.pods.Count(store.Query{Index: byNode, Value: node})
+		all, err := o.pods.Count(informer.Query{Index: byNode, Value: node})
 		// endregion
 		if err != nil {
 			return err
 		}
 		nodes = append(nodes, fmt.Sprintf("%d of %d on %s", pods[node], all, cmp.Or(node, "no node")))
 	}
-	freezes, err := o.freezes.Count(store.Query{Namespace: d.Namespace})
+	freezes, err := o.freezes.Count(informer.Query{Namespace: d.Namespace})
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/store"
-	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
 )
@@ -50,7 +48,7 @@ func TestWhatThePageShows(t *testing.T) {
 	// region cut
 	pods, err := informer.New(informer.Config[*corev1.Pod]{
 		Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, informer.Selection{Namespaces: []string{namespace}}),
-		Cut:       []string{"spec.containers.env", wire.LastApplied},
+		Cut:       []string{"spec.containers.env", informer.LastApplied},
 	})
 	// endregion
 	if err != nil {
@@ -94,7 +92,7 @@ func showReads(pods *informer.Informer[*corev1.Pod], namespace string) error {
 	if err != nil {
 		return err
 	}
-	query := store.Query{Namespace: namespace, Labels: front}
+	query := informer.Query{Namespace: namespace, Labels: front}
 	// endregion
 	// region snapshot
 	now := pods.Snapshot()
@@ -127,7 +125,7 @@ func showReads(pods *informer.Informer[*corev1.Pod], namespace string) error {
 	if again, _, err := pods.Get(kube.KeyOf(pod)); err != nil || again.Labels["seen"] != "" {
 		return fmt.Errorf("another reader sees the change: %v, %w", again, err)
 	}
-	if _, err := pods.Count(store.Query{Index: "phase", Value: "Running"}); err == nil || !strings.Contains(err.Error(), `no index "phase"`) {
+	if _, err := pods.Count(informer.Query{Index: "phase", Value: "Running"}); err == nil || !strings.Contains(err.Error(), `no index "phase"`) {
 		return fmt.Errorf("query of a missing index: %w", err)
 	}
 	return nil
