@@ -23,7 +23,7 @@ func CheckCode(root string, page Page) []string {
 			problems = append(problems, fmt.Sprintf("line %d: %v", b.Line, err))
 		case marked && want != b.Text:
 			problems = append(problems, fmt.Sprintf("line %d: the block is not %s: %s; change what it comes from, then run make docs",
-				b.Line, strings.Join(append(b.Marked("code"), b.Marked("loc")...), ""), firstDifference(b.Text, want)))
+				b.Line, strings.Join(slices.Concat(b.Marked("code"), b.Marked("loc"), b.Marked("path")), ""), firstDifference(b.Text, want)))
 		}
 	}
 	return problems
@@ -58,9 +58,9 @@ func Rewrite(root, text string) (string, error) {
 
 // sampleOf returns the text that a block must have, if it is marked as a sample or as a table of lines of code.
 func sampleOf(root string, b Block) (text string, marked bool, err error) {
-	refs, counted := b.Marked("code"), b.Marked("loc")
+	refs, counted, paths := b.Marked("code"), b.Marked("loc"), b.Marked("path")
 	switch {
-	case len(refs)+len(counted) > 1:
+	case len(refs)+len(counted)+len(paths) > 1:
 		return "", false, errors.New("the block has two markers that say what is in it: keep one")
 	case len(counted) == 1:
 		programs, err := ParsePrograms(counted[0])
@@ -68,6 +68,9 @@ func sampleOf(root string, b Block) (text string, marked bool, err error) {
 			return "", false, err
 		}
 		text, err = CodeTable(root, programs)
+		return text, err == nil, err
+	case len(paths) == 1:
+		text, _, err = PathTable(root, b.Text)
 		return text, err == nil, err
 	case len(refs) == 1:
 		text, err = sample(root, refs[0], b.Lang)

@@ -1,12 +1,14 @@
-// Package docs keeps the pages of this repository true: each Go sample equals a file that is compiled, each relative link
-// leads somewhere, and each code block of a doc comment is a part of a test beside it. Its tests check that, make docs (package update) copies the samples anew, and package follow runs
-// the pages that a reader is meant to follow.
+// Package docs checks the pages of this repository: each Go sample equals a file that is compiled, each relative link has
+// a target, each code block of a doc comment is part of a test in the same package, and each function on a path exists.
+// Its tests check that, make docs (package update) copies the samples and counts the lines again, and package follow runs
+// the pages that a reader can follow.
 //
-// What a page says about a fenced block stands in comments directly above it, one a line, so that readers do not see it:
+// Comments directly above a fenced block, one a line, describe the block. Readers do not see them:
 //
 //	<!-- code: examples/demo/main.go -->       the block is that file
 //	<!-- code: examples/demo/main.go#wire -->  the block is what stands between // region wire and // endregion in it
 //	<!-- loc: A = PATH PATH; B = PATH -->      the block is a table of the lines of code that the programs A and B have
+//	<!-- path: event -->                       the block is a list of functions, each with its number of lines, and their sum
 //	<!-- file: main.go -->                     followed pages: save the block as that file
 //	<!-- run: ... -->                          followed pages: how the block is run, see package follow
 //
