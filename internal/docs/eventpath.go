@@ -14,11 +14,8 @@ import (
 )
 
 // PathTable returns the text of a block with a path marker: functions in reading order, each with its number of lines, and
-// their sum. It takes the functions from the block's present text, one a line:
-//
-//	14  internal/wire/events.go: EventReader.Next
-//
-// and returns that text with new numbers. Lines without a function are titles, and are kept. A function that was moved is
+// their sum. It takes the functions from the block's present text, one a line, as NUMBER FOLDER/FILE.go: Type.Method, and
+// returns that text with new numbers. Lines without a function are titles, and are kept. A function that was moved is
 // found in its new file: by its name in the same folder, or in the whole repository if only one package has it. If a method
 // has another receiver, it is found in the same folder by the method's name, if only one function has it.
 func PathTable(root, text string) (table string, sum PathSum, err error) {
