@@ -30,9 +30,9 @@ func (p *pass) formerOwner(obj metav1.Object) (former metav1.OwnerReference, ok 
 func (p *pass) replaceFormer(ctx context.Context, i *item, live *metav1.PartialObjectMetadata, former metav1.OwnerReference) error {
 	// The owner has its name alone: if it is there with its uid, the former owner is gone.
 	if err := p.checkOwner(ctx); err != nil {
-		return fmt.Errorf("%s belongs to %s: %w", i.result, ownerref.Describe(former), err)
+		return fmt.Errorf("%s belongs to %s: %w", i.result, describeOwner(former), err)
 	}
-	reason := &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: ownerref.Describe(former), Former: true}
+	reason := &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: describeOwner(former), Former: true}
 	i.result.Outcome, i.result.Err = Foreign, reason
 	if live.GetDeletionTimestamp() != nil {
 		i.result.Terminating = deletionOf(live)

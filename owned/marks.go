@@ -1,6 +1,7 @@
 package owned
 
 import (
+	"fmt"
 	"maps"
 	"strconv"
 
@@ -109,7 +110,7 @@ func (s *Set) ownershipOf(owner, obj metav1.Object) (ownership ownershipState, h
 	if ref, ok := ownerref.ControllerOf(obj); ok {
 		switch {
 		case ref.UID != owner.GetUID():
-			return foreign, ownerref.Describe(ref)
+			return foreign, describeOwner(ref)
 		case set != "" && set != s.config.Name:
 			return foreign, "set " + set + " of the same owner"
 		}
@@ -125,7 +126,7 @@ func (s *Set) ownershipOf(owner, obj metav1.Object) (ownership ownershipState, h
 		return foreign, "set " + set + " of " + annotations[AnnotationOwner] + " (uid " + uid + ")"
 	}
 	if refs := obj.GetOwnerReferences(); len(refs) > 0 {
-		return foreign, ownerref.Describe(refs[0])
+		return foreign, describeOwner(refs[0])
 	}
 	if copied {
 		return orphan, "nobody: it is a copy of " + original
@@ -153,11 +154,16 @@ func (s *Set) mayDelete(owner, obj metav1.Object, referable bool) (ok bool, why 
 	ref, has := ownerref.ControllerOf(obj)
 	switch {
 	case has && ref.UID != owner.GetUID():
-		return false, "it has the labels of a child, and its controller is " + ownerref.Describe(ref)
+		return false, "it has the labels of a child, and its controller is " + describeOwner(ref)
 	case referable && !has:
 		return false, "it has the labels of a child, and its controller is nobody"
 	}
 	return true, ""
+}
+
+// describeOwner returns kind, name and uid of the referenced owner for messages: "Deployment web (uid 1234)".
+func describeOwner(ref metav1.OwnerReference) string {
+	return fmt.Sprintf("%s %s (uid %s)", ref.Kind, ref.Name, ref.UID)
 }
 
 func quoted(text string) string { return `"` + text + `"` }

@@ -28,14 +28,14 @@ type AlreadyOwnedError struct {
 
 // Error implements error.
 func (e *AlreadyOwnedError) Error() string {
-	text := fmt.Sprintf("%s %s has a controller already: %s", e.Kind.Kind, e.Key, Describe(e.Controller))
+	text := fmt.Sprintf("%s %s has a controller already: %s", e.Kind.Kind, e.Key, describeRef(e.Controller))
 	if e.Former {
 		return text + ", an earlier object of that name: the garbage collector deletes what it owned"
 	}
 	return text
 }
 
-// Describe returns kind, name and uid of the referenced owner for messages: "Deployment web (uid 1234)".
-func Describe(ref metav1.OwnerReference) string {
+// describeRef returns kind, name and uid of the referenced owner for messages: "Deployment web (uid 1234)".
+func describeRef(ref metav1.OwnerReference) string {
 	return fmt.Sprintf("%s %s (uid %s)", ref.Kind, ref.Name, ref.UID)
 }

@@ -182,18 +182,6 @@ func ControllerOf(child metav1.Object) (metav1.OwnerReference, bool) {
 	return metav1.OwnerReference{}, false
 }
 
-// Owners returns the references of child to owners of this kind in any version, including the controller. The
-// zero kind selects all references.
-func Owners(child metav1.Object, kind schema.GroupKind) []metav1.OwnerReference {
-	var owners []metav1.OwnerReference
-	for _, ref := range child.GetOwnerReferences() {
-		if kind.Empty() || kindOfRef(ref) == kind {
-			owners = append(owners, ref)
-		}
-	}
-	return owners
-}
-
 // kindOfRef returns the kind of the referenced owner.
 func kindOfRef(ref metav1.OwnerReference) schema.GroupKind {
 	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()

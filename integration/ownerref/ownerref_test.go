@@ -9,16 +9,13 @@ import (
 	"sync"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
@@ -260,72 +257,6 @@ func TestAdoptRefuses(t *testing.T) {
 	e.create("free")
 	if _, err := ownerref.Adopt(t.Context(), e.c, again, free); !errors.Is(err, client.ErrReplaced) {
 		t.Errorf("a child that was replaced: %v", err)
-	}
-}
-
-// Relatives are found in both directions, from the API server and from an informer.
-func TestRelatives(t *testing.T) {
-	e := newEnv(t)
-	owner, other := e.create("owner"), e.create("other")
-	for name, of := range map[string]*corev1.ConfigMap{"a": owner, "b": owner, "c": other} {
-		child := e.configMap(name)
-		if err := ownerref.SetController(t.Context(), e.c, of, child); err != nil {
-			t.Fatal(err)
-		}
-		must(client.Create(t.Context(), e.c, child))(t)
-	}
-	must(client.Create(t.Context(), e.c, func() *corev1.ConfigMap {
-		child := e.configMap("plain")
-		if err := ownerref.Set(t.Context(), e.c, owner, child); err != nil {
-			t.Fatal(err)
-		}
-		return child
-	}()))(t)
-	configs := clustertest.Informer[*corev1.ConfigMap](t, e.cluster, informer.Selection{})
-	for name, c := range map[string]*client.Client{"API": e.c, "informer": clustertest.Client(t, e.cluster, configs)} {
-		seen := &calls{}
-		ctx := kube.ObserveCalls(t.Context(), seen)
-		var names []string
-		var last *corev1.ConfigMap
-		for child, err := range ownerref.ChildrenOf[*corev1.ConfigMap](ctx, c, owner) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			names, last = append(names, child.Name), child
-		}
-		slices.Sort(names)
-		if !slices.Equal(names, []string{"a", "b"}) {
-			t.Errorf("%s: children %q", name, names)
-		}
-		got, found, err := ownerref.Controller[*corev1.ConfigMap](ctx, c, last)
-		if err != nil || !found || got.UID != owner.UID {
-			t.Errorf("%s: controller %v, %t, %v", name, got, found, err)
-		}
-		if made := seen.take(); name == "informer" && len(made) != 0 {
-			t.Errorf("%s: requests %q", name, made)
-		}
-		anyKind, found, err := ownerref.Controller[*metav1.PartialObjectMetadata](ctx, c, last)
-		if err != nil || !found || anyKind.Name != "owner" {
-			t.Errorf("%s: controller of any kind: %v, %t, %v", name, anyKind, found, err)
-		}
-		if _, found, err := ownerref.Controller[kube.Object](ctx, c, last); found || err == nil || !strings.Contains(err.Error(), "is an interface") {
-			t.Errorf("%s: controller of no type: %t, %v", name, found, err)
-		}
-		if _, found, err := ownerref.Controller[*appsv1.Deployment](ctx, c, last); err != nil || found {
-			t.Errorf("%s: controller of another kind: %t, %v", name, found, err)
-		}
-		last.OwnerReferences[0].UID = "earlier"
-		if _, found, err := ownerref.Controller[*corev1.ConfigMap](ctx, c, last); err != nil || found {
-			t.Errorf("%s: an earlier controller of that name: %t, %v", name, found, err)
-		}
-		last.OwnerReferences[0].Name = "nobody"
-		if _, found, err := ownerref.Controller[*corev1.ConfigMap](ctx, c, last); err != nil || found {
-			t.Errorf("%s: a controller that is gone: %t, %v", name, found, err)
-		}
-	}
-	if refs := ownerref.Owners(must(client.Get[*corev1.ConfigMap](t.Context(), e.c, kube.Key{Namespace: e.namespace, Name: "plain"}))(t),
-		schema.GroupKind{Kind: "ConfigMap"}); len(refs) != 1 {
-		t.Errorf("owners %v", refs)
 	}
 }
 
