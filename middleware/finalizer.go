@@ -16,11 +16,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// DefaultBlockedAfter is the default of FinalizerOptions.BlockedAfter.
-const DefaultBlockedAfter = 5 * time.Minute
+// defaultBlockedAfter is the default of FinalizerOptions.BlockedAfter.
+const defaultBlockedAfter = 5 * time.Minute
 
-// ReasonDeletionBlocked is the reason of the Event about a deletion that is blocked.
-const ReasonDeletionBlocked = "DeletionBlocked"
+// reasonDeletionBlocked is the reason of the Event about a deletion that is blocked.
+const reasonDeletionBlocked = "DeletionBlocked"
 
 // FinalizerOptions say what Finalizer does besides the teardown.
 type FinalizerOptions[T kube.Object] struct {
@@ -56,7 +56,7 @@ func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOption
 	if f == nil {
 		panic("middleware.Finalizer: the finalizer is nil: finalizer.New makes one")
 	}
-	options.BlockedAfter = cmp.Or(options.BlockedAfter, DefaultBlockedAfter)
+	options.BlockedAfter = cmp.Or(options.BlockedAfter, defaultBlockedAfter)
 	if usercode.IsNil(options.Events) {
 		options.Events = nil // a recorder that is switched off leaves a nil pointer
 	}
@@ -103,7 +103,7 @@ func (o FinalizerOptions[T]) deleting(ctx context.Context, f *finalizer.Finalize
 		o.Blocked(ctx, obj, report)
 	}
 	if o.Events != nil {
-		o.Events.Event(referenceTo(f.Client().Cluster(), obj), corev1.EventTypeWarning, ReasonDeletionBlocked, "Delete", capitalized(report.String()))
+		o.Events.Event(referenceTo(f.Client().Cluster(), obj), corev1.EventTypeWarning, reasonDeletionBlocked, "Delete", capitalized(report.String()))
 	}
 	return err
 }

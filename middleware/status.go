@@ -19,8 +19,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// DefaultStatusTimeout is the default of StatusOptions.Timeout.
-const DefaultStatusTimeout = 5 * time.Second
+// reasonFailed is the reason of Stalled that status.Summarize sets too.
+const reasonFailed = "Failed"
+
+// defaultStatusTimeout is the default of StatusOptions.Timeout.
+const defaultStatusTimeout = 5 * time.Second
 
 // StatusOptions say what Status does. The zero value commits what the Handler has changed, and
 // nothing else.
@@ -68,9 +71,9 @@ func Status[T kube.Object](c *client.Client, options StatusOptions[T]) controlle
 		panic("middleware.Status: objects that are metadata only have no status: retrieve whole ones")
 	}
 	if options.Timeout < 0 {
-		panic(fmt.Sprintf("middleware.Status: Timeout is %s: it is at least 0, which means %s", options.Timeout, DefaultStatusTimeout))
+		panic(fmt.Sprintf("middleware.Status: Timeout is %s: it is at least 0, which means %s", options.Timeout, defaultStatusTimeout))
 	}
-	options.Timeout = cmp.Or(options.Timeout, DefaultStatusTimeout)
+	options.Timeout = cmp.Or(options.Timeout, defaultStatusTimeout)
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		return func(ctx context.Context, obj T) error {
 			before, err := copyOf(obj)
@@ -237,10 +240,10 @@ func outliving(ctx context.Context, timeout time.Duration) (context.Context, con
 func FailureConditions[T kube.Object](conditions func(obj T) *[]metav1.Condition) func(obj T, err error) {
 	return func(obj T, err error) {
 		reason, message := retry.Classify(err), usercode.Text(err)
-		summarize := status.Reconciling
+		summarize := status.SetReconciling
 		switch controller.OutcomeOf(err) {
 		case controller.OutcomeTerminal:
-			summarize, reason = status.Stalled, retry.Terminal
+			summarize, reason = status.SetStalled, retry.Terminal
 			if terminal, ok := err.(*controller.TerminalError); ok { //nolint:errorlint // the reason says already what it adds to the text
 				message = usercode.Text(terminal.Err)
 			}
@@ -248,9 +251,9 @@ func FailureConditions[T kube.Object](conditions func(obj T) *[]metav1.Condition
 			reason = retry.Panic
 		default:
 			if retry.Persistent(err) {
-				summarize = status.Stalled
+				summarize = status.SetStalled
 				if reason != retry.Invalid {
-					reason = status.ReasonFailed // the class only says how often it is retried
+					reason = reasonFailed // the class only says how often it is retried
 				}
 			}
 		}

@@ -55,7 +55,9 @@ func said(t *testing.T, server *fakeserver.Server, c *client.Client) string {
 
 func conditionsOf(service *corev1.Service) *[]metav1.Condition { return &service.Status.Conditions }
 
-func setReady(service *corev1.Service) { status.Ready(&service.Status.Conditions, 1, "Deployed", "") }
+func setReady(service *corev1.Service) {
+	status.SetReady(&service.Status.Conditions, 1, "Deployed", "")
+}
 
 // What the handler has put into the status is written once, whatever it answers, and the answer
 // stays the very same.

@@ -43,7 +43,7 @@ func ExampleStatus() {
 			if down != nil {
 				return down
 			}
-			status.Ready(&service.Status.Conditions, service.Generation, "Published", "the record is there")
+			status.SetReady(&service.Status.Conditions, service.Generation, "Published", "the record is there")
 			return nil
 		},
 		middleware.Status(c, middleware.StatusOptions[*corev1.Service]{OnError: middleware.FailureConditions(conditionsOf)}),
@@ -101,7 +101,7 @@ func ExampleCommitStatus() {
 				}
 			}
 			fmt.Println("make the record after", len(server.Requests()), "requests")
-			status.Ready(&service.Status.Conditions, service.Generation, "Published", "")
+			status.SetReady(&service.Status.Conditions, service.Generation, "Published", "")
 			return nil
 		},
 		middleware.Status(c, middleware.StatusOptions[*corev1.Service]{}),

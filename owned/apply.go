@@ -90,7 +90,7 @@ func (p *pass) run(ctx context.Context, children []Child) (Report, error) {
 	}
 	report := p.report()
 	err := report.err()
-	if err == nil && !p.plan && len(report.Left()) == 0 {
+	if err == nil && !p.plan && len(report.left()) == 0 {
 		p.noteSearched()
 	}
 	return report, err
@@ -128,7 +128,7 @@ func (p *pass) applyWaves(ctx context.Context) {
 func (p *pass) unready(wave int) string {
 	var missing []Result
 	for _, i := range p.items {
-		if i.Wave < wave && !i.result.Ready() {
+		if i.Wave < wave && !i.result.isReady() {
 			missing = append(missing, i.result)
 		}
 	}
@@ -248,7 +248,7 @@ func (i *item) hashed() []client.Option {
 	if i.CreateOnly {
 		return nil // others change its fields
 	}
-	return []client.Option{client.ConfigurationHash(AnnotationConfiguration)}
+	return []client.Option{client.ConfigurationHash(annotationConfiguration)}
 }
 
 // planned lets a plan go on where a child cannot be tried, because what it needs (its namespace,

@@ -42,7 +42,7 @@ func (e *ForeignError) Error() string {
 		text += ", an earlier object of that name that is gone: "
 		switch {
 		case e.terminating != nil:
-			return text + e.terminating.String() + ", and the child is created after that"
+			return text + e.terminating.text() + ", and the child is created after that"
 		case !e.deletedAt.IsZero():
 			return text + "the garbage collector should delete it; if it is still there, it is deleted at " +
 				e.deletedAt.UTC().Format(time.RFC3339) + ", and the child is created after that"
@@ -93,9 +93,6 @@ func (e *ImmutableError) fields() string {
 
 // Unwrap gives errors.Is and errors.As the API server's answer.
 func (e *ImmutableError) Unwrap() error { return e.Err }
-
-// RetryClass implements retry.Classed.
-func (e *ImmutableError) RetryClass() retry.Class { return retry.Invalid }
 
 // immutableFields returns the fields for which an update was refused because they cannot be
 // changed. ok is false when there is any other reason too: then a new object would be refused

@@ -55,7 +55,7 @@ func ExampleOwnerKeys() {
 	}
 	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "proxies", Name: "web", Labels: map[string]string{owned.LabelSet: "proxy"},
-		Annotations: map[string]string{owned.AnnotationOwner: "shop/web"},
+		Annotations: map[string]string{"evenkeel.dev/owner": "shop/web"},
 	}}
 	then := []func(){
 		func() { server.Put(child) },

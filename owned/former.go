@@ -69,7 +69,7 @@ func (p *pass) replaceFormer(ctx context.Context, i *item, live *metav1.PartialO
 func (s *Set) leftBy(obj metav1.Object, former metav1.OwnerReference) bool {
 	labels := obj.GetLabels()
 	return len(obj.GetOwnerReferences()) == 1 && labels[LabelSet] == s.config.Name &&
-		labels[LabelOwnerUID] == string(former.UID) && obj.GetAnnotations()[AnnotationChild] == kube.KeyOf(obj).String()
+		labels[labelOwnerUID] == string(former.UID) && obj.GetAnnotations()[annotationChild] == kube.KeyOf(obj).String()
 }
 
 // formerUntil returns until when the garbage collector has time to delete a child of a former

@@ -16,27 +16,27 @@ const (
 	// LabelSet is the label with the name of the set.
 	LabelSet = "evenkeel.dev/set"
 	// LabelOwnerUID is the label with the uid of the owner.
-	LabelOwnerUID = "evenkeel.dev/owner-uid"
+	labelOwnerUID = "evenkeel.dev/owner-uid"
 	// AnnotationOwner is the annotation with the key of the owner, as kube.Key.String writes it.
-	AnnotationOwner = "evenkeel.dev/owner"
+	annotationOwner = "evenkeel.dev/owner"
 	// AnnotationChild is the annotation with the child's own key. What was copied from a child
 	// carries that of the original, and is no child.
-	AnnotationChild = "evenkeel.dev/child"
+	annotationChild = "evenkeel.dev/child"
 	// AnnotationWave is the annotation with the wave of a child that is not of wave 0: when nobody
 	// names the child any more, it says when it is its turn to go.
-	AnnotationWave = "evenkeel.dev/wave"
+	annotationWave = "evenkeel.dev/wave"
 	// AnnotationTakenOver is the annotation with the names of Config.FormerManagers whose fields were
 	// taken over.
-	AnnotationTakenOver = "evenkeel.dev/taken-over"
+	annotationTakenOver = "evenkeel.dev/taken-over"
 	// AnnotationConfiguration is the annotation with a hash of the fields that were applied last. By it
 	// the set knows, also after a restart, that a child needs no apply. A child of Child.CreateOnly
 	// has none.
-	AnnotationConfiguration = "evenkeel.dev/configuration"
+	annotationConfiguration = "evenkeel.dev/configuration"
 )
 
 // OwnerOf returns the key of the owner of a child, of any set. It reads nothing but metadata.
-func OwnerOf(child metav1.Object) (kube.Key, bool) {
-	key, err := kube.ParseKey(child.GetAnnotations()[AnnotationOwner])
+func ownerOf(child metav1.Object) (kube.Key, bool) {
+	key, err := kube.ParseKey(child.GetAnnotations()[annotationOwner])
 	return key, err == nil
 }
 
@@ -50,7 +50,7 @@ func OwnerOf(child metav1.Object) (kube.Key, bool) {
 // watched makes such sources.
 func OwnerKeys[T kube.Object](set string) func(child T) []kube.Key {
 	return func(child T) []kube.Key {
-		if key, ok := OwnerOf(child); ok && child.GetLabels()[LabelSet] == set {
+		if key, ok := ownerOf(child); ok && child.GetLabels()[LabelSet] == set {
 			return []kube.Key{key}
 		}
 		return nil
@@ -59,25 +59,25 @@ func OwnerKeys[T kube.Object](set string) func(child T) []kube.Key {
 
 // labelsOf are the labels of the children of an owner.
 func (s *Set) labelsOf(owner metav1.Object) map[string]string {
-	return map[string]string{LabelSet: s.config.Name, LabelOwnerUID: string(owner.GetUID())}
+	return map[string]string{LabelSet: s.config.Name, labelOwnerUID: string(owner.GetUID())}
 }
 
 // mark puts labels and annotations on a child.
 func (s *Set) mark(owner, child metav1.Object, wave int) {
 	child.SetLabels(with(child.GetLabels(), s.labelsOf(owner)))
 	annotations := with(child.GetAnnotations(), map[string]string{
-		AnnotationOwner: kube.KeyOf(owner).String(), AnnotationChild: kube.KeyOf(child).String(),
+		annotationOwner: kube.KeyOf(owner).String(), annotationChild: kube.KeyOf(child).String(),
 	})
-	delete(annotations, AnnotationWave) // of an earlier wave
+	delete(annotations, annotationWave) // of an earlier wave
 	if wave != 0 {
-		annotations[AnnotationWave] = strconv.Itoa(wave)
+		annotations[annotationWave] = strconv.Itoa(wave)
 	}
 	child.SetAnnotations(annotations)
 }
 
 // waveOf returns the wave that a child says it is of.
 func waveOf(child metav1.Object) int {
-	wave, err := strconv.Atoi(child.GetAnnotations()[AnnotationWave])
+	wave, err := strconv.Atoi(child.GetAnnotations()[annotationWave])
 	if err != nil {
 		return 0 // none, or what is no number any more
 	}
@@ -106,7 +106,7 @@ const (
 // ownershipOf tells whose obj is; holder names others, for people.
 func (s *Set) ownershipOf(owner, obj metav1.Object) (ownership ownershipState, holder string) {
 	labels, annotations := obj.GetLabels(), obj.GetAnnotations()
-	set, uid := labels[LabelSet], labels[LabelOwnerUID]
+	set, uid := labels[LabelSet], labels[labelOwnerUID]
 	if ref, ok := ownerref.ControllerOf(obj); ok {
 		switch {
 		case ref.UID != owner.GetUID():
@@ -116,14 +116,14 @@ func (s *Set) ownershipOf(owner, obj metav1.Object) (ownership ownershipState, h
 		}
 		return own, ""
 	}
-	former := set == s.config.Name && annotations[AnnotationOwner] == kube.KeyOf(owner).String()
-	original, marked := annotations[AnnotationChild]
+	former := set == s.config.Name && annotations[annotationOwner] == kube.KeyOf(owner).String()
+	original, marked := annotations[annotationChild]
 	copied := marked && original != kube.KeyOf(obj).String()
 	switch {
 	case set == s.config.Name && uid == string(owner.GetUID()) && !copied:
 		return own, ""
 	case set != "" && !former:
-		return foreign, "set " + set + " of " + annotations[AnnotationOwner] + " (uid " + uid + ")"
+		return foreign, "set " + set + " of " + annotations[annotationOwner] + " (uid " + uid + ")"
 	}
 	if refs := obj.GetOwnerReferences(); len(refs) > 0 {
 		return foreign, describeOwner(refs[0])
@@ -148,8 +148,8 @@ func (s *Set) mayDelete(owner, obj metav1.Object, referable bool) (ok bool, why 
 			return false, "it has been taken out of the set: it has not the labels of a child any more"
 		}
 	}
-	if original := obj.GetAnnotations()[AnnotationChild]; original != kube.KeyOf(obj).String() {
-		return false, "it has the labels of a child, and is none: annotation " + AnnotationChild + " is " + quoted(original)
+	if original := obj.GetAnnotations()[annotationChild]; original != kube.KeyOf(obj).String() {
+		return false, "it has the labels of a child, and is none: annotation " + annotationChild + " is " + quoted(original)
 	}
 	ref, has := ownerref.ControllerOf(obj)
 	switch {

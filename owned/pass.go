@@ -194,7 +194,7 @@ func (p *pass) place(ctx context.Context, i *item) error {
 	p.set.mark(p.owner, i.object, i.Wave)
 	if names := p.set.config.takenOver(); names != "" && !i.CreateOnly {
 		annotations := i.object.GetAnnotations()
-		annotations[AnnotationTakenOver] = names
+		annotations[annotationTakenOver] = names
 		i.object.SetAnnotations(annotations)
 	}
 	i.placed = true

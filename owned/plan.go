@@ -71,16 +71,6 @@ func (s *Set) PlanDelete(ctx context.Context, owner kube.Object) (Plan, error) {
 	return plan, nil
 }
 
-// Empty reports whether there is nothing to do: every child is as it should be.
-func (p Plan) Empty() bool {
-	for _, r := range p.Results {
-		if r.Outcome != Unchanged {
-			return false
-		}
-	}
-	return true
-}
-
 // String returns the plan for people: a line for each child that is not as it should be, and
 // below it a line for each of its fields that would change.
 //
@@ -160,7 +150,7 @@ func (r Result) planned() string {
 		}
 	}
 	if r.Terminating != nil {
-		line(r.Terminating.String())
+		line(r.Terminating.text())
 	}
 	if r.Err != nil {
 		line(r.Err.Error())

@@ -54,8 +54,8 @@ type Deletion struct {
 	ForceRemoved []string
 }
 
-// String tells of the deletion, for people.
-func (d Deletion) String() string {
+// text describes the deletion.
+func (d Deletion) text() string {
 	text := "it is being deleted since " + d.Since.UTC().Format(time.RFC3339)
 	if len(d.Finalizers) > 0 {
 		text += ", held by finalizers " + strings.Join(d.Finalizers, ", ")
@@ -100,12 +100,12 @@ func (r Result) applied() bool {
 	return r.Err == nil && (r.Outcome == Created || r.Outcome == Updated || r.Outcome == Unchanged)
 }
 
-// Ready reports whether the child is as it should be, and ready.
-func (r Result) Ready() bool { return r.applied() && r.Readiness.Ready() }
+// isReady reports whether the child is as it should be, and ready.
+func (r Result) isReady() bool { return r.applied() && r.Readiness.Ready() }
 
 // isPending reports whether the child keeps the report from being ready: one that is desired and not
 // ready, and one that is not desired and could not be deleted.
-func (r Result) isPending() bool { return r.Err != nil || r.Desired && !r.Ready() }
+func (r Result) isPending() bool { return r.Err != nil || r.Desired && !r.isReady() }
 
 // pending says what is missing until the child is ready.
 func (r Result) pending() string {
@@ -113,7 +113,7 @@ func (r Result) pending() string {
 	case r.Outcome == Waiting:
 		return r.String() + " waits: " + r.Waits
 	case r.Terminating != nil:
-		return r.String() + ": " + r.Terminating.String()
+		return r.String() + ": " + r.Terminating.text()
 	case r.Err != nil:
 		return r.Err.Error() // which names the child
 	case r.Outcome == Pruned || r.Outcome == Deleted:
@@ -178,7 +178,7 @@ func sentence(all []string) string {
 
 // Left returns the children that are no longer desired, and are there still. Those that this run
 // has pruned are not among them; what holds one of them, the next run says.
-func (r Report) Left() []Result {
+func (r Report) left() []Result {
 	var left []Result
 	for _, result := range r.Results {
 		switch result.Outcome {
@@ -196,7 +196,7 @@ func (r Report) Left() []Result {
 // Config.Kinds with the owner's labels in the namespaces of the set, except Foreign ones. Objects that belong
 // to the owner without these labels, such as children that another library made, or that Config.FormerChildren
 // selects, are not children of the set, and may still exist. It is false for the report of an error.
-func (r Report) AllDeleted() bool { return r.failure == nil && len(r.Left()) == 0 }
+func (r Report) AllDeleted() bool { return r.failure == nil && len(r.left()) == 0 }
 
 // Remaining says what Left holds, in a sentence for a condition's message; "" for nothing.
 func (r Report) Remaining() string {
@@ -204,24 +204,10 @@ func (r Report) Remaining() string {
 		return r.failure.Error()
 	}
 	var all []string
-	for _, result := range r.Left() {
+	for _, result := range r.left() {
 		all = append(all, result.pending())
 	}
 	return sentence(all)
-}
-
-// Changed reports whether the run has changed anything.
-func (r Report) Changed() bool {
-	for _, result := range r.Results {
-		switch result.Outcome {
-		case Created, Updated, Recreating, Pruned, Deleted:
-			return true
-		}
-		if result.Terminating != nil && len(result.Terminating.ForceRemoved) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // err joins the errors of the children.

@@ -31,7 +31,7 @@ func (r Report) States() []readiness.State {
 
 func (r Result) state() readiness.State {
 	switch {
-	case r.Ready():
+	case r.isReady():
 		return readiness.State{Status: readiness.Current}
 	case r.Err != nil:
 		return readiness.State{Status: statusOf(r.Err), Message: r.pending()}

@@ -23,7 +23,7 @@ func (c Config) takenOver() string { return strings.Join(c.FormerManagers, ",") 
 // mustTakeOver reports whether former managers may still have fields of a child.
 func (p *pass) mustTakeOver(i *item, live metav1.Object) bool {
 	return len(p.set.config.FormerManagers) > 0 && !i.CreateOnly &&
-		live.GetAnnotations()[AnnotationTakenOver] != p.set.config.takenOver()
+		live.GetAnnotations()[annotationTakenOver] != p.set.config.takenOver()
 }
 
 // takeOver makes the set the applier of what former managers have written to a child, in the state

@@ -21,7 +21,7 @@ import (
 // metav1.Condition.
 //
 //	err := status.Edit(shop, func(conditions *[]metav1.Condition) {
-//		status.Ready(conditions, shop.GetGeneration(), "Deployed", "3 replicas are up")
+//		status.SetReady(conditions, shop.GetGeneration(), "Deployed", "3 replicas are up")
 //	})
 //
 // Errors: a status or conditions of another form; the object is as it was then.

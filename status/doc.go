@@ -5,9 +5,9 @@
 // Commit:
 //
 //	func handle(ctx context.Context, shop *Shop) error {
-//		status.Reconciling(&shop.Status.Conditions, shop.Generation, "Deploying", "1 of 3 replicas is up")
+//		status.SetReconciling(&shop.Status.Conditions, shop.Generation, "Deploying", "1 of 3 replicas is up")
 //		...
-//		status.Ready(&shop.Status.Conditions, shop.Generation, "Deployed", "3 replicas are up")
+//		status.SetReady(&shop.Status.Conditions, shop.Generation, "Deployed", "3 replicas are up")
 //		return nil
 //	}
 //

@@ -52,7 +52,7 @@ func ExampleCommit() {
 	defer stop()
 	handle := func(ctx context.Context, shop *Shop) error {
 		before := shop.copy()
-		status.Ready(&shop.Status.Conditions, shop.Generation, "Deployed", "3 replicas are up")
+		status.SetReady(&shop.Status.Conditions, shop.Generation, "Deployed", "3 replicas are up")
 		changed, err := status.Commit(ctx, c, before, shop)
 		fmt.Println("written:", changed)
 		return err

@@ -195,7 +195,7 @@ func TestEditBesideSloppyConditionsOfOthers(t *testing.T) {
 func TestEditOfANullStatus(t *testing.T) {
 	t.Parallel()
 	obj := &unstructured.Unstructured{Object: map[string]any{"status": nil}}
-	if err := status.Edit(obj, func(c *[]metav1.Condition) { status.Ready(c, 1, "Open", "") }); err != nil {
+	if err := status.Edit(obj, func(c *[]metav1.Condition) { status.SetReady(c, 1, "Open", "") }); err != nil {
 		t.Fatal(err)
 	}
 	if list, _, err := unstructured.NestedSlice(obj.Object, "status", "conditions"); err != nil || len(list) != 1 {

@@ -23,25 +23,25 @@ const (
 	ConditionStalled = "Stalled"
 )
 
-// Ready says in conditions that the object is what its spec, of this generation, asks for: Ready
+// SetReady says in conditions that the object is what its spec, of this generation, asks for: Ready
 // is True, Reconciling and Stalled are removed. kstatus calls it Current. It reports whether
 // that changed anything.
-func Ready(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
+func SetReady(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
 	changed = Remove(conditions, ConditionReconciling, ConditionStalled)
 	return Set(conditions, True(ConditionReady, generation, reason, message)) || changed
 }
 
-// Reconciling says that the object is not yet what its spec asks for, and that it will get there
+// SetReconciling says that the object is not yet what its spec asks for, and that it will get there
 // without anybody's doing: Ready is False, Reconciling True, Stalled is removed. kstatus calls it
 // InProgress. It reports whether that changed anything.
-func Reconciling(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
+func SetReconciling(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
 	return underWay(conditions, False(ConditionReady, generation, reason, message))
 }
 
-// Undecided says that nobody can tell whether the object is what its spec asks for, and that the
+// SetUndecided says that nobody can tell whether the object is what its spec asks for, and that the
 // controller is finding out: Ready is Unknown, Reconciling True, Stalled is removed. kstatus calls
 // it InProgress. It reports whether that changed anything.
-func Undecided(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
+func SetUndecided(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
 	return underWay(conditions, Unknown(ConditionReady, generation, reason, message))
 }
 
@@ -52,10 +52,10 @@ func underWay(conditions *[]metav1.Condition, ready metav1.Condition) (changed b
 	return Set(conditions, True(ConditionReconciling, ready.ObservedGeneration, ready.Reason, ready.Message)) || changed
 }
 
-// Stalled says that the object is not what its spec asks for, and will not be before somebody
+// SetStalled says that the object is not what its spec asks for, and will not be before somebody
 // changes something: Ready is False, Stalled True, Reconciling is removed. kstatus calls it
 // Failed. It reports whether that changed anything.
-func Stalled(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
+func SetStalled(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
 	changed = Remove(conditions, ConditionReconciling)
 	changed = Set(conditions, False(ConditionReady, generation, reason, message)) || changed
 	return Set(conditions, True(ConditionStalled, generation, reason, message)) || changed
@@ -63,11 +63,11 @@ func Stalled(conditions *[]metav1.Condition, generation int64, reason, message s
 
 // Reasons that Summarize gives.
 const (
-	ReasonCurrent     = "Current"     // with Ready
-	ReasonInProgress  = "InProgress"  // with Reconciling
-	ReasonFailed      = "Failed"      // with Stalled
-	ReasonTerminating = "Terminating" // with Reconciling
-	ReasonUndecided   = "Undecided"   // with Undecided
+	reasonCurrent     = "Current"     // with Ready
+	reasonInProgress  = "InProgress"  // with Reconciling
+	reasonFailed      = "Failed"      // with Stalled
+	reasonTerminating = "Terminating" // with Reconciling
+	reasonUndecided   = "Undecided"   // with Undecided
 )
 
 // Summarize says what the states of all that the object consists of come to: those of its
@@ -96,15 +96,15 @@ func Summarize(conditions *[]metav1.Condition, generation int64, states ...readi
 	has := func(status readiness.Status) bool { return len(messages[status]) > 0 }
 	switch {
 	case has(readiness.Failed):
-		return Stalled(conditions, generation, ReasonFailed, joined(messages[readiness.Failed]))
+		return SetStalled(conditions, generation, reasonFailed, joined(messages[readiness.Failed]))
 	case has(readiness.InProgress):
-		return Reconciling(conditions, generation, ReasonInProgress, joined(messages[all]))
+		return SetReconciling(conditions, generation, reasonInProgress, joined(messages[all]))
 	case has(readiness.Terminating):
-		return Reconciling(conditions, generation, ReasonTerminating, joined(messages[all]))
+		return SetReconciling(conditions, generation, reasonTerminating, joined(messages[all]))
 	case has(all):
-		return Undecided(conditions, generation, ReasonUndecided, joined(messages[all]))
+		return SetUndecided(conditions, generation, reasonUndecided, joined(messages[all]))
 	}
-	return Ready(conditions, generation, ReasonCurrent, "")
+	return SetReady(conditions, generation, reasonCurrent, "")
 }
 
 // joined makes one message of several.

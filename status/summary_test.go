@@ -31,10 +31,10 @@ func TestSummaries(t *testing.T) {
 		is   readiness.Status
 	}
 	summaries := map[string]summary{
-		"ready":       {status.Ready, []string{"Ready=True 4 Why: text"}, readiness.Current},
-		"reconciling": {status.Reconciling, []string{"Ready=False 4 Why: text", "Reconciling=True 4 Why: text"}, readiness.InProgress},
-		"undecided":   {status.Undecided, []string{"Ready=Unknown 4 Why: text", "Reconciling=True 4 Why: text"}, readiness.InProgress},
-		"stalled":     {status.Stalled, []string{"Ready=False 4 Why: text", "Stalled=True 4 Why: text"}, readiness.Failed},
+		"ready":       {status.SetReady, []string{"Ready=True 4 Why: text"}, readiness.Current},
+		"reconciling": {status.SetReconciling, []string{"Ready=False 4 Why: text", "Reconciling=True 4 Why: text"}, readiness.InProgress},
+		"undecided":   {status.SetUndecided, []string{"Ready=Unknown 4 Why: text", "Reconciling=True 4 Why: text"}, readiness.InProgress},
+		"stalled":     {status.SetStalled, []string{"Ready=False 4 Why: text", "Stalled=True 4 Why: text"}, readiness.Failed},
 	}
 	for was, before := range summaries {
 		for is, after := range summaries {

@@ -11,11 +11,11 @@ import (
 )
 
 func handle(ctx context.Context, shop *Shop) error {
-	status.Reconciling(&shop.Status.Conditions, shop.Generation, "Deploying", "1 of 3 replicas is up")
+	status.SetReconciling(&shop.Status.Conditions, shop.Generation, "Deploying", "1 of 3 replicas is up")
 	if err := deploy(ctx); err != nil {
 		return err
 	}
-	status.Ready(&shop.Status.Conditions, shop.Generation, "Deployed", "3 replicas are up")
+	status.SetReady(&shop.Status.Conditions, shop.Generation, "Deployed", "3 replicas are up")
 	return nil
 }
 
@@ -35,7 +35,7 @@ func Example() {
 func ExampleEdit() {
 	shop := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "shop.example.com/v1", "kind": "Shop"}}
 	err := status.Edit(shop, func(conditions *[]metav1.Condition) {
-		status.Ready(conditions, shop.GetGeneration(), "Deployed", "3 replicas are up")
+		status.SetReady(conditions, shop.GetGeneration(), "Deployed", "3 replicas are up")
 	})
 	fmt.Println(err)
 	conditions, _, _ := unstructured.NestedSlice(shop.Object, "status", "conditions")

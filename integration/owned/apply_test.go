@@ -69,8 +69,8 @@ func TestWavesWaitForEachOther(t *testing.T) {
 	if !ok || len(live.Status.LoadBalancer.Ingress) != 1 || !ownerref.IsControlledBy(live, app) {
 		t.Errorf("found %t: %+v", ok, live)
 	}
-	if key, ok := owned.OwnerOf(live); !ok || key != e.key("web") {
-		t.Errorf("the owner is %v, %t", key, ok)
+	if keys := owned.OwnerKeys[*corev1.Service]("webapp")(live); !slices.Equal(keys, []kube.Key{e.key("web")}) {
+		t.Errorf("the owners are %v", keys)
 	}
 	if diff := cmp.Diff(given, []kube.Object{service, config}); diff != "" {
 		t.Errorf("the caller's objects were changed: %s", diff)
@@ -222,10 +222,10 @@ func TestPruneByUIDAndNotByLabelsAlone(t *testing.T) {
 	renamed.OwnerReferences = old.OwnerReferences // as kubectl get -o yaml shows them
 	must(client.Create(t.Context(), e.c, renamed))(t)
 	unowned := e.configMap("unowned")
-	unowned.Labels, unowned.Annotations = old.Labels, map[string]string{owned.AnnotationChild: e.key("unowned").String()}
+	unowned.Labels, unowned.Annotations = old.Labels, map[string]string{"evenkeel.dev/child": e.key("unowned").String()}
 	must(client.Create(t.Context(), e.c, unowned))(t)
 	others := e.configMap("others")
-	others.Labels, others.Annotations = old.Labels, map[string]string{owned.AnnotationChild: e.key("others").String()}
+	others.Labels, others.Annotations = old.Labels, map[string]string{"evenkeel.dev/child": e.key("others").String()}
 	other := e.app("other")
 	if err := ownerref.SetController(t.Context(), e.c, other, others); err != nil {
 		t.Fatal(err)
@@ -304,13 +304,13 @@ func TestForeignObjectsAreLeft(t *testing.T) {
 	other := e.app("other")
 	e.apply(e.set(), other, owned.Of(e.configMap("controlled"))...)
 	labelled := e.configMap("labelled", "of", "others")
-	labelled.Labels = map[string]string{owned.LabelSet: "another", owned.LabelOwnerUID: "u1"}
-	labelled.Annotations = map[string]string{owned.AnnotationOwner: "shop/theirs"}
+	labelled.Labels = map[string]string{owned.LabelSet: "another", "evenkeel.dev/owner-uid": "u1"}
+	labelled.Annotations = map[string]string{"evenkeel.dev/owner": "shop/theirs"}
 	must(client.Create(t.Context(), e.c, labelled))(t)
 	must(client.Create(t.Context(), e.c, e.configMap("nobodys", "of", "nobody")))(t)
 	former := e.configMap("former", "of", "nobody")
-	former.Labels = map[string]string{owned.LabelSet: "webapp", owned.LabelOwnerUID: "earlier"}
-	former.Annotations = map[string]string{owned.AnnotationOwner: e.key("web").String()}
+	former.Labels = map[string]string{owned.LabelSet: "webapp", "evenkeel.dev/owner-uid": "earlier"}
+	former.Annotations = map[string]string{"evenkeel.dev/owner": e.key("web").String()}
 	must(client.Create(t.Context(), e.c, former))(t)
 
 	children := owned.Of(e.configMap("controlled", "of", "web"), e.configMap("labelled", "of", "web"),
@@ -337,7 +337,7 @@ func TestForeignObjectsAreLeft(t *testing.T) {
 	report, _ = adopting.Apply(t.Context(), app, children...)
 	e.want(report.Results, "ConfigMap controlled: foreign", "ConfigMap labelled: foreign", "ConfigMap nobodys: updated",
 		"ConfigMap former: updated", "ConfigMap own: unchanged")
-	if got := e.get(e.key("former")); !ownerref.IsControlledBy(got, app) || got.Labels[owned.LabelOwnerUID] != string(app.GetUID()) {
+	if got := e.get(e.key("former")); !ownerref.IsControlledBy(got, app) || got.Labels["evenkeel.dev/owner-uid"] != string(app.GetUID()) {
 		t.Errorf("not taken over: %+v", got.ObjectMeta)
 	}
 }

@@ -51,7 +51,7 @@ func TestPruneLeavesWhatWasTakenOutOfTheSet(t *testing.T) {
 	if e.get(e.key("kept")) == nil || e.get(e.key("freed")) == nil {
 		t.Error("it was deleted")
 	}
-	if len(report.Left()) != 0 {
+	if report.Remaining() != "" {
 		t.Errorf("left: %s", report.Remaining())
 	}
 }

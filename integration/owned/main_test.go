@@ -232,3 +232,13 @@ func (c *calls) take() []string {
 	c.all = nil
 	return all
 }
+
+// changes reports whether a plan would change anything.
+func changes(plan owned.Plan) bool {
+	return slices.ContainsFunc(plan.Results, func(r owned.Result) bool { return r.Outcome != owned.Unchanged })
+}
+
+// undesired returns the results of objects that were found and are not desired.
+func undesired(report owned.Report) []owned.Result {
+	return slices.DeleteFunc(slices.Clone(report.Results), func(r owned.Result) bool { return r.Desired })
+}

@@ -56,9 +56,9 @@ func TestChildrenComeBackFromWhatAUserDoes(t *testing.T) {
 				return want.Name + " is missing"
 			case is.Data["colour"] != "blue" || is.Data["size"] != "1":
 				return fmt.Sprint(want.Name, " has ", is.Data)
-			case is.Labels[owned.LabelSet] != "webapp" || is.Labels[owned.LabelOwnerUID] != string(app.GetUID()):
+			case is.Labels[owned.LabelSet] != "webapp" || is.Labels["evenkeel.dev/owner-uid"] != string(app.GetUID()):
 				return fmt.Sprint(want.Name, " has the labels ", is.Labels)
-			case is.Annotations[owned.AnnotationChild] != kube.KeyOf(want).String() || is.Annotations[owned.AnnotationConfiguration] == "":
+			case is.Annotations["evenkeel.dev/child"] != kube.KeyOf(want).String() || is.Annotations["evenkeel.dev/configuration"] == "":
 				return fmt.Sprint(want.Name, " has the annotations ", is.Annotations)
 			case n == 0 && (metav1.GetControllerOf(is) == nil || metav1.GetControllerOf(is).UID != app.GetUID()):
 				return want.Name + " has no owner"

@@ -2,6 +2,7 @@ package owned
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,7 +103,7 @@ func TestCreateOnlyKeepsItsMarks(t *testing.T) {
 			t.Errorf("without %s: ready %t, changed %v", what, report.Ready(), report.Results[0].Changed)
 		}
 		got := e.get(e.key("once"))
-		if key, ok := owned.OwnerOf(got); !ok || key != e.key("web") || got.Labels[owned.LabelSet] != "webapp" || !ownerref.IsControlledBy(got, app) {
+		if keys := owned.OwnerKeys[*corev1.ConfigMap]("webapp")(got); !slices.Equal(keys, []kube.Key{e.key("web")}) || !ownerref.IsControlledBy(got, app) {
 			t.Errorf("without %s: %+v", what, got.ObjectMeta)
 		}
 		if got.Data["password"] != "first" {
@@ -128,7 +129,7 @@ func TestCreateOnlyAdoptsWhatAnEarlierOwnerLeft(t *testing.T) {
 	child.Object = configMapIn(other, "once", "password", "second")
 	e.want(e.apply(set, next, child).Results, "ConfigMap once: updated")
 	got := e.get(kube.Key{Namespace: other, Name: "once"})
-	if got.Data["password"] != "first" || got.Labels[owned.LabelOwnerUID] != string(next.GetUID()) {
+	if got.Data["password"] != "first" || got.Labels["evenkeel.dev/owner-uid"] != string(next.GetUID()) {
 		t.Errorf("%+v", got)
 	}
 	e.want(e.apply(set, next, child).Results, "ConfigMap once: unchanged")

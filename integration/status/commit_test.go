@@ -37,7 +37,7 @@ func TestCommitOnAServer(t *testing.T) {
 	run(created, after, false)
 
 	// The first status at all.
-	status.Ready(&after.Status.Conditions, after.Generation, "Open", "")
+	status.SetReady(&after.Status.Conditions, after.Generation, "Open", "")
 	after.Status.ObservedGeneration = 1
 	run(created, after, true, "patch shops/status")
 	live := e.live("books")
@@ -101,7 +101,7 @@ func TestCommitOnAServer(t *testing.T) {
 	}
 	edited := u.DeepCopy()
 	edited.Object["status"].(map[string]any)["rounds"].(map[string]any)["a"] = 2
-	if err := status.Edit(edited, func(c *[]metav1.Condition) { status.Stalled(c, 1, "NoMoney", "") }); err != nil {
+	if err := status.Edit(edited, func(c *[]metav1.Condition) { status.SetStalled(c, 1, "NoMoney", "") }); err != nil {
 		t.Fatal(err)
 	}
 	if changed, err := status.Commit(ctx, e.client, u, edited); !changed || err != nil {
@@ -142,7 +142,7 @@ func TestCommitWhereTheObjectIsNot(t *testing.T) {
 	e := newEnv(t)
 	change := map[string]func(*Shop){
 		"fields":     func(s *Shop) { s.Status.ObservedGeneration = 1 },
-		"conditions": func(s *Shop) { status.Ready(&s.Status.Conditions, 1, "Open", "") },
+		"conditions": func(s *Shop) { status.SetReady(&s.Status.Conditions, 1, "Open", "") },
 	}
 	// With a status of its own, which is the same for each object of the name.
 	begin := func(name string) *Shop {
@@ -209,7 +209,7 @@ func TestCommitOfAClusterScopedKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := before.DeepCopy()
-	if err := status.Edit(after, func(c *[]metav1.Condition) { status.Ready(c, 1, "Open", "") }); err != nil {
+	if err := status.Edit(after, func(c *[]metav1.Condition) { status.SetReady(c, 1, "Open", "") }); err != nil {
 		t.Fatal(err)
 	}
 	if changed, err := status.Commit(t.Context(), e.client, before, after); !changed || err != nil {

@@ -36,7 +36,7 @@ func TestCommitKeepsWhatTheTypeDoesNotKnow(t *testing.T) {
 		calls  []string
 	}{
 		"new-condition": {
-			func(s *Shop) { status.Ready(&s.Status.Conditions, 1, "Open", "") },
+			func(s *Shop) { status.SetReady(&s.Status.Conditions, 1, "Open", "") },
 			[]string{"patch shops/status"},
 		},
 		"condition-of-theirs": {
@@ -44,7 +44,7 @@ func TestCommitKeepsWhatTheTypeDoesNotKnow(t *testing.T) {
 			[]string{"patch shops/status"},
 		},
 		"first-object-and-condition": {
-			func(s *Shop) { status.Ready(&s.Status.Conditions, 1, "Open", ""); s.round("a", 1) },
+			func(s *Shop) { status.SetReady(&s.Status.Conditions, 1, "Open", ""); s.round("a", 1) },
 			[]string{"get shops", "patch shops/status"},
 		},
 	} {
@@ -138,7 +138,7 @@ func TestCommitRemovesAfterAnOwnWrite(t *testing.T) {
 	e := newEnv(t)
 	before := e.begin("books")
 	ready := before.copy()
-	status.Reconciling(&ready.Status.Conditions, 7, "Opening", "")
+	status.SetReconciling(&ready.Status.Conditions, 7, "Opening", "")
 	if _, err := status.Commit(t.Context(), e.client, before, ready); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestCommitRemovesAfterAnOwnWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	after = after.copy()
-	status.Ready(&after.Status.Conditions, 0, "Open", "") // which ends Reconciling, and has no generation
+	status.SetReady(&after.Status.Conditions, 0, "Open", "") // which ends Reconciling, and has no generation
 	observer := &calls{}
 	changed, err := status.Commit(kube.ObserveCalls(t.Context(), observer), e.client, before, after)
 	if got, want := observer.take(), []string{"get shops", "patch shops/status"}; !changed || err != nil || !slices.Equal(got, want) {

@@ -66,7 +66,7 @@ func TestChildrenThatAWebhookChangesComeToRest(t *testing.T) {
 		"the order": {mutate: func(d *appsv1.Deployment) {
 			slices.SortFunc(d.Spec.Template.Spec.Containers[0].Env, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
 		}, costs: true},
-		"the hash removed": {mutate: func(d *appsv1.Deployment) { delete(d.Annotations, owned.AnnotationConfiguration) }, costs: true},
+		"the hash removed": {mutate: func(d *appsv1.Deployment) { delete(d.Annotations, "evenkeel.dev/configuration") }, costs: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

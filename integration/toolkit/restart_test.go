@@ -263,7 +263,7 @@ func (r restarts) drifts() map[string]drift {
 				r.Fatal(err)
 			}
 			annotations := live.GetAnnotations()
-			delete(annotations, owned.AnnotationConfiguration)
+			delete(annotations, "evenkeel.dev/configuration")
 			obj := obj.DeepCopy()
 			obj.SetAnnotations(annotations)
 			obj.SetLabels(live.GetLabels())
@@ -287,7 +287,7 @@ func (r restarts) drifts() map[string]drift {
 		"the owner reference is removed":   patch("Service", service, `[{"op":"remove","path":"/metadata/ownerReferences"}]`),
 		"secret data is changed":           patch("Secret", secret, `{"stringData":{"password":"y"}}`),
 		"data is removed":                  patch("ConfigMap", config, `{"data":{"a":null}}`),
-		"the hash is changed":              patch("ConfigMap", config, `{"metadata":{"annotations":{"`+owned.AnnotationConfiguration+`":"x"}}}`),
+		"the hash is changed":              patch("ConfigMap", config, `{"metadata":{"annotations":{"evenkeel.dev/configuration":"x"}}}`),
 		"managedFields are removed":        patch("ConfigMap", config, `[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]`),
 		"a list of a custom resource":      patch("Route", route, `{"spec":{"order":["b"]}}`),
 		"a set of a custom resource":       patch("Route", route, `{"spec":{"hosts":["x"]}}`),

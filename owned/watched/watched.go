@@ -7,7 +7,6 @@
 //
 //	children, err := watched.New(watched.Config{
 //		Client: client.Config{Cluster: cluster, FieldOwner: "webapp-operator"},
-//		Set:    owned.Config{Name: "webapp"},
 //		Kinds:  []watched.Kind{watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service]()},
 //	})
 //
@@ -15,6 +14,7 @@
 package watched
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,7 +41,7 @@ type Config struct {
 	Client client.Config
 	// Set is the set's. New fills in Client, which must be nil, and puts Kinds before the set's
 	// own: name here the kinds that only earlier versions of the program made, which are looked
-	// for by requests. Name is required.
+	// for by requests. Name defaults to Client.FieldOwner, Logger to Client.Logger.
 	Set owned.Config
 	// Kinds are the kinds of the children. Required.
 	Kinds []Kind
@@ -54,7 +54,7 @@ type Config struct {
 	Metrics informer.Recorder
 }
 
-// Kind is one kind of children: see Of and In.
+// Kind is one kind of children: see Of and Existing.
 type Kind struct {
 	open func(Config) (anyInformer, error)
 }
@@ -88,10 +88,10 @@ func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 	}}
 }
 
-// In is the kind of the objects of an informer that there is already, because more than the set
+// Existing is the kind of the objects of an informer that there is already, because more than the set
 // reads from it. It must keep whole objects, and show every child. Give it the client's field owner as
 // informer.Config.KeepAppliedBy, or each child is applied once after a restart.
-func In[T kube.Object](objects *informer.Informer[T]) Kind {
+func Existing[T kube.Object](objects *informer.Informer[T]) Kind {
 	return Kind{open: func(Config) (anyInformer, error) {
 		if objects == nil {
 			return nil, fmt.Errorf("the informer of %T is nil", *new(T))
@@ -116,6 +116,8 @@ type Children struct {
 // The error names every mistake in config; what only owned.New can see in Set, it names when the
 // rest is right.
 func New(config Config) (*Children, error) {
+	config.Set.Name = cmp.Or(config.Set.Name, config.Client.FieldOwner)
+	config.Set.Logger = cmp.Or(config.Set.Logger, config.Client.Logger)
 	children, err := build(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a watched set of owned objects: %w", err)
@@ -166,9 +168,9 @@ func (c Config) open() ([]anyInformer, error) {
 	nameProblems := validation.IsValidLabelValue(c.Set.Name)
 	switch {
 	case c.Set.Name == "":
-		errs = append(errs, errors.New("Set.Name is required: the children's informers select by it"))
+		errs = append(errs, errors.New("Set.Name is required, unless Client.FieldOwner is set: the children's informers select by it"))
 	case len(nameProblems) > 0:
-		errs = append(errs, fmt.Errorf("Set.Name is %q, which is no label value: %s", c.Set.Name, strings.Join(nameProblems, "; ")))
+		errs = append(errs, fmt.Errorf("Set.Name (default: Client.FieldOwner) is %q, which is not a label value: %s", c.Set.Name, strings.Join(nameProblems, "; ")))
 	}
 	if c.Set.Client != nil {
 		errs = append(errs, errors.New("Set.Client must be nil: the set gets one that reads from the children's informers, made from Client"))
@@ -209,7 +211,7 @@ func (c Config) checkNamespaces() error {
 
 func (k Kind) informer(c Config) (anyInformer, error) {
 	if k.open == nil {
-		return nil, errors.New("the zero Kind is of no use: use watched.Of or watched.In")
+		return nil, errors.New("the zero Kind is of no use: use watched.Of or watched.Existing")
 	}
 	objects, err := k.open(c)
 	if err != nil {

@@ -64,7 +64,7 @@ func TestEveryKindGetsAnInformerAndASource(t *testing.T) {
 	config.Namespaces = []string{"a", "b"}
 	config.Set.Namespaces = []string{"b"}
 	config.Client.Informers = []client.Informer{nodes}
-	config.Kinds = append(config.Kinds, watched.In(secrets))
+	config.Kinds = append(config.Kinds, watched.Existing(secrets))
 	given := slices.Clone(config.Kinds)
 	children, err := watched.New(config)
 	if err != nil {
@@ -176,14 +176,14 @@ func TestNewNamesEveryMistake(t *testing.T) {
 			func(c *watched.Config) {
 				c.Client.FieldOwner, c.Client.FieldValidation, c.Set.Name, c.Kinds = "", "Lax", "x y", nil
 			},
-			[]string{"Client.FieldOwner is required", "Lax", `Set.Name is "x y", which is no label value`, "one of Kinds is required"},
+			[]string{"Client.FieldOwner is required", "Lax", `is "x y", which is not a label value`, "one of Kinds is required"},
 		},
 		"kinds": {
 			func(c *watched.Config) {
 				c.Kinds = []watched.Kind{
 					{},
-					watched.In[*corev1.Secret](nil),
-					watched.In(metadata),
+					watched.Existing[*corev1.Secret](nil),
+					watched.Existing(metadata),
 					watched.Of[*corev1.ConfigMap](), watched.Of[*corev1.ConfigMap](),
 					watched.Of[*metav1.PartialObjectMetadata](),
 					watched.Of(func(c *informer.Config[*corev1.Pod]) { c.Retriever = nil }),
@@ -225,6 +225,24 @@ func TestNewNamesEveryMistake(t *testing.T) {
 	}
 }
 
+// The field owner is the default name of the set.
+func TestSetNameDefaultsToFieldOwner(t *testing.T) {
+	t.Parallel()
+	config := valid(connect(t))
+	config.Set.Name = ""
+	children, err := watched.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := children.Client.Config().Informers[0].Name(); got != "Deployment of webapp-operator" {
+		t.Errorf("the informer is called %q", got)
+	}
+	config.Client.FieldOwner = "webapp operator"
+	if _, err := watched.New(config); err == nil || !strings.Contains(err.Error(), "Client.FieldOwner") {
+		t.Errorf("a field owner that is not a label value: %v", err)
+	}
+}
+
 // Sources, set and client are made of one list, and given to one controller.
 func ExampleNew() {
 	cluster, err := kube.Connect(&rest.Config{Host: "https://api.example.com"})
@@ -234,7 +252,6 @@ func ExampleNew() {
 	}
 	children, err := watched.New(watched.Config{
 		Client: client.Config{Cluster: cluster, FieldOwner: "webapp-operator"},
-		Set:    owned.Config{Name: "webapp"},
 		Kinds:  []watched.Kind{watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service]()},
 	})
 	if err != nil {

@@ -57,7 +57,6 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 	// a client that reads from them, the set, and the sources.
 	children, err := watched.New(watched.Config{
 		Client:     client.Config{Cluster: cluster, FieldOwner: Name, Logger: config.Logger},
-		Set:        owned.Config{Name: Name, Logger: config.Logger},
 		Kinds:      []watched.Kind{watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](), watched.Of[*corev1.ConfigMap]()},
 		Namespaces: config.Namespaces,
 	})

@@ -5,6 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/status"
@@ -32,10 +33,8 @@ func setStatus(app *v1.WebApp, report owned.Report) {
 	} else {
 		status.Set(conditions, status.False(v1.ConditionSuspended, app.Generation, "NotSuspended", ""))
 	}
-	for _, child := range report.Results {
-		if deployment, ok := child.Object.(*appsv1.Deployment); ok {
-			app.Status.ReadyReplicas = deployment.Status.ReadyReplicas
-		}
+	if deployment, ok := owned.Object[*appsv1.Deployment](report, kube.KeyOf(app)); ok {
+		app.Status.ReadyReplicas = deployment.Status.ReadyReplicas
 	}
 	status.Summarize(conditions, app.Generation, report.States()...)
 }
