@@ -32,15 +32,15 @@ func checkIfAbsent(obj kube.Object, s settings) error {
 }
 
 // applyAbsent creates the object, if there is none.
-func applyAbsent[T kube.Object](ctx context.Context, a application, like T) (Applied[T], error) {
+func applyAbsent[T kube.Object](ctx context.Context, a application, like T) (ApplyResult[T], error) {
 	if !isKubernetesGroup(a.kind.Group) {
 		// An aggregated API server may ignore the resourceVersion of an apply.
 		seen, err := readState(ctx, a.target, like)
 		if err != nil {
-			return Applied[T]{}, err
+			return ApplyResult[T]{}, err
 		}
 		if seen.exists {
-			return Applied[T]{}, a.exists(fmt.Errorf("its uid is %s", seen.object.GetUID()))
+			return ApplyResult[T]{}, a.exists(fmt.Errorf("its uid is %s", seen.object.GetUID()))
 		}
 	}
 	answer, err := sendApply(ctx, a, like)
@@ -51,18 +51,18 @@ func applyAbsent[T kube.Object](ctx context.Context, a application, like T) (App
 		if isAboutExisting(a, err) {
 			err = a.exists(err)
 		}
-		return Applied[T]{}, asMistyped(err)
+		return ApplyResult[T]{}, asMistyped(err)
 	}
 	after, err := a.stateOf(answer)
 	if err != nil {
-		return Applied[T]{Object: answer, Outcome: Created}, err
+		return ApplyResult[T]{Object: answer, Outcome: Created}, err
 	}
 	outcome := Created
 	if a.request.Status == http.StatusOK {
 		outcome = Updated // by an aggregated API server that ignores the resourceVersion
 	}
 	a.remember(after, outcome)
-	return Applied[T]{Object: answer, Outcome: outcome}, nil
+	return ApplyResult[T]{Object: answer, Outcome: outcome}, nil
 }
 
 // exists returns the error for an object that exists already. apierrors.IsAlreadyExists is true

@@ -20,30 +20,30 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Outcome is what came of making an object be as it should.
-type Outcome string
+// ObjectOutcome is what came of making an object be as it should.
+type ObjectOutcome string
 
 // The outcomes.
 const (
 	// Created: there was no such object.
-	Created Outcome = "created"
+	Created ObjectOutcome = "created"
 	// Updated: the object has changed.
-	Updated Outcome = "updated"
+	Updated ObjectOutcome = "updated"
 	// Unchanged: the object was as it should be; its resourceVersion is what it was.
-	Unchanged Outcome = "unchanged"
+	Unchanged ObjectOutcome = "unchanged"
 	// Conflict: other field managers have fields that were applied, with other values. Nothing
 	// has changed.
-	Conflict Outcome = "conflict"
+	Conflict ObjectOutcome = "conflict"
 )
 
-// Applied is what came of an apply.
-type Applied[T any] struct {
+// ApplyResult is what came of an apply.
+type ApplyResult[T any] struct {
 	// Object is the object as the API server has it after the apply; of one that was Unchanged
 	// without a request, as the informer shows it; of a Conflict, as it was before, where that
 	// is known.
 	Object T
 	// Outcome is what came of it. Empty when an error says that nothing, or nothing certain, did.
-	Outcome Outcome
+	Outcome ObjectOutcome
 	// Changed are the fields of the object that have changed, when it was Updated. None: only
 	// who owns fields has changed.
 	Changed []FieldChange
@@ -138,10 +138,10 @@ type Applied[T any] struct {
 // does not match the schema of its kind (a number where a string belongs, a field that the schema lacks)
 // is of class retry.Invalid, although the API server calls it an internal error. What was applied may be there after other errors than answers of the API server (a
 // timeout, a connection that broke): apply it again.
-func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...Option) (Applied[T], error) {
+func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...Option) (ApplyResult[T], error) {
 	a, err := c.application(ctx, obj, options)
 	if err != nil {
-		return Applied[T]{}, fmt.Errorf("apply: %w", err)
+		return ApplyResult[T]{}, fmt.Errorf("apply: %w", err)
 	}
 	applied, err := apply(ctx, a, obj)
 	if err != nil {
@@ -158,8 +158,8 @@ func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...Opti
 //	applied, err := client.ApplyConfiguration(ctx, c, web, client.Force())
 func ApplyConfiguration(
 	ctx context.Context, c *Client, configuration runtime.ApplyConfiguration, options ...Option,
-) (Applied[*unstructured.Unstructured], error) {
-	var none Applied[*unstructured.Unstructured]
+) (ApplyResult[*unstructured.Unstructured], error) {
+	var none ApplyResult[*unstructured.Unstructured]
 	if usercode.IsNil(configuration) {
 		return none, errors.New("apply: the configuration is nil")
 	}
@@ -300,16 +300,16 @@ func sendApply[T kube.Object](ctx context.Context, a application, like T) (T, er
 }
 
 // apply is the flow of Apply. like is of the type that is wanted.
-func apply[T kube.Object](ctx context.Context, a application, like T) (Applied[T], error) {
+func apply[T kube.Object](ctx context.Context, a application, like T) (ApplyResult[T], error) {
 	if a.settings.absent {
 		return applyAbsent(ctx, a, like)
 	}
 	seen, err := stateBefore(ctx, a, like)
 	if err != nil {
-		return Applied[T]{}, err
+		return ApplyResult[T]{}, err
 	}
 	if seen.applied {
-		return Applied[T]{Object: seen.object, Outcome: Unchanged}, nil
+		return ApplyResult[T]{Object: seen.object, Outcome: Unchanged}, nil
 	}
 	last, _ := a.last()
 	answer, err := sendApply(ctx, a, like)
@@ -319,10 +319,10 @@ func apply[T kube.Object](ctx context.Context, a application, like T) (Applied[T
 	if a.request.DryRun && seen.cached && answer.GetResourceVersion() != seen.object.GetResourceVersion() {
 		// Nothing was written, so the informer is behind: what it lacks is not this apply's doing.
 		if seen, err = readState(ctx, a.target, like); err != nil {
-			return Applied[T]{}, err
+			return ApplyResult[T]{}, err
 		}
 	}
-	applied := Applied[T]{Object: answer, Outcome: Updated, FormerManagers: formerManagersOf(answer, a.request.FieldOwner)}
+	applied := ApplyResult[T]{Object: answer, Outcome: Updated, FormerManagers: formerManagersOf(answer, a.request.FieldOwner)}
 	var before kube.Object
 	if seen.exists && seen.object.GetUID() == answer.GetUID() {
 		before = seen.object
@@ -362,7 +362,7 @@ func (a application) withoutHash(changes []FieldChange) []FieldChange {
 }
 
 // remember notes what has come of the apply.
-func (a application) remember(after appliedState, outcome Outcome) {
+func (a application) remember(after appliedState, outcome ObjectOutcome) {
 	switch {
 	case a.request.DryRun:
 	case a.request.Status == 0:
@@ -378,9 +378,9 @@ func (a application) remember(after appliedState, outcome Outcome) {
 
 // refused says what an error means. What the client has remembered is dropped: an apply whose
 // answer was lost may have been done.
-func refused[T kube.Object](a application, seen state[T], err error) (Applied[T], error) {
+func refused[T kube.Object](a application, seen state[T], err error) (ApplyResult[T], error) {
 	err = asMistyped(err)
-	applied, conflicts := Applied[T]{}, conflictsOf(err)
+	applied, conflicts := ApplyResult[T]{}, conflictsOf(err)
 	switch {
 	case a.request.DryRun:
 	case len(conflicts) > 0:

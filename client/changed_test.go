@@ -41,7 +41,7 @@ func TestChangedIsAConflict(t *testing.T) {
 		},
 		"a conflict": {database(), fmt.Errorf("three times: %w", other), "the object has changed: three times: " + other.Error()},
 		"a conflict that is one already": {
-			database(), client.NewChanged(t.Context(), c, database(), other), "the object has changed: " + other.Error(),
+			database(), client.ChangedError(t.Context(), c, database(), other), "the object has changed: " + other.Error(),
 		},
 		"a kind that is not served": {
 			&appsv1.StatefulSet{TypeMeta: metav1.TypeMeta{APIVersion: "shop.example.com/v1", Kind: "Gone"}, ObjectMeta: meta("shop", "g")},
@@ -51,7 +51,7 @@ func TestChangedIsAConflict(t *testing.T) {
 			&unknown{ObjectMeta: meta("shop", "u")}, errors.New("so"), `the object has changed: Operation cannot be fulfilled on  "u": so`,
 		},
 	} {
-		err := client.NewChanged(t.Context(), c, test.obj, test.why)
+		err := client.ChangedError(t.Context(), c, test.obj, test.why)
 		if err == nil || err.Error() != test.want {
 			t.Errorf("%s: the error is %v, want %s", name, err, test.want)
 		}

@@ -114,7 +114,7 @@ func TestMetadataOfServersThatKnowNoneOfItsForms(t *testing.T) {
 	if !exists || err != nil {
 		t.Errorf("it exists: %t, %v", exists, err)
 	}
-	names, err := client.Names[*corev1.Pod](t.Context(), c)
+	names, err := client.Keys[*corev1.Pod](t.Context(), c)
 	if len(names) != 1 || err != nil {
 		t.Errorf("the names are %v, %v", names, err)
 	}

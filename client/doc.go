@@ -22,7 +22,7 @@
 //
 // # Reading
 //
-// Get, Exists, List (an iterator over pages), All and Names ask the API server, unless one of
+// Get, Exists, List (an iterator over pages), All and Keys ask the API server, unless one of
 // Config.Informers has what is asked for: an informer answers for an object that it shows, and
 // for one that is not there if it shows all that there are. No read ever starts a cache: of an
 // informer that does not run (no controller has it in its Sources or Reads, or that one has ended)
@@ -49,7 +49,7 @@
 // # Errors
 //
 // ReasonOf says in one word why a request was not done, IgnoreNotFound and IgnoreAlreadyExists
-// leave out what is no failure, CausesOf names the fields of an object that the API server does
+// leave out what is no failure, StatusCauses names the fields of an object that the API server does
 // not take. ErrGone, ErrChanged and ErrReplaced say what has become of an object, ErrTerminating
 // that it is being deleted, ErrNoNamespace and kube.ErrNotServed that something else is missing.
 // Apply returns a *ConflictError, WaitFor ErrFailed. apimachinery's own errors are underneath.

@@ -16,13 +16,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Written is what came of CreateOrUpdate and CreateOrPatch.
-type Written[T any] struct {
+// WriteResult is what came of CreateOrUpdate and CreateOrPatch.
+type WriteResult[T any] struct {
 	// Object is the object as the API server has it, or as it was found when it is Unchanged.
 	Object T
 	// Outcome is Created, Updated or Unchanged. Empty when an error says that nothing certain
 	// has come of it.
-	Outcome Outcome
+	Outcome ObjectOutcome
 	// Changed are the fields of the object that have changed, when it was Updated, also those of
 	// the status.
 	Changed []FieldChange
@@ -55,7 +55,7 @@ const writeTries = 3
 //     done again. The same is done before an update of what an informer of another Go type has
 //     shown, because fields that this type does not know are missing there.
 //
-// obj itself is not changed; the result is Written.Object. mutate must not change namespace, name
+// obj itself is not changed; the result is WriteResult.Object. mutate must not change namespace, name
 // and uid. It should set fields one by one: a struct or a list that it replaces as a whole
 // (Spec.Template.Spec = corev1.PodSpec{...}) loses what the API server has filled in, so it differs in
 // every run and is sent in every run. The Outcome is Unchanged, because the API server fills it in
@@ -69,9 +69,9 @@ const writeTries = 3
 //
 // Errors: that of mutate; ErrChanged when others came first three times. Objects that are
 // metadata only are refused: the rest of the object would be lost.
-func CreateOrUpdate[T kube.Object](ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...Option) (Written[T], error) {
+func CreateOrUpdate[T kube.Object](ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...Option) (WriteResult[T], error) {
 	if _, metadata := any(obj).(*metav1.PartialObjectMetadata); metadata {
-		return Written[T]{}, fmt.Errorf("create or update %s: it has metadata only, and an update would remove the rest: CreateOrPatch and Apply change metadata",
+		return WriteResult[T]{}, fmt.Errorf("create or update %s: it has metadata only, and an update would remove the rest: CreateOrPatch and Apply change metadata",
 			keyOf(obj))
 	}
 	return createOr(ctx, c, "create or update", obj, mutate, update[T], options)
@@ -87,8 +87,8 @@ func CreateOrUpdate[T kube.Object](ctx context.Context, c *Client, obj T, mutate
 // Options: DryRun, FieldOwner, FieldValidation.
 //
 // Errors: those of CreateOrUpdate. When the status could not be written, what was written before
-// stays; Written says so.
-func CreateOrPatch[T kube.Object](ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...Option) (Written[T], error) {
+// stays; WriteResult says so.
+func CreateOrPatch[T kube.Object](ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...Option) (WriteResult[T], error) {
 	return createOr(ctx, c, "create or patch", obj, mutate, patchBoth[T], options)
 }
 
@@ -115,17 +115,17 @@ var errPartial = errors.New("the informer shows a part of it only")
 
 func createOr[T kube.Object](
 	ctx context.Context, c *Client, doing string, obj T, mutate func(T) error,
-	write func(context.Context, change[T]) (Written[T], error), options []Option,
-) (Written[T], error) {
+	write func(context.Context, change[T]) (WriteResult[T], error), options []Option,
+) (WriteResult[T], error) {
 	s, err := newSettings(options, "DryRun", "FieldOwner", "FieldValidation")
 	if err != nil {
-		return Written[T]{}, fmt.Errorf("%s: %w", doing, err)
+		return WriteResult[T]{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	t, err := c.targetOf(ctx, obj)
 	if err != nil {
-		return Written[T]{}, fmt.Errorf("%s: %w", doing, err)
+		return WriteResult[T]{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	var done Written[T] // of tries that wrote the object, and then not its status
+	var done WriteResult[T] // of tries that wrote the object, and then not its status
 	for try := 1; ; try++ {
 		find := currentState[T]
 		if try > 1 {
@@ -147,7 +147,7 @@ func createOr[T kube.Object](
 }
 
 // after returns what has come of an earlier try and of w together.
-func (w Written[T]) after(earlier Written[T]) Written[T] {
+func (w WriteResult[T]) after(earlier WriteResult[T]) WriteResult[T] {
 	switch earlier.Outcome {
 	case Created:
 		w.Outcome, w.Changed = Created, nil
@@ -163,8 +163,8 @@ func (w Written[T]) after(earlier Written[T]) Written[T] {
 // what was read.
 func tryOnce[T kube.Object](
 	ctx context.Context, t target, s settings, obj T, mutate func(T) error,
-	find func(context.Context, target, T) (state[T], error), write func(context.Context, change[T]) (Written[T], error),
-) (written Written[T], again bool, err error) {
+	find func(context.Context, target, T) (state[T], error), write func(context.Context, change[T]) (WriteResult[T], error),
+) (written WriteResult[T], again bool, err error) {
 	seen, err := find(ctx, t, obj)
 	if err != nil {
 		return written, false, err
@@ -211,46 +211,46 @@ func copyOf[T kube.Object](obj T) (T, error) {
 }
 
 // update writes the whole object.
-func update[T kube.Object](ctx context.Context, ch change[T]) (Written[T], error) {
+func update[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], error) {
 	if !ch.exists {
 		return create(ctx, ch)
 	}
 	from, to, apart, err := ch.contents(ctx)
 	if err != nil {
-		return Written[T]{}, err
+		return WriteResult[T]{}, err
 	}
 	if apart {
 		delete(from, "status")
 		delete(to, "status")
 	}
 	if equal(from, to) {
-		return Written[T]{Object: ch.before, Outcome: Unchanged}, nil
+		return WriteResult[T]{Object: ch.before, Outcome: Unchanged}, nil
 	}
 	if ch.partial {
-		return Written[T]{}, errPartial
+		return WriteResult[T]{}, errPartial
 	}
 	r := ch.request(VerbUpdate, ch.settings)
 	r.Object = ch.wanted
 	answer, err := exchange(ctx, ch.target, r, ch.wanted)
 	if err != nil {
-		return Written[T]{}, asChanged(err)
+		return WriteResult[T]{}, asChanged(err)
 	}
 	return ch.written(answer, r.DryRun), nil
 }
 
-func create[T kube.Object](ctx context.Context, ch change[T]) (Written[T], error) {
+func create[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], error) {
 	r := ch.request(VerbCreate, ch.settings)
 	r.Object = ch.wanted
 	answer, err := exchange(ctx, ch.target, r, ch.wanted)
 	if err != nil {
-		return Written[T]{}, err
+		return WriteResult[T]{}, err
 	}
-	return Written[T]{Object: answer, Outcome: Created}, nil
+	return WriteResult[T]{Object: answer, Outcome: Created}, nil
 }
 
 // written says what has come of a write whose answer is there.
-func (ch change[T]) written(answer T, dryRun bool) Written[T] {
-	w := Written[T]{Object: answer, Outcome: Updated, Changed: diff(newContents(ch.client.shapes), ch.before, answer, "")}
+func (ch change[T]) written(answer T, dryRun bool) WriteResult[T] {
+	w := WriteResult[T]{Object: answer, Outcome: Updated, Changed: diff(newContents(ch.client.shapes), ch.before, answer, "")}
 	if answer.GetResourceVersion() == ch.before.GetResourceVersion() && !dryRun || dryRun && len(w.Changed) == 0 {
 		w.Outcome, w.Changed = Unchanged, nil // the API server has taken it for the same
 	}
@@ -281,13 +281,13 @@ func (ch change[T]) contents(ctx context.Context) (from, to map[string]any, apar
 }
 
 // patchBoth writes what differs, and then what differs of the status.
-func patchBoth[T kube.Object](ctx context.Context, ch change[T]) (Written[T], error) {
+func patchBoth[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], error) {
 	if !ch.exists {
 		return createWithStatus(ctx, ch)
 	}
 	from, to, apart, err := ch.contents(ctx)
 	if err != nil {
-		return Written[T]{}, err
+		return WriteResult[T]{}, err
 	}
 	fromStatus, toStatus := map[string]any{}, map[string]any{}
 	if apart {
@@ -295,11 +295,11 @@ func patchBoth[T kube.Object](ctx context.Context, ch change[T]) (Written[T], er
 		delete(from, "status")
 		delete(to, "status")
 	}
-	written := Written[T]{Object: ch.before, Outcome: Unchanged}
+	written := WriteResult[T]{Object: ch.before, Outcome: Unchanged}
 	if difference := mergeDifference(from, to); len(difference) > 0 {
 		answer, err := ch.patch(ctx, ch.before, difference, "")
 		if err != nil {
-			return Written[T]{}, err
+			return WriteResult[T]{}, err
 		}
 		written = ch.written(answer, ch.dryRun())
 	}
@@ -311,7 +311,7 @@ func patchBoth[T kube.Object](ctx context.Context, ch change[T]) (Written[T], er
 
 // createWithStatus creates the object; the API server leaves the status out where it is a
 // subresource.
-func createWithStatus[T kube.Object](ctx context.Context, ch change[T]) (Written[T], error) {
+func createWithStatus[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], error) {
 	written, err := create(ctx, ch)
 	if err != nil || ch.dryRun() {
 		return written, err
@@ -331,7 +331,7 @@ func createWithStatus[T kube.Object](ctx context.Context, ch change[T]) (Written
 }
 
 // patchStatus patches the status of written.Object.
-func (ch change[T]) patchStatus(ctx context.Context, written Written[T], difference map[string]any) (Written[T], error) {
+func (ch change[T]) patchStatus(ctx context.Context, written WriteResult[T], difference map[string]any) (WriteResult[T], error) {
 	answer, err := ch.patch(ctx, written.Object, difference, "status")
 	if err != nil {
 		return written, fmt.Errorf("its status: %w", err)

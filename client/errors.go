@@ -120,11 +120,11 @@ func answerOf(err error) metav1.Status {
 	return status.Status()
 }
 
-// NewChanged makes the error of a write that was not done because obj is not what was seen, and why:
+// ChangedError makes the error of a write that was not done because obj is not what was seen, and why:
 // ErrChanged, of which apierrors.IsConflict is true too. It is for callers whose JSON patch tests
 // what was seen. The API server calls a failed test invalid, and what is invalid is not tried
 // again; so only the text of why is kept, unless why is a conflict itself.
-func NewChanged(ctx context.Context, c *Client, obj kube.Object, why error) error {
+func ChangedError(ctx context.Context, c *Client, obj kube.Object, why error) error {
 	if apierrors.IsConflict(why) {
 		return asChanged(why)
 	}

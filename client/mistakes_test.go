@@ -43,7 +43,7 @@ func TestMistakesMakeNoRequest(t *testing.T) {
 		"create Pod shop/p: it is metadata only":                                            first(client.Create(t.Context(), c, metadata)),
 		"get shop/p: option InNamespace has no meaning here":                                first(client.Get[*corev1.Pod](t.Context(), c, kube.Key{Namespace: "shop", Name: "p"}, client.InNamespace("shop"))),
 		"option PageSize is -1":                                                             first(client.All[*corev1.Pod](t.Context(), c, client.PageSize(-1))),
-		"option LabelSelector: ":                                                            first(client.Names[*corev1.Pod](t.Context(), c, client.LabelSelector("=="))),
+		"option LabelSelector: ":                                                            first(client.Keys[*corev1.Pod](t.Context(), c, client.LabelSelector("=="))),
 		"option WithLabels: ":                                                               first(client.All[*corev1.Pod](t.Context(), c, client.WithLabels(map[string]string{"a": "no value!"}))),
 		"option FieldSelector: ":                                                            first(client.All[*corev1.Pod](t.Context(), c, client.FieldSelector("a"))),
 		"option FieldOwner: FieldOwner has 129 bytes":                                       first(client.Create(t.Context(), c, pod("shop", "p"), client.FieldOwner(strings.Repeat("x", 129)))),
@@ -69,7 +69,7 @@ func TestMistakesMakeNoRequest(t *testing.T) {
 		"the client is nil":                                                                 first(client.Get[*corev1.Pod](t.Context(), nil, kube.Key{Namespace: "shop", Name: "p"})),
 		"look for shop/p: the client is nil":                                                first(client.Exists[*corev1.Pod](t.Context(), nil, kube.Key{Namespace: "shop", Name: "p"})),
 		"option Precondition has no meaning here: possible are":                             client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop"), client.Precondition("u", "")),
-		"list names: option Subresource has no meaning here":                                first(client.Names[*corev1.Pod](t.Context(), c, client.Subresource("status"))),
+		"list names: option Subresource has no meaning here":                                first(client.Keys[*corev1.Pod](t.Context(), c, client.Subresource("status"))),
 		"look for shop/p: option Subresource has no meaning":                                first(client.Exists[*corev1.Pod](t.Context(), c, kube.Key{Namespace: "shop", Name: "p"}, client.Subresource("status"))),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

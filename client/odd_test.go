@@ -284,7 +284,7 @@ func TestWaitForIsForOneObject(t *testing.T) {
 			})
 		}
 		another("before")
-		w := s.begin(t.Context(), client.Within(time.Minute))
+		w := s.begin(t.Context(), client.Timeout(time.Minute))
 		time.Sleep(time.Second)
 		another("other")
 		time.Sleep(time.Second)

@@ -183,9 +183,9 @@ func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody
 	return patched, nil
 }
 
-// Pointer returns the JSON pointer of a field, for Operation.Path: of "metadata", "annotations",
+// JSONPointer returns the JSON pointer of a field, for Operation.Path: of "metadata", "annotations",
 // "example.com/team" it is "/metadata/annotations/example.com~1team" (RFC 6901).
-func Pointer(names ...string) string {
+func JSONPointer(names ...string) string {
 	var pointer strings.Builder
 	for _, name := range names {
 		if strings.ContainsAny(name, "~/") { // rare, and the order of the two matters
@@ -197,8 +197,10 @@ func Pointer(names ...string) string {
 	return pointer.String()
 }
 
-// TestFailed reports whether the API server has refused a JSON patch because it does not fit: a
+// IsPatchTestFailed reports whether the API server has refused a JSON patch because it does not fit: a
 // test in it has failed, or what it changes is not there. (An object that is invalid after the
-// patch is refused with causes: see CausesOf.) A caller who knows that only a test can have failed
-// reads the object and tries again, or gives up and returns NewChanged.
-func TestFailed(err error) bool { return apierrors.IsInvalid(err) && len(CausesOf(err)) == 0 }
+// patch is refused with causes: see StatusCauses.) A caller who knows that only a test can have failed
+// reads the object and tries again, or gives up and returns ChangedError.
+func IsPatchTestFailed(err error) bool {
+	return apierrors.IsInvalid(err) && len(StatusCauses(err)) == 0
+}

@@ -12,7 +12,7 @@ import (
 )
 
 func ExamplePointer() {
-	fmt.Println(client.Pointer("metadata", "annotations", "example.com/team~a"))
+	fmt.Println(client.JSONPointer("metadata", "annotations", "example.com/team~a"))
 	// Output: /metadata/annotations/example.com~1team~0a
 }
 
@@ -29,7 +29,7 @@ func TestTestFailed(t *testing.T) {
 		"an invalid object":     {apierrors.NewInvalid(kind, "a", field.ErrorList{field.Required(field.NewPath("spec"), "")}), false},
 		"another write":         {apierrors.NewConflict(schema.GroupResource{}, "a", nil), false},
 	} {
-		if got := client.TestFailed(test.err); got != test.want {
+		if got := client.IsPatchTestFailed(test.err); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}

@@ -249,8 +249,8 @@ func gather[T kube.Object](ctx context.Context, t target, s settings) (all []T, 
 	return all, nil
 }
 
-// Names returns the keys of the objects of All. It reads metadata only. Options: those of List.
-func Names[T kube.Object](ctx context.Context, c *Client, options ...Option) (sets.Set[kube.Key], error) {
+// Keys returns the keys of the objects of All. It reads metadata only. Options: those of List.
+func Keys[T kube.Object](ctx context.Context, c *Client, options ...Option) (sets.Set[kube.Key], error) {
 	s, err := newSettings(options, listOptionNames("FromAPI", "PageSize", "NotOlderThan")...)
 	if err != nil {
 		return nil, fmt.Errorf("list names: %w", err)

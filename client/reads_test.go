@@ -298,8 +298,8 @@ func TestReadsFromInformers(t *testing.T) {
 			}
 			return found, err
 		}},
-		"Names": {informer: databases(false, "*"), read: func(c *client.Client) (any, error) {
-			found, err := client.Names[*appsv1.StatefulSet](t.Context(), c, client.LabelSelector("app=db"))
+		"Keys": {informer: databases(false, "*"), read: func(c *client.Client) (any, error) {
+			found, err := client.Keys[*appsv1.StatefulSet](t.Context(), c, client.LabelSelector("app=db"))
 			if err == nil && !found.Has(key) {
 				err = fmt.Errorf("the names are %v", found)
 			}

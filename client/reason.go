@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +20,7 @@ type Reason string
 // first here: as long as that is there, the others do not matter.
 const (
 	// ReasonInvalid: the API server refuses what the request says (400, 405, 406, 413, 415, 422), and
-	// will refuse the same again. CausesOf names the fields.
+	// will refuse the same again. StatusCauses names the fields.
 	ReasonInvalid Reason = "Invalid"
 	// ReasonForbidden: 401 or 403: a Role, a quota, a token, a webhook, a namespace that is being
 	// deleted.
@@ -38,7 +37,7 @@ const (
 	// ReasonAlreadyExists: there is an object of that name.
 	ReasonAlreadyExists Reason = "AlreadyExists"
 	// ReasonThrottled: the API server asks to be asked less, or later: 429, or 5xx with a Retry-After.
-	// RetryAfter has the time. Evictions that a PodDisruptionBudget forbids are of it.
+	// retry.RetryAfter returns the delay. Evictions that a PodDisruptionBudget forbids are of it.
 	ReasonThrottled Reason = "Throttled"
 	// ReasonUnreachable: no answer came: a connection that was refused, reset or cut, a name that
 	// cannot be resolved, a time limit of the request. A write may have been done.
@@ -99,29 +98,10 @@ func ignore(err error, reason Reason) error {
 	return nil
 }
 
-// Cause is one thing that the API server finds wrong with an object.
-type Cause struct {
-	// Field is its path, as in "spec.replicas" or "spec.template.spec.containers[0].image".
-	// Empty: the API server named none.
-	Field string
-	// Type says in one word what is wrong.
-	Type metav1.CauseType
-	// Message says it to people.
-	Message string
-}
-
-// String returns "field: message".
-func (c Cause) String() string {
-	if c.Field == "" {
-		return c.Message
-	}
-	return c.Field + ": " + c.Message
-}
-
-// CausesOf returns what the API server finds wrong with the object of a request that is invalid,
+// StatusCauses returns what the API server finds wrong with the object of a request that is invalid,
 // or, where field managers are in conflict, the fields that others have. Nil: it said nothing.
-func CausesOf(err error) []Cause {
-	var causes []Cause
+func StatusCauses(err error) []metav1.StatusCause {
+	var causes []metav1.StatusCause
 	answers := retry.Failures(err, func(err error, _ retry.Class) apierrors.APIStatus {
 		answer, _ := err.(apierrors.APIStatus)
 		return answer
@@ -134,16 +114,10 @@ func CausesOf(err error) []Cause {
 		if status.Details == nil || apierrors.HasStatusCause(&apierrors.StatusError{ErrStatus: status}, metav1.CauseTypeUnexpectedServerResponse) {
 			continue
 		}
-		for _, c := range status.Details.Causes {
-			causes = append(causes, Cause{Field: c.Field, Type: c.Type, Message: c.Message})
-		}
+		causes = append(causes, status.Details.Causes...)
 	}
 	return causes
 }
-
-// RetryAfter returns for how long the API server asks to be left alone: the longest Retry-After
-// of the answers in err. It returns false when there is none. It is retry.RetryAfter.
-func RetryAfter(err error) (after time.Duration, ok bool) { return retry.RetryAfter(err) }
 
 // failuresOf returns the reasons of the failures that err consists of; none for nil.
 func failuresOf(err error) []Reason {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 func podResource() schema.GroupResource { return schema.GroupResource{Resource: "pods"} }
@@ -126,26 +127,23 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
-func TestCausesAndDelays(t *testing.T) {
+func TestStatusCausesAndRetryAfter(t *testing.T) {
 	t.Parallel()
-	want := []client.Cause{
+	want := []metav1.StatusCause{
 		{Field: "spec.replicas", Type: metav1.CauseTypeFieldValueInvalid, Message: `Invalid value: -1: must not be negative`},
 		{Field: "spec.containers[0].image", Type: metav1.CauseTypeFieldValueRequired, Message: "Required value"},
 	}
 	joined := errors.Join(fmt.Errorf("create: %w", invalid()), proxyAnswer(http.StatusServiceUnavailable, 7), apierrors.NewTooManyRequests("slower", 2))
-	if got := client.CausesOf(joined); !slices.Equal(got, want) {
+	if got := client.StatusCauses(joined); !slices.Equal(got, want) {
 		t.Errorf("the causes are %+v, want %+v", got, want)
 	}
-	if got := want[1].String(); got != "spec.containers[0].image: Required value" {
-		t.Errorf("a cause says %q", got)
-	}
-	if got := client.CausesOf(errors.New("none")); got != nil {
+	if got := client.StatusCauses(errors.New("none")); got != nil {
 		t.Errorf("causes of nothing: %v", got)
 	}
-	if after, ok := client.RetryAfter(joined); after != 7*time.Second || !ok {
+	if after, ok := retry.RetryAfter(joined); after != 7*time.Second || !ok {
 		t.Errorf("wait %s, %t, want the longest", after, ok)
 	}
-	if after, ok := client.RetryAfter(invalid()); after != 0 || ok {
+	if after, ok := retry.RetryAfter(invalid()); after != 0 || ok {
 		t.Errorf("wait %s, %t, where nothing was said", after, ok)
 	}
 }

@@ -17,18 +17,21 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// DefaultWaitTimeout is how long WaitFor and WaitDeleted wait, unless Within says otherwise.
+// DefaultWaitTimeout is how long WaitFor and WaitDeleted wait, unless Timeout says otherwise.
 const DefaultWaitTimeout = 5 * time.Minute
 
 // ErrFailed says that what was waited for will not come by itself: the check found the object
 // Failed.
 var ErrFailed = errors.New("the object has failed")
 
-// Within is how long WaitFor and WaitDeleted wait. Default: DefaultWaitTimeout. A negative time
+// Timeout is how long WaitFor and WaitDeleted wait. Default: DefaultWaitTimeout. A negative time
 // means: as long as the context lasts.
-func Within(d time.Duration) Option { return named("Within", func(s *settings) { s.wait.within = d }) }
+func Timeout(d time.Duration) Option {
+	return named("Timeout", func(s *settings) { s.wait.within = d })
+}
 
 // DespiteFailures goes on waiting when the check finds the object Failed: somebody may repair it.
 func DespiteFailures() Option {
@@ -44,7 +47,7 @@ type waitSettings struct {
 // WaitFor waits until there is an object under key, and check finds it Current. It returns that
 // object, which belongs to the caller.
 //
-//	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.RolledOut, client.Within(time.Minute))
+//	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.RolledOut, client.Timeout(time.Minute))
 //
 // For a custom resource that reports Ready there is readiness.Ready: it ends the wait at once when
 // the object is Stalled, which readiness.Condition alone does not know of.
@@ -61,16 +64,16 @@ type waitSettings struct {
 //
 // It needs the verbs list and watch; a Role may limit both to the object's name (resourceNames).
 //
-// Options: OfKind, Within, DespiteFailures.
+// Options: OfKind, Timeout, DespiteFailures.
 //
 // Errors, all of which say what was missing last:
-//   - context.DeadlineExceeded when the time is over: Within's, or that of ctx;
+//   - context.DeadlineExceeded when the time is over: Timeout's, or that of ctx;
 //   - ErrFailed, at once, when the check finds the object Failed;
 //   - what the API server has said, at once, where another try would not help: the reading is
 //     forbidden, the request is refused.
 func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check readiness.Check, options ...Option) (T, error) {
 	var none T
-	s, err := newSettings(options, "OfKind", "Within", "DespiteFailures")
+	s, err := newSettings(options, "OfKind", "Timeout", "DespiteFailures")
 	switch {
 	case err != nil:
 	case c == nil:
@@ -115,16 +118,16 @@ func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check 
 //	...
 //	err = client.Delete(ctx, c, deployment)
 //	...
-//	err = client.WaitDeleted(ctx, c, deployment, client.Within(time.Minute))
+//	err = client.WaitDeleted(ctx, c, deployment, client.Timeout(time.Minute))
 //
-// Options: Within.
+// Options: Timeout.
 //
 // Errors: context.DeadlineExceeded when the time is over; it says which finalizers hold the
 // object, or that nobody has deleted it. kube.ErrNotServed, at once, when the cluster has no such
 // kind (any longer), which says nothing about the object. An obj that has no uid, because it did
 // not come from the cluster. Otherwise as WaitFor.
 func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Option) error {
-	s, err := newSettings(options, "Within")
+	s, err := newSettings(options, "Timeout")
 	switch {
 	case err != nil:
 	case c == nil:
@@ -223,7 +226,7 @@ func (w *waiting[T]) run(ctx context.Context, within time.Duration) (T, error) {
 		if err != nil {
 			w.trouble = err
 		}
-		after, _ := RetryAfter(err)
+		after, _ := retry.RetryAfter(err)
 		select {
 		case <-time.After(max(after, pause(failures))):
 		case <-ctx.Done():

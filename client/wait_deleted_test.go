@@ -81,7 +81,7 @@ func TestWaitDeleted(t *testing.T) {
 				ended, began := make(chan struct{}), time.Now()
 				go func() { // waited for below
 					defer close(ended)
-					err = client.WaitDeleted(t.Context(), s.client, seen, client.Within(time.Minute))
+					err = client.WaitDeleted(t.Context(), s.client, seen, client.Timeout(time.Minute))
 					after = time.Since(began)
 				}()
 				for _, do := range test.during {

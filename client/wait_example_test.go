@@ -41,7 +41,7 @@ func ExampleWaitFor() {
 	}()
 
 	ctx := context.Background()
-	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.RolledOut, client.Within(time.Minute))
+	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.RolledOut, client.Timeout(time.Minute))
 	fmt.Println(deployment.Status.AvailableReplicas, "replicas are available:", err)
 
 	<-ended
@@ -74,7 +74,7 @@ func ExampleWaitDeleted() {
 	if err != nil {
 		panic(err)
 	}
-	err = client.WaitDeleted(ctx, c, deployment, client.Within(time.Minute))
+	err = client.WaitDeleted(ctx, c, deployment, client.Timeout(time.Minute))
 	fmt.Println(err)
 	// Output:
 	// <nil>

@@ -69,7 +69,7 @@ func TestWaitForIsNoHotLoop(t *testing.T) {
 			}
 			return do(), nil
 		})
-		_, err := s.wait(t.Context(), client.Within(time.Minute))
+		_, err := s.wait(t.Context(), client.Timeout(time.Minute))
 		if err == nil || requests > 50 {
 			t.Errorf("%d requests in a minute: %v", requests, err)
 		}
@@ -93,7 +93,7 @@ func TestWaitForGoesOnAtOnceAfterAGoodWatch(t *testing.T) {
 			lists++
 			return do(), nil
 		})
-		_, err := s.wait(t.Context(), client.Within(time.Hour))
+		_, err := s.wait(t.Context(), client.Timeout(time.Hour))
 		if lists != 60 || err == nil || !strings.Contains(err.Error(), "1 of 3 replicas are available") {
 			t.Errorf("%d lists in an hour: %v", lists, err)
 		}

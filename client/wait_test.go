@@ -41,7 +41,7 @@ func TestWaitForWatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitServer(t)
-		w := s.begin(t.Context(), client.Within(-1))
+		w := s.begin(t.Context(), client.Timeout(-1))
 		time.Sleep(time.Hour)
 		s.Edit("deployments", kube.Key{Namespace: "shop", Name: "other"}, "somebody", func(map[string]any) bool { return true })
 		s.put(1)
@@ -153,7 +153,7 @@ func TestWaitForLeavesTheServerAloneAsLongAsItAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitServer(t)
 		s.refuse(apierrors.NewTooManyRequests("slower", 30))
-		_, err := s.wait(t.Context(), client.Within(time.Minute+time.Second))
+		_, err := s.wait(t.Context(), client.Timeout(time.Minute+time.Second))
 		if !errors.Is(err, context.DeadlineExceeded) || !apierrors.IsTooManyRequests(err) {
 			t.Errorf("the error is: %v", err)
 		}
@@ -213,7 +213,7 @@ func TestWaitForKindThatIsNotServedYet(t *testing.T) {
 		}
 		s.serve(false) // the kind is known, and has gone
 		s.put(1)
-		_, err := s.wait(t.Context(), client.Within(time.Minute))
+		_, err := s.wait(t.Context(), client.Timeout(time.Minute))
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, kube.ErrNotServed) {
 			t.Errorf("the error is: %v", err)
 		}
@@ -235,7 +235,7 @@ func TestWaitForSaysWhatIsMissing(t *testing.T) {
 			want:    "wait for Deployment shop/web: context deadline exceeded after 5m0s: InProgress: 2 of 3 replicas are available",
 		},
 		"another time": {
-			options: []client.Option{client.Within(time.Second)},
+			options: []client.Option{client.Timeout(time.Second)},
 			after:   time.Second,
 			want:    "wait for Deployment shop/web: context deadline exceeded after 1s: it does not exist",
 		},
@@ -322,7 +322,7 @@ func TestWaitForEndsWithItsContext(t *testing.T) {
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := s.wait(ctx, client.Within(-1)); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := s.wait(ctx, client.Timeout(-1)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the error is: %v", err)
 		}
 	})

@@ -20,7 +20,7 @@ type Ensured struct {
 	// Name is the definition's name.
 	Name string
 	// Outcome is client.Created, client.Updated or client.Unchanged.
-	Outcome client.Outcome
+	Outcome client.ObjectOutcome
 	// Allowed are the problems of the change that an option allowed.
 	Allowed []Problem
 	// Definition is the definition as the API server returned it. In a dry run, if a definition of this

@@ -57,16 +57,18 @@ func AllowNarrowing(paths ...string) Option {
 	return option("AllowNarrowing", func(s *settings) { s.allow(Narrowing, paths) })
 }
 
-// WithObjects allows Remove to delete all objects of the kind together with the definition.
-func WithObjects() Option { return option("WithObjects", func(s *settings) { s.withObjects = true }) }
+// DeleteObjectsToo allows Remove to delete all objects of the kind together with the definition.
+func DeleteObjectsToo() Option {
+	return option("DeleteObjectsToo", func(s *settings) { s.deleteObjects = true })
+}
 
 // settings are the evaluated options of one call.
 type settings struct {
-	client      *client.Client // the caller's client without its informers
-	timeout     time.Duration
-	logger      *slog.Logger
-	allowed     map[Severity]allowance
-	withObjects bool
+	client        *client.Client // the caller's client without its informers
+	timeout       time.Duration
+	logger        *slog.Logger
+	allowed       map[Severity]allowance
+	deleteObjects bool
 
 	optionNames []string // the options that the caller passed
 	problems    []error

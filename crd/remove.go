@@ -21,18 +21,18 @@ var ErrHasObjects = errors.New("objects of its kind exist")
 // definition that does not exist is not an error.
 //
 // Deleting a definition deletes all objects of its kind in all namespaces. Remove therefore returns
-// ErrHasObjects while objects exist, unless option WithObjects allows their deletion. Objects with
+// ErrHasObjects while objects exist, unless option DeleteObjectsToo allows their deletion. Objects with
 // finalizers block the deletion until their controllers remove the finalizers; these controllers must still
 // run. Remove does not detect an object that is created between its check and the deletion.
 //
 // With a client for dry runs Remove does not wait.
 //
-// Options: WithObjects, Timeout, Logger.
+// Options: DeleteObjectsToo, Timeout, Logger.
 //
 // Errors: ErrHasObjects, with the number of objects and some names; the timeout, with what blocks the
 // deletion; errors of requests.
 func Remove(ctx context.Context, c *client.Client, name string, options ...Option) error {
-	s, err := newSettings(c, options, "WithObjects", "Timeout", "Logger")
+	s, err := newSettings(c, options, "DeleteObjectsToo", "Timeout", "Logger")
 	if err == nil && name == "" {
 		err = errors.New("it has no name")
 	}
@@ -57,7 +57,7 @@ func (e *ensurer) remove(ctx context.Context, name string) error {
 		return err
 	}
 	if definition.DeletionTimestamp == nil { // otherwise its objects are being deleted already
-		if !e.settings.withObjects {
+		if !e.settings.deleteObjects {
 			if err := e.checkNoObjects(ctx, definition); err != nil {
 				return err
 			}
@@ -87,7 +87,7 @@ func (e *ensurer) checkNoObjects(ctx context.Context, d *apiextensionsv1.CustomR
 	served := servedKinds(d)
 	if len(served) == 0 {
 		return errors.New("none of its versions is served, so its objects cannot be listed: " +
-			"serve one version, or use option WithObjects to delete the objects too")
+			"serve one version, or use option DeleteObjectsToo to delete the objects too")
 	}
 	e.client.Cluster().Forget(served[0].GroupVersion())
 	objects, err := e.summarizeObjects(ctx, served[0])
@@ -95,7 +95,7 @@ func (e *ensurer) checkNoObjects(ctx context.Context, d *apiextensionsv1.CustomR
 		return fmt.Errorf("list objects: %w", err)
 	}
 	if objects.count > 0 {
-		return fmt.Errorf("%w: %s: delete them first, or use option WithObjects", ErrHasObjects, objects)
+		return fmt.Errorf("%w: %s: delete them first, or use option DeleteObjectsToo", ErrHasObjects, objects)
 	}
 	return nil
 }

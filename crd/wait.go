@@ -103,7 +103,7 @@ func (e *ensurer) waitEstablished(ctx context.Context) (*apiextensionsv1.CustomR
 func (e *ensurer) waitWithProgress(ctx context.Context, wait func(within client.Option) error, missing func() string) error {
 	progress := e.newProgress()
 	for {
-		err := wait(client.Within(logDelay))
+		err := wait(client.Timeout(logDelay))
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			return err
 		}

@@ -286,7 +286,7 @@ func TestWaitNamesObjectsThatBlockDeletion(t *testing.T) {
 			return err
 		}
 		remove := func() error {
-			return crd.Remove(t.Context(), c, website, crd.WithObjects(), crd.Timeout(3*time.Second))
+			return crd.Remove(t.Context(), c, website, crd.DeleteObjectsToo(), crd.Timeout(3*time.Second))
 		}
 		for i, wait := range []func() error{remove, ensure, remove} { // the first call starts the deletion
 			began, lines := time.Now(), len(logged.times())

@@ -37,7 +37,7 @@ func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, o
 				return false, err
 			}
 			deleted := e.add && live.GetDeletionTimestamp() != nil // what the API server calls invalid too
-			if apierrors.IsInvalid(last) && !deleted && (!client.TestFailed(last) || live.GetResourceVersion() == base.GetResourceVersion()) {
+			if apierrors.IsInvalid(last) && !deleted && (!client.IsPatchTestFailed(last) || live.GetResourceVersion() == base.GetResourceVersion()) {
 				return false, last // no test of ours is what it refuses
 			}
 			takeOver(obj, base, live, e.annotation)
@@ -61,7 +61,7 @@ func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, o
 			return false, err
 		}
 	}
-	return false, client.NewChanged(ctx, c, base, fmt.Errorf("the finalizers have changed %d times meanwhile: %w", maxAttempts, last))
+	return false, client.ChangedError(ctx, c, base, fmt.Errorf("the finalizers have changed %d times meanwhile: %w", maxAttempts, last))
 }
 
 // operations are the JSON patch that makes the change in base; none when there is nothing to do.
@@ -92,7 +92,7 @@ func (e edit) operations(base kube.Object) []client.Operation {
 		}
 	}
 	if _, there := base.GetAnnotations()[e.annotation]; there {
-		operations = append(operations, client.Operation{Op: "remove", Path: client.Pointer("metadata", "annotations", e.annotation)})
+		operations = append(operations, client.Operation{Op: "remove", Path: client.JSONPointer("metadata", "annotations", e.annotation)})
 	}
 	return operations
 }

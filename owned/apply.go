@@ -391,7 +391,7 @@ func (p *pass) recreate(ctx context.Context, i *item, live *metav1.PartialObject
 }
 
 // applied notes what came of an apply.
-func (i *item) applied(applied client.Applied[kube.Object]) {
+func (i *item) applied(applied client.ApplyResult[kube.Object]) {
 	r := &i.result
 	r.Object, r.Changed = applied.Object, applied.Changed
 	switch applied.Outcome {

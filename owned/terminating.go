@@ -69,8 +69,8 @@ func (p *pass) forceRemove(ctx context.Context, r *Result, live *metav1.PartialO
 	switch {
 	case errors.Is(err, client.ErrGone):
 		return nil
-	case client.TestFailed(err):
-		err = client.NewChanged(ctx, p.client, live, errors.New("its finalizers are not those that were seen"))
+	case client.IsPatchTestFailed(err):
+		err = client.ChangedError(ctx, p.client, live, errors.New("its finalizers are not those that were seen"))
 	}
 	if err != nil {
 		return fmt.Errorf("release it from finalizers %s: %w", strings.Join(removed, ", "), err)

@@ -117,5 +117,5 @@ func explainRejection[T kube.Object](ctx context.Context, c *client.Client, chil
 	case reflect.DeepEqual(live.GetOwnerReferences(), child.GetOwnerReferences()):
 		return rejection // the API server rejects the new references themselves
 	}
-	return client.NewChanged(ctx, c, child, errors.New("its owner references have changed: read it again"))
+	return client.ChangedError(ctx, c, child, errors.New("its owner references have changed: read it again"))
 }

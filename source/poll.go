@@ -26,7 +26,7 @@ const (
 	DefaultPollTimeout  = 30 * time.Second
 )
 
-// MaxRetryAfter is the longest wait that a RetryAfter error can ask for.
+// MaxRetryAfter is the longest wait that a NextPollAfter error can ask for.
 const MaxRetryAfter = time.Hour
 
 // PollConfig says what is polled, and when. It is taken by value: Poll neither keeps nor
@@ -123,9 +123,9 @@ func (f ListFunc) Poll(ctx context.Context, _ any) (PollResult, error) {
 	return PollResult{Items: items}, err
 }
 
-// RetryAfter marks the error of a poll: the next poll should not begin before delay has
+// NextPollAfter marks the error of a poll: the next poll should not begin before delay has
 // passed, however short the interval is. More than MaxRetryAfter is cut to that.
-func RetryAfter(delay time.Duration, err error) error {
+func NextPollAfter(delay time.Duration, err error) error {
 	return &retryAfterError{delay: delay, err: err}
 }
 

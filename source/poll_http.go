@@ -139,7 +139,7 @@ func (p *httpPoller) fetch(ctx context.Context, token any) (PollResult, error) {
 		// No token: what comes back may have the ETag that it had.
 		return PollResult{}, nil
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return PollResult{}, RetryAfter(retryAfterOf(response), statusError(status))
+		return PollResult{}, NextPollAfter(retryAfterOf(response), statusError(status))
 	default:
 		return PollResult{}, statusError(status)
 	}

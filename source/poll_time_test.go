@@ -50,11 +50,11 @@ func TestPollTimes(t *testing.T) {
 		"once": {
 			config: source.PollConfig{Interval: math.MaxInt64, Jitter: 1}, lasts: 24 * time.Hour, want: []float64{0},
 		},
-		"told to wait":         {err: source.RetryAfter(10*time.Minute, down), lasts: 25 * time.Minute, want: []float64{0, 10, 20}},
-		"told to wait, deeper": {err: fmt.Errorf("fetch: %w", source.RetryAfter(10*time.Minute, down)), lasts: 15 * time.Minute, want: []float64{0, 10}},
-		"told not to wait":     {err: source.RetryAfter(0, down), lasts: 5 * time.Minute, want: []float64{0, 1, 3}},
+		"told to wait":         {err: source.NextPollAfter(10*time.Minute, down), lasts: 25 * time.Minute, want: []float64{0, 10, 20}},
+		"told to wait, deeper": {err: fmt.Errorf("fetch: %w", source.NextPollAfter(10*time.Minute, down)), lasts: 15 * time.Minute, want: []float64{0, 10}},
+		"told not to wait":     {err: source.NextPollAfter(0, down), lasts: 5 * time.Minute, want: []float64{0, 1, 3}},
 		"told to wait for ever": {
-			err: source.RetryAfter(time.Duration(1<<63-1), down), lasts: 150 * time.Minute,
+			err: source.NextPollAfter(time.Duration(1<<63-1), down), lasts: 150 * time.Minute,
 			want: []float64{0, 60, 120},
 		},
 	} {

@@ -195,7 +195,7 @@ func commit(ctx context.Context, c *client.Client, base kube.Object, r run, opti
 			if err != nil {
 				return "", err
 			}
-			if attempt > 0 && isLive && client.TestFailed(last) && live.GetResourceVersion() == base.GetResourceVersion() {
+			if attempt > 0 && isLive && client.IsPatchTestFailed(last) && live.GetResourceVersion() == base.GetResourceVersion() {
 				return "", last // no test of ours is what was refused
 			}
 			content, err := contentOf(live)
@@ -203,7 +203,7 @@ func commit(ctx context.Context, c *client.Client, base kube.Object, r run, opti
 				return "", fmt.Errorf("%s: %w", kube.KeyOf(live), err)
 			}
 			if err := r.catchUp(content, live.GetResourceVersion()); err != nil {
-				return "", client.NewChanged(ctx, c, base, err)
+				return "", client.ChangedError(ctx, c, base, err)
 			}
 			if r.mine.empty() {
 				return "", nil // somebody else has said the same
@@ -218,7 +218,7 @@ func commit(ctx context.Context, c *client.Client, base kube.Object, r run, opti
 		switch {
 		case err == nil:
 			return answer.GetResourceVersion(), nil
-		case client.TestFailed(err), apierrors.IsConflict(err) && !r.locked:
+		case client.IsPatchTestFailed(err), apierrors.IsConflict(err) && !r.locked:
 			last = err
 		case errors.Is(err, kube.ErrNotServed):
 			return "", noSubresource(ctx, c, base, err)
@@ -226,7 +226,7 @@ func commit(ctx context.Context, c *client.Client, base kube.Object, r run, opti
 			return "", err
 		}
 	}
-	return "", client.NewChanged(ctx, c, base, fmt.Errorf("other writes came first, %d times: %w", maxAttempts, last))
+	return "", client.ChangedError(ctx, c, base, fmt.Errorf("other writes came first, %d times: %w", maxAttempts, last))
 }
 
 // readAll reads the live object with all its fields, also those that its Go type does not know.

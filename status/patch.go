@@ -133,12 +133,12 @@ func (c conditionChange) operations(i int, seen any, base bool) []client.Operati
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		kept := base && name == sinceField && reflect.DeepEqual(fields[name], is[name])
 		if name != "type" && !kept {
-			operations = append(operations, client.Operation{Op: "add", Path: conditionPath(i) + client.Pointer(name), Value: fields[name]})
+			operations = append(operations, client.Operation{Op: "add", Path: conditionPath(i) + client.JSONPointer(name), Value: fields[name]})
 		}
 	}
 	for _, name := range c.removed() {
 		if _, there := is[name]; there {
-			operations = append(operations, client.Operation{Op: "remove", Path: conditionPath(i) + client.Pointer(name)})
+			operations = append(operations, client.Operation{Op: "remove", Path: conditionPath(i) + client.JSONPointer(name)})
 		}
 	}
 	return operations
@@ -159,7 +159,7 @@ func (r run) isAsSeen(i int, seen any) []client.Operation {
 		return operations // the patch is locked by the resourceVersion
 	}
 	for _, name := range []string{observedField, "status"} {
-		operations = append(operations, client.Operation{Op: "test", Path: conditionPath(i) + client.Pointer(name), Value: condition[name]})
+		operations = append(operations, client.Operation{Op: "test", Path: conditionPath(i) + client.JSONPointer(name), Value: condition[name]})
 	}
 	return operations
 }
@@ -167,7 +167,7 @@ func (r run) isAsSeen(i int, seen any) []client.Operation {
 // fieldOperations appends what a merge patch does to an object that has the fields seen.
 func fieldOperations(operations []client.Operation, path string, patch, seen map[string]any) ([]client.Operation, bool) {
 	for _, name := range slices.Sorted(maps.Keys(patch)) {
-		at := path + client.Pointer(name)
+		at := path + client.JSONPointer(name)
 		value := patch[name]
 		inner, isObject := value.(map[string]any)
 		below, wasObject := seen[name].(map[string]any)

@@ -63,13 +63,13 @@ func TestCreateOrUpdate(t *testing.T) {
 // What an informer shows too late costs a read and another try, and nothing is lost.
 func TestCreateOrUpdateByStaleCache(t *testing.T) {
 	t.Parallel()
-	for name, write := range map[string]func(*testing.T, *client.Client, *corev1.ConfigMap) (client.Written[*corev1.ConfigMap], *calls){
-		"update": func(t *testing.T, c *client.Client, obj *corev1.ConfigMap) (client.Written[*corev1.ConfigMap], *calls) {
+	for name, write := range map[string]func(*testing.T, *client.Client, *corev1.ConfigMap) (client.WriteResult[*corev1.ConfigMap], *calls){
+		"update": func(t *testing.T, c *client.Client, obj *corev1.ConfigMap) (client.WriteResult[*corev1.ConfigMap], *calls) {
 			t.Helper()
 			ctx, made := watched(t)
 			return must(client.CreateOrUpdate(ctx, c, obj, set("mode", "fast")))(t), made
 		},
-		"patch": func(t *testing.T, c *client.Client, obj *corev1.ConfigMap) (client.Written[*corev1.ConfigMap], *calls) {
+		"patch": func(t *testing.T, c *client.Client, obj *corev1.ConfigMap) (client.WriteResult[*corev1.ConfigMap], *calls) {
 			t.Helper()
 			ctx, made := watched(t)
 			return must(client.CreateOrPatch(ctx, c, obj, set("mode", "fast")))(t), made
@@ -180,7 +180,7 @@ func TestCreateOrPatchStatus(t *testing.T) {
 	for _, step := range []struct {
 		size    int64
 		phase   string
-		outcome client.Outcome
+		outcome client.ObjectOutcome
 		status  bool
 		calls   []string
 		changed []string
@@ -254,7 +254,7 @@ func TestEnsureNamespace(t *testing.T) {
 	labels := map[string]string{"team": "shop"}
 	for _, step := range []struct {
 		labels map[string]string
-		want   client.Outcome
+		want   client.ObjectOutcome
 		calls  []string
 	}{
 		{labels, client.Created, []string{"get", "create"}},
@@ -377,7 +377,7 @@ func TestCreateOrUpdateSecret(t *testing.T) {
 	created := must(client.CreateOrUpdate(ctx, c, obj, password("hush")))(t)
 	made.want(t, "create")
 	shows(created.Object)
-	for name, do := range map[string]func(context.Context, *client.Client, *corev1.Secret, func(*corev1.Secret) error, ...client.Option) (client.Written[*corev1.Secret], error){
+	for name, do := range map[string]func(context.Context, *client.Client, *corev1.Secret, func(*corev1.Secret) error, ...client.Option) (client.WriteResult[*corev1.Secret], error){
 		"update": client.CreateOrUpdate[*corev1.Secret], "patch": client.CreateOrPatch[*corev1.Secret],
 	} {
 		same := must(do(ctx, c, obj, password("hush")))(t)

@@ -19,7 +19,7 @@ func TestManyFieldOwnersAtRest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*corev1.ConfigMap](t, w)
-	apply := func(ctx context.Context, n int, want client.Outcome) *corev1.ConfigMap {
+	apply := func(ctx context.Context, n int, want client.ObjectOutcome) *corev1.ConfigMap {
 		t.Helper()
 		config := w.configMap(fmt.Sprint("of-", n), map[string]string{"mode": "fast"})
 		return applied(ctx, t, c, want, config, client.FieldOwner(fmt.Sprint("owner-", n))).Object

@@ -31,7 +31,7 @@ func TestPages(t *testing.T) {
 	if made := calls.take(); len(all) != 5 || !slices.Equal(made, []string{list, list, list}) {
 		t.Errorf("%d objects in the calls %q, want 5 on three pages", len(all), made)
 	}
-	names := must(client.Names[*corev1.ConfigMap](ctx, c, client.InNamespace(namespace), client.PageSize(2), client.NotOlderThan("0")))(t)
+	names := must(client.Keys[*corev1.ConfigMap](ctx, c, client.InNamespace(namespace), client.PageSize(2), client.NotOlderThan("0")))(t)
 	if len(names) != 5 {
 		t.Errorf("the names are %v", names)
 	}

@@ -54,7 +54,7 @@ func TestReadsFromInformersMakeNoCall(t *testing.T) {
 	if all := must(client.All[*corev1.ConfigMap](ctx, c, in, client.LabelSelector("app!=web")))(t); len(all) != 1 || all[0].Name != "b" {
 		t.Errorf("the objects are %v", all)
 	}
-	if names := must(client.Names[*corev1.ConfigMap](ctx, c, in))(t); len(names) != 2 {
+	if names := must(client.Keys[*corev1.ConfigMap](ctx, c, in))(t); len(names) != 2 {
 		t.Errorf("the names are %v", names)
 	}
 	if made := calls.take(); made != nil {
@@ -203,7 +203,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 	obj.Object["spec"] = map[string]any{"size": int64(-1)}
 	err = first(client.Create(t.Context(), strict, obj))
-	if causes := client.CausesOf(err); client.ReasonOf(err) != client.ReasonInvalid || len(causes) != 1 || causes[0].Field != "spec.size" {
+	if causes := client.StatusCauses(err); client.ReasonOf(err) != client.ReasonInvalid || len(causes) != 1 || causes[0].Field != "spec.size" {
 		t.Errorf("the error is %v, with the causes %v", err, causes)
 	}
 }
@@ -227,7 +227,7 @@ func TestMetadataIsAllThatIsSent(t *testing.T) {
 	changed := metadata.DeepCopy()
 	changed.Labels = map[string]string{"app": "web"}
 	must(client.Patch(t.Context(), c, metadata, client.MergeFrom(metadata, changed)))(t)
-	if names := must(client.Names[*corev1.ConfigMap](t.Context(), c, client.InNamespace(namespace)))(t); len(names) != 1 {
+	if names := must(client.Keys[*corev1.ConfigMap](t.Context(), c, client.InNamespace(namespace)))(t); len(names) != 1 {
 		t.Errorf("the names are %v", names)
 	}
 	w := must(client.Watch[*metav1.PartialObjectMetadata](t.Context(), c, client.OfKind(corev1.SchemeGroupVersion.WithKind("ConfigMap")), client.InNamespace(namespace)))(t)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 func TestTheStatusIsWrittenOnItsOwn(t *testing.T) {
@@ -183,7 +184,7 @@ func TestAnEvictionThatIsForbiddenForNow(t *testing.T) {
 		},
 	}))(t)
 	err := first(client.CreateSubresource(t.Context(), c, web, "eviction", &policyv1.Eviction{}))
-	if after, ok := client.RetryAfter(err); client.ReasonOf(err) != client.ReasonThrottled || !ok {
+	if after, ok := retry.RetryAfter(err); client.ReasonOf(err) != client.ReasonThrottled || !ok {
 		t.Errorf("the error is %v, and asks for %s", err, after)
 	}
 }

@@ -113,7 +113,7 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 	if labelled.GroupVersionKind() != kind || labelled.Labels["app"] != "life" {
 		t.Errorf("the metadata is %+v", labelled)
 	}
-	if keys := must(client.Names[T](ctx, c, client.OfKind(kind), client.LabelSelector("app=life"), client.InNamespace(key.Namespace)))(t); len(keys) != 1 || !keys.Has(key) {
+	if keys := must(client.Keys[T](ctx, c, client.OfKind(kind), client.LabelSelector("app=life"), client.InNamespace(key.Namespace)))(t); len(keys) != 1 || !keys.Has(key) {
 		t.Errorf("the names are %v", keys)
 	}
 	if err := client.Delete(ctx, c, late, client.Precondition("another-uid", "")); client.ReasonOf(err) != client.ReasonConflict {
@@ -181,7 +181,7 @@ func TestDeleteAllOf(t *testing.T) {
 	ctx, calls := observe(t)
 	web := []client.Option{client.InNamespace(namespace), client.WithLabels(map[string]string{"app": "web"})}
 	left := func() string {
-		names := must(client.Names[*corev1.ConfigMap](t.Context(), c, client.InNamespace(namespace)))(t)
+		names := must(client.Keys[*corev1.ConfigMap](t.Context(), c, client.InNamespace(namespace)))(t)
 		return fmt.Sprint(len(names), " ", names.Has(kube.Key{Namespace: namespace, Name: "c"}))
 	}
 	if err := client.DeleteAllOf[*corev1.ConfigMap](ctx, c, append(web, client.DryRun())...); err != nil || left() != "3 true" {
@@ -235,7 +235,7 @@ func TestADryRunKeepsNothing(t *testing.T) {
 	}
 	after.Spec.Replicas = new(int32(-1))
 	err := first(client.Update(t.Context(), dry, after))
-	causes := client.CausesOf(err)
+	causes := client.StatusCauses(err)
 	if client.ReasonOf(err) != client.ReasonInvalid || len(causes) != 1 || causes[0].Field != "spec.replicas" {
 		t.Errorf("what cannot be is %v, with the causes %v", err, causes)
 	}

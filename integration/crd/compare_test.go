@@ -275,7 +275,7 @@ func TestEnsureLooksPastTheInformers(t *testing.T) {
 	}
 	d := e.define("Website", e.version("v1", host))
 	d.Labels = map[string]string{"app": "shop"}
-	ensure := func(want client.Outcome) {
+	ensure := func(want client.ObjectOutcome) {
 		t.Helper()
 		ensured, err := crd.Ensure(t.Context(), c, []*apiextensionsv1.CustomResourceDefinition{d})
 		if err != nil || ensured[0].Outcome != want || e.live(d.Name).Labels["app"] != "shop" {

@@ -374,7 +374,7 @@ func TestEnsureChecksFirst(t *testing.T) {
 		"a bad name":     {e.client, []*apiextensionsv1.CustomResourceDefinition{good, bad}, nil, "CustomResourceDefinition web: metadata.name"},
 		"twice":          {e.client, []*apiextensionsv1.CustomResourceDefinition{good, good}, nil, "twice"},
 		"nil":            {e.client, []*apiextensionsv1.CustomResourceDefinition{nil}, nil, "definition 1: the definition is nil"},
-		"an option":      {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.Option{crd.WithObjects()}, "option WithObjects has no meaning here"},
+		"an option":      {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.Option{crd.DeleteObjectsToo()}, "option DeleteObjectsToo has no meaning here"},
 		"a nil option":   {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.Option{nil}, "an option is nil"},
 		"a timeout":      {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.Option{crd.Timeout(-1)}, "Timeout is -1ns"},
 	} {

@@ -76,7 +76,7 @@ func TestRemoveSparesObjects(t *testing.T) {
 	e.edit(d.Name, func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions[0].Served = false })
 	e.wantError(crd.Remove(t.Context(), e.client, d.Name), "none of its versions is served")
 
-	if err := crd.Remove(t.Context(), e.client, d.Name, crd.WithObjects()); err != nil {
+	if err := crd.Remove(t.Context(), e.client, d.Name, crd.DeleteObjectsToo()); err != nil {
 		t.Fatal(err)
 	}
 	if !e.isGone(d.Name) {

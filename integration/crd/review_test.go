@@ -307,7 +307,7 @@ func TestAConversionEndsWithWhatOthersHavePutThere(t *testing.T) {
 		if err != nil || tried[0].Outcome != client.Updated || e.live(d.Name).Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter {
 			t.Errorf("%s: in a dry run it is %+v, %v", name, tried, err)
 		}
-		for _, want := range []client.Outcome{client.Updated, client.Unchanged} {
+		for _, want := range []client.ObjectOutcome{client.Updated, client.Unchanged} {
 			ensured, err := crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{again}, crd.AllowDataLoss("spec.conversion"))
 			if err != nil || ensured[0].Outcome != want || ensured[0].Definition.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter {
 				t.Errorf("%s: it is %+v, %v, want %s", name, ensured, err, want)

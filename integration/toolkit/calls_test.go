@@ -62,11 +62,11 @@ func helpers() []helper {
 			_, err := client.Exists[*corev1.ConfigMap](s.Context(), c, s.key("found"))
 			return err
 		}},
-		{"`client.All`, `client.Names`", false, func(s *scene, c *client.Client) error {
+		{"`client.All`, `client.Keys`", false, func(s *scene, c *client.Client) error {
 			if _, err := client.All[*corev1.ConfigMap](s.Context(), c, client.InNamespace(s.namespace)); err != nil {
 				return err
 			}
-			_, err := client.Names[*corev1.ConfigMap](s.Context(), c, client.InNamespace(s.namespace))
+			_, err := client.Keys[*corev1.ConfigMap](s.Context(), c, client.InNamespace(s.namespace))
 			return err
 		}},
 		{"`client.Apply`", false, func(s *scene, c *client.Client) error {

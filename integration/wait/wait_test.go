@@ -25,7 +25,7 @@ import (
 )
 
 // patience is how long waits of these tests may take on a busy machine.
-func patience() client.Option { return client.Within(2 * time.Minute) }
+func patience() client.Option { return client.Timeout(2 * time.Minute) }
 
 // notYet calls wait, which is to end by its deadline and to say some texts. On a busy machine the
 // first deadlines are over before anything is known.
@@ -33,7 +33,7 @@ func notYet(t *testing.T, wait func(within client.Option) error, texts ...string
 	t.Helper()
 	var err error
 	for within := 100 * time.Millisecond; within < 2*time.Minute; within *= 8 {
-		err = wait(client.Within(within))
+		err = wait(client.Timeout(within))
 		if !errors.Is(err, context.DeadlineExceeded) {
 			break
 		}
