@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,21 +18,10 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "podprinter:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context) error {
 	config, err := kube.LoadConfig("") // $KUBECONFIG, ~/.kube/config, or the Pod's own
-	if err != nil {
-		return err
-	}
+	check(err)
 	cluster, err := kube.Connect(config)
-	if err != nil {
-		return err
-	}
+	check(err)
 	printer, err := controller.New(controller.Config[*corev1.Pod]{
 		Name:    "pod-printer",
 		Cluster: cluster,
@@ -40,8 +30,12 @@ func run(ctx context.Context) error {
 			return nil
 		},
 	})
+	check(err)
+	check(printer.Run(ctx))
+}
+
+func check(err error) {
 	if err != nil {
-		return err
+		log.Fatal(err)
 	}
-	return printer.Run(ctx)
 }
