@@ -23,7 +23,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// foreignChange is something that another hand does to an object of its own.
+// foreignChange is a change that another client makes to an object.
 type foreignChange struct {
 	manager     string
 	patch       string // a merge patch; empty: it is deleted
@@ -32,7 +32,7 @@ type foreignChange struct {
 	want        string // why the handler runs
 }
 
-// foreignChanges are done to objects of each kind, of which spec and status are patches.
+// foreignChanges returns the changes that are made to objects of each kind. spec and status are patches.
 func foreignChanges(spec, status string) map[string]foreignChange {
 	return map[string]foreignChange{
 		"spec":        {manager: "kubectl-edit", patch: spec, want: "updated (spec) by kubectl-edit"},
@@ -46,8 +46,8 @@ func foreignChanges(spec, status string) map[string]foreignChange {
 	}
 }
 
-// Each change by another hand is told with what has changed and who has done it, of kinds that come
-// as protobuf and of those that come as JSON.
+// Each change by another client is a cause with the changed parts and the field manager, for kinds in protobuf and in
+// JSON.
 func TestContract11_ForeignChangesAreNamed(t *testing.T) {
 	t.Parallel()
 	t.Run("Pod", func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestContract11_ForeignChangesAreNamed(t *testing.T) {
 	})
 }
 
-// checkCauses does each of the changes to an object of its own, while a controller handles them.
+// checkCauses makes each of the changes to a separate object, while a controller handles the objects.
 func checkCauses[T kube.Object](e env, kind schema.GroupVersionKind, resource string, changes map[string]foreignChange, newObject func(w *writing) runtime.Object) {
 	e.Helper()
 	c := e.dynamic.Resource(kind.GroupVersion().WithResource(resource)).Namespace(e.namespace)
@@ -103,7 +103,7 @@ func checkCauses[T kube.Object](e env, kind schema.GroupVersionKind, resource st
 		}
 		return ""
 	})
-	// Who has written an object last is known to the second.
+	// The times in managedFields have a resolution of a second.
 	pause(e.Context(), time.Second)
 	for name, change := range changes {
 		if err := change.do(e.Context(), c, name); err != nil {

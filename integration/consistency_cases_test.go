@@ -22,7 +22,7 @@ import (
 // writeFunc is ownWrite.write.
 type writeFunc = func(ctx context.Context, w *writing) (metav1.Object, error)
 
-// object hands over the answer of a typed client as an interface, which is nil when there is none.
+// object returns the response of a typed client as an interface, which is nil without a response.
 func object[T any, P interface {
 	*T
 	metav1.Object
@@ -35,7 +35,7 @@ func object[T any, P interface {
 
 type deploymentClient = appsv1client.DeploymentInterface
 
-// deploymentCases are writes of what an informer keeps whole, in protobuf.
+// deploymentCases returns writes of objects that an informer stores completely, in protobuf.
 type deploymentCases map[string]ownWrite
 
 func deploymentWrites() map[string]ownWrite {
@@ -47,7 +47,7 @@ func deploymentWrites() map[string]ownWrite {
 	return cases
 }
 
-// with adds a write of a Deployment that is there.
+// with adds a write of an existing Deployment.
 func (cases deploymentCases) with(name string, again again, want []string,
 	write func(ctx context.Context, w *writing, d *appsv1.Deployment, c deploymentClient) (metav1.Object, error),
 ) {
@@ -63,7 +63,7 @@ func (cases deploymentCases) with(name string, again again, want []string,
 	}
 }
 
-// without adds a write without one.
+// without adds a write without an existing Deployment.
 func (cases deploymentCases) without(name string, want []string, write writeFunc) {
 	cases[name] = ownWrite{resource: appsv1.SchemeGroupVersion.WithResource("deployments"), want: want, write: write}
 }
@@ -205,7 +205,7 @@ func (cases deploymentCases) deletions() {
 	})
 }
 
-// podWrites are writes of what an informer keeps the metadata of.
+// podWrites returns writes of objects of which an informer stores the metadata.
 func podWrites() map[string]ownWrite {
 	cases := map[string]ownWrite{}
 	type client = corev1client.PodInterface
@@ -262,7 +262,7 @@ func podWrites() map[string]ownWrite {
 	return cases
 }
 
-// secretWrites are writes of what an informer shows when it has a label.
+// secretWrites returns writes of objects that an informer selects by a label.
 func secretWrites() map[string]ownWrite {
 	cases := map[string]ownWrite{}
 	type client = corev1client.SecretInterface
@@ -318,7 +318,7 @@ func secretWrites() map[string]ownWrite {
 	return cases
 }
 
-// unknownWrites are writes of what no informer shows.
+// unknownWrites returns writes of objects that no informer shows.
 func unknownWrites() map[string]ownWrite {
 	return map[string]ownWrite{
 		"lease": {
@@ -372,7 +372,7 @@ func (w *writing) secret(labels map[string]string) *corev1.Secret {
 	return s
 }
 
-// applied is what an operator would apply: no more than it wants.
+// applied returns a configuration with the fields that an operator would set, and no others.
 func (w *writing) applied(replicas int32) *appsv1apply.DeploymentApplyConfiguration {
 	labels := map[string]string{"app": w.name}
 	owner := w.meta.OwnerReferences[0]

@@ -20,8 +20,8 @@ const gadgetGroup = "gadgets.evenkeel.dev"
 
 var gadgets = schema.GroupVersionResource{Group: gadgetGroup, Version: "v1", Resource: "gadgets"}
 
-// createGadgets installs the custom kind Gadget of a group, with what built-in kinds have: defaults,
-// a status, a scale. It is there until the test ends.
+// createGadgets installs the custom kind Gadget of a group, with the features of built-in kinds: defaults, a status, a
+// scale. It removes the kind at the end of the test.
 func (e env) createGadgets(group string) schema.GroupVersionResource {
 	e.Helper()
 	resource := schema.GroupVersionResource{Group: group, Version: "v1", Resource: "gadgets"}
@@ -63,7 +63,7 @@ func (e env) createGadgets(group string) schema.GroupVersionResource {
 		}
 	})
 	eventually(e.T, func() string {
-		// It is listed some seconds before objects of it can be created.
+		// Discovery lists the kind some seconds before objects of it can be created.
 		probe := (&writing{name: "probe"}).gadget("0")
 		probe.SetGroupVersionKind(resource.GroupVersion().WithKind("Gadget"))
 		if _, err := e.dynamic.Resource(resource).Namespace(e.namespace).Create(e.Context(), probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
@@ -82,7 +82,7 @@ func (w *writing) gadget(value string) *unstructured.Unstructured {
 	return g
 }
 
-// As TestContract13_OwnWritesOfRealClients, with the dynamic client and a custom kind, whose objects are JSON.
+// Like TestContract13_OwnWritesOfRealClients, with the dynamic client and a custom kind, whose objects are JSON.
 func TestContract13_OwnWritesOfCustomObjects(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

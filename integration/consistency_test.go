@@ -28,24 +28,24 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// again says whether a write makes the handler of its key run again.
+// again is whether a write makes the handler of its key run again.
 type again int
 
 const (
-	// never: the write is recognised as the key's own.
+	// never: the controller identifies the write as the key's own.
 	never again = iota
-	// perhaps: it need not be recognised.
+	// perhaps: the controller need not identify it.
 	perhaps
-	// always: it is told, as deletions are.
+	// always: the write runs the handler, as deletions do.
 	always
 )
 
-// ownWrite is one way to write an object, and what a controller is to make of it.
+// ownWrite is one way to write an object, and how the controller must treat it.
 type ownWrite struct {
 	resource schema.GroupVersionResource
-	// prepare makes what is there before the controller works.
+	// prepare creates the objects that exist before the controller starts.
 	prepare func(w *writing)
-	// write is done in the first run. answer is the object in the last answer, if there is one.
+	// write is called in the first run. answer is the object in the last response, if any.
 	write func(ctx context.Context, w *writing) (answer metav1.Object, err error)
 	// want are the records: "patch Deployment/status: done".
 	want  []string
@@ -54,13 +54,13 @@ type ownWrite struct {
 	unwatched bool
 }
 
-// writing is what an ownWrite works with. The key that writes, a ConfigMap, has the name of what
-// is written, and owns it.
+// writing has the data and clients of an ownWrite. The key that writes, a ConfigMap, has the name of the written
+// object, and owns it.
 type writing struct {
 	env
 	name string
 	meta metav1.ObjectMeta
-	// own is the controller's client, and ownDynamic another; env has another hand's.
+	// own and ownDynamic are the controller's clients; env has those of another client.
 	own        kubernetes.Interface
 	ownDynamic dynamic.Interface
 
@@ -71,13 +71,13 @@ type writing struct {
 	err     error
 }
 
-// writes are all of one controller.
+// writes has all ownWrites of one controller.
 type writes struct {
 	mu  sync.Mutex
 	all map[string]*writing
 }
 
-// ownClients are the ways to make clients that a controller knows the writes of.
+// ownClients are the ways to create clients with writes that a controller records.
 func ownClients(t *testing.T, cluster *kube.Cluster) map[string]kubernetes.Interface {
 	t.Helper()
 	content := func(contentType string) *rest.Config {
@@ -92,9 +92,9 @@ func ownClients(t *testing.T, cluster *kube.Cluster) map[string]kubernetes.Inter
 	}
 }
 
-// Every way to write, with every client: it is on record, the key goes on when the informers show
-// it, it does not make the handler run again where it need not, and a change by another hand right
-// after it does.
+// Every way to write, with every client: the write is recorded, the key is processed again only after the informers
+// show the write, the write does not run the handler again unless that is necessary, and a change by another client
+// immediately after it does.
 func TestContract13_OwnWritesOfRealClients(t *testing.T) {
 	t.Parallel()
 	cluster := connect(t, local.RESTConfig())
@@ -121,7 +121,7 @@ func TestContract13_OwnWritesOfRealClients(t *testing.T) {
 	}
 }
 
-// checkOwnWrites runs a controller of ConfigMaps, each of which does one of the writes.
+// checkOwnWrites runs a controller of ConfigMaps. The handler of each ConfigMap makes one of the writes.
 func checkOwnWrites(e env, cluster *kube.Cluster, own kubernetes.Interface, cases map[string]ownWrite, sources ...controller.Source) {
 	e.Helper()
 	all := &writes{all: map[string]*writing{}}
@@ -139,8 +139,7 @@ func checkOwnWrites(e env, cluster *kube.Cluster, own kubernetes.Interface, case
 		all.all[name] = w
 	}
 	ctrl, _ := run(e.T, controller.Config[*corev1.ConfigMap]{
-		// Longer than eventually is patient: a write that is never shown fails the test, a busy machine
-		// does not.
+		// Longer than the timeout of eventually: a write that is never shown fails the test, a slow machine does not.
 		OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: 10 * time.Minute},
 		Name:      "writer", ResyncInterval: -1, Workers: 4, Sources: sources,
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
@@ -178,7 +177,7 @@ func checkOwnWrites(e env, cluster *kube.Cluster, own kubernetes.Interface, case
 
 func (e env) key(name string) kube.Key { return kube.Key{Namespace: e.namespace, Name: name} }
 
-// handle writes in the first run that is told to.
+// handle writes in the first run after the write was requested.
 func (a *writes) handle(ctx context.Context, cases map[string]ownWrite, m *corev1.ConfigMap) error {
 	a.mu.Lock()
 	w, c := a.all[m.Name], cases[m.Name]
@@ -200,7 +199,7 @@ func (a *writes) handle(ctx context.Context, cases map[string]ownWrite, m *corev
 	return nil
 }
 
-// settled waits until each key has run that often, nothing is to be seen any more, and nothing is queued.
+// settled waits until each key has run this number of times, no write is awaited, and the queue is empty.
 func settled[T kube.Object](e env, ctrl *controller.Controller[T], all *writes, runs int) {
 	e.Helper()
 	eventually(e.T, func() string {
@@ -222,7 +221,7 @@ func settled[T kube.Object](e env, ctrl *controller.Controller[T], all *writes, 
 	})
 }
 
-// check compares what is known of a write with what is wanted, and returns how often its key ran.
+// check compares the record of a write with the expected one, and returns the number of runs of its key.
 func (a *writes) check(e env, ctrl *controller.Controller[*corev1.ConfigMap], name string, c *ownWrite) (runs int) {
 	e.Helper()
 	a.mu.Lock()
@@ -235,7 +234,7 @@ func (a *writes) check(e env, ctrl *controller.Controller[*corev1.ConfigMap], na
 			line += "/" + record.Subresource
 		}
 		got = append(got, line+": "+string(record.Outcome))
-		// What was created and refused has no name.
+		// An object of a rejected create has no name.
 		nameless := record.Verb == "deletecollection" || record.Verb == "create" && record.Outcome == controller.WriteRejected
 		if !nameless && (record.Key.Namespace != e.namespace || !strings.HasPrefix(record.Key.Name, name)) {
 			e.Errorf("%s: the record is about %s", name, record.Key)
@@ -261,7 +260,7 @@ func (a *writes) check(e env, ctrl *controller.Controller[*corev1.ConfigMap], na
 	return w.runs
 }
 
-// poke changes what was written, as another hand; or the trigger, if no informer shows the former.
+// poke changes the written object as another client, or the trigger if no informer shows the written object.
 func (w *writing) poke(c *ownWrite) {
 	w.Helper()
 	patch := []byte(`{"metadata":{"annotations":{"poked":"yes"}}}`)

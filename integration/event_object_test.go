@@ -13,7 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/event"
 )
 
-// The API server takes events about objects, with a related one, and kubectl's way finds them.
+// The API server accepts Events about objects, with a related object, and kubectl's field selectors find them.
 func TestLiveEventsAboutObjects(t *testing.T) {
 	e := newEnv(t)
 	recorder := must(event.New(event.Config{

@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/event"
 )
 
-// What a recorder sends passes the API server's validation, whatever was said.
+// The API server accepts every Event of a recorder, whatever its entry contains.
 func TestLiveEvents(t *testing.T) {
 	e := newEnv(t)
 	cluster := connect(t, local.RESTConfig())

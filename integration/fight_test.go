@@ -20,14 +20,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 )
 
-// Two controllers, which do not know of each other, want another number of replicas each: both say
-// so, name the other, write an Event about the Deployment, and are slowed.
+// Two independent controllers set different numbers of replicas. Both report a hot loop with the other's field manager,
+// write an Event about the Deployment, and are slowed.
 func TestContract19_TwoControllersFight(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	w := &writing{env: e, name: "web", meta: metav1.ObjectMeta{Name: "web", Namespace: e.namespace}}
 	must(e.clients.AppsV1().Deployments(e.namespace).Create(t.Context(), w.deployment(), metav1.CreateOptions{}))(t)
-	// Who has written an object last is known to the second: the fight begins in another one.
+	// The times in managedFields have a resolution of a second: the fight starts in the next second.
 	pause(t.Context(), time.Second)
 	ctx, cancel := context.WithCancel(t.Context())
 	var recorders sync.WaitGroup

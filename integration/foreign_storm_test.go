@@ -25,12 +25,12 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// foreignObjects is how many objects other hands change.
+// foreignObjects is the number of objects that other clients change.
 const foreignObjects = 30
 
-// Other hands change objects while a handler, whose cache lags, writes what it has seen into their
-// status, in all the ways there are, and into children; and the API server is killed, while keys wait for what they
-// wrote. In the end each status says what the object is, and no key waits.
+// Other clients change objects while a handler with a stale cache writes what it read into their status, with every
+// kind of write, and into children. The API server is killed while keys wait for their writes. In the end each status
+// matches its object, and no key waits.
 func TestContract13_NoWakeUpIsLostInAStorm(t *testing.T) {
 	t.Parallel()
 	cluster := must(localcluster.Start(t.Context(), localcluster.Config{}))(t)
@@ -53,8 +53,8 @@ func TestContract13_NoWakeUpIsLostInAStorm(t *testing.T) {
 		for range 3 {
 			writers.Go(func() { // waited for below
 				for ctx.Err() == nil {
-					// Values come again, so that writes often change nothing, but do not come back: a status
-					// that follows such a spec looks like a handler that changes its mind.
+					// Values are repeated, so that writes often change nothing, but a spec never returns to an earlier
+					// value: the status would then look like that of a handler that alternates between two values.
 					value := strconv.FormatInt(changes.Load()/(foreignObjects/3), 10)
 					if err := e.changeGadget(ctx, value); err == nil {
 						changes.Add(1)
@@ -83,7 +83,7 @@ func TestContract13_NoWakeUpIsLostInAStorm(t *testing.T) {
 	}
 }
 
-// changeGadget creates or changes an object, as another hand.
+// changeGadget creates or changes an object as another client.
 func (e env) changeGadget(ctx context.Context, value string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -93,7 +93,7 @@ func (e env) changeGadget(ctx context.Context, value string) error {
 		_, err := c.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
-	// The first makes the handler run, and find nothing to write; the second comes while it does.
+	// The first change runs the handler, which has nothing to write; the second is made during that run.
 	err := patch(`{"metadata":{"labels":{"by":"` + strconv.FormatInt(rand.Int64(), 10) + `"}}}`)
 	pause(ctx, time.Duration(rand.IntN(40))*time.Millisecond)
 	if err == nil && rand.IntN(4) > 0 {
@@ -106,7 +106,7 @@ func (e env) changeGadget(ctx context.Context, value string) error {
 	return err
 }
 
-// checkSeen waits until each status says what the object's spec is, and nothing is left to do.
+// checkSeen waits until each status matches the object's spec, and the queue is empty.
 func (e env) checkSeen(ctrl *controller.Controller[*unstructured.Unstructured]) {
 	e.Helper()
 	eventually(e.T, func() string {
@@ -140,7 +140,7 @@ func (e env) checkSeen(ctrl *controller.Controller[*unstructured.Unstructured]) 
 	}
 }
 
-// reporter is a handler that writes what it has seen.
+// reporter has a handler that writes what it has read.
 type reporter struct {
 	cluster  *kube.Cluster
 	clients  kubernetes.Interface

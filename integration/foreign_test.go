@@ -15,8 +15,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 )
 
-// A handler whose cache lags reads the object afresh, and writes it as it is, or what it finds there
-// anyway: what another hand has changed before is not taken for the handler's own write.
+// A handler with a stale cache reads the live object and writes it back unchanged. An earlier change by another client
+// must not be treated as the handler's own write.
 func TestContract13_AForeignChangeBeforeAWriteOfNothingIsTold(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(ctx context.Context, own corev1client.ConfigMapInterface, live *corev1.ConfigMap) error{

@@ -21,8 +21,7 @@ import (
 
 var _ controller.LeaderElector = (*leader.Elector)(nil)
 
-// leaseDuration is long enough that nobody loses a lease on a busy machine, and short enough to wait
-// for its end.
+// leaseDuration is long enough that no lease is lost on a slow machine, and short enough to wait for its expiry.
 const leaseDuration = 15 * time.Second
 
 func (e env) newElector(cluster *kube.Cluster, identity string) *leader.Elector {
@@ -50,8 +49,7 @@ func (e env) holder() string {
 	return ""
 }
 
-// replica is one of several controllers of which one leads. Its work is cancelled when it has not
-// ended within drain.
+// replica is one of several controllers with one leader. Its work is cancelled if it has not ended within drain.
 func (e env) replica(identity string, drain time.Duration, handle func(ctx context.Context, m *corev1.ConfigMap) error) (ctrl *controller.Controller[*corev1.ConfigMap], stop func()) {
 	e.Helper()
 	cluster := connect(e.T, local.RESTConfig())
@@ -87,7 +85,7 @@ func TestContract05_LeaseIsReleasedAfterTheWork(t *testing.T) {
 		if p := standby.Stats().Phase; p != controller.PhaseStandby {
 			return "second is " + p.String()
 		}
-		// It is a standby before it has read the lease, and ready once it has.
+		// It is a standby until it has read the lease, and then ready.
 		if err := standby.Ready(); err != nil {
 			return "a standby is not ready: " + err.Error()
 		}
@@ -112,7 +110,7 @@ func TestContract05_LeaseIsReleasedAfterTheWork(t *testing.T) {
 	}
 }
 
-// Another hand takes the lease: work is cancelled, and the candidate stands again.
+// Another client takes the lease: work is cancelled, and the elector becomes a candidate again.
 func TestContract06_StolenLeaseCancelsWork(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -211,7 +209,7 @@ func TestOneElectorAroundSeveralControllers(t *testing.T) {
 	}()
 	want := map[string]string{"a": "1"}
 	eventually(t, func() string { return s[0].lacks(want) + s[1].lacks(want) })
-	// A process that stands by with controllers of its own is ready.
+	// A standby process with controllers is ready.
 	standby := e.newElector(cluster, "other group")
 	standingBy := make(chan error)
 	go func() { // waited for below

@@ -15,7 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// database creates a StatefulSet of three replicas. No controller runs: it stays as it is.
+// database creates a StatefulSet of three replicas. No controller changes it.
 func (e env) database(name string) *appsv1.StatefulSet {
 	e.Helper()
 	labels := map[string]string{"app": name}
@@ -31,7 +31,7 @@ func (e env) database(name string) *appsv1.StatefulSet {
 	}, metav1.CreateOptions{}))(e.T)
 }
 
-// annotate changes a database, as somebody else would.
+// annotate changes a database as another client.
 func (e env) annotate(name, value string) {
 	e.Helper()
 	sets := e.clients.AppsV1().StatefulSets(e.namespace)
@@ -74,7 +74,7 @@ func TestLiveScale(t *testing.T) {
 		for _, entry := range now.ManagedFields {
 			managed[entry.Subresource] = true
 		}
-		// The API server forgets who manages replicas when there are none, whoever sets them.
+		// The API server removes the manager of replicas from managedFields when the number is 0.
 		if !managed[""] || managed["scale"] != (replicas > 0) {
 			t.Errorf("to %d: the managed fields are %v", replicas, now.ManagedFields)
 		}

@@ -22,15 +22,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
-// local is the API server that all tests of the package share. It has no controllers:
-// what a test creates stays as it is.
+// local is the API server that all tests of the package share. It has no controllers that change objects.
 var local *localcluster.Cluster
 
 func TestMain(m *testing.M) {
 	clustertest.Main(m, localcluster.Config{}, func(c *localcluster.Cluster) { local = c })
 }
 
-// env is what a test has of the cluster: a namespace of its own, and clients.
+// env is a test's part of the cluster: its own namespace, and clients.
 type env struct {
 	*testing.T
 	namespace string
@@ -56,19 +55,19 @@ func unlimited(config *rest.Config) *rest.Config {
 	return config
 }
 
-// connect returns the cluster as the user of config sees it.
+// connect returns the cluster for the user of config.
 func connect(t *testing.T, config *rest.Config) *kube.Cluster {
 	t.Helper()
 	return clustertest.Connect(t, config)
 }
 
-// newClient returns a client of the administrator's.
+// newClient returns a client with the administrator's permissions.
 func newClient(t *testing.T) *client.Client {
 	t.Helper()
 	return clustertest.Client(t, connect(t, local.RESTConfig()))
 }
 
-// must ends the test when err is not nil.
+// must fails the test if err is not nil.
 func must[V any](value V, err error) func(*testing.T) V {
 	return func(t *testing.T) V {
 		t.Helper()
@@ -93,7 +92,7 @@ func (e env) putConfigMap(name, value string) {
 	must(maps.Update(e.Context(), obj, metav1.UpdateOptions{}))(e.T)
 }
 
-// eventually waits until check returns "", and fails the test with what it returned last.
+// eventually waits until check returns "". Otherwise it fails the test with the last result of check.
 func eventually(t *testing.T, check func() string) {
 	t.Helper()
 	clustertest.Eventually(t, check)
@@ -105,7 +104,7 @@ func run[T kube.Object](t *testing.T, config controller.Config[T]) (ctrl *contro
 	return clustertest.Run(t, config)
 }
 
-// seen is what handlers saw: the last value by name, and how many runs there were.
+// seen records what handlers received: the last value by name, and the number of runs.
 type seen struct {
 	mu     sync.Mutex
 	values map[string]string
@@ -128,7 +127,7 @@ func (s *seen) count() int {
 	return s.runs
 }
 
-// lacks returns "" when what was seen is what is wanted.
+// lacks returns "" if the recorded values are the expected ones.
 func (s *seen) lacks(want map[string]string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

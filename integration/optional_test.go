@@ -18,7 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// told writes down the changes that an informer announces.
+// told records the changes that an informer announces.
 type told struct {
 	mu    sync.Mutex
 	lines []string
@@ -30,7 +30,7 @@ func (w *told) notify(c informer.Change) {
 	w.lines = append(w.lines, c.Type.String()+" "+c.Key.Name)
 }
 
-// lacks returns "" when what was told is what is wanted.
+// lacks returns "" if the recorded changes are the expected ones.
 func (w *told) lacks(want ...string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,8 +40,8 @@ func (w *told) lacks(want ...string) string {
 	return fmt.Sprintf("the informer told %q, want %q", w.lines, want)
 }
 
-// A controller that also watches a kind which may not be there works without it, and with
-// it from the moment that it is installed; and does without it again.
+// A controller that also watches an optional kind runs without it, uses it as soon as it is installed, and continues
+// when it is removed.
 func TestOptionalKindComesAndGoes(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -92,7 +92,7 @@ func TestOptionalKindComesAndGoes(t *testing.T) {
 	if err := ctrl.Ready(); err != nil {
 		t.Errorf("Ready after the kind has gone: %v", err)
 	}
-	// The object came with the first list, or right after it.
+	// The object arrived with the first list, or immediately after it.
 	if w.lacks("listed o", "deleted o") != "" && w.lacks("added o", "deleted o") != "" {
 		t.Error(w.lacks("listed o", "deleted o"))
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// causes writes down why each object was handled.
+// causes records why each object was handled.
 type causes struct {
 	mu  sync.Mutex
 	all map[string][]string
@@ -35,7 +35,7 @@ func (c *causes) note(ctx context.Context, name string) {
 	c.all[name] = append(c.all[name], run.Causes.String())
 }
 
-// lacks returns "" when a run of the object had a cause that has all of the parts.
+// lacks returns "" if a run of the object had a cause that contains all parts.
 func (c *causes) lacks(name string, parts ...string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,8 +73,8 @@ func (e env) putDeployment(name string, owner *corev1.ConfigMap, labels map[stri
 	must(e.clients.AppsV1().Deployments(e.namespace).Create(e.Context(), d, metav1.CreateOptions{}))(e.T)
 }
 
-// A controller of ConfigMaps hears of the Deployments, Secrets and ConfigMaps that have to do
-// with them, and makes an owned one again that somebody deletes.
+// A controller of ConfigMaps receives changes of related Deployments, Secrets and ConfigMaps, and creates an owned
+// object again after another client has deleted it.
 func TestSourcesEndToEnd(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -162,7 +162,7 @@ func TestSourcesEndToEnd(t *testing.T) {
 	})
 }
 
-// Sources may be added to a controller that works: for a kind that is installed later.
+// Sources can be added to a running controller, for example for a kind that is installed later.
 func TestSourceIsAddedAtRunTime(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

@@ -26,9 +26,9 @@ const (
 	parentLabel = "evenkeel.dev/parent"
 )
 
-// Handlers create a child with a generated name when the cache, which lags, shows none, while their
-// objects change all the time: each object has one child in the end. How it goes without the wait
-// for own writes is logged only: it is a matter of luck.
+// Handlers create a child with a generated name if the stale cache shows none, while their objects change continuously.
+// In the end each object has one child. The result without the wait for own writes is only logged, because it is
+// random.
 func TestContract07_OneChildEach(t *testing.T) {
 	t.Parallel()
 	if duplicates := createChildren(t, 10*time.Minute); duplicates > 0 { // on a busy machine watches lag longer than by default is waited
@@ -37,7 +37,7 @@ func TestContract07_OneChildEach(t *testing.T) {
 	t.Logf("without the wait there are %d children too many", createChildren(t, -1))
 }
 
-// createChildren returns how many children too many there are in the end.
+// createChildren returns the number of surplus children at the end.
 func createChildren(t *testing.T, consistencyTimeout time.Duration) (tooMany int) {
 	t.Helper()
 	e := newEnv(t)

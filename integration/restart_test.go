@@ -17,11 +17,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
-// waiters is how many keys wait of each sort.
+// waiters is the number of waiting keys of each sort.
 const waiters = 10
 
-// Keys wait for what they have created and deleted, of which the watch brings nothing, and the API
-// server is killed. When it is there again, each of them runs, and sees what it has done.
+// Keys wait for objects that they created and deleted, while the watch delivers nothing, and the API server is killed.
+// After its restart each key runs, and sees its own writes.
 func TestContract07_KeysThatWaitOutliveARestart(t *testing.T) {
 	t.Parallel()
 	cluster := must(localcluster.Start(t.Context(), localcluster.Config{}))(t)
@@ -84,7 +84,7 @@ func TestContract07_KeysThatWaitOutliveARestart(t *testing.T) {
 	eventually(t, func() string { return saw.lacks(sights("2", true)) })
 }
 
-// sights are what handlers see of the step and of their child, before or after they wrote.
+// sights records what handlers read of the step and of their child, before and after their writes.
 func sights(step string, wrote bool) map[string]string {
 	all := map[string]string{}
 	for i := range waiters {

@@ -21,9 +21,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
-// When etcd is restored from a backup without a revision bump, resource versions go back.
-// kube-apiserver accepts a watch from a version that is yet to come and sends nothing. The
-// informer detects that and shows what the API server has.
+// When etcd is restored from a backup without a revision bump, resource versions go back. kube-apiserver accepts a
+// watch from a future version and sends nothing. The informer detects this and shows the state of the API server.
 func TestInformerDetectsRestoredEtcd(t *testing.T) {
 	dir := t.TempDir()
 	own := must(localcluster.Start(t.Context(), localcluster.Config{Dir: dir}))(t)
@@ -126,7 +125,7 @@ func TestInformerDetectsRestoredEtcd(t *testing.T) {
 	if err := own.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The version of the state that was lost comes again, for another state of the same object.
+	// The version of the lost state is used again, for another state of the same object.
 	again := 0
 	for n := 0; again < lost; n++ {
 		e.putConfigMap("reused", fmt.Sprint("again-", n%2))
@@ -145,7 +144,7 @@ func TestInformerDetectsRestoredEtcd(t *testing.T) {
 	others.show(t, e, 0)
 }
 
-// restoreInformers are informers of other configurations than the one that the test looks at most.
+// restoreInformers are informers with other configurations than the main one of the test.
 type restoreInformers struct {
 	metadata *informer.Informer[*metav1.PartialObjectMetadata]
 	joined   *informer.Informer[*corev1.ConfigMap]
@@ -169,8 +168,8 @@ func newRestoreInformers(t *testing.T, cluster *kube.Cluster, namespace string) 
 	return r
 }
 
-// show waits until the informers show the ConfigMaps that the API server has in the states that it
-// has, and a number of objects of the optional kind.
+// show waits until the informers show the same ConfigMaps and states as the API server, and a number of objects of the
+// optional kind.
 func (r restoreInformers) show(t *testing.T, e env, optional int) {
 	t.Helper()
 	eventually(t, func() string {

@@ -21,7 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// counting is a Retriever as users wrap them.
+// counting is a Retriever that wraps another one, as users write them.
 type counting[T kube.Object] struct {
 	informer.Retriever[T]
 	lists, watches atomic.Int32
@@ -37,8 +37,7 @@ func (c *counting[T]) Watch(ctx context.Context, opts metav1.ListOptions) (watch
 	return c.Retriever.Watch(ctx, opts)
 }
 
-// story follows one kind of ConfigMap's representation through list, create, update and
-// delete.
+// story tests one representation of ConfigMaps with a list, a create, an update and a delete.
 func story[T kube.Object](t *testing.T, e env, retriever informer.Retriever[T], value func(T) string) {
 	t.Helper()
 	e.putConfigMap("a", "1")
@@ -119,7 +118,7 @@ type Widget struct {
 	Spec              WidgetSpec `json:"spec"`
 }
 
-// WidgetSpec is what a Widget wants.
+// WidgetSpec is the desired state of a Widget.
 type WidgetSpec struct {
 	Value string `json:"value"`
 }
@@ -243,7 +242,7 @@ func TestRetrieveSelected(t *testing.T) {
 	}
 }
 
-// An object that no longer matches leaves the cache, and one that begins to match comes in.
+// An object that stops matching the selection is removed from the cache, and one that starts matching is added.
 func TestSelectionFollowsLabels(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

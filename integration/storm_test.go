@@ -27,14 +27,14 @@ import (
 )
 
 const (
-	// stormNames is how many names each writer's objects have: few, so that they come and go
-	// again and again.
+	// stormNames is the number of names of each writer's objects: few, so that objects are often deleted and created
+	// again.
 	stormNames   = 25
 	stormWriters = 4
 	stormRounds  = 3
 )
 
-// newEnvOn is newEnv for a cluster of the test's own.
+// newEnvOn is like newEnv for a separate cluster of the test.
 func newEnvOn(t *testing.T, cluster *localcluster.Cluster) env {
 	t.Helper()
 	clients := must(kubernetes.NewForConfig(unlimited(cluster.RESTConfig())))(t)
@@ -47,8 +47,8 @@ func newEnvOn(t *testing.T, cluster *localcluster.Cluster) env {
 	}
 }
 
-// After any storm of writes, with the API server killed in the middle of it, informers hold
-// what a list returns, and so does who only follows their changes.
+// After random writes, during which the API server is killed, informers contain exactly the listed objects, and so does
+// a copy that only applies their changes.
 //
 // EVENKEEL_STORM_ROUNDS=50 makes it long.
 func TestStoreEqualsListAfterRestarts(t *testing.T) {
@@ -91,8 +91,7 @@ func TestStoreEqualsListAfterRestarts(t *testing.T) {
 	}
 }
 
-// wrapped hides that a Retriever is the cluster's own, so that the informer encodes what it
-// hands over.
+// wrapped hides the type of the cluster's own Retriever, so that the informer encodes its objects.
 type wrapped[T kube.Object] struct{ informer.Retriever[T] }
 
 // storm writes at random from several goroutines, kills the API server within, and returns
@@ -129,7 +128,7 @@ func storm(t *testing.T, envs []env, cluster *localcluster.Cluster, random *rand
 			t.Fatal(err)
 		}
 	}
-	// Sometimes the storm goes on, sometimes nothing happens after the restart.
+	// In some rounds the writes continue after the restart, in others they do not.
 	pause(ctx, time.Duration(random.IntN(500))*time.Millisecond)
 	cancel()
 	writers.Wait()

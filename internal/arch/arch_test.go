@@ -14,11 +14,11 @@ import (
 	"testing"
 )
 
-// root is the folder of the main module, seen from this package.
+// root is the folder of the main module, relative to this package.
 const root = "../.."
 
-// TestImports holds the packages of the main module to the layers table. The go command is asked what is imported, so
-// build constraints count; the sources are read by the other tests here, which is what makes go test notice a change.
+// TestImports checks the imports of the main module's packages against the layers table. The go command lists the imports,
+// so build constraints count; the sources are read by the other tests here, which is what makes go test notice a change.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	for _, problem := range checkImports(listPackages(t)) {
@@ -26,7 +26,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestSources holds each file of the main module to the rules of checkFile.
+// TestSources checks each file of the main module by the rules of checkFile.
 func TestSources(t *testing.T) {
 	t.Parallel()
 	files := 0
@@ -61,7 +61,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// enter says which folders belong to the main module: not hidden ones, not testdata, not other modules.
+// enter reports whether a folder belongs to the main module: hidden folders, testdata and other modules do not.
 func enter(path string, entry fs.DirEntry) error {
 	if path == root {
 		return nil

@@ -1,3 +1,3 @@
-// Package arch holds the tests that keep the shape of the code: which package may import which, no names that mean
-// nothing, no global state, no sleeping tests. It has no code of its own.
+// Package arch has tests of the code's structure: package dependencies, package names, global state, and tests that
+// sleep. It has no other code.
 package arch

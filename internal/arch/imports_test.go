@@ -9,34 +9,34 @@ import (
 
 const module = "github.com/evenkeel-go/evenkeel"
 
-// A goPackage is what go list -json tells about one package.
+// goPackage is a package in the output of go list -json.
 type goPackage struct {
 	ImportPath string
 	Name       string
 	Imports    []string // of its non-test files
-	Deps       []string // the same, with everything that those import in turn
+	Deps       []string // Imports and their imports, recursively
 }
 
-// A place is where a package stands: what it may import of this module.
+// place defines which packages of this module a package may import.
 type place struct {
-	// layer is its height in the engine, from 1. A package of the engine may import those below it, never one beside it.
-	// Zero: it does not belong to the engine, and only may counts.
+	// layer is the package's layer in the engine, from 1. A package of the engine may import packages of lower layers,
+	// never of its own. 0: the package is not part of the engine, and only may applies.
 	layer int
-	// foundation: every package of the library may import it.
+	// foundation is true for a package that every package of the library may import.
 	foundation bool
-	// may names packages that it may import besides. A name that ends in /... allows the tree.
+	// may contains further packages that it may import. A name that ends in /... allows the tree.
 	may []string
-	// never names packages that must not be reached in any number of steps, and why is told to whoever tries.
+	// never contains packages that it must not depend on, directly or indirectly; why is part of the error message.
 	never []string
 	why   string
 }
 
-// layers places each package of the main module by its path in it; a path that ends in /... places the tree below it.
-// The engine is one line, which is the way of an event:
+// layers returns the place of each package of the main module, by its path in the module; a path that ends in /...
+// includes the tree below it. The engine is one line, in the order of the event path:
 //
 //	retry <- kube, internal/workqueue <- internal/wire <- internal/store <- informer <- controller, predicate <- source, middleware, metrics/prometheus
 func layers() map[string]place {
-	const noEngine = "requests need no cache and no loop: who has them hands them over as interfaces"
+	const noEngine = "requests need neither cache nor controller: callers pass them as interfaces"
 	const standalone = "leader election must be usable with any controller, and testable without one"
 	return map[string]place{
 		"retry":              {layer: 1},
@@ -51,7 +51,7 @@ func layers() map[string]place {
 		"middleware":         {layer: 6, may: []string{"client", "finalizer", "status"}},
 		"subscription":       {layer: 6},
 		"metrics/prometheus": {layer: 6},
-		"owned/watched":      {layer: 7, may: []string{"client", "owned"}}, // where toolkit and engine meet
+		"owned/watched":      {layer: 7, may: []string{"client", "owned"}}, // joins toolkit and engine
 
 		// How functions, values and errors of the library's users are treated.
 		"internal/usercode": {foundation: true},
@@ -60,12 +60,12 @@ func layers() map[string]place {
 		// Terms of leadership, their contexts and the transport of their writes.
 		"internal/leadership": {foundation: true, may: []string{"retry"}},
 
-		// What the controller's loop is made of.
+		// Parts of the controller.
 		"controller/internal/detect": {layer: 4},
 
 		"leader": {may: []string{"kube"}, never: []string{"controller", "informer"}, why: standalone},
 
-		// The toolkit: what handlers read and write with. It stands beside the engine, which is not needed for it.
+		// The toolkit: reads and writes of handlers. It does not need the engine.
 		"readiness":        {may: []string{"kube"}},
 		"client":           {may: []string{"kube", "retry", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
 		"client/strategic": {may: []string{"kube", "client"}, never: []string{"controller", "informer"}, why: noEngine},
@@ -76,7 +76,8 @@ func layers() map[string]place {
 		"crd":              {may: []string{"kube", "retry", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
 		"event":            {may: []string{"kube", "retry"}, never: []string{"controller", "informer"}, why: "the controller takes a recorder as an interface"},
 
-		// Tests and commands start a cluster with it. It imports nothing of ours, so that it cannot be broken by what it tests.
+		// Tests and commands start a cluster with it. It imports no other package of the
+		// module, so that a defect in the tested code cannot break it.
 		"kube/localcluster": {},
 
 		"cmd/...":                 {may: []string{"..."}},
@@ -92,7 +93,7 @@ func layers() map[string]place {
 	}
 }
 
-// checkImports returns what is wrong with the packages' names and imports, one sentence each.
+// checkImports returns the problems of the packages' names and imports, one sentence each.
 func checkImports(packages []goPackage) []string {
 	var problems []string
 	for _, p := range packages {
@@ -112,7 +113,7 @@ func checkImports(packages []goPackage) []string {
 		for _, never := range here.never {
 			if slices.Contains(p.Deps, module+"/"+never) {
 				problems = append(problems, fmt.Sprintf("package %s must not depend on %s, not even through others: %s; "+
-					"go list -deps ./%s shows the way", name, never, here.why, name))
+					"go list -deps ./%s shows the path", name, never, here.why, name))
 			}
 		}
 	}
@@ -139,12 +140,12 @@ func checkImport(name string, here place, imported string) string {
 		"move the shared code down, or let %s take an interface or a function", name, target, name)
 }
 
-// checkName refuses names that say nothing about what a package is for.
+// checkName returns problems of package names that do not describe a purpose.
 func checkName(name string) []string {
 	var problems []string
 	for part := range strings.SplitSeq(name, "/") {
 		if slices.Contains([]string{"pkg", "util", "utils", "common", "types", "helpers"}, part) {
-			problems = append(problems, fmt.Sprintf("package %s: %q says nothing; name it after what it is for", name, part))
+			problems = append(problems, fmt.Sprintf("package %s: %q does not describe a purpose; choose a name that does", name, part))
 		}
 	}
 	return problems

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// checkFile returns what is wrong with one Go file, one sentence each. Name is its path in the module.
+// checkFile returns the problems of a Go file, one sentence each. name is its path in the module. The rules:
 //
 //   - No init: importing a package has no effect.
 //   - No package variables but errors (Err...), defaults (Default...), interface assertions (_) and embedded files: two
 //     controllers in one process share no state. Tests may have them.
 //   - No alias.go: a thing has one name, in the package that it belongs to.
-//   - Tests sleep only in a synctest bubble, where time is virtual. (forbidigo keeps sleep out of all other code; it
-//     cannot tell a bubble.)
+//   - Tests sleep only in a synctest bubble, where time is virtual. (forbidigo forbids Sleep in all other code; it
+//     cannot detect a bubble.)
 func checkFile(name string, text []byte) []string {
 	var problems []string
 	fail := func(at, format string, args ...any) {

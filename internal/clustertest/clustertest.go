@@ -24,8 +24,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
-// Main is the body of a TestMain: it starts a cluster, hands it to use, runs the tests, ends the
-// cluster, and fails if a goroutine is left. It exits the process.
+// Main is the body of a TestMain: it starts a cluster, passes it to use, runs the tests, stops the cluster, and fails if a
+// goroutine is left. It exits the process.
 func Main(m *testing.M, config localcluster.Config, use func(*localcluster.Cluster)) {
 	os.Exit(run(m, config, use))
 }
@@ -133,7 +133,7 @@ func Run[T kube.Object](tb testing.TB, config controller.Config[T]) (ctrl *contr
 // a back-off of 15 s, and machines that run tests may be busy.
 const patience = time.Minute
 
-// Eventually waits until check returns "", and fails the test with what it returned last.
+// Eventually waits until check returns "". Otherwise it fails the test with the last result of check.
 func Eventually(tb testing.TB, check func() string) {
 	tb.Helper()
 	last := "not checked"

@@ -8,20 +8,17 @@ import (
 )
 
 const (
-	// MaxText is the longest error text that is kept or logged, in bytes.
+	// MaxText is the maximum length of an error text that is stored or logged, in bytes.
 	MaxText = 2048
-	// maxDepth is how many errors may wrap each other one inside the other.
+	// maxDepth is the maximum depth of errors that wrap each other.
 	maxDepth = 1000
-	// maxErrors is how many errors one error may consist of.
+	// maxErrors is the maximum number of errors in one error tree.
 	maxErrors = 100_000
 )
 
-// Error returns err in a form whose methods return, and whose text has at most MaxText bytes.
-// Most errors are returned as they are. When only the text of err is too long, or its Error method
-// panics, the result wraps err. An err that wraps itself, or whose Unwrap method panics, is
-// replaced by an error that describes it and wraps nothing.
-//
-// Error is nil for nil.
+// Error returns an error that is safe to use: its methods return, and its text has at most MaxText bytes. Most errors are
+// returned unchanged. If only the text of err is too long, or its Error method panics, the result wraps err. If err wraps
+// itself, or its Unwrap method panics, the result describes err and wraps nothing. Error returns nil for nil.
 func Error(err error) error {
 	if err == nil {
 		return nil
@@ -36,8 +33,8 @@ func Error(err error) error {
 	return &shortError{text, err}
 }
 
-// Text returns the text of err in at most MaxText bytes. It describes an err that has no readable
-// text. Text is "" for nil.
+// Text returns the text of err, shortened to MaxText bytes, or a description of an err without a readable text. It
+// returns "" for nil.
 func Text(err error) string {
 	switch {
 	case err == nil:
@@ -49,8 +46,8 @@ func Text(err error) string {
 	return text
 }
 
-// Sound reports whether the errors that err wraps can be walked: none wraps itself, and no Unwrap
-// method panics. errors.Is and errors.As do not return for an error that is not sound.
+// Sound reports whether the tree of err can be walked: no error wraps itself, and no Unwrap method panics. For an error
+// that is not sound, errors.Is and errors.As panic or do not return.
 func Sound(err error) (sound bool) {
 	defer func() {
 		if recover() != nil {
@@ -96,7 +93,7 @@ func read(err error) (text string, whole bool) {
 	return text, len(text) == len(full)
 }
 
-// describePanic is the text of an error whose Error method panicked.
+// describePanic returns a text for an error with an Error method that panicked.
 func describePanic(err error, value any) string {
 	if v := reflect.ValueOf(err); v.Kind() == reflect.Pointer && v.IsNil() {
 		return fmt.Sprintf("a nil %T was returned as an error: return nil instead", err)
@@ -104,8 +101,8 @@ func describePanic(err error, value any) string {
 	return Shorten(fmt.Sprintf("an error of type %T, whose Error method panicked: %v", err, value))
 }
 
-// describe is the text of an error that is not sound. Its Error method is not called: that of an
-// error that wraps itself may never return.
+// describe returns a text for an error that is not sound. It does not call the Error method, which may not return if the
+// error wraps itself.
 func describe(err error) string {
 	if v := reflect.ValueOf(err); v.Kind() == reflect.Pointer && v.IsNil() {
 		return fmt.Sprintf("a nil %T was returned as an error: return nil instead", err)
@@ -113,11 +110,11 @@ func describe(err error) string {
 	return fmt.Sprintf("an error of type %T that wraps itself, or more than %d others, or cannot be unwrapped", err, maxDepth)
 }
 
-// Shorten returns text in at most MaxText bytes: what is left out is in the middle, because the
-// end of an error's text is often its reason. The result does not keep the memory of text.
+// Shorten returns text, shortened to MaxText bytes. It removes the middle, because the end of an error's text is often
+// the reason. The result does not share memory with text.
 func Shorten(text string) string { return ShortenTo(text, MaxText) }
 
-// ShortenTo is Shorten to at most limit bytes, which must be 64 at least.
+// ShortenTo is like Shorten with another limit in bytes, at least 64.
 func ShortenTo(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -149,5 +146,5 @@ type shortError struct {
 // Error implements error.
 func (e *shortError) Error() string { return e.text }
 
-// Unwrap gives errors.Is and errors.As the error whose text was too long.
+// Unwrap returns the original error, for errors.Is and errors.As.
 func (e *shortError) Unwrap() error { return e.err }
