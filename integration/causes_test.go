@@ -48,7 +48,7 @@ func foreignChanges(spec, status string) map[string]foreignChange {
 
 // Each change by another client is a cause with the changed parts and the field manager, for kinds in protobuf and in
 // JSON.
-func TestContract11_ForeignChangesAreNamed(t *testing.T) {
+func TestContract11_ChangesByOtherClientsAreCauses(t *testing.T) {
 	t.Parallel()
 	t.Run("Pod", func(t *testing.T) {
 		t.Parallel()

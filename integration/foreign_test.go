@@ -17,7 +17,7 @@ import (
 
 // A handler with a stale cache reads the live object and writes it back unchanged. An earlier change by another client
 // must not be treated as the handler's own write.
-func TestContract13_AForeignChangeBeforeAWriteOfNothingIsTold(t *testing.T) {
+func TestContract13_ForeignChangeBeforeNoOpWriteRunsHandler(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(ctx context.Context, own corev1client.ConfigMapInterface, live *corev1.ConfigMap) error{
 		"update": func(ctx context.Context, own corev1client.ConfigMapInterface, live *corev1.ConfigMap) error {

@@ -173,7 +173,7 @@ func TestForbiddenLeaseIsNamed(t *testing.T) {
 }
 
 // One elector around several controllers: they begin together and end together.
-func TestOneElectorAroundSeveralControllers(t *testing.T) {
+func TestElectorWithSeveralControllers(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.putConfigMap("a", "1")

@@ -122,7 +122,7 @@ func TestLiveDelete(t *testing.T) {
 	}
 }
 
-func TestLiveOfAnyType(t *testing.T) {
+func TestLiveWithMetadataAndTypes(t *testing.T) {
 	e := newEnv(t)
 	c := newClient(t)
 	set := e.database("db")

@@ -42,7 +42,7 @@ func (w *told) lacks(want ...string) string {
 
 // A controller that also watches an optional kind runs without it, uses it as soon as it is installed, and continues
 // when it is removed.
-func TestOptionalKindComesAndGoes(t *testing.T) {
+func TestOptionalKindIsInstalledAndRemoved(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.putConfigMap("a", "1")

@@ -163,7 +163,7 @@ func TestSourcesEndToEnd(t *testing.T) {
 }
 
 // Sources can be added to a running controller, for example for a kind that is installed later.
-func TestSourceIsAddedAtRunTime(t *testing.T) {
+func TestAddSourceToRunningController(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.putConfigMap("owner", "1")

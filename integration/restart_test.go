@@ -22,7 +22,7 @@ const waiters = 10
 
 // Keys wait for objects that they created and deleted, while the watch delivers nothing, and the API server is killed.
 // After its restart each key runs, and sees its own writes.
-func TestContract07_KeysThatWaitOutliveARestart(t *testing.T) {
+func TestContract07_WaitingKeysRunAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	cluster := must(localcluster.Start(t.Context(), localcluster.Config{}))(t)
 	t.Cleanup(func() {

@@ -269,7 +269,7 @@ func TestSelectionFollowsLabels(t *testing.T) {
 	})
 }
 
-func TestRetrieveMistakes(t *testing.T) {
+func TestRetrieveErrors(t *testing.T) {
 	t.Parallel()
 	cluster := connect(t, local.RESTConfig())
 	newInformer := func(err error) string {

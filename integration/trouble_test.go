@@ -123,7 +123,7 @@ func failing(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return values
 }
 
-func TestContract09_MissingKindIsNamedAndFoundWhenItComes(t *testing.T) {
+func TestContract09_MissingKindIsNamedAndFoundWhenInstalled(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	kind := widgets.GroupVersion().WithKind("Latecomer")

@@ -159,7 +159,7 @@ func TestViewsOfOneInformerShareItsWatch(t *testing.T) {
 	}
 }
 
-func TestHealthOfARealInformer(t *testing.T) {
+func TestInformerHealth(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	for i := range 100 {

@@ -17,15 +17,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
-// local is the API server that all tests of the package share. It has no controllers: what a
-// test creates stays as it is.
+// local is the API server that all tests of the package share. It has no controllers that change objects.
 var local *localcluster.Cluster
 
 func TestMain(m *testing.M) {
 	clustertest.Main(m, localcluster.Config{}, func(c *localcluster.Cluster) { local = c })
 }
 
-// newClient returns a client of a connection of its own, and a namespace.
+// newClient returns a client with its own connection, and a namespace.
 func newClient(t *testing.T, informers ...client.Informer) (*client.Client, string) {
 	t.Helper()
 	c := clustertest.Client(t, clustertest.Connect(t, local.RESTConfig()), informers...)
@@ -62,7 +61,7 @@ func pod(namespace, name string) *corev1.Pod {
 	}
 }
 
-// calls keeps the requests that are made under its context, in the words of package kube.
+// calls records the requests with its context as kube.Calls.
 type calls struct {
 	mu   sync.Mutex
 	made []string // guarded by mu; "verb resource namespace/name subresource", of what names a resource
@@ -86,7 +85,7 @@ func (c *calls) CallEnded(_ context.Context, call kube.Call) {
 	c.made = append(c.made, made)
 }
 
-// take returns the calls so far, and forgets them.
+// take returns and removes the recorded calls.
 func (c *calls) take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,8 +100,8 @@ func observe(t *testing.T) (context.Context, *calls) {
 	return kube.ObserveCalls(t.Context(), c), c
 }
 
-// define creates a custom kind that lives in namespaces or not, with the subresources that are
-// named, and waits until it is served. It ends with the test.
+// define creates a namespaced or cluster-scoped custom kind with subresources, waits until it is served, and removes it
+// at the end of the test.
 func define(t *testing.T, c *client.Client, kind, plural string, namespaced bool, subresources map[string]any) schema.GroupVersionKind {
 	t.Helper()
 	gvk := schema.GroupVersionKind{Group: "client.example.com", Version: "v1", Kind: kind}

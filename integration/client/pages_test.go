@@ -41,9 +41,9 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestAListThatTheAPIServerForgets says for it, before the second page, that the state of the
-// first one is forgotten, as it does after minutes; the way that it offers then is its own.
-func TestAListThatTheAPIServerForgets(t *testing.T) {
+// TestListContinuesAfterExpiredToken answers the second page with the error that the API server returns minutes later,
+// when the state of the first page has expired. The new continue token in it is the API server's own.
+func TestListContinuesAfterExpiredToken(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
 	for _, name := range []string{"a", "b", "d", "e"} {
@@ -56,7 +56,7 @@ func TestAListThatTheAPIServerForgets(t *testing.T) {
 				return next(ctx, r)
 			}
 			forgotten = true
-			// Between the pages a write came, behind what was listed.
+			// Between the pages a write was made to an object that had been listed.
 			must(client.Create(ctx, c, configMap(namespace, "c"+fmt.Sprint(r.List.Limit), nil)))(t)
 			expired := apierrors.NewResourceExpired("too old")
 			expired.ErrStatus.Continue = withoutVersion(t, r.List.Continue)
@@ -81,7 +81,7 @@ func TestAListThatTheAPIServerForgets(t *testing.T) {
 	}
 }
 
-// withoutVersion returns the token that the API server offers in place of one that it has forgotten.
+// withoutVersion returns the token that the API server offers in place of an expired one.
 func withoutVersion(t *testing.T, token string) string {
 	t.Helper()
 	var content map[string]any

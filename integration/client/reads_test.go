@@ -22,8 +22,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestReadsFromInformersMakeNoCall, those that an informer cannot answer make one, and none of
-// them is a watch.
+// Reads that an informer can answer make no request. Other reads make one, which is never a watch.
 func TestReadsFromInformersMakeNoCall(t *testing.T) {
 	t.Parallel()
 	setup, namespace := newClient(t)
@@ -66,7 +65,7 @@ func TestReadsFromInformersMakeNoCall(t *testing.T) {
 		t.Errorf("past the informer, the calls are %q", made)
 	}
 
-	// One that has selected knows what it shows, and nothing of the rest.
+	// An informer with a selection answers for selected objects only.
 	c = clustertest.Client(t, cluster, web)
 	must(client.Get[*corev1.ConfigMap](ctx, c, key("a")))(t)
 	if made := calls.take(); made != nil {
@@ -81,7 +80,7 @@ func TestReadsFromInformersMakeNoCall(t *testing.T) {
 	if made := calls.take(); !slices.Equal(made, []string{get + "b", list}) {
 		t.Errorf("past what the informer knows, the calls are %q", made)
 	}
-	// Without informers no read begins to watch.
+	// Without informers no read starts a watch.
 	c = clustertest.Client(t, cluster)
 	for range 3 {
 		must(client.Get[*corev1.ConfigMap](ctx, c, key("a")))(t)
@@ -110,7 +109,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// watchLife watches an object come, change and go.
+// watchLife watches the creation, an update and the deletion of an object.
 func watchLife[T kube.Object](t *testing.T, c *client.Client, obj T) {
 	t.Helper()
 	kind := must(c.Cluster().KindOf(obj))(t)
@@ -150,14 +149,14 @@ func watchLife[T kube.Object](t *testing.T, c *client.Client, obj T) {
 	if made := calls.take(); len(made) != 1 || !strings.HasPrefix(made[0], "watch ") {
 		t.Errorf("the calls are %q", made)
 	}
-	// From a version on: what has happened since.
+	// From a resource version: later changes only.
 	w = must(client.Watch[T](ctx, c, client.OfKind(kind), client.InNamespace(obj.GetNamespace()), client.NotOlderThan(seen.GetResourceVersion())))(t)
 	next(watch.Modified)
 	next(watch.Deleted)
 	w.Stop()
 }
 
-// lockedBuffer is written to by requests and read by a test.
+// lockedBuffer is a buffer that requests write and a test reads.
 type lockedBuffer struct {
 	mu     sync.Mutex
 	buffer bytes.Buffer
@@ -175,8 +174,8 @@ func (b *lockedBuffer) String() string {
 	return b.buffer.String()
 }
 
-// TestUnknownFields: by default the API server drops them and warns, which is logged once; what
-// is strict is refused, with the field's name.
+// By default the API server drops unknown fields and returns a warning, which is logged once. With strict validation it
+// rejects the object and names the field.
 func TestUnknownFields(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
@@ -208,9 +207,8 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
-// TestMetadataIsAllThatIsSent, though the whole object would be taken too, from servers that have
-// nothing else.
-func TestMetadataIsAllThatIsSent(t *testing.T) {
+// The client requests metadata only, and also accepts whole objects, for servers that return nothing else.
+func TestMetadataRequestsReceiveMetadataOnly(t *testing.T) {
 	t.Parallel()
 	sent := &lockedBuffer{}
 	config := local.RESTConfig()
@@ -238,7 +236,7 @@ func TestMetadataIsAllThatIsSent(t *testing.T) {
 	}
 }
 
-// copier writes down the bodies of answers.
+// copier records the bodies of responses.
 type copier struct {
 	next http.RoundTripper
 	to   io.Writer

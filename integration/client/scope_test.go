@@ -14,9 +14,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestAMissingNamespaceIsNotAMissingObject: who ignores that an object is gone must not ignore
-// that it was never created.
-func TestAMissingNamespaceIsNotAMissingObject(t *testing.T) {
+// A caller that ignores a missing object must not ignore that an object was never created.
+func TestMissingNamespaceIsNotReportedAsMissingObject(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
 	kind := define(t, c, "Boat", "boats", true, nil)
@@ -40,8 +39,7 @@ func TestAMissingNamespaceIsNotAMissingObject(t *testing.T) {
 	}
 }
 
-// TestContract32_ScopeMistakesMakeNoRequest: that the kind is served with or without namespaces has been
-// asked before.
+// The scope of the kind was discovered before.
 func TestContract32_ScopeMistakesMakeNoRequest(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)

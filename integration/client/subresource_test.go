@@ -21,7 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-func TestTheStatusIsWrittenOnItsOwn(t *testing.T) {
+func TestStatusSubresourceIsWrittenSeparately(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
 	kind := define(t, c, "Lamp", "lamps", true, map[string]any{"status": map[string]any{}})
@@ -57,7 +57,7 @@ func TestTheStatusIsWrittenOnItsOwn(t *testing.T) {
 	if made := calls.take(); !slices.Equal(made, want) {
 		t.Errorf("the calls are %q, want %q", made, want)
 	}
-	// A built-in kind, of which only the status is there to be written.
+	// A built-in kind that has only the subresource status.
 	node := must(client.Create(t.Context(), c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))(t)
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "host"}}
 	node.TypeMeta = metav1.TypeMeta{}
@@ -66,8 +66,8 @@ func TestTheStatusIsWrittenOnItsOwn(t *testing.T) {
 	}
 }
 
-// TestASubresourceThatAKindDoesNotHaveIsNamed: the API server answers as if the object were gone.
-func TestASubresourceThatAKindDoesNotHaveIsNamed(t *testing.T) {
+// The API server responds as if the object did not exist.
+func TestMissingSubresourceIsNamed(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
 	kind := define(t, c, "Brick", "bricks", true, nil)
@@ -83,7 +83,7 @@ func TestASubresourceThatAKindDoesNotHaveIsNamed(t *testing.T) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}
-	// And of a kind that has one, an object that is gone is gone.
+	// For a kind with the subresource, a missing object is reported as missing.
 	if err := client.Delete(t.Context(), c, brick); err != nil {
 		t.Fatal(err)
 	}
@@ -160,8 +160,8 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// TestAnEvictionThatIsForbiddenForNow is the API server's way to say "later".
-func TestAnEvictionThatIsForbiddenForNow(t *testing.T) {
+// The API server rejects an eviction for now with 429.
+func TestEvictionRejectedForNow(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
 	must(client.Create(t.Context(), c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}))(t)

@@ -35,9 +35,9 @@ func deployment(namespace, name string) *appsv1.Deployment {
 	}
 }
 
-// TestTheLifeOfAnObject goes through the verbs, of a built-in kind as a Go type, and of custom
-// kinds with and without a namespace, unstructured; and reads each as metadata.
-func TestTheLifeOfAnObject(t *testing.T) {
+// TestVerbs uses all verbs with a built-in kind as a Go type and with unstructured custom kinds, namespaced and
+// cluster-scoped, and reads each as metadata.
+func TestVerbs(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
 	lives := define(t, c, "House", "houses", true, nil)
@@ -86,7 +86,7 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 	if kube.KeyOf(obj) != key || obj.GetUID() != "" {
 		t.Error("an argument was changed")
 	}
-	// One writer changes it, another one has seen the state before.
+	// One writer changes the object, while another one has read the state before.
 	changed := read.DeepCopyObject().(T)
 	change(changed)
 	patched := must(client.Patch(ctx, c, read, client.MergeFrom(read, changed).Locked(read)))(t)
@@ -105,7 +105,7 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 			t.Errorf("%s of an old version: %v, want %v", name, err, client.ErrChanged)
 		}
 	}
-	// A metadata-only object is patched and deleted as the whole one.
+	// A metadata-only object can be patched and deleted like a complete one.
 	metadata := must(client.Get[*metav1.PartialObjectMetadata](ctx, c, key, client.OfKind(kind)))(t)
 	labelled := metadata.DeepCopy()
 	labelled.Labels = map[string]string{"app": "life"}
@@ -150,7 +150,7 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 	}
 }
 
-// withVersionOf returns obj as if it had been read together with changed.
+// withVersionOf returns obj with the resource version of changed.
 func withVersionOf[T kube.Object](obj, changed T) T {
 	same := obj.DeepCopyObject().(T)
 	same.SetResourceVersion(changed.GetResourceVersion())
@@ -159,7 +159,7 @@ func withVersionOf[T kube.Object](obj, changed T) T {
 	return same
 }
 
-// TestGeneratedNames: each create makes another object.
+// Each create with generateName creates another object.
 func TestGeneratedNames(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
@@ -200,8 +200,8 @@ func TestDeleteAllOf(t *testing.T) {
 	}
 }
 
-// TestADryRunKeepsNothing: of a whole client, and the API server checks all the same.
-func TestADryRunKeepsNothing(t *testing.T) {
+// A client with DryRun persists nothing, and the API server validates its requests.
+func TestDryRunPersistsNothing(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
 	dry := with(t, c, func(config *client.Config) { config.DryRun = true })
@@ -241,14 +241,14 @@ func TestADryRunKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestStrategicPatchesLeaveTheRestOfAList as it is, where a merge patch replaces it.
-func TestStrategicPatchesLeaveTheRestOfAList(t *testing.T) {
+// A strategic merge patch changes one element of a list. A merge patch replaces the list.
+func TestStrategicPatchKeepsOtherListElements(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
 	before := must(client.Create(t.Context(), c, deployment(namespace, "web")))(t)
 	after := before.DeepCopy()
 	after.Spec.Template.Spec.Containers[0].Image = "web:2"
-	// Somebody injects a container meanwhile.
+	// Another client adds a container.
 	injected := before.DeepCopy()
 	injected.Spec.Template.Spec.Containers = append(injected.Spec.Template.Spec.Containers, corev1.Container{Name: "proxy", Image: "proxy"})
 	must(client.Update(t.Context(), c, injected))(t)

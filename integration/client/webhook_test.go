@@ -25,10 +25,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestWhatAWebhookDoesNotFindIsNotTheObject: a webhook that refuses a write because it cannot
-// find something gives the answer that an object would which is gone. Who believed that would
-// take what is still there for deleted.
-func TestWhatAWebhookDoesNotFindIsNotTheObject(t *testing.T) {
+// A webhook that rejects a write because it cannot find something returns the same status as a missing object. A client
+// that trusts this status treats an existing object as deleted.
+func TestWebhookNotFoundIsNotMissingObject(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]metav1.Status{
 		"another object": apierrors.NewNotFound(corev1.Resource("secrets"), "key").ErrStatus,
@@ -84,9 +83,8 @@ func testRefusals(t *testing.T, answer metav1.Status) {
 	}
 }
 
-// TestWhatIsGoneIsGoneByEveryVerb: the API server names the object when it does not find it, in
-// every way that leads to one.
-func TestWhatIsGoneIsGoneByEveryVerb(t *testing.T) {
+// For every verb the API server names the missing object in its error.
+func TestEveryVerbReportsMissingObject(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
 	kind := define(t, c, "Ferry", "ferries", true, map[string]any{
@@ -139,7 +137,7 @@ func withLabel(cm *corev1.ConfigMap) *corev1.ConfigMap {
 	return labelled
 }
 
-// refuseAll has every write of ConfigMaps in a namespace refused by a webhook, with this answer.
+// refuseAll installs a webhook that rejects every write of ConfigMaps in a namespace with this response.
 func refuseAll(t *testing.T, c *client.Client, namespace string, status metav1.Status) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

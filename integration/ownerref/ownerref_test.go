@@ -22,8 +22,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/ownerref"
 )
 
-// local is the API server that all tests of the package share. It has no garbage collector:
-// what a test creates stays as it is.
+// local is the API server that all tests of the package share. It has no garbage collector.
 var local *localcluster.Cluster
 
 func TestMain(m *testing.M) {
@@ -68,7 +67,7 @@ func (e env) live(obj *corev1.ConfigMap) *corev1.ConfigMap {
 	return must(client.Live(e.Context(), e.c, obj))(e)
 }
 
-// Which owner can own what is asked from the cluster, and refused before anything is written.
+// Scopes are discovered from the cluster, and an impossible owner is rejected before a write.
 func TestScopes(t *testing.T) {
 	e := newEnv(t)
 	owner := e.create("owner")
@@ -109,7 +108,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// References are set once, in place, and beside those of others.
+// References are set once, in place, and references of other owners are kept.
 func TestSetInMemory(t *testing.T) {
 	e := newEnv(t)
 	first, second, child := e.create("first"), e.create("second"), e.configMap("child")
@@ -152,7 +151,7 @@ func TestSetInMemory(t *testing.T) {
 	}
 }
 
-// Adopt writes once, and nothing when it is so already; Release takes back only its own.
+// Adopt writes once, and nothing if the reference exists. Release removes only its own reference.
 func TestAdoptAndRelease(t *testing.T) {
 	e := newEnv(t)
 	owner, other, child := e.create("owner"), e.create("other"), e.create("child")
@@ -173,7 +172,7 @@ func TestAdoptAndRelease(t *testing.T) {
 	if _, err := ownerref.Adopt(ctx, e.c, other, adopted); !isAlreadyOwned(err) {
 		t.Errorf("by another: %v", err)
 	}
-	// The cache of the other one does not show it yet.
+	// The cache of the other owner does not show it yet.
 	if _, err := ownerref.Adopt(ctx, e.c, other, child); !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) {
 		t.Errorf("by another that does not know: %v", err)
 	}
@@ -210,9 +209,8 @@ func isAlreadyOwned(err error) bool {
 	return ok
 }
 
-// Nothing is adopted that is being deleted, or by what is; and the cluster is asked, not the
-// cache.
-func TestAdoptRefuses(t *testing.T) {
+// An object that is being deleted neither adopts nor is adopted. The live state decides, not the cache.
+func TestAdoptRejectsObjectsBeingDeleted(t *testing.T) {
 	e := newEnv(t)
 	hold := func(name string) *corev1.ConfigMap {
 		held := e.configMap(name)
@@ -260,7 +258,7 @@ func TestAdoptRefuses(t *testing.T) {
 	}
 }
 
-// calls writes down the verbs of the requests of a context, but for how kinds are served.
+// calls records the verbs of the requests of a context, except discovery.
 type calls struct {
 	mu  sync.Mutex
 	all []string

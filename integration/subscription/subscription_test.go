@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m, localcluster.Config{}, func(c *localcluster.Cluster) { local = c })
 }
 
-// env is what a test has: a namespace of its own, and a client.
+// env is a test's part of the cluster: its own namespace, and a client.
 type env struct {
 	*testing.T
 	cluster   *kube.Cluster
@@ -70,7 +70,7 @@ func (e env) delete(obj *corev1.ConfigMap) {
 
 func web() map[string]string { return map[string]string{"app": "web"} }
 
-// subscribe runs a subscription to the ConfigMaps of the namespace that are labelled app=web.
+// subscribe runs a subscription to the ConfigMaps of the namespace with the label app=web.
 func (e env) subscribe() (s *subscription.Subscription[*corev1.ConfigMap], stop func()) {
 	e.Helper()
 	s, err := subscription.New(subscription.Config[*corev1.ConfigMap]{
@@ -108,7 +108,7 @@ func (e env) next(out <-chan subscription.Event[*corev1.ConfigMap]) subscription
 	}
 }
 
-// expect fails the test unless the next event is of a type, about an object in a state.
+// expect fails the test unless the next event has this type, object and state.
 func (e env) expect(out <-chan subscription.Event[*corev1.ConfigMap], want subscription.EventType, name, value string, uid types.UID) {
 	e.Helper()
 	event := e.next(out)
@@ -157,8 +157,8 @@ func TestObjectsAndSignals(t *testing.T) {
 	<-signals
 }
 
-// Not parallel: it takes the API server away from the others.
-func TestNoDeletionIsMissedWhileTheServerIsAway(t *testing.T) {
+// Not parallel: it stops the API server.
+func TestDeletionsDuringServerOutageAreReported(t *testing.T) {
 	if local.Existing() {
 		t.Skip("the cluster is not ours to restart")
 	}

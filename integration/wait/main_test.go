@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m, localcluster.Config{Nodes: 1}, func(c *localcluster.Cluster) { local = c })
 }
 
-// env is what a test has of the cluster: a namespace of its own, and a client.
+// env is a test's part of the cluster: its own namespace, and a client.
 type env struct {
 	*testing.T
 	client    *client.Client
@@ -39,7 +39,7 @@ func (e env) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: e.namespace, Name: name}
 }
 
-// must ends the test when err is not nil.
+// must fails the test if err is not nil.
 func must[V any](value V, err error) func(env) V {
 	return func(e env) V {
 		e.Helper()
@@ -50,7 +50,7 @@ func must[V any](value V, err error) func(env) V {
 	}
 }
 
-// template is that of Pods that run on the simulated node.
+// template returns a Pod template for the simulated node.
 func template(labels map[string]string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels},
@@ -58,7 +58,7 @@ func template(labels map[string]string) corev1.PodTemplateSpec {
 	}
 }
 
-// definition is a CustomResourceDefinition of a group of the test's own.
+// definition returns a CustomResourceDefinition in a group of the test.
 func (e env) definition(plural, kind string) *unstructured.Unstructured {
 	group := e.namespace + ".example.com"
 	d := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{

@@ -15,9 +15,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// TestBudgets: one that is made before its Pods must not keep them waiting; of one that cannot be
-// computed the controller says why.
-func TestBudgets(t *testing.T) {
+// A PodDisruptionBudget that is created before its Pods is ready. For one that cannot be computed the controller
+// reports the reason.
+func TestPodDisruptionBudgetReadiness(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	budget := func(name string, atLeast intstr.IntOrString) *policyv1.PodDisruptionBudget {
@@ -31,7 +31,7 @@ func TestBudgets(t *testing.T) {
 		t.Errorf("the status is %+v", s)
 	}
 
-	// Half of what? Its controller has no scale that would tell.
+	// A percentage: the Pods have no controller with a scale.
 	owner := must(client.Create(t.Context(), e.client, &corev1.ConfigMap{ObjectMeta: e.meta("odd")}))(e)
 	pod := &corev1.Pod{ObjectMeta: e.meta("odd"), Spec: template(nil).Spec}
 	pod.Labels = map[string]string{"app": "odd"}
@@ -48,8 +48,8 @@ func TestBudgets(t *testing.T) {
 	must(client.WaitFor[*policyv1.PodDisruptionBudget](t.Context(), e.client, e.key("odd"), saysWhy, patience()))(e)
 }
 
-// TestWhatWaitsForPeople is rolled out as far as its spec lets it be.
-func TestWhatWaitsForPeople(t *testing.T) {
+// Workloads with a paused or partitioned rollout count as rolled out as far as their spec allows.
+func TestPausedRolloutCountsAsRolledOut(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	web := must(client.Create(t.Context(), e.client, e.deployment("web")))(e)

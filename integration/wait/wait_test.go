@@ -24,11 +24,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// patience is how long waits of these tests may take on a busy machine.
+// patience is the maximum duration of the waits in these tests, for slow machines.
 func patience() client.Option { return client.Timeout(2 * time.Minute) }
 
-// notYet calls wait, which is to end by its deadline and to say some texts. On a busy machine the
-// first deadlines are over before anything is known.
+// notYet calls wait, which must end with its deadline and an error that contains texts. On a slow machine the first
+// deadlines pass before the state of the object is known.
 func notYet(t *testing.T, wait func(within client.Option) error, texts ...string) {
 	t.Helper()
 	var err error
@@ -44,7 +44,7 @@ func notYet(t *testing.T, wait func(within client.Option) error, texts ...string
 	t.Errorf("the error is: %v, want the deadline and %q", err, texts)
 }
 
-// deployment is one of two replicas.
+// deployment returns a Deployment with two replicas.
 func (e env) deployment(name string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{ObjectMeta: e.meta(name), Spec: appsv1.DeploymentSpec{
@@ -57,7 +57,7 @@ func TestRolledOut(t *testing.T) {
 	e := newEnv(t)
 	web := must(client.Create(t.Context(), e.client, e.deployment("web")))(e)
 	for _, image := range []string{"web", "web:2", "web:3"} {
-		// The wait begins before the controllers have seen the change.
+		// The wait starts before the controllers have seen the change.
 		web.Spec.Template.Spec.Containers[0].Image = image
 		web.ResourceVersion = "" // whatever the controllers write meanwhile
 		written := must(client.Update(t.Context(), e.client, web))(e)
@@ -67,7 +67,7 @@ func TestRolledOut(t *testing.T) {
 			t.Errorf("%s: waited for generation %d, and the status is %+v", image, written.Generation, s)
 		}
 	}
-	// It is what it is for every Go type, and costs one request.
+	// The result is the same for every Go type, and costs one request.
 	for name, wait := range map[string]func(ctx context.Context) error{
 		"typed": func(ctx context.Context) error {
 			_, err := client.WaitFor[*appsv1.Deployment](ctx, e.client, e.key("web"), readiness.Of)
@@ -100,7 +100,7 @@ func TestRolledOut(t *testing.T) {
 	}
 }
 
-// counter writes down requests for objects.
+// counter records requests for objects.
 type counter struct {
 	mu    sync.Mutex
 	calls []string // guarded by mu
@@ -185,7 +185,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-func TestDeploymentThatMakesNoProgress(t *testing.T) {
+func TestDeploymentWithoutProgressFails(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	stuck := e.deployment("stuck")
@@ -202,8 +202,8 @@ func TestDeploymentThatMakesNoProgress(t *testing.T) {
 	}, "Deployment "+e.namespace+"/stuck")
 }
 
-// A kind may be waited for before there is one, and objects of it.
-func TestKindThatIsInstalledLater(t *testing.T) {
+// A wait can start before the kind, or the object, exists.
+func TestWaitForKindInstalledLater(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	d := e.definition("widgets", "Widget")
@@ -254,7 +254,7 @@ func TestKindThatIsInstalledLater(t *testing.T) {
 		t.Fatalf("waited for %v: %v", got.obj, got.err)
 	}
 
-	// Another definition wants the same kind.
+	// Another definition has the same kind.
 	must(client.Create(t.Context(), e.client, e.definition("gadgets", "Widget")))(e)
 	_, err := client.WaitFor[*unstructured.Unstructured](t.Context(), e.client,
 		kube.Key{Name: "gadgets." + kind.Group}, readiness.Established, ofDefinitions, patience())
@@ -288,7 +288,7 @@ func TestWaitDeleted(t *testing.T) {
 		t.Errorf("another one has come: %v", err)
 	}
 
-	// A namespace takes its time.
+	// The deletion of a namespace takes some seconds.
 	namespace := must(client.Get[*corev1.Namespace](t.Context(), e.client, kube.Key{Name: e.namespace}))(e)
 	if state := readiness.Of(namespace); !state.Ready() {
 		t.Errorf("the namespace is %s", state)
@@ -304,8 +304,8 @@ func TestWaitDeleted(t *testing.T) {
 	}
 }
 
-// A Role may limit who waits to the one object; without one, the wait ends at once.
-func TestRolesForOneObject(t *testing.T) {
+// A Role may permit the caller to read only this object. Without a Role the wait ends at once.
+func TestWaitWithRoleForOneObject(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	config, err := local.User(t.Context(), "waiter-"+e.namespace, "waiters")
@@ -347,8 +347,8 @@ func TestRolesForOneObject(t *testing.T) {
 	}
 }
 
-// Not parallel: it takes the API server away from the others.
-func TestWaitForGoesOnWhenTheServerIsBack(t *testing.T) {
+// Not parallel: it stops the API server.
+func TestWaitForContinuesAfterServerRestart(t *testing.T) {
 	if local.Existing() {
 		t.Skip("the cluster is not ours to restart")
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// configuration is one way to set up a controller, and what its processes and objects have been
-// through: a column of the matrix.
+// configuration is one way to configure a controller, with the history of its processes and objects: a column of the
+// matrix.
 type configuration struct {
 	name  string
 	about string // for the page
@@ -33,15 +33,14 @@ type configuration struct {
 	handOver   bool          // two processes; the second one has taken over
 	errors     bool          // errors misbehave, and other objects fail with them all the time
 
-	// parts says that the user's value is in a Part, which a source watches.
+	// parts is true if the user's value is in a Part, which a source watches.
 	parts bool
 	added bool // the source is added with AddSource
-	// metadataParts says that the informer of Parts retrieves metadata only.
+	// metadataParts is true if the informer of Parts retrieves metadata only.
 	metadataParts  bool
 	source         func(parts *informer.Informer[*unstructured.Unstructured]) controller.Source
 	metadataSource func(parts *informer.Informer[*metav1.PartialObjectMetadata]) controller.Source
-	// optional says that the informer of Parts is optional. It is called when the controller has
-	// started.
+	// optional is set if the informer of Parts is optional. It is called after the controller has started.
 	optional func(x *cell)
 }
 
@@ -55,7 +54,7 @@ func mappedParts(parts *informer.Informer[*unstructured.Unstructured]) controlle
 	return source.Mapped(parts, func(part *unstructured.Unstructured) []kube.Key { return []kube.Key{kube.KeyOf(part)} })
 }
 
-// configurations are the columns of the matrix.
+// configurations returns the columns of the matrix.
 func configurations() []configuration {
 	return []configuration{
 		{name: "handler", about: "a Handler, and nothing else"},
@@ -84,7 +83,7 @@ func configurations() []configuration {
 	}
 }
 
-// forbidParts makes the API server forbid to list and watch Parts.
+// forbidParts is a hook that forbids lists and watches of Parts.
 func forbidParts(req *http.Request, do func() *http.Response) (*http.Response, error) {
 	if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/parts") {
 		return fakeserver.Failure(apierrors.NewForbidden(schema.GroupResource{Group: group.Group, Resource: "parts"}, "",
@@ -93,19 +92,19 @@ func forbidParts(req *http.Request, do func() *http.Response) (*http.Response, e
 	return do(), nil
 }
 
-// panickingTextError is an error whose Error panics.
+// panickingTextError is an error with an Error method that panics.
 type panickingTextError struct{ reason *string }
 
 func (p panickingTextError) Error() string { return *p.reason }
 
-// selfWrappingError is an error whose chain does not end.
+// selfWrappingError is an error that wraps itself.
 type selfWrappingError struct{}
 
 func (selfWrappingError) Error() string { return "it wraps itself" }
 
 func (w selfWrappingError) Unwrap() error { return w }
 
-// panickingComparisonError is an error whose Is, As and Unwrap panic.
+// panickingComparisonError is an error with methods Is, As and Unwrap that panic.
 type panickingComparisonError struct{}
 
 func (panickingComparisonError) Error() string { return "it panics when it is compared" }
@@ -116,7 +115,7 @@ func (panickingComparisonError) As(any) bool { panic("As panics") }
 
 func (panickingComparisonError) Unwrap() error { panic("Unwrap panics") }
 
-// wickedErrors are errors of users' code that misbehave.
+// wickedErrors returns misbehaving errors as user code may return them.
 func wickedErrors() []error {
 	var status *apierrors.StatusError
 	var requeue *controller.RequeueError

@@ -4,7 +4,7 @@ const (
 	toolkit = "the helpers of the toolkit do not see how a controller is configured; `integration/toolkit` and `integration/owned` test them against a real API server, which has server-side apply"
 )
 
-// contracts are the rows of the matrix, one for each contract of docs/contracts.md.
+// contracts returns the rows of the matrix, one for each contract of docs/contracts.md.
 func contracts() []contract {
 	return []contract{
 		{number: 1, scenario: oneKeyAtOnce, tests: "four workers, six objects that change all the time: no object is handled twice at once, by any process; different ones are"},

@@ -1,15 +1,14 @@
 // Package contractmatrix tests the contracts of docs/contracts.md in many configurations of a
 // controller.
 //
-// TestContractMatrix makes one test for each contract and each configuration, from two tables:
-// contracts (contracts_test.go) and configurations (configurations_test.go). A contract has a
-// scenario, which is a function of a cell. The cell is an API server in memory, and one or two
-// processes that run a controller in the configuration. A scenario says what a user does and
-// what must follow; it does not know the configuration.
+// TestContractMatrix makes one test for each contract and each configuration, from two tables: contracts
+// (contracts_test.go) and configurations (configurations_test.go). A contract has a scenario, which is a function of a
+// cell. The cell is an API server in memory, and one or two processes that run a controller in the configuration. A
+// scenario performs user actions and checks the results; it does not depend on the configuration.
 //
 // A cell without a test has a reason in the table. docs/contract-matrix.md shows both, and is
 // generated from the tables, by the test TestContractMatrix/page with the flag -update.
 //
-// A new contract needs a row in contracts. A new configuration needs an entry in configurations:
-// it then gets every scenario that has no reason against it.
+// A new contract needs a row in contracts. A new configuration needs an entry in configurations: every scenario without
+// a reason against it is then tested in it.
 package contractmatrix

@@ -31,8 +31,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// The kinds of a cell's API server. A controller handles Widgets. A Part belongs to the Widget
-// of its name.
+// The kinds of a cell's API server. A controller handles Widgets. A Part belongs to the Widget with the same name.
 //
 //nolint:gochecknoglobals // names of kinds
 var (
@@ -54,8 +53,8 @@ const (
 	operator = "operator"
 )
 
-// The times of leases are ten times the defaults: scenarios last for hours, and requests that renew
-// leases took two thirds of the matrix's CPU time.
+// The times of leases are ten times the defaults: scenarios take hours of virtual time, and requests that renew leases
+// took two thirds of the matrix's CPU time.
 const (
 	leaseDuration = 150 * time.Second
 	renewDeadline = 100 * time.Second
@@ -70,7 +69,7 @@ type cell struct {
 
 	// settings are those of the controller. A scenario may change them before start.
 	settings settings
-	// handler is the scenario's, or nil for one that returns nil.
+	// handler is the scenario's handler. Default: a handler that returns nil.
 	handler func(ctx context.Context, run *run) error
 	// gone is called by a Reconciler for a key without an object. May be nil.
 	gone func(key kube.Key)
@@ -193,8 +192,7 @@ func newCell(t *testing.T, conf configuration) *cell {
 	return x
 }
 
-// key returns the key of the object with this name. In joined informers, the objects are in two
-// namespaces.
+// key returns the key of the object with this name. With joined informers the objects are in two namespaces.
 func (x *cell) key(name string) kube.Key {
 	if !x.conf.joined {
 		return kube.Key{Namespace: "ns", Name: name}
@@ -204,7 +202,7 @@ func (x *cell) key(name string) kube.Key {
 	return kube.Key{Namespace: fmt.Sprint("ns-", hash.Sum32()%2), Name: name}
 }
 
-// carrier is the resource whose objects have the user's value.
+// carrier returns the resource of the objects with the user's value.
 func (x *cell) carrier() string {
 	if x.conf.parts {
 		return "parts"
@@ -212,7 +210,7 @@ func (x *cell) carrier() string {
 	return "widgets"
 }
 
-// put creates a Widget with a value, and what belongs to it in the configuration.
+// put creates a Widget with a value, and its further objects in the configuration.
 func (x *cell) put(name, value string) {
 	x.edit("widgets", name, user, value)
 	if x.conf.parts {
@@ -229,8 +227,8 @@ func (x *cell) setOutside(name, value string) {
 	x.outside[name] = value
 }
 
-// set changes the user's value of an object: where the configuration has it, which may be a
-// Part, or outside of the cluster.
+// set changes the user's value of an object where the configuration stores it, which may be a Part or outside of the
+// cluster.
 func (x *cell) set(name, value string) {
 	if x.conf.poll {
 		x.setOutside(name, value)
@@ -239,13 +237,12 @@ func (x *cell) set(name, value string) {
 	x.edit(x.carrier(), name, user, value)
 }
 
-// setOwn changes the value in the Widget itself, and so its generation, whatever the
-// configuration is.
+// setOwn changes the value in the Widget itself, and thereby its generation, in every configuration.
 func (x *cell) setOwn(name, value string) { x.edit("widgets", name, user, value) }
 
-// mend changes the value where the configuration has it and, when informers and polls show that, in the
-// Widget itself: only a change of the object itself ends a back-off. A run in between would see the old
-// value and fail again.
+// mend changes the value where the configuration stores it and, after informers and polls show it, in the Widget
+// itself, because only a change of the object itself ends a backoff. An earlier run would read the old value and fail
+// again.
 func (x *cell) mend(name, value string) {
 	x.set(name, value)
 	x.sleep(time.Minute)
@@ -275,7 +272,7 @@ func (x *cell) edit(resource, name, manager, value string) {
 	})
 }
 
-// remove deletes a Widget, and what belongs to it.
+// remove deletes a Widget and its further objects.
 func (x *cell) remove(name string) {
 	for _, resource := range []string{"widgets", "parts"} {
 		if x.server.Object(resource, x.key(name)) != nil {
@@ -287,10 +284,9 @@ func (x *cell) remove(name string) {
 	delete(x.outside, name)
 }
 
-// start runs the controller in its configuration. For the configurations that need a time
-// before (replaced objects, hand-over), that time has passed when start returns: every object
-// that was put has failed, been terminal, been requeued or been stalled before. The objects'
-// first runs of the scenario are under way.
+// start runs the controller in its configuration. For configurations with a history (replaced objects, hand-over), the
+// history is complete when start returns: every object has failed, been terminal, been requeued or been stalled before.
+// The objects' first runs of the scenario have started.
 func (x *cell) start() {
 	x.t.Helper()
 	if x.conf.errors {
@@ -328,22 +324,22 @@ func (x *cell) start() {
 	synctest.Wait()
 }
 
-// allowParts lets the API server serve Parts, which it forbade at the start.
+// allowParts makes the API server serve Parts, which it forbade at the start.
 func (x *cell) allowParts() {
 	x.settle()
 	x.server.Hook(nil)
 	time.Sleep(30 * time.Second)
 }
 
-// endFormer ends the time before the scenario: from now on, runs are the scenario's.
+// endFormer ends the history: from now on, runs belong to the scenario.
 func (x *cell) endFormer() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.former = false
 }
 
-// replaceAll deletes every Widget, and creates another of its name: one half while the watches
-// are open, the other half behind watches that break, so that a list shows the new ones.
+// replaceAll deletes every Widget and creates another one with the same name: one half while the watches are open, the
+// other half while watches are broken, so that a list shows the new objects.
 func (x *cell) replaceAll() {
 	x.endFormer()
 	names := x.names()
@@ -357,7 +353,7 @@ func (x *cell) replaceAll() {
 	time.Sleep(5 * time.Second) // it lists again
 }
 
-// replace deletes a Widget, and creates another of its name and value.
+// replace deletes a Widget and creates another one with the same name and value.
 func (x *cell) replace(name string) {
 	value := x.server.Object("widgets", x.key(name)).GetAnnotations()[valueAnnotation]
 	x.server.Edit("widgets", x.key(name), user, func(map[string]any) bool { return false })
@@ -397,8 +393,7 @@ func (x *cell) passLeadership() {
 	x.t.Fatal("nobody took over")
 }
 
-// upset disturbs the cell, as its configuration is disturbed in practice. Nobody changes an
-// object meanwhile.
+// upset injects the faults that are typical for the configuration. It changes no object.
 func (x *cell) upset() {
 	x.t.Helper()
 	switch {
@@ -421,7 +416,7 @@ func (x *cell) failPolls(err error) {
 	x.polls = err
 }
 
-// carrierHealth returns the state of the informer that has the user's value.
+// carrierHealth returns the health of the informer with the user's value.
 func (p *process) carrierHealth() informer.Health {
 	if p.cell.conf.parts {
 		return p.parts.health()
@@ -429,14 +424,14 @@ func (p *process) carrierHealth() informer.Health {
 	return p.own.health()
 }
 
-// setCarrier changes the value of the object that has it in the cluster: for source.Poll, which
-// has it elsewhere, that of the Widget.
+// setCarrier changes the value of the object that stores it in the cluster; for source.Poll, which stores it elsewhere,
+// the value of the Widget.
 func (x *cell) setCarrier(name, value string) { x.edit(x.carrier(), name, user, value) }
 
 // sleep lets virtual time pass.
 func (*cell) sleep(d time.Duration) { time.Sleep(d) }
 
-// settle waits until what has happened is handled.
+// settle waits until all changes have been handled.
 func (x *cell) settle() {
 	time.Sleep(5 * time.Second)
 	synctest.Wait()
@@ -451,7 +446,7 @@ func (x *cell) close() {
 	}
 }
 
-// leading returns the process that works.
+// leading returns the leading process.
 func (x *cell) leading() *process {
 	x.t.Helper()
 	p := x.leadingOrNil()
@@ -517,7 +512,7 @@ func (p *process) connect() (err error) {
 	return err
 }
 
-// selection is what the controller's informer retrieves.
+// selection returns the selection of the controller's informer.
 func (x *cell) selection() informer.Selection {
 	selection := informer.Selection{Kind: widgetKind}
 	if x.conf.joined {
@@ -542,7 +537,7 @@ func (p *process) run() {
 	}
 }
 
-// restart ends the process in an orderly way, and starts it again.
+// restart stops the process gracefully, and starts it again.
 func (p *process) restart() {
 	p.cell.t.Helper()
 	if err := p.stop(); err != nil {
@@ -551,14 +546,14 @@ func (p *process) restart() {
 	p.run()
 }
 
-// lose makes requests of the process get lost: those for which cut returns true. Nil ends it.
+// lose drops the requests of the process for which cut returns true. nil drops none.
 func (p *process) lose(cut func(*http.Request) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = cut
 }
 
-// RoundTrip is the process's network.
+// RoundTrip implements http.RoundTripper: the process's network.
 func (p *process) RoundTrip(req *http.Request) (*http.Response, error) {
 	p.mu.Lock()
 	cut := p.cut
@@ -756,8 +751,7 @@ func (p *process) handle(ctx context.Context, obj kube.Object) error {
 	return x.handler(ctx, r)
 }
 
-// formerRun is the handler of the time before a scenario. It leaves something of each object
-// that another one must not inherit.
+// formerRun is the handler of the history. It leaves a state for each object that its successor must not inherit.
 func formerRun(ctx context.Context, r *run) error {
 	if err := controller.SetTimer(ctx, "former", 90*time.Minute); err != nil {
 		return err
@@ -805,8 +799,7 @@ func of(runs []*run, name string) []*run {
 	return slices.DeleteFunc(slices.Clone(runs), func(r *run) bool { return r.name != name })
 }
 
-// failure returns an error. Where the configuration is that of misbehaving errors, it returns
-// another of them at each call.
+// failure returns an error. In the configuration with misbehaving errors it returns another one of them at each call.
 func (x *cell) failure() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -853,7 +846,7 @@ func (l *lines) take() []string {
 	return taken
 }
 
-// with returns the lines that have all of texts.
+// with returns the lines that contain all texts.
 func with(all []string, texts ...string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(line string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) })

@@ -69,20 +69,18 @@ func TestContractMatrix(t *testing.T) {
 // contract is a row of the matrix.
 type contract struct {
 	number int
-	// scenario tests the contract, whatever the configuration is. Nil: none does, and because
-	// says why.
+	// scenario tests the contract in every configuration. If it is nil, because is the reason.
 	scenario func(x *cell)
-	// tests says what scenario tests, for the page.
+	// tests describes the scenario, for the page.
 	tests string
-	// only names the configurations that the scenario is for, where it is not for all, and
-	// because says why it is not for the others.
+	// only contains the configurations of the scenario, if it is not for all; because is the reason.
 	only    []string
 	because string
-	// except names further configurations without a test, and says why.
+	// except contains further configurations without a test, and the reasons.
 	except map[string]string
 }
 
-// reason returns why there is no test of the contract in a configuration; "" when there is one.
+// reason returns the reason why the contract has no test in a configuration, or "" if it has one.
 func (c contract) reason(configuration string) string {
 	if reason := c.except[configuration]; reason != "" {
 		return reason
@@ -93,8 +91,8 @@ func (c contract) reason(configuration string) string {
 	return ""
 }
 
-// checkMatrix returns what is wrong with the tables: a contract of the page without a row, a row
-// without a contract, a cell with neither a test nor a reason.
+// checkMatrix returns the problems of the tables: a contract of the page without a row, a row without a contract, a
+// cell with neither a test nor a reason.
 func checkMatrix(page string, rows []contract, columns []configuration) []string {
 	var problems []string
 	fail := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }

@@ -120,8 +120,8 @@ func failuresHaveAnEnd(x *cell) {
 		x.set(name, "fails")
 	}
 	both("at first", []int{0}, []int{0, 1, 2, 3})
-	// What the failures leave is the object's: another one of its name begins anew. Its value is
-	// the old one where a Part has it.
+	// The failures belong to the object: another object with the same name starts with none. If a Part stores the
+	// value, it has the old one.
 	for _, name := range []string{"terminal", "limited"} {
 		x.replace(name)
 	}
@@ -200,8 +200,8 @@ func hotLoopIsNamed(x *cell) {
 	}
 }
 
-// endlessLoopIsNamed is hotLoopIsNamed for objects that only an informer of metadata shows. Who fights
-// over such an object is not found. A handler that its own writes run again and again is.
+// endlessLoopIsNamed is hotLoopIsNamed for objects that only an informer of metadata shows. The other client of such an
+// object is not identified. A handler that its own writes run repeatedly is.
 func endlessLoopIsNamed(x *cell) {
 	x.put("a", "1")
 	var told eventLog

@@ -159,8 +159,8 @@ func listedOnceThenResynced(x *cell) {
 	x.settle() // in less than a tenth of the interval
 	most := 1
 	if x.conf.optional != nil || x.conf.poll {
-		// What is not there when handlers begin (the first poll, an optional kind) may make each
-		// object run once more when it comes.
+		// Data that is missing when handlers start (the first poll, an optional kind) may run each object once more
+		// when it arrives.
 		most = 2
 	}
 	var wrong []string

@@ -24,7 +24,7 @@ const (
 	foreignFinalizer = "example.org/foreign"
 )
 
-// toolkitAtRest calls helpers that have nothing to do, and reads what informers show.
+// toolkitAtRest calls helpers that have nothing to change, and reads from informers.
 func toolkitAtRest(x *cell) {
 	all := names(4)
 	for _, name := range all {

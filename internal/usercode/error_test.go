@@ -27,7 +27,7 @@ type unreadable struct{}
 
 func (unreadable) Error() string { panic("unreadable") }
 
-func TestErrorKeepsErrorsThatCanBeRead(t *testing.T) {
+func TestErrorReturnsReadableErrorsUnchanged(t *testing.T) {
 	t.Parallel()
 	var many []error
 	for range 5000 {
@@ -46,7 +46,7 @@ func TestErrorKeepsErrorsThatCanBeRead(t *testing.T) {
 	}
 }
 
-func TestErrorReplacesErrorsThatCannotBeRead(t *testing.T) {
+func TestErrorReplacesUnreadableErrors(t *testing.T) {
 	t.Parallel()
 	deep := io.EOF
 	for range 1100 {
