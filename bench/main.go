@@ -1,5 +1,5 @@
-// Command bench runs the same controller on Even Keel, controller-runtime and Kooper side by
-// side against an API server that makes its objects up, and compares what they need.
+// Command bench runs the same controller on Even Keel, controller-runtime and Kooper side by side against a simulated
+// API server, and compares their resource usage.
 //
 //	go run . -n 20000 -rounds 3     a short run
 //	go run . -docs ../docs          the full run, written to docs/benchmarks.md
@@ -37,13 +37,12 @@ type Options struct {
 	Workers int `json:"workers"`
 	// Distinct is how many events the burst over distinct keys has at most.
 	Distinct int `json:"distinct"`
-	// HotKeys, HotRate and HotSeconds describe the burst over few keys, whose handler waits
-	// HotHandlerMicros.
+	// HotKeys, HotRate and HotSeconds describe the burst over few keys, with a handler that waits HotHandlerMicros.
 	HotKeys          int     `json:"hotKeys"`
 	HotRate          int     `json:"hotRate"`
 	HotSeconds       float64 `json:"hotSeconds"`
 	HotHandlerMicros int     `json:"hotHandlerMicros"`
-	// PacedRate and PacedSeconds describe the events whose latency is measured.
+	// PacedRate and PacedSeconds describe the events for the latency measurement.
 	PacedRate    int     `json:"pacedRate"`
 	PacedSeconds float64 `json:"pacedSeconds"`
 	// ReadMillis is for how long each kind of read is repeated.

@@ -25,7 +25,7 @@ type metric struct {
 // kooperTarget is what Even Keel's figures divided by Kooper's are to stay at or below.
 const kooperTarget = 1
 
-// million is the number of objects that has a target of its own.
+// million is the number of objects with a separate target.
 const million = 1_000_000
 
 // millionTarget is the memory, in bytes, that 1,000,000 Pods are to stay below.
@@ -103,7 +103,7 @@ func nameOf(kind string) string {
 	return "JSON custom resource"
 }
 
-// missed reports whether a ratio misses what is asked for against a peer.
+// missed reports whether a ratio misses its target against a peer.
 func (m metric) missed(peer string, ratio float64) bool {
 	switch peer {
 	case controllerRuntime:

@@ -9,7 +9,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/bench/shared/probe"
 )
 
-// Results is everything that a run has found, and what it takes to understand it.
+// Results contains the results of a run, and the information that is needed to interpret them.
 type Results struct {
 	Date    time.Time       `json:"date"`
 	Seconds float64         `json:"seconds"`

@@ -22,8 +22,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/bench/internal/apiserver"
 )
 
-// serveCommand is the argument that makes this program the API server: it is a process of
-// its own, so that its CPU time and memory are nobody's.
+// serveCommand is the argument that makes this program the API server: it is a process of its own, so that its CPU time
+// and memory are not counted for a program.
 const serveCommand = "serve"
 
 // seed makes every run use the same objects.

@@ -62,8 +62,7 @@ func (k keys) at(i int) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: k.namespaces[i/n%n], Name: k.names[i%n]}}
 }
 
-// traffic lets n producers add b.N keys, of which so many are different, and n workers take
-// them.
+// traffic lets n producers add b.N keys, this many of them different, and n workers take them.
 func traffic(b *testing.B, q priorityqueue.PriorityQueue[reconcile.Request], n, different int) {
 	b.Helper()
 	b.ReportAllocs()

@@ -127,7 +127,7 @@ func (a *api) count(ctx context.Context, path string) (int, error) {
 	return len(list.Items), nil
 }
 
-// writeKubeconfig writes a kubeconfig whose server is the proxy.
+// writeKubeconfig writes a kubeconfig with the proxy as server.
 func writeKubeconfig(path string, p *proxy) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["bench"] = &clientcmdapi.Cluster{Server: "https://" + p.address, CertificateAuthorityData: p.authority}

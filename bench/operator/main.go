@@ -1,5 +1,5 @@
-// Command operator runs the operator of examples/webapp and its twin on controller-runtime, one after the other, against
-// a real API server, does the same to both, and compares what they need.
+// Command operator runs the operator of examples/webapp and its twin on controller-runtime, one after the other,
+// against a real API server, makes the same changes for both, and compares their resource usage.
 //
 //	go run ./operator                        1,000 and 5,000 WebApps, one round
 //	go run ./operator -n 1000 -rounds 3      medians of three rounds
@@ -42,7 +42,7 @@ type Options struct {
 	Churn  time.Duration `json:"churn"`
 	Rest   time.Duration `json:"rest"`
 	Outage time.Duration `json:"outage"`
-	// Timeout bounds each wait. A phase that exceeds it is reported with what is left.
+	// Timeout bounds each wait. A phase that exceeds it is reported with the missing results.
 	Timeout time.Duration `json:"timeout"`
 	// Only is the name of the one program to run; empty: both.
 	Only string `json:"only,omitempty"`

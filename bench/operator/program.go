@@ -30,7 +30,7 @@ type program struct {
 	name, title string
 	// module is the folder of its module in the repository, pkg its package in there.
 	module, pkg string
-	// library is the module path whose version is reported; empty: the commit of the repository.
+	// library is the path of the module with the reported version; empty: the commit of the repository.
 	library string
 	// flags are its own flags, beside -kubeconfig and -records.
 	flags []string

@@ -77,7 +77,7 @@ func (m Measurement) conflicts() int {
 	return sum
 }
 
-// session is one program in a cluster of its own.
+// session is one program in a separate cluster.
 type session struct {
 	o          Options
 	program    program
@@ -250,7 +250,7 @@ func (s *session) snapshot() snapshot {
 	}
 }
 
-// since returns what was counted since a snapshot.
+// since returns the counts since a snapshot.
 func (s *session) since(before snapshot) (Measurement, error) {
 	now := s.snapshot()
 	if err := s.operator.failed(); err != nil {

@@ -20,25 +20,25 @@ const (
 	configMapsPath  = "/api/v1/configmaps"
 )
 
-// app is what the driver knows of a WebApp.
+// app is the state of a WebApp as the driver has observed it.
 type app struct {
 	generation, observed int64
 	ready                bool
 	deleting             bool
 }
 
-// child identifies a child whose changes are awaited.
+// child identifies a child with awaited changes.
 type child struct {
 	path, key string // the collection's path and "namespace/name"
 }
 
-// change is a change of a spec whose effect is awaited.
+// change is a change of a spec with an awaited effect.
 type change struct {
 	revision int
 	sent     time.Time
 }
 
-// view follows the WebApps and two kinds of their children by watches of its own, straight at the API server.
+// view follows the WebApps and two kinds of their children by separate watches of the API server.
 type view struct {
 	client *http.Client
 	host   string

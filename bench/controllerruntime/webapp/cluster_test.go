@@ -87,8 +87,8 @@ func withOperator(config *rest.Config, use func() int) (code int, err error) {
 	return code, <-ended
 }
 
-// withCluster builds and starts the repository's local cluster, as a program of its own: this module has other versions
-// of Kubernetes' libraries. It ends with this process, whatever happens.
+// withCluster builds and starts the repository's local cluster as a separate program, because this module has other
+// versions of Kubernetes' libraries. It ends with this process, whatever happens.
 func withCluster(dir string, flags []string, use func(*rest.Config) error) (err error) {
 	binary := filepath.Join(dir, "localcluster")
 	build := exec.Command("go", "build", "-o", binary, "./cmd/localcluster")
@@ -213,7 +213,7 @@ func (f roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { re
 // patience is for machines that are busy with something else.
 const patience = 2 * time.Minute
 
-// eventually waits until check returns "", and fails the test with what it returned last.
+// eventually waits until check returns "". Otherwise it fails the test with the last result of check.
 func eventually(t *testing.T, what string, check func(context.Context) string) {
 	t.Helper()
 	deadline, tick := time.After(patience), time.NewTicker(20*time.Millisecond)

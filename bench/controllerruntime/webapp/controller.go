@@ -90,7 +90,7 @@ func (r *Reconciler) deleteRecord(ctx context.Context, app *v1.WebApp, host stri
 	return nil
 }
 
-// finalize removes what is outside the cluster. The children go with their owner.
+// finalize removes the record outside of the cluster. The garbage collector removes the children.
 func (r *Reconciler) finalize(ctx context.Context, app *v1.WebApp) error {
 	if !controllerutil.ContainsFinalizer(app, v1.Finalizer) {
 		return nil

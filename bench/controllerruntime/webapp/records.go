@@ -25,7 +25,7 @@ type Records interface {
 // another owner.
 type Record struct{ Host, Target, Owner string }
 
-// TakenError says that another owner has the record of a host.
+// TakenError is returned when another owner has the record of a host.
 type TakenError struct{ Host string }
 
 // Error implements error.

@@ -224,7 +224,7 @@ func TestTheAPIRefusesNonsense(t *testing.T) {
 	}
 }
 
-// create creates an app, in a namespace of its own unless it has one.
+// create creates an app, in a new namespace unless it has one.
 func create(t *testing.T, app *v1.WebApp) *v1.WebApp {
 	t.Helper()
 	app.Name = "app"
@@ -253,7 +253,7 @@ func get(t *testing.T, obj client.Object) {
 	}
 }
 
-// change changes an object as a foreign hand does, whatever the operator does at the same time.
+// change changes an object as another client, concurrently with the operator.
 func change(t *testing.T, obj client.Object, mutate func()) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%T can be changed", obj), func(ctx context.Context) string {

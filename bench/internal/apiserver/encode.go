@@ -28,7 +28,7 @@ func (f Format) contentType(watch bool) string {
 	return runtime.ContentTypeProtobuf
 }
 
-// typeOf names a kind in what is encoded.
+// typeOf is the type of a kind in encoded objects.
 type typeOf struct{ apiVersion, kind string }
 
 // encode returns obj in f: its own protobuf message without an envelope, or its JSON.

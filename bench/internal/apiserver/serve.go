@@ -186,7 +186,7 @@ func (x *watcher) bookmark(version uint64, initialEventsEnd bool) error {
 	return x.add("BOOKMARK", object)
 }
 
-// expired says that the client's version is too old: it has to list again.
+// expired is the error for a version that is too old: the client must list again.
 func (x *watcher) expired() {
 	status := failure(http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
 	object, err := encode(status, x.c.format)

@@ -1,7 +1,6 @@
-// Package apiserver is an API server that makes its objects up: Pods and custom resources
-// as clusters have them. It serves what controllers need to find, list and watch them, with
-// everything encoded beforehand, so that it is not what is measured; and it pushes events
-// when it is told to.
+// Package apiserver is an API server that makes its objects up: Pods and custom resources as clusters have them. It
+// serves what controllers need to find, list and watch them, with everything encoded in advance, so that encoding is
+// not measured. It sends events on request.
 package apiserver
 
 import (

@@ -43,7 +43,7 @@ func newServer(t *testing.T, kind string, n int, formats ...Format) (*httptest.S
 	return server, s
 }
 
-// waitForWatch waits until somebody watches: a paged list is followed by a watch later on.
+// waitForWatch waits for a watch, which follows a paged list later.
 func waitForWatch(t *testing.T, s *Server) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)

@@ -145,7 +145,7 @@ func (s *shape) addVolumes(r *rand.Rand) {
 	s.containers[0].VolumeMounts = mounts
 }
 
-// tokenVolume is the volume that the API server adds to each Pod, under a name of its own.
+// tokenVolume is the volume that the API server adds to each Pod, with a random name.
 func tokenVolume(name string) corev1.Volume {
 	mode, seconds := int32(420), int64(3607)
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
@@ -163,7 +163,7 @@ func tokenVolume(name string) corev1.Volume {
 	}}}
 }
 
-// nameLetters are those of which Kubernetes makes names.
+// nameLetters are the letters in names that Kubernetes generates.
 const nameLetters = "bcdfghjklmnpqrstvwxz2456789"
 
 func letters(r *rand.Rand, n int) string { return pick(r, n, nameLetters) }
@@ -186,7 +186,7 @@ func pick(r *rand.Rand, n int, from string) string {
 	return string(text)
 }
 
-// uid makes a UID that tells the object's number to the handlers that count.
+// uid returns a UID that contains the object's number, for handlers that count.
 func uid(r *rand.Rand, number int) string {
 	h := hexDigits(r, 24) + probe.NumberDigits(number)
 	return h[:8] + "-" + h[8:12] + "-4" + h[13:16] + "-a" + h[17:20] + "-" + h[20:]

@@ -63,9 +63,8 @@ func (o *Observer) expect(c Command) *burst {
 	return b
 }
 
-// Handled is called by each run of a handler that has its object in hand. started is when
-// the handler began, uid the object's; touched is anything that was computed from the object's fields, so
-// that reading them is not optimised away.
+// Handled is called by each run of a handler that has read its object. started is when the handler began, uid the
+// object's; touched is anything that was computed from the object's fields, so that reading them is not optimised away.
 func (o *Observer) Handled(started time.Time, namespace, name, uid string, annotations map[string]string, touched int) {
 	o.touched.Add(int64(touched))
 	run := o.runs.Add(1)

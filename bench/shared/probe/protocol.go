@@ -37,7 +37,7 @@ const (
 // Command is one line from the orchestrator.
 type Command struct {
 	Op string `json:"op"`
-	// N is the number of objects that there are.
+	// N is the number of objects.
 	N int `json:"n,omitempty"`
 	// Burst is the number of the burst of events that follows, Count how many events it
 	// has, Keys over how many objects they go round.

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Options says what a program is to run.
+// Options configures the program's run.
 type Options struct {
 	// Server is the URL of the API server.
 	Server string
@@ -22,7 +22,7 @@ type Options struct {
 	Best bool
 	// Workers is how many handlers may run at the same time.
 	Workers int
-	// Observer has to be told of every run of a handler.
+	// Observer must be called for every run of a handler.
 	Observer *Observer
 }
 
