@@ -226,11 +226,6 @@ func (c Config[T]) validate() error {
 			mistake("Reads[%d] is nil", i)
 		}
 	}
-	for i, source := range c.Sources {
-		if err := validateSource(source); err != nil {
-			mistake("Sources[%d] %w", i, err)
-		}
-	}
 	if c.Workers < 0 {
 		mistake("Workers is %d: at least one is needed (0 means %d)", c.Workers, DefaultWorkers)
 	}
@@ -244,21 +239,6 @@ func (c Config[T]) validate() error {
 		mistake("Queue.GroupLimit is %d: leave it 0 for none", c.Queue.GroupLimit)
 	}
 	return errors.Join(errs...)
-}
-
-func validateSource(source Source) error {
-	if isNil(source) {
-		return errors.New("is nil")
-	}
-	if checked, ok := source.(interface{ Validate() error }); ok {
-		if err := checked.Validate(); err != nil {
-			return fmt.Errorf("(%T): %w", source, err)
-		}
-	}
-	if name := nameOf(source); name == workqueue.SourceSelf || name == workqueue.SourceLoop {
-		return fmt.Errorf("(%T) calls itself %q, which is the name of a source that every controller has", source, name)
-	}
-	return nil
 }
 
 // isNil reports whether v is nil, an adapter (HandlerFunc, ...) of a nil function, or a

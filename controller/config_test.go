@@ -212,11 +212,12 @@ func TestContract21_InformersThatCannotWatchAreTrouble(t *testing.T) {
 // troubled is a source that cannot do its work.
 type troubled struct{ name string }
 
-func (s troubled) Name() string { return s.name }
-func (s troubled) Ready() error { return errors.New("the vendor does not answer") }
-func (s troubled) Run(ctx context.Context, _ controller.Enqueue) error {
-	<-ctx.Done()
-	return nil
+func (s troubled) Prepare(controller.Target) (controller.PreparedSource, error) {
+	return controller.PreparedSource{
+		Name:  s.name,
+		Ready: func() error { return errors.New("the vendor does not answer") },
+		Run:   func(ctx context.Context, _ controller.Enqueue) error { <-ctx.Done(); return nil },
+	}, nil
 }
 
 // TestContract21_SourcesThatFailAreTrouble: they are among the troubles, and make the controller
@@ -233,7 +234,7 @@ func TestContract21_SourcesThatFailAreTrouble(t *testing.T) {
 			t.Errorf("troubles %+v, ready: %v", troubles, ctrl.Ready())
 		}
 		c.Sources = []controller.Source{troubled{workqueue.SourceLoop}}
-		if _, err := controller.New(c); err == nil || !strings.Contains(err.Error(), `calls itself "loop"`) {
+		if _, err := controller.New(c); err == nil || !strings.Contains(err.Error(), `has the name "loop"`) {
 			t.Errorf("a source that takes the loop's name: %v", err)
 		}
 	})

@@ -18,6 +18,7 @@ import (
 type Controller[T kube.Object] struct {
 	// Immutable after New.
 	config   Config[T]
+	sources  []*namedSource // of config
 	informer *informer.Informer[T]
 	rules    *retry.Rules
 	history  *history
@@ -32,7 +33,7 @@ type Controller[T kube.Object] struct {
 
 // addedSource is a source that was added at run time.
 type addedSource struct {
-	source Source
+	source *namedSource
 	remove func() // from the present term; guarded by Controller.mu
 }
 
@@ -52,13 +53,22 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 		err = errors.Join(err, informerErr)
 	}
 	rules, retryErr := retry.New(config.Retry)
-	if err := errors.Join(err, retryErr); err != nil {
-		return nil, fmt.Errorf("new controller %q: %w", config.Name, err)
-	}
-	return &Controller[T]{
+	c := &Controller[T]{
 		config: config, informer: inf, guard: guard, rules: rules, history: newHistory(),
 		troubles: &troubles{open: map[troubleID]Trouble{}},
-	}, nil
+	}
+	errs := []error{err, retryErr}
+	for i, source := range config.Sources {
+		prepared, err := c.prepare(source, fmt.Sprintf("source %d (%T)", i, source))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("Sources[%d] %w", i, err))
+		}
+		c.sources = append(c.sources, prepared)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("new controller %q: %w", config.Name, err)
+	}
+	return c, nil
 }
 
 // Name returns the controller's name.
@@ -127,17 +137,18 @@ func (c *Controller[T]) work(ctx context.Context) error {
 // It is how watches come and go at run time: for kinds that a user's object names, for
 // instance.
 func (c *Controller[T]) AddSource(source Source) (remove func(), err error) {
-	if err := validateSource(source); err != nil {
+	prepared, err := c.prepare(source, fmt.Sprintf("added source (%T)", source))
+	if err != nil {
 		return nil, fmt.Errorf("controller %q: add a source: the source %w", c.config.Name, err)
 	}
-	a := &addedSource{source: source, remove: func() {}}
+	a := &addedSource{source: prepared, remove: func() {}}
 	c.mu.Lock()
 	c.added = append(c.added, a)
 	l := c.loop
 	c.mu.Unlock()
 	if l != nil {
 		// Not under mu: it may have to wait for an informer that is just ending.
-		removeNow := l.sources.add(source)
+		removeNow := l.sources.add(prepared)
 		c.mu.Lock()
 		if c.loop == l {
 			a.remove = removeNow

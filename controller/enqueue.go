@@ -12,6 +12,9 @@ import (
 
 // changed is the informer's subscriber: a change of the controller's own objects.
 func (l *loop[T]) changed(c informer.Change) {
+	if c.Key.Namespace == "" && !l.clusterScoped.Load() {
+		l.clusterScoped.Store(true)
+	}
 	// What is listed before the controller works is in the store when the first pass walks it.
 	if c.Type == informer.Listed && !l.works.Load() {
 		return
@@ -74,6 +77,9 @@ func (l *loop[T]) enqueue(c informer.Change) {
 // triggered is what the source of a name calls.
 func (l *loop[T]) triggered(source string) Enqueue {
 	return func(key kube.Key, why Trigger) {
+		if l.clusterScoped.Load() {
+			key.Namespace = ""
+		}
 		cause := workqueue.Cause{Type: workqueue.CauseTriggered, Source: source, Time: time.Now()}
 		found := why.FromList || why.Type == workqueue.CauseListed
 		if why.Change.Key != (kube.Key{}) {

@@ -99,8 +99,12 @@ func TestContract08_PanicsOfAnyUserCodeEndNothing(t *testing.T) {
 // panickingReady is a source that panics when it is asked what it lacks.
 type panickingReady struct{}
 
-func (panickingReady) Run(ctx context.Context, _ controller.Enqueue) error { <-ctx.Done(); return nil }
-func (panickingReady) Ready() error                                        { panic("no") }
+func (panickingReady) Prepare(controller.Target) (controller.PreparedSource, error) {
+	return controller.PreparedSource{
+		Ready: func() error { panic("no") },
+		Run:   func(ctx context.Context, _ controller.Enqueue) error { <-ctx.Done(); return nil },
+	}, nil
+}
 
 // TestContract08_APanicOfASourceEndsTheControllerInOrder: it is an error of the source, which Run
 // returns.
@@ -152,36 +156,32 @@ func TestContract02_PanicsOfSourcesLoseNoWakeUp(t *testing.T) {
 	})
 }
 
-// panickingReads is a source whose method Reads panics.
-type panickingReads struct{}
+// panickingPrepare is a source whose method Prepare panics.
+type panickingPrepare struct{}
 
-func (panickingReads) Run(ctx context.Context, _ controller.Enqueue) error { <-ctx.Done(); return nil }
-func (panickingReads) Reads() []controller.Readable                        { panic("no") }
+func (panickingPrepare) Prepare(controller.Target) (controller.PreparedSource, error) { panic("no") }
 
-// A source that panics when it is asked what it reads ends the controller as an error of it does, also when a
-// handler has added it.
-func TestPanicInReadsOfASourceEndsTheController(t *testing.T) {
-	for name, added := range map[string]bool{"in the config": false, "added by a handler": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var ctrl *controller.Controller[configMap]
-				c := config(newServer("a"), func(context.Context, configMap) error {
-					if !added {
-						return nil
-					}
-					_, err := ctrl.AddSource(panickingReads{})
-					return err
-				})
-				if !added {
-					c.Sources = []controller.Source{panickingReads{}}
-				}
-				ctrl = newController(t, c)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-				defer cancel()
-				if err := ctrl.Run(ctx); err == nil || !strings.Contains(err.Error(), "panicked: no") {
-					t.Errorf("Run returned %v", err)
-				}
-			})
-		})
+// A source that panics when it is prepared is refused, and so is one that can be run in two ways or in none.
+func TestSourceThatCannotBePreparedIsRefused(t *testing.T) {
+	for want, source := range map[string]controller.Source{
+		"panicked: no": panickingPrepare{},
+		"must set exactly one of PreparedSource.Run and Start": unprepared{},
+	} {
+		c := config(newServer("a"), func(context.Context, configMap) error { return nil })
+		ctrl := newController(t, c)
+		if _, err := ctrl.AddSource(source); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("AddSource: %v, want %q in it", err, want)
+		}
+		c.Sources = []controller.Source{source}
+		if _, err := controller.New(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New: %v, want %q in it", err, want)
+		}
 	}
+}
+
+// unprepared is a source that sets nothing.
+type unprepared struct{}
+
+func (unprepared) Prepare(controller.Target) (controller.PreparedSource, error) {
+	return controller.PreparedSource{}, nil
 }

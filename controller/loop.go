@@ -51,10 +51,12 @@ type loop[T kube.Object] struct {
 	history  *history // the controller's, as troubles
 	troubles *troubles
 
-	works   atomic.Bool // workers have been started, or are about to be
-	passes  passes
-	backlog backlog
-	feeder  feeder
+	works atomic.Bool // workers have been started, or are about to be
+	// clusterScoped is set when an object without a namespace has been seen: all objects of a kind have one, or none.
+	clusterScoped atomic.Bool
+	passes        passes
+	backlog       backlog
+	feeder        feeder
 
 	consistency *consistency
 	failures    failures
@@ -63,7 +65,6 @@ type loop[T kube.Object] struct {
 	ends        ends
 	hot         *detect.HotLoops
 	repeats     *detect.Repeats
-	saidScope   sync.Once // see misplaced
 
 	// answers is what is cut from the objects in answers to writes. Immutable.
 	answers *wire.Cut
@@ -101,7 +102,7 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 	l.hot = detect.NewHotLoops(detect.HotLoopsConfig{Content: l.content, MaxObjects: hotObjects})
 	l.timers = timers{keys: map[kube.Key]map[string]*time.Timer{}, fire: l.timerFired, gone: l.gone}
 	l.consistency = &consistency{timeout: config.OwnWrites.ConsistencyTimeout, queue: l.queue, watched: l.watched, keys: map[kube.Key]*unseen{}}
-	l.sources = newSources(config.Name, c.guard, l.triggered, config.Sources)
+	l.sources = newSources(config.Name, c.guard, l.triggered, c.sources)
 	return l
 }
 

@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -118,24 +120,24 @@ func TestNegativeConsistencyTimeoutLetsEveryWriteMakeTheHandlerRun(t *testing.T)
 	}
 }
 
-// gatedReads is a source whose Reads waits where a test wants it to.
-type gatedReads struct {
-	controller.SourceFunc
+// gatedInformer is an informer that waits where a test wants it to, when it is asked whether it shows a write.
+type gatedInformer struct {
+	*informer.Informer[unstructuredObject]
 	mu   sync.Mutex
 	gate chan struct{} // guarded by mu
 }
 
-func (g *gatedReads) Reads() []controller.Readable {
+func (g *gatedInformer) Kind() schema.GroupVersionKind {
 	g.mu.Lock()
 	gate := g.gate
 	g.mu.Unlock()
 	if gate != nil {
 		<-gate
 	}
-	return nil
+	return g.Informer.Kind()
 }
 
-func (g *gatedReads) set(gate chan struct{}) {
+func (g *gatedInformer) set(gate chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.gate = gate
@@ -146,7 +148,7 @@ func (g *gatedReads) set(gate chan struct{}) {
 func TestAWriteThatOutlivesItsRunIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		gated := &gatedReads{SourceFunc: func(ctx context.Context, _ controller.Enqueue) error { <-ctx.Done(); return nil }}
+		gated := &gatedInformer{Informer: w.parts(informer.Selection{})}
 		gate := make(chan struct{})
 		var logs, runs journal
 		var outliving sync.WaitGroup
@@ -165,7 +167,7 @@ func TestAWriteThatOutlivesItsRunIsNotWaitedFor(t *testing.T) {
 			time.Sleep(time.Second) // the write has been answered, and is about to be noted
 			return nil
 		})
-		c.Sources = []controller.Source{gated}
+		c.Reads = []controller.Readable{gated}
 		c.Logger = logs.logger(slog.LevelWarn)
 		w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 			resp := do()

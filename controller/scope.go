@@ -1,26 +1,18 @@
 package controller
 
 import (
-	"context"
-
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// misplaced reports, of a key without an object, whether a source has named an object of a kind
-// that lives in no namespace as if it lived in that of its child, and puts the object that was
-// meant into the queue. An owner
-// reference does not tell in which scope the owner is: a source.Owner without ClusterScoped would
-// otherwise be heard by nobody. It is said once a term.
-func (l *loop[T]) misplaced(ctx context.Context, key kube.Key, causes workqueue.Causes) bool {
+// redirect reports, for a key without an object, whether the controller's objects are cluster-scoped and one of them was
+// meant, and enqueues that one. It was not known yet when the source enqueued the key: owner references do not contain the
+// owner's namespace, so sources assume that of the child.
+func (l *loop[T]) redirect(key kube.Key, causes workqueue.Causes) bool {
 	meant := kube.Key{Name: key.Name}
 	if key.Namespace == "" || !l.informer.Has(meant) {
 		return false
 	}
-	l.saidScope.Do(func() {
-		l.logger.WarnContext(ctx, "a source names objects in a namespace, and their kind lives in none: the right ones are handled; set source.Owner.ClusterScoped",
-			"key", key, "meant", meant, "causes", causes)
-	})
 	for _, cause := range causes.List() {
 		l.offer(meant, &cause, workqueue.PriorityNormal, cause.Type == workqueue.CauseListed)
 	}

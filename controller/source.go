@@ -2,43 +2,63 @@ package controller
 
 import (
 	"context"
+	"log/slog"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Source is anything other than the Retriever that makes keys run: changes of another kind
-// (source.Owned, source.Mapped), a channel (source.Channel), a clock.
+// Source enqueues keys of objects for another reason than their own changes: changes of another kind (source.Owned,
+// source.Mapped), an external service (source.Poll), a channel (source.Channel). A function is a Source as SourceFunc.
 //
-// Sources are run when the controller's informers (its own, and Config.Reads) are running,
-// though not necessarily synced, and again in each term of leadership. A key without an
-// object makes a run with OutcomeGone, in which the Handler is not called.
-//
-// A Source may also have a method Reads() []Readable, which names the informers that it
-// learns from: the controller treats them like Config.Reads, so they are running when Run
-// is called. It may have a method Start(ctx, enqueue) (stop func()), which is called in place
-// of Run, and returns when nothing is missed any more: then no handler is called before. Or it may
-// have a method Begin(enqueue) (run func(ctx) error): Begin is called before any handler, and what it
-// returns in place of Run. It may have a method Validate() error, which New and AddSource ask for mistakes in how it was
-// made; a method Ready() error, which Controller.Ready asks while it runs; and a method
-// Name() string, which names it in causes and metrics: one of few. Without it, its type does.
+// A Source may be used by several controllers.
 type Source interface {
-	// Run calls enqueue for keys that should be run, until ctx ends. An error ends the
-	// controller.
-	Run(ctx context.Context, enqueue Enqueue) error
+	// Prepare returns how the controller runs the source, or the mistakes in its configuration. New and AddSource call
+	// it once; it must start nothing and make no request.
+	Prepare(target Target) (PreparedSource, error)
 }
 
-// SourceFunc is a function as a Source.
+// Target is the controller that a Source is prepared for.
+type Target struct {
+	// Controller is the controller's name.
+	Controller string
+	// Kind is the kind of the controller's objects. Empty: it is not known.
+	Kind schema.GroupVersionKind
+	// Logger is the controller's. Its lines name the controller.
+	Logger *slog.Logger
+	// Metrics is for informers that the source makes. May be nil.
+	Metrics informer.Recorder
+}
+
+// PreparedSource is a Source as one controller runs it. Exactly one of Run and Start is required.
+//
+// The controller runs it when its informers (its own, Config.Reads, and Reads) run, though they may not be synced yet,
+// and again in each term of leadership. A key without an object makes a run with OutcomeGone, in which the Handler is
+// not called. When the controller's objects are cluster-scoped, a key's namespace is ignored.
+type PreparedSource struct {
+	// Name identifies the source in causes and metrics: keep its cardinality low. Default: the type of the Source.
+	Name string
+	// Reads are the informers that the source reads. The controller treats them like Config.Reads. Default: none.
+	Reads []Readable
+	// Run enqueues keys until ctx ends. An error ends the controller.
+	Run func(ctx context.Context, enqueue Enqueue) error
+	// Start starts the source, and returns when it misses nothing from then on: no handler is called before. The
+	// controller then calls run once, which returns when ctx has ended. An error of run ends the controller.
+	Start func(ctx context.Context, enqueue Enqueue) (run func() error)
+	// Ready returns what keeps the source from its work, or nil. It is called while the source runs, by
+	// Controller.Ready and Controller.Troubles. Default nil: the source is always ready.
+	Ready func() error
+}
+
+// SourceFunc is a function as a Source: it enqueues keys until ctx ends. An error ends the controller.
 type SourceFunc func(ctx context.Context, enqueue Enqueue) error
 
-// Name names functions in causes and metrics. A source that is to have a name of its own is a
-// type with this method.
-func (f SourceFunc) Name() string { return "func" }
-
-// Run implements Source.
-func (f SourceFunc) Run(ctx context.Context, enqueue Enqueue) error {
-	return f(ctx, enqueue)
+// Prepare implements Source. The name is "func".
+func (f SourceFunc) Prepare(Target) (PreparedSource, error) {
+	return PreparedSource{Name: "func", Run: f}, nil
 }
 
 // Readable is an informer of any type: *informer.Informer[T] is one for every T.

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 )
 
 // sources are the sources of one term of a controller. They may be added and removed while
@@ -29,12 +31,44 @@ type sources struct {
 	runs   sync.WaitGroup
 }
 
+// namedSource is a prepared source, with the name that errors show.
+type namedSource struct {
+	PreparedSource
+	label string
+}
+
+// prepare prepares a source for the controller.
+func (c *Controller[T]) prepare(source Source, label string) (*namedSource, error) {
+	if isNil(source) {
+		return nil, errors.New("is nil")
+	}
+	target := Target{Controller: c.config.Name, Logger: c.config.Logger.With("controller", c.config.Name), Metrics: c.config.Metrics}
+	if c.informer != nil {
+		target.Kind = c.informer.Kind()
+	}
+	s := &namedSource{label: label}
+	err := guardedRun(c.guard, "Prepare of "+label, func() (err error) {
+		s.PreparedSource, err = source.Prepare(target)
+		return err
+	})
+	s.Name = cmp.Or(s.Name, strings.TrimLeft(fmt.Sprintf("%T", source), "*"))
+	switch {
+	case err != nil:
+	case s.Name == workqueue.SourceSelf || s.Name == workqueue.SourceLoop:
+		err = fmt.Errorf("has the name %q, which is reserved for the controller's own causes", s.Name)
+	case (s.Run == nil) == (s.Start == nil):
+		err = errors.New("must set exactly one of PreparedSource.Run and Start")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("(%T): %w", source, err)
+	}
+	s.Reads = slices.Clone(s.Reads)
+	return s, nil
+}
+
 // sourceRun is one source in one term.
 type sourceRun struct {
-	source Source
-	name   string     // for errors
-	reads  []Readable // the informers that it reads
-	broken error      // why they are not known
+	*namedSource
 	// Set when it is made active.
 	stop  context.CancelFunc
 	over  <-chan struct{} // closed when it is to end
@@ -42,22 +76,12 @@ type sourceRun struct {
 	leave []func()        // of the informers that it reads; set before it runs
 }
 
-func newSources(controller string, guard *usercode.Guard, enqueue func(source string) Enqueue, all []Source) *sources {
+func newSources(controller string, guard *usercode.Guard, enqueue func(source string) Enqueue, all []*namedSource) *sources {
 	s := &sources{controller: controller, guard: guard, enqueue: enqueue}
-	for i, source := range all {
-		s.waiting = append(s.waiting, s.newRun(source, fmt.Sprintf("source %d (%T)", i, source)))
+	for _, source := range all {
+		s.waiting = append(s.waiting, &sourceRun{namedSource: source})
 	}
 	return s
-}
-
-// newRun returns a source that is to be run. Its method Reads is called here only.
-func (s *sources) newRun(source Source, name string) *sourceRun {
-	r := &sourceRun{source: source, name: name}
-	r.broken = guardedRun(s.guard, "Reads of "+name, func() error {
-		r.reads = readsOf(source)
-		return nil
-	})
-	return r
 }
 
 // begin starts the sources under intake. Their informers run until leave, under background.
@@ -75,22 +99,21 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 		s.active = append(s.active, r)
 		s.runs.Add(1)
 		return func() {
-			for _, read := range r.reads {
+			for _, read := range r.Reads {
 				r.leave = append(r.leave, read.Join(background))
 			}
-			enqueue := s.enqueue(nameOf(r.source))
-			run := s.begun(ctx, r, enqueue)
+			run := s.started(ctx, r, s.enqueue(r.Name))
 			go func() { // waited for by wait, and by remove
 				err := errSourceNoReturn
 				defer s.runs.Done()
 				defer close(r.ended)
 				defer func() {
 					if err != nil && ctx.Err() == nil {
-						s.failed(fmt.Errorf("controller %q: %s: %w", s.controller, r.name, err))
+						s.failed(fmt.Errorf("controller %q: %s: %w", s.controller, r.label, err))
 						stopIntake()
 					}
 				}()
-				err = guardedRun(s.guard, "Run of "+r.name, func() error { return run(ctx, enqueue) })
+				err = guardedRun(s.guard, "Run of "+r.label, run)
 			}()
 		}
 	}
@@ -114,8 +137,8 @@ func (s *sources) failed(err error) {
 }
 
 // add starts a source, at once or when the term begins. remove ends it.
-func (s *sources) add(source Source) (remove func()) {
-	r := s.newRun(source, fmt.Sprintf("added source (%T)", source))
+func (s *sources) add(source *namedSource) (remove func()) {
+	r := &sourceRun{namedSource: source}
 	s.mu.Lock()
 	launch := func() {}
 	if s.start == nil { // the term has not begun, or will not be there any more
@@ -162,7 +185,7 @@ func (s *sources) reads() []Readable {
 	defer s.mu.Unlock()
 	var all []Readable
 	for _, r := range slices.Concat(s.active, s.waiting) {
-		all = append(all, r.reads...)
+		all = append(all, r.Reads...)
 	}
 	return all
 }
@@ -173,10 +196,11 @@ func (s *sources) notReady() (errs []error) {
 	active := slices.Clone(s.active)
 	s.mu.Unlock()
 	for _, r := range active {
-		if telling, ok := r.source.(interface{ Ready() error }); ok {
-			if err := guardedRun(s.guard, "Ready of "+r.name, telling.Ready); err != nil {
-				errs = append(errs, err)
-			}
+		if r.Ready == nil {
+			continue
+		}
+		if err := guardedRun(s.guard, "Ready of "+r.label, r.Ready); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return errs
@@ -210,7 +234,7 @@ func (r *sourceRun) waitSynced(ctx context.Context) error {
 	})
 	defer removed.Wait()
 	defer cancel()
-	for _, read := range r.reads {
+	for _, read := range r.Reads {
 		if err := read.WaitSynced(waiting); err != nil && waiting.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
@@ -245,58 +269,17 @@ func (s *sources) leave() {
 	}
 }
 
-// begun begins what can be begun at once, and returns what is left to run.
-func (s *sources) begun(ctx context.Context, r *sourceRun, enqueue Enqueue) func(context.Context, Enqueue) error {
-	if r.broken != nil {
-		return func(context.Context, Enqueue) error { return r.broken }
+// started starts a source, and returns what is left to run.
+func (s *sources) started(ctx context.Context, r *sourceRun, enqueue Enqueue) (run func() error) {
+	if r.Start == nil {
+		return func() error { return r.Run(ctx, enqueue) }
 	}
-	if beginning, ok := r.source.(interface {
-		Begin(enqueue Enqueue) (run func(ctx context.Context) error)
-	}); ok {
-		var run func(ctx context.Context) error
-		err := guardedRun(s.guard, "Begin of "+r.name, func() error {
-			run = beginning.Begin(enqueue)
-			return nil
-		})
-		return func(ctx context.Context, _ Enqueue) error {
-			if err != nil {
-				return err
-			}
-			return run(ctx)
-		}
-	}
-	starting, ok := r.source.(interface {
-		Start(ctx context.Context, enqueue Enqueue) (stop func())
-	})
-	if !ok {
-		return r.source.Run
-	}
-	var stop func()
-	err := guardedRun(s.guard, "Start of "+r.name, func() error {
-		stop = starting.Start(ctx, enqueue)
+	err := guardedRun(s.guard, "Start of "+r.label, func() error {
+		run = r.Start(ctx, enqueue)
 		return nil
 	})
 	if err != nil {
-		return func(context.Context, Enqueue) error { return err }
+		return func() error { return err }
 	}
-	return func(ctx context.Context, _ Enqueue) error {
-		<-ctx.Done()
-		stop()
-		return nil
-	}
-}
-
-func readsOf(source Source) []Readable {
-	if reading, ok := source.(interface{ Reads() []Readable }); ok {
-		return reading.Reads()
-	}
-	return nil
-}
-
-// nameOf returns what a source is called in causes and metrics.
-func nameOf(source Source) string {
-	if named, ok := source.(interface{ Name() string }); ok && named.Name() != "" {
-		return named.Name()
-	}
-	return strings.TrimLeft(fmt.Sprintf("%T", source), "*")
+	return run
 }

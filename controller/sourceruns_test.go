@@ -11,12 +11,12 @@ import (
 func TestSourceRemovedBeforeItsTermBeginsIsNotRun(t *testing.T) {
 	t.Parallel()
 	runs := make(chan string, 2)
-	source := func(name string) Source {
-		return SourceFunc(func(ctx context.Context, _ Enqueue) error {
+	source := func(name string) *namedSource {
+		return &namedSource{PreparedSource: PreparedSource{Name: name, Run: func(ctx context.Context, _ Enqueue) error {
 			runs <- name
 			<-ctx.Done()
 			return nil
-		})
+		}}}
 	}
 	s := newSources("test", nil, func(string) Enqueue { return func(kube.Key, Trigger) {} }, nil)
 	s.add(source("stays"))

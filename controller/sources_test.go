@@ -41,7 +41,11 @@ func newWatching(t *testing.T, server *fakeapi.Server[configMap]) *watching {
 	return &watching{objects: objects}
 }
 
-func (w *watching) Run(ctx context.Context, enqueue controller.Enqueue) error {
+func (w *watching) Prepare(controller.Target) (controller.PreparedSource, error) {
+	return controller.PreparedSource{Name: "watching", Reads: []controller.Readable{w.objects}, Run: w.run}, w.mistake
+}
+
+func (w *watching) run(ctx context.Context, enqueue controller.Enqueue) error {
 	w.running.Add(1)
 	defer w.running.Add(-1)
 	defer w.objects.Subscribe(func(c informer.Change) {
@@ -54,10 +58,6 @@ func (w *watching) Run(ctx context.Context, enqueue controller.Enqueue) error {
 	<-ctx.Done()
 	return nil
 }
-
-func (w *watching) Reads() []controller.Readable { return []controller.Readable{w.objects} }
-func (w *watching) Name() string                 { return "watching" }
-func (w *watching) Validate() error              { return w.mistake }
 
 // watches returns how many watches of a server are open.
 func watches(server *fakeapi.Server[configMap]) int {
@@ -297,7 +297,13 @@ type slowToEnd struct {
 	unready error // of its informer, at its end
 }
 
-func (s *slowToEnd) Run(ctx context.Context, _ controller.Enqueue) error {
+func (s *slowToEnd) Prepare(target controller.Target) (controller.PreparedSource, error) {
+	prepared, err := s.watching.Prepare(target)
+	prepared.Run = s.run
+	return prepared, err
+}
+
+func (s *slowToEnd) run(ctx context.Context, _ controller.Enqueue) error {
 	<-ctx.Done()
 	time.Sleep(time.Second)
 	s.unready = s.objects.Ready()
@@ -516,14 +522,18 @@ func TestPredicateSaysWhatIsHandled(t *testing.T) {
 // starting is a source that begins at once.
 type starting struct{ begun, stopped atomic.Bool }
 
-func (s *starting) Run(context.Context, controller.Enqueue) error {
-	panic("a source that has a method Start is not run")
+func (s *starting) Prepare(controller.Target) (controller.PreparedSource, error) {
+	return controller.PreparedSource{Start: s.start}, nil
 }
 
-func (s *starting) Start(_ context.Context, enqueue controller.Enqueue) (stop func()) {
+func (s *starting) start(ctx context.Context, enqueue controller.Enqueue) (run func() error) {
 	s.begun.Store(true)
 	enqueue(key("a"), controller.Trigger{Detail: "begun"})
-	return func() { s.stopped.Store(true) }
+	return func() error {
+		<-ctx.Done()
+		s.stopped.Store(true)
+		return nil
+	}
 }
 
 // A source that can say when it has begun to listen has begun before the first handler is
@@ -554,11 +564,11 @@ func TestSourcesBeginBeforeTheFirstHandling(t *testing.T) {
 // nosy is a source that asks its controller things while it begins.
 type nosy struct{ ask func() }
 
-func (s nosy) Run(context.Context, controller.Enqueue) error { return nil }
-
-func (s nosy) Start(context.Context, controller.Enqueue) (stop func()) {
-	s.ask()
-	return func() {}
+func (s nosy) Prepare(controller.Target) (controller.PreparedSource, error) {
+	return controller.PreparedSource{Start: func(context.Context, controller.Enqueue) (run func() error) {
+		s.ask()
+		return func() error { return nil }
+	}}, nil
 }
 
 func TestSourceMayUseItsControllerWhileItBegins(t *testing.T) {

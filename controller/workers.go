@@ -218,7 +218,7 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 		return err
 	}
 	if l.config.Reconciler != nil {
-		if !l.informer.Has(key) && l.misplaced(ctx, key, r.run.Causes) {
+		if !l.informer.Has(key) && l.redirect(key, r.run.Causes) {
 			return errGone
 		}
 		// Before it is called: what it reads may be later than that, but never earlier.
@@ -236,7 +236,7 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 	case !found && ended:
 		return nil
 	case !found:
-		l.misplaced(ctx, key, r.run.Causes)
+		l.redirect(key, r.run.Causes)
 		return errGone
 	}
 	r.uid, r.generation = obj.GetUID(), obj.GetGeneration()

@@ -22,11 +22,12 @@ type channel struct {
 	keys <-chan kube.Key
 }
 
-// Name names the source in causes and metrics.
-func (c channel) Name() string { return c.name }
+// Prepare implements controller.Source.
+func (c channel) Prepare(controller.Target) (controller.PreparedSource, error) {
+	return controller.PreparedSource{Name: c.name, Run: c.run}, nil
+}
 
-// Run implements controller.Source.
-func (c channel) Run(ctx context.Context, enqueue controller.Enqueue) error {
+func (c channel) run(ctx context.Context, enqueue controller.Enqueue) error {
 	for {
 		select {
 		case <-ctx.Done():

@@ -17,7 +17,7 @@ func ring(ctx context.Context, keys <-chan kube.Key) (got *[]enqueued, ended <-c
 	got = &[]enqueued{}
 	answer := make(chan error, 1)
 	go func() { // waited for through ended
-		answer <- source.Channel("bell", keys).Run(ctx, func(key kube.Key, why controller.Trigger) {
+		answer <- run(ctx, source.Channel("bell", keys), func(key kube.Key, why controller.Trigger) {
 			*got = append(*got, enqueued{key, why.Detail})
 		})
 	}()

@@ -6,8 +6,18 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 )
 
-// WithLogger makes a source of an informer log to logger.
+// WithLogger makes a source log to logger, whatever controller it serves.
 func WithLogger(s controller.Source, logger *slog.Logger) controller.Source {
-	s.(*mapped).logger = logger
-	return s
+	return logging{s, logger}
+}
+
+type logging struct {
+	controller.Source
+	logger *slog.Logger
+}
+
+// Prepare implements controller.Source.
+func (l logging) Prepare(target controller.Target) (controller.PreparedSource, error) {
+	target.Logger = l.logger
+	return l.Source.Prepare(target)
 }

@@ -133,11 +133,11 @@ func start(t *testing.T, s controller.Source) (q *queue, stop func()) {
 	q = &queue{}
 	ctx, cancel := context.WithCancel(t.Context())
 	var leave []func()
-	for _, read := range s.(interface{ Reads() []controller.Readable }).Reads() {
+	for _, read := range prepare(t, s).Reads {
 		leave = append(leave, read.Join(ctx))
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, q.add) }() // waited for by stop
+	go func() { ended <- run(ctx, s, q.add) }() // waited for by stop
 	return q, func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -149,7 +149,34 @@ func start(t *testing.T, s controller.Source) (q *queue, stop func()) {
 	}
 }
 
-// validate is what controller.New asks.
+// target is the controller that sources are prepared for.
+func target() controller.Target {
+	return controller.Target{Controller: "test", Logger: slog.New(slog.DiscardHandler)}
+}
+
+func prepare(t *testing.T, s controller.Source) controller.PreparedSource {
+	t.Helper()
+	prepared, err := s.Prepare(target())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prepared
+}
+
+// run prepares a source and runs it until ctx ends, as a controller does with the informers that it reads.
+func run(ctx context.Context, s controller.Source, enqueue controller.Enqueue) error {
+	prepared, err := s.Prepare(target())
+	if err != nil {
+		return err
+	}
+	if prepared.Start == nil {
+		return prepared.Run(ctx, enqueue)
+	}
+	return prepared.Start(ctx, enqueue)()
+}
+
+// validate returns the mistakes in a source.
 func validate(s controller.Source) error {
-	return s.(interface{ Validate() error }).Validate()
+	_, err := s.Prepare(target())
+	return err
 }

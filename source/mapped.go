@@ -36,7 +36,7 @@ type Informer interface {
 //
 // Where metadata is enough, give it an informer of informer.RetrieveMetadata: each change
 // costs decoding the object twice. A state that cannot be decoded as a T is logged to
-// slog.Default() and enqueues nothing; the other one does.
+// the controller's logger and enqueues nothing; the other one does.
 func Mapped[T kube.Object](objects *informer.Informer[T], keys func(obj T) []kube.Key, predicates ...informer.Predicate) controller.Source {
 	var problem error
 	if keys == nil {
@@ -81,13 +81,14 @@ type mapped struct {
 	predicates []informer.Predicate
 	keys       keysOf
 	problem    error
-	logger     *slog.Logger
-	guard      *usercode.Guard
+
+	// Set by Prepare, on a copy for each controller.
+	logger *slog.Logger
+	guard  *usercode.Guard
 }
 
 func newMapped(what string, objects Informer, predicates []informer.Predicate, problem error, keys keysOf) *mapped {
-	s := &mapped{what: what, objects: objects, predicates: slices.Clone(predicates), keys: keys, logger: slog.Default()}
-	s.guard = usercode.NewGuard(s.logger.With("source", what))
+	s := &mapped{what: what, objects: objects, predicates: slices.Clone(predicates), keys: keys}
 	errs := []error{problem}
 	if usercode.IsNil(objects) {
 		errs = append(errs, errors.New("the informer is required"))
@@ -101,35 +102,30 @@ func newMapped(what string, objects Informer, predicates []informer.Predicate, p
 	return s
 }
 
-// Validate returns the mistakes that were made when the source was made.
-func (s *mapped) Validate() error {
+// Prepare implements controller.Source.
+func (s *mapped) Prepare(target controller.Target) (controller.PreparedSource, error) {
 	if s.problem != nil {
-		return fmt.Errorf("source %s: %w", s.what, s.problem)
+		return controller.PreparedSource{}, fmt.Errorf("source %s: %w", s.what, s.problem)
 	}
-	return nil
+	own := *s
+	own.logger = target.Logger
+	own.guard = usercode.NewGuard(own.logger.With("source", s.what))
+	return controller.PreparedSource{
+		Name:  s.what + " " + s.objects.Name(), // such as "owned Pod"
+		Reads: []controller.Readable{s.objects},
+		Start: own.start,
+	}, nil
 }
 
-// Name names the source in causes and metrics: "owned Pod".
-func (s *mapped) Name() string { return s.what + " " + s.objects.Name() }
-
-// Reads returns the informer, which the controller runs.
-func (s *mapped) Reads() []controller.Readable { return []controller.Readable{s.objects} }
-
-// Run implements controller.Source. When it has returned, it enqueues nothing more: the end
-// of the subscription waits for a change that is being announced.
-func (s *mapped) Run(ctx context.Context, enqueue controller.Enqueue) error {
-	if err := s.Validate(); err != nil {
-		return err
+// start subscribes. When run has returned, nothing more is enqueued: the end of the subscription waits for a change that
+// is being announced.
+func (s *mapped) start(ctx context.Context, enqueue controller.Enqueue) (run func() error) {
+	stop := s.objects.Subscribe(func(c informer.Change) { s.changed(ctx, c, enqueue) })
+	return func() error {
+		<-ctx.Done()
+		stop()
+		return nil
 	}
-	stop := s.Start(ctx, enqueue)
-	<-ctx.Done()
-	stop()
-	return nil
-}
-
-// Start subscribes at once, so that a controller knows that nothing is missed from there on.
-func (s *mapped) Start(ctx context.Context, enqueue controller.Enqueue) (stop func()) {
-	return s.objects.Subscribe(func(c informer.Change) { s.changed(ctx, c, enqueue) })
 }
 
 func (s *mapped) changed(ctx context.Context, c informer.Change, enqueue controller.Enqueue) {

@@ -116,8 +116,8 @@ func TestNothingIsEnqueuedAfterRunHasReturned(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	q := &queue{}
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, q.add) }() // waited for below
-	<-asked                                    // about what is there; until the answer, Run subscribes
+	go func() { ended <- run(ctx, s, q.add) }() // waited for below
+	<-asked                                     // about what is there; until the answer, Run subscribes
 	answer <- struct{}{}
 	server.Put(pointing("c", "a"))
 	<-asked
@@ -168,7 +168,7 @@ func TestAnEndedSourceAsksNobody(t *testing.T) {
 			cancel()
 			return targets(obj)
 		})
-		if err := s.Run(ctx, func(kube.Key, controller.Trigger) {}); err != nil || asked != 1 {
+		if err := run(ctx, s, func(kube.Key, controller.Trigger) {}); err != nil || asked != 1 {
 			t.Errorf("Run: %v; it asked %d times", err, asked)
 		}
 	})

@@ -68,7 +68,7 @@ type PollConfig struct {
 
 	// Logger receives failing polls at warning level (panics, with their stack, at error
 	// level), once per reason until a poll succeeds, which is told at info level. Default:
-	// slog.Default() at the time of Poll.
+	// the controller's.
 	Logger *slog.Logger
 }
 
@@ -174,7 +174,6 @@ func (c PollConfig) withDefaults() PollConfig {
 	c.MaxBackOff = cmp.Or(c.MaxBackOff, defaultMaxBackOff(c.Interval))
 	c.Jitter = max(cmp.Or(c.Jitter, DefaultPollJitter), 0)
 	c.Timeout = cmp.Or(c.Timeout, DefaultPollTimeout)
-	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
 
@@ -298,32 +297,24 @@ func (s *PollSource) keep(items []Item, began time.Time) {
 	}
 }
 
-// Validate returns the mistakes in the PollConfig.
-func (s *PollSource) Validate() error {
+// Prepare implements controller.Source. The runs of several controllers are independent of each other.
+func (s *PollSource) Prepare(target controller.Target) (controller.PreparedSource, error) {
 	if s.problem != nil {
-		return fmt.Errorf("source.Poll %q: %w", s.config.Name, s.problem)
+		return controller.PreparedSource{}, fmt.Errorf("source.Poll %q: %w", s.config.Name, s.problem)
 	}
-	return nil
+	logger := cmp.Or(s.config.Logger, target.Logger)
+	start := func(ctx context.Context, enqueue controller.Enqueue) (run func() error) {
+		return s.start(ctx, enqueue, logger)
+	}
+	return controller.PreparedSource{Name: s.config.Name, Start: start, Ready: s.Ready}, nil
 }
 
-// Name names the source in causes and metrics.
-func (s *PollSource) Name() string { return s.config.Name }
-
-// Run implements controller.Source: it polls until ctx ends, and returns when the poll that is
-// under way then has returned. Several Runs at a time have nothing to do with each other.
-func (s *PollSource) Run(ctx context.Context, enqueue controller.Enqueue) error {
-	if err := s.Validate(); err != nil {
-		return err
-	}
-	return s.Begin(enqueue)(ctx)
-}
-
-// Begin returns what Run does after it has checked the PollConfig. Controllers call it instead of Run, so that no handler
-// of a term reads what a poll of an earlier term has found: after Begin, Item returns ErrNotPolled until a poll has
-// succeeded, unless another controller runs the source. The caller must call run once.
-func (s *PollSource) Begin(enqueue controller.Enqueue) (run func(ctx context.Context) error) {
-	r := s.begin(enqueue)
-	return func(ctx context.Context) error {
+// start registers a run: from then on Item returns ErrNotPolled until a poll has succeeded, unless another controller
+// runs the source, so that no handler of a term reads what a poll of an earlier term has found. run polls until ctx ends,
+// and returns when the poll that is under way then has returned.
+func (s *PollSource) start(ctx context.Context, enqueue controller.Enqueue, logger *slog.Logger) (run func() error) {
+	r := s.begin(enqueue, logger)
+	return func() error {
 		defer s.end(r)
 		for ctx.Err() == nil {
 			timer := time.NewTimer(r.poll(ctx))

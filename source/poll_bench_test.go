@@ -50,7 +50,7 @@ func BenchmarkPollUnchanged(b *testing.B) {
 		}),
 	})
 	b.ReportAllocs()
-	if err := s.Run(ctx, func(kube.Key, controller.Trigger) {}); err != nil {
+	if err := run(ctx, s, func(kube.Key, controller.Trigger) {}); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(kept)/items, "kept-B/item")

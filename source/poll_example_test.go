@@ -106,7 +106,12 @@ func ExampleHTTP() {
 		Interval: time.Millisecond, // a minute, elsewhere
 	})
 	// What a controller does with its Sources.
-	err := policy.Run(ctx, func(key kube.Key, why controller.Trigger) {
+	prepared, err := policy.Prepare(controller.Target{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	poll := prepared.Start(ctx, func(key kube.Key, why controller.Trigger) {
 		if why.All {
 			return // objects that were handled before the first poll
 		}
@@ -115,7 +120,7 @@ func ExampleHTTP() {
 			cancel()
 		}
 	})
-	if err != nil {
+	if err := poll(); err != nil {
 		fmt.Println(err)
 	}
 	// Output:

@@ -138,7 +138,7 @@ func rerun(t *testing.T, s *source.PollSource) (q *triggers, stop func()) {
 	q = &triggers{}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, q.add) }() // waited for by stop
+	go func() { ended <- run(ctx, s, q.add) }() // waited for by stop
 	return q, func() {
 		cancel()
 		if err := <-ended; err != nil {

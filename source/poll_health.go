@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -82,8 +83,8 @@ func (s *PollSource) Health() PollHealth {
 }
 
 // begin registers a run, and end ends it.
-func (s *PollSource) begin(enqueue controller.Enqueue) *pollRun {
-	r := &pollRun{source: s, enqueue: enqueue, known: map[string]knownItem{}}
+func (s *PollSource) begin(enqueue controller.Enqueue, logger *slog.Logger) *pollRun {
+	r := &pollRun{source: s, enqueue: enqueue, logger: logger, known: map[string]knownItem{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.runs) == 0 {
@@ -145,7 +146,7 @@ func (r *pollRun) failed(ctx context.Context, err error, wait time.Duration) {
 	if quiet {
 		return
 	}
-	logger := r.source.config.Logger.With("source", r.source.config.Name, "error", err, "again_in", wait.Round(time.Millisecond))
+	logger := r.logger.With("source", r.source.config.Name, "error", err, "again_in", wait.Round(time.Millisecond))
 	if panicked, ok := errors.AsType[*panicError](err); ok {
 		logger.ErrorContext(ctx, "a source's poll panicked, will try again", "stack", string(panicked.stack))
 		return
@@ -161,7 +162,7 @@ func (r *pollRun) succeeded(ctx context.Context) {
 	r.state = pollState{listed: true, items: len(r.known), success: time.Now()}
 	r.mu.Unlock()
 	if was != nil {
-		r.source.config.Logger.InfoContext(ctx, "a source polls again",
+		r.logger.InfoContext(ctx, "a source polls again",
 			"source", r.source.config.Name, "after", time.Since(since).Round(time.Millisecond))
 	}
 }

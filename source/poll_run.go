@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -26,6 +27,7 @@ type pollRun struct {
 	// Immutable after begin.
 	source  *PollSource
 	enqueue controller.Enqueue
+	logger  *slog.Logger
 
 	// Owned by the run loop.
 	known    map[string]knownItem // by ID; nothing in it is part of an answer

@@ -332,7 +332,7 @@ func TestPollKeepsNoContent(t *testing.T) {
 		var details []string
 		ended := make(chan error)
 		go func() { // waited for below
-			ended <- s.Run(ctx, func(key kube.Key, why controller.Trigger) {
+			ended <- run(ctx, s, func(key kube.Key, why controller.Trigger) {
 				if why.All {
 					return
 				}

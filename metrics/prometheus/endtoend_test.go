@@ -55,10 +55,12 @@ func version() schema.GroupVersion { return schema.GroupVersion{Group: "example.
 
 func widget(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
 
-// Name and Run implement a source.
-func (w *world) Name() string { return "clock" }
+// Prepare implements controller.Source.
+func (w *world) Prepare(controller.Target) (controller.PreparedSource, error) {
+	return controller.PreparedSource{Name: "clock", Run: w.runSource}, nil
+}
 
-func (w *world) Run(ctx context.Context, enqueue controller.Enqueue) error {
+func (w *world) runSource(ctx context.Context, enqueue controller.Enqueue) error {
 	w.enqueue = enqueue
 	<-ctx.Done()
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -72,7 +73,11 @@ func TestEveryKindGetsAnInformerAndASource(t *testing.T) {
 	}
 	var sources []string
 	for _, s := range children.Sources {
-		sources = append(sources, s.(interface{ Name() string }).Name())
+		prepared, err := s.Prepare(controller.Target{Logger: slog.Default()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, prepared.Name)
 	}
 	if want := []string{"owned Deployment of webapp", "owned ConfigMap of webapp", "owned Secret"}; !slices.Equal(sources, want) {
 		t.Errorf("the sources are %q, want %q", sources, want)
