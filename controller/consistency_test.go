@@ -19,6 +19,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
@@ -324,11 +325,7 @@ func TestContract13_AForeignChangeBehindAnOwnWriteIsNotMissed(t *testing.T) {
 // it writes, answers get lost or come late, watches lag, break and begin anew, all at random. In
 // the end the handler must have seen the last state of each object.
 func TestContract13_NoWakeUpIsLost(t *testing.T) {
-	seeds := 150
-	if testing.Short() {
-		seeds = 20
-	}
-	for seed := range seeds {
+	for seed := range testlength.Count(20, 150) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(seed), 4))
 			var mu sync.Mutex // for random

@@ -16,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -267,11 +268,7 @@ func (m *mixed) expect(seed int) {
 // Features chosen at random work together: no wake-up is lost, no key is handled twice at once, and no group goes
 // beyond its limit, while objects come, change and go, watches break, sources come and go, and leadership changes hands.
 func TestFeaturesCombinedLoseNoWakeUp(t *testing.T) {
-	seeds := 15
-	if testing.Short() {
-		seeds = 3
-	}
-	for seed := range seeds {
+	for seed := range testlength.Count(3, 15) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMixed(t, seed)
 			elects := m.feature("hand-over")

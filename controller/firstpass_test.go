@@ -17,6 +17,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 )
 
 // The first pass does not queue a large cluster as a whole: the queue would be larger than
@@ -138,7 +139,8 @@ func TestFirstPassEndsWithTheTerm(t *testing.T) {
 // Workers that cannot keep up with changes must not keep the first pass from going on.
 func TestContract03_FirstPassGoesOnBesideMoreChangesThanCanBeHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const hot, cold = 700, 1000
+		const hot = 700
+		cold := testlength.Count(200, 1000)
 		server := newServer()
 		for n := range cold {
 			server.Put(object("cold"+strconv.Itoa(n), "1"))
@@ -152,7 +154,7 @@ func TestContract03_FirstPassGoesOnBesideMoreChangesThanCanBeHandled(t *testing.
 			return nil
 		})
 		start(t, newController(t, c))
-		for range 30 { // 700 changes a minute, of which 180 can be handled: what is overdue gets a quarter
+		for range cold * 3 / 100 { // 700 changes a minute, of which 180 can be handled: what is overdue gets a quarter
 			for n := range hot {
 				server.Put(object("hot"+strconv.Itoa(n), "1"))
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -252,7 +253,7 @@ func TestContract03_ChangesGoBeforeWhatSourcesList(t *testing.T) {
 // after what changes: a source or namespaces that are added, an informer that could not list before,
 // and what has changed while a watch was broken.
 func TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges(t *testing.T) {
-	const owners = 3000
+	owners := testlength.Count(1500, 3000)
 	cut := func(server *fakeapi.Server[configMap], meanwhile func()) {
 		server.Fail("list", errors.New("away"))
 		server.Fail("watch", errors.New("away"))

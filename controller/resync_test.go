@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -64,7 +65,7 @@ func TestContract29_EachObjectHasItsMomentInTheInterval(t *testing.T) {
 					t.Errorf("at rest the queue has %+v", s)
 				}
 				began := time.Now()
-				for round := range 4 {
+				for round := range testlength.Count(2, 4) {
 					time.Sleep(interval)
 					runs := seen.take()
 					if len(runs) != objects {

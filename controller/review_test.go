@@ -21,6 +21,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -400,7 +401,7 @@ func TestExplainWhileEverythingChanges(t *testing.T) {
 		var others sync.WaitGroup
 		for reader := range 3 {
 			others.Go(func() { // waited for below
-				for i := range 300 {
+				for i := range testlength.Count(60, 300) {
 					name := fmt.Sprint("w", i%5)
 					switch reader {
 					case 0:
@@ -414,7 +415,7 @@ func TestExplainWhileEverythingChanges(t *testing.T) {
 				}
 			})
 		}
-		for i := range 400 {
+		for i := range testlength.Count(80, 400) {
 			name := fmt.Sprint("w", i%5)
 			if i%17 == 0 && w.Object("widgets", key(name)) != nil {
 				w.remove("widgets", name)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 )
 
 // labelled calls f on a goroutine that has the label of a controller's workers, and waits for it.
@@ -102,7 +103,7 @@ func TestControllerOfDeepGoroutine(t *testing.T) {
 func TestControllerOfGoroutineOfManyClusters(t *testing.T) {
 	t.Parallel()
 	var wait sync.WaitGroup
-	for range 8 {
+	for range testlength.Count(2, 8) {
 		wait.Go(func() {
 			for s := newStrays(); s.profiles < maxProfiles; {
 				if got := controllerHere(s); got != "" {

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
@@ -17,8 +18,8 @@ import (
 // each commit the run's changes are in the cluster, and all else is as the other client left it.
 func TestCommitsOfStaleRunsBesideOthers(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(30) {
-		random := rand.New(rand.NewPCG(seed, 34))
+	for seed := range testlength.Count(6, 30) {
+		random := rand.New(rand.NewPCG(uint64(seed), 34))
 		w := newWorld(t)
 		want := map[string]string{} // by type: status and reason
 		w.edit(func(fields map[string]any) {

@@ -86,6 +86,7 @@ func layers() map[string]place {
 		"internal/clustertest":    {may: []string{"client", "controller", "informer", "kube", "kube/localcluster"}},
 		"internal/fakeapi":        {may: []string{"kube", "informer"}}, // a Retriever's server for tests
 		"internal/fakeserver":     {may: []string{"kube"}},             // an API server for tests
+		"internal/testlength":     {foundation: true},                  // the counts of long tests
 		"internal/contractmatrix": {},                                  // tests only
 		"internal/docs/...": {
 			may: []string{"internal/docs/..."},

@@ -213,7 +213,7 @@ func TestKeptStatesAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	large := strings.Repeat("x", 1<<20)
-	for i := range 24 {
+	for i := range 18 {
 		object := kube.Key{Name: fmt.Sprint("large-", i)}
 		for j := range 4 {
 			w.runs(because(workqueue.CauseRequeue))
