@@ -138,7 +138,7 @@ type ApplyResult[T any] struct {
 // does not match the schema of its kind (a number where a string belongs, a field that the schema lacks)
 // is of class retry.Invalid, although the API server calls it an internal error. What was applied may be there after other errors than answers of the API server (a
 // timeout, a connection that broke): apply it again.
-func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...Option) (ApplyResult[T], error) {
+func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...ApplyOption) (ApplyResult[T], error) {
 	a, err := c.application(ctx, obj, options)
 	if err != nil {
 		return ApplyResult[T]{}, fmt.Errorf("apply: %w", err)
@@ -157,7 +157,7 @@ func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...Opti
 //	web := appsv1apply.Deployment("web", "shop").WithSpec(appsv1apply.DeploymentSpec().WithReplicas(3))
 //	applied, err := client.ApplyConfiguration(ctx, c, web, client.Force())
 func ApplyConfiguration(
-	ctx context.Context, c *Client, configuration runtime.ApplyConfiguration, options ...Option,
+	ctx context.Context, c *Client, configuration runtime.ApplyConfiguration, options ...ApplyOption,
 ) (ApplyResult[*unstructured.Unstructured], error) {
 	var none ApplyResult[*unstructured.Unstructured]
 	if usercode.IsNil(configuration) {
@@ -227,8 +227,8 @@ func (d *desired) compute() (err error) {
 }
 
 // application prepares an apply, and refuses what no request is to be made for.
-func (c *Client) application(ctx context.Context, obj kube.Object, options []Option) (application, error) {
-	s, err := newSettings(options, "DryRun", "FieldOwner", "FieldValidation", "Force", "Subresource", "IfUnchanged", "IfAbsent", "ConfigurationHash")
+func (c *Client) application(ctx context.Context, obj kube.Object, options []ApplyOption) (application, error) {
+	s, err := newSettings(options)
 	if err != nil {
 		return application{}, err
 	}

@@ -146,7 +146,7 @@ func TestNobodyDeletesAllByAnEmptySelector(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = echo
-	for name, option := range map[string]client.Option{
+	for name, option := range map[string]client.DeleteAllOfOption{
 		"WithLabels": client.WithLabels(nil), "LabelSelector": client.LabelSelector(""), "FieldSelector": client.FieldSelector(""),
 	} {
 		err := client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop"), option)

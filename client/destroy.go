@@ -31,8 +31,8 @@ import (
 // Errors: those of Live and of check; ErrGone and ErrChanged also for what happened after the
 // read. For a caller that only wants the object away, ErrGone is a success. An answer that was
 // lost on the way (a timeout) says nothing: the object may have been deleted.
-func DeleteLive[T kube.Object](ctx context.Context, c *Client, obj T, check func(live T) error, options ...Option) error {
-	s, err := newSettings(options, "IfUnchanged", "DryRun", "Propagation", "GracePeriod")
+func DeleteLive[T kube.Object](ctx context.Context, c *Client, obj T, check func(live T) error, options ...DeleteOption) error {
+	s, err := newSettings(options)
 	if err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
@@ -61,11 +61,14 @@ func DeleteLive[T kube.Object](ctx context.Context, c *Client, obj T, check func
 // Errors: those of Live and of check; ErrGone and ErrChanged also for what happened after the
 // read; a negative number; a kind without a scale subresource. A lost answer says nothing: the
 // object may have been scaled.
-func ScaleLive[T kube.Object](ctx context.Context, c *Client, obj T, replicas int32, check func(live T) error, options ...Option) error {
+func ScaleLive[T kube.Object](ctx context.Context, c *Client, obj T, replicas int32, check func(live T) error, options ...interface {
+	ApplyOption
+	DeleteOption
+}) error {
 	if replicas < 0 {
 		return fmt.Errorf("scale to %d replicas: there cannot be fewer than none", replicas)
 	}
-	s, err := newSettings(options, "IfUnchanged", "DryRun")
+	s, err := newSettings(options)
 	if err != nil {
 		return fmt.Errorf("scale to %d replicas: %w", replicas, err)
 	}

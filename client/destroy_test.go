@@ -18,18 +18,31 @@ import (
 
 var errNeeded = errors.New("it is needed")
 
+// conditionOrDryRun is an option of DeleteLive and of ScaleLive.
+type conditionOrDryRun = interface {
+	client.ApplyOption
+	client.DeleteOption
+}
+
 // acts are what is done to the database, by name.
-func acts() map[string]func(t *testing.T, c *client.Client, check func(*appsv1.StatefulSet) error, options ...client.Option) error {
-	return map[string]func(*testing.T, *client.Client, func(*appsv1.StatefulSet) error, ...client.Option) error{
-		"delete": func(t *testing.T, c *client.Client, check func(*appsv1.StatefulSet) error, options ...client.Option) error {
+func acts() map[string]func(t *testing.T, c *client.Client, check func(*appsv1.StatefulSet) error, options ...conditionOrDryRun) error {
+	return map[string]func(*testing.T, *client.Client, func(*appsv1.StatefulSet) error, ...conditionOrDryRun) error{
+		"delete": func(t *testing.T, c *client.Client, check func(*appsv1.StatefulSet) error, options ...conditionOrDryRun) error {
 			t.Helper()
-			return client.DeleteLive(t.Context(), c, database(), check, options...)
+			return client.DeleteLive(t.Context(), c, database(), check, deleteOptions(options)...)
 		},
-		"scale": func(t *testing.T, c *client.Client, check func(*appsv1.StatefulSet) error, options ...client.Option) error {
+		"scale": func(t *testing.T, c *client.Client, check func(*appsv1.StatefulSet) error, options ...conditionOrDryRun) error {
 			t.Helper()
 			return client.ScaleLive(t.Context(), c, database(), 0, check, options...)
 		},
 	}
+}
+
+func deleteOptions(options []conditionOrDryRun) (converted []client.DeleteOption) {
+	for _, option := range options {
+		converted = append(converted, option)
+	}
+	return converted
 }
 
 // done reports whether the database was deleted or scaled down.
@@ -44,14 +57,14 @@ func TestContract14_DestructiveActsAreDoneToTheObjectThatWasMeant(t *testing.T) 
 		before  func(*unstructured.Unstructured) // since the cache was filled
 		between func(*unstructured.Unstructured) // after the live read
 		check   func(*appsv1.StatefulSet) error
-		options []client.Option
+		options []conditionOrDryRun
 		want    error
 		is      func(error) bool
 	}{
 		"nothing has happened":     {before: same, between: same},
 		"the cache was stale":      {before: touch, between: same},
-		"unchanged, and it is not": {before: touch, between: same, options: []client.Option{client.IfUnchanged()}, want: client.ErrChanged, is: apierrors.IsConflict},
-		"unchanged, and it is":     {before: same, between: same, options: []client.Option{client.IfUnchanged()}},
+		"unchanged, and it is not": {before: touch, between: same, options: []conditionOrDryRun{client.IfUnchanged()}, want: client.ErrChanged, is: apierrors.IsConflict},
+		"unchanged, and it is":     {before: same, between: same, options: []conditionOrDryRun{client.IfUnchanged()}},
 		"replaced before":          {before: replace, between: same, want: client.ErrReplaced, is: apierrors.IsConflict},
 		"gone before":              {before: nil, between: same, want: client.ErrGone, is: apierrors.IsNotFound},
 		"changed in between":       {before: same, between: touch, want: client.ErrChanged, is: apierrors.IsConflict},
@@ -182,12 +195,11 @@ func TestDestructiveActsRefuseWhatTheyCannotBeSureOf(t *testing.T) {
 	unknown := database()
 	unknown.UID = ""
 	for want, err := range map[string]error{
-		"has no uid":                             client.DeleteLive(t.Context(), c, unknown, nil),
-		"shop/db has no uid":                     client.ScaleLive(t.Context(), c, unknown, 0, nil),
-		"scale to -1 replicas":                   client.ScaleLive(t.Context(), c, database(), -1, nil),
-		"option Propagation has no meaning here": client.ScaleLive(t.Context(), c, database(), 0, nil, client.Propagation("Orphan")),
-		"option GracePeriod is 1.5s":             client.DeleteLive(t.Context(), c, database(), nil, client.GracePeriod(1500*time.Millisecond)),
-		"option GracePeriod is -1s":              client.DeleteLive(t.Context(), c, database(), nil, client.GracePeriod(-time.Second)),
+		"has no uid":                 client.DeleteLive(t.Context(), c, unknown, nil),
+		"shop/db has no uid":         client.ScaleLive(t.Context(), c, unknown, 0, nil),
+		"scale to -1 replicas":       client.ScaleLive(t.Context(), c, database(), -1, nil),
+		"option GracePeriod is 1.5s": client.DeleteLive(t.Context(), c, database(), nil, client.GracePeriod(1500*time.Millisecond)),
+		"option GracePeriod is -1s":  client.DeleteLive(t.Context(), c, database(), nil, client.GracePeriod(-time.Second)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)

@@ -18,7 +18,8 @@
 // *metav1.PartialObjectMetadata the metadata alone, which is all that is sent then; both name
 // their kind themselves, or by option OfKind. Whether a kind lives in namespaces is asked of the
 // cluster, once: a namespace too many or too few is an error before any request for the object.
-// So is an option that a function does not take.
+//
+// The compiler rejects an option that a function does not accept: see GetOption and the types beside it.
 //
 // # Reading
 //

@@ -69,7 +69,7 @@ const writeTries = 3
 //
 // Errors: that of mutate; ErrChanged when others came first three times. Objects that are
 // metadata only are refused: the rest of the object would be lost.
-func CreateOrUpdate[T kube.Object](ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...Option) (WriteResult[T], error) {
+func CreateOrUpdate[T kube.Object](ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...WriteOption) (WriteResult[T], error) {
 	if _, metadata := any(obj).(*metav1.PartialObjectMetadata); metadata {
 		return WriteResult[T]{}, fmt.Errorf("create or update %s: it has metadata only, and an update would remove the rest: CreateOrPatch and Apply change metadata",
 			keyOf(obj))
@@ -88,7 +88,7 @@ func CreateOrUpdate[T kube.Object](ctx context.Context, c *Client, obj T, mutate
 //
 // Errors: those of CreateOrUpdate. When the status could not be written, what was written before
 // stays; WriteResult says so.
-func CreateOrPatch[T kube.Object](ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...Option) (WriteResult[T], error) {
+func CreateOrPatch[T kube.Object](ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...WriteOption) (WriteResult[T], error) {
 	return createOr(ctx, c, "create or patch", obj, mutate, patchBoth[T], options)
 }
 
@@ -115,9 +115,9 @@ var errPartial = errors.New("the informer shows a part of it only")
 
 func createOr[T kube.Object](
 	ctx context.Context, c *Client, doing string, obj T, mutate func(T) error,
-	write func(context.Context, change[T]) (WriteResult[T], error), options []Option,
+	write func(context.Context, change[T]) (WriteResult[T], error), options []WriteOption,
 ) (WriteResult[T], error) {
-	s, err := newSettings(options, "DryRun", "FieldOwner", "FieldValidation")
+	s, err := newSettings(options)
 	if err != nil {
 		return WriteResult[T]{}, fmt.Errorf("%s: %w", doing, err)
 	}

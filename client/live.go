@@ -18,9 +18,9 @@ import (
 // Errors: ErrGone; ErrReplaced; ErrChanged, with IfUnchanged; kube.ErrNotServed when the cluster
 // has no such kind (any longer), which says nothing about the object; an obj that has no uid,
 // because it did not come from the cluster; otherwise what the request met.
-func Live[T kube.Object](ctx context.Context, c *Client, obj T, options ...Option) (T, error) {
+func Live[T kube.Object](ctx context.Context, c *Client, obj T, options ...LiveOption) (T, error) {
 	var none T
-	s, err := newSettings(options, "IfUnchanged")
+	s, err := newSettings(options)
 	if err != nil {
 		return none, fmt.Errorf("read: %w", err)
 	}

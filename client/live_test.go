@@ -71,23 +71,23 @@ func TestContract14_LiveSaysWhatHasBecomeOfTheObject(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		happened func(*unstructured.Unstructured)
-		options  []client.Option
+		options  []client.LiveOption
 		want     error
 		is       func(error) bool
 		says     string
 	}{
 		"nothing":            {happened: func(*unstructured.Unstructured) {}},
-		"nothing, unchanged": {happened: func(*unstructured.Unstructured) {}, options: []client.Option{client.IfUnchanged()}},
+		"nothing, unchanged": {happened: func(*unstructured.Unstructured) {}, options: []client.LiveOption{client.IfUnchanged()}},
 		"changed":            {happened: touch},
 		"changed, and must not be": {
 			touch,
-			[]client.Option{client.IfUnchanged()},
+			[]client.LiveOption{client.IfUnchanged()},
 			client.ErrChanged, apierrors.IsConflict, "the resourceVersion is 8, it was 7",
 		},
 		"replaced": {replace, nil, client.ErrReplaced, apierrors.IsConflict, "the uid is u2, it was u1"},
 		"replaced, unchanged": {
 			replace,
-			[]client.Option{client.IfUnchanged()},
+			[]client.LiveOption{client.IfUnchanged()},
 			client.ErrReplaced, apierrors.IsConflict, "the uid is u2, it was u1",
 		},
 		"gone": {nil, nil, client.ErrGone, apierrors.IsNotFound, "not found"},
@@ -160,7 +160,7 @@ func TestLiveRefusesWhatItCannotBeSureOf(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		obj     kube.Object
-		options []client.Option
+		options []client.LiveOption
 		want    string
 	}{
 		"nil":           {nil, nil, "the object is nil"},
@@ -170,15 +170,10 @@ func TestLiveRefusesWhatItCannotBeSureOf(t *testing.T) {
 		"no uid":        {with(func(m *metav1.ObjectMeta) { m.UID = "" }), nil, "has no uid"},
 		"no version": {
 			with(func(m *metav1.ObjectMeta) { m.ResourceVersion = "" }),
-			[]client.Option{client.IfUnchanged()},
+			[]client.LiveOption{client.IfUnchanged()},
 			"has no resourceVersion",
 		},
 		"no kind": {&metav1.PartialObjectMetadata{ObjectMeta: meta("shop", "db")}, nil, "set its apiVersion and kind"},
-		"options that mean nothing": {
-			database(),
-			[]client.Option{client.DryRun(), client.Propagation("Orphan"), client.GracePeriod(0)},
-			"option DryRun has no meaning here",
-		},
 	} {
 		_, err := client.Live(t.Context(), c, test.obj, test.options...)
 		if err == nil || !strings.Contains(err.Error(), test.want) {

@@ -24,23 +24,23 @@ import (
 //
 // Errors: ErrGone; ErrReplaced when there is another object of that name; labels that the API
 // server would refuse.
-func SetLabels[T kube.Object](ctx context.Context, c *Client, obj T, labels map[string]string, options ...Option) (T, bool, error) {
+func SetLabels[T kube.Object](ctx context.Context, c *Client, obj T, labels map[string]string, options ...WriteOption) (T, bool, error) {
 	return setMetadata(ctx, c, obj, "set labels", "labels", valuesOf(labels), checkLabels(labels), options)
 }
 
 // RemoveLabels removes the labels with these keys from the object. Otherwise it is as SetLabels.
-func RemoveLabels[T kube.Object](ctx context.Context, c *Client, obj T, keys []string, options ...Option) (T, bool, error) {
+func RemoveLabels[T kube.Object](ctx context.Context, c *Client, obj T, keys []string, options ...WriteOption) (T, bool, error) {
 	return setMetadata(ctx, c, obj, "remove labels", "labels", removed(keys), nil, options)
 }
 
 // SetAnnotations is SetLabels for annotations.
-func SetAnnotations[T kube.Object](ctx context.Context, c *Client, obj T, annotations map[string]string, options ...Option) (T, bool, error) {
+func SetAnnotations[T kube.Object](ctx context.Context, c *Client, obj T, annotations map[string]string, options ...WriteOption) (T, bool, error) {
 	invalid := validation.ValidateAnnotations(annotations, field.NewPath("metadata", "annotations")).ToAggregate()
 	return setMetadata(ctx, c, obj, "set annotations", "annotations", valuesOf(annotations), invalid, options)
 }
 
 // RemoveAnnotations is RemoveLabels for annotations.
-func RemoveAnnotations[T kube.Object](ctx context.Context, c *Client, obj T, keys []string, options ...Option) (T, bool, error) {
+func RemoveAnnotations[T kube.Object](ctx context.Context, c *Client, obj T, keys []string, options ...WriteOption) (T, bool, error) {
 	return setMetadata(ctx, c, obj, "remove annotations", "annotations", removed(keys), nil, options)
 }
 
@@ -67,11 +67,11 @@ func removed(keys []string) map[string]*string {
 
 // setMetadata patches labels or annotations to what wanted has of them; nil: not there.
 func setMetadata[T kube.Object](
-	ctx context.Context, c *Client, obj T, doing, name string, wanted map[string]*string, invalid error, options []Option,
+	ctx context.Context, c *Client, obj T, doing, name string, wanted map[string]*string, invalid error, options []WriteOption,
 ) (T, bool, error) {
 	var none T
 	fail := func(err error) (T, bool, error) { return none, false, fmt.Errorf("%s: %w", doing, err) }
-	s, err := newSettings(options, "DryRun", "FieldOwner")
+	s, err := newSettings(options)
 	if err != nil {
 		return fail(err)
 	}

@@ -41,7 +41,6 @@ func TestMistakesMakeNoRequest(t *testing.T) {
 		"delete: Node n1 lives in no namespace, and this client is for namespace shop only": client.Delete(t.Context(), only, node()),
 		"update Pod shop/p: it is metadata only, and would lose everything else":            first(client.Update(t.Context(), c, metadata)),
 		"create Pod shop/p: it is metadata only":                                            first(client.Create(t.Context(), c, metadata)),
-		"get shop/p: option InNamespace has no meaning here":                                first(client.Get[*corev1.Pod](t.Context(), c, kube.Key{Namespace: "shop", Name: "p"}, client.InNamespace("shop"))),
 		"option PageSize is -1":                                                             first(client.All[*corev1.Pod](t.Context(), c, client.PageSize(-1))),
 		"option LabelSelector: ":                                                            first(client.Keys[*corev1.Pod](t.Context(), c, client.LabelSelector("=="))),
 		"option WithLabels: ":                                                               first(client.All[*corev1.Pod](t.Context(), c, client.WithLabels(map[string]string{"a": "no value!"}))),
@@ -68,9 +67,6 @@ func TestMistakesMakeNoRequest(t *testing.T) {
 		`create subresource a/b: "a/b" is no name of a subresource`:                         first(client.CreateSubresource(t.Context(), c, pod("shop", "p"), "a/b", &corev1.Binding{})),
 		"the client is nil":                                                                 first(client.Get[*corev1.Pod](t.Context(), nil, kube.Key{Namespace: "shop", Name: "p"})),
 		"look for shop/p: the client is nil":                                                first(client.Exists[*corev1.Pod](t.Context(), nil, kube.Key{Namespace: "shop", Name: "p"})),
-		"option Precondition has no meaning here: possible are":                             client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop"), client.Precondition("u", "")),
-		"list names: option Subresource has no meaning here":                                first(client.Keys[*corev1.Pod](t.Context(), c, client.Subresource("status"))),
-		"look for shop/p: option Subresource has no meaning":                                first(client.Exists[*corev1.Pod](t.Context(), c, kube.Key{Namespace: "shop", Name: "p"}, client.Subresource("status"))),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)

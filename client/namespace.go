@@ -17,7 +17,7 @@ import (
 // Errors: ErrTerminating when the namespace is being deleted: nothing can be created in it, and
 // it can be created again when it is gone. It needs the verbs get, create and patch of
 // namespaces, and a Client that is not limited to one namespace.
-func EnsureNamespace(ctx context.Context, c *Client, name string, labels map[string]string, options ...Option) (ObjectOutcome, error) {
+func EnsureNamespace(ctx context.Context, c *Client, name string, labels map[string]string, options ...WriteOption) (ObjectOutcome, error) {
 	outcome, err := ensureNamespace(ctx, c, name, labels, options)
 	if err != nil {
 		return "", fmt.Errorf("ensure namespace %s: %w", name, err)
@@ -25,12 +25,12 @@ func EnsureNamespace(ctx context.Context, c *Client, name string, labels map[str
 	return outcome, nil
 }
 
-func ensureNamespace(ctx context.Context, c *Client, name string, labels map[string]string, options []Option) (ObjectOutcome, error) {
+func ensureNamespace(ctx context.Context, c *Client, name string, labels map[string]string, options []WriteOption) (ObjectOutcome, error) {
 	wanted := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 	}
-	s, err := newSettings(options, "DryRun", "FieldOwner")
+	s, err := newSettings(options)
 	if err != nil {
 		return "", err
 	}
@@ -69,7 +69,7 @@ func ensureNamespace(ctx context.Context, c *Client, name string, labels map[str
 
 // labelNamespace sets the labels of a namespace that is there.
 func labelNamespace(
-	ctx context.Context, c *Client, namespace *metav1.PartialObjectMetadata, labels map[string]string, options []Option,
+	ctx context.Context, c *Client, namespace *metav1.PartialObjectMetadata, labels map[string]string, options []WriteOption,
 ) (ObjectOutcome, error) {
 	if since := namespace.GetDeletionTimestamp(); since != nil {
 		return "", fmt.Errorf("%w since %s: nothing can be created in it; what is still in it, kubectl describe tells",

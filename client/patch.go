@@ -158,9 +158,9 @@ func (p PatchBody) check() error {
 // Options: DryRun, FieldOwner, FieldValidation, Subresource.
 //
 // Errors: ErrGone; ErrChanged, of a patch that is Locked; a patch that could not be made.
-func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody, options ...Option) (T, error) {
+func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody, options ...UpdateOption) (T, error) {
 	var none T
-	s, err := newSettings(options, "DryRun", "FieldOwner", "FieldValidation", "Subresource")
+	s, err := newSettings(options)
 	if err != nil {
 		return none, fmt.Errorf("patch: %w", err)
 	}

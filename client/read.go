@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -25,9 +26,9 @@ import (
 // Errors: ErrGone, of which apierrors.IsNotFound is true too, when there is no such object;
 // kube.ErrNotServed when there is no such kind; a key without a namespace for a kind that
 // lives in namespaces, and the reverse.
-func Get[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ...Option) (T, error) {
+func Get[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ...GetOption) (T, error) {
 	var none T
-	s, err := newSettings(options, "OfKind", "FromAPI", "NotOlderThan", "Subresource")
+	s, err := newSettings(options)
 	if err != nil {
 		return none, fmt.Errorf("get %s: %w", key, err)
 	}
@@ -80,31 +81,38 @@ func exchange[T kube.Object](ctx context.Context, t target, r *Request, like T) 
 	return answer, nil
 }
 
-// Exists reports whether there is an object under key. It reads metadata only. Options: those
-// of Get but Subresource.
-func Exists[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ...Option) (bool, error) {
-	s, err := newSettings(options, "OfKind", "FromAPI", "NotOlderThan")
+// Exists reports whether there is an object under key. It reads metadata only.
+//
+// Options: OfKind, FromAPI, NotOlderThan.
+func Exists[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ...interface {
+	GetOption
+	ListOption
+}) (bool, error) {
+	s, err := newSettings(options)
 	if err != nil {
 		return false, fmt.Errorf("look for %s: %w", key, err)
 	}
-	metadata, err := metadataOption[T](c, s)
+	kind, err := kindForMetadata[T](c, s)
 	if err != nil {
 		return false, fmt.Errorf("look for %s: %w", key, err)
 	}
-	_, err = Get[*metav1.PartialObjectMetadata](ctx, c, key, slices.Concat(options, []Option{metadata})...)
+	var asGet []GetOption
+	for _, o := range options {
+		asGet = append(asGet, o)
+	}
+	_, err = Get[*metav1.PartialObjectMetadata](ctx, c, key, append(asGet, OfKind(kind))...)
 	if errors.Is(err, ErrGone) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// metadataOption names the kind of T for a request that reads metadata only.
-func metadataOption[T kube.Object](c *Client, s settings) (Option, error) {
+// kindForMetadata returns the kind of T, for a request that reads metadata only.
+func kindForMetadata[T kube.Object](c *Client, s settings) (schema.GroupVersionKind, error) {
 	if err := c.check(); err != nil {
-		return nil, err
+		return schema.GroupVersionKind{}, err
 	}
-	kind, err := kindFor[T](c, s.kind)
-	return OfKind(kind), err
+	return kindFor[T](c, s.kind)
 }
 
 // List iterates over the objects of type T that options select, from an informer that covers
@@ -126,7 +134,7 @@ func metadataOption[T kube.Object](c *Client, s settings) (Option, error) {
 //
 // Options: OfKind, FromAPI, InNamespace, WithLabels, LabelSelector, FieldSelector, PageSize,
 // NotOlderThan.
-func List[T kube.Object](ctx context.Context, c *Client, options ...Option) iter.Seq2[T, error] {
+func List[T kube.Object](ctx context.Context, c *Client, options ...ListOption) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		s, t, err := prepareList[T](ctx, c, options)
 		if err == nil {
@@ -225,7 +233,7 @@ func continueAfter(err error) string {
 // page before the last one is asked for, all are asked for once more, without pages.
 //
 // Options: those of List.
-func All[T kube.Object](ctx context.Context, c *Client, options ...Option) ([]T, error) {
+func All[T kube.Object](ctx context.Context, c *Client, options ...ListOption) ([]T, error) {
 	s, t, err := prepareList[T](ctx, c, options)
 	if err != nil {
 		return nil, err
@@ -250,16 +258,16 @@ func gather[T kube.Object](ctx context.Context, t target, s settings) (all []T, 
 }
 
 // Keys returns the keys of the objects of All. It reads metadata only. Options: those of List.
-func Keys[T kube.Object](ctx context.Context, c *Client, options ...Option) (sets.Set[kube.Key], error) {
-	s, err := newSettings(options, listOptionNames("FromAPI", "PageSize", "NotOlderThan")...)
+func Keys[T kube.Object](ctx context.Context, c *Client, options ...ListOption) (sets.Set[kube.Key], error) {
+	s, err := newSettings(options)
 	if err != nil {
 		return nil, fmt.Errorf("list names: %w", err)
 	}
-	metadata, err := metadataOption[T](c, s)
+	kind, err := kindForMetadata[T](c, s)
 	if err != nil {
 		return nil, fmt.Errorf("list names: %w", err)
 	}
-	all, err := All[*metav1.PartialObjectMetadata](ctx, c, slices.Concat(options, []Option{metadata})...)
+	all, err := All[*metav1.PartialObjectMetadata](ctx, c, slices.Concat(options, []ListOption{OfKind(kind)})...)
 	if err != nil {
 		return nil, err
 	}
@@ -270,13 +278,8 @@ func Keys[T kube.Object](ctx context.Context, c *Client, options ...Option) (set
 	return names, nil
 }
 
-// listOptionNames are the options that select objects.
-func listOptionNames(more ...string) []string {
-	return append(more, "OfKind", "InNamespace", "WithLabels", "LabelSelector", "FieldSelector")
-}
-
-func prepareList[T kube.Object](ctx context.Context, c *Client, options []Option) (settings, target, error) {
-	s, err := newSettings(options, listOptionNames("FromAPI", "PageSize", "NotOlderThan")...)
+func prepareList[T kube.Object](ctx context.Context, c *Client, options []ListOption) (settings, target, error) {
+	s, err := newSettings(options)
 	if err != nil {
 		return s, target{}, fmt.Errorf("list: %w", err)
 	}

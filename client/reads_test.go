@@ -254,7 +254,7 @@ func TestReadsFromInformers(t *testing.T) {
 	t.Parallel()
 	key, other := kube.Key{Namespace: "shop", Name: "db"}, kube.Key{Namespace: "shop", Name: "other"}
 	kind := client.OfKind(databases(true, "").kind)
-	get := func(key kube.Key, options ...client.Option) func(c *client.Client) (any, error) {
+	get := func(key kube.Key, options ...client.GetOption) func(c *client.Client) (any, error) {
 		return func(c *client.Client) (any, error) {
 			return client.Get[*appsv1.StatefulSet](t.Context(), c, key, options...)
 		}

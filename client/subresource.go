@@ -16,13 +16,13 @@ import (
 //
 //	scale, err := client.GetSubresource[*autoscalingv1.Scale](ctx, c, deployment, "scale")
 //
-// Of parent, kind, namespace and name count. Options: none.
+// Of parent, kind, namespace and name count.
 //
 // Errors: ErrGone when there is no such parent; kube.ErrNotServed when its kind has no such
 // subresource.
-func GetSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.Object, subresource string, options ...Option) (S, error) {
+func GetSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.Object, subresource string) (S, error) {
 	var none S
-	return subresourceCall(ctx, c, VerbGet, parent, subresource, none, PatchBody{}, options)
+	return subresourceCall(ctx, c, VerbGet, parent, subresource, none, PatchBody{}, nil)
 }
 
 // CreateSubresource posts to a subresource: an eviction or a binding of a Pod, a token of a
@@ -35,7 +35,7 @@ func GetSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.O
 //
 // Errors: those of GetSubresource. An eviction that a PodDisruptionBudget forbids for now is
 // ReasonThrottled.
-func CreateSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.Object, subresource string, body S, options ...Option) (S, error) {
+func CreateSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.Object, subresource string, body S, options ...WriteOption) (S, error) {
 	return subresourceCall(ctx, c, VerbCreate, parent, subresource, body, PatchBody{}, options)
 }
 
@@ -45,7 +45,7 @@ func CreateSubresource[S kube.Object](ctx context.Context, c *Client, parent kub
 // Options: DryRun, FieldOwner, FieldValidation.
 //
 // Errors: those of GetSubresource; ErrChanged.
-func UpdateSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.Object, subresource string, body S, options ...Option) (S, error) {
+func UpdateSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.Object, subresource string, body S, options ...WriteOption) (S, error) {
 	return subresourceCall(ctx, c, VerbUpdate, parent, subresource, body, PatchBody{}, options)
 }
 
@@ -59,7 +59,7 @@ func UpdateSubresource[S kube.Object](ctx context.Context, c *Client, parent kub
 //
 // Errors: those of GetSubresource; ErrChanged, of a patch that is Locked.
 func PatchSubresource[S kube.Object](
-	ctx context.Context, c *Client, parent kube.Object, subresource string, patch PatchBody, options ...Option,
+	ctx context.Context, c *Client, parent kube.Object, subresource string, patch PatchBody, options ...WriteOption,
 ) (S, error) {
 	var none S
 	if err := patch.check(); err != nil {
@@ -72,15 +72,11 @@ func PatchSubresource[S kube.Object](
 }
 
 func subresourceCall[S kube.Object](
-	ctx context.Context, c *Client, verb Verb, parent kube.Object, subresource string, body S, patch PatchBody, options []Option,
+	ctx context.Context, c *Client, verb Verb, parent kube.Object, subresource string, body S, patch PatchBody, options []WriteOption,
 ) (S, error) {
 	var none S
 	fail := func(err error) (S, error) { return none, fmt.Errorf("%s subresource %s: %w", verb, subresource, err) }
-	var allowed []string
-	if verb.Writes() {
-		allowed = []string{"DryRun", "FieldOwner", "FieldValidation"}
-	}
-	s, err := newSettings(options, allowed...)
+	s, err := newSettings(options)
 	if err := errors.Join(err, checkSubresource(subresource)); err != nil {
 		return fail(err)
 	}

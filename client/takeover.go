@@ -36,8 +36,8 @@ import (
 // Options: DryRun, FieldOwner, IfUnchanged.
 //
 // Errors: those of Live; ErrChanged when another client has written meanwhile: call it again.
-func TakeOver[T kube.Object](ctx context.Context, c *Client, obj T, managers []string, options ...Option) (took bool, err error) {
-	s, err := newSettings(options, "DryRun", "FieldOwner", "IfUnchanged")
+func TakeOver[T kube.Object](ctx context.Context, c *Client, obj T, managers []string, options ...TakeOverOption) (took bool, err error) {
+	s, err := newSettings(options)
 	if err != nil {
 		return false, fmt.Errorf("take over: %w", err)
 	}

@@ -51,7 +51,8 @@ func TestRequestsOfTheVerbs(t *testing.T) {
 		podBody = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"shop"},"spec":{"containers":null},"status":{}}`
 		all     = "dryRun=All&fieldManager=me&fieldValidation=Strict"
 	)
-	options := []client.Option{client.DryRun(), client.FieldOwner("me"), client.FieldValidation(metav1.FieldValidationStrict)}
+	updateOptions := []client.UpdateOption{client.DryRun(), client.FieldOwner("me"), client.FieldValidation(metav1.FieldValidationStrict)}
+	options := []client.WriteOption{client.DryRun(), client.FieldOwner("me"), client.FieldValidation(metav1.FieldValidationStrict)}
 	for name, test := range map[string]struct {
 		do   func(c *client.Client) error
 		want string
@@ -100,7 +101,10 @@ func TestRequestsOfTheVerbs(t *testing.T) {
 			}, "POST " + pods + " " + podBody,
 		},
 		"update": {
-			func(c *client.Client) error { _, err := client.Update(t.Context(), c, pod, options...); return err },
+			func(c *client.Client) error {
+				_, err := client.Update(t.Context(), c, pod, updateOptions...)
+				return err
+			},
 			"PUT " + pods + "/p?" + all + " " + podBody,
 		},
 		"update of the status": {
@@ -117,7 +121,7 @@ func TestRequestsOfTheVerbs(t *testing.T) {
 			func(c *client.Client) error {
 				changed := pod.DeepCopy()
 				changed.Labels = map[string]string{"a": "b"}
-				_, err := client.Patch(t.Context(), c, pod, client.MergeFrom(pod, changed), options...)
+				_, err := client.Patch(t.Context(), c, pod, client.MergeFrom(pod, changed), updateOptions...)
 				return err
 			}, "PATCH " + pods + "/p?" + all + ` {"metadata":{"labels":{"a":"b"}}}`,
 		},
@@ -134,21 +138,15 @@ func TestRequestsOfTheVerbs(t *testing.T) {
 				return err
 			}, "PATCH " + databasePath + `/scale {"spec":{"replicas":2}}`,
 		},
-		"delete": {
-			func(c *client.Client) error {
-				return client.Delete(t.Context(), c, database(), client.FieldOwner("me"))
-			},
-			"", // of no meaning there
-		},
 		"delete what was read": {
 			func(c *client.Client) error { return client.Delete(t.Context(), c, database()) },
 			"DELETE " + databasePath + ` {"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"u1"}}`,
 		},
-		"delete with a precondition": {
+		"delete if unchanged": {
 			func(c *client.Client) error {
-				return client.Delete(t.Context(), c, database(), client.Precondition("", "8"), client.GracePeriod(2*time.Second), client.DryRun())
+				return client.Delete(t.Context(), c, database(), client.IfUnchanged(), client.GracePeriod(2*time.Second), client.DryRun())
 			},
-			"DELETE " + databasePath + ` {"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":2,"preconditions":{"resourceVersion":"8"},"dryRun":["All"]}`,
+			"DELETE " + databasePath + ` {"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":2,"preconditions":{"uid":"u1","resourceVersion":"7"},"dryRun":["All"]}`,
 		},
 		"delete all": {
 			func(c *client.Client) error {

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -20,28 +21,17 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// DefaultWaitTimeout is how long WaitFor and WaitDeleted wait, unless Timeout says otherwise.
-const DefaultWaitTimeout = 5 * time.Minute
+// defaultWaitTimeout is the Timeout of WaitFor and WaitDeleted.
+const defaultWaitTimeout = 5 * time.Minute
 
 // ErrFailed says that what was waited for will not come by itself: the check found the object
 // Failed.
 var ErrFailed = errors.New("the object has failed")
 
-// Timeout is how long WaitFor and WaitDeleted wait. Default: DefaultWaitTimeout. A negative time
+// Timeout is how long WaitFor and WaitDeleted wait. Default 5 min. A negative time
 // means: as long as the context lasts.
-func Timeout(d time.Duration) Option {
-	return named("Timeout", func(s *settings) { s.wait.within = d })
-}
-
-// DespiteFailures goes on waiting when the check finds the object Failed: somebody may repair it.
-func DespiteFailures() Option {
-	return named("DespiteFailures", func(s *settings) { s.wait.despiteFailures = true })
-}
-
-// waitSettings are the settings of waiting.
-type waitSettings struct {
-	within          time.Duration
-	despiteFailures bool
+func Timeout(d time.Duration) WaitOption {
+	return optionFunc(func(s *settings) { s.timeout = d })
 }
 
 // WaitFor waits until there is an object under key, and check finds it Current. It returns that
@@ -64,16 +54,16 @@ type waitSettings struct {
 //
 // It needs the verbs list and watch; a Role may limit both to the object's name (resourceNames).
 //
-// Options: OfKind, Timeout, DespiteFailures.
+// Options: OfKind, Timeout.
 //
 // Errors, all of which say what was missing last:
 //   - context.DeadlineExceeded when the time is over: Timeout's, or that of ctx;
 //   - ErrFailed, at once, when the check finds the object Failed;
 //   - what the API server has said, at once, where another try would not help: the reading is
 //     forbidden, the request is refused.
-func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check readiness.Check, options ...Option) (T, error) {
+func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check readiness.Check, options ...WaitOption) (T, error) {
 	var none T
-	s, err := newSettings(options, "OfKind", "Timeout", "DespiteFailures")
+	s, err := newSettings(options)
 	switch {
 	case err != nil:
 	case c == nil:
@@ -101,12 +91,12 @@ func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check 
 		switch {
 		case state.Ready():
 			return true, nil
-		case state.Status == readiness.Failed && !s.wait.despiteFailures:
+		case state.Status == readiness.Failed:
 			return true, fmt.Errorf("%w: %s", ErrFailed, state.Message)
 		}
 		return false, nil
 	}
-	return w.run(ctx, s.wait.within)
+	return w.run(ctx, s.timeout)
 }
 
 // WaitDeleted waits until obj is gone: until there is no object of its kind and key, or another
@@ -120,14 +110,14 @@ func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check 
 //	...
 //	err = client.WaitDeleted(ctx, c, deployment, client.Timeout(time.Minute))
 //
-// Options: Timeout.
+// Options: OfKind, for an obj that does not carry its kind; Timeout.
 //
 // Errors: context.DeadlineExceeded when the time is over; it says which finalizers hold the
 // object, or that nobody has deleted it. kube.ErrNotServed, at once, when the cluster has no such
 // kind (any longer), which says nothing about the object. An obj that has no uid, because it did
 // not come from the cluster. Otherwise as WaitFor.
-func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Option) error {
-	s, err := newSettings(options, "Timeout")
+func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...WaitOption) error {
+	s, err := newSettings(options)
 	switch {
 	case err != nil:
 	case c == nil:
@@ -142,7 +132,7 @@ func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Opt
 	}
 	w := &waiting[*metav1.PartialObjectMetadata]{what: "wait for the deletion of", name: kube.KeyOf(obj).String(), mustBeServed: true}
 	w.resolve = func(ctx context.Context) (target, error) {
-		t, err := c.targetOf(ctx, obj)
+		t, err := c.targetOf(ctx, withKind(obj, s.kind))
 		t.model = (*metav1.PartialObjectMetadata)(nil)
 		return t, err
 	}
@@ -153,8 +143,18 @@ func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Opt
 		w.missing = holds(live.ObjectMeta, obj.GetUID())
 		return false, nil
 	}
-	_, err = w.run(ctx, s.wait.within)
+	_, err = w.run(ctx, s.timeout)
 	return err
+}
+
+// withKind returns obj, or its name with the kind of option OfKind.
+func withKind(obj kube.Object, kind schema.GroupVersionKind) kube.Object {
+	if kind.Empty() {
+		return obj
+	}
+	named := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: obj.GetName()}}
+	named.SetGroupVersionKind(kind)
+	return named
 }
 
 // holds says why an object is still there.
@@ -196,7 +196,7 @@ type waiting[T kube.Object] struct {
 func (w *waiting[T]) run(ctx context.Context, within time.Duration) (T, error) {
 	var none T
 	if within == 0 {
-		within = DefaultWaitTimeout
+		within = defaultWaitTimeout
 	}
 	if within > 0 {
 		var cancel context.CancelFunc

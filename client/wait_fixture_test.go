@@ -111,7 +111,7 @@ func (s *waitServer) delete() {
 	s.Edit("deployments", webKey(), "somebody", func(map[string]any) bool { return false })
 }
 
-func (s *waitServer) wait(ctx context.Context, options ...client.Option) (*appsv1.Deployment, error) {
+func (s *waitServer) wait(ctx context.Context, options ...client.WaitOption) (*appsv1.Deployment, error) {
 	return client.WaitFor[*appsv1.Deployment](ctx, s.client, webKey(), readiness.RolledOut, options...)
 }
 
@@ -123,7 +123,7 @@ type waiting struct {
 	ended chan struct{}
 }
 
-func (s *waitServer) begin(ctx context.Context, options ...client.Option) *waiting {
+func (s *waitServer) begin(ctx context.Context, options ...client.WaitOption) *waiting {
 	w := &waiting{ended: make(chan struct{})}
 	began := time.Now()
 	go func() { // waited for by the test, through w.ended

@@ -225,29 +225,29 @@ func TestWaitForSaysWhatIsMissing(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(*waitServer)
 		during  func(*waitServer)
-		options []client.Option
+		options []client.WaitOption
 		after   time.Duration
 		want    string
 	}{
 		"the default time": {
 			prepare: func(s *waitServer) { s.put(2) },
-			after:   client.DefaultWaitTimeout,
+			after:   5 * time.Minute,
 			want:    "wait for Deployment shop/web: context deadline exceeded after 5m0s: InProgress: 2 of 3 replicas are available",
 		},
 		"another time": {
-			options: []client.Option{client.Timeout(time.Second)},
+			options: []client.WaitOption{client.Timeout(time.Second)},
 			after:   time.Second,
 			want:    "wait for Deployment shop/web: context deadline exceeded after 1s: it does not exist",
 		},
 		"deleted meanwhile": {
 			prepare: func(s *waitServer) { s.put(2) },
 			during:  (*waitServer).delete,
-			after:   client.DefaultWaitTimeout,
+			after:   5 * time.Minute,
 			want:    "wait for Deployment shop/web: context deadline exceeded after 5m0s: it does not exist",
 		},
 		"never read": {
 			prepare: func(s *waitServer) { s.refuse(apierrors.NewServiceUnavailable("starting")) },
-			after:   client.DefaultWaitTimeout,
+			after:   5 * time.Minute,
 			want:    "wait for Deployment shop/web: context deadline exceeded after 5m0s: starting",
 		},
 		"read at the beginning": {
@@ -256,7 +256,7 @@ func TestWaitForSaysWhatIsMissing(t *testing.T) {
 				s.refuse(apierrors.NewServiceUnavailable("ending"))
 				s.Break("deployments", false)
 			},
-			after: client.DefaultWaitTimeout,
+			after: 5 * time.Minute,
 			want: "wait for Deployment shop/web: context deadline exceeded after 5m0s: " +
 				"InProgress: 2 of 3 replicas are available; since then it could not be read: ending",
 		},
@@ -268,15 +268,8 @@ func TestWaitForSaysWhatIsMissing(t *testing.T) {
 				time.Sleep(time.Minute)
 				s.Hook(nil)
 			},
-			after: client.DefaultWaitTimeout,
+			after: 5 * time.Minute,
 			want:  "wait for Deployment shop/web: context deadline exceeded after 5m0s: InProgress: 2 of 3 replicas are available",
-		},
-		"despite failures": {
-			prepare: func(s *waitServer) { s.put(2); s.fail() },
-			options: []client.Option{client.DespiteFailures()},
-			after:   client.DefaultWaitTimeout,
-			want: "wait for Deployment shop/web: context deadline exceeded after 5m0s: " +
-				"Failed: it has made no progress for too long: ProgressDeadlineExceeded",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -342,11 +335,6 @@ func TestWaitForEndsAtOnceWhereWaitingIsUseless(t *testing.T) {
 			t.Errorf("after %s: %v", w.after, w.err)
 		}
 
-		w = s.begin(t.Context(), client.DespiteFailures())
-		time.Sleep(time.Second)
-		s.put(3)
-		w.has(t, time.Second)
-
 		s.put(1)
 		s.refuse(apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "web", errors.New("no role")))
 		w = s.begin(t.Context())
@@ -370,15 +358,13 @@ func TestWaitForRefusesMistakesBeforeAnyRequest(t *testing.T) {
 			_, err := client.WaitFor[*appsv1.Deployment](ctx, s.client, kube.Key{Namespace: "shop"}, readiness.Of)
 			return err
 		}(),
-		"option DryRun has no meaning here": func() error { _, err := s.wait(ctx, client.DryRun()); return err }(),
 		"the client is nil": func() error {
 			_, err := client.WaitFor[*appsv1.Deployment](ctx, nil, webKey(), readiness.Of)
 			return err
 		}(),
-		"wait for a deletion: the object is nil":     client.WaitDeleted(ctx, s.client, (*corev1.Pod)(nil)),
-		"wait for a deletion: shop/web has no uid":   client.WaitDeleted(ctx, s.client, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}),
-		"option DespiteFailures has no meaning here": client.WaitDeleted(ctx, s.client, database(), client.DespiteFailures()),
-		"wait for a deletion: the client is nil":     client.WaitDeleted(ctx, nil, database()),
+		"wait for a deletion: the object is nil":   client.WaitDeleted(ctx, s.client, (*corev1.Pod)(nil)),
+		"wait for a deletion: shop/web has no uid": client.WaitDeleted(ctx, s.client, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}),
+		"wait for a deletion: the client is nil":   client.WaitDeleted(ctx, nil, database()),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is: %v\nwant: %s", err, want)

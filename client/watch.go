@@ -31,8 +31,8 @@ import (
 //
 // Errors: an error whose reason is ReasonTransient and of which apierrors.IsResourceExpired is true
 // when the API server remembers no events since that resourceVersion. It may come as an event.
-func Watch[T kube.Object](ctx context.Context, c *Client, options ...Option) (watch.Interface, error) {
-	s, err := newSettings(options, listOptionNames("NotOlderThan")...)
+func Watch[T kube.Object](ctx context.Context, c *Client, options ...WatchOption) (watch.Interface, error) {
+	s, err := newSettings(options)
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
 	}

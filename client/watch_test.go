@@ -31,7 +31,7 @@ func stream(events ...string) func(w http.ResponseWriter, r *http.Request, body 
 
 const podEvent = `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"shop"},"spec":{"nodeName":"n1"}}}`
 
-func watched[T kube.Object](t *testing.T, c *client.Client, options ...client.Option) {
+func watched[T kube.Object](t *testing.T, c *client.Client, options ...client.WatchOption) {
 	t.Helper()
 	w, err := client.Watch[T](t.Context(), c, options...)
 	if err != nil {

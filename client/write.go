@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,9 +19,9 @@ import (
 // Errors: apierrors.IsAlreadyExists when there is one of that name; ErrNoNamespace; an obj that
 // is metadata only. When no answer came (ReasonUnreachable, ReasonTransient) there may be an object all
 // the same: a GenerateName would make another one next time.
-func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...Option) (T, error) {
+func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...WriteOption) (T, error) {
 	var none T
-	s, err := newSettings(options, "DryRun", "FieldOwner", "FieldValidation")
+	s, err := newSettings(options)
 	if err != nil {
 		return none, fmt.Errorf("create: %w", err)
 	}
@@ -99,9 +98,9 @@ func refuseMetadata(obj kube.Object) error {
 //
 // Errors: ErrChanged, of which apierrors.IsConflict is true too, when the resourceVersion is
 // not the present one; ErrGone; an obj that is metadata only.
-func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...Option) (T, error) {
+func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...UpdateOption) (T, error) {
 	var none T
-	s, err := newSettings(options, "DryRun", "FieldOwner", "FieldValidation", "Subresource")
+	s, err := newSettings(options)
 	if err != nil {
 		return none, fmt.Errorf("update: %w", err)
 	}
@@ -127,16 +126,16 @@ func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...Opt
 // object that was deleted and created again meanwhile is left alone. It returns when the API
 // server has accepted the deletion; finalizers and the grace period go on after that.
 //
-// Options: Precondition (which replaces that of the uid), Propagation, GracePeriod, DryRun.
+// Options: IfUnchanged, Propagation, GracePeriod, DryRun.
 //
 // Errors: ErrGone when there is no such object, which most callers ignore:
 //
 //	err := client.IgnoreNotFound(client.Delete(ctx, c, pod))
 //
-// ErrChanged when a precondition does not hold. For what must not be done by a stale cache,
+// ErrChanged when the uid is another one or, with IfUnchanged, the resourceVersion. For what must not be done by a stale cache,
 // see DeleteLive.
-func Delete[T kube.Object](ctx context.Context, c *Client, obj T, options ...Option) error {
-	s, err := newSettings(options, "Precondition", "Propagation", "GracePeriod", "DryRun")
+func Delete[T kube.Object](ctx context.Context, c *Client, obj T, options ...DeleteOption) error {
+	s, err := newSettings(options)
 	if err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
@@ -144,8 +143,11 @@ func Delete[T kube.Object](ctx context.Context, c *Client, obj T, options ...Opt
 	if err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
-	if s.uid == "" && s.version == "" {
-		s.uid = obj.GetUID()
+	s.uid = obj.GetUID()
+	if s.unchanged {
+		if s.version, err = versionOf(obj); err != nil {
+			return fmt.Errorf("delete %s: %w", t, err)
+		}
 	}
 	if err := t.delete(ctx, s); err != nil {
 		return fmt.Errorf("delete %s: %w", t, err)
@@ -181,8 +183,8 @@ func (s settings) deleteOptions() *metav1.DeleteOptions {
 //
 // Options: OfKind, InNamespace, WithLabels, LabelSelector, FieldSelector, Propagation,
 // GracePeriod, DryRun.
-func DeleteAllOf[T kube.Object](ctx context.Context, c *Client, options ...Option) error {
-	s, err := newSettings(options, listOptionNames("Propagation", "GracePeriod", "DryRun")...)
+func DeleteAllOf[T kube.Object](ctx context.Context, c *Client, options ...DeleteAllOfOption) error {
+	s, err := newSettings(options)
 	if err != nil {
 		return fmt.Errorf("delete all: %w", err)
 	}
@@ -207,16 +209,13 @@ func DeleteAllOf[T kube.Object](ctx context.Context, c *Client, options ...Optio
 
 // refuseEmptySelectors refuses selectors that were given and are empty, which select all.
 func (s settings) refuseEmptySelectors() error {
-	var which []string
-	if s.labels != nil && s.labels.Empty() {
-		which = append(which, "WithLabels", "LabelSelector")
-	}
-	if s.fields != nil && s.fields.Empty() {
-		which = append(which, "FieldSelector")
-	}
-	for _, name := range which {
-		if slices.Contains(s.given, name) {
-			return fmt.Errorf("option %s selects all, because it is empty: leave it out where all are meant", name)
+	for _, option := range s.selectors {
+		empty := s.labels != nil && s.labels.Empty()
+		if option == "FieldSelector" {
+			empty = s.fields != nil && s.fields.Empty()
+		}
+		if empty {
+			return fmt.Errorf("option %s selects all, because it is empty: leave it out where all are meant", option)
 		}
 	}
 	return nil

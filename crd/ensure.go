@@ -104,8 +104,8 @@ func (e *ChangeError) pathsOf(severity Severity) []string {
 // Errors of all definitions are joined: *ChangeError for refused changes; names that another definition
 // uses; the timeout, with the missing condition; errors of requests, among them kube.ErrNotServed if the
 // cluster does not serve apiextensions.k8s.io/v1.
-func Ensure(ctx context.Context, c *client.Client, definitions []*apiextensionsv1.CustomResourceDefinition, options ...Option) ([]Ensured, error) {
-	s, err := newSettings(c, options, "AllowDataLoss", "AllowNarrowing", "Timeout", "Logger")
+func Ensure(ctx context.Context, c *client.Client, definitions []*apiextensionsv1.CustomResourceDefinition, options ...EnsureOption) ([]Ensured, error) {
+	s, err := newSettings(c, options)
 	if err == nil && c.Config().FieldOwner == "" {
 		err = errors.New("the client has no FieldOwner, which server-side apply requires")
 	}
@@ -263,9 +263,9 @@ func (e *ensurer) write(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", kindName, e.desired.Name, err)
 	}
-	applyOptions := []client.Option{client.IfAbsent()}
+	applyOptions := []client.ApplyOption{client.IfAbsent()}
 	if e.live != nil {
-		applyOptions = []client.Option{client.Force(), client.IfUnchanged()}
+		applyOptions = []client.ApplyOption{client.Force(), client.IfUnchanged()}
 	}
 	applied, err := client.Apply(ctx, e.client, configuration, applyOptions...)
 	if err != nil {

@@ -25,14 +25,41 @@ const (
 	describeTimeout = 2 * time.Second
 )
 
-// Option configures Ensure, Remove or WaitEstablished. The documentation of each function lists the options
-// that it accepts; it returns an error for the others.
-type Option func(*settings)
+// The options of each function. An option of a function implements the function's interface, so the
+// compiler rejects the others.
+type (
+	// EnsureOption is an option of Ensure: AllowDataLoss, AllowNarrowing, Timeout or Logger.
+	EnsureOption interface {
+		option
+		forEnsure()
+	}
+	// RemoveOption is an option of Remove: DeleteObjectsToo, Timeout or Logger.
+	RemoveOption interface {
+		option
+		forRemove()
+	}
+	// WaitOption is an option of WaitEstablished, and of the other functions: Timeout or Logger.
+	WaitOption interface {
+		EnsureOption
+		RemoveOption
+	}
+)
+
+// option is an option of any function.
+type option interface{ applyTo(s *settings) }
+
+// optionFunc implements the interfaces of all functions. Each constructor returns it as those of the
+// functions that accept the option.
+type optionFunc func(s *settings)
+
+func (f optionFunc) applyTo(s *settings) { f(s) }
+func (optionFunc) forEnsure()            {}
+func (optionFunc) forRemove()            {}
 
 // Timeout bounds the whole call. It must be positive. Default DefaultTimeout, 1 min. After the timeout, a
 // call that waits for a deletion may take up to 2 s more to find the objects that block it.
-func Timeout(d time.Duration) Option {
-	return option("Timeout", func(s *settings) {
+func Timeout(d time.Duration) WaitOption {
+	return optionFunc(func(s *settings) {
 		if d <= 0 {
 			s.problems = append(s.problems, fmt.Errorf("option Timeout is %s, must be positive", d))
 		}
@@ -41,25 +68,25 @@ func Timeout(d time.Duration) Option {
 }
 
 // Logger receives a message after a wait of 2 s and then every 10 s. Default: the client's logger.
-func Logger(logger *slog.Logger) Option {
-	return option("Logger", func(s *settings) { s.logger = logger })
+func Logger(logger *slog.Logger) WaitOption {
+	return optionFunc(func(s *settings) { s.logger = logger })
 }
 
 // AllowDataLoss allows Lossy changes. paths are the Path values of the Problems to allow, such as
 // "v1: spec.size". Without paths it allows all of them, which is only suitable for development clusters.
-func AllowDataLoss(paths ...string) Option {
-	return option("AllowDataLoss", func(s *settings) { s.allow(Lossy, paths) })
+func AllowDataLoss(paths ...string) EnsureOption {
+	return optionFunc(func(s *settings) { s.allow(Lossy, paths) })
 }
 
 // AllowNarrowing allows Narrowing changes. paths are the Path values of the Problems to allow; without
 // paths it allows all of them.
-func AllowNarrowing(paths ...string) Option {
-	return option("AllowNarrowing", func(s *settings) { s.allow(Narrowing, paths) })
+func AllowNarrowing(paths ...string) EnsureOption {
+	return optionFunc(func(s *settings) { s.allow(Narrowing, paths) })
 }
 
 // DeleteObjectsToo allows Remove to delete all objects of the kind together with the definition.
-func DeleteObjectsToo() Option {
-	return option("DeleteObjectsToo", func(s *settings) { s.deleteObjects = true })
+func DeleteObjectsToo() RemoveOption {
+	return optionFunc(func(s *settings) { s.deleteObjects = true })
 }
 
 // settings are the evaluated options of one call.
@@ -70,8 +97,7 @@ type settings struct {
 	allowed       map[Severity]allowance
 	deleteObjects bool
 
-	optionNames []string // the options that the caller passed
-	problems    []error
+	problems []error
 }
 
 // allowance lists the allowed problems of one severity.
@@ -80,28 +106,15 @@ type allowance struct {
 	paths []string // values of Problem.Path
 }
 
-// option returns an Option that newSettings identifies by name.
-func option(name string, set func(*settings)) Option {
-	return func(s *settings) {
-		set(s)
-		s.optionNames = append(s.optionNames, name)
-	}
-}
-
-// newSettings evaluates options. It returns an error for options other than the allowed ones.
-func newSettings(c *client.Client, options []Option, allowed ...string) (settings, error) {
+// newSettings evaluates options. It returns an error that names every invalid one.
+func newSettings[O option](c *client.Client, options []O) (settings, error) {
 	s := settings{allowed: map[Severity]allowance{}}
-	for _, option := range options {
-		if option == nil {
+	for _, o := range options {
+		if any(o) == nil {
 			s.problems = append(s.problems, errors.New("an option is nil"))
 			continue
 		}
-		option(&s)
-	}
-	for _, name := range s.optionNames {
-		if !slices.Contains(allowed, name) {
-			s.problems = append(s.problems, fmt.Errorf("option %s has no meaning here: use only %q", name, allowed))
-		}
+		o.applyTo(&s)
 	}
 	if c == nil {
 		s.problems = append(s.problems, errors.New("the client is nil: client.New makes one"))

@@ -31,8 +31,8 @@ var ErrHasObjects = errors.New("objects of its kind exist")
 //
 // Errors: ErrHasObjects, with the number of objects and some names; the timeout, with what blocks the
 // deletion; errors of requests.
-func Remove(ctx context.Context, c *client.Client, name string, options ...Option) error {
-	s, err := newSettings(c, options, "DeleteObjectsToo", "Timeout", "Logger")
+func Remove(ctx context.Context, c *client.Client, name string, options ...RemoveOption) error {
+	s, err := newSettings(c, options)
 	if err == nil && name == "" {
 		err = errors.New("it has no name")
 	}

@@ -24,8 +24,8 @@ import (
 // Options: Timeout, Logger.
 //
 // Errors: names that another definition uses; the timeout, with the missing condition; errors of requests.
-func WaitEstablished(ctx context.Context, c *client.Client, name string, options ...Option) error {
-	s, err := newSettings(c, options, "Timeout", "Logger")
+func WaitEstablished(ctx context.Context, c *client.Client, name string, options ...WaitOption) error {
+	s, err := newSettings(c, options)
 	if err == nil && name == "" {
 		err = errors.New("it has no name")
 	}
@@ -87,7 +87,7 @@ func (e *ensurer) waitEstablished(ctx context.Context) (*apiextensionsv1.CustomR
 		return readiness.State{Status: readiness.Current}
 	}
 	var definition *apiextensionsv1.CustomResourceDefinition
-	err := e.waitWithProgress(ctx, func(within client.Option) (err error) {
+	err := e.waitWithProgress(ctx, func(within client.WaitOption) (err error) {
 		definition, err = client.WaitFor[*apiextensionsv1.CustomResourceDefinition](
 			ctx, e.client, kube.Key{Name: e.result.Name}, check, client.OfKind(crdKind()), within)
 		return err
@@ -100,7 +100,7 @@ func (e *ensurer) waitEstablished(ctx context.Context) (*apiextensionsv1.CustomR
 
 // waitWithProgress calls wait repeatedly with short timeouts, and logs between the calls what is missing. It
 // returns the error of wait, or ctx's.
-func (e *ensurer) waitWithProgress(ctx context.Context, wait func(within client.Option) error, missing func() string) error {
+func (e *ensurer) waitWithProgress(ctx context.Context, wait func(within client.WaitOption) error, missing func() string) error {
 	progress := e.newProgress()
 	for {
 		err := wait(client.Timeout(logDelay))
@@ -203,7 +203,7 @@ func uniqueNames(names apiextensionsv1.CustomResourceDefinitionNames) []string {
 // gone.
 func (e *ensurer) waitGone(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) error {
 	e.result.Name = d.Name
-	err := e.waitWithProgress(ctx, func(within client.Option) error {
+	err := e.waitWithProgress(ctx, func(within client.WaitOption) error {
 		return client.WaitDeleted(ctx, e.client, d, within)
 	}, func() string { return e.describeRemaining(ctx, d) })
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -28,7 +28,11 @@ type edit struct {
 
 // do makes the change where base lacks it, and takes over into obj what came of it. base is the
 // last state of the object that is known: obj itself, or one that obj has been given.
-func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, options []client.Option) (changed bool, err error) {
+func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, given []client.WriteOption) (changed bool, err error) {
+	var options []client.UpdateOption
+	for _, option := range given {
+		options = append(options, option)
+	}
 	var last error
 	for attempt := range maxAttempts {
 		if attempt > 0 {

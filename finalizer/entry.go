@@ -39,7 +39,7 @@ func Has(obj metav1.Object, name string) bool { return slices.Contains(obj.GetFi
 // more (it may have the finalizer all the same, by an earlier write that obj did not show);
 // client.ErrGone and client.ErrReplaced; client.ErrChanged, of which apierrors.IsConflict is true
 // too, after the last attempt; otherwise what the request met.
-func Add(ctx context.Context, c *client.Client, obj kube.Object, name string, options ...client.Option) (changed bool, err error) {
+func Add(ctx context.Context, c *client.Client, obj kube.Object, name string, options ...client.WriteOption) (changed bool, err error) {
 	if err := check(c, obj, name); err != nil {
 		return false, fmt.Errorf("add the finalizer %q: %w", name, err)
 	}
@@ -62,7 +62,7 @@ func Add(ctx context.Context, c *client.Client, obj kube.Object, name string, op
 //
 // Options and errors: those of Add, but client.ErrTerminating, client.ErrGone and
 // client.ErrReplaced.
-func Remove(ctx context.Context, c *client.Client, obj kube.Object, name string, options ...client.Option) (changed bool, err error) {
+func Remove(ctx context.Context, c *client.Client, obj kube.Object, name string, options ...client.WriteOption) (changed bool, err error) {
 	if err := check(c, obj, name); err != nil {
 		return false, fmt.Errorf("remove the finalizer %q: %w", name, err)
 	}

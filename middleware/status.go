@@ -43,7 +43,7 @@ type StatusOptions[T kube.Object] struct {
 	// Timeout is how long the commit may take. Default 5 s.
 	Timeout time.Duration
 	// Commit are options of the commit: client.FieldOwner, client.DryRun, client.FieldValidation.
-	Commit []client.Option
+	Commit []client.WriteOption
 }
 
 // Status commits what the wrapped Handler changes in the object's status: one patch at the end of

@@ -244,11 +244,11 @@ func (p *pass) create(ctx context.Context, i *item) error {
 }
 
 // hashed is the option by which it is known later what was applied.
-func (i *item) hashed() []client.Option {
+func (i *item) hashed() []client.ApplyOption {
 	if i.CreateOnly {
 		return nil // others change its fields
 	}
-	return []client.Option{client.ConfigurationHash(annotationConfiguration)}
+	return []client.ApplyOption{client.ConfigurationHash(annotationConfiguration)}
 }
 
 // planned lets a plan go on where a child cannot be tried, because what it needs (its namespace,
@@ -323,7 +323,7 @@ func (p *pass) keep(ctx context.Context, i *item, live *metav1.PartialObjectMeta
 
 // update applies a child that is there. Its uid goes along, so that another object of its name is
 // not taken for it.
-func (p *pass) update(ctx context.Context, i *item, live *metav1.PartialObjectMetadata, options ...client.Option) error {
+func (p *pass) update(ctx context.Context, i *item, live *metav1.PartialObjectMetadata, options ...client.ApplyOption) error {
 	takesOver := p.mustTakeOver(i, live)
 	if takesOver && !p.plan {
 		var err error

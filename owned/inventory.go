@@ -59,7 +59,7 @@ func (p *pass) listInventory(ctx context.Context, kind schema.GroupVersionKind, 
 		namespaces = p.set.config.namespacesOf(p.owner)
 	}
 	for _, namespace := range namespaces {
-		selected := []client.Option{client.OfKind(kind), client.WithLabels(p.set.labelsOf(p.owner))}
+		selected := []client.ListOption{client.OfKind(kind), client.WithLabels(p.set.labelsOf(p.owner))}
 		if live {
 			selected = append(selected, client.FromAPI())
 		}

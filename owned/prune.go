@@ -84,8 +84,7 @@ func (p *pass) pruneOne(ctx context.Context, r *Result, obj *metav1.PartialObjec
 // deleteInState deletes an object if it is still in the state that was seen.
 func (p *pass) deleteInState(ctx context.Context, r *Result, seen *metav1.PartialObjectMetadata) error {
 	object := metadataOnly(r.Kind, seen)
-	err := client.Delete(ctx, p.client, object, client.Precondition(object.GetUID(), object.GetResourceVersion()),
-		client.Propagation(p.set.config.Propagation))
+	err := client.Delete(ctx, p.client, object, client.IfUnchanged(), client.Propagation(p.set.config.Propagation))
 	if err == nil {
 		r.Outcome = Pruned
 	}

@@ -152,7 +152,7 @@ func (p *pass) findFormer(ctx context.Context) error {
 			namespaces = p.set.config.namespacesOf(p.owner)
 		}
 		for _, namespace := range namespaces {
-			selected := []client.Option{client.OfKind(served), client.LabelSelector(selector), client.FromAPI()}
+			selected := []client.ListOption{client.OfKind(served), client.LabelSelector(selector), client.FromAPI()}
 			if namespace != metav1.NamespaceAll {
 				selected = append(selected, client.InNamespace(namespace))
 			}

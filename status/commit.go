@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -77,7 +76,7 @@ const maxAttempts = 5
 // made, a change of one of several conditions of one type, or of one without a type: before any
 // request. ErrNoSubresource; client.ErrChanged, of which apierrors.IsConflict is true too, after the
 // last attempt; otherwise what the request met.
-func Commit[T kube.Object](ctx context.Context, c *client.Client, before, after T, options ...client.Option) (changed bool, err error) {
+func Commit[T kube.Object](ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption) (changed bool, err error) {
 	r, err := runOf(c, before, after)
 	if err != nil {
 		return false, fmt.Errorf("commit the status: %w", err)
@@ -109,7 +108,7 @@ func Commit[T kube.Object](ctx context.Context, c *client.Client, before, after 
 // Errors: those of Commit, where client.ErrChanged comes at once when the object has been written to;
 // client.ErrGone and client.ErrReplaced. After any of them the run has to end: nothing is noted, or,
 // when the answer was lost, nobody knows whether it is.
-func CommitLocked[T kube.Object](ctx context.Context, c *client.Client, before, after T, options ...client.Option) (changed bool, err error) {
+func CommitLocked[T kube.Object](ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption) (changed bool, err error) {
 	r, err := runOf(c, before, after)
 	if err != nil {
 		return false, fmt.Errorf("commit the status: %w", err)
@@ -185,8 +184,11 @@ func runOf(c *client.Client, before, after kube.Object) (run, error) {
 
 // commit writes what a run has changed in an object, of which base is the last known state. It
 // returns the resourceVersion that the object has then; "" when nothing was left to write.
-func commit(ctx context.Context, c *client.Client, base kube.Object, r run, options []client.Option) (version string, err error) {
-	options = append(slices.Clip(options), client.Subresource("status"))
+func commit(ctx context.Context, c *client.Client, base kube.Object, r run, given []client.WriteOption) (version string, err error) {
+	options := []client.UpdateOption{client.Subresource("status")}
+	for _, option := range given {
+		options = append(options, option)
+	}
 	var last error
 	isLive := false // base has been read from the API server, by us
 	for attempt := range maxAttempts {

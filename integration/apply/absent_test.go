@@ -49,7 +49,7 @@ func TestApplyIfAbsent(t *testing.T) {
 			}
 
 			for _, owner := range []string{"tests", "another"} {
-				for _, options := range [][]client.Option{{client.IfAbsent()}, {client.IfAbsent(), client.DryRun()}} {
+				for _, options := range [][]client.ApplyOption{{client.IfAbsent()}, {client.IfAbsent(), client.DryRun()}} {
 					_, err := client.Apply(t.Context(), w.as(t, owner), test.object, options...)
 					if !errors.Is(err, client.ErrExists) || !apierrors.IsAlreadyExists(err) {
 						t.Errorf("field owner %s: the error is %v", owner, err)
@@ -148,7 +148,7 @@ func TestApplyIfAbsentRefusedWithoutRequest(t *testing.T) {
 	w := newWorld(t)
 	named := w.configMap("object", nil)
 	named.UID, named.ResourceVersion = "u1", "7"
-	for want, options := range map[string][]client.Option{
+	for want, options := range map[string][]client.ApplyOption{
 		"IfUnchanged exclude": {client.IfAbsent(), client.IfUnchanged()},
 		"Force exclude":       {client.IfAbsent(), client.Force()},
 		"status is a part":    {client.IfAbsent(), client.Subresource("status")},

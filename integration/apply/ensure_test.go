@@ -377,7 +377,7 @@ func TestCreateOrUpdateSecret(t *testing.T) {
 	created := must(client.CreateOrUpdate(ctx, c, obj, password("hush")))(t)
 	made.want(t, "create")
 	shows(created.Object)
-	for name, do := range map[string]func(context.Context, *client.Client, *corev1.Secret, func(*corev1.Secret) error, ...client.Option) (client.WriteResult[*corev1.Secret], error){
+	for name, do := range map[string]func(context.Context, *client.Client, *corev1.Secret, func(*corev1.Secret) error, ...client.WriteOption) (client.WriteResult[*corev1.Secret], error){
 		"update": client.CreateOrUpdate[*corev1.Secret], "patch": client.CreateOrPatch[*corev1.Secret],
 	} {
 		same := must(do(ctx, c, obj, password("hush")))(t)

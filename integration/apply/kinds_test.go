@@ -210,15 +210,14 @@ func TestApplyRefusedWithoutRequest(t *testing.T) {
 	nobody := w.as(t, "")
 	for name, test := range map[string]struct {
 		obj     kube.Object
-		options []client.Option
+		options []client.ApplyOption
 		want    string
 	}{
 		"no field owner":       {w.configMap("settings", nil), nil, "no field owner: set Config.FieldOwner, or option FieldOwner"},
 		"no kind":              {&unstructured.Unstructured{Object: map[string]any{}}, nil, "set its apiVersion and kind"},
-		"no name":              {w.configMap("", nil), []client.Option{client.FieldOwner("x")}, "has no name"},
-		"no version to insist": {w.configMap("settings", nil), []client.Option{client.FieldOwner("x"), client.IfUnchanged()}, "has no resourceVersion"},
-		"a scale":              {w.deployment("web", "x"), []client.Option{client.FieldOwner("x"), client.Subresource("scale")}, "ScaleLive"},
-		"an option of others":  {w.configMap("settings", nil), []client.Option{client.FieldOwner("x"), client.FromAPI()}, "FromAPI has no meaning here"},
+		"no name":              {w.configMap("", nil), []client.ApplyOption{client.FieldOwner("x")}, "has no name"},
+		"no version to insist": {w.configMap("settings", nil), []client.ApplyOption{client.FieldOwner("x"), client.IfUnchanged()}, "has no resourceVersion"},
+		"a scale":              {w.deployment("web", "x"), []client.ApplyOption{client.FieldOwner("x"), client.Subresource("scale")}, "ScaleLive"},
 	} {
 		_, err := client.Apply(ctx, nobody, test.obj, test.options...)
 		if err == nil || !strings.Contains(err.Error(), test.want) {

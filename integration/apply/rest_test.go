@@ -67,7 +67,7 @@ func TestApplyBesideOtherWritesComesToRest(t *testing.T) {
 		t.Helper()
 		obj := must(client.Apply(ctx, c, w.configMap("web", map[string]string{"mode": "fast"}), client.Force()))(t).Object
 		shows(obj)
-		for _, write := range []func(context.Context, *client.Client, *corev1.ConfigMap, map[string]string, ...client.Option) (*corev1.ConfigMap, bool, error){
+		for _, write := range []func(context.Context, *client.Client, *corev1.ConfigMap, map[string]string, ...client.WriteOption) (*corev1.ConfigMap, bool, error){
 			client.SetLabels[*corev1.ConfigMap], client.SetAnnotations[*corev1.ConfigMap],
 		} {
 			var err error

