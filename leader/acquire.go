@@ -70,9 +70,7 @@ func (t *term) requestTimeout() time.Duration { return t.elector.config.RenewDea
 // read reads the lease, and reports whether this Elector may write it: it holds the lease, the lease has no holder, or
 // its holder has not renewed it in time.
 func (t *term) read(ctx context.Context) (mayWrite bool) {
-	if _, ok := t.begin(); !ok {
-		return false
-	}
+	t.begin()
 	request, cancel := context.WithTimeout(ctx, t.requestTimeout())
 	defer cancel()
 	lease, err := t.elector.leases.get(request)
@@ -178,10 +176,7 @@ func (t *term) create(ctx, request context.Context) {
 // write acquires or renews the lease, unless it has changed since it was read or written. It reports whether that
 // succeeded.
 func (t *term) write(ctx context.Context) bool {
-	begun, ok := t.begin()
-	if !ok {
-		return false
-	}
+	begun := t.begin()
 	e := t.elector
 	lease := e.claim(t.lease)
 	request, cancel := context.WithTimeout(ctx, t.requestTimeout())
@@ -199,9 +194,7 @@ func (t *term) write(ctx context.Context) bool {
 	defer e.unlock()
 	e.requestSucceeded()
 	e.leader = e.config.Identity
-	if !t.over {
-		t.extendLocked(begun)
-	}
+	t.extendLocked(begun)
 	return true
 }
 
@@ -234,7 +227,7 @@ func (e *Elector) claim(from *coordinationv1.Lease) *coordinationv1.Lease {
 		metav1.SetMetaDataLabel(&lease.ObjectMeta, key, value)
 	}
 	// All writes since the last successful renewal are remembered, because the lease may contain any of them after
-	// requests whose response was lost. An attempt writes twice at most.
+	// requests without a response. An attempt writes twice at most.
 	const candidates = 16 // the limit for candidates, which have no deadline
 	if len(e.written) >= candidates+2*int(e.config.RenewDeadline/e.config.RetryPeriod) {
 		e.written = slices.Delete(e.written, 0, 1)

@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// alone returns work that fails the test when two electors do it at once, and how many do it now.
+// alone returns work that fails the test if two electors run it at once, and the number of electors that run it.
 func alone(t *testing.T, s *server) (work func(ctx context.Context) error, active *atomic.Int32) {
 	t.Helper()
 	active = &atomic.Int32{}
@@ -26,11 +26,13 @@ func alone(t *testing.T, s *server) (work func(ctx context.Context) error, activ
 	}, active
 }
 
-// Renewals within a second differ only in the fraction of renewTime, which client-go's comparison of records drops. A
-// candidate must wait a LeaseDuration from the last of them, not from the first.
+// Renewals within a second differ only in the fraction of renewTime, which client-go's comparison of records ignores. A
+// candidate must wait a LeaseDuration after the last of them, not after the first.
 func TestContract06_CandidateCountsFromTheLastRenewal(t *testing.T) {
 	t.Parallel()
-	for name, renewals := range map[string]time.Duration{"one renewal": 150 * time.Millisecond, "several renewals": 950 * time.Millisecond} {
+	for name, renewals := range map[string]time.Duration{
+		"one renewal": 150 * time.Millisecond, "several renewals": 950 * time.Millisecond,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -57,8 +59,8 @@ func TestContract06_CandidateCountsFromTheLastRenewal(t *testing.T) {
 	}
 }
 
-// Another client has shortened or removed leaseDurationSeconds while the leader cannot reach the API server. The leader
-// goes on until its deadline, so candidates wait for their own LeaseDuration.
+// Another client shortens or removes leaseDurationSeconds while the leader cannot reach the API server. The leader
+// continues until its deadline, so candidates must wait for their own LeaseDuration.
 func TestContract06_EditedLeaseDurationDoesNotShortenTheWait(t *testing.T) {
 	t.Parallel()
 	one := int32(1)
@@ -87,8 +89,63 @@ func TestContract06_EditedLeaseDurationDoesNotShortenTheWait(t *testing.T) {
 	}
 }
 
-// The API server refuses leaseTransitions below 0. A Lease with the largest number must not keep all candidates from
-// leading for ever.
+// During a rolling update that shortens LeaseDuration, candidates must wait for the LeaseDuration of the holder.
+func TestContract06_CandidateWaitsForTheHoldersLeaseDuration(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		work, active := alone(t, s)
+		first := s.client("a")
+		a := run(t, newTestElector(t, first, func(c *Config) {
+			c.LeaseDuration, c.RenewDeadline = time.Minute, 50*time.Second
+		}), work)
+		pass(time.Second)
+		b := run(t, newTestElector(t, s.client("b")), work)
+		pass(9 * time.Second)
+		first.fail(hang)
+		pass(2 * time.Minute)
+		if active.Load() != 1 || s.holder() != "b" {
+			t.Errorf("%d electors lead, the holder is %q, want b", active.Load(), s.holder())
+		}
+		if waited := s.writesBy("b")[0].At - s.last("a").At; waited < time.Minute {
+			t.Errorf("b acquired the lease %s after the last renewal of a, want at least a minute", waited)
+		}
+		if err := errors.Join(a.stop(), b.stop()); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+// Candidates that start together make their attempts at different times.
+func TestAttemptsOfCandidatesAreSpread(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		first := run(t, newTestElector(t, s.client("a")), untilDone)
+		pass(time.Second)
+		candidate := s.client("b")
+		var attempts []time.Duration
+		candidate.fail(func(context.Context, string) error {
+			attempts = append(attempts, time.Since(s.start))
+			return nil
+		})
+		second := run(t, newTestElector(t, candidate), untilDone)
+		pass(10 * time.Minute)
+		if err := errors.Join(second.stop(), first.stop()); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+		shortest, longest := time.Hour, time.Duration(0)
+		for i, at := range attempts[1:] {
+			shortest, longest = min(shortest, at-attempts[i]), max(longest, at-attempts[i])
+		}
+		if shortest < DefaultRetryPeriod || longest > DefaultRetryPeriod*22/10 || longest-shortest < DefaultRetryPeriod {
+			t.Errorf("%d attempts, %s to %s after one another, want 2s to 4.4s", len(attempts), shortest, longest)
+		}
+	})
+}
+
+// The API server rejects leaseTransitions below 0. A Lease with the largest number must not prevent candidates from
+// leading.
 func TestLargestLeaseTransitions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,9 +170,9 @@ func TestLargestLeaseTransitions(t *testing.T) {
 	})
 }
 
-// Renewals can fail more often than an Elector remembers writes, when RetryPeriod is short. If one of them was done
-// and its answer was lost, the lease is still this Elector's.
-func TestManyFailedRenewalsAfterALostAnswer(t *testing.T) {
+// A renewal succeeds but its response is lost, and many more renewals fail because RetryPeriod is short. The Elector
+// still recognizes its record.
+func TestManyFailedRenewalsAfterALostResponse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -133,7 +190,7 @@ func TestManyFailedRenewalsAfterALostAnswer(t *testing.T) {
 		c.after = func(ctx context.Context, verb string) error {
 			if verb == "update" && !lost {
 				lost = true
-				c.before = refuse // from now on
+				c.before = refuse // all later requests
 				return errors.New("connection reset by peer")
 			}
 			return ctx.Err()
@@ -141,7 +198,7 @@ func TestManyFailedRenewalsAfterALostAnswer(t *testing.T) {
 		c.mu.Unlock()
 		pass(5 * time.Second)
 		if !lost {
-			t.Fatal("no answer was lost")
+			t.Fatal("no response was lost")
 		}
 		c.fail(nil)
 		pass(10 * time.Second)
@@ -154,8 +211,8 @@ func TestManyFailedRenewalsAfterALostAnswer(t *testing.T) {
 	})
 }
 
-// An etcd that is restored from a backup brings back a record of an earlier term. The process that wrote it must not
-// lead at once: another one leads, and notices at its next renewal.
+// etcd is restored from a backup with a record of an earlier term. The process that wrote it must not lead at once:
+// another process leads, and detects the change at its next renewal.
 func TestContract06_RestoredLeaseOfAnEarlierTerm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -168,14 +225,14 @@ func TestContract06_RestoredLeaseOfAnEarlierTerm(t *testing.T) {
 		pass(time.Second)
 		clients[0].fail(hang)
 		pass(time.Minute)
-		backup := s.read() // in which b leads
+		backup := s.read() // b leads in it
 		clients[0].fail(nil)
 		clients[1].fail(hang)
 		pass(time.Minute)
 		clients[1].fail(nil)
 		pass(10 * time.Second)
 		if s.holder() != "a" || *backup.Spec.HolderIdentity != "b" {
-			t.Fatalf("the holder is %q, and before it was %q", s.holder(), *backup.Spec.HolderIdentity)
+			t.Fatalf("the holder is %q, and was %q before", s.holder(), *backup.Spec.HolderIdentity)
 		}
 		clients[0].fail(hang)
 		s.restore(backup)

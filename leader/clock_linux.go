@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suspended returns for how long the machine has been suspended since it was started. Go's monotonic
-// clock, CLOCK_MONOTONIC, stands still meanwhile, and CLOCK_BOOTTIME does not.
+// suspended returns for how long the machine has been suspended since it was started. During a suspension
+// CLOCK_MONOTONIC, Go's monotonic clock, stops, and CLOCK_BOOTTIME continues.
 func suspended() time.Duration {
 	const (
-		longest = time.Millisecond // between two readings, which would be taken for a suspension
-		tries   = 100
+		maxInterval = time.Millisecond // between the readings; a longer one would count as a suspension
+		attempts    = 100
 	)
 	var difference time.Duration
-	for range tries {
+	for range attempts {
 		var before, monotonic, after unix.Timespec
 		if unix.ClockGettime(unix.CLOCK_BOOTTIME, &before) != nil ||
 			unix.ClockGettime(unix.CLOCK_MONOTONIC, &monotonic) != nil ||
@@ -22,7 +22,7 @@ func suspended() time.Duration {
 			return 0
 		}
 		difference = time.Duration(before.Nano() - monotonic.Nano())
-		if time.Duration(after.Nano()-before.Nano()) < longest {
+		if time.Duration(after.Nano()-before.Nano()) < maxInterval {
 			break
 		}
 	}

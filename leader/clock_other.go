@@ -4,6 +4,6 @@ package leader
 
 import "time"
 
-// suspended returns 0: time for which the machine was suspended is not known here. Whether the
-// monotonic clock includes it depends on the operating system.
+// suspended returns 0, because the time of suspensions is unknown here. The operating system determines whether its
+// monotonic clock includes it.
 func suspended() time.Duration { return 0 }

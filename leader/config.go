@@ -137,10 +137,12 @@ func (c Config) validateTimes() error {
 	}
 	// The next two conditions also reject negative values.
 	if least := time.Duration(jitterFactor * float64(max(c.RetryPeriod, 0))); c.RenewDeadline <= least {
-		mistake("RenewDeadline is %s: it must be longer than %s, which is %g times RetryPeriod", c.RenewDeadline, least, jitterFactor)
+		mistake("RenewDeadline is %s: it must be longer than %s, which is %g times RetryPeriod",
+			c.RenewDeadline, least, jitterFactor)
 	}
 	if c.LeaseDuration <= max(c.RenewDeadline, 0) {
-		mistake("LeaseDuration is %s: it must be longer than RenewDeadline, %s, so that the holder stops before another process leads", c.LeaseDuration, c.RenewDeadline)
+		mistake("LeaseDuration is %s: it must be longer than RenewDeadline, %s, so that the holder stops before a new leader",
+			c.LeaseDuration, c.RenewDeadline)
 	}
 	return errors.Join(errs...)
 }

@@ -13,16 +13,19 @@ import (
 
 func TestNewSetsDefaults(t *testing.T) {
 	t.Parallel()
+	const s = time.Second
 	type times struct{ LeaseDuration, RenewDeadline, RetryPeriod time.Duration }
 	for name, tt := range map[string]struct {
 		config Config
 		want   times
 	}{
-		"nothing set":        {Config{}, times{15 * time.Second, 10 * time.Second, 2 * time.Second}},
-		"only LeaseDuration": {Config{LeaseDuration: time.Minute}, times{time.Minute, 10 * time.Second, 2 * time.Second}},
-		"only RenewDeadline": {Config{RenewDeadline: 5 * time.Second}, times{15 * time.Second, 5 * time.Second, 2 * time.Second}},
-		"only RetryPeriod":   {Config{RetryPeriod: time.Second}, times{15 * time.Second, 10 * time.Second, time.Second}},
-		"everything set":     {Config{LeaseDuration: 9 * time.Second, RenewDeadline: 6 * time.Second, RetryPeriod: 3 * time.Second}, times{9 * time.Second, 6 * time.Second, 3 * time.Second}},
+		"nothing set":        {Config{}, times{15 * s, 10 * s, 2 * s}},
+		"only LeaseDuration": {Config{LeaseDuration: time.Minute}, times{time.Minute, 10 * s, 2 * s}},
+		"only RenewDeadline": {Config{RenewDeadline: 5 * s}, times{15 * s, 5 * s, 2 * s}},
+		"only RetryPeriod":   {Config{RetryPeriod: s}, times{15 * s, 10 * s, s}},
+		"everything set": {
+			Config{LeaseDuration: 9 * s, RenewDeadline: 6 * s, RetryPeriod: 3 * s}, times{9 * s, 6 * s, 3 * s},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -36,7 +39,7 @@ func TestNewSetsDefaults(t *testing.T) {
 				t.Errorf("times differ (-want +got):\n%s", diff)
 			}
 			if e.config.Logger == nil {
-				t.Error("there is no logger")
+				t.Error("the logger is nil")
 			}
 		})
 	}
@@ -64,7 +67,7 @@ func TestNewIdentity(t *testing.T) {
 	}
 }
 
-func TestNewReadsThePodsNamespace(t *testing.T) {
+func TestNewReadsPodNamespace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -101,7 +104,7 @@ func TestNewReadsThePodsNamespace(t *testing.T) {
 	}
 }
 
-func TestNewNamesEveryMistake(t *testing.T) {
+func TestNewReportsEveryMistake(t *testing.T) {
 	t.Parallel()
 	_, err := newElector(Config{
 		Labels:        map[string]string{"a b": "c", "ok": "yes"},
@@ -117,24 +120,28 @@ func TestNewNamesEveryMistake(t *testing.T) {
 		"whole second", "longer than RenewDeadline", "RetryPeriod is -1s",
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error lacks %q:\n%v", want, err)
+			t.Errorf("the error does not contain %q:\n%v", want, err)
 		}
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejects(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(*Config)
 		want   string
 	}{
-		"a name in upper case":             {func(c *Config) { c.Name = "Printer" }, `Name "Printer"`},
-		"a namespace with a slash":         {func(c *Config) { c.Namespace = "a/b" }, `Namespace "a/b"`},
-		"a label value with a space":       {func(c *Config) { c.Labels = map[string]string{"a": "b c"} }, `"b c"`},
-		"a negative lease":                 {func(c *Config) { c.LeaseDuration = -time.Second }, "LeaseDuration is -1s"},
-		"a negative deadline":              {func(c *Config) { c.RenewDeadline = -time.Second }, "RenewDeadline is -1s"},
-		"a lease as short as the deadline": {func(c *Config) { c.LeaseDuration = 10 * time.Second }, "longer than RenewDeadline, 10s"},
-		"a deadline of 1.2 retry periods":  {func(c *Config) { c.RenewDeadline = 2400 * time.Millisecond }, "longer than 2.4s"},
+		"a name in upper case":       {func(c *Config) { c.Name = "Printer" }, `Name "Printer"`},
+		"a namespace with a slash":   {func(c *Config) { c.Namespace = "a/b" }, `Namespace "a/b"`},
+		"a label value with a space": {func(c *Config) { c.Labels = map[string]string{"a": "b c"} }, `"b c"`},
+		"a negative lease":           {func(c *Config) { c.LeaseDuration = -time.Second }, "LeaseDuration is -1s"},
+		"a negative deadline":        {func(c *Config) { c.RenewDeadline = -time.Second }, "RenewDeadline is -1s"},
+		"a lease as short as the deadline": {
+			func(c *Config) { c.LeaseDuration = 10 * time.Second }, "longer than RenewDeadline, 10s",
+		},
+		"a deadline of 1.2 retry periods": {
+			func(c *Config) { c.RenewDeadline = 2400 * time.Millisecond }, "longer than 2.4s",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,17 +20,17 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// silent is a listener whose connections can be silenced: their peer gets no more answers, as when a load balancer has
-// forgotten them. Later connections work.
-type silent struct {
+// silentListener is a listener that can silence its connections: clients get no more responses on them, as if a load
+// balancer had dropped them. Later connections work.
+type silentListener struct {
 	net.Listener
 
-	open  atomic.Int32 // connections
+	open  atomic.Int32 // number of open connections
 	mu    sync.Mutex
 	conns []*silentConn // guarded by mu
 }
 
-func (l *silent) Accept() (net.Conn, error) {
+func (l *silentListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -43,8 +43,8 @@ func (l *silent) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// silence silences the connections that are open, and returns how many there have been.
-func (l *silent) silence() int {
+// silence silences the open connections, and returns the number of all connections so far.
+func (l *silentListener) silence() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.conns {
@@ -73,7 +73,7 @@ func (c *silentConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// serveLease returns a server, not yet started, of one lease that nobody holds.
+// serveLease returns a server that is not started yet, with one lease without a holder.
 func serveLease(t *testing.T) *httptest.Server {
 	t.Helper()
 	var mu sync.Mutex
@@ -98,7 +98,7 @@ func serveLease(t *testing.T) *httptest.Server {
 	return server
 }
 
-// electorAt returns an elector with short times for the lease of a server. change may be nil.
+// electorAt returns an Elector with short times for the lease of a server. change may be nil.
 func electorAt(t *testing.T, server *httptest.Server, change func(*rest.Config)) *Elector {
 	t.Helper()
 	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
@@ -123,12 +123,12 @@ func electorAt(t *testing.T, server *httptest.Server, change func(*rest.Config))
 	return e
 }
 
-// One renewal that is never answered does not cost leadership, also when it is the connection that has died: HTTP/2
-// would send the next one on it too.
-func TestOneDeadConnectionIsSurvived(t *testing.T) {
+// A leader survives one renewal without a response, also if the cause is a dead connection: HTTP/2 would send the next
+// request on it too.
+func TestLeaderSurvivesDeadConnection(t *testing.T) {
 	t.Parallel()
 	server := serveLease(t)
-	listener := &silent{Listener: server.Listener}
+	listener := &silentListener{Listener: server.Listener}
 	server.Listener = listener
 	server.EnableHTTP2 = true
 	server.StartTLS()
@@ -142,7 +142,7 @@ func TestOneDeadConnectionIsSurvived(t *testing.T) {
 	before := listener.silence()
 	<-time.After(5 * time.Second)
 	if status := e.Status(); status.State != StateLeading || status.Err != nil || len(leads) > 0 {
-		t.Errorf("5 s after its connections have died, the status is %+v, want one term without errors", status)
+		t.Errorf("5 s after its connections died, the status is %+v, want one term without errors", status)
 	}
 	if after := listener.silence(); after == before {
 		t.Error("no connection was opened")
@@ -162,9 +162,8 @@ func TestOneDeadConnectionIsSurvived(t *testing.T) {
 	}
 }
 
-// A transport of the user's that panics does not end the process: requests for the lease are made by goroutines that
-// nobody else recovers.
-func TestPanicOfTheTransportIsAFailedRequest(t *testing.T) {
+// A panic of the user's transport must not end the process: no other code recovers in the goroutine of renewals.
+func TestPanicOfTransportIsAFailedRequest(t *testing.T) {
 	t.Parallel()
 	server := serveLease(t)
 	server.Start()

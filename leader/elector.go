@@ -71,12 +71,12 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 //
 // Guarantees:
 //   - work is not called before the lease is acquired, and never twice at once.
-//   - The lease is held from before work is called until after it has returned, or leadership counts as lost. That is at
-//     the latest RenewDeadline after the last successful renewal began: LeaseDuration minus RenewDeadline before another
-//     process can acquire the lease. Leadership is also lost as soon as a request shows that the lease has another
-//     holder or no holder, or was deleted.
-//   - leadership.Lost of work's context is closed when leadership is lost, also while work drains, and when work has
-//     returned.
+//   - The lease is held from before work is called until after it has returned, or leadership counts as lost. That is
+//     at the latest RenewDeadline after the last successful renewal began: LeaseDuration minus RenewDeadline before
+//     another process can acquire the lease. Leadership is also lost as soon as a request shows that the lease has
+//     another holder or no holder, or was deleted.
+//   - A context that kube.UntilLeadershipLost derives from work's context is cancelled when leadership is lost, also
+//     while work drains, and when work has returned.
 //   - Clients of a kube.Cluster send no write with work's context, or a context derived from it, after that.
 //   - The lease is never written between a loss and the return of work.
 //   - Everything that Run starts has ended when it returns.
@@ -87,8 +87,8 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 //
 // Errors: nil if ctx ended before work was called; otherwise the error of work, whether work ended by itself or because
 // ctx ended. An error of work after a loss is logged, or returned if ctx has ended too; kube.ErrLeadershipLost and
-// context.Canceled are ignored there. A failed release is logged. Run returns an error at once if the Elector is already
-// running, or if ctx is the context of another elector's work.
+// context.Canceled are ignored there. A failed release is logged. Run returns an error at once if the Elector is
+// already running, or if ctx is the context of another elector's work.
 func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error) error {
 	if work == nil {
 		return fmt.Errorf("leader election on lease %s: work is nil: pass a function to Run", e.lease)
@@ -104,7 +104,7 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error)
 	}
 	e.unlock()
 	if running {
-		return fmt.Errorf("leader election on lease %s: already running: give each controller an Elector with its own lease, "+
+		return fmt.Errorf("leader election on lease %s: already running: give each controller its own Elector and lease, "+
 			"or run all of them in one work", e.lease)
 	}
 	defer e.stopped()
@@ -143,8 +143,8 @@ func (e *Elector) runTerm(ctx context.Context, work func(ctx context.Context) er
 	defer t.lose(errPanicked)
 
 	if held := t.acquire(ctx); held != nil {
-		renewals.Go(func() { t.renew(renewing) })   // waited for by join
-		renewals.Go(func() { t.watch(held) }) // waited for by join
+		renewals.Go(func() { t.renew(renewing) }) // waited for by join
+		renewals.Go(func() { t.watch(held) })     // waited for by join
 		if ctx.Err() == nil && held.Err() == nil {
 			// The end of the leadership cancels the context, also when work panics: then with that cause.
 			working, _ := leadership.With(ctx, held)
@@ -169,7 +169,7 @@ func (e *Elector) setTerm(t *term) {
 	e.term = t
 }
 
-// afterLoss handles the error of work whose leadership was lost.
+// afterLoss handles the error of work after a loss.
 func (e *Elector) afterLoss(ctx context.Context, err error) (done bool, _ error) {
 	if errors.Is(err, kube.ErrLeadershipLost) || errors.Is(err, context.Canceled) {
 		err = nil

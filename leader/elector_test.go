@@ -62,21 +62,20 @@ func TestContract05_LeaseReleasedAfterWork(t *testing.T) {
 
 func TestContract06_LostLeadershipCancelsWork(t *testing.T) {
 	t.Parallel()
-	take := func(holder string) func(s *server, _ *client) {
+	setHolder := func(holder string) func(s *server, _ *client) {
 		return func(s *server, _ *client) {
 			s.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &holder })
 		}
 	}
 	for name, tt := range map[string]struct {
-		trouble func(s *server, c *client)
-		// within is how long after the last renewal work is cancelled at the latest.
-		within time.Duration
+		disturb func(s *server, c *client)
+		within  time.Duration // from the last renewal until work is cancelled
 	}{
-		"requests are refused":        {func(_ *server, c *client) { c.fail(refuse) }, DefaultRenewDeadline},
-		"requests are never answered": {func(_ *server, c *client) { c.fail(hang) }, DefaultRenewDeadline},
-		"updates are forbidden":       {func(_ *server, c *client) { c.fail(forbid("update")) }, DefaultRenewDeadline},
-		"another has the lease":       {take("thief"), DefaultRetryPeriod},
-		"somebody freed the lease":    {take(""), DefaultRetryPeriod},
+		"requests are refused":          {func(_ *server, c *client) { c.fail(refuse) }, DefaultRenewDeadline},
+		"requests get no response":      {func(_ *server, c *client) { c.fail(hang) }, DefaultRenewDeadline},
+		"updates are forbidden":         {func(_ *server, c *client) { c.fail(forbid("update")) }, DefaultRenewDeadline},
+		"another process has the lease": {setHolder("thief"), DefaultRetryPeriod},
+		"the lease has no holder":       {setHolder(""), DefaultRetryPeriod},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -90,12 +89,12 @@ func TestContract06_LostLeadershipCancelsWork(t *testing.T) {
 					contexts <- ctx
 					<-ctx.Done()
 					cancelled = time.Since(s.start)
-					time.Sleep(7 * time.Second) // winds up
+					time.Sleep(7 * time.Second) // ends its work
 					return ctx.Err()
 				})
 				pass(5 * time.Second)
 				renewed := s.last("a")
-				tt.trouble(s, c)
+				tt.disturb(s, c)
 
 				working := <-contexts
 				<-working.Done()
@@ -107,17 +106,17 @@ func TestContract06_LostLeadershipCancelsWork(t *testing.T) {
 				select {
 				case <-leadership.Lost(working):
 				default:
-					t.Error("LeadershipLost is not closed")
+					t.Error("leadership.Lost is not closed")
 				}
 				if took := cancelled - renewed.At; took <= 0 || took > tt.within {
 					t.Errorf("work was cancelled %s after the last renewal, want at most %s", took, tt.within)
 				}
 				if got := e.Status(); got.State != StateLost || !got.Until.IsZero() || got.ready() == nil {
-					t.Errorf("while work winds up, the status is %+v", got)
+					t.Errorf("while work ends, the status is %+v", got)
 				}
 				pass(6 * time.Second)
 				if n := c.count() - requests; n > 0 {
-					t.Errorf("%d requests were made after the loss, while work was winding up", n)
+					t.Errorf("%d requests were made after the loss, while work was ending", n)
 				}
 				if diff := cmp.Diff(renewed, s.last("a")); diff != "" {
 					t.Errorf("the lease was written after the loss (-want +got):\n%s", diff)
@@ -131,7 +130,7 @@ func TestContract06_LostLeadershipCancelsWork(t *testing.T) {
 	}
 }
 
-func TestStandsAgainAfterALoss(t *testing.T) {
+func TestLossIsFollowedByAnotherTerm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -143,12 +142,12 @@ func TestStandsAgainAfterALoss(t *testing.T) {
 			terms++
 			active++
 			if active > 1 {
-				t.Error("work is called while it still runs")
+				t.Error("work is called while it runs")
 			}
 			<-ctx.Done()
 			time.Sleep(3 * time.Second)
 			active--
-			return errors.New("broken off")
+			return errors.New("interrupted")
 		})
 		pass(time.Second)
 		c.fail(hang)
@@ -164,11 +163,11 @@ func TestStandsAgainAfterALoss(t *testing.T) {
 		if terms != 2 {
 			t.Errorf("work was called %d times, want 2", terms)
 		}
-		if n := log.count("broken off"); n != 1 {
+		if n := log.count("interrupted"); n != 1 {
 			t.Errorf("the error of work that was cancelled by a loss is logged %d times, want once:\n%s", n, &log.buffer)
 		}
-		if err := r.stop(); err == nil || err.Error() != "broken off" {
-			t.Errorf("Run returned %v, want what work returned at the end", err)
+		if err := r.stop(); err == nil || err.Error() != "interrupted" {
+			t.Errorf("Run returned %v, want the error of work", err)
 		}
 		if holder := s.holder(); holder != "" {
 			t.Errorf("the lease is held by %q, want it released", holder)
@@ -176,17 +175,17 @@ func TestStandsAgainAfterALoss(t *testing.T) {
 	})
 }
 
-func TestAnotherTakesOver(t *testing.T) {
+func TestTakeover(t *testing.T) {
 	t.Parallel()
-	const retry = DefaultRetryPeriod * 22 / 10 // with client-go's jitter
+	const retry = DefaultRetryPeriod * 22 / 10 // with jitter
 	for name, tt := range map[string]struct {
 		crash bool
-		// From the last write of the first leader. After a crash the other sees that write
-		// at its next attempt, and that its time is up at another.
+		// From the last write of the first leader. After a crash, a candidate sees that write at one attempt, and the
+		// expiration at a later one.
 		atLeast, atMost time.Duration
 	}{
-		"soon after a release":                {atMost: retry},
-		"after a crash, once the lease is up": {crash: true, atLeast: DefaultLeaseDuration, atMost: DefaultLeaseDuration + 2*retry},
+		"after a release": {atMost: retry},
+		"after a crash":   {crash: true, atLeast: DefaultLeaseDuration, atMost: DefaultLeaseDuration + 2*retry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -203,7 +202,7 @@ func TestAnotherTakesOver(t *testing.T) {
 				})
 				pass(30 * time.Second)
 				if got := second.Status(); got.State != StateStandby || got.Leader != "a" || got.ready() != nil {
-					t.Errorf("standing by, the status is %+v", got)
+					t.Errorf("in standby, the status is %+v", got)
 				}
 				if tt.crash {
 					a.fail(hang)
@@ -213,7 +212,7 @@ func TestAnotherTakesOver(t *testing.T) {
 				}
 				pass(30 * time.Second)
 				if took := gained - s.last("a").At; took < tt.atLeast || took > tt.atMost {
-					t.Errorf("the second one led %s after the first one's last write, want %s to %s", took, tt.atLeast, tt.atMost)
+					t.Errorf("the second elector led %s after the last write of the first, want %s to %s", took, tt.atLeast, tt.atMost)
 				}
 				if got := second.Status(); got.State != StateLeading || got.Leader != "b" {
 					t.Errorf("after taking over, the status is %+v", got)
@@ -226,9 +225,9 @@ func TestAnotherTakesOver(t *testing.T) {
 	}
 }
 
-func TestRunReturnsWhatWorkReturned(t *testing.T) {
+func TestRunReturnsErrorOfWork(t *testing.T) {
 	t.Parallel()
-	for _, want := range []error{nil, errors.New("no such kind"), fmt.Errorf("odd: %w", context.Canceled)} {
+	for _, want := range []error{nil, errors.New("no such kind"), fmt.Errorf("wrapped: %w", context.Canceled)} {
 		t.Run(fmt.Sprint(want), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -252,11 +251,11 @@ func TestRunReturnsWhatWorkReturned(t *testing.T) {
 	}
 }
 
-func TestRunEndsWhileStandingBy(t *testing.T) {
+func TestRunEndsInStandby(t *testing.T) {
 	t.Parallel()
-	for name, trouble := range map[string]func(context.Context, string) error{
-		"requests are answered":       nil,
-		"requests are never answered": hang,
+	for name, failure := range map[string]func(context.Context, string) error{
+		"requests succeed":         nil,
+		"requests get no response": hang,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -265,7 +264,7 @@ func TestRunEndsWhileStandingBy(t *testing.T) {
 				first := run(t, newTestElector(t, s.client("a")), untilDone)
 				pass(time.Second)
 				b := s.client("b")
-				b.fail(trouble)
+				b.fail(failure)
 				second := run(t, newTestElector(t, b), func(context.Context) error {
 					t.Error("work is called without leadership")
 					return nil
@@ -297,7 +296,7 @@ func TestLossDuringDrain(t *testing.T) {
 		var cause error
 		r := run(t, newTestElector(t, c), func(ctx context.Context) error {
 			<-ctx.Done()
-			<-leadership.Lost(ctx) // a drain without end
+			<-leadership.Lost(ctx) // a drain that does not end
 			cause = context.Cause(ctx)
 			return kube.ErrLeadershipLost
 		})
@@ -308,10 +307,10 @@ func TestLossDuringDrain(t *testing.T) {
 			t.Errorf("Run returned %v", err)
 		}
 		if took := time.Since(s.start) - renewed.At; took != DefaultRenewDeadline {
-			t.Errorf("the loss was told %s after the last renewal, want %s", took, DefaultRenewDeadline)
+			t.Errorf("leadership was lost %s after the last renewal, want %s", took, DefaultRenewDeadline)
 		}
 		if !errors.Is(cause, context.Canceled) {
-			t.Errorf("the cause is %v, want that of the stop, which came first", cause)
+			t.Errorf("the cause is %v, want that of the stop, which was first", cause)
 		}
 		if diff := cmp.Diff(renewed, s.last("a")); diff != "" {
 			t.Errorf("the lease was written after the loss (-want +got):\n%s", diff)
@@ -327,7 +326,7 @@ func TestOneRunAtATime(t *testing.T) {
 		r := run(t, e, untilDone)
 		pass(time.Second)
 		if err := e.Run(t.Context(), untilDone); err == nil {
-			t.Error("a second Run is not refused")
+			t.Error("a second Run is not rejected")
 		}
 		if err := r.stop(); err != nil {
 			t.Errorf("Run returned %v", err)
@@ -335,18 +334,18 @@ func TestOneRunAtATime(t *testing.T) {
 		again := run(t, e, untilDone)
 		pass(time.Second)
 		if got := e.Status().State; got != StateLeading {
-			t.Errorf("run again, the state is %s", got)
+			t.Errorf("after a second Run, the state is %s", got)
 		}
 		if err := again.stop(); err != nil {
 			t.Errorf("Run returned %v the second time", err)
 		}
 		if err := e.Run(t.Context(), nil); err == nil {
-			t.Error("a Run without work is not refused")
+			t.Error("a Run without work is not rejected")
 		}
 	})
 }
 
-func TestPanicOfWorkLeavesTheLease(t *testing.T) {
+func TestPanicOfWorkDoesNotReleaseTheLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -362,10 +361,10 @@ func TestPanicOfWorkLeavesTheLease(t *testing.T) {
 			t.Errorf("Run panics with %v, want work's panic", value)
 		}
 		if cause := context.Cause(<-contexts); !errors.Is(cause, kube.ErrLeadershipLost) {
-			t.Errorf("what work left running sees the cause %v, want ErrLeadershipLost", cause)
+			t.Errorf("goroutines of work see the cause %v, want ErrLeadershipLost", cause)
 		}
 		if holder := s.holder(); holder != "a" {
-			t.Errorf("the lease is held by %q: it was released though work may go on", holder)
+			t.Errorf("the lease is held by %q: it was released although goroutines of work may continue", holder)
 		}
 		if got := e.Status().State; got != StateStopped {
 			t.Errorf("the state is %s", got)
@@ -379,10 +378,11 @@ func panicOf(f func()) (value any) {
 	return nil
 }
 
-// An election in the work of another would hide the outer loss from the inner work.
-func TestElectionInAnElectionIsRefused(t *testing.T) {
+// A nested election would hide the loss of the outer lease from the inner work.
+func TestNestedElectionIsRejected(t *testing.T) {
 	t.Parallel()
-	elector, err := New(Config{Cluster: connect(t, newServer().client("a")), Namespace: "ns", Name: "inner", Identity: "a"})
+	cluster := connect(t, newServer().client("a"))
+	elector, err := New(Config{Cluster: cluster, Namespace: "ns", Name: "inner", Identity: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}

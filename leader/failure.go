@@ -86,7 +86,7 @@ func reasonOf(err error) string {
 func hintFor(err error, namespace string) string {
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("a Role must allow get, create and update of leases (coordination.k8s.io) in namespace %s", namespace)
+		return "a Role must allow get, create and update of leases (coordination.k8s.io) in namespace " + namespace
 	case apierrors.IsNotFound(err):
 		return fmt.Sprintf("create namespace %s, or set another one", namespace)
 	}

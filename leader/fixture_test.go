@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newTestElector returns an Elector whose identity is the name of its client.
+// newTestElector returns an Elector with the name of its client as its identity.
 func newTestElector(t *testing.T, c *client, changes ...func(*Config)) *Elector {
 	t.Helper()
 	config := Config{

@@ -10,7 +10,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Two processes have the same identity by mistake, or because a Pod of a StatefulSet runs twice. Only one leads.
+// Two processes have the same identity by mistake, or because a Pod of a StatefulSet runs twice. Only one may lead.
 func TestContract06_OneOfTwoElectorsWithOneIdentityLeads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -50,12 +50,12 @@ func TestContract06_OneOfTwoElectorsWithOneIdentityLeads(t *testing.T) {
 		if leads != [2]int{1, 1} {
 			t.Errorf("the first one could not renew the lease, and the electors led %v times, want each once", leads)
 		}
-		// The first one stands by, and leaves the lease alone when it ends.
+		// The first one is in standby, and does not write the lease when it ends.
 		if err := all[0].stop(); err != nil {
 			t.Errorf("Run returned %v", err)
 		}
 		if s.holder() != "a" || active != 1 {
-			t.Errorf("the holder is %q, and %d electors lead, after the one that stood by has ended", s.holder(), active)
+			t.Errorf("the holder is %q, and %d electors lead, after the one in standby has ended", s.holder(), active)
 		}
 		if err := all[1].stop(); err != nil {
 			t.Errorf("Run returned %v", err)
@@ -66,8 +66,8 @@ func TestContract06_OneOfTwoElectorsWithOneIdentityLeads(t *testing.T) {
 	})
 }
 
-// A process that was killed may have left writes on their way: one that follows it with the same identity waits as
-// another would.
+// A killed process may have left writes in flight. A process that follows it with the same identity must wait, as any
+// other would.
 func TestRestartAfterACrashWithTheSameIdentity(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestRestartAfterACrashWithTheSameIdentity(t *testing.T) {
 	})
 }
 
-// A renewal was done and its answer was lost: the lease is this process's own all the same.
-func TestLostAnswersOfRenewals(t *testing.T) {
+// If a renewal succeeds but its response is lost, the leader still recognizes its record.
+func TestLostResponsesOfRenewals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -125,7 +125,7 @@ func TestLostAnswersOfRenewals(t *testing.T) {
 			c.mu.Unlock()
 			pass(9 * time.Second)
 			if lost != 2 {
-				t.Fatalf("%d answers were lost, want 2", lost)
+				t.Fatalf("%d responses were lost, want 2", lost)
 			}
 		}
 		if terms != 1 || e.Status().State != StateLeading {

@@ -25,8 +25,8 @@ type leaseClient struct {
 	connections *connrotation.ConnectionTracker
 }
 
-// newLeaseClient returns a client with its own connections, so that disconnect can close them. It uses the cluster's
-// HTTP client if the rest.Config has a Transport, whose connections are unknown.
+// newLeaseClient returns a client with its own connections, so that disconnect can close them. If the rest.Config has a
+// Transport, its connections cannot be tracked, and the client uses the cluster's HTTP client.
 func newLeaseClient(cluster *kube.Cluster, namespace, name string) (*leaseClient, error) {
 	scheme := runtime.NewScheme()
 	if err := coordinationv1.AddToScheme(scheme); err != nil {

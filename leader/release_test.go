@@ -2,7 +2,7 @@ package leader
 
 import (
 	"context"
-	"log/slog"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 func TestRelease(t *testing.T) {
@@ -25,22 +26,20 @@ func TestRelease(t *testing.T) {
 		s.edit(func(l *coordinationv1.Lease) { l.Labels = map[string]string{"seen": "yes"} })
 	}
 	for what, tt := range map[string]struct {
-		// edit changes the lease after the last renewal; between, between the release's
-		// read and its write.
-		edit, between func(*server)
-		fail          func(context.Context, string) error
-		// holder is whom the lease names afterwards.
-		holder string
-		took   time.Duration
+		edit    func(*server) // changes the lease after the last renewal
+		between func(*server) // changes it between the read and the write of the release
+		fail    func(context.Context, string) error
+		holder  string // after the release
+		took    time.Duration
 	}{
-		"an ordinary one":                    {},
-		"of a lease that was labelled":       {edit: label},
-		"of a lease that is being labelled":  {between: label},
-		"of a lease that was taken":          {edit: name("thief"), holder: "thief"},
-		"of a lease that is being taken":     {between: name("thief"), holder: "thief"},
-		"without an answer":                  {fail: hang, holder: "a", took: releaseTimeout},
-		"refused until it is too late":       {fail: refuse, holder: "a", took: releaseTimeout},
-		"that is forbidden until it is late": {fail: forbid("update"), holder: "a", took: releaseTimeout},
+		"ordinary":                            {},
+		"of a lease that was labelled":        {edit: label},
+		"of a lease that is being labelled":   {between: label},
+		"of a lease with another holder":      {edit: name("thief"), holder: "thief"},
+		"of a lease that gets another holder": {between: name("thief"), holder: "thief"},
+		"without a response":                  {fail: hang, holder: "a", took: releaseTimeout},
+		"unavailable until the timeout":       {fail: refuse, holder: "a", took: releaseTimeout},
+		"forbidden until the timeout":         {fail: forbid("update"), holder: "a", took: releaseTimeout},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -69,10 +68,10 @@ func TestRelease(t *testing.T) {
 					t.Errorf("Run returned %v", err)
 				}
 				if took := time.Since(start); took != tt.took {
-					t.Errorf("it took %s, want %s", took, tt.took)
+					t.Errorf("Run took %s to return, want %s", took, tt.took)
 				}
 				if holder := s.holder(); holder != tt.holder {
-					t.Errorf("the lease names %q, want %q", holder, tt.holder)
+					t.Errorf("the holder is %q, want %q", holder, tt.holder)
 				}
 				warnings := 0
 				if tt.took > 0 {
@@ -86,7 +85,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-func TestReleaseIsTriedAgain(t *testing.T) {
+func TestReleaseIsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -106,9 +105,9 @@ func TestReleaseIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Run may end while the write that gains the lease is on its way. Nobody ever works under
-// that lease; it must not keep others from working either.
-func TestUnansweredAcquisitionIsReleased(t *testing.T) {
+// Run ends while the write that acquires the lease is in flight. The lease must be released, because no work runs under
+// it.
+func TestAcquisitionWithoutResponseIsReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -135,13 +134,13 @@ func TestUnansweredAcquisitionIsReleased(t *testing.T) {
 			t.Errorf("the lease is held by %q, want it released", holder)
 		}
 		if n := log.count("level=WARN"); n > 0 {
-			t.Errorf("an ordinary stop is logged as trouble:\n%s", &log.buffer)
+			t.Errorf("an ordinary stop is logged as a failure:\n%s", &log.buffer)
 		}
 	})
 }
 
-// Once the lease has been seen to be another's, there is nothing to release.
-func TestFailedAcquisitionIsForgottenWhenAnotherLeads(t *testing.T) {
+// After a failed acquisition, a read shows that another process holds the lease. Then a release is not attempted.
+func TestNoReleaseAfterFailedAcquisition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -171,69 +170,39 @@ func TestFailedAcquisitionIsForgottenWhenAnotherLeads(t *testing.T) {
 	})
 }
 
-// One request that is never answered must not cost leadership.
-func TestOneHungRenewalIsSurvived(t *testing.T) {
+// After a release no write of the term is sent: the leadership ends before the lease is released.
+func TestContract06_NoWriteAfterARelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		c := s.client("a")
-		r := run(t, newTestElector(t, c), func(ctx context.Context) error {
-			select {
-			case <-ctx.Done():
-			case <-leadership.Lost(ctx):
-				t.Error("leadership was lost")
-			}
+		client := s.client("a")
+		e := newTestElector(t, client)
+		terms := make(chan *leadership.Term, 1)
+		contexts := make(chan context.Context, 1)
+		r := run(t, e, func(ctx context.Context) error {
+			terms <- e.term.current()
+			contexts <- ctx
+			<-time.After(9 * time.Second)
 			return nil
 		})
-		pass(5 * time.Second)
-		c.fail(func(ctx context.Context, verb string) error {
-			c.fail(nil)
-			return hang(ctx, verb)
-		})
-		pass(time.Minute)
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
-	})
-}
-
-// asking is a log handler that looks at the Elector whose records it gets.
-type asking struct {
-	slog.Handler
-
-	elector *Elector
-	records *atomic.Int32
-}
-
-func (a asking) Enabled(context.Context, slog.Level) bool { return true }
-
-func (a asking) Handle(context.Context, slog.Record) error {
-	a.records.Add(1)
-	_ = a.elector.Status()
-	return nil
-}
-
-// A handler that shows the status with each record must not wait for ever.
-func TestLogHandlerMayAskForTheStatus(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		c := s.client("a")
-		e := newTestElector(t, c)
-		var records atomic.Int32
-		e.logger = slog.New(asking{Handler: slog.DiscardHandler, elector: e, records: &records})
-		r := run(t, e, untilDone)
 		pass(time.Second)
-		c.fail(refuse)
-		pass(30 * time.Second)
-		c.fail(nil)
-		pass(10 * time.Second)
-		if err := r.stop(); err != nil {
+		held, working := <-terms, <-contexts
+		var atRelease atomic.Pointer[error]
+		client.fail(func(ctx context.Context, verb string) error {
+			if verb == "get" { // renewals update without it
+				err := held.Err()
+				atRelease.CompareAndSwap(nil, &err)
+			}
+			return ctx.Err()
+		})
+		if err := <-r.result; err != nil {
 			t.Errorf("Run returned %v", err)
 		}
-		// Gained, update and get fail, lost, reached again, gained, released.
-		if n := records.Load(); n != 7 {
-			t.Errorf("%d records, want 7", n)
+		if err := atRelease.Load(); err == nil || !errors.Is(*err, kube.ErrLeadershipLost) {
+			t.Errorf("when the lease is released, the leadership's error is %v", err)
+		}
+		if working.Err() == nil || s.holder() != "" {
+			t.Errorf("the work's context is %v, the holder %q", working.Err(), s.holder())
 		}
 	})
 }

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Three electors compete while their requests hang and fail, answers are lost, machines are suspended, and other clients
-// edit and delete the Lease. Two of them may have the same identity. Never do two lead.
+// Three electors compete while requests hang and fail, responses are lost, machines are suspended, and other clients
+// edit and delete the Lease. Two electors may have the same identity. Two must never lead at once.
 func TestContract06_NeverTwoLeaders(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
@@ -45,7 +45,7 @@ func simulate(t *testing.T, random *rand.Rand) {
 		suspended [3]atomic.Int64
 	)
 	for i := range electors {
-		clients[i] = s.client(fmt.Sprint("process ", i*random.IntN(4))) // sometimes the same
+		clients[i] = s.client(fmt.Sprint("process ", i*random.IntN(4))) // some seeds have equal names
 		electors[i] = newTestElector(t, clients[i], func(c *Config) {
 			c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = chosen.duration, chosen.deadline, chosen.period
 		})
@@ -77,9 +77,9 @@ func simulate(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// disturb changes how a client's requests fail, or edits the lease.
+// disturb makes a client's requests fail or succeed, or edits the lease.
 func disturb(s *server, c *client, random *rand.Rand) {
-	lostAnswer := func(ctx context.Context, verb string) error {
+	lostResponse := func(ctx context.Context, verb string) error {
 		if verb != "get" {
 			return errors.New("connection reset by peer")
 		}
@@ -101,7 +101,7 @@ func disturb(s *server, c *client, random *rand.Rand) {
 	case 1:
 		c.fail(refuse)
 	case 2:
-		c.loseResponses(lostAnswer)
+		c.loseResponses(lostResponse)
 	case 3, 4, 5:
 		c.loseResponses(nil)
 		c.fail(nil)

@@ -50,7 +50,7 @@ type Status struct {
 	Leader string
 	// Until is, in StateLeading, the time until which no other process can hold the lease, even if all renewals fail:
 	// RenewDeadline after the last successful renewal began. It has a monotonic clock reading; compare it with
-	// time.Now. The package's documentation states what is assumed about clocks. In other states it is zero.
+	// time.Now. The package's documentation lists the assumptions about clocks. In other states it is zero.
 	Until time.Time
 	// Err is why the lease cannot be read or written, or nil.
 	Err error
@@ -97,14 +97,14 @@ func (e *Elector) Status() Status {
 	return s
 }
 
-// Ready returns nil if this Elector leads, or stands by while another process leads. It suits a readiness probe. The
-// error says what is missing; for a rejected request it contains the verb, the lease and the user. A leader whose
-// renewals fail is ready as long as it leads: see Status.Err.
+// Ready returns nil if this Elector leads, or is in standby while another process leads. It suits a readiness probe.
+// Otherwise the error is the reason; for a rejected request it contains the verb, the lease and the user. A leader is
+// ready as long as it leads, even if its renewals fail: see Status.Err.
 func (e *Elector) Ready() error { return e.Status().ready() }
 
-// ReadyWith returns the readiness of a process whose elector runs several controllers, or other parts, in one work. It
-// suits a readiness probe. While this Elector leads, all parts must be ready. In standby the process is ready if the
-// Elector is: its controllers do not run, and a rolling update would never finish if it waited for them.
+// ReadyWith returns the readiness of a process in which the Elector runs several controllers, or other parts, in one
+// work. It suits a readiness probe. While this Elector leads, all parts must be ready. In standby the process is ready
+// if the Elector is: its controllers do not run, and a rolling update would never finish if it waited for them.
 func (e *Elector) ReadyWith(parts ...interface{ Ready() error }) error {
 	status := e.Status()
 	if err := status.ready(); err != nil || status.State != StateLeading {

@@ -3,7 +3,9 @@ package leader
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +20,7 @@ func TestStatusOfALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		c := s.client("a")
-		// Each renewal takes 300 ms to be answered, which does not lengthen leadership.
+		// Each renewal takes 300 ms, which must not extend leadership.
 		c.after = func(ctx context.Context, verb string) error {
 			if verb == "update" {
 				time.Sleep(300 * time.Millisecond)
@@ -44,7 +46,7 @@ func TestStatusOfALeader(t *testing.T) {
 		c.fail(refuse)
 		pass(3 * time.Second)
 		if got := e.Status(); got.Err == nil || got.ready() != nil {
-			t.Errorf("a leader whose renewals fail, but who leads, has the status %+v", got)
+			t.Errorf("a leader whose renewals fail has the status %+v", got)
 		}
 		c.fail(nil)
 		pass(3 * time.Second)
@@ -57,23 +59,22 @@ func TestStatusOfALeader(t *testing.T) {
 	})
 }
 
-func TestForbiddenLeaseIsNamed(t *testing.T) {
+func TestForbiddenLeaseIsReported(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		verb string
-		// dead is true when the lease is a dead process's.
-		dead bool
+		dead bool // a dead process holds the lease
 	}{
-		"get":                          {verb: "get"},
-		"create":                       {verb: "create"},
-		"update of a dead one's lease": {verb: "update", dead: true},
+		"get":                                   {verb: "get"},
+		"create":                                {verb: "create"},
+		"update of the lease of a dead process": {verb: "update", dead: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer()
 				if tt.dead {
-					leave(t, s, "dead")
+					acquireAndDie(t, s, "dead")
 				}
 				if tt.verb == "create" {
 					s.remove()
@@ -85,21 +86,23 @@ func TestForbiddenLeaseIsNamed(t *testing.T) {
 				r := run(t, e, untilDone)
 				pass(time.Minute)
 				got := e.Status()
-				for _, want := range []string{tt.verb + " lease prod/printer", `User "robot" cannot ` + tt.verb, "Role", "namespace prod"} {
+				for _, want := range []string{
+					tt.verb + " lease prod/printer", `User "robot" cannot ` + tt.verb, "Role", "namespace prod",
+				} {
 					if err := got.ready(); err == nil || !strings.Contains(err.Error(), want) {
-						t.Errorf("Ready says %v, want %q in it", err, want)
+						t.Errorf("Ready returned %v, want %q in it", err, want)
 					}
 				}
 				if !apierrors.IsForbidden(got.Err) {
-					t.Errorf("Err is %v, want it to wrap the API server's", got.Err)
+					t.Errorf("Err is %v, want it to wrap the error of the API server", got.Err)
 				}
 				if n := log.count("level=WARN"); n != 1 {
 					t.Errorf("logged %d warnings in a minute, want 1:\n%s", n, &log.buffer)
 				}
 				c.fail(nil)
-				pass(DefaultLeaseDuration + 10*time.Second) // a lease that was missing has to expire first
+				pass(DefaultLeaseDuration + 10*time.Second) // a missing lease must expire first
 				if got := e.Status(); got.State != StateLeading || got.Err != nil || got.ready() != nil {
-					t.Errorf("once it is allowed the status is %+v", got)
+					t.Errorf("after it is allowed, the status is %+v", got)
 				}
 				if err := r.stop(); err != nil {
 					t.Errorf("Run returned %v", err)
@@ -109,8 +112,8 @@ func TestForbiddenLeaseIsNamed(t *testing.T) {
 	}
 }
 
-// leave has a process take the lease and die.
-func leave(t *testing.T, s *server, name string) {
+// acquireAndDie makes a process acquire the lease and die.
+func acquireAndDie(t *testing.T, s *server, name string) {
 	t.Helper()
 	c := s.client(name)
 	r := run(t, newTestElector(t, c), untilDone)
@@ -121,7 +124,7 @@ func leave(t *testing.T, s *server, name string) {
 	}
 }
 
-func TestStandbyIsReadyAgainAfterAnOutage(t *testing.T) {
+func TestStandbyIsReadyAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -133,7 +136,7 @@ func TestStandbyIsReadyAgainAfterAnOutage(t *testing.T) {
 		second := run(t, e, untilDone)
 		pass(10 * time.Second)
 		if e.Ready() == nil {
-			t.Error("ready without an answer from the API server")
+			t.Error("ready without a response of the API server")
 		}
 		b.fail(nil)
 		pass(5 * time.Second)
@@ -148,13 +151,12 @@ func TestStandbyIsReadyAgainAfterAnOutage(t *testing.T) {
 	})
 }
 
-// The lease of a dead process does not change; that it can be read is enough while it is
-// not up.
-func TestStandbyIsReadyAgainBeforeADeadLeadersLeaseIsUp(t *testing.T) {
+// A standby is ready when it can read the lease of a dead process, before that lease expires.
+func TestStandbyIsReadyBeforeLeaseOfDeadLeaderExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		leave(t, s, "dead")
+		acquireAndDie(t, s, "dead")
 		b := s.client("b")
 		e := newTestElector(t, b)
 		r := run(t, e, untilDone)
@@ -162,12 +164,12 @@ func TestStandbyIsReadyAgainBeforeADeadLeadersLeaseIsUp(t *testing.T) {
 		b.fail(refuse)
 		pass(5 * time.Second)
 		if e.Ready() == nil {
-			t.Error("ready without an answer from the API server")
+			t.Error("ready without a response of the API server")
 		}
 		b.fail(nil)
 		pass(5 * time.Second)
 		if got := e.Status(); got.ready() != nil || got.State != StateStandby || got.Leader != "dead" {
-			t.Errorf("while the lease is not up the status is %+v", got)
+			t.Errorf("before the lease expires, the status is %+v", got)
 		}
 		if err := r.stop(); err != nil {
 			t.Errorf("Run returned %v", err)
@@ -184,7 +186,7 @@ func TestLabelsAreMerged(t *testing.T) {
 		r := run(t, e, untilDone)
 		pass(time.Second)
 		if diff := cmp.Diff(map[string]string{"app": "printer"}, s.read().Labels); diff != "" {
-			t.Errorf("labels of a new lease differ (-want +got):\n%s", diff)
+			t.Errorf("labels of an acquired lease differ (-want +got):\n%s", diff)
 		}
 		s.edit(func(l *coordinationv1.Lease) { l.Labels = map[string]string{"app": "other", "team": "x"} })
 		pass(3 * time.Second)
@@ -192,7 +194,7 @@ func TestLabelsAreMerged(t *testing.T) {
 			t.Errorf("labels after a renewal differ (-want +got):\n%s", diff)
 		}
 		if log.count("level=WARN") > 0 {
-			t.Errorf("a conflict, which was mended by reading again, is logged:\n%s", &log.buffer)
+			t.Errorf("a conflict, which the next read resolves, is logged:\n%s", &log.buffer)
 		}
 		if err := r.stop(); err != nil {
 			t.Errorf("Run returned %v", err)
@@ -200,7 +202,7 @@ func TestLabelsAreMerged(t *testing.T) {
 	})
 }
 
-// readiness is what one controller of a group says.
+// readiness is the readiness of one controller of a group.
 type readiness struct{ err error }
 
 func (r readiness) Ready() error { return r.err }
@@ -231,6 +233,47 @@ func TestReadyWith(t *testing.T) {
 			if err := r.stop(); err != nil {
 				t.Errorf("Run returned %v", err)
 			}
+		}
+	})
+}
+
+// statusHandler is a log handler that calls Status for each record.
+type statusHandler struct {
+	slog.Handler
+
+	elector *Elector
+	records *atomic.Int32
+}
+
+func (h statusHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h statusHandler) Handle(context.Context, slog.Record) error {
+	h.records.Add(1)
+	_ = h.elector.Status()
+	return nil
+}
+
+// A log handler that calls Status must not block.
+func TestLogHandlerMayCallStatus(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		c := s.client("a")
+		e := newTestElector(t, c)
+		var records atomic.Int32
+		e.logger = slog.New(statusHandler{Handler: slog.DiscardHandler, elector: e, records: &records})
+		r := run(t, e, untilDone)
+		pass(time.Second)
+		c.fail(refuse)
+		pass(30 * time.Second)
+		c.fail(nil)
+		pass(10 * time.Second)
+		if err := r.stop(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+		// Gained, update failed, get failed, lost, succeeds again, gained, released.
+		if n := records.Load(); n != 7 {
+			t.Errorf("%d records, want 7", n)
 		}
 	})
 }

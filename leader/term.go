@@ -22,6 +22,8 @@ func heldBy(holder, identity string) error {
 	switch holder {
 	case "":
 		return errors.New("the lease has no holder")
+	case noLeaderYet:
+		return errDeleted // and created again by a candidate
 	case identity:
 		return errors.New("the lease is held by another process with the same identity")
 	}
@@ -42,7 +44,7 @@ type term struct {
 
 	// Guarded by elector.mu.
 	leadership *leadership.Term // nil until the lease is acquired
-	over       bool             // lost or ended: no further request is made
+	over       bool             // lost or ended
 	lost       bool             // over because the lease was lost
 	unsure     bool             // a write may have reached the lease
 }
@@ -53,12 +55,13 @@ type moment struct {
 	clock time.Duration // for the Leadership: Elector.clock
 }
 
-// begin returns the time before a request. ok is false if the term is over: then no request may be made.
-func (t *term) begin() (now moment, ok bool) {
+// begin returns the time before a request. If the deadline has passed, it cancels the context of renewals, so that the
+// request is not sent.
+func (t *term) begin() moment {
 	t.elector.mu.Lock()
 	defer t.elector.unlock()
 	t.checkLocked()
-	return moment{time.Now(), t.elector.clock()}, !t.over
+	return moment{time.Now(), t.elector.clock()}
 }
 
 // extendLocked extends the leadership, or begins it, after a write that began at begun. elector.mu must be held.
