@@ -39,6 +39,7 @@ func layers() map[string]place {
 	const noEngine = "requests need neither cache nor controller: callers pass them as interfaces"
 	const standalone = "leader election must be usable with any controller, and testable without one"
 	return map[string]place{
+		".":                  {}, // documentation only
 		"retry":              {layer: 1},
 		"kube":               {layer: 1, may: []string{"retry"}},
 		"internal/workqueue": {layer: 1, may: []string{"kube"}},

@@ -1,0 +1,51 @@
+// Package evenkeel is the root of a library for Kubernetes controllers and operators. It has no code; start with package
+// controller. A controller calls a handler with each object that changes:
+//
+//	printer, err := controller.New(controller.Config[*corev1.Pod]{
+//		Name:    "pod-printer",
+//		Cluster: cluster,
+//		Handler: func(_ context.Context, pod *corev1.Pod) error {
+//			fmt.Printf("%s/%s is %s\n", pod.Namespace, pod.Name, pod.Status.Phase)
+//			return nil
+//		},
+//	})
+//	if err != nil {
+//		return err
+//	}
+//	return printer.Run(ctx)
+//
+// The cluster is the result of kube.LoadConfig and kube.Connect. A handler returns nil, an error, which is retried,
+// or the result of controller.RequeueAfter or controller.Terminal.
+//
+// # Packages
+//
+// Controllers:
+//
+//   - controller calls handlers, and reports why.
+//   - informer caches objects: reads, queries, indexes, changes.
+//   - predicate selects the changes that run a handler.
+//   - source enqueues further keys: for children, references, channels and polls.
+//   - middleware wraps handlers: status, finalizer, logs, traces.
+//   - retry has error classes and their retry policies.
+//   - leader elects one process of several.
+//   - subscription delivers changes to a channel, without a controller.
+//   - kube has what all packages share: objects, keys, and the connection to a cluster.
+//
+// The toolkit, for handlers and for programs without a controller:
+//
+//   - client makes typed requests, and reads from informers.
+//   - owned applies the children of an object; owned/watched also creates their informers and sources.
+//   - status writes conditions and the status.
+//   - readiness computes whether an object is ready.
+//   - finalizer runs a teardown in steps.
+//   - ownerref edits owner references.
+//   - event writes Events about objects.
+//   - crd installs CustomResourceDefinitions.
+//
+// Further: metrics/prometheus for metrics, kube/localcluster for a real API server in tests, and the module tracing/otel.
+//
+// # Reading the source
+//
+// docs/architecture.md lists the functions that one event passes, in reading order: about 1,050 lines, from the watch to
+// the end of the handler. docs/contracts.md lists the guarantees and their tests. docs/decisions has the reasons.
+package evenkeel
