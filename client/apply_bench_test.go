@@ -14,27 +14,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // shownSet is an informer that shows one StatefulSet.
 type shownSet struct {
-	client.Informer
+	cache.Informer
 	set     *appsv1.StatefulSet
 	applied *metav1.ManagedFieldsEntry
 }
+
+func (s shownSet) Untyped() cache.Informer { return s }
 
 func (shownSet) Name() string { return "shown" }
 func (shownSet) Kind() schema.GroupVersionKind {
 	return appsv1.SchemeGroupVersion.WithKind("StatefulSet")
 }
-func (shownSet) Model() (kube.Object, bool) { return &appsv1.StatefulSet{}, true }
+func (shownSet) NewObject() (kube.Object, bool) { return &appsv1.StatefulSet{}, true }
 
 func (shownSet) Covers(string, labels.Selector) bool { return true }
 
-func (s shownSet) Object(kube.Key) (kube.Object, bool, error) { return s.set.DeepCopy(), true, nil }
-
-func (s shownSet) ObjectAndApplied(kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
+func (s shownSet) Object(kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	return s.set.DeepCopy(), s.applied, true, nil
 }
 

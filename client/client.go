@@ -9,10 +9,10 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -55,20 +55,8 @@ type Config struct {
 // within a run. Read as another type than the informer's, an object lacks what the informer's
 // type does not know. FromAPI asks past the informers.
 type Informer interface {
-	// Name is the informer's name, for messages.
-	Name() string
-	// Kind is the kind of its objects. Requests for another version of it go to the API server.
-	Kind() schema.GroupVersionKind
-	// Model is a new object of its type; whole is false when it keeps parts of objects only.
-	Model() (model kube.Object, whole bool)
-	// Covers reports whether it shows every object that there is in a namespace ("": in all) and
-	// whose labels match (nil: all), so that what it does not show is not there.
-	Covers(namespace string, selector labels.Selector) bool
-	// Object returns a copy of the object under key, which belongs to the caller. An informer that
-	// does not run finds none.
-	Object(key kube.Key) (obj kube.Object, found bool, err error)
-	// Objects iterates over copies of the objects in a namespace ("": in all) whose labels match.
-	Objects(namespace string, selector labels.Selector) iter.Seq2[kube.Object, error]
+	// Untyped is for the packages of this module.
+	Untyped() cache.Informer
 }
 
 // Client makes requests to one API server: the functions of this package take it. It keeps no
@@ -160,11 +148,10 @@ func (c Config) validate() error {
 		}
 	}
 	for i, informer := range c.Informers {
-		switch {
-		case usercode.IsNil(informer):
+		if usercode.IsNil(informer) {
 			errs = append(errs, fmt.Errorf("nil is among Informers, at %d", i))
-		case informer.Kind().Empty():
-			errs = append(errs, fmt.Errorf("informer %q does not know the kind of its objects: give its Retriever a Description with a GroupVersionKind", informer.Name()))
+		} else if untyped := informer.Untyped(); untyped.Kind().Empty() {
+			errs = append(errs, fmt.Errorf("informer %q does not know the kind of its objects: give its Retriever a Description with a GroupVersionKind", untyped.Name()))
 		}
 	}
 	for i, interceptor := range c.Interceptors {
@@ -196,10 +183,10 @@ func checkFieldValidation(policy string) error {
 }
 
 // informersOf returns the informers that may know objects of kind.
-func (c *Client) informersOf(kind schema.GroupVersionKind) iter.Seq[Informer] {
-	return func(yield func(Informer) bool) {
+func (c *Client) informersOf(kind schema.GroupVersionKind) iter.Seq[cache.Informer] {
+	return func(yield func(cache.Informer) bool) {
 		for _, informer := range c.config.Informers {
-			if informer.Kind() == kind && !yield(informer) {
+			if untyped := informer.Untyped(); untyped.Kind() == kind && !yield(untyped) {
 				return
 			}
 		}

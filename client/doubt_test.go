@@ -19,24 +19,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // appliedShelf is an informer that shows one ConfigMap, and what "me" has applied to it.
 type appliedShelf struct {
-	client.Informer
+	cache.Informer
 	object *corev1.ConfigMap
 }
+
+func (s appliedShelf) Untyped() cache.Informer { return s }
 
 func (appliedShelf) Name() string { return "applied" }
 func (appliedShelf) Kind() schema.GroupVersionKind {
 	return corev1.SchemeGroupVersion.WithKind("ConfigMap")
 }
 func (appliedShelf) Covers(string, labels.Selector) bool { return true }
-func (appliedShelf) Model() (kube.Object, bool)          { return &corev1.ConfigMap{}, true }
+func (appliedShelf) NewObject() (kube.Object, bool)      { return &corev1.ConfigMap{}, true }
 
-func (s appliedShelf) ObjectAndApplied(kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
+func (s appliedShelf) Object(kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	return s.object.DeepCopy(), &metav1.ManagedFieldsEntry{
 		Manager: "me", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:mode":{}}}`),
 	}, true, nil

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -291,13 +292,13 @@ func prepareList[T kube.Object](ctx context.Context, c *Client, options []ListOp
 }
 
 // listedBy returns the informer that can answer, or nil.
-func listedBy[T kube.Object](t target, s settings) Informer {
+func listedBy[T kube.Object](t target, s settings) cache.Informer {
 	if s.fromAPI || s.fields != nil {
 		return nil
 	}
 	var none T
 	for informer := range t.client.informersOf(t.kind) {
-		if _, whole := informer.Model(); (whole || isMetadata(none)) && informer.Covers(t.key.Namespace, s.labels) {
+		if _, whole := informer.NewObject(); (whole || isMetadata(none)) && informer.Covers(t.key.Namespace, s.labels) {
 			return informer
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -130,6 +131,7 @@ func TestAPageIsAskedForWhenItsTurnComes(t *testing.T) {
 
 // shelf is an Informer that shows these objects.
 type shelf struct {
+	cache.Informer
 	kind    schema.GroupVersionKind
 	model   kube.Object
 	whole   bool
@@ -138,20 +140,22 @@ type shelf struct {
 	err     error
 }
 
-func (s shelf) Name() string                  { return "shelf" }
-func (s shelf) Kind() schema.GroupVersionKind { return s.kind }
-func (s shelf) Model() (kube.Object, bool)    { return s.model, s.whole }
+func (s shelf) Untyped() cache.Informer { return s }
+
+func (s shelf) Name() string                   { return "shelf" }
+func (s shelf) Kind() schema.GroupVersionKind  { return s.kind }
+func (s shelf) NewObject() (kube.Object, bool) { return s.model, s.whole }
 func (s shelf) Covers(namespace string, _ labels.Selector) bool {
 	return s.covers == "*" || s.covers != "" && s.covers == namespace
 }
 
-func (s shelf) Object(key kube.Key) (kube.Object, bool, error) {
+func (s shelf) Object(key kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	for _, obj := range s.objects {
 		if kube.KeyOf(obj) == key {
-			return obj.DeepCopyObject().(kube.Object), true, s.err
+			return obj.DeepCopyObject().(kube.Object), nil, true, s.err
 		}
 	}
-	return nil, false, s.err
+	return nil, nil, false, s.err
 }
 
 func (s shelf) Objects(namespace string, selector labels.Selector) iter.Seq2[kube.Object, error] {
@@ -181,7 +185,9 @@ func (r *restarted) Covers(string, labels.Selector) bool {
 	return r.before
 }
 
-func (r *restarted) Object(key kube.Key) (kube.Object, bool, error) {
+func (r *restarted) Untyped() cache.Informer { return r }
+
+func (r *restarted) Object(key kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	r.read = true
 	return r.shelf.Object(key)
 }

@@ -29,14 +29,14 @@ type state[T kube.Object] struct {
 func cachedState[T kube.Object](t target, like T, parts bool) (seen state[T], answered bool, err error) {
 	covered := false
 	for informer := range t.client.informersOf(t.kind) {
-		model, whole := informer.Model()
+		model, whole := informer.NewObject()
 		if !whole && !parts {
 			continue
 		}
 		// An informer that begins to cover after it was read may have the object by now, and one
 		// that was stopped meanwhile has lost it: neither says that the object is missing.
 		covers := informer.Covers(t.key.Namespace, nil)
-		obj, entry, found, err := objectAndApplied(informer, t.key)
+		obj, entry, found, err := informer.Object(t.key)
 		if err != nil {
 			return seen, false, fmt.Errorf("read it from informer %q: %w", informer.Name(), err)
 		}
@@ -53,20 +53,6 @@ func cachedState[T kube.Object](t target, like T, parts bool) (seen state[T], an
 		return state[T]{object: shown, exists: true, cached: true, entry: entry, partial: partial}, true, nil
 	}
 	return seen, covered, nil
-}
-
-// appliedReader is an Informer that may keep what a field manager has applied, as
-// *informer.Informer[T] does.
-type appliedReader interface {
-	ObjectAndApplied(key kube.Key) (obj kube.Object, applied *metav1.ManagedFieldsEntry, found bool, err error)
-}
-
-func objectAndApplied(informer Informer, key kube.Key) (obj kube.Object, applied *metav1.ManagedFieldsEntry, found bool, err error) {
-	if reader, ok := informer.(appliedReader); ok {
-		return reader.ObjectAndApplied(key)
-	}
-	obj, found, err = informer.Object(key)
-	return obj, nil, found, err
 }
 
 // readState reads the state of the object from the API server.

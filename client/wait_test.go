@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
@@ -164,18 +165,20 @@ func TestWaitForLeavesTheServerAloneAsLongAsItAsks(t *testing.T) {
 }
 
 // staleInformer shows a Deployment as it was: rolled out.
-type staleInformer struct{ client.Informer }
+type staleInformer struct{ cache.Informer }
+
+func (s staleInformer) Untyped() cache.Informer { return s }
 
 func (staleInformer) Name() string { return "stale" }
 func (staleInformer) Kind() schema.GroupVersionKind {
 	return appsv1.SchemeGroupVersion.WithKind("Deployment")
 }
-func (staleInformer) Model() (kube.Object, bool)          { return &appsv1.Deployment{}, true }
+func (staleInformer) NewObject() (kube.Object, bool)      { return &appsv1.Deployment{}, true }
 func (staleInformer) Covers(string, labels.Selector) bool { return true }
-func (staleInformer) Object(key kube.Key) (kube.Object, bool, error) {
+func (staleInformer) Object(key kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(0))},
-	}, true, nil
+	}, nil, true, nil
 }
 
 func TestWaitForDoesNotBelieveInformers(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
-	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -190,8 +190,8 @@ func (a answer) key(asked kube.Key) kube.Key {
 
 // writeOf returns what informers will see of a write that was done. ok is false for one of
 // which nothing can be said: the deletion of many, or an answer without an object.
-func writeOf(call kube.Call, a answer) (w informer.Write, ok bool) {
-	w = informer.Write{Key: a.key(call.Key), UID: a.uid, Object: a.object}
+func writeOf(call kube.Call, a answer) (w cache.Write, ok bool) {
+	w = cache.Write{Key: a.key(call.Key), UID: a.uid, Object: a.object}
 	switch {
 	case call.Verb == "delete" && call.Subresource == "" && (a.object == nil || !a.object.Deleting):
 		w.Deleted, w.Object = true, nil

@@ -58,7 +58,7 @@ type Config[T kube.Object] struct {
 	Sources []Source
 	// Reads are further informers that the handler reads from. The controller runs them, calls no handler before
 	// they are synced, and includes them in Ready. They enqueue no keys: a Source does. Default: none.
-	Reads []Readable
+	Reads []informer.Any
 	// Deleted is called with the last known state of an object that was deleted, before the handler is called for
 	// another object of the same name. stale is true when a list found the object gone: the state may not be the
 	// last one. Errors are retried like a handler's. It is a best effort: deletions while no process runs are

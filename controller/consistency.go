@@ -8,25 +8,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
-
-// Watched is an informer that can tell when it shows a write; *informer.Informer[T] is one
-// for every T. Of Config.Reads and of what sources read, those that are Watched are waited for.
-type Watched interface {
-	Readable
-	// Kind is the kind of its objects.
-	Kind() schema.GroupVersionKind
-	// Await calls seen once when the informer shows w, or never will.
-	Await(w informer.Write, seen func()) (cancel func())
-	// Kept returns the state of an object that the informer shows.
-	Kept(key kube.Key) (*wire.Object, bool)
-	// Model is a new object of its type; whole is false when it keeps only parts of objects.
-	Model() (model kube.Object, whole bool)
-}
 
 // consistency remembers what the runs of each key wrote, until the informers show it. It is
 // why a handler sees its own writes, and why those do not make it run again.
@@ -42,7 +27,7 @@ type consistency struct {
 	// Immutable.
 	timeout time.Duration // negative: off
 	queue   *workqueue.Queue[kube.Key]
-	watched func(kind schema.GroupKind) []Watched
+	watched func(kind schema.GroupKind) []cache.Informer
 
 	any  atomic.Int64 // how many keys are in unseen: most events need to know no more
 	mu   sync.Mutex
@@ -61,8 +46,8 @@ type unseen struct {
 
 type unseenWrite struct {
 	ownWrite
-	by      []Watched // who is to show it
-	waiting int       // how many of them have not yet
+	by      []cache.Informer // who is to show it
+	waiting int              // how many of them have not yet
 	cancel  []func()
 }
 
@@ -248,18 +233,7 @@ func (u *unseen) cancels() []func() {
 
 // isDelayed reports whether an informer that is to show w says that it cannot.
 func (w *unseenWrite) isDelayed() bool {
-	return slices.ContainsFunc(w.by, func(informer Watched) bool {
-		if partly, ok := informer.(readyForWrite); ok {
-			return partly.ReadyFor(w.Write) != nil
-		}
-		return informer.Ready() != nil
-	})
-}
-
-// readyForWrite is an informer of several lists and watches, of which some may fail while others
-// work. ReadyFor returns why those that are to show a write cannot, or nil.
-type readyForWrite interface {
-	ReadyFor(w informer.Write) error
+	return slices.ContainsFunc(w.by, func(i cache.Informer) bool { return i.ReadyFor(w.Write) != nil })
 }
 
 // unseenOf returns what the last run of key wrote and informers do not show yet.

@@ -54,7 +54,7 @@ func TestContract07_AHandlerSeesItsOwnWrites(t *testing.T) {
 			}}, metav1.CreateOptions{})
 			return err
 		})
-		c.Reads = []controller.Readable{parts}
+		c.Reads = []informer.Any{parts}
 		c.Workers = 1
 		w.HoldWatches("parts")
 		w.put("widgets", "a", 1)
@@ -100,7 +100,7 @@ func TestContract07_TheWaitIsBounded(t *testing.T) {
 			}
 			return w.create(ctx, "parts", "Part", "p")
 		})
-		c.Reads = []controller.Readable{parts}
+		c.Reads = []informer.Any{parts}
 		c.Logger = logs.logger(slog.LevelWarn)
 		w.put("widgets", "a", 1)
 		w.HoldWatches("parts")
@@ -141,7 +141,7 @@ func TestContract07_AnInformerThatFailsIsWaitedFor(t *testing.T) {
 			}
 			return w.create(ctx, "parts", "Part", "p")
 		})
-		c.Reads = []controller.Readable{parts}
+		c.Reads = []informer.Any{parts}
 		w.put("widgets", "a", 1)
 		w.HoldWatches("parts")
 		w.run(c)
@@ -211,7 +211,7 @@ func TestContract07_WhatNoInformerWillShowIsNotWaitedFor(t *testing.T) {
 					return err
 				})
 				if test.selection != nil {
-					c.Reads = []controller.Readable{w.parts(*test.selection)}
+					c.Reads = []informer.Any{w.parts(*test.selection)}
 				}
 				w.put("widgets", "a", "1")
 				w.put("parts", "old", "1")

@@ -38,7 +38,7 @@ func TestContract18_ATroubleOfAnObjectIsAnEventOnce(t *testing.T) {
 			// Its informer never shows this: each run comes too early, as the one before.
 			return errors.Join(w.patch(ctx, "parts", "p", fmt.Sprintf(`{"spec":{"at":%d}}`, time.Now().Unix())), errors.New("no luck"))
 		})
-		c.Events, c.Reads = &told, []controller.Readable{w.parts(informer.Selection{})}
+		c.Events, c.Reads = &told, []informer.Any{w.parts(informer.Selection{})}
 		c.Retry.Every.Max = time.Second
 		w.put("widgets", "a", 1)
 		w.put("parts", "p", 1)

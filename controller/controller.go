@@ -167,11 +167,11 @@ func (c *Controller[T]) removeSource(a *addedSource) {
 }
 
 // reads returns everything whose readiness is the controller's.
-func (c *Controller[T]) reads() []Readable {
+func (c *Controller[T]) reads() []informer.Any {
 	c.mu.Lock()
 	l := c.loop
 	c.mu.Unlock()
-	all := append([]Readable{c.informer}, c.config.Reads...)
+	all := append([]informer.Any{c.informer}, c.config.Reads...)
 	if l != nil {
 		all = append(all, l.sources.reads()...)
 	}

@@ -32,7 +32,7 @@ func TestNewNamesEveryMistakeAtOnce(t *testing.T) {
 		Retriever: informer.FromListerWatcher[configMap](nil),
 		Handler:   handlerFunc(nil),
 		Sources:   []controller.Source{nil, controller.SourceFunc(nil)},
-		Reads:     []controller.Readable{(*informer.Informer[configMap])(nil)},
+		Reads:     []informer.Any{(*informer.Informer[configMap])(nil)},
 		Workers:   -1,
 		Timeout:   -time.Second,
 		Retry:     retry.Config{Every: retry.Policy{Base: -1, Max: -2, Jitter: 2, MaxRetries: -1}},
@@ -772,7 +772,7 @@ func TestReadsAreSyncedBeforeAHandlerRunsAndEndLast(t *testing.T) {
 			}
 			return nil
 		})
-		c.Reads = []controller.Readable{read}
+		c.Reads = []informer.Any{read}
 		ctrl := newController(t, c)
 		stop := start(t, ctrl)
 		time.Sleep(time.Minute)
@@ -830,18 +830,18 @@ func TestFailedForGoodIsForgottenWithTheObject(t *testing.T) {
 	})
 }
 
-// failingReadable is a Readable that cannot be synced.
-type failingReadable struct{}
+// unsyncedInformer is an informer that fails to sync.
+type unsyncedInformer struct{ informer.Any }
 
-func (failingReadable) Join(context.Context) func()      { return func() {} }
-func (failingReadable) WaitSynced(context.Context) error { return errors.New("it cannot sync") }
-func (failingReadable) Ready() error                     { return nil }
+func (unsyncedInformer) Join(context.Context) func()      { return func() {} }
+func (unsyncedInformer) WaitSynced(context.Context) error { return errors.New("it cannot sync") }
+func (unsyncedInformer) Ready() error                     { return nil }
 
-// A Readable that fails to sync, before the controller's context ends, ends the controller.
-func TestReadableThatCannotSyncEndsTheController(t *testing.T) {
+// An informer that fails to sync before the controller's context ends ends the controller.
+func TestUnsyncedInformerEndsTheController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config(newServer("a"), func(context.Context, configMap) error { return nil })
-		c.Reads = []controller.Readable{failingReadable{}}
+		c.Reads = []informer.Any{unsyncedInformer{}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if err := newController(t, c).Run(ctx); err == nil || !strings.Contains(err.Error(), "it cannot sync") {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -39,7 +39,7 @@ import (
 // Deletions are no echoes: they are wishes, whose fulfilment others decide on. Nor is what a list shows:
 // see offer.
 type ownWrite struct {
-	informer.Write
+	cache.Write
 	kind    schema.GroupKind
 	whole   schema.GroupVersionKind // of Object; empty when that is not the whole object
 	created bool

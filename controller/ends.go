@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
@@ -89,7 +90,7 @@ func (l *loop[T]) endOf(ctx context.Context, r *running) (called bool, err error
 	}
 	for end := l.ends.first(key); end != nil; end = l.ends.first(key) {
 		called, r.uid, r.ending = true, end.state.UID, end // also when Deleted panics
-		last, err := l.informer.Decode(end.state)
+		last, err := cache.Decode[T](l.informer.Untyped(), end.state)
 		if err != nil {
 			return true, fmt.Errorf("read the last state of %s: %w", key, err)
 		}

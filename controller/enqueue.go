@@ -178,7 +178,7 @@ func (l *loop[T]) endsBackOff(key kube.Key, causes workqueue.Causes) bool {
 
 // again puts key into the queue for a reason of the loop's own.
 func (l *loop[T]) again(key kube.Key, cause workqueue.Cause, o workqueue.Options) bool {
-	cause.Source, cause.Time, cause.Staleness = workqueue.SourceLoop, time.Now(), l.informer.Staleness()
+	cause.Source, cause.Time, cause.Staleness = workqueue.SourceLoop, time.Now(), l.informer.Untyped().Staleness()
 	o.Cause = cause
 	return l.add(key, &o)
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -27,12 +26,10 @@ func (c *Controller[T]) Troubles() []Trouble {
 		all = append(all, Trouble{Type: TroubleSource, Message: err.Error()})
 	}
 	for _, read := range c.reads() {
-		if told, ok := read.(interface{ Health() informer.Health }); ok {
-			if h := told.Health(); h.Err != nil && !h.Degraded {
-				trouble := Trouble{Type: TroubleInformer, Since: h.ErrSince, Message: h.Ready().Error()}
-				if !slices.ContainsFunc(all, func(t Trouble) bool { return t.Type == trouble.Type && t.Message == trouble.Message }) {
-					all = append(all, trouble) // once, however many sources share the informer
-				}
+		if h := read.Health(); h.Err != nil && !h.Degraded {
+			trouble := Trouble{Type: TroubleInformer, Since: h.ErrSince, Message: h.Ready().Error()}
+			if !slices.ContainsFunc(all, func(t Trouble) bool { return t.Type == trouble.Type && t.Message == trouble.Message }) {
+				all = append(all, trouble) // once, however many sources share the informer
 			}
 		}
 	}

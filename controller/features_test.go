@@ -112,7 +112,7 @@ func newMixed(t *testing.T, seed int) *mixed {
 	if m.feature("child source") {
 		c.Sources = append(c.Sources, source.OwnerLabelIn(m.child, "owner"))
 	} else {
-		c.Reads = []controller.Readable{m.child}
+		c.Reads = []informer.Any{m.child}
 	}
 	m.config = c
 	m.ctrl = newController(t, c)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/informer"
 )
 
 // Phase is where a controller is in its life.
@@ -146,11 +148,11 @@ func (c *Controller[T]) stuck() error {
 }
 
 // readyAll is notReady as one error.
-func readyAll(informers []Readable) error { return errors.Join(notReady(informers)...) }
+func readyAll(informers []informer.Any) error { return errors.Join(notReady(informers)...) }
 
 // notReady asks each informer once, however many sources share it, and returns what they lack.
-func notReady(informers []Readable) (errs []error) {
-	asked := map[Readable]bool{}
+func notReady(informers []informer.Any) (errs []error) {
+	asked := map[informer.Any]bool{}
 	for _, inf := range informers {
 		if reflect.TypeOf(inf).Comparable() {
 			if asked[inf] {

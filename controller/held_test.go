@@ -36,7 +36,7 @@ func TestDrainQueueHandlesHeldKeys(t *testing.T) {
 					}
 					return w.create(ctx, "parts", "Part", "p")
 				})
-				c.Reads = []controller.Readable{parts}
+				c.Reads = []informer.Any{parts}
 				c.Shutdown.DrainQueue, c.Shutdown.DrainTimeout = true, test.drainTimeout
 				w.HoldWatches("parts")
 				w.put("widgets", "a", 1)

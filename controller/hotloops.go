@@ -24,8 +24,8 @@ func (l *loop[T]) known(r *running, kind schema.GroupVersionKind, object kube.Ke
 		return own
 	}
 	for _, informer := range l.watched(kind.GroupKind()) {
-		if obj, found := informer.Kept(object); found {
-			_, whole := informer.Model()
+		if obj, found := informer.Encoded(object); found {
+			_, whole := informer.NewObject()
 			return &before{obj, whole && informer.Kind() == kind}
 		}
 	}
@@ -38,8 +38,8 @@ func (l *loop[T]) content(kind schema.GroupKind, o *wire.Object) (map[string]any
 		return detect.Content(o, nil) // JSON names its fields: no type is needed
 	}
 	for _, informer := range l.watched(kind) {
-		if _, whole := informer.Model(); whole {
-			return detect.Content(o, func() kube.Object { model, _ := informer.Model(); return model })
+		if _, whole := informer.NewObject(); whole {
+			return detect.Content(o, func() kube.Object { model, _ := informer.NewObject(); return model })
 		}
 	}
 	return detect.Content(o, nil)

@@ -111,7 +111,7 @@ func (l *loop[T]) gone(key kube.Key, uid types.UID) bool {
 	if uid == "" {
 		return !l.informer.Has(key)
 	}
-	kept, found := l.informer.Kept(key)
+	kept, found := l.informer.Untyped().Encoded(key)
 	return !found || kept.UID != uid
 }
 
@@ -136,7 +136,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 
 	// Joined before anything else, so that what follows is about one session of each,
 	// whatever their other users do; left last, in the deferred order.
-	informers := append([]Readable{l.informer}, l.config.Reads...)
+	informers := append([]informer.Any{l.informer}, l.config.Reads...)
 	for _, inf := range informers {
 		defer inf.Join(background)()
 	}
@@ -160,7 +160,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 		others.Go(func() { l.feed(intake) })          // waited for below
 		others.Go(func() { l.watch(watch, workCtx) }) // waited for below
 	} else if intake.Err() == nil {
-		// A Readable of another type than *informer.Informer, which waits until ctx ends.
+		// No *informer.Informer fails before ctx ends.
 		synced = fmt.Errorf("controller %q: wait for what it reads: %w", l.config.Name, usercode.Error(synced))
 		stopIntake()
 	} else {
@@ -185,7 +185,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 }
 
 // waitSynced waits until all informers, and those of the sources, have listed, or ctx ends.
-func (l *loop[T]) waitSynced(ctx context.Context, informers []Readable) error {
+func (l *loop[T]) waitSynced(ctx context.Context, informers []informer.Any) error {
 	// What fails is logged by the informers; a list that is only slow is not.
 	slow := time.AfterFunc(slowSync, func() {
 		l.logger.InfoContext(ctx, "controller waits for its first list", "state", readyAll(append(slices.Clone(informers), l.sources.reads()...)))

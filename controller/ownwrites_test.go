@@ -62,7 +62,7 @@ func TestContract07_AChildThatWasCreatedAndDeletedIsNotSeen(t *testing.T) {
 					}
 					return err
 				})
-				c.Reads = []controller.Readable{parts}
+				c.Reads = []informer.Any{parts}
 				w.HoldWatches("parts")
 				w.put("widgets", "a", 1)
 				ctrl := w.run(c)
@@ -103,7 +103,7 @@ func TestContract07_TheWaitIsBoundedWhileAnotherNamespaceIsForbidden(t *testing.
 					}
 					return w.create(ctx, "parts", "Part", "p")
 				})
-				c.Reads = []controller.Readable{parts}
+				c.Reads = []informer.Any{parts}
 				w.HoldWatches("parts")
 				ctrl := w.run(c)
 				synctest.Wait()

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 )
 
@@ -64,7 +63,7 @@ func TestContract07_HandlersGoOnAfterARestore(t *testing.T) {
 					}
 					return w.patch(ctx, "parts", "p", fmt.Sprintf(`{"metadata":{"labels":{"note":"%d"}}}`, written))
 				})
-				c.Reads = []controller.Readable{parts}
+				c.Reads = []informer.Any{parts}
 				w.put("widgets", "a", "first")
 				ctrl := w.run(c)
 				time.Sleep(time.Minute)

@@ -168,7 +168,7 @@ func TestAWriteThatOutlivesItsRunIsNotWaitedFor(t *testing.T) {
 			time.Sleep(time.Second) // the write has been answered, and is about to be noted
 			return nil
 		})
-		c.Reads = []controller.Readable{gated}
+		c.Reads = []informer.Any{gated}
 		c.Logger = logs.logger(slog.LevelWarn)
 		w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 			resp := do()

@@ -42,7 +42,7 @@ type PreparedSource struct {
 	// Name identifies the source in causes and metrics: keep its cardinality low. Default: the type of the Source.
 	Name string
 	// Reads are the informers that the source reads. The controller treats them like Config.Reads. Default: none.
-	Reads []Readable
+	Reads []informer.Any
 	// Run enqueues keys until ctx ends. An error ends the controller.
 	Run func(ctx context.Context, enqueue Enqueue) error
 	// Start starts the source, and returns when it misses nothing from then on: no handler is called before. The
@@ -59,16 +59,6 @@ type SourceFunc func(ctx context.Context, enqueue Enqueue) error
 // Prepare implements Source. The name is "func".
 func (f SourceFunc) Prepare(Target) (PreparedSource, error) {
 	return PreparedSource{Name: "func", Run: f}, nil
-}
-
-// Readable is an informer of any type: *informer.Informer[T] is one for every T.
-type Readable interface {
-	// Join runs the informer until leave is called.
-	Join(ctx context.Context) (leave func())
-	// WaitSynced waits until the informer has listed everything, or ctx ends. Another error ends the controller.
-	WaitSynced(ctx context.Context) error
-	// Ready says what the informer lacks, or nil.
-	Ready() error
 }
 
 // Enqueue is what a Source calls for a key that should be run. It never blocks.

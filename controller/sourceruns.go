@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 )
@@ -180,10 +181,10 @@ func (s *sources) remove(r *sourceRun) {
 }
 
 // reads returns the informers of all sources.
-func (s *sources) reads() []Readable {
+func (s *sources) reads() []informer.Any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []Readable
+	var all []informer.Any
 	for _, r := range slices.Concat(s.active, s.waiting) {
 		all = append(all, r.Reads...)
 	}

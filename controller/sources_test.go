@@ -42,7 +42,7 @@ func newWatching(t *testing.T, server *fakeapi.Server[configMap]) *watching {
 }
 
 func (w *watching) Prepare(controller.Target) (controller.PreparedSource, error) {
-	return controller.PreparedSource{Name: "watching", Reads: []controller.Readable{w.objects}, Run: w.run}, w.mistake
+	return controller.PreparedSource{Name: "watching", Reads: []informer.Any{w.objects}, Run: w.run}, w.mistake
 }
 
 func (w *watching) run(ctx context.Context, enqueue controller.Enqueue) error {

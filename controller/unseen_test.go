@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"runtime"
 	"testing"
@@ -11,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -19,18 +18,14 @@ import (
 
 // slowInformer is an informer that shows a write when the test says so.
 type slowInformer struct {
+	cache.Informer
 	ready func() error
 	seen  []func()
 }
 
-func (i *slowInformer) Join(context.Context) func()            { return func() {} }
-func (i *slowInformer) WaitSynced(context.Context) error       { return nil }
-func (i *slowInformer) Ready() error                           { return i.ready() }
-func (i *slowInformer) Kind() schema.GroupVersionKind          { return schema.GroupVersionKind{Kind: "Part"} }
-func (i *slowInformer) Kept(kube.Key) (*wire.Object, bool)     { return nil, false }
-func (i *slowInformer) Model() (model kube.Object, whole bool) { return nil, true }
+func (i *slowInformer) ReadyFor(cache.Write) error { return i.ready() }
 
-func (i *slowInformer) Await(_ informer.Write, seen func()) (cancel func()) {
+func (i *slowInformer) Await(_ cache.Write, seen func()) (cancel func()) {
 	i.seen = append(i.seen, seen)
 	return func() {}
 }
@@ -39,7 +34,7 @@ func (i *slowInformer) Await(_ informer.Write, seen func()) (cancel func()) {
 func newUnseen(by *slowInformer) *consistency {
 	return &consistency{
 		timeout: time.Second, queue: workqueue.New(workqueue.Config[kube.Key]{}), keys: map[kube.Key]*unseen{},
-		watched: func(schema.GroupKind) []Watched { return []Watched{by} },
+		watched: func(schema.GroupKind) []cache.Informer { return []cache.Informer{by} },
 	}
 }
 
@@ -48,7 +43,7 @@ func (c *consistency) write(key kube.Key, object *wire.Object, version string) {
 	r := &running{record: &record{run: Run{Key: key}}}
 	c.wrote(r, ownWrite{
 		kind:  schema.GroupKind{Kind: "Part"},
-		Write: informer.Write{Key: key, UID: "1", ResourceVersion: version, Object: object},
+		Write: cache.Write{Key: key, UID: "1", ResourceVersion: version, Object: object},
 	}, false)
 	c.ended(r)
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
@@ -164,7 +166,7 @@ func (l *loop[T]) begin(item workqueue.Item[kube.Key]) *running {
 		Wait:       item.Wait,
 		Held:       item.Held,
 		Started:    time.Now(),
-		Staleness:  l.informer.Staleness(),
+		Staleness:  l.informer.Untyped().Staleness(),
 	}}
 	if failed.inARow > 0 {
 		r.run.AttemptClass = failed.class
@@ -204,7 +206,7 @@ func (l *loop[T]) forgetFailures(key kube.Key) {
 // readIdentity notes which object the informer shows under key.
 func (l *loop[T]) readIdentity(r *running, key kube.Key) {
 	r.uid, r.generation = "", 0
-	if kept, found := l.informer.Kept(key); found {
+	if kept, found := l.informer.Untyped().Encoded(key); found {
 		r.uid, r.generation = kept.UID, kept.Generation
 	}
 }
@@ -288,14 +290,13 @@ func (l *loop[T]) wrote(ctx context.Context, r *running, call kube.Call, was *be
 }
 
 // watched returns the informers of kind that the controller runs.
-func (l *loop[T]) watched(kind schema.GroupKind) []Watched {
-	var all []Watched
-	for _, informer := range append([]Readable{l.informer}, append(l.config.Reads, l.sources.reads()...)...) {
-		if w, ok := informer.(Watched); ok && w.Kind().GroupKind() == kind {
-			all = append(all, w)
+func (l *loop[T]) watched(kind schema.GroupKind) (watched []cache.Informer) {
+	for _, inf := range append([]informer.Any{l.informer}, append(l.config.Reads, l.sources.reads()...)...) {
+		if inf.Kind().GroupKind() == kind {
+			watched = append(watched, inf.Untyped())
 		}
 	}
-	return all
+	return watched
 }
 
 // finish measures and logs a run, and enqueues the next one.

@@ -32,7 +32,7 @@ func appliedEntries(managers ...string) (entries []metav1.ManagedFieldsEntry) {
 // the object itself.
 func shownApplied[T kube.Object](t *testing.T, i *informer.Informer[T], name string) string {
 	t.Helper()
-	obj, entry, found, err := i.ObjectAndApplied(key(name))
+	obj, entry, found, err := i.Untyped().Object(key(name))
 	if err != nil || !found {
 		t.Fatalf("%s as a %T: found %t, %v", name, obj, found, err)
 	}

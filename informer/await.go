@@ -7,44 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Write is a write that somebody has done, and that an informer will see.
-type Write struct {
-	Key kube.Key
-	UID types.UID
-	// ResourceVersion is the object's after the write; for a deletion, the latest that is
-	// known. Empty for a deletion of which nothing is known.
-	ResourceVersion string
-	// Deleted is true when the object is gone by it; false also for a deletion that has only
-	// begun, because finalizers or a grace period stand before the end.
-	Deleted bool
-	// Object is the object after the write, for selections. May be nil.
-	Object *wire.Object
-}
-
-// Await calls seen, once, when the informer shows what w has written or something later, or
-// never will, because it does not run or does not retrieve the object. It may do so before
-// Await returns. Otherwise seen is called while the informer announces a change, after its
-// subscribers: it must be quick, and must not call the informer. cancel makes Await forget it:
-// after cancel has returned, seen is not called any more.
-//
-// The informer shows a write when it keeps the object's state after it or a later one, or when it
-// does not keep the object and has come to the write's resource version; a deletion, when it has
-// come to that version and the object is not kept, or one with another UID is. Where the API server
-// counts the writes of each object (some aggregated APIs do), the object alone decides. An object that is outside of the selection after the write is
-// not waited for, unless an earlier state of it is kept or awaited. (Of field selectors, those of
-// metadata.name and metadata.namespace are understood; for the others, and for Retrievers of
-// one's own, the resource version decides. Where versions cannot be compared, only the very
-// state of the write is recognised: give up after a while.) Where joined Retrievers overlap,
-// all that may have the object have to show it.
-func (i *Informer[T]) Await(w Write, seen func()) (cancel func()) { return i.core.await(w, seen) }
-
-func (c *core) await(w Write, seen func()) (cancel func()) {
+func (c *core) await(w cache.Write, seen func()) (cancel func()) {
 	write := &waiter{Write: w, seen: seen, began: time.Now()}
 	write.version, write.comparable = parseVersion(w.ResourceVersion)
 	c.events.Lock()
@@ -74,12 +41,7 @@ func (c *core) await(w Write, seen func()) (cancel func()) {
 	}
 }
 
-// ReadyFor is Ready for one object: it returns nil when every watch that is to show w works, also
-// while another one fails, as that of a namespace that is forbidden. Otherwise the error says why
-// w is not shown.
-func (i *Informer[T]) ReadyFor(w Write) error { return i.core.readyFor(w) }
-
-func (c *core) readyFor(w Write) error {
+func (c *core) readyFor(w cache.Write) error {
 	running, parts := c.showing()
 	if !running {
 		return c.health().Ready()
@@ -121,7 +83,7 @@ func (c *core) releaseAll() {
 
 // waiter is a write that somebody waits for. It is guarded by core.events.
 type waiter struct {
-	Write
+	cache.Write
 	seen       func()
 	began      time.Time
 	version    uint64 // the ResourceVersion, when comparable

@@ -22,14 +22,15 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
 // await counts how often seen is called for w.
-func await(f fixture, w informer.Write) *atomic.Int32 {
+func await(f fixture, w cache.Write) *atomic.Int32 {
 	f.Helper()
 	var seen atomic.Int32
-	f.informer.Await(w, func() { seen.Add(1) })
+	f.informer.Untyped().Await(w, func() { seen.Add(1) })
 	synctest.Wait()
 	return &seen
 }
@@ -43,12 +44,12 @@ func expectSeen(t *testing.T, when string, seen *atomic.Int32, want int32) {
 	}
 }
 
-func written(obj configMap) informer.Write {
-	return informer.Write{Key: key(obj.Name), UID: obj.UID, ResourceVersion: obj.ResourceVersion}
+func written(obj configMap) cache.Write {
+	return cache.Write{Key: key(obj.Name), UID: obj.UID, ResourceVersion: obj.ResourceVersion}
 }
 
-func deleted(obj configMap, version string) informer.Write {
-	return informer.Write{Key: key(obj.Name), UID: obj.UID, ResourceVersion: version, Deleted: true}
+func deleted(obj configMap, version string) cache.Write {
+	return cache.Write{Key: key(obj.Name), UID: obj.UID, ResourceVersion: version, Deleted: true}
 }
 
 // Contract 7's other half: an informer tells when it shows a write.
@@ -56,77 +57,77 @@ func TestAwaitIsSeenWithTheWrite(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		for name, test := range map[string]struct {
 			// write writes behind the informer's back, and returns what is awaited.
-			write func(f fixture) informer.Write
+			write func(f fixture) cache.Write
 			// at once: the informer shows it, or never will.
 			atOnce bool
 		}{
-			"an update":  {write: func(f fixture) informer.Write { return written(f.server.Put(object("a", "2"))) }},
-			"a creation": {write: func(f fixture) informer.Write { return written(f.server.Put(object("b", "1"))) }},
-			"what is there": {write: func(f fixture) informer.Write {
+			"an update":  {write: func(f fixture) cache.Write { return written(f.server.Put(object("a", "2"))) }},
+			"a creation": {write: func(f fixture) cache.Write { return written(f.server.Put(object("b", "1"))) }},
+			"what is there": {write: func(f fixture) cache.Write {
 				obj, _, _ := f.informer.Get(key("a"))
 				return written(obj)
 			}, atOnce: true},
-			"an earlier state": {write: func(f fixture) informer.Write {
+			"an earlier state": {write: func(f fixture) cache.Write {
 				obj, _, _ := f.informer.Get(key("a"))
 				obj.ResourceVersion = "100"
 				return written(obj)
 			}, atOnce: true},
-			"an update, and a later one by somebody else": {write: func(f fixture) informer.Write {
+			"an update, and a later one by somebody else": {write: func(f fixture) cache.Write {
 				w := written(f.server.Put(object("a", "2")))
 				f.server.Put(object("a", "3"))
 				return w
 			}},
-			"an update of what somebody has deleted since": {write: func(f fixture) informer.Write {
+			"an update of what somebody has deleted since": {write: func(f fixture) cache.Write {
 				w := written(f.server.Put(object("a", "2")))
 				f.server.Delete(key("a"))
 				return w
 			}},
-			"a creation that somebody has deleted since": {write: func(f fixture) informer.Write {
+			"a creation that somebody has deleted since": {write: func(f fixture) cache.Write {
 				w := written(f.server.Put(object("b", "2")))
 				f.server.Delete(key("b"))
 				return w
 			}},
-			"a deletion of which nothing is known": {write: func(f fixture) informer.Write {
+			"a deletion of which nothing is known": {write: func(f fixture) cache.Write {
 				obj, _, _ := f.informer.Get(key("a"))
 				f.server.Delete(key("a"))
 				return deleted(obj, "")
 			}},
-			"a deletion of which neither version nor UID is known": {write: func(f fixture) informer.Write {
+			"a deletion of which neither version nor UID is known": {write: func(f fixture) cache.Write {
 				f.server.Delete(key("a"))
-				return informer.Write{Key: key("a"), Deleted: true}
+				return cache.Write{Key: key("a"), Deleted: true}
 			}},
-			"a deletion with the version of the last state": {write: func(f fixture) informer.Write {
+			"a deletion with the version of the last state": {write: func(f fixture) cache.Write {
 				obj, _, _ := f.informer.Get(key("a"))
 				f.server.Delete(key("a"))
 				return deleted(obj, obj.ResourceVersion)
 			}},
-			"a deletion with its own version": {write: func(f fixture) informer.Write {
+			"a deletion with its own version": {write: func(f fixture) cache.Write {
 				obj, _, _ := f.informer.Get(key("a"))
 				f.server.Delete(key("a"))
 				return deleted(obj, "103")
 			}},
-			"a deletion, and another object of the name": {write: func(f fixture) informer.Write {
+			"a deletion, and another object of the name": {write: func(f fixture) cache.Write {
 				obj, _, _ := f.informer.Get(key("a"))
 				f.server.Delete(key("a"))
 				f.server.Put(object("a", "2"))
 				return deleted(obj, "103")
 			}},
-			"a deletion of what was created just before": {write: func(f fixture) informer.Write {
+			"a deletion of what was created just before": {write: func(f fixture) cache.Write {
 				obj := f.server.Put(object("b", "1"))
 				f.server.Delete(key("b"))
 				return deleted(obj, obj.ResourceVersion)
 			}},
-			"a deletion of what replaced the object that is kept": {write: func(f fixture) informer.Write {
+			"a deletion of what replaced the object that is kept": {write: func(f fixture) cache.Write {
 				f.server.Delete(key("a"))
 				obj := f.server.Put(object("a", "2"))
 				f.server.Delete(key("a"))
 				return deleted(obj, obj.ResourceVersion)
 			}},
-			"a deletion of what is not there": {write: func(fixture) informer.Write {
-				return informer.Write{Key: key("c"), UID: "u", Deleted: true}
+			"a deletion of what is not there": {write: func(fixture) cache.Write {
+				return cache.Write{Key: key("c"), UID: "u", Deleted: true}
 			}, atOnce: true},
-			"a deletion of what has another UID now": {write: func(fixture) informer.Write {
-				return informer.Write{Key: key("a"), UID: "u", ResourceVersion: "100", Deleted: true}
+			"a deletion of what has another UID now": {write: func(fixture) cache.Write {
+				return cache.Write{Key: key("a"), UID: "u", ResourceVersion: "100", Deleted: true}
 			}, atOnce: true},
 		} {
 			t.Run(fmt.Sprintf("%s, watchList=%v", name, watchList), func(t *testing.T) {
@@ -158,7 +159,7 @@ func TestAwaitIsSeenWithTheWrite(t *testing.T) {
 					server.Delete(key("a"))
 					server.Bookmark()
 					expectSeen(t, "later", seen, 1)
-					if f.informer.Await(w, func() { seen.Add(1) }); seen.Load() != 2 {
+					if f.informer.Untyped().Await(w, func() { seen.Add(1) }); seen.Load() != 2 {
 						t.Error("it is not shown when it is awaited again")
 					}
 				})
@@ -169,11 +170,11 @@ func TestAwaitIsSeenWithTheWrite(t *testing.T) {
 
 // Nothing about the object comes, or can come.
 func TestAwaitIsSeenWithoutTheObject(t *testing.T) {
-	missing := func(fixture) informer.Write { // a Retriever that leaves it out
-		return informer.Write{Key: key("hidden"), UID: "u", ResourceVersion: "103"}
+	missing := func(fixture) cache.Write { // a Retriever that leaves it out
+		return cache.Write{Key: key("hidden"), UID: "u", ResourceVersion: "103"}
 	}
 	for name, test := range map[string]struct {
-		write func(f fixture) informer.Write
+		write func(f fixture) cache.Write
 		then  func(f fixture)
 	}{
 		"a bookmark": {missing, func(f fixture) {
@@ -189,11 +190,11 @@ func TestAwaitIsSeenWithoutTheObject(t *testing.T) {
 			})
 		}},
 		"a list that has it": {
-			func(fixture) informer.Write { return informer.Write{Key: key("b"), ResourceVersion: "103"} },
+			func(fixture) cache.Write { return cache.Write{Key: key("b"), ResourceVersion: "103"} },
 			func(f fixture) { f.offline(func() { f.server.Put(object("b", "1")); f.server.Compact() }) },
 		},
 		"a list that has it no more": {
-			func(f fixture) informer.Write {
+			func(f fixture) cache.Write {
 				obj, _, _ := f.informer.Get(key("a"))
 				return deleted(obj, "")
 			},
@@ -236,7 +237,7 @@ func TestAwaitIsSeenWithoutTheObject(t *testing.T) {
 				test.then(f)
 				expectSeen(t, "after", seen, 1)
 				f.stop()
-				again := await(f, informer.Write{Key: key("a"), ResourceVersion: "1000"})
+				again := await(f, cache.Write{Key: key("a"), ResourceVersion: "1000"})
 				expectSeen(t, "of an informer that does not run", again, 1)
 			})
 		})
@@ -250,7 +251,7 @@ func TestAwaitOfWhatIsDegradedIsSeenAtOnce(t *testing.T) {
 		f := startWith(t, server, informer.Config[configMap]{Optional: true})
 		defer f.stop()
 		time.Sleep(time.Minute)
-		expectSeen(t, "degraded", await(f, informer.Write{Key: key("a"), ResourceVersion: "1000"}), 1)
+		expectSeen(t, "degraded", await(f, cache.Write{Key: key("a"), ResourceVersion: "1000"}), 1)
 	})
 }
 
@@ -263,9 +264,9 @@ func TestAwaitIsCalledAfterTheSubscribers(t *testing.T) {
 		defer f.informer.Subscribe(func(c informer.Change) { told = append(told, c.Type.String()) })()
 		server.Mute(true)
 		w := written(server.Put(object("a", "1")))
-		f.informer.Await(w, func() { told = append(told, "seen") })
+		f.informer.Untyped().Await(w, func() { told = append(told, "seen") })
 		server.Delete(key("a"))
-		f.informer.Await(deleted(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: w.UID}}, w.ResourceVersion), func() { told = append(told, "seen") })
+		f.informer.Untyped().Await(deleted(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: w.UID}}, w.ResourceVersion), func() { told = append(told, "seen") })
 		server.Mute(false)
 		synctest.Wait()
 		if want := []string{"added", "seen", "deleted", "seen"}; !slices.Equal(told, want) {
@@ -282,8 +283,8 @@ func TestAwaitThatIsCancelledIsForgotten(t *testing.T) {
 		server.Mute(true)
 		w := written(server.Put(object("a", "1")))
 		var cancelled, other atomic.Int32
-		cancel := f.informer.Await(w, func() { cancelled.Add(1) })
-		cancelOther := f.informer.Await(w, func() { other.Add(1) })
+		cancel := f.informer.Untyped().Await(w, func() { cancelled.Add(1) })
+		cancelOther := f.informer.Untyped().Await(w, func() { other.Add(1) })
 		cancel()
 		server.Mute(false)
 		expectSeen(t, "cancelled", &cancelled, 0)
@@ -336,7 +337,7 @@ func TestAwaitWhileEventsCome(t *testing.T) {
 				name := fmt.Sprint("object-", n%3) // several write the same object
 				for i := range writes {
 					w := written(server.Put(object(name, fmt.Sprint(i))))
-					f.informer.Await(w, func() { seen.Add(1) })
+					f.informer.Untyped().Await(w, func() { seen.Add(1) })
 				}
 			})
 		}
@@ -448,7 +449,7 @@ func TestAwaitDoesNotKeepTheObject(t *testing.T) {
 			t.Fatal(err)
 		}
 		kept := weak.Make(written)
-		cancel := f.informer.Await(informer.Write{Key: key("a"), ResourceVersion: "1000", Object: written}, func() {})
+		cancel := f.informer.Untyped().Await(cache.Write{Key: key("a"), ResourceVersion: "1000", Object: written}, func() {})
 		defer cancel()
 		written = nil //nolint:ineffassign,wastedassign // nobody else keeps it
 		goruntime.GC()

@@ -92,6 +92,21 @@ func (c Change) New() (*wire.Object, error) {
 	return c.states.readNew()
 }
 
+// OldVersion returns the resource version of the state before the change, without reading it.
+// Empty: there is none.
+func (c Change) OldVersion() string {
+	switch s := c.states; {
+	case s == nil:
+		return ""
+	case !s.oldRead:
+		return s.oldRef.ResourceVersion()
+	case s.old == nil:
+		return ""
+	default:
+		return s.old.ResourceVersion
+	}
+}
+
 // Kind returns the kind of the object. It is empty when the Retriever does not tell it.
 func (c Change) Kind() schema.GroupVersionKind {
 	if c.states == nil {

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -168,7 +169,7 @@ func (f *truth) write() {
 		return !deletes
 	})
 	if f.random.IntN(2) == 0 {
-		w := informer.Write{Key: key, ResourceVersion: version, Deleted: deletes}
+		w := cache.Write{Key: key, ResourceVersion: version, Deleted: deletes}
 		if obj := f.server.Object("configmaps", key); obj != nil {
 			w.UID = obj.GetUID()
 		} else {
@@ -176,7 +177,7 @@ func (f *truth) write() {
 		}
 		n := f.awaited
 		f.awaited++
-		f.informer.Await(w, func() {
+		f.informer.Untyped().Await(w, func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.seen[n]++

@@ -38,7 +38,7 @@ type Health struct {
 	// With a healthy watch it stays below about a minute, after which the API server sends a
 	// bookmark if nothing else. Zero: the informer does not run, or has not listed.
 	Staleness time.Duration
-	// Lag is how long the last write that somebody awaited took to be shown: see Await. Zero:
+	// Lag is how long the last write that somebody awaited took to be shown. Zero:
 	// it was there at once, or none was awaited.
 	Lag time.Duration
 	// LastEvent is when the last list, event or bookmark arrived. Zero: none yet.
@@ -136,11 +136,10 @@ func (c *core) presentParts() []*part {
 	return slices.DeleteFunc(slices.Clone(c.parts), func(p *part) bool { return p.isNew })
 }
 
-// Staleness is Health().Staleness, at the cost of one lock.
-func (i *Informer[T]) Staleness() time.Duration {
-	i.core.mu.Lock()
-	running, parts := i.core.session != nil, i.core.presentParts()
-	i.core.mu.Unlock()
+func (c *core) staleness() time.Duration {
+	c.mu.Lock()
+	running, parts := c.session != nil, c.presentParts()
+	c.mu.Unlock()
 	if !running {
 		return 0
 	}

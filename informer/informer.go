@@ -39,10 +39,10 @@ type Config[T kube.Object] struct {
 	// are often more than half of an object and few handlers read them. An Update of an
 	// object without them leaves them as they are.
 	KeepManagedFields bool
-	// KeepAppliedBy names a field manager. The entry of metadata.managedFields that says what it
-	// has applied is kept, beside the objects: handlers do not see it, and ObjectAndApplied returns
-	// it. By it client.Apply knows, also after a restart, that an object needs no apply. That takes
-	// some memory for each object (docs/cache.md). Default: none is kept.
+	// KeepAppliedBy is a field manager whose entry in metadata.managedFields, which contains the fields that it has
+	// applied, is kept with each object. From it client.Apply detects that an object needs no apply, also after a
+	// restart. Objects that are read do not contain the entry. It takes some memory for each object (docs/cache.md).
+	// Default: none is kept.
 	KeepAppliedBy string
 	// Cut are further fields that are not kept, as paths such as
 	// "spec.template.spec.containers.env" (lists need no index) or LastApplied. Never
@@ -291,10 +291,7 @@ func (i *Informer[T]) Get(key kube.Key) (obj T, found bool, err error) {
 	return obj, false, nil
 }
 
-// Decode returns a lazy object of this informer, such as a Change has, as a T that belongs to
-// the caller.
-func (i *Informer[T]) Decode(o *wire.Object) (T, error) { return i.decode(o) }
-
+// decode decodes an object of this informer.
 func (i *Informer[T]) decode(o *wire.Object) (T, error) {
 	began := time.Now()
 	defer i.core.counters.observeDecode(began)

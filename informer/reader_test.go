@@ -48,7 +48,7 @@ func TestAnInformerCoversWhatItHasListed(t *testing.T) {
 					t.Fatal(err)
 				}
 				for asked := range test.want {
-					if i.Covers(question(t, asked)) {
+					if i.Untyped().Covers(question(t, asked)) {
 						t.Errorf("it covers %q before it runs", asked)
 					}
 				}
@@ -57,14 +57,14 @@ func TestAnInformerCoversWhatItHasListed(t *testing.T) {
 					t.Fatal(err)
 				}
 				for asked, want := range test.want {
-					if got := i.Covers(question(t, asked)); got != want {
+					if got := i.Untyped().Covers(question(t, asked)); got != want {
 						t.Errorf("it covers %q: %t, want %t", asked, got, want)
 					}
 				}
 				_ = events.Close()
 				leave()
 				for asked := range test.want {
-					if i.Covers(question(t, asked)) {
+					if i.Untyped().Covers(question(t, asked)) {
 						t.Errorf("it covers %q after it has run", asked)
 					}
 				}
@@ -101,11 +101,11 @@ func TestObjectsWithoutTheirType(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := kube.Key{Namespace: "ns", Name: "kept"}
-		if obj, found, err := i.Object(key); err != nil || !found || kube.KeyOf(obj) != key {
+		if obj, _, found, err := i.Untyped().Object(key); err != nil || !found || kube.KeyOf(obj) != key {
 			t.Errorf("the object is %v, %t, %v", obj, found, err)
 		}
 		// Not an interface that holds a nil pointer.
-		if obj, found, err := i.Object(kube.Key{Namespace: "ns", Name: "none"}); err != nil || found || obj != nil {
+		if obj, _, found, err := i.Untyped().Object(kube.Key{Namespace: "ns", Name: "none"}); err != nil || found || obj != nil {
 			t.Errorf("no object is %v, %t, %v", obj, found, err)
 		}
 		for query, want := range map[[2]string]int{{"", ""}: 1, {"ns", "app=a"}: 1, {"ns", "app=b"}: 0, {"other", ""}: 0} {
@@ -114,7 +114,7 @@ func TestObjectsWithoutTheirType(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := 0
-			for obj, err := range i.Objects(query[0], selector) {
+			for obj, err := range i.Untyped().Objects(query[0], selector) {
 				if err != nil || kube.KeyOf(obj) != key {
 					t.Errorf("%q: %v, %v", query, obj, err)
 				}
@@ -141,15 +141,15 @@ func TestAnInformerThatHasEndedShowsNoObject(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := kube.Key{Namespace: "ns", Name: "kept"}
-		if _, found, err := i.Object(key); err != nil || !found {
+		if _, _, found, err := i.Untyped().Object(key); err != nil || !found {
 			t.Fatalf("while it runs the object is found: %t, %v", found, err)
 		}
 		_ = events.Close()
 		leave()
-		if obj, found, err := i.Object(key); err != nil || found || obj != nil {
+		if obj, _, found, err := i.Untyped().Object(key); err != nil || found || obj != nil {
 			t.Errorf("after it has run the object is %v, %t, %v", obj, found, err)
 		}
-		for obj, err := range i.Objects("", nil) {
+		for obj, err := range i.Untyped().Objects("", nil) {
 			t.Errorf("after it has run the objects are %v, %v", obj, err)
 		}
 	})
@@ -189,7 +189,7 @@ func TestOptionalInformerCoversOnlyWhatItHasListed(t *testing.T) {
 				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{Optional: true}, informer.Selection{})
 				defer i.Join(t.Context())()
 				if test.listed {
-					if err := i.WaitSynced(t.Context()); err != nil || !i.Covers("", nil) {
+					if err := i.WaitSynced(t.Context()); err != nil || !i.Untyped().Covers("", nil) {
 						t.Fatalf("it does not cover what it has listed: %v", err)
 					}
 				}
@@ -197,14 +197,14 @@ func TestOptionalInformerCoversOnlyWhatItHasListed(t *testing.T) {
 					fails.Store(err)
 					server.Break("configmaps", false)
 					time.Sleep(time.Minute)
-					if i.Covers("", nil) {
+					if i.Untyped().Covers("", nil) {
 						t.Errorf("it covers all objects, but the API server answers %q", err.Status().Reason)
 					}
 				}
 				fails.Store(nil)
 				time.Sleep(time.Minute)
-				if _, found, err := i.Get(key); err != nil || !found || !i.Covers("", nil) {
-					t.Errorf("it has listed again, and covers %t, finds %t, %v", i.Covers("", nil), found, err)
+				if _, found, err := i.Get(key); err != nil || !found || !i.Untyped().Covers("", nil) {
+					t.Errorf("it has listed again, and covers %t, finds %t, %v", i.Untyped().Covers("", nil), found, err)
 				}
 			})
 		})
@@ -224,7 +224,7 @@ func TestCoversDuringStarts(t *testing.T) {
 	for range 8 {
 		readers.Go(func() { // waited for below
 			for ctx.Err() == nil {
-				i.Covers("", slowSelector{selector})
+				i.Untyped().Covers("", slowSelector{selector})
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -54,7 +55,7 @@ const (
 )
 
 // has says whether the object that was written is selected, or was when it was deleted.
-func (s selection) has(w Write) belongs {
+func (s selection) has(w cache.Write) belongs {
 	if s.namespace != "" && w.Key.Namespace != s.namespace {
 		return never
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -63,14 +64,14 @@ func TestAwaitKnowsTheSelection(t *testing.T) {
 		}
 		return o
 	}
-	write := func(namespace, name string, after *wire.Object) informer.Write {
-		return informer.Write{Key: kube.Key{Namespace: namespace, Name: name}, UID: "u", ResourceVersion: "11", Object: after}
+	write := func(namespace, name string, after *wire.Object) cache.Write {
+		return cache.Write{Key: kube.Key{Namespace: namespace, Name: name}, UID: "u", ResourceVersion: "11", Object: after}
 	}
 	deletion := write("ns", "kept", labelled("kept", `"app":"b"`))
 	deletion.Deleted = true
 	for name, test := range map[string]struct {
 		selection informer.Selection
-		write     informer.Write
+		write     cache.Write
 		atOnce    bool
 	}{
 		"all":                      {informer.Selection{}, write("ns", "new", nil), false},
@@ -89,7 +90,7 @@ func TestAwaitKnowsTheSelection(t *testing.T) {
 		"other labels, of what is kept": {
 			informer.Selection{LabelSelector: "app=a"}, write("ns", "kept", labelled("kept", `"app":"b"`)), false,
 		},
-		"a deletion of what was not selected": {informer.Selection{LabelSelector: "app=a"}, informer.Write{
+		"a deletion of what was not selected": {informer.Selection{LabelSelector: "app=a"}, cache.Write{
 			Key: kube.Key{Namespace: "ns", Name: "new"}, UID: "u", ResourceVersion: "11", Deleted: true, Object: labelled("new", `"app":"b"`),
 		}, true},
 		"a deletion": {informer.Selection{LabelSelector: "app=a"}, deletion, false},
@@ -104,7 +105,7 @@ func TestAwaitKnowsTheSelection(t *testing.T) {
 				defer inf.Join(t.Context())()
 				synctest.Wait()
 				var seen atomic.Int32
-				inf.Await(test.write, func() { seen.Add(1) })
+				inf.Untyped().Await(test.write, func() { seen.Add(1) })
 				if test.atOnce {
 					expectSeen(t, "at once", &seen, 1)
 					return
@@ -138,18 +139,18 @@ func TestAwaitOfWhatLeavesTheSelectionBeforeItIsSeen(t *testing.T) {
 				}
 				defer inf.Join(t.Context())()
 				synctest.Wait()
-				write := func(version, app string) (w informer.Write) {
+				write := func(version, app string) (w cache.Write) {
 					after, err := wire.Parse(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"ns","name":"new","uid":"u","resourceVersion":%q,"labels":{"app":%q}}}`, version, app), nil)
 					if err != nil {
 						t.Fatal(err)
 					}
-					return informer.Write{Key: after.Key, UID: "u", ResourceVersion: version, Object: after}
+					return cache.Write{Key: after.Key, UID: "u", ResourceVersion: version, Object: after}
 				}
 				var created, left atomic.Int32
-				inf.Await(write("11", "a"), func() { created.Add(1) })
+				inf.Untyped().Await(write("11", "a"), func() { created.Add(1) })
 				last := write("12", "b")
 				last.Deleted = deleted
-				inf.Await(last, func() { left.Add(1) })
+				inf.Untyped().Await(last, func() { left.Add(1) })
 				expectSeen(t, "the creation, before", &created, 0)
 				expectSeen(t, "the end, before", &left, 0)
 				send(t, events, "ADDED", "new", "11")

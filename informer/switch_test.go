@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
 )
 
@@ -289,7 +290,7 @@ func TestReadyForIgnoresAddedRetrieverThatHasNotListed(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- f.informer.SetRetriever(ctx, informer.Join[configMap](left, right)) }() // received below
 		time.Sleep(time.Second)
-		if err := f.informer.ReadyFor(informer.Write{Key: key("l")}); err != nil {
+		if err := f.informer.Untyped().ReadyFor(cache.Write{Key: key("l")}); err != nil {
 			t.Errorf("ReadyFor: %v", err)
 		}
 		if err := <-done; err == nil {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
 	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -65,7 +66,7 @@ func TestRestoredServerIsBelieved(t *testing.T) {
 					t.Errorf("logged %d times, want once:\n%s", n, f.logs)
 				}
 				// Versions after the restore count, although they are lower than those before.
-				after := await(f, informer.Write{Key: key("a"), UID: old.UID, ResourceVersion: "102"})
+				after := await(f, cache.Write{Key: key("a"), UID: old.UID, ResourceVersion: "102"})
 				expectSeen(t, "a write after the restore", after, 0)
 				server.Put(object("a", "after"))
 				f.expect("updated a")
@@ -248,14 +249,14 @@ func TestWriteLostByRestoreIsNotAwaited(t *testing.T) {
 				put("lost")
 				version := put("lost, too")
 				var lost, later atomic.Int32
-				i.Await(informer.Write{Key: key("a"), ResourceVersion: version}, func() { lost.Add(1) })
+				i.Untyped().Await(cache.Write{Key: key("a"), ResourceVersion: version}, func() { lost.Add(1) })
 				time.Sleep(10 * time.Second)
 				restore()
 				server.Hook(nil)
 				time.Sleep(20 * time.Second)
 				expectSeen(t, "the lost write", &lost, 1)
 				server.HoldWatches("configmaps")
-				i.Await(informer.Write{Key: key("a"), ResourceVersion: put("after")}, func() { later.Add(1) })
+				i.Untyped().Await(cache.Write{Key: key("a"), ResourceVersion: put("after")}, func() { later.Add(1) })
 				expectSeen(t, "a write after the restore", &later, 0)
 				server.ReleaseWatches("configmaps")
 				expectSeen(t, "a write after the restore", &later, 1)
@@ -456,7 +457,7 @@ func TestVersionsOfEachObject(t *testing.T) {
 				server.put("first", "2", true)
 				expectSeen(t, "the update", update, 1)
 
-				creation := await(f, informer.Write{Key: key("third"), UID: "uid-third", ResourceVersion: "1"})
+				creation := await(f, cache.Write{Key: key("third"), UID: "uid-third", ResourceVersion: "1"})
 				expectSeen(t, "a creation that was not sent", creation, 0)
 				server.put("often", "52", true)
 				expectSeen(t, "a creation, after an update of another object", creation, 0)

@@ -106,7 +106,7 @@ func TestSourcesEndToEnd(t *testing.T) {
 				return []kube.Key{{Namespace: m.Namespace, Name: m.Data["value"]}}
 			}),
 		},
-		Reads: []controller.Readable{deployments},
+		Reads: []informer.Any{deployments},
 		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 			seen.note(ctx, m.Name)
 			return nil

@@ -49,7 +49,7 @@ func TestContract07_WaitingKeysRunAfterServerRestart(t *testing.T) {
 	selection.LabelSelector = "value"
 	var saw seen
 	ctrl, _ := run(t, controller.Config[*corev1.ConfigMap]{
-		Name: "parents", ResyncInterval: -1, Reads: []controller.Readable{children},
+		Name: "parents", ResyncInterval: -1, Reads: []informer.Any{children},
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](connected, selection),
 		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 			saw.add(m.Name, fmt.Sprint(m.Data["value"], " ", children.Has(e.key(m.Name))))

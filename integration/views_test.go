@@ -92,7 +92,7 @@ func newInformer[T kube.Object](t *testing.T, config informer.Config[T]) *inform
 	return inf
 }
 
-func waitSynced(t *testing.T, inf controller.Readable) {
+func waitSynced(t *testing.T, inf informer.Any) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -100,7 +100,7 @@ func (p *pass) getLive(ctx context.Context, i *item) (*metav1.PartialObjectMetad
 // isCovered reports whether an informer shows what is in the place of a child, whoever's it is.
 func (p *pass) isCovered(i *item) bool {
 	for _, informer := range p.client.Config().Informers {
-		if informer.Kind() == i.kind && informer.Covers(i.object.GetNamespace(), nil) {
+		if untyped := informer.Untyped(); untyped.Kind() == i.kind && untyped.Covers(i.object.GetNamespace(), nil) {
 			return true
 		}
 	}

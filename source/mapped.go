@@ -9,17 +9,11 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
-
-// Informer is an informer of any type: *informer.Informer[T] is one for every T.
-type Informer interface {
-	controller.Readable
-	Name() string
-	Subscribe(notify func(informer.Change)) (unsubscribe func())
-}
 
 // Mapped is a source that enqueues the keys that keys returns for each object that comes,
 // changes or goes. For an object that changed, keys is asked about the state before and the
@@ -43,7 +37,7 @@ func Mapped[T kube.Object](objects *informer.Informer[T], keys func(obj T) []kub
 		problem = errors.New("the function is required")
 	}
 	return newMapped("mapped", objects, predicates, problem, keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
-		obj, err := objects.Decode(o)
+		obj, err := cache.Decode[T](objects.Untyped(), o)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +71,7 @@ func keysOfStates(keys func(*wire.Object) ([]kube.Key, error)) keysOf {
 // mapped enqueues keys for the changes of an informer.
 type mapped struct {
 	what       string
-	objects    Informer
+	objects    informer.Any
 	predicates []informer.Predicate
 	keys       keysOf
 	problem    error
@@ -87,7 +81,7 @@ type mapped struct {
 	guard  *usercode.Guard
 }
 
-func newMapped(what string, objects Informer, predicates []informer.Predicate, problem error, keys keysOf) *mapped {
+func newMapped(what string, objects informer.Any, predicates []informer.Predicate, problem error, keys keysOf) *mapped {
 	s := &mapped{what: what, objects: objects, predicates: slices.Clone(predicates), keys: keys}
 	errs := []error{problem}
 	if usercode.IsNil(objects) {
@@ -112,7 +106,7 @@ func (s *mapped) Prepare(target controller.Target) (controller.PreparedSource, e
 	own.guard = usercode.NewGuard(own.logger.With("source", s.what))
 	return controller.PreparedSource{
 		Name:  s.what + " " + s.objects.Name(), // such as "owned Pod"
-		Reads: []controller.Readable{s.objects},
+		Reads: []informer.Any{s.objects},
 		Start: own.start,
 	}, nil
 }

@@ -48,7 +48,7 @@ func Owned[T kube.Object](cluster *kube.Cluster, owner Owner, predicates ...info
 }
 
 // OwnedIn is Owned for the objects of an informer, of any type. The controller runs it.
-func OwnedIn(objects Informer, owner Owner, predicates ...informer.Predicate) controller.Source {
+func OwnedIn(objects informer.Any, owner Owner, predicates ...informer.Predicate) controller.Source {
 	return newMapped("owned", objects, predicates, owner.validate(), keysOfStates(owner.keys))
 }
 
@@ -58,7 +58,7 @@ func OwnedIn(objects Informer, owner Owner, predicates ...informer.Predicate) co
 // is not decoded for it: it has a name, namespace, uid, resourceVersion, generation, labels,
 // annotations, owner references and finalizers, and nothing else. The controller runs the
 // informer.
-func OwnedBy(objects Informer, owners func(child *metav1.PartialObjectMetadata) []kube.Key, predicates ...informer.Predicate) controller.Source {
+func OwnedBy(objects informer.Any, owners func(child *metav1.PartialObjectMetadata) []kube.Key, predicates ...informer.Predicate) controller.Source {
 	var problem error
 	if owners == nil {
 		problem = errors.New("the function is required")
@@ -114,7 +114,7 @@ func OwnerLabel[T kube.Object](cluster *kube.Cluster, label string, predicates .
 
 // OwnerLabelIn is OwnerLabel for the objects of an informer, of any type. The controller runs
 // it.
-func OwnerLabelIn(objects Informer, label string, predicates ...informer.Predicate) controller.Source {
+func OwnerLabelIn(objects informer.Any, label string, predicates ...informer.Predicate) controller.Source {
 	return newMapped("owner label", objects, predicates, validateLabel(label), keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
 		if name := o.Labels()[label]; name != "" {
 			return []kube.Key{{Namespace: o.Key.Namespace, Name: name}}, nil
@@ -134,7 +134,7 @@ func validateLabel(label string) error {
 }
 
 // metadataOf makes an informer of the metadata of all objects of type T.
-func metadataOf[T kube.Object](cluster *kube.Cluster) (Informer, error) {
+func metadataOf[T kube.Object](cluster *kube.Cluster) (informer.Any, error) {
 	objects, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
 		Retriever: informer.RetrieveMetadata[T](cluster, informer.Selection{}),
 	})

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/gotype"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -214,7 +215,7 @@ func (e *events[T]) readChanges(key kube.Key) (last *wire.Object, obj T, applied
 
 // lastOf decodes the last state of an object.
 func (e *events[T]) lastOf(ctx context.Context, last *wire.Object) T {
-	obj, err := e.subscription.informer.Decode(last)
+	obj, err := cache.Decode[T](e.subscription.informer.Untyped(), last)
 	if err == nil {
 		return obj
 	}

@@ -99,7 +99,7 @@ func (o *operator) newDeployments() (*controller.Controller[*appsv1.Deployment],
 		Informer:  o.deployments,
 		Predicate: predicate.GenerationChanged(), // not if only the status changes
 		Handler:   o.report,
-		Reads:     []controller.Readable{o.pods, o.freezes},
+		Reads:     []informer.Any{o.pods, o.freezes},
 		Sources: []controller.Source{
 			// The ReplicaSets that belong to it: only their metadata is watched.
 			source.Owned[*appsv1.ReplicaSet](o.cluster, source.Owner{Kind: schema.GroupKind{Group: "apps", Kind: "Deployment"}},

@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		// The cluster: all objects of the type, instead of Retriever.
 		Cluster: nil,
 		// Further caches that the handler reads from. They are listed before the first call of the handler.
-		Reads: []controller.Readable{services},
+		Reads: []informer.Any{services},
 		// The function that is called with each object. Middleware wraps it; the first one is outermost.
 		Handler: controller.Chain(handler(services),
 			middleware.Log[*corev1.ConfigMap](nil)),

@@ -6,39 +6,43 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // frozen is an informer of ConfigMaps that shows what the test wants it to: nothing, or one
 // object.
 type frozen struct {
+	cache.Informer
 	object        *corev1.ConfigMap
 	showsManagers bool
 }
 
-func (f *frozen) Name() string { return "frozen" }
+func (f *frozen) Untyped() cache.Informer { return f }
+func (f *frozen) Name() string            { return "frozen" }
 
 func (f *frozen) Kind() schema.GroupVersionKind {
 	return corev1.SchemeGroupVersion.WithKind("ConfigMap")
 }
 
-func (f *frozen) Model() (kube.Object, bool) { return &corev1.ConfigMap{}, true }
+func (f *frozen) NewObject() (kube.Object, bool) { return &corev1.ConfigMap{}, true }
 
 func (f *frozen) Covers(string, labels.Selector) bool { return true }
 
-func (f *frozen) Object(kube.Key) (kube.Object, bool, error) {
+func (f *frozen) Object(kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	if f.object == nil {
-		return nil, false, nil
+		return nil, nil, false, nil
 	}
 	shown := f.object.DeepCopy()
 	if !f.showsManagers {
 		shown.ManagedFields = nil
 	}
-	return shown, true, nil
+	return shown, nil, true, nil
 }
 
 func (f *frozen) Objects(string, labels.Selector) iter.Seq2[kube.Object, error] {

@@ -6,30 +6,34 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // frozen is an informer of ConfigMaps that shows what the test has put into it: a cache that
 // has fallen behind.
 type frozen struct {
+	cache.Informer
 	t       *testing.T
 	objects map[kube.Key]*corev1.ConfigMap
 }
 
+func (f *frozen) Untyped() cache.Informer             { return f }
 func (f *frozen) Name() string                        { return "frozen" }
 func (f *frozen) Kind() schema.GroupVersionKind       { return configMapKind }
-func (f *frozen) Model() (kube.Object, bool)          { return &corev1.ConfigMap{}, true }
+func (f *frozen) NewObject() (kube.Object, bool)      { return &corev1.ConfigMap{}, true }
 func (f *frozen) Covers(string, labels.Selector) bool { return true }
 
-func (f *frozen) Object(key kube.Key) (kube.Object, bool, error) {
+func (f *frozen) Object(key kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	obj, ok := f.objects[key]
 	if !ok {
-		return nil, false, nil
+		return nil, nil, false, nil
 	}
-	return obj.DeepCopy(), true, nil
+	return obj.DeepCopy(), nil, true, nil
 }
 
 func (f *frozen) Objects(namespace string, selector labels.Selector) iter.Seq2[kube.Object, error] {

@@ -45,6 +45,7 @@ func layers() map[string]place {
 		"internal/workqueue": {layer: 1, may: []string{"kube"}},
 		"internal/wire":      {layer: 2},
 		"internal/store":     {layer: 3},
+		"internal/cache":     {layer: 3}, // what the packages of this module share of informers
 		"informer":           {layer: 4},
 		"controller":         {layer: 5},
 		"predicate":          {layer: 5},
@@ -68,7 +69,7 @@ func layers() map[string]place {
 
 		// The toolkit: reads and writes of handlers. It does not need the engine.
 		"readiness":        {may: []string{"kube"}},
-		"client":           {may: []string{"kube", "retry", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
+		"client":           {may: []string{"kube", "retry", "readiness", "internal/cache"}, never: []string{"controller", "informer"}, why: noEngine},
 		"client/strategic": {may: []string{"kube", "client"}, never: []string{"controller", "informer"}, why: noEngine},
 		"ownerref":         {may: []string{"kube", "retry", "client"}, never: []string{"controller", "informer"}, why: noEngine},
 		"status":           {may: []string{"kube", "retry", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},

@@ -161,7 +161,7 @@ type runner interface {
 
 // reader reads an object's annotations and uid from an informer of any type.
 type reader interface {
-	controller.Readable
+	informer.Any
 	read(key kube.Key) (obj kube.Object, found bool, err error)
 	health() informer.Health
 }

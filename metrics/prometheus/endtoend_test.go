@@ -94,7 +94,7 @@ func (w *world) start(t *testing.T, recorder *metrics.Recorder) {
 	ctrl, err := controller.New(controller.Config[object]{
 		Name:      "widgets",
 		Retriever: informer.RetrieveSelected[object](w.cluster, informer.Selection{Kind: version().WithKind("Widget")}),
-		Reads:     []controller.Readable{parts},
+		Reads:     []informer.Any{parts},
 		Sources:   []controller.Source{w},
 		Predicate: func(c informer.Change) bool { return c.Key.Name != "ignored" },
 		Handler: func(ctx context.Context, widget object) error {

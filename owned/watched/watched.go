@@ -56,13 +56,7 @@ type Config struct {
 
 // Kind is one kind of children: see Of and Existing.
 type Kind struct {
-	open func(Config) (anyInformer, error)
-}
-
-// anyInformer is an *informer.Informer[T], whatever T is.
-type anyInformer interface {
-	client.Informer
-	source.Informer
+	open func(Config) (informer.Any, error)
 }
 
 // Of is the kind that T is registered for, or that of the Retriever which a configure sets. Its
@@ -71,7 +65,7 @@ type anyInformer interface {
 // desired. It logs where the client does, and is named after both ("Deployment of webapp"), because metrics tell informers by their names. Each
 // configure may change its config before it is made.
 func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
-	return Kind{open: func(c Config) (anyInformer, error) {
+	return Kind{open: func(c Config) (informer.Any, error) {
 		config := informer.Config[T]{
 			Retriever: informer.RetrieveSelected[T](c.Client.Cluster, informer.Selection{
 				Namespaces: c.Namespaces, LabelSelector: owned.LabelSet + "=" + c.Set.Name,
@@ -92,7 +86,7 @@ func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 // reads from it. It must keep whole objects, and show every child. Give it the client's field owner as
 // informer.Config.KeepAppliedBy, or each child is applied once after a restart.
 func Existing[T kube.Object](objects *informer.Informer[T]) Kind {
-	return Kind{open: func(Config) (anyInformer, error) {
+	return Kind{open: func(Config) (informer.Any, error) {
 		if objects == nil {
 			return nil, fmt.Errorf("the informer of %T is nil", *new(T))
 		}
@@ -157,7 +151,7 @@ func build(config Config) (*Children, error) {
 
 // open checks what New is given, but for what client.New and owned.New see in their own configs,
 // and makes the informers.
-func (c Config) open() ([]anyInformer, error) {
+func (c Config) open() ([]informer.Any, error) {
 	var errs []error
 	if c.Client.Cluster == nil {
 		errs = append(errs, errors.New("Client.Cluster is required: make one with kube.Connect"))
@@ -182,14 +176,14 @@ func (c Config) open() ([]anyInformer, error) {
 	if c.Client.Cluster == nil || c.Set.Name == "" || len(nameProblems) > 0 {
 		return nil, errors.Join(errs...) // what the informers would say of it helps nobody
 	}
-	informers := make([]anyInformer, 0, len(c.Kinds))
+	informers := make([]informer.Any, 0, len(c.Kinds))
 	for i, kind := range c.Kinds {
 		objects, err := kind.informer(c)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("kind %d: %w", i, err))
 			continue
 		}
-		same := func(other anyInformer) bool { return other.Kind().GroupKind() == objects.Kind().GroupKind() }
+		same := func(other informer.Any) bool { return other.Kind().GroupKind() == objects.Kind().GroupKind() }
 		if slices.ContainsFunc(informers, same) {
 			errs = append(errs, fmt.Errorf("kind %d: %s is there twice", i, objects.Kind().GroupKind()))
 		}
@@ -209,7 +203,7 @@ func (c Config) checkNamespaces() error {
 	return errors.Join(errs...)
 }
 
-func (k Kind) informer(c Config) (anyInformer, error) {
+func (k Kind) informer(c Config) (informer.Any, error) {
 	if k.open == nil {
 		return nil, errors.New("the zero Kind is of no use: use watched.Of or watched.Existing")
 	}
@@ -217,7 +211,7 @@ func (k Kind) informer(c Config) (anyInformer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, whole := objects.Model(); !whole {
+	if _, whole := objects.Untyped().NewObject(); !whole {
 		return nil, fmt.Errorf("informer %s keeps metadata only: the set compares whole children", objects.Name())
 	}
 	return objects, nil

@@ -131,7 +131,7 @@ func TestInformersSelectWhatHasTheSetsLabel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := children.Client.Config().Informers[0].Name(); got != "settings" {
+		if got := children.Client.Config().Informers[0].Untyped().Name(); got != "settings" {
 			t.Errorf("the informer that was given a name is called %q", got)
 		}
 		asked.paths = nil
@@ -156,8 +156,8 @@ func TestKindsOfRetrievers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if i := children.Client.Config().Informers[0]; i.Name() != "Shop of webapp" || i.Kind() != shop {
-		t.Errorf("the informer is called %q, and is one of %s", i.Name(), i.Kind())
+	if i := children.Client.Config().Informers[0]; i.Untyped().Name() != "Shop of webapp" || i.Untyped().Kind() != shop {
+		t.Errorf("the informer is called %q, and is one of %s", i.Untyped().Name(), i.Untyped().Kind())
 	}
 }
 
@@ -239,7 +239,7 @@ func TestSetNameDefaultsToFieldOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := children.Client.Config().Informers[0].Name(); got != "Deployment of webapp-operator" {
+	if got := children.Client.Config().Informers[0].Untyped().Name(); got != "Deployment of webapp-operator" {
 		t.Errorf("the informer is called %q", got)
 	}
 	config.Client.FieldOwner = "webapp operator"

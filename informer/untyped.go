@@ -1,0 +1,132 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Any is an informer with objects of any type. *Informer[T] implements it for every T; types outside of this module
+// cannot implement it. Controllers, sources and clients take informers as Any, or as a part of it.
+type Any interface {
+	// Name returns the informer's name.
+	Name() string
+	// Kind returns the kind of the objects. It is empty if the Retriever does not specify it.
+	Kind() schema.GroupVersionKind
+	// Join runs the informer until leave is called, see Informer.Join.
+	Join(ctx context.Context) (leave func())
+	// WaitSynced waits until the informer has listed all objects, or ctx ends.
+	WaitSynced(ctx context.Context) error
+	// Ready returns why the informer cannot be relied on, or nil.
+	Ready() error
+	// Health returns the informer's state.
+	Health() Health
+	// Subscribe calls notify for every change, see Informer.Subscribe.
+	Subscribe(notify func(Change)) (unsubscribe func())
+	// Untyped is for the packages of this module.
+	Untyped() cache.Informer
+}
+
+// Untyped returns what the other packages of this module need of the informer, without T. Its type is internal:
+// programs use the other methods.
+func (i *Informer[T]) Untyped() cache.Informer { return untyped[T]{i} }
+
+// untyped implements cache.Informer, where its methods are documented.
+type untyped[T kube.Object] struct{ informer *Informer[T] }
+
+func (u untyped[T]) Name() string                  { return u.informer.Name() }
+func (u untyped[T]) Kind() schema.GroupVersionKind { return u.informer.Kind() }
+func (u untyped[T]) Staleness() time.Duration      { return u.informer.core.staleness() }
+
+func (u untyped[T]) NewObject() (obj kube.Object, whole bool) {
+	obj = gotype.New[T]()
+	_, metadataOnly := obj.(*metav1.PartialObjectMetadata)
+	return obj, u.informer.core.whole && !metadataOnly
+}
+
+func (u untyped[T]) Covers(namespace string, selector labels.Selector) bool {
+	return u.informer.core.covers(namespace, selector)
+}
+
+func (u untyped[T]) Object(key kube.Key) (obj kube.Object, applied *metav1.ManagedFieldsEntry, found bool, err error) {
+	parts, err := u.informer.core.readable()
+	if err != nil {
+		return nil, nil, false, nil // the informer does not run
+	}
+	for _, p := range parts {
+		ref, found := p.objects().Get(key)
+		if !found {
+			continue
+		}
+		err = ref.Read(func(o *wire.Object) error {
+			if entry, kept := o.AppliedFields(); kept {
+				applied = &entry
+			}
+			obj, err = u.informer.decode(o)
+			return err
+		})
+		if err != nil {
+			return nil, nil, false, err
+		}
+		return obj, applied, true, nil
+	}
+	return nil, nil, false, nil
+}
+
+func (u untyped[T]) Objects(namespace string, selector labels.Selector) iter.Seq2[kube.Object, error] {
+	return func(yield func(kube.Object, error) bool) {
+		for obj, err := range u.informer.List(Query{Namespace: namespace, Labels: selector}) {
+			if errors.Is(err, ErrNotRunning) {
+				return
+			}
+			if err != nil {
+				if !yield(nil, err) {
+					return
+				}
+			} else if !yield(obj, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (u untyped[T]) Encoded(key kube.Key) (*wire.Object, bool) {
+	for _, p := range u.informer.core.allParts() {
+		if ref, found := p.objects().Get(key); found {
+			var encoded wire.Object
+			if _, err := readInto(&encoded, ref); err != nil {
+				return nil, false
+			}
+			return &encoded, true
+		}
+	}
+	return nil, false
+}
+
+func (u untyped[T]) Decode(o *wire.Object) (kube.Object, error) { return u.informer.decode(o) }
+
+func (u untyped[T]) Await(w cache.Write, seen func()) (cancel func()) {
+	return u.informer.core.await(w, seen)
+}
+
+func (u untyped[T]) ReadyFor(w cache.Write) error { return u.informer.core.readyFor(w) }
+
+func (c *core) covers(namespace string, selector labels.Selector) bool {
+	c.mu.Lock()
+	running, parts := c.session != nil, c.parts
+	c.mu.Unlock()
+	return running && slices.ContainsFunc(parts, func(p *part) bool {
+		return p.selects.covers(namespace, selector) && p.isComplete()
+	})
+}

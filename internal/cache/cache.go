@@ -1,0 +1,110 @@
+// Package cache defines what an informer offers to the other packages of this module, without the type of its objects.
+// informer.Informer.Untyped returns it. It is internal because most of it is in terms of encoded objects, and because
+// programs that know the type of the objects have better methods in package informer.
+package cache
+
+import (
+	"fmt"
+	"iter"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Informer is an informer without its type. It is safe for concurrent use.
+type Informer interface {
+	// Name returns the informer's name, for messages.
+	Name() string
+	// Kind returns the kind of the objects. It is empty if the Retriever does not specify it.
+	Kind() schema.GroupVersionKind
+
+	Reader
+	Awaiter
+
+	// Staleness returns Health().Staleness at the cost of one lock.
+	Staleness() time.Duration
+}
+
+// Reader reads cached objects. While the informer does not run, it finds no objects and returns no error: Covers is
+// false then, and the caller must ask the API server.
+type Reader interface {
+	// NewObject returns a new, empty object of the informer's type. whole is false if the informer keeps parts of
+	// objects only: their metadata, or what Config.Cut leaves.
+	NewObject() (obj kube.Object, whole bool)
+	// Covers reports whether the informer shows every object of its kind that is in namespace (empty: in any, and for
+	// cluster-scoped kinds) and that selector matches (nil: every object). An object that it does not show then does
+	// not exist, or was created too recently. An informer that selects by labels covers the selectors that require the
+	// same labels or more.
+	//
+	// Covers is false until the informer has listed, if it selects by fields, and for a Retriever of the user's own. An
+	// optional informer that the API server refused covers nothing until it has listed again, whatever errors follow.
+	Covers(namespace string, selector labels.Selector) bool
+	// Object returns a copy of the object under key, which belongs to the caller, and what the field manager of
+	// Config.KeepAppliedBy has applied to the object in that state. applied is nil if the manager has applied nothing,
+	// or if nothing is kept.
+	Object(key kube.Key) (obj kube.Object, applied *metav1.ManagedFieldsEntry, found bool, err error)
+	// Objects iterates over copies of the objects that are in namespace (empty: in any) and that selector matches (nil:
+	// every object).
+	Objects(namespace string, selector labels.Selector) iter.Seq2[kube.Object, error]
+
+	// Encoded returns the bytes of the object under key, which belong to the caller.
+	Encoded(key kube.Key) (o *wire.Object, found bool)
+	// Decode decodes an object of this informer, such as that of a change. The caller owns the result.
+	Decode(o *wire.Object) (kube.Object, error)
+}
+
+// Awaiter finds out when the informer shows a write.
+type Awaiter interface {
+	// Await calls seen, once, when the informer shows what w has written or something later, or never will, because it
+	// does not run or does not select the object. It may do so before Await returns. Otherwise seen is called while the
+	// informer announces a change, after its subscribers: it must be quick, and must not call the informer. After
+	// cancel has returned, seen is not called anymore.
+	//
+	// The informer shows a write if it keeps the object's state after the write or a later one, or if it does not keep
+	// the object and has reached the write's resource version. It shows a deletion if it has reached that version and
+	// the object is not kept, or if it keeps one with another UID. If the API server counts the writes of each object
+	// (some aggregated APIs do), only the object itself counts. An object that is outside of the selection after the
+	// write is not awaited, unless an earlier state of it is kept or awaited.
+	//
+	// Of field selectors, those of metadata.name and metadata.namespace are evaluated. For other fields, and for
+	// Retrievers of the user's own, the resource version decides. If versions cannot be compared, only the exact state
+	// of the write is recognized: the caller must give up after a while. If joined Retrievers overlap, all that may
+	// have the object must show it.
+	Await(w Write, seen func()) (cancel func())
+	// ReadyFor is Ready for one object: it returns nil if every watch that is to show w works, even while another one
+	// fails, such as that of a forbidden namespace. Otherwise the error says why w is not shown.
+	ReadyFor(w Write) error
+}
+
+// Write is a write that a client has made, and that an informer will show.
+type Write struct {
+	Key kube.Key
+	UID types.UID
+	// ResourceVersion is the object's after the write; for a deletion, the latest that is known. It is empty for a
+	// deletion of which nothing is known.
+	ResourceVersion string
+	// Deleted is true if the object no longer exists. It is false for a deletion that has only begun, because of
+	// finalizers or a grace period.
+	Deleted bool
+	// Object is the object after the write, for selections. It may be nil.
+	Object *wire.Object
+}
+
+// Decode decodes an object of an informer whose type is T.
+func Decode[T kube.Object](i Informer, o *wire.Object) (obj T, err error) {
+	decoded, err := i.Decode(o)
+	if err != nil {
+		return obj, err
+	}
+	obj, ok := decoded.(T)
+	if !ok {
+		return obj, fmt.Errorf("informer %q has objects of type %T, not %T", i.Name(), decoded, obj)
+	}
+	return obj, nil
+}
