@@ -46,7 +46,7 @@ func applyAbsent[T kube.Object](ctx context.Context, a application, like T) (App
 	answer, err := sendApply(ctx, a, like)
 	if err != nil {
 		if !a.request.DryRun {
-			a.client.applied.written(a.id.object)
+			a.client.applied.forgetWritten(a.id.object)
 		}
 		if isAboutExisting(a, err) {
 			err = a.exists(err)

@@ -11,9 +11,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 )
 
-// TestApplyThatWasNotSentIsNotRemembered: an interceptor that has answered itself may have done
+// TestApplyAnsweredByInterceptorIsNotStored: an interceptor that has answered itself may have done
 // anything or nothing, and the other clients of the cluster do not take that for an apply.
-func TestApplyThatWasNotSentIsNotRemembered(t *testing.T) {
+func TestApplyAnsweredByInterceptorIsNotStored(t *testing.T) {
 	t.Parallel()
 	_, c, stop := startServer()
 	defer stop()

@@ -16,9 +16,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestAnswersAreOfTheCallersType: names of fields are compared by case, whole numbers stay whole,
+// TestResponsesAreDecodedIntoCallersType: names of fields are compared by case, whole numbers stay whole,
 // the kind is there.
-func TestAnswersAreOfTheCallersType(t *testing.T) {
+func TestResponsesAreDecodedIntoCallersType(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
@@ -44,8 +44,8 @@ func TestAnswersAreOfTheCallersType(t *testing.T) {
 	}
 }
 
-// TestAStatusIsAnAnswerWithNothingInIt: it is read into nothing else.
-func TestAStatusIsAnAnswerWithNothingInIt(t *testing.T) {
+// TestStatusResponseHasNoObject: it is read into nothing else.
+func TestStatusResponseHasNoObject(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
@@ -62,7 +62,7 @@ func TestAStatusIsAnAnswerWithNothingInIt(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThere(t *testing.T) {
+func TestNotFoundErrors(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}}
 	notFound := func(resource, name string) error {

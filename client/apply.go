@@ -258,8 +258,8 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []App
 	}
 	a.request.PatchType = types.ApplyYAMLPatchType
 	a.id = appliedID{
-		object: objectID(t.kind.GroupKind(), t.key), in: unique.Make(collection{t.kind.GroupKind(), t.key.Namespace}),
-		by: unique.Make(applier{version: t.kind.Version, fieldOwner: a.request.FieldOwner, subresource: s.subresource}),
+		object: objectID(t.kind.GroupKind(), t.key), collection: unique.Make(collection{t.kind.GroupKind(), t.key.Namespace}),
+		applier: unique.Make(applier{version: t.kind.Version, fieldOwner: a.request.FieldOwner, subresource: s.subresource}),
 	}
 	if err := a.identify(obj); err != nil {
 		return fail("%w", err)
@@ -367,11 +367,11 @@ func (a application) remember(after appliedState, outcome ObjectOutcome) {
 	case a.request.DryRun:
 	case a.request.Status == 0:
 		// An interceptor has answered itself, and nobody knows what it has done.
-		a.client.applied.written(a.id.object)
+		a.client.applied.forgetWritten(a.id.object)
 	default:
-		a.client.applied.note(a.id, after)
+		a.client.applied.store(a.id, after)
 		if a.request.Force && outcome != Unchanged {
-			a.client.applied.taken(a.id)
+			a.client.applied.forgetForced(a.id)
 		}
 	}
 }
@@ -386,7 +386,7 @@ func refused[T kube.Object](a application, seen state[T], err error) (ApplyResul
 	case len(conflicts) > 0:
 		a.client.applied.forget(a.id)
 	default:
-		a.client.applied.written(a.id.object)
+		a.client.applied.forgetWritten(a.id.object)
 	}
 	if len(conflicts) > 0 {
 		applied.Outcome, applied.Conflicts = Conflict, conflicts

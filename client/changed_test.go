@@ -23,9 +23,9 @@ type unknown struct {
 
 func (u *unknown) DeepCopyObject() runtime.Object { copied := *u; return &copied }
 
-// TestChangedIsAConflict, whatever it was found by: the API server calls a failed test invalid, for
+// TestChangedErrorIsConflict, whatever it was found by: the API server calls a failed test invalid, for
 // which nobody would try again.
-func TestChangedIsAConflict(t *testing.T) {
+func TestChangedErrorIsConflict(t *testing.T) {
 	t.Parallel()
 	_, c := newServer(t)
 	refused := apierrors.NewInvalid(schema.GroupKind{Kind: "StatefulSet"}, "db", nil)

@@ -95,7 +95,7 @@ func (c *Client) chain() {
 	for _, intercept := range slices.Backward(c.config.Interceptors) {
 		c.send = intercept(c.send)
 	}
-	c.send = c.applied.remembering(c.send)
+	c.send = c.applied.intercept(c.send)
 }
 
 // With returns a client that differs from c in what change changes of its Config: the usual way

@@ -20,7 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-func TestNewNamesEveryMistake(t *testing.T) {
+func TestNewReportsAllConfigErrors(t *testing.T) {
 	t.Parallel()
 	_, err := client.New(client.Config{
 		FieldOwner: strings.Repeat("x", 129), FieldValidation: "strict", Namespace: "Shop",
@@ -97,7 +97,7 @@ func TestInterceptorsSeeEveryRequest(t *testing.T) {
 	}
 }
 
-func TestARecordingKeepsWhatWasAsked(t *testing.T) {
+func TestRecordingStoresRequests(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
@@ -144,7 +144,7 @@ func TestARecordingKeepsWhatWasAsked(t *testing.T) {
 	}
 }
 
-func TestARecordingIsSafeForConcurrentUse(t *testing.T) {
+func TestRecordingIsSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
 	_, c := newServer(t)
 	var recording client.Recording
@@ -197,7 +197,7 @@ func TestWarningsAreLoggedOnce(t *testing.T) {
 	}
 }
 
-func TestWithRefusesWhatNewDoes(t *testing.T) {
+func TestWithRejectsInvalidConfig(t *testing.T) {
 	t.Parallel()
 	_, c := newServer(t)
 	if _, err := c.With(func(config *client.Config) { config.Cluster = nil }); err == nil {
@@ -213,8 +213,8 @@ func TestWithRefusesWhatNewDoes(t *testing.T) {
 	}
 }
 
-// TestARequestThatNobodyAnswers: the reason says so, and a write may have been done.
-func TestARequestThatNobodyAnswers(t *testing.T) {
+// TestRequestWithoutResponse: the reason says so, and a write may have been done.
+func TestRequestWithoutResponse(t *testing.T) {
 	t.Parallel()
 	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {
@@ -272,7 +272,7 @@ func ExampleRecording() {
 }
 
 // What an interceptor sets is sent, or is an error: a dropped option would change what is asked for.
-func TestOptionsThatInterceptorsSetAreSentOrRefused(t *testing.T) {
+func TestOptionsSetByInterceptorsAreSentOrRejected(t *testing.T) {
 	t.Parallel()
 	server, c, stop := startServer()
 	t.Cleanup(stop)

@@ -17,9 +17,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestACollectionIsNeverGone: what an aggregated API answers when it has no such kind any longer
+// TestMissingCollectionIsNotServed: what an aggregated API answers when it has no such kind any longer
 // would else be taken for "there are none", and everything that is kept for them be deleted.
-func TestACollectionIsNeverGone(t *testing.T) {
+func TestMissingCollectionIsNotServed(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
@@ -37,8 +37,8 @@ func TestACollectionIsNeverGone(t *testing.T) {
 	}
 }
 
-// TestAnObjectThatCannotBeReadIsNamed, for of thousands it is one that is wrong.
-func TestAnObjectThatCannotBeReadIsNamed(t *testing.T) {
+// TestDecodeErrorNamesObject, for of thousands it is one that is wrong.
+func TestDecodeErrorNamesObject(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	const odd = `{"metadata":{"namespace":"shop","name":"odd"},"spec":{"nodeName":7}}`
@@ -66,8 +66,8 @@ func TestAnObjectThatCannotBeReadIsNamed(t *testing.T) {
 	}
 }
 
-// TestAListEndsThoughEveryPageIsForgotten, by a server that always offers to go on.
-func TestAListEndsThoughEveryPageIsForgotten(t *testing.T) {
+// TestListEndsWhenEveryPageExpires, by a server that always offers to go on.
+func TestListEndsWhenEveryPageExpires(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	asked := 0 // by one request after the other
@@ -93,8 +93,8 @@ func TestAListEndsThoughEveryPageIsForgotten(t *testing.T) {
 	}
 }
 
-// TestMetadataOfServersThatKnowNoneOfItsForms: of aggregated APIs, some have the whole object only.
-func TestMetadataOfServersThatKnowNoneOfItsForms(t *testing.T) {
+// TestMetadataFromServersWithoutPartialObjects: of aggregated APIs, some have the whole object only.
+func TestMetadataFromServersWithoutPartialObjects(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
@@ -120,8 +120,8 @@ func TestMetadataOfServersThatKnowNoneOfItsForms(t *testing.T) {
 	}
 }
 
-// TestNullIsNoDifference in a merge patch, which would be sent in every run.
-func TestNullIsNoDifference(t *testing.T) {
+// TestNullEqualsMissingFieldInMergePatch in a merge patch, which would be sent in every run.
+func TestNullEqualsMissingFieldInMergePatch(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	w := &unstructured.Unstructured{}
@@ -141,8 +141,8 @@ func TestNullIsNoDifference(t *testing.T) {
 	}
 }
 
-// TestNobodyDeletesAllByAnEmptySelector: one that was made of what turned out to be empty.
-func TestNobodyDeletesAllByAnEmptySelector(t *testing.T) {
+// TestDeleteAllOfRejectsEmptySelector: one that was made of what turned out to be empty.
+func TestDeleteAllOfRejectsEmptySelector(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = echo

@@ -184,7 +184,7 @@ func TestConfigurationOf(t *testing.T) {
 	}
 }
 
-func TestConfigurationThatCannotBe(t *testing.T) {
+func TestInvalidConfiguration(t *testing.T) {
 	t.Parallel()
 	secret := target{client: newBareClient(), kind: corev1.SchemeGroupVersion.WithKind("Secret"), key: kube.Key{Namespace: "shop", Name: "x"}}
 	for content, want := range map[string]string{

@@ -51,7 +51,7 @@ func done(t *testing.T, server *apiServer) bool {
 	return !server.has(databasePath) || server.replicas(t) != 3
 }
 
-func TestContract14_DestructiveActsAreDoneToTheObjectThatWasMeant(t *testing.T) {
+func TestContract14_DestructiveRequestsAffectOnlyTheSameObject(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		before  func(*unstructured.Unstructured) // since the cache was filled

@@ -67,7 +67,7 @@ func TestLiveReadsObjectsOfAnyType(t *testing.T) {
 	}
 }
 
-func TestContract14_LiveSaysWhatHasBecomeOfTheObject(t *testing.T) {
+func TestContract14_LiveReportsGoneReplacedAndChanged(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		happened func(*unstructured.Unstructured)

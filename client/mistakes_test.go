@@ -15,7 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-func TestMistakesMakeNoRequest(t *testing.T) {
+func TestInvalidArgumentsMakeNoRequest(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	only := with(t, c, func(config *client.Config) { config.Namespace = "shop" })
@@ -77,8 +77,8 @@ func TestMistakesMakeNoRequest(t *testing.T) {
 	}
 }
 
-// TestNamesThatMakeNoPath: client-go refuses them, before the request.
-func TestNamesThatMakeNoPath(t *testing.T) {
+// TestNamesInvalidInPaths: client-go refuses them, before the request.
+func TestNamesInvalidInPaths(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	for _, name := range []string{"..", "a/b", "a%2fb"} {

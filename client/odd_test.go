@@ -24,9 +24,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestNumbersWrittenByHand: an int in an unstructured object is none that its DeepCopy knows, and
+// TestUnstructuredObjectsWithInts: an int in an unstructured object is none that its DeepCopy knows, and
 // panics at.
-func TestNumbersWrittenByHand(t *testing.T) {
+func TestUnstructuredObjectsWithInts(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
@@ -84,8 +84,8 @@ func TestNumbersWrittenByHand(t *testing.T) {
 	}
 }
 
-// TestASubresourceNeedsAType to be read into.
-func TestASubresourceNeedsAType(t *testing.T) {
+// TestSubresourceRequiresConcreteType to be read into.
+func TestSubresourceRequiresConcreteType(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`))
@@ -106,8 +106,8 @@ func TestASubresourceNeedsAType(t *testing.T) {
 	}
 }
 
-// TestAPatchIsLockedToSomething.
-func TestAPatchIsLockedToSomething(t *testing.T) {
+// TestLockedRequiresResourceVersion.
+func TestLockedRequiresResourceVersion(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	changed := database()
@@ -122,8 +122,8 @@ func TestAPatchIsLockedToSomething(t *testing.T) {
 	}
 }
 
-// TestAnInformerThatIsNone: a nil pointer is not nil in an interface.
-func TestAnInformerThatIsNone(t *testing.T) {
+// TestNilInformerRejected: a nil pointer is not nil in an interface.
+func TestNilInformerRejected(t *testing.T) {
 	t.Parallel()
 	_, err := client.New(client.Config{Informers: []client.Informer{(*shelf)(nil)}})
 	if err == nil || !strings.Contains(err.Error(), "nil is among Informers, at 0") {
@@ -131,9 +131,9 @@ func TestAnInformerThatIsNone(t *testing.T) {
 	}
 }
 
-// TestFieldSelectorsAddUp, as those of labels do: a deletion by the last one would take more than
+// TestFieldSelectorsAreCombined, as those of labels do: a deletion by the last one would take more than
 // was meant.
-func TestFieldSelectorsAddUp(t *testing.T) {
+func TestFieldSelectorsAreCombined(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = echo
@@ -147,9 +147,9 @@ func TestFieldSelectorsAddUp(t *testing.T) {
 	}
 }
 
-// TestNotOlderThanNothingAsksTheAPIServer: the version of an object that did not come from the
+// TestEmptyNotOlderThanReadsFromAPIServer: the version of an object that did not come from the
 // cluster.
-func TestNotOlderThanNothingAsksTheAPIServer(t *testing.T) {
+func TestEmptyNotOlderThanReadsFromAPIServer(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	c = with(t, c, func(config *client.Config) { config.Informers = []client.Informer{databases(true, "*")} })
@@ -161,8 +161,8 @@ func TestNotOlderThanNothingAsksTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestAWatchThatIsRefusedHasAStatus for interceptors.
-func TestAWatchThatIsRefusedHasAStatus(t *testing.T) {
+// TestRejectedWatchSetsRequestStatus for interceptors.
+func TestRejectedWatchSetsRequestStatus(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
@@ -179,8 +179,8 @@ func TestAWatchThatIsRefusedHasAStatus(t *testing.T) {
 	}
 }
 
-// TestAStatusIsNotLostWhenKindsAreForgotten: another request may have met a kind that is gone.
-func TestAStatusIsNotLostWhenKindsAreForgotten(t *testing.T) {
+// TestStatusIsWrittenAfterKindsAreForgotten: another request may have met a kind that is gone.
+func TestStatusIsWrittenAfterKindsAreForgotten(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
@@ -200,8 +200,8 @@ func TestAStatusIsNotLostWhenKindsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestAListAnsweredByAnInterceptor.
-func TestAListAnsweredByAnInterceptor(t *testing.T) {
+// TestListAnsweredByInterceptor.
+func TestListAnsweredByInterceptor(t *testing.T) {
 	t.Parallel()
 	_, c := newServer(t)
 	answers := func(client.RoundTrip) client.RoundTrip {
@@ -216,9 +216,9 @@ func TestAListAnsweredByAnInterceptor(t *testing.T) {
 	}
 }
 
-// TestAnUpdateKeepsWhatTheInformersTypeDoesNotKnow: who writes unstructured objects does so for
+// TestUpdateKeepsFieldsUnknownToInformersType: who writes unstructured objects does so for
 // the sake of such fields.
-func TestAnUpdateKeepsWhatTheInformersTypeDoesNotKnow(t *testing.T) {
+func TestUpdateKeepsFieldsUnknownToInformersType(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.edit(databasePath, func(u *unstructured.Unstructured) {
@@ -262,9 +262,9 @@ func TestAnUpdateKeepsWhatTheInformersTypeDoesNotKnow(t *testing.T) {
 	}
 }
 
-// TestWaitForIsForOneObject: whatever else a server sends that does not know the selector, as
+// TestWaitForIgnoresOtherObjects: whatever else a server sends that does not know the selector, as
 // those of aggregated APIs may not.
-func TestWaitForIsForOneObject(t *testing.T) {
+func TestWaitForIgnoresOtherObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitServer(t)

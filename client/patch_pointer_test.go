@@ -16,7 +16,7 @@ func ExamplePointer() {
 	// Output: /metadata/annotations/example.com~1team~0a
 }
 
-func TestTestFailed(t *testing.T) {
+func TestIsPatchTestFailed(t *testing.T) {
 	t.Parallel()
 	kind := schema.GroupKind{Kind: "Shop"}
 	for name, test := range map[string]struct {

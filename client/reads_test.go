@@ -108,8 +108,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestAPageIsAskedForWhenItsTurnComes: who has seen enough asks for no more.
-func TestAPageIsAskedForWhenItsTurnComes(t *testing.T) {
+// TestPagesAreRequestedOnDemand: who has seen enough asks for no more.
+func TestPagesAreRequestedOnDemand(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = paged(false, "")

@@ -95,7 +95,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-func TestIgnored(t *testing.T) {
+func TestIgnoreNotFoundAndAlreadyExists(t *testing.T) {
 	t.Parallel()
 	gone := fmt.Errorf("delete: %w", fmt.Errorf("%w: %w", client.ErrGone, notFound()))
 	other := errors.New("another failure")

@@ -14,7 +14,7 @@ import (
 
 // An API server whose etcd was restored from a backup gives versions a second time. The object in the
 // version that an apply was answered with may be another state then, and is applied again.
-func TestReusedVersionIsNoProofOfAnApply(t *testing.T) {
+func TestApplyAfterResourceVersionIsReused(t *testing.T) {
 	t.Parallel()
 	config := func() *appsv1.StatefulSet {
 		return &appsv1.StatefulSet{

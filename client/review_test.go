@@ -21,7 +21,7 @@ import (
 
 // A server that asks to be asked later is the caller's to think about: its key waits in the
 // queue, where a request that is repeated below the caller would hold a worker for as long.
-func TestDestructiveActsAreSentOnce(t *testing.T) {
+func TestDestructiveRequestsAreSentOnce(t *testing.T) {
 	t.Parallel()
 	for name, act := range acts() {
 		t.Run(name, func(t *testing.T) {

@@ -118,13 +118,13 @@ func (a application) isApplied(shown kube.Object, entry *metav1.ManagedFieldsEnt
 		// versions again.
 		if shownAs = digestOfShown(shown); last.shownAs.same(shownAs) {
 			if last.input != a.input {
-				a.client.applied.saw(a.id, last, last.version, shownAs, a.input)
+				a.client.applied.confirm(a.id, last, last.version, shownAs, a.input)
 			}
 			return true, nil // the very state
 		}
 	}
 	isOlder := known && older(shown.GetResourceVersion(), last.version)
-	if entry != nil && a.settings.subresource == "" && !isOlder && !a.client.applied.isDoubtful(a.id) {
+	if entry != nil && a.settings.subresource == "" && !isOlder && !a.client.applied.hasRecentWrite(a.id) {
 		match, err := a.matches(shown, entry)
 		if match && !a.request.DryRun {
 			a.rememberSeen(shown, last, known, sameTerm)
@@ -136,7 +136,7 @@ func (a application) isApplied(shown kube.Object, entry *metav1.ManagedFieldsEnt
 	if !sameTerm {
 		return false, nil
 	}
-	if entry != nil && !last.entry.same(a.digestOfEntries(entry)) || entry == nil && len(shown.GetManagedFields()) > 0 {
+	if entry != nil && !last.entry.same(a.digestOfEntry(entry)) || entry == nil && len(shown.GetManagedFields()) > 0 {
 		return false, nil // another client has taken fields, or given some to the owner
 	}
 	now, err := a.shownIn(shown)
@@ -146,7 +146,7 @@ func (a application) isApplied(shown kube.Object, entry *metav1.ManagedFieldsEnt
 	if shownAs == (digest{}) {
 		shownAs = digestOfShown(shown)
 	}
-	a.client.applied.saw(a.id, last, shown.GetResourceVersion(), shownAs, a.input)
+	a.client.applied.confirm(a.id, last, shown.GetResourceVersion(), shownAs, a.input)
 	return true, nil
 }
 
@@ -156,7 +156,7 @@ func (a application) isApplied(shown kube.Object, entry *metav1.ManagedFieldsEnt
 func (a application) rememberSeen(shown kube.Object, last appliedState, known, sameTerm bool) {
 	shownAs := digestOfShown(shown)
 	if sameTerm {
-		a.client.applied.saw(a.id, last, shown.GetResourceVersion(), shownAs, a.input)
+		a.client.applied.confirm(a.id, last, shown.GetResourceVersion(), shownAs, a.input)
 		return
 	}
 	var replaced *appliedState
@@ -208,7 +208,7 @@ func (a application) isUnchanged(
 	entry := last.entry
 	switch {
 	case before != nil && known != nil:
-		entry = a.digestOfEntries(known)
+		entry = a.digestOfEntry(known)
 	case before != nil && len(before.GetManagedFields()) > 0:
 		entry = a.entryIn(before)
 	case !remembered:

@@ -8,7 +8,7 @@ import (
 
 // What kubectl apply has written of a Secret has the data twice, once in an annotation. Neither is shown as a
 // left field, whether other managers have fields beside them or not.
-func TestLeftFieldsOfASecretHideTheLastAppliedConfiguration(t *testing.T) {
+func TestLeftFieldsOfSecretHideLastAppliedConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, others := range map[string]string{
 		"nothing":     `{}`,

@@ -171,8 +171,8 @@ func TestRequestsOfTheVerbs(t *testing.T) {
 	}
 }
 
-// TestAConfigIsForAllRequests: what is set once is in every write, and in no read.
-func TestAConfigIsForAllRequests(t *testing.T) {
+// TestConfigAppliesToAllRequests: what is set once is in every write, and in no read.
+func TestConfigAppliesToAllRequests(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = echo

@@ -53,8 +53,8 @@ func (b *lateBody) Close() error {
 	return nil
 }
 
-// TestWaitForIsNoHotLoop where each watch brings what is known, and ends.
-func TestWaitForIsNoHotLoop(t *testing.T) {
+// TestWaitForPausesBetweenShortWatches where each watch brings what is known, and ends.
+func TestWaitForPausesBetweenShortWatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitServer(t)
@@ -76,9 +76,9 @@ func TestWaitForIsNoHotLoop(t *testing.T) {
 	})
 }
 
-// TestWaitForGoesOnAtOnceAfterAGoodWatch, whatever its last word was: pauses grow by failures in a
+// TestWaitForContinuesWithoutPauseAfterLongWatch, whatever its last word was: pauses grow by failures in a
 // row.
-func TestWaitForGoesOnAtOnceAfterAGoodWatch(t *testing.T) {
+func TestWaitForContinuesWithoutPauseAfterLongWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitServer(t)

@@ -26,7 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-func TestWaitForWhatIsThereTakesOneRequest(t *testing.T) {
+func TestWaitForReadyObjectMakesOneRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitServer(t)
@@ -62,7 +62,7 @@ func TestWaitForWatches(t *testing.T) {
 	})
 }
 
-func TestWaitForGoesOnWhenWatchesEnd(t *testing.T) {
+func TestWaitForReopensWatches(t *testing.T) {
 	t.Parallel()
 	for name, history := range map[string]bool{"and the next one takes up": false, "and the history is gone": true} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestWaitForGoesOnWhenWatchesEnd(t *testing.T) {
 }
 
 // What happens between a list and its watch may be forgotten before the watch begins.
-func TestWaitForListsAgainWhenHistoryIsGone(t *testing.T) {
+func TestWaitForListsAgainAfterExpiredVersion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitServer(t)
@@ -149,7 +149,7 @@ func TestWaitForPausesBetweenFailures(t *testing.T) {
 	}
 }
 
-func TestWaitForLeavesTheServerAloneAsLongAsItAsks(t *testing.T) {
+func TestWaitForRespectsRetryAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitServer(t)
@@ -181,7 +181,7 @@ func (staleInformer) Object(key kube.Key) (kube.Object, *metav1.ManagedFieldsEnt
 	}, nil, true, nil
 }
 
-func TestWaitForDoesNotBelieveInformers(t *testing.T) {
+func TestWaitForReadsFromAPIServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitServer(t)
@@ -223,7 +223,7 @@ func TestWaitForKindThatIsNotServedYet(t *testing.T) {
 	})
 }
 
-func TestWaitForSaysWhatIsMissing(t *testing.T) {
+func TestWaitForErrorNamesMissingState(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		prepare func(*waitServer)
@@ -302,7 +302,7 @@ func (s *waitServer) refuse(err *apierrors.StatusError) {
 	})
 }
 
-func TestWaitForEndsWithItsContext(t *testing.T) {
+func TestWaitForEndsWithContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitServer(t)
@@ -324,7 +324,7 @@ func TestWaitForEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestWaitForEndsAtOnceWhereWaitingIsUseless(t *testing.T) {
+func TestWaitForFailsFastOnPermanentErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitServer(t)
@@ -348,7 +348,7 @@ func TestWaitForEndsAtOnceWhereWaitingIsUseless(t *testing.T) {
 	})
 }
 
-func TestWaitForRefusesMistakesBeforeAnyRequest(t *testing.T) {
+func TestWaitForRejectsInvalidArguments(t *testing.T) {
 	t.Parallel()
 	s := newWaitServer(t)
 	ctx := t.Context()

@@ -58,7 +58,7 @@ func watched[T kube.Object](t *testing.T, c *client.Client, options ...client.Wa
 	}
 }
 
-func TestWatchedObjectsAreOfTheCallersType(t *testing.T) {
+func TestWatchDecodesIntoCallersType(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = stream(podEvent,
@@ -74,8 +74,8 @@ func TestWatchedObjectsAreOfTheCallersType(t *testing.T) {
 	}
 }
 
-// TestAWatchEndsWithItsContext: also when nobody reads what comes.
-func TestAWatchEndsWithItsContext(t *testing.T) {
+// TestWatchEndsWithContext: also when nobody reads what comes.
+func TestWatchEndsWithContext(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = stream(podEvent, podEvent)
@@ -99,7 +99,7 @@ func TestAWatchEndsWithItsContext(t *testing.T) {
 	cancel()
 }
 
-func TestAWatchThatIsRefused(t *testing.T) {
+func TestRejectedWatch(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {

@@ -22,9 +22,9 @@ func connected(t *testing.T) *kube.Cluster {
 	return cluster
 }
 
-// TestClientsOfOneClusterShareWhatIsRemembered: a client made for each run, or for each object,
+// TestClientsFromWithShareAppliedMemory: a client made for each run, or for each object,
 // knows what the others have applied, and has no memory of its own.
-func TestClientsOfOneClusterShareWhatIsRemembered(t *testing.T) {
+func TestClientsFromWithShareAppliedMemory(t *testing.T) {
 	t.Parallel()
 	c, err := New(Config{Cluster: connected(t)})
 	if err != nil {
@@ -62,11 +62,11 @@ func TestInterceptorsAreChainedOnce(t *testing.T) {
 }
 
 // What a client does is known by what it asks for, whatever its interceptors make of that.
-func TestInterceptedWritesAreKnown(t *testing.T) {
+func TestInterceptedWritesInvalidateAppliedMemory(t *testing.T) {
 	t.Parallel()
 	pod, key := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, kube.Key{Namespace: "shop", Name: "web"}
 	id := appliedID{
-		object: objectID(pod.GroupKind(), key), in: unique.Make(collection{pod.GroupKind(), key.Namespace}), by: unique.Make(applier{}),
+		object: objectID(pod.GroupKind(), key), collection: unique.Make(collection{pod.GroupKind(), key.Namespace}), applier: unique.Make(applier{}),
 	}
 	for name, test := range map[string]struct {
 		request   Request
@@ -95,7 +95,7 @@ func TestInterceptedWritesAreKnown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.applied.note(id, appliedState{uid: "u"})
+		c.applied.store(id, appliedState{uid: "u"})
 		test.request.Kind = pod
 		if err := c.send(t.Context(), &test.request); err == nil {
 			t.Errorf("%s: no error", name)

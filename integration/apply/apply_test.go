@@ -77,7 +77,7 @@ func TestApplyOutcomes(t *testing.T) {
 
 // With an informer, an object that is as it should be costs nothing from the second time on,
 // whatever the API server has made of the values.
-func TestApplyMakesNoCallsAtRest(t *testing.T) {
+func TestUnchangedApplyMakesNoRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*appsv1.Deployment](t, w)
@@ -120,7 +120,7 @@ func TestApplyMakesNoCallsAtRest(t *testing.T) {
 
 // In another term of leadership nothing is known from the one before: another process, perhaps of
 // another version, has applied meanwhile. Here it has left a field behind that this one does not have.
-func TestApplyRemembersNothingFromAnotherTerm(t *testing.T) {
+func TestApplyForgetsStateOfEarlierTerm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*appsv1.Deployment](t, w)
@@ -160,7 +160,7 @@ func clientOfOtherProcess(t *testing.T, c *client.Client) *client.Client {
 }
 
 // What others do to fields of the configuration is mended; what they do elsewhere stays.
-func TestApplyMendsDrift(t *testing.T) {
+func TestApplyRevertsDrift(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*appsv1.Deployment](t, w)
@@ -201,7 +201,7 @@ func TestApplyMendsDrift(t *testing.T) {
 }
 
 // A field that is applied no longer goes, and is named; one that others have too stays.
-func TestApplyRemovesWhatIsAppliedNoLonger(t *testing.T) {
+func TestApplyRemovesUnappliedFields(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*corev1.ConfigMap](t, w)
@@ -354,7 +354,7 @@ func TestApplyAfterLostAnswer(t *testing.T) {
 
 // An informer that keeps managedFields shows that fields were taken from the owner, also when
 // their values are the same.
-func TestApplyTakesFieldsBack(t *testing.T) {
+func TestForcedApplyRestoresFields(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	still := &frozen{showsManagers: true}

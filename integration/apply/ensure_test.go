@@ -61,7 +61,7 @@ func TestCreateOrUpdate(t *testing.T) {
 }
 
 // What an informer shows too late costs a read and another try, and nothing is lost.
-func TestCreateOrUpdateByStaleCache(t *testing.T) {
+func TestCreateOrUpdateWithStaleCache(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(*testing.T, *client.Client, *corev1.ConfigMap) (client.WriteResult[*corev1.ConfigMap], *calls){
 		"update": func(t *testing.T, c *client.Client, obj *corev1.ConfigMap) (client.WriteResult[*corev1.ConfigMap], *calls) {
@@ -214,7 +214,7 @@ func TestCreateOrPatchStatus(t *testing.T) {
 }
 
 // A status that others have written to in between does not hide that the object was created.
-func TestCreateOrPatchStatusInSpiteOfOthers(t *testing.T) {
+func TestCreateOrPatchStatusWithConcurrentWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	kind := installKind(t, w, "Motor", true)

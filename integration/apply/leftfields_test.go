@@ -27,10 +27,10 @@ func (w world) byUpdate(t *testing.T, manager, subresource, patch string) {
 	}
 }
 
-// TestLeftFieldsNamesWhatTakeOverRemoves: the fields that two former managers have written, and nobody
+// TestLeftFieldsReturnsFieldsRemovedAfterTakeOver: the fields that two former managers have written, and nobody
 // else, are those that the next apply removes after TakeOver. Defaults, the status, another client's
 // fields, and those that both wrote, are not among them.
-func TestLeftFieldsNamesWhatTakeOverRemoves(t *testing.T) {
+func TestLeftFieldsReturnsFieldsRemovedAfterTakeOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	old := w.deployment("web", "shop:1")
@@ -98,9 +98,9 @@ func TestLeftFieldsNamesWhatTakeOverRemoves(t *testing.T) {
 	}
 }
 
-// TestLeftFieldsOfAnElementThatStays: an element of a list stays, and the former manager has written the
+// TestLeftFieldsOfRemainingListElement: an element of a list stays, and the former manager has written the
 // default of one of its keys, which the configuration leaves out. Keys are not left fields.
-func TestLeftFieldsOfAnElementThatStays(t *testing.T) {
+func TestLeftFieldsOfRemainingListElement(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	service := func(nodes int32) *corev1.Service {
@@ -153,9 +153,9 @@ func paths(changes []client.FieldChange) []string {
 	return all
 }
 
-// TestLeftFieldsOfAConfigurationWithoutMetadata: nobody else has metadata of the object, of which the name and
+// TestLeftFieldsWithoutMetadata: nobody else has metadata of the object, of which the name and
 // the rest stay all the same.
-func TestLeftFieldsOfAConfigurationWithoutMetadata(t *testing.T) {
+func TestLeftFieldsWithoutMetadata(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	old := w.configMap("web", map[string]string{"mode": "fast", "old": "yes"})

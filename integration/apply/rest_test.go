@@ -15,7 +15,7 @@ import (
 
 // Any number of field owners are at rest: tools that apply in the names of those who have asked for
 // it have many.
-func TestManyFieldOwnersAtRest(t *testing.T) {
+func TestRepeatedAppliesByManyFieldOwnersMakeNoRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*corev1.ConfigMap](t, w)
@@ -37,7 +37,7 @@ func TestManyFieldOwnersAtRest(t *testing.T) {
 
 // Two who take the same fields by force, and want the same, come to rest: each apply that takes
 // something makes the other look again, and what it finds is as it wants it.
-func TestForcedAppliesInTwoNamesComeToRest(t *testing.T) {
+func TestForcedAppliesByTwoFieldOwnersConverge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*corev1.ConfigMap](t, w)
@@ -59,7 +59,7 @@ func TestForcedAppliesInTwoNamesComeToRest(t *testing.T) {
 
 // A handler that applies an object, and labels, annotates and otherwise writes it beside that, comes
 // to rest.
-func TestApplyBesideOtherWritesComesToRest(t *testing.T) {
+func TestApplyWithOtherWritesConverges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*corev1.ConfigMap](t, w)
@@ -90,7 +90,7 @@ func TestApplyBesideOtherWritesComesToRest(t *testing.T) {
 // So does one that applies an object, and a part of its status, and commits another part of that. An
 // object whose status it writes each time (a time of the last look) costs a patch more, which
 // changes nothing, each time.
-func TestApplyBesideStatusComesToRest(t *testing.T) {
+func TestApplyWithStatusWritesConverges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	kind := installKind(t, w, "Resting", true)
@@ -128,7 +128,7 @@ func TestApplyBesideStatusComesToRest(t *testing.T) {
 
 // A deletion of all objects of a kind in a namespace says nothing of other objects: who clears up
 // now and then does not make all handlers of the program apply all their children.
-func TestDeleteAllOfSaysNothingOfOthers(t *testing.T) {
+func TestDeleteAllOfKeepsStateOfOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	elsewhere := newWorld(t)

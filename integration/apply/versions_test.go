@@ -28,7 +28,7 @@ spec:
 
 // Two former managers have written an object in two versions of its kind. What they have written in the
 // version in which it is taken over is removed by the next apply, whoever wrote it, and whenever.
-func TestTakeOverIsOfThePresentVersion(t *testing.T) {
+func TestTakeOverUsesCurrentVersion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	definitions := must(crd.Parse([]byte(relics)))(t)

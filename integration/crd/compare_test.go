@@ -86,7 +86,7 @@ func fieldChanges() map[string]fieldChange {
 
 // What Compare says of a field is what becomes of its value: what the API server drops is lossy,
 // what it refuses is narrowing, and the rest is allowed.
-func TestCompareKnowsWhatTheAPIServerDoes(t *testing.T) {
+func TestCompareMatchesAPIServer(t *testing.T) {
 	e := newEnv(t)
 	changes := fieldChanges()
 	names := slices.Sorted(maps.Keys(changes))
@@ -201,7 +201,7 @@ func TestALargerVersionIsNotStored(t *testing.T) {
 
 // A status that was written with the object stays when it becomes a subresource, which Compare
 // allows; when it is none any longer, it goes with the next replacement.
-func TestAStatusBecomesASubresource(t *testing.T) {
+func TestStatusBecomesSubresource(t *testing.T) {
 	e := newEnv(t)
 	const schema = `{type: object, properties: {spec: {type: object, properties: {host: {type: string}}}, status: {type: object, properties: {url: {type: string}}}}}`
 	plain := e.define("Website", e.version("v1", schema))
@@ -259,7 +259,7 @@ func TestAStatusBecomesASubresource(t *testing.T) {
 }
 
 // What an informer of the client's shows is old: here it has stopped at the first definition.
-func TestEnsureLooksPastTheInformers(t *testing.T) {
+func TestEnsureReadsFromAPIServer(t *testing.T) {
 	e := newEnv(t)
 	definitions, err := informer.New(informer.Config[*unstructured.Unstructured]{
 		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.client.Cluster(), informer.Selection{Kind: definitionKind()}),

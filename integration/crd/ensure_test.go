@@ -20,7 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-func TestEnsureMakesTheClusterServeObjects(t *testing.T) {
+func TestEnsureWaitsUntilKindIsServed(t *testing.T) {
 	e := newEnv(t)
 	website, bill := e.define("Website", e.version("v1", host, stored), e.version("v1beta1", host)), e.define("Bill", e.version("v1", host))
 	calls := &calls{}
@@ -73,7 +73,7 @@ func TestEnsureMakesTheClusterServeObjects(t *testing.T) {
 	}
 }
 
-func TestItIsServedAsDeclared(t *testing.T) {
+func TestEnsuredKindIsServedAsDeclared(t *testing.T) {
 	e := newEnv(t)
 	d, err := crd.New(crd.Definition{
 		Group: e.group, Kind: "Website", ShortNames: []string{"web", "ws"}, Categories: []string{"all", "shop"}, Scope: apiextensionsv1.ClusterScoped,
@@ -139,7 +139,7 @@ func (e env) table(resource string) []string {
 	return names
 }
 
-func TestAnAllowedChangeIsMade(t *testing.T) {
+func TestEnsureMakesAllowedChanges(t *testing.T) {
 	e := newEnv(t)
 	d := e.define("Website", e.version("v1", host))
 	d.Labels = map[string]string{"app": "shop", "old": "yes"}
@@ -183,7 +183,7 @@ func TestAnAllowedChangeIsMade(t *testing.T) {
 	}
 }
 
-func TestAChangeThatHarmsObjectsIsRefused(t *testing.T) {
+func TestEnsureRejectsHarmfulChanges(t *testing.T) {
 	e := newEnv(t)
 	d, other := e.define("Website", e.version("v1", host)), e.define("Bill", e.version("v1", host))
 	e.ensure(d)
@@ -221,7 +221,7 @@ func TestAChangeThatHarmsObjectsIsRefused(t *testing.T) {
 }
 
 // Replicas of one program, which start at the same moment.
-func TestProgramsMayEnsureAtOnce(t *testing.T) {
+func TestConcurrentEnsure(t *testing.T) {
 	e := newEnv(t)
 	next := e.define("Website", e.version("v1", host, stored), e.version("v2", host))
 	for _, test := range []struct {
@@ -259,7 +259,7 @@ func TestProgramsMayEnsureAtOnce(t *testing.T) {
 }
 
 // Between the look and the write somebody else makes of it what this write would harm.
-func TestWhatIsReplacedIsWhatWasCompared(t *testing.T) {
+func TestEnsureReplacesOnlyComparedDefinition(t *testing.T) {
 	e := newEnv(t)
 	d := e.define("Website", e.version("v1", host))
 	e.ensure(d)
@@ -290,7 +290,7 @@ func TestWhatIsReplacedIsWhatWasCompared(t *testing.T) {
 	}
 }
 
-func TestADryRunWritesNothing(t *testing.T) {
+func TestEnsureDryRunWritesNothing(t *testing.T) {
 	e := newEnv(t)
 	dry, err := e.client.With(func(config *client.Config) { config.DryRun = true })
 	if err != nil {
@@ -310,7 +310,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 	}
 }
 
-func TestAConversionOfOthersStays(t *testing.T) {
+func TestEnsureKeepsForeignConversion(t *testing.T) {
 	e := newEnv(t)
 	d := e.define("Website", e.version("v1", host, stored), e.version("v2", host))
 	e.ensure(d)
@@ -353,7 +353,7 @@ func TestAConversionOfOthersStays(t *testing.T) {
 	}
 }
 
-func TestEnsureChecksFirst(t *testing.T) {
+func TestEnsureRejectsInvalidArguments(t *testing.T) {
 	e := newEnv(t)
 	calls := &calls{}
 	good := e.define("Website", e.version("v1", host))

@@ -57,7 +57,7 @@ func TestRemove(t *testing.T) {
 	e.create(e.object("Website", "v1", "a", nil))
 }
 
-func TestRemoveSparesObjects(t *testing.T) {
+func TestRemoveRejectsDefinitionWithObjects(t *testing.T) {
 	e := newEnv(t)
 	d := e.define("Website", e.version("v1", host))
 	e.ensure(d)
@@ -85,7 +85,7 @@ func TestRemoveSparesObjects(t *testing.T) {
 }
 
 // Also what Ensure does about a definition that is on its way out.
-func TestObjectsWithFinalizersKeepADefinition(t *testing.T) {
+func TestRemoveWaitsForFinalizers(t *testing.T) {
 	e := newEnv(t)
 	d := e.define("Website", e.version("v1", host))
 	e.ensure(d)
@@ -166,7 +166,7 @@ func TestNamesOfAnotherDefinition(t *testing.T) {
 }
 
 // What Compare says of objects is what becomes of them.
-func TestProblemsAreReal(t *testing.T) {
+func TestProblemsBreakObjects(t *testing.T) {
 	none := `{type: object, properties: {spec: {type: object}}}`
 	for name, test := range map[string]struct {
 		before, after []string // schemas of v1, v2; the last one is stored
@@ -249,7 +249,7 @@ func TestProblemsAreReal(t *testing.T) {
 }
 
 // What Compare says is impossible, the API server refuses.
-func TestTheImpossibleIsRefusedByTheAPIServer(t *testing.T) {
+func TestAPIServerRejectsImpossibleChanges(t *testing.T) {
 	e := newEnv(t)
 	d := e.define("Website", e.version("v1", host, stored), e.version("v2", host))
 	e.ensure(d)

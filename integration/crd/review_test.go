@@ -61,7 +61,7 @@ func (e env) hold(d *apiextensionsv1.CustomResourceDefinition) (release func()) 
 }
 
 // The definition is removed, and as soon as it is gone a newer version of the program makes it.
-func TestWhatComesAfterARemovalIsCompared(t *testing.T) {
+func TestEnsureComparesDefinitionCreatedAfterRemoval(t *testing.T) {
 	e := newEnv(t)
 	d, newer := e.define("Website", e.version("v1", host)), e.define("Website", e.version("v1", wider))
 	e.ensure(d)
@@ -88,7 +88,7 @@ func TestWhatComesAfterARemovalIsCompared(t *testing.T) {
 }
 
 // One definition is waited for, and another one, which was missing, appears meanwhile.
-func TestWhatAppearsDuringAWaitIsCompared(t *testing.T) {
+func TestEnsureComparesDefinitionCreatedDuringWait(t *testing.T) {
 	e := newEnv(t)
 	slow, d, newer := e.define("Bill", e.version("v1", host)), e.define("Website", e.version("v1", host)), e.define("Website", e.version("v1", wider))
 	e.ensure(slow)
@@ -117,7 +117,7 @@ func TestWhatAppearsDuringAWaitIsCompared(t *testing.T) {
 	}
 }
 
-func TestADryRunWaitsForNoRemoval(t *testing.T) {
+func TestEnsureDryRunDoesNotWaitForRemoval(t *testing.T) {
 	e := newEnv(t)
 	d := e.define("Website", e.version("v1", host))
 	e.ensure(d)
@@ -135,7 +135,7 @@ func TestADryRunWaitsForNoRemoval(t *testing.T) {
 }
 
 // Who reads an object in a version that lacks a property, and writes it, drops that.
-func TestASmallerVersionDropsProperties(t *testing.T) {
+func TestVersionWithFewerPropertiesDropsData(t *testing.T) {
 	e := newEnv(t)
 	none := `{type: object, properties: {spec: {type: object}}}`
 	e.ensure(e.define("Website", e.version("v1", host)))
@@ -167,7 +167,7 @@ func TestASmallerVersionDropsProperties(t *testing.T) {
 }
 
 // A definition as generators write it, with all that can be written in several ways.
-func TestAGeneratedDefinitionIsUnchanged(t *testing.T) {
+func TestGeneratedDefinitionIsUnchanged(t *testing.T) {
 	e := newEnv(t)
 	definitions, err := crd.Parse([]byte(strings.ReplaceAll(generated, "GROUP", e.group)))
 	if err != nil {
@@ -317,7 +317,7 @@ func TestAConversionEndsWithWhatOthersHavePutThere(t *testing.T) {
 }
 
 // Another program creates a missing definition shortly before the write: it is compared, too.
-func TestWhatAppearsBeforeTheWriteIsCompared(t *testing.T) {
+func TestEnsureComparesDefinitionCreatedBeforeWrite(t *testing.T) {
 	e := newEnv(t)
 	d, newer := e.define("Website", e.version("v1", host)), e.define("Website", e.version("v1", wider))
 	var once sync.Once

@@ -166,7 +166,7 @@ func (s *scene) get(name string) *corev1.ConfigMap {
 
 // Each helper is called three times: when there is something to do, and twice when there is
 // nothing. docs/toolkit.md has the table.
-func TestContract31_HelpersAtRestMakeNoRequest(t *testing.T) {
+func TestContract31_IdleHelpersMakeNoRequest(t *testing.T) {
 	cluster := clustertest.Connect(t, local.RESTConfig())
 	plain := clustertest.Client(t, cluster)
 	s := &scene{T: t, namespace: clustertest.Namespace(t, plain), plain: plain}

@@ -16,9 +16,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// TestContract13_WhatTheToolkitWritesDoesNotWakeTheHandler: for each change of another hand there
+// TestContract13_ToolkitWritesDoNotEnqueueKeys: for each change of another hand there
 // is one run, although the run writes to the object that it is for.
-func TestContract13_WhatTheToolkitWritesDoesNotWakeTheHandler(t *testing.T) {
+func TestContract13_ToolkitWritesDoNotEnqueueKeys(t *testing.T) {
 	cluster := clustertest.Connect(t, local.RESTConfig())
 	c := clustertest.Client(t, cluster)
 	for name, write := range map[string]func(ctx context.Context, pod *corev1.Pod, value string) error{

@@ -16,7 +16,7 @@ import (
 
 // Configurations that are read from files have nulls, and empty maps, lists and texts. Such children come
 // to rest, and a restart makes no request for them.
-func TestChildrenWithEmptyFieldsComeToRest(t *testing.T) {
+func TestChildrenWithEmptyFieldsConverge(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Connect(t, local.RESTConfig())
 	plain := clustertest.Client(t, cluster)

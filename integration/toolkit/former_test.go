@@ -100,7 +100,7 @@ func (r recreated) apply(set *owned.Set, owner kube.Object) (owned.Report, owned
 
 // A child of a former owner that the garbage collector leaves is deleted after the grace time, and
 // created anew by the next run. Until then, the report says what it waits for.
-func TestChildOfAFormerOwnerIsReplaced(t *testing.T) {
+func TestChildOfFormerOwnerIsReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRecreated(t)
 	report, result, err := r.apply(r.set(time.Hour), r.second)
@@ -144,7 +144,7 @@ func TestChildOfAFormerOwnerIsReplaced(t *testing.T) {
 
 // A run that began with the former owner, which was replaced meanwhile, deletes nothing: to it, the
 // child of the present owner looks like a former owner's.
-func TestRunOfAReplacedOwnerDeletesNothing(t *testing.T) {
+func TestRunOfReplacedOwnerDeletesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRecreated(t)
 	set := r.set(time.Nanosecond)
@@ -176,7 +176,7 @@ func TestRunOfAReplacedOwnerDeletesNothing(t *testing.T) {
 }
 
 // What is not certainly the former owner's child, and its alone, is not deleted.
-func TestOnlyTheFormerOwnersOwnChildIsDeleted(t *testing.T) {
+func TestOnlyChildOfFormerOwnerIsDeleted(t *testing.T) {
 	t.Parallel()
 	for name, patch := range map[string]string{
 		"another set's":           `{"metadata":{"labels":{"evenkeel.dev/set":"another"}}}`,
@@ -214,7 +214,7 @@ func TestOnlyTheFormerOwnersOwnChildIsDeleted(t *testing.T) {
 }
 
 // A child that somebody takes over between the look and the deletion stays.
-func TestFormerOwnersChildThatChangesMeanwhileStays(t *testing.T) {
+func TestConcurrentlyChangedChildOfFormerOwnerStays(t *testing.T) {
 	t.Parallel()
 	r := newRecreated(t)
 	taken := false
@@ -244,7 +244,7 @@ func TestFormerOwnersChildThatChangesMeanwhileStays(t *testing.T) {
 }
 
 // A former owner's child that a finalizer holds is deleted once, and reported as being deleted.
-func TestFormerOwnersChildHeldByAFinalizer(t *testing.T) {
+func TestChildOfFormerOwnerWithFinalizer(t *testing.T) {
 	t.Parallel()
 	r := newRecreated(t)
 	finalizers := func(list string) {

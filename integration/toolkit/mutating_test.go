@@ -24,7 +24,7 @@ import (
 )
 
 // A webhook changes what was applied. The children come to rest all the same, and after a restart.
-func TestChildrenThatAWebhookChangesComeToRest(t *testing.T) {
+func TestChildrenChangedByWebhookConverge(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Connect(t, local.RESTConfig())
 	plain := clustertest.Client(t, cluster)

@@ -178,7 +178,7 @@ func (r restarts) children() []owned.Child {
 
 // A restart makes no request for children that are as desired, and finds what has happened to the
 // others while the program was away.
-func TestContract31_RestartsMakeNoRequestForChildrenAsDesired(t *testing.T) {
+func TestContract31_RestartsMakeNoRequestForUnchangedChildren(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Connect(t, local.RESTConfig())
 	plain := clustertest.Client(t, cluster)

@@ -56,7 +56,7 @@ spec:
 
 // The schema of a child's kind changes while the program runs, or is away: what another client changes
 // after that is found, and until then there is no request.
-func TestDriftIsFoundAfterAChangeOfTheSchema(t *testing.T) {
+func TestDriftIsDetectedAfterSchemaChange(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Connect(t, local.RESTConfig())
 	plain := clustertest.Client(t, cluster)

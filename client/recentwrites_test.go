@@ -47,7 +47,7 @@ func (s appliedShelf) Object(kube.Key) (kube.Object, *metav1.ManagedFieldsEntry,
 
 // What this client has just done to an object is not in what an informer shows: until it may be, the
 // informer is not believed when it shows the object as desired.
-func TestApplyDoesNotBelieveAnInformerAfterAnOwnWrite(t *testing.T) {
+func TestApplyIgnoresStaleInformerAfterOwnWrite(t *testing.T) {
 	t.Parallel()
 	config := func(mode string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Data: map[string]string{"mode": mode}}

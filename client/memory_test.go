@@ -67,20 +67,20 @@ func TestAppliedMemory(t *testing.T) {
 	t.Parallel()
 	m := newAppliedMemory()
 	by := unique.Make(applier{fieldOwner: "me"})
-	id := func(i int) appliedID { return appliedID{object: digestOf(fmt.Sprint("object ", i)), by: by} }
+	id := func(i int) appliedID { return appliedID{object: digestOf(fmt.Sprint("object ", i)), applier: by} }
 	known := func(i int) bool { _, ok := m.get(id(i)); return ok }
 	for i := range generationSize {
-		m.note(id(i), appliedState{uid: "u", version: "1"})
+		m.store(id(i), appliedState{uid: "u", version: "1"})
 	}
 	if !known(0) || !known(generationSize-1) {
 		t.Error("something was dropped before it was full")
 	}
-	m.note(id(-1), appliedState{}) // the others are the old generation now
+	m.store(id(-1), appliedState{}) // the others are the old generation now
 	if !known(5) {
 		t.Error("an old entry was dropped at once")
 	}
 	for i := range generationSize {
-		m.note(id(-2-i), appliedState{})
+		m.store(id(-2-i), appliedState{})
 	}
 	if !known(5) || !known(-1) || known(6) {
 		t.Error("kept are the young ones, and those that were asked for")
@@ -99,7 +99,7 @@ func TestAppliedMemory(t *testing.T) {
 }
 
 // A write to an object drops what is known of it in every name, and of no other object.
-func TestAppliedMemoryOfWrittenObjects(t *testing.T) {
+func TestAppliedMemoryForgetsWrittenObjects(t *testing.T) {
 	t.Parallel()
 	m := newAppliedMemory()
 	me, status, other := applier{"v1", "me", ""}, applier{"v1", "me", "status"}, applier{"v2", "other", ""}
@@ -110,13 +110,13 @@ func TestAppliedMemoryOfWrittenObjects(t *testing.T) {
 			in = jobs
 		}
 		return appliedID{
-			object: objectID(in.kind, kube.Key{Namespace: in.namespace, Name: name}), in: unique.Make(in), by: unique.Make(by),
+			object: objectID(in.kind, kube.Key{Namespace: in.namespace, Name: name}), collection: unique.Make(in), applier: unique.Make(by),
 		}
 	}
 	fill := func() {
 		for _, by := range []applier{me, status, other} {
 			for _, name := range []string{"a", "b", "job"} {
-				m.note(id(name, by), appliedState{uid: "u", version: "1", configured: digestOf(by.fieldOwner)})
+				m.store(id(name, by), appliedState{uid: "u", version: "1", configured: digestOf(by.fieldOwner)})
 			}
 		}
 	}
@@ -141,39 +141,39 @@ func TestAppliedMemoryOfWrittenObjects(t *testing.T) {
 	const all = "{v1 me } {v1 me status} {v2 other }"
 	fill()
 	want(all, all, all)
-	m.written(id("a", me).object)
+	m.forgetWritten(id("a", me).object)
 	want("", all, all)
 	fill()
-	m.taken(id("a", me))
+	m.forgetForced(id("a", me))
 	want("{v1 me } {v1 me status}", all, all)
-	m.taken(id("b", status))
+	m.forgetForced(id("b", status))
 	want("{v1 me } {v1 me status}", all, all)
-	m.writtenAll(collection{pods.kind, "elsewhere"})
+	m.forgetCollection(collection{pods.kind, "elsewhere"})
 	want("{v1 me } {v1 me status}", all, all)
 	m.forget(id("b", me))
 	forgotten, _ := m.get(id("b", me))
 	if other, _ := m.get(id("b", status)); forgotten.configured != (digest{}) || other.configured == (digest{}) {
 		t.Error("a refused apply drops the configuration of the same applier, and of no other one")
 	}
-	m.writtenAll(pods)
+	m.forgetCollection(pods)
 	want("", "", all)
-	m.writtenAll(jobs)
+	m.forgetCollection(jobs)
 	if n := len(m.young) + len(m.old); n > 0 {
 		t.Errorf("%d objects are still known", n)
 	}
 }
 
 // Of one object the latest appliers are remembered, and of others nothing is lost for that.
-func TestAppliedMemoryOfManyAppliers(t *testing.T) {
+func TestAppliedMemoryLimitsAppliers(t *testing.T) {
 	t.Parallel()
 	m := newAppliedMemory()
 	id := func(object, by int) appliedID {
-		return appliedID{object: digest{byte(object + 1)}, by: unique.Make(applier{fieldOwner: fmt.Sprint(by)})}
+		return appliedID{object: digest{byte(object + 1)}, applier: unique.Make(applier{fieldOwner: fmt.Sprint(by)})}
 	}
-	m.note(id(1, 0), appliedState{uid: "u"})
+	m.store(id(1, 0), appliedState{uid: "u"})
 	for by := range 2 * maxAppliers {
-		m.note(id(0, by), appliedState{uid: "u"})
-		m.note(id(0, by), appliedState{uid: "u"}) // again is not another one
+		m.store(id(0, by), appliedState{uid: "u"})
+		m.store(id(0, by), appliedState{uid: "u"}) // again is not another one
 	}
 	known := func(id appliedID) bool { _, ok := m.get(id); return ok }
 	if n := len(m.of(digest{1}).states); n != maxAppliers {
@@ -185,16 +185,16 @@ func TestAppliedMemoryOfManyAppliers(t *testing.T) {
 }
 
 // What an informer shows in a later version counts for the state that it was compared with.
-func TestAppliedMemoryOfLaterVersions(t *testing.T) {
+func TestAppliedMemoryConfirmsLaterVersions(t *testing.T) {
 	t.Parallel()
 	m := newAppliedMemory()
-	id, other := appliedID{by: unique.Make(applier{fieldOwner: "me"})}, appliedID{by: unique.Make(applier{fieldOwner: "other"})}
-	m.note(id, appliedState{uid: "u", version: "5"})
-	m.note(other, appliedState{uid: "u", version: "5"})
+	id, other := appliedID{applier: unique.Make(applier{fieldOwner: "me"})}, appliedID{applier: unique.Make(applier{fieldOwner: "other"})}
+	m.store(id, appliedState{uid: "u", version: "5"})
+	m.store(other, appliedState{uid: "u", version: "5"})
 	state, _ := m.get(id)
-	m.saw(id, state, "4", digest{}, digest{})
-	m.saw(id, state, "9", digest{}, digest{})
-	m.saw(id, state, "12", digest{}, digest{}) // of a state that is no longer what is known
+	m.confirm(id, state, "4", digest{}, digest{})
+	m.confirm(id, state, "9", digest{}, digest{})
+	m.confirm(id, state, "12", digest{}, digest{}) // of a state that is no longer what is known
 	mine, _ := m.get(id)
 	others, _ := m.get(other)
 	if mine.version != "9" || others.version != "5" {
@@ -204,10 +204,10 @@ func TestAppliedMemoryOfLaterVersions(t *testing.T) {
 
 // What an informer shows as applied is remembered, unless the client has written or applied meanwhile: the
 // informer may be behind that.
-func TestAppliedMemoryOfShownStates(t *testing.T) {
+func TestAppliedMemoryReplace(t *testing.T) {
 	t.Parallel()
-	id := appliedID{object: digest{1}, in: unique.Make(collection{namespace: "shop"}), by: unique.Make(applier{fieldOwner: "me"})}
-	other := appliedID{object: id.object, in: id.in, by: unique.Make(applier{fieldOwner: "other"})}
+	id := appliedID{object: digest{1}, collection: unique.Make(collection{namespace: "shop"}), applier: unique.Make(applier{fieldOwner: "me"})}
+	other := appliedID{object: id.object, collection: id.collection, applier: unique.Make(applier{fieldOwner: "other"})}
 	for name, test := range map[string]struct {
 		known     bool // a state is remembered when the informer is read
 		meanwhile func(m *appliedMemory)
@@ -215,19 +215,19 @@ func TestAppliedMemoryOfShownStates(t *testing.T) {
 	}{
 		"nothing":                                     {false, func(*appliedMemory) {}, "9"},
 		"nothing, of an object that is known":         {true, func(*appliedMemory) {}, "9"},
-		"a write":                                     {false, func(m *appliedMemory) { m.written(id.object) }, ""},
-		"a write of an object that is known":          {true, func(m *appliedMemory) { m.written(id.object) }, ""},
-		"a deletion of all":                           {false, func(m *appliedMemory) { m.writtenAll(id.in.Value()) }, ""},
-		"an apply":                                    {false, func(m *appliedMemory) { m.note(id, appliedState{uid: "u", version: "10"}) }, "10"},
-		"an apply to an object that is known":         {true, func(m *appliedMemory) { m.note(id, appliedState{uid: "u", version: "10"}) }, "10"},
-		"a forced apply by another field owner":       {false, func(m *appliedMemory) { m.taken(other) }, ""},
-		"a forced apply by another owner, when known": {true, func(m *appliedMemory) { m.taken(other) }, ""},
+		"a write":                                     {false, func(m *appliedMemory) { m.forgetWritten(id.object) }, ""},
+		"a write of an object that is known":          {true, func(m *appliedMemory) { m.forgetWritten(id.object) }, ""},
+		"a deletion of all":                           {false, func(m *appliedMemory) { m.forgetCollection(id.collection.Value()) }, ""},
+		"an apply":                                    {false, func(m *appliedMemory) { m.store(id, appliedState{uid: "u", version: "10"}) }, "10"},
+		"an apply to an object that is known":         {true, func(m *appliedMemory) { m.store(id, appliedState{uid: "u", version: "10"}) }, "10"},
+		"a forced apply by another field owner":       {false, func(m *appliedMemory) { m.forgetForced(other) }, ""},
+		"a forced apply by another owner, when known": {true, func(m *appliedMemory) { m.forgetForced(other) }, ""},
 		"a refused apply":                             {true, func(m *appliedMemory) { m.forget(id) }, "7"},
 	} {
 		m := newAppliedMemory()
 		var last *appliedState
 		if test.known {
-			m.note(id, appliedState{uid: "u", version: "7", configured: digest{1}})
+			m.store(id, appliedState{uid: "u", version: "7", configured: digest{1}})
 			state, _ := m.get(id)
 			last = &state
 		}
@@ -282,9 +282,9 @@ func TestAppliedMemoryOfConcurrentApplies(t *testing.T) {
 		"another object":   {appliedState{uid: "u", version: "10"}, appliedState{uid: "v", version: "9"}, "9"},
 		"no numbers":       {appliedState{uid: "u", version: "b"}, appliedState{uid: "u", version: "a"}, "a"},
 	} {
-		m, id := newAppliedMemory(), appliedID{by: unique.Make(applier{})}
-		m.note(id, test.first)
-		m.note(id, test.second)
+		m, id := newAppliedMemory(), appliedID{applier: unique.Make(applier{})}
+		m.store(id, test.first)
+		m.store(id, test.second)
 		if got, _ := m.get(id); got.version != test.want {
 			t.Errorf("%s: remembered is %q, want %q", name, got.version, test.want)
 		}
@@ -294,14 +294,14 @@ func TestAppliedMemoryOfConcurrentApplies(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() { // waited for below
 			for j := range 100 {
-				id := appliedID{object: digest{byte(j)}, by: unique.Make(applier{fieldOwner: fmt.Sprint(i % 2)})}
-				m.note(id, appliedState{version: fmt.Sprint(i + 1)})
+				id := appliedID{object: digest{byte(j)}, applier: unique.Make(applier{fieldOwner: fmt.Sprint(i % 2)})}
+				m.store(id, appliedState{version: fmt.Sprint(i + 1)})
 				state, _ := m.get(id)
-				m.saw(id, state, fmt.Sprint(i+2), digest{}, digest{})
-				m.taken(id)
+				m.confirm(id, state, fmt.Sprint(i+2), digest{}, digest{})
+				m.forgetForced(id)
 				m.forget(appliedID{object: digest{byte(i)}})
-				m.written(digest{byte(i)})
-				m.writtenAll(collection{namespace: fmt.Sprint(j)})
+				m.forgetWritten(digest{byte(i)})
+				m.forgetCollection(collection{namespace: fmt.Sprint(j)})
 			}
 		})
 	}
