@@ -1,5 +1,6 @@
 # Even Keel's commands. GNU make 4.3, a POSIX shell and Go are all they need: every other tool is built from tools/go.mod
-# into .bin/, never taken from PATH. CI runs `make test`, `make demo ONCE=1` and `make lint` (see .ci/run).
+# into .bin/, never taken from PATH. CI runs `make test`, `make test-long`,
+# `make demo ONCE=1` and `make lint` (see .ci/run).
 #
 # Modules: the root is the library; examples/ uses it through a replace; localcluster/ is a Kubernetes control plane in
 # one binary; tools/ holds the tools' versions. There is no go.work on purpose: a workspace selects one version of each
@@ -7,7 +8,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-# One thing at a time: tests with a cluster and tests without one would compete for the same cores.
+# One target at a time: tests with a cluster and tests without one would compete for the same cores.
 .NOTPARALLEL:
 .SUFFIXES:
 
@@ -43,6 +44,10 @@ endef
 UNIT = $(or $(shell go list ./... | grep -v -e '/evenkeel/integration' -e '/evenkeel/kube/localcluster'),$(error \
 	go list ./... finds no packages: its message is above))
 
+# The packages with tests that have two lengths.
+LONG = $(or $(shell grep -rl --include='*_test.go' testlength.Count . | grep -v -e '^./integration' -e '^./examples' | xargs -n 1 dirname | sort -u),$(error \
+	no test has two lengths: testlength.Count is not called))
+
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -64,28 +69,38 @@ demo: ## Run the main demo; ONCE=1 ends by itself, KUBECONFIG=path uses that clu
 	echo "building the demo (a minute or two the first time)"; \
 	go build -C examples -o ../$(BIN)/demo ./demo && exec $(BIN)/demo "$$@"
 
-.PHONY: test
-test: localcluster-binary test-unit test-integration ## Run all tests
+# The packages that start a cluster wait most of the time, so that several of them run at once. CLUSTERS=1 runs them one
+# after another.
+CLUSTERS ?= 4
 
+.PHONY: test
+test: localcluster-binary test-unit test-integration ## Run all tests but those of bench/; long random tests with a bounded count
+
+# -vet=off, here and below: make lint has the same checks, and for all modules at once.
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster, with the race detector, in random order
 	$(race_note)
-	go test $(RACE) -shuffle=on -timeout 20m $(UNIT)
-	go test -C tracing/otel $(RACE) -shuffle=on -timeout 5m ./...
-	go test -C tools/mutants -shuffle=on -timeout 5m ./...
+	go test $(RACE) -vet=off -shuffle=on -timeout 20m $(UNIT)
+	go test -C tracing/otel $(RACE) -vet=off -shuffle=on -timeout 5m ./...
 
-# -p 1: the packages run one after another, so that two clusters never compete for two cores. CGO_ENABLED=0 is what the
-# local cluster is built with: otherwise all of Kubernetes would be compiled a second time. -vet=off: it would analyse all of
-# Kubernetes, for minutes; make lint has the same checks.
+# CGO_ENABLED=0 is what the local cluster is built with: otherwise all of Kubernetes would be compiled a second time.
 .PHONY: test-integration
-test-integration: localcluster-binary ## Run the tests that need a cluster (a local one is started), and the examples' tests
-	$(race_note)
-	go test $(RACE) -shuffle=on -p 1 -timeout 20m ./integration/... ./kube/localcluster/...
+test-integration: localcluster-binary ## Run the tests that need a cluster (local ones are started), and the examples' tests
+	go test -vet=off -shuffle=on -p $(CLUSTERS) -timeout 20m ./integration/... ./kube/localcluster/...
+	go test -C examples -vet=off -shuffle=on -p $(CLUSTERS) -timeout 20m ./...
 	CGO_ENABLED=0 go test -C localcluster -vet=off -shuffle=on -timeout 5m ./...
-	go test -C examples $(RACE) -shuffle=on -p 1 -timeout 20m ./...
-	go test -C bench/shared $(RACE) -timeout 5m ./...
-	go test -C bench -timeout 20m ./...
-	go test -C bench/controllerruntime -timeout 5m ./webapp/...
+
+# What make test leaves out or shortens: CONTRIBUTING.md lists it.
+.PHONY: test-long
+test-long: localcluster-binary ## Run random tests at full length, tests with a cluster under the race detector, and those of bench/
+	$(race_note)
+	EVENKEEL_LONG=1 go test $(RACE) -vet=off -shuffle=on -timeout 30m $(LONG)
+	EVENKEEL_LONG=1 go test $(RACE) -vet=off -shuffle=on -p $(CLUSTERS) -timeout 30m ./integration/... ./kube/localcluster/...
+	go test -C examples $(RACE) -vet=off -shuffle=on -p $(CLUSTERS) -timeout 30m ./...
+	go test -C tools/mutants -vet=off -shuffle=on -timeout 5m ./...
+	go test -C bench/shared $(RACE) -vet=off -timeout 5m ./...
+	go test -C bench -vet=off -timeout 20m ./...
+	go test -C bench/controllerruntime -vet=off -timeout 5m ./webapp/...
 
 # The first build takes minutes. Doing it here shows its progress; go test would hide it and count it against -timeout.
 .PHONY: localcluster-binary

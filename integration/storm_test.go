@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
@@ -53,7 +54,7 @@ func newEnvOn(t *testing.T, cluster *localcluster.Cluster) env {
 // EVENKEEL_STORM_ROUNDS=50 makes it long.
 func TestStoreEqualsListAfterRestarts(t *testing.T) {
 	t.Parallel()
-	rounds := stormRounds
+	rounds := testlength.Count(1, stormRounds)
 	if text := os.Getenv("EVENKEEL_STORM_ROUNDS"); text != "" {
 		rounds = must(strconv.Atoi(text))(t)
 	}

@@ -27,7 +27,7 @@ func TestReplicaTakesOverFromKilledLeader(t *testing.T) {
 	program := exampletest.Build(t)
 	start := func(identity string) *exampletest.Process {
 		return exampletest.Start(t, program, "--namespace", namespace, "--identity", identity,
-			"--lease-duration", leaseDuration.String(), "--renew-deadline", "15s", "--retry-period", "200ms")
+			"--lease-duration", leaseDuration.String(), "--renew-deadline", "9s", "--retry-period", "200ms")
 	}
 	leader := start("anna")
 	leader.Output.Wait(t, "anna handles configmaps "+namespace+"/first\n")
@@ -62,7 +62,7 @@ func TestReplicaTakesOverFromKilledLeader(t *testing.T) {
 }
 
 // leaseDuration is long enough for a busy machine.
-const leaseDuration = 20 * time.Second
+const leaseDuration = 12 * time.Second
 
 // waitReady waits until the readiness probe of a replica succeeds.
 func waitReady(t *testing.T, p *exampletest.Process) {

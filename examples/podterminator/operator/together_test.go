@@ -83,7 +83,7 @@ func newElector(t *testing.T) *leader.Elector {
 	t.Helper()
 	elector, err := leader.New(leader.Config{
 		Cluster: asOperator(t, nil), Namespace: "pod-terminator", Name: Name, RetryPeriod: 200 * time.Millisecond,
-		LeaseDuration: time.Minute, RenewDeadline: 45 * time.Second, // not lost on a busy machine
+		LeaseDuration: 20 * time.Second, RenewDeadline: 15 * time.Second, // not lost on a busy machine
 	})
 	if err != nil {
 		t.Fatal(err)
