@@ -26,7 +26,7 @@ const leaseDuration = 15 * time.Second
 
 func (e env) newElector(cluster *kube.Cluster, identity string) *leader.Elector {
 	e.Helper()
-	// A Lease without a holder is taken at once; a missing one after a LeaseDuration.
+	// A Lease without a holder is acquired at once, a missing one after a LeaseDuration.
 	_, err := e.clients.CoordinationV1().Leases(e.namespace).Create(e.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "lease"}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		e.Fatal(err)
@@ -71,7 +71,7 @@ func TestContract05_LeaseIsReleasedAfterTheWork(t *testing.T) {
 		close(begun)
 		<-finish
 		if got := e.holder(); got != "first" { //nolint:contextcheck // a test's environment has the test's context
-			t.Errorf("the lease is %q's while first still works", got)
+			t.Errorf("the holder is %q while first still works", got)
 		}
 		first.add(m.Name, m.Data["value"])
 		return nil
@@ -93,7 +93,7 @@ func TestContract05_LeaseIsReleasedAfterTheWork(t *testing.T) {
 	})
 	stopped := make(chan struct{})
 	go func() { stopFirst(); close(stopped) }() // waited for below
-	// Longer than the lease lasts without renewal: draining renews it.
+	// Longer than the lease lasts without renewal: it is renewed while work drains.
 	time.AfterFunc(leaseDuration+leaseDuration/3, func() {
 		if n := second.count(); n != 0 {
 			t.Error("second worked before first had ended")
@@ -102,7 +102,7 @@ func TestContract05_LeaseIsReleasedAfterTheWork(t *testing.T) {
 	})
 	<-stopped
 	if got := e.holder(); got == "first" {
-		t.Error("first has ended, and has not released the lease")
+		t.Error("first has ended, but has not released the lease")
 	}
 	eventually(t, func() string { return second.lacks(map[string]string{"a": "1"}) })
 	if n := first.count(); n != 1 {
@@ -146,13 +146,13 @@ func TestContract06_StolenLeaseCancelsWork(t *testing.T) {
 		}
 		return ""
 	})
-	<-begun // the thief does not renew: after the lease has expired, the victim leads again
+	<-begun // the thief does not renew, so the victim leads again when the lease has expired
 	if got := e.holder(); got != "victim" {
-		t.Errorf("work goes on, but the lease is %q's", got)
+		t.Errorf("work continues, but the holder is %q", got)
 	}
 }
 
-func TestForbiddenLeaseIsNamed(t *testing.T) {
+func TestForbiddenLeaseIsReported(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	user := "nobody-" + e.namespace
@@ -162,7 +162,7 @@ func TestForbiddenLeaseIsNamed(t *testing.T) {
 	go func() { ended <- elector.Run(ctx, func(context.Context) error { return nil }) }() // waited for below
 	eventually(t, func() string {
 		if err := elector.Ready(); err == nil || !strings.Contains(err.Error(), user) || !strings.Contains(err.Error(), "leases") {
-			return "Ready does not name user and resource"
+			return "the error of Ready does not contain user and resource"
 		}
 		return ""
 	})
@@ -233,6 +233,6 @@ func TestElectorWithSeveralControllers(t *testing.T) {
 		t.Error(err)
 	}
 	if got := e.holder(); got != "" {
-		t.Errorf("the lease is still %q's", got)
+		t.Errorf("the holder is still %q", got)
 	}
 }

@@ -70,6 +70,33 @@ func TestContract06_SuspensionCounts(t *testing.T) {
 	}
 }
 
+// A process continues after a pause that was longer than its lease, and the next renewal is due before anything else has
+// detected the loss. It must not write the lease.
+func TestExpiredLeaseIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		e := newTestElector(t, s.client("a"))
+		var passed atomic.Int64
+		e.clock = newClock(func() time.Duration { return time.Duration(passed.Load()) })
+		r := run(t, e, func(ctx context.Context) error {
+			<-ctx.Done()
+			<-time.After(time.Second) // the next term begins later
+			return nil
+		})
+		pass(5 * time.Second)
+		passed.Store(int64(DefaultRenewDeadline))
+		renewed := s.last("a")
+		pass(1500 * time.Millisecond) // one renewal is due
+		if got := e.Status().State; got != StateLost || s.last("a") != renewed {
+			t.Errorf("the state is %s, the last renewal at %s, want lost and %s", got, s.last("a").At, renewed.At)
+		}
+		if err := r.stop(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
 // A process is stopped between the acquisition of the lease and the call of work, until the lease has expired. It must
 // not call work in this term.
 func TestContract06_WorkDoesNotStartUnderAnExpiredLease(t *testing.T) {

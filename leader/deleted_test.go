@@ -60,6 +60,9 @@ func TestContract06_DeletedLeaseIsALoss(t *testing.T) {
 				if log.count("work cancelled") != 1 || log.count(reason) != 1 {
 					t.Errorf("logged:\n%s", &log.buffer)
 				}
+				if s.last("a").Holder != "a" {
+					t.Error("the leader created the lease that it had lost")
+				}
 				if err := second.stop(); err != nil {
 					t.Errorf("Run returned %v", err)
 				}

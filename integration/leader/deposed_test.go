@@ -26,14 +26,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// defaultRounds is how many rounds are run unless EVENKEEL_LEADER_ROUNDS has another number.
+// defaultRounds is the number of rounds unless EVENKEEL_LEADER_ROUNDS sets another one.
 const defaultRounds = 2
 
-// A leader that was stopped until another process leads, or whose Lease was deleted, writes nothing
-// more in the name of its term. Two processes compete for a Lease; 32 writers of the leader patch
-// one ConfigMap each. In each round the leader is stopped with SIGSTOP while all of them write,
-// until the other process leads and has written, and is then continued. A watch counts the writes
-// of an earlier term than the latest one that was begun.
+// A leader sends no further write of its term after it was stopped until another process leads, or after its Lease was
+// deleted. Two processes compete for a Lease; each of 32 writers of the leader patches one ConfigMap. In each round the
+// leader is stopped with SIGSTOP while all of them write, until the other process leads and has written, and is then
+// continued. A watch counts late writes: those of an earlier term than the latest one that has begun.
 func TestDeposedLeaderWritesNothing(t *testing.T) {
 	rounds := defaultRounds
 	if text := os.Getenv("EVENKEEL_LEADER_ROUNDS"); text != "" {
@@ -66,7 +65,7 @@ func TestDeposedLeaderWritesNothing(t *testing.T) {
 					done++
 					continue
 				}
-				// The set-up did not work: leadership changed hands at another time, on a busy machine.
+				// The set-up failed: on a busy machine leadership was lost at another time.
 				if repeated++; repeated > rounds+10 {
 					t.Fatalf("%s: gave up after %d rounds: %d of them could not be set up", kind.name, done+repeated, repeated)
 				}
@@ -80,7 +79,7 @@ func TestDeposedLeaderWritesNothing(t *testing.T) {
 	}
 }
 
-// election is two replicas that compete for one Lease, and what a watch shows of their writes.
+// election is two replicas that compete for one Lease, and a watch of their writes.
 type election struct {
 	*testing.T
 	clients   kubernetes.Interface
@@ -89,23 +88,23 @@ type election struct {
 
 	mu     sync.Mutex
 	latest observation // guarded by mu
-	late   []string    // guarded by mu; the first maxLate
+	late   []string    // guarded by mu; the first maxLate late writes
 	nLate  int         // guarded by mu
 	total  int         // guarded by mu
-	fences int         // guarded by mu; the latest fence that was seen
+	fences int         // guarded by mu; the latest fence that the watch has shown
 }
 
 const maxLate = 20
 
-// observation is what the watch has shown of the latest term.
+// observation is the latest term as shown by the watch.
 type observation struct {
 	term   int64
 	by     string
-	writes int // of targets
+	writes int // to targets
 }
 
-// patience is how long a step of a round may take on a busy machine.
-const patience = 2 * time.Minute
+// stepTimeout limits a step of a round, also on a busy machine.
+const stepTimeout = 2 * time.Minute
 
 func newElection(t *testing.T, writers writerKind) *election {
 	t.Helper()
@@ -169,18 +168,18 @@ func (e *election) watch(ctx context.Context, version string) {
 			m, ok := event.Object.(*corev1.ConfigMap)
 			if !ok || event.Type != watch.Modified {
 				if ctx.Err() == nil && event.Type != watch.Added {
-					e.Errorf("the watch brought %s %v", event.Type, event.Object)
+					e.Errorf("the watch received %s %v", event.Type, event.Object)
 				}
 				continue
 			}
 			version = m.ResourceVersion
-			e.saw(m)
+			e.observe(m)
 		}
 		w.Stop()
 	}
 }
 
-func (e *election) saw(m *corev1.ConfigMap) {
+func (e *election) observe(m *corev1.ConfigMap) {
 	term, err := strconv.ParseInt(m.Data["term"], 10, 64)
 	if err != nil {
 		e.Errorf("%s has the term %q", m.Name, m.Data["term"])
@@ -233,9 +232,10 @@ func (e *election) countLate() int {
 	return e.nLate
 }
 
-// until waits for a condition, and reports whether it came true.
+// until waits for a condition, and reports whether it was met.
 func (e *election) until(limit time.Duration, condition func() bool) bool {
-	err := wait.PollUntilContextTimeout(e.Context(), 10*time.Millisecond, limit, true, func(context.Context) (bool, error) {
+	const interval = 10 * time.Millisecond
+	err := wait.PollUntilContextTimeout(e.Context(), interval, limit, true, func(context.Context) (bool, error) {
 		for _, p := range e.replicas {
 			if err := p.failed(); err != nil {
 				return false, err
@@ -254,9 +254,8 @@ func (e *election) fatalf(format string, args ...any) {
 	e.Fatalf(format, args...)
 }
 
-// depose takes leadership from the process that has it while it writes, lets another lead and
-// write, and lets the first one go on. It returns how many writes came late, and whether
-// everything happened in this order.
+// depose makes the leader lose its lease while it writes, waits until another process leads and writes, and lets the
+// first one continue. It returns the number of late writes, and whether everything happened in this order.
 func (e *election) depose(deleteLease bool) (valid bool, late int) {
 	e.Helper()
 	before := e.countLate()
@@ -269,69 +268,73 @@ func (e *election) tryDepose(deleteLease bool) (valid bool) {
 	e.Helper()
 	var leads observation
 	var p *process
-	if !e.until(patience, func() bool {
+	if !e.until(stepTimeout, func() bool {
 		leads = e.observed()
 		p = e.replicas[leads.by]
-		return p != nil && leads.writes >= targets/2 && p.state() == (termState{begun: p.state().begun, ended: p.state().begun - 1, leads: leads.term})
+		if p == nil || leads.writes < targets/2 {
+			return false
+		}
+		state := p.state()
+		return state == termState{begun: state.begun, ended: state.begun - 1, leads: leads.term}
 	}) {
-		e.fatalf("nobody leads and writes: %+v", e.observed())
+		e.fatalf("no process leads and writes: %+v", e.observed())
 	}
-	was := p.state()
+	before := p.state()
 	p.signal(syscall.SIGUSR1)
-	if !e.until(patience, func() bool {
+	if !e.until(stepTimeout, func() bool {
 		now := e.observed()
 		return now.term != leads.term || now.writes >= leads.writes+2*targets
 	}) {
-		e.fatalf("%s leads, and does not write: %+v", p.identity, e.observed())
+		e.fatalf("%s leads, but does not write: %+v", p.identity, e.observed())
 	}
 	e.pauseShortly()
 	if deleteLease {
-		return e.deleteLease(p, was, leads)
+		return e.deleteLease(p, before, leads)
 	}
 	p.signal(syscall.SIGSTOP)
 	defer p.signal(syscall.SIGCONT)
-	if !e.until(patience, func() bool {
+	if !e.until(stepTimeout, func() bool {
 		now := e.observed()
 		return now.by != p.identity && now.writes > 0
 	}) {
-		e.fatalf("%s is stopped, and no other process leads and writes: %+v", p.identity, e.observed())
+		e.fatalf("%s is stopped, but no other process leads and writes: %+v", p.identity, e.observed())
 	}
 	now := e.observed()
-	if valid = now.term == leads.term+1 && p.state() == was; !valid {
+	if valid = now.term == leads.term+1 && p.state() == before; !valid {
 		e.Logf("%s was not deposed while it was stopped: term %d followed term %d", p.identity, now.term, leads.term)
 	}
 	p.signal(syscall.SIGCONT)
-	if !e.until(patience, func() bool { return p.state().ended > was.ended }) {
-		e.fatalf("%s was deposed and continued, and its work has not ended", p.identity)
+	if !e.until(stepTimeout, func() bool { return p.state().ended > before.ended }) {
+		e.fatalf("%s was deposed and continued, but its work has not ended", p.identity)
 	}
 	return valid
 }
 
 // deleteLease deletes the Lease of p, which leads.
-func (e *election) deleteLease(p *process, was termState, leads observation) (valid bool) {
+func (e *election) deleteLease(p *process, before termState, leads observation) (valid bool) {
 	e.Helper()
 	err := e.clients.CoordinationV1().Leases(e.namespace).Delete(e.Context(), leaseName, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
-		// Leadership changed hands in the round before at another time, and p has not noticed that the
-		// Lease was deleted.
-		e.until(patience, func() bool { return p.state().ended > was.ended })
+		// In the previous round leadership was lost at another time, and p has not detected yet that the Lease was
+		// deleted.
+		e.until(stepTimeout, func() bool { return p.state().ended > before.ended })
 		return false
 	}
 	if err != nil {
 		e.Fatal(err)
 	}
-	const limit = 5 * leaseDuration // far more than a candidate waits
-	if !e.until(limit, func() bool { return p.state().ended > was.ended }) {
-		e.Logf("the Lease of %s was deleted, and it goes on leading", p.identity)
+	const limit = 5 * leaseDuration // much longer than a candidate waits
+	if !e.until(limit, func() bool { return p.state().ended > before.ended }) {
+		e.Logf("the Lease of %s was deleted, but it continues to lead", p.identity)
 		return false
 	}
-	if !e.until(patience, func() bool { now := e.observed(); return now.term > leads.term && now.writes > 0 }) {
-		e.fatalf("the Lease was deleted, and nobody leads and writes: %+v", e.observed())
+	if !e.until(stepTimeout, func() bool { now := e.observed(); return now.term > leads.term && now.writes > 0 }) {
+		e.fatalf("the Lease was deleted, but no process leads and writes: %+v", e.observed())
 	}
 	return true
 }
 
-// pauseShortly waits for up to 50 ms, so that rounds differ in what the writers do in this moment.
+// pauseShortly waits for up to 50 ms, so that the state of the writers differs between rounds.
 func (e *election) pauseShortly() { e.pause(rand.N(50 * time.Millisecond)) }
 
 func (e *election) pause(d time.Duration) {
@@ -340,7 +343,7 @@ func (e *election) pause(d time.Duration) {
 	<-timer.C
 }
 
-// fence waits until the watch has shown everything that was written before.
+// fence waits until the watch has shown all earlier writes.
 func (e *election) fence() {
 	e.Helper()
 	maps := e.clients.CoreV1().ConfigMaps(e.namespace)
@@ -355,12 +358,12 @@ func (e *election) fence() {
 	if _, err := maps.Update(e.Context(), m, metav1.UpdateOptions{}); err != nil {
 		e.Fatal(err)
 	}
-	if !e.until(patience, func() bool {
+	if !e.until(stepTimeout, func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		return e.fences == next
 	}) {
-		e.fatalf("the watch does not show a write")
+		e.fatalf("the watch does not show the fence")
 	}
 }
 
@@ -377,14 +380,14 @@ type process struct {
 	status int          // guarded by mu; valid when it has ended
 }
 
-// termState is what a replica has said of its terms.
+// termState is the state of a replica, from the lines that it prints.
 type termState struct {
-	begun, ended int // how many
+	begun, ended int // numbers of terms
 	leads        int64
-	working      int // slow handlers
+	working      int // number of slow handlers
 }
 
-// start starts a replica, which is killed when the test ends.
+// start starts a replica. The end of the test kills it.
 func start(t *testing.T, config replicaConfig) *process {
 	t.Helper()
 	encoded, err := json.Marshal(config)
@@ -394,7 +397,7 @@ func start(t *testing.T, config replicaConfig) *process {
 	p := &process{T: t, identity: config.Identity}
 	command := exec.Command(os.Args[0], "-test.run=^$") //nolint:gosec // this binary
 	command.Env = append(os.Environ(), replicaVariable+"="+string(encoded))
-	command.Stderr = errorsOf{p}
+	command.Stderr = stderrOf{p}
 	stdout, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -408,7 +411,7 @@ func start(t *testing.T, config replicaConfig) *process {
 		defer close(read)
 		lines := bufio.NewScanner(stdout)
 		for lines.Scan() {
-			p.says(lines.Text())
+			p.printed(lines.Text())
 		}
 		err := command.Wait()
 		p.mu.Lock()
@@ -422,7 +425,7 @@ func start(t *testing.T, config replicaConfig) *process {
 	return p
 }
 
-func (p *process) says(line string) {
+func (p *process) printed(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch line {
@@ -471,10 +474,10 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// errorsOf keeps what a process writes to its standard error.
-type errorsOf struct{ *process }
+// stderrOf stores the standard error of a process.
+type stderrOf struct{ *process }
 
-func (e errorsOf) Write(b []byte) (int, error) {
+func (e stderrOf) Write(b []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.stderr.Write(b)

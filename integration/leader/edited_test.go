@@ -21,7 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/leader"
 )
 
-// faulty is a transport whose requests fail while broken is true.
+// faulty is a transport that fails all requests while broken is true.
 type faulty struct {
 	next   http.RoundTripper
 	broken *atomic.Bool
@@ -34,14 +34,15 @@ func (f faulty) RoundTrip(req *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(req)
 }
 
-// Another client edits the Lease: as much as the API server admits. Somebody leads all the same, and never two.
+// Another client edits the Lease in every way that the API server accepts. One process leads in each case, never two.
 func TestLeaseEditedByAnotherClient(t *testing.T) {
 	t.Parallel()
 	clients, err := kubernetes.NewForConfig(local.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns, err := clients.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	ns, err := clients.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,8 @@ func TestLeaseEditedByAnotherClient(t *testing.T) {
 		}
 		running.Go(func() { // waited for above
 			_ = electors[i].Run(ctx, func(ctx context.Context) error {
-				if electors[1-i] != nil && electors[1-i].Status().State == leader.StateLeading && electors[i].Status().State == leader.StateLeading {
+				leading := func(e *leader.Elector) bool { return e != nil && e.Status().State == leader.StateLeading }
+				if leading(electors[0]) && leading(electors[1]) {
 					t.Error("two electors lead")
 				}
 				leads <- i
@@ -86,12 +88,14 @@ func TestLeaseEditedByAnotherClient(t *testing.T) {
 		}
 	}
 	for round, patch := range []string{
-		`{"spec":{"leaseDurationSeconds":null}}`, `{"spec":{"leaseDurationSeconds":1}}`, `{"spec":{"renewTime":null}}`, `{"metadata":{"labels":{"edited":"yes"}}}`,
+		`{"spec":{"leaseDurationSeconds":null}}`, `{"spec":{"leaseDurationSeconds":1}}`,
+		`{"spec":{"renewTime":null}}`, `{"metadata":{"labels":{"edited":"yes"}}}`,
 	} {
 		now := round % 2
 		<-time.After(950 * time.Millisecond)
 		broken[now].Store(true)
-		if _, err := leases.Patch(t.Context(), leaseName, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		_, err := leases.Patch(t.Context(), leaseName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
 		if next := <-leads; next != 1-now {

@@ -14,32 +14,31 @@ import (
 	"github.com/evenkeel-go/evenkeel/leader"
 )
 
-// After SIGKILL the other process leads when the Lease has expired. There is nobody to write late.
+// After SIGKILL the other process leads as soon as the Lease has expired.
 func TestKilledLeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	e := newElection(t, writersHandlers)
 	var leads observation
-	if !e.until(patience, func() bool {
+	if !e.until(stepTimeout, func() bool {
 		leads = e.observed()
 		return e.replicas[leads.by] != nil && leads.writes >= targets/2
 	}) {
-		e.fatalf("nobody leads and writes")
+		e.fatalf("no process leads and writes")
 	}
 	killed := e.replicas[leads.by]
 	delete(e.replicas, leads.by)
 	if err := killed.process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if !e.until(patience, func() bool { now := e.observed(); return now.by != leads.by && now.writes >= targets/2 }) {
-		e.fatalf("%s was killed, and nobody else leads: %+v", leads.by, e.observed())
+	if !e.until(stepTimeout, func() bool { now := e.observed(); return now.by != leads.by && now.writes >= targets/2 }) {
+		e.fatalf("%s was killed, but no other process leads: %+v", leads.by, e.observed())
 	}
 	if late := e.lateWrites(); len(late) > 0 {
 		t.Errorf("late writes: %q", late)
 	}
 }
 
-// A leader survives an outage of the API server that is shorter than its lease, and loses it in a
-// longer one.
+// A leader keeps its lease in an outage of the API server that is shorter than the lease, and loses it in a longer one.
 func TestOutageOfTheAPIServer(t *testing.T) {
 	for name, tt := range map[string]struct {
 		duration, deadline, period time.Duration
@@ -54,11 +53,14 @@ func TestOutageOfTheAPIServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ns, err := clients.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+			ns, err := clients.CoreV1().Namespaces().Create(t.Context(),
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := clients.CoordinationV1().Leases(ns.Name).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName}}, metav1.CreateOptions{}); err != nil {
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName}}
+			leases := clients.CoordinationV1().Leases(ns.Name)
+			if _, err := leases.Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			elector, err := leader.New(leader.Config{

@@ -27,11 +27,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/leader"
 )
 
-// replicaVariable is the environment variable that makes the test binary a replica. Its value is
-// a replicaConfig in JSON.
+// replicaVariable is the environment variable that makes the test binary a replica. Its value is a replicaConfig in
+// JSON.
 const replicaVariable = "EVENKEEL_LEADER_REPLICA"
 
-// replicaConfig is what a replica is told by the test that starts it.
+// replicaConfig configures a replica.
 type replicaConfig struct {
 	Kubeconfig string
 	Namespace  string
@@ -39,7 +39,7 @@ type replicaConfig struct {
 	Writers    writerKind
 }
 
-// writerKind is what makes a replica's writes.
+// writerKind is the kind of code that makes a replica's writes.
 type writerKind string
 
 // The kinds of writers.
@@ -57,12 +57,12 @@ const (
 	leaseDuration = 3 * time.Second
 	renewDeadline = 2 * time.Second
 	retryPeriod   = 500 * time.Millisecond
-	// calmPause is between two writes of a writer, until SIGUSR1 makes the replica write as fast as
-	// it can for the rest of its term.
-	calmPause = 500 * time.Millisecond
-	// writeOn is how long writers go on after their context has ended.
-	writeOn = 500 * time.Millisecond
-	// slowWork is for how long a slow handler works before it writes.
+	// slowPause is the time between two writes of a writer, until SIGUSR1 makes the replica write without pauses for the
+	// rest of its term.
+	slowPause = 500 * time.Millisecond
+	// writeAfterEnd is how long writers continue after their context has ended.
+	writeAfterEnd = 500 * time.Millisecond
+	// slowWork is how long a slow handler works before it writes.
 	slowWork = leaseDuration + time.Second
 )
 
@@ -70,13 +70,13 @@ var targetLabel = map[string]string{"target": "true"}
 
 func targetName(i int) string { return fmt.Sprintf("target-%02d", i) }
 
-// replica is one process that stands for leadership, and writes while it leads.
+// replica is one process that competes for the lease, and writes while it leads.
 type replica struct {
 	replicaConfig
 	maps  corev1client.ConfigMapInterface
 	term  atomic.Int64
-	storm atomic.Bool
-	count atomic.Int64 // of writes, so that each is another one
+	fast  atomic.Bool  // no pauses between writes
+	count atomic.Int64 // of writes, so that each write differs
 }
 
 func replicaMain(encoded string) int {
@@ -95,11 +95,11 @@ func replicaMain(encoded string) int {
 func (r *replica) run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	storms := make(chan os.Signal, 1)
-	signal.Notify(storms, syscall.SIGUSR1)
+	fastSignals := make(chan os.Signal, 1)
+	signal.Notify(fastSignals, syscall.SIGUSR1)
 	go func() { // ends with the process
-		for range storms {
-			r.storm.Store(true)
+		for range fastSignals {
+			r.fast.Store(true)
 		}
 	}()
 	config, err := clientcmd.BuildConfigFromFlags("", r.Kubeconfig)
@@ -124,25 +124,25 @@ func (r *replica) run() error {
 		return err
 	}
 	if r.Writers == writersHandlers || r.Writers == writersSlow {
-		ctrl, err := r.controller(cluster, &announcing{r, elector})
+		ctrl, err := r.controller(cluster, &reportingElector{r, elector})
 		if err != nil {
 			return err
 		}
 		return ctrl.Run(ctx)
 	}
-	return (&announcing{r, elector}).Run(ctx, r.write)
+	return (&reportingElector{r, elector}).Run(ctx, r.write)
 }
 
-// announcing is an elector whose terms are numbered in the cluster and told to the test.
-type announcing struct {
+// reportingElector is an elector that numbers its terms in the cluster, and prints their begin and end for the test.
+type reportingElector struct {
 	*replica
 	elector *leader.Elector
 }
 
 // Run implements controller.LeaderElector.
-func (a *announcing) Run(ctx context.Context, work func(ctx context.Context) error) error {
+func (a *reportingElector) Run(ctx context.Context, work func(ctx context.Context) error) error {
 	return a.elector.Run(ctx, func(ctx context.Context) error {
-		a.storm.Store(false)
+		a.fast.Store(false)
 		fmt.Println("begins")
 		defer fmt.Println("ended")
 		term, err := a.takeTerm(ctx)
@@ -155,7 +155,7 @@ func (a *announcing) Run(ctx context.Context, work func(ctx context.Context) err
 	})
 }
 
-// takeTerm writes the number of the term that begins.
+// takeTerm writes and returns the number of the new term.
 func (r *replica) takeTerm(ctx context.Context) (int64, error) {
 	for {
 		current, err := r.maps.Get(ctx, termName, metav1.GetOptions{})
@@ -173,7 +173,7 @@ func (r *replica) takeTerm(ctx context.Context) (int64, error) {
 	}
 }
 
-// patch writes the term into a target.
+// patch writes the current term into a target.
 func (r *replica) patch(ctx context.Context, name string) error {
 	body := fmt.Sprintf(`{"data":{"term":"%d","by":%q,"count":"%d"}}`, r.term.Load(), r.Identity, r.count.Add(1))
 	_, err := r.maps.Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
@@ -181,14 +181,16 @@ func (r *replica) patch(ctx context.Context, name string) error {
 }
 
 func (r *replica) pause() time.Duration {
-	if r.storm.Load() {
+	if r.fast.Load() {
 		return 0
 	}
-	return calmPause
+	return slowPause
 }
 
-// controller returns one whose handlers write.
-func (r *replica) controller(cluster *kube.Cluster, elector controller.LeaderElector) (*controller.Controller[*corev1.ConfigMap], error) {
+// controller returns a controller with handlers that write.
+func (r *replica) controller(
+	cluster *kube.Cluster, elector controller.LeaderElector,
+) (*controller.Controller[*corev1.ConfigMap], error) {
 	return controller.New(controller.Config[*corev1.ConfigMap]{
 		Name: "writers", Workers: targets, LeaderElector: elector,
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{
@@ -212,7 +214,7 @@ func (r *replica) controller(cluster *kube.Cluster, elector controller.LeaderEle
 	})
 }
 
-// write runs one writer for each target, until they have tried for a while after the end of ctx.
+// write runs one writer for each target. They continue for writeAfterEnd after the end of ctx.
 func (r *replica) write(ctx context.Context) error {
 	var writers sync.WaitGroup
 	for i := range targets {
@@ -224,7 +226,7 @@ func (r *replica) write(ctx context.Context) error {
 
 func (r *replica) writeTo(ctx context.Context, name string) {
 	var ended time.Time
-	for ended.IsZero() || time.Since(ended) < writeOn {
+	for ended.IsZero() || time.Since(ended) < writeAfterEnd {
 		writing, cancel := ctx, context.CancelFunc(func() {})
 		if r.Writers == writersOutliving {
 			writing, cancel = context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
