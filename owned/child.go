@@ -5,31 +5,28 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// Child is an object that an owner should have.
+// Child is a desired child.
 type Child struct {
-	// Object holds the fields that the child should have, and no others: typed or
-	// unstructured, as for client.Apply. Without a namespace it gets the owner's, if its kind
-	// lives in namespaces. It is not changed. Required.
+	// Object contains the fields to apply, and no others: typed or unstructured, as for client.Apply. A namespaced
+	// object without a namespace gets that of the owner. The Set does not change Object. Required.
 	Object kube.Object
-	// Wave orders children: one is applied when all children of lower waves are ready. Until
-	// then it is neither created nor changed, nor deleted. Children are deleted in reverse: one
-	// goes when all that are to go of higher waves are gone. Default 0.
+	// Wave orders children. A child is created or changed only when all children of lower waves are ready. Children are
+	// deleted in reverse order: each when all undesired children of higher waves are gone. Default 0.
 	Wave int
-	// Ready tells whether the child is ready. Default readiness.Of.
+	// Ready determines whether the child is ready. Default readiness.Of.
 	Ready readiness.Check
-	// Recreate allows that the child be deleted and created anew when fields of it are to change
-	// which cannot be changed, with all that it has kept: Pods, data, addresses. Default false:
-	// that is the child's error.
+	// Recreate permits to delete the child and create it again if immutable fields must change. Its Pods, data and
+	// addresses are lost. Default false: the child has an ImmutableError.
 	Recreate bool
-	// CreateOnly creates the child when it is missing, and then leaves its fields to others: for
-	// what is generated once, such as a password. Default false.
+	// CreateOnly creates the child if it does not exist, and then leaves its fields to other clients: for content that is
+	// generated once, such as a password. Default false.
 	CreateOnly bool
 }
 
-// Of makes children of objects, of wave 0.
+// Of returns children of wave 0.
 func Of(objects ...kube.Object) []Child { return Wave(0, objects...) }
 
-// Wave makes children of objects, of one wave.
+// Wave returns children of one wave.
 func Wave(wave int, objects ...kube.Object) []Child {
 	children := make([]Child, 0, len(objects))
 	for _, object := range objects {

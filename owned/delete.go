@@ -14,36 +14,33 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Delete deletes all children of owner. Handlers call it in every run while owner is being
-// deleted, and remove their finalizer from it when Report.AllDeleted is true.
-// Children with an owner reference the garbage collector would find too, after the owner is
-// gone; the others only Delete does.
+// Delete deletes all children of owner. A handler calls it in each run while owner is being deleted, and removes its
+// finalizer when Report.AllDeleted is true. After the owner is gone, the garbage collector deletes children with an
+// owner reference too; children without one are deleted only by Delete.
 //
-// Flow:
+// Steps:
 //
-//  1. The children of all of Config.Kinds are listed, by the API server: what a cache does not
-//     show yet would be left behind for ever. That is one list of metadata for each kind, and
-//     namespace of Config.Namespaces, in each run.
-//  2. They are deleted, each with its uid as precondition, in the reverse order: the last wave
-//     first (AnnotationWave tells), and in a wave, in the reverse order of Config.Kinds. What is
-//     terminating already is reported, and not deleted again.
-//  3. Of the kinds of which something was deleted, the children are listed once more. When all of
-//     a wave are gone, it is the turn of the one before it.
+//  1. Delete lists the children of all of Config.Kinds from the API server, because children that a cache does not have
+//     yet would never be deleted. That is one list of metadata in each run for each kind and each of the namespaces.
+//  2. It deletes them, with the uid as precondition, in reverse order: the highest wave first (noted in an annotation),
+//     and within a wave in the reverse order of Config.Kinds. It reports children that are terminating, and does not
+//     delete them again.
+//  3. It lists the kinds again of which it has deleted children. When all children of a wave are gone, it continues with
+//     the next lower wave.
 //
-// The report tells what is gone (Deleted), what is not (Terminating), with what holds it, and what
-// waits for that (Waiting). Nothing is waited for: the owner is handled again when a child is
-// gone, if its controller has a source for that, and goes on from there.
+// The report says which children are gone (Deleted), which are not and why (Terminating), and which wait for them
+// (Waiting). Delete does not wait: a source of the controller enqueues the owner when a child is gone, and the next run
+// continues.
 //
-// Guarantees: those of Apply about which objects are its children. owner is not read again, and
-// need not be terminating. How it is deleted is not asked: if kubectl delete --cascade=orphan is to
-// leave the children, do not call Delete for an owner that has the finalizer
-// metav1.FinalizerOrphanDependents.
+// Guarantees: those of Apply about which objects are children. Delete does not read owner, which need not be
+// terminating. It ignores how owner is deleted: if kubectl delete --cascade=orphan should keep the children, do not call
+// Delete for an owner with the finalizer metav1.FinalizerOrphanDependents.
 func (s *Set) Delete(ctx context.Context, owner kube.Object) (Report, error) {
 	p, err := s.begin(s.config.Client, owner)
 	if err != nil {
 		return Report{failure: err}, fmt.Errorf("delete children: %w", err)
 	}
-	if err := p.takeInventory(ctx, true); err != nil {
+	if err := p.findChildren(ctx, true); err != nil {
 		return Report{failure: err}, fmt.Errorf("delete children of %s: %w", p, err)
 	}
 	report, err := p.deleteAll(ctx)
@@ -53,37 +50,37 @@ func (s *Set) Delete(ctx context.Context, owner kube.Object) (Report, error) {
 	return report, nil
 }
 
-// deleteAll deletes what was found, wave after wave from the last one, as long as those above are
-// gone. A plan goes on, and notes what would have to wait.
+// deleteAll deletes the found children wave by wave, the highest first, while all children of higher waves are gone. A
+// plan contains all waves, and notes which children would wait.
 func (p *pass) deleteAll(ctx context.Context) (Report, error) {
-	extras := p.extras()
-	slices.Reverse(extras)
-	wait := ""
-	for _, wave := range fromTheTop(extras) {
-		from := len(p.leftover)
-		for _, extra := range wave {
-			r := Result{Kind: extra.kind, Key: kube.KeyOf(extra.obj), Wave: extra.wave, Waits: wait}
-			if err := p.deleteOne(ctx, &r, extra.obj); err != nil {
+	objects := p.undesiredObjects()
+	slices.Reverse(objects)
+	waits := ""
+	for _, wave := range byWaveDescending(objects) {
+		from := len(p.undesired)
+		for _, u := range wave {
+			r := Result{Kind: u.kind, Key: kube.KeyOf(u.obj), Wave: u.wave, Waits: waits}
+			if err := p.deleteOne(ctx, &r, u.obj); err != nil {
 				r.Outcome, r.Err = Failed, fmt.Errorf("%s: %w", r, err)
 			}
-			p.leftover = append(p.leftover, r)
+			p.undesired = append(p.undesired, r)
 		}
-		results := p.leftover[from:]
-		if err := p.lookAgain(ctx, wave, results); err != nil {
+		results := p.undesired[from:]
+		if err := p.checkDeleted(ctx, wave, results); err != nil {
 			for n := range results {
 				if r := &results[n]; r.Outcome == Deleted {
-					r.Outcome, r.Err = Failed, fmt.Errorf("%s was deleted, and may be there still: %w", r, err)
+					r.Outcome, r.Err = Failed, fmt.Errorf("%s was deleted, but may still exist: %w", r, err)
 				}
 			}
 		}
-		wait = cmp.Or(wait, p.unfinished(results))
+		waits = cmp.Or(waits, p.undeleted(results))
 	}
 	report := p.report()
 	return report, report.err()
 }
 
 func (p *pass) deleteOne(ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata) error {
-	if settled, err := p.settled(ctx, r, obj); settled || err != nil {
+	if done, err := p.skipDeletion(ctx, r, obj); done || err != nil {
 		return err
 	}
 	if r.Waits != "" && !p.plan {
@@ -95,14 +92,14 @@ func (p *pass) deleteOne(ctx context.Context, r *Result, obj *metav1.PartialObje
 		return err
 	}
 	r.Outcome = Deleted
-	if held := obj.GetFinalizers(); p.plan && len(held) > 0 {
-		r.Note = "it goes when its finalizers have done their work: " + strings.Join(held, ", ")
+	if finalizers := obj.GetFinalizers(); p.plan && len(finalizers) > 0 {
+		r.Note = "it will be gone when its finalizers are removed: " + strings.Join(finalizers, ", ")
 	}
 	return nil
 }
 
-// lookAgain finds out which of a wave, whose deletion was accepted, are not gone.
-func (p *pass) lookAgain(ctx context.Context, wave []extra, results []Result) error {
+// checkDeleted changes the results of a wave from Deleted to Terminating for objects that still exist.
+func (p *pass) checkDeleted(ctx context.Context, wave []undesiredObject, results []Result) error {
 	if p.plan {
 		return nil // nothing was deleted
 	}
@@ -112,14 +109,14 @@ func (p *pass) lookAgain(ctx context.Context, wave []extra, results []Result) er
 		if !slices.ContainsFunc(results, deleted) {
 			continue
 		}
-		if err := p.takeInventoryOf(ctx, kind, true); err != nil {
-			return fmt.Errorf("look what is left: %w", err)
+		if err := p.findChildrenOfKind(ctx, kind, true); err != nil {
+			return fmt.Errorf("find remaining children: %w", err)
 		}
 	}
 	for n := range results {
 		r := &results[n]
-		obj, still := p.found[identity{r.Kind.GroupKind(), r.Key}]
-		if r.Outcome == Deleted && still && obj.UID == wave[n].obj.UID {
+		obj, exists := p.found[identity{r.Kind.GroupKind(), r.Key}]
+		if r.Outcome == Deleted && exists && obj.UID == wave[n].obj.UID {
 			r.Outcome, r.Terminating = Terminating, deletionOf(obj)
 		}
 	}

@@ -1,34 +1,44 @@
-// Package owned keeps the children of an object as they should be: the Deployment, the Service
-// and the ConfigMap that a custom resource stands for, wherever they live. It takes the list of
-// all children that are desired, applies them in order, deletes those that are no longer among
-// them, and says of each what has become of it.
+// Package owned keeps the children of an object in their desired state: for example the Deployment, the Service and the
+// ConfigMap of a custom resource, in any namespace. Its input is the list of all desired children. It applies them in
+// order, deletes the children that are not desired anymore, and reports the state of each.
 //
 //	children, err := owned.New(owned.Config{Client: c, Name: "webapp", Kinds: kinds})
 //	...
 //	report, err := children.Apply(ctx, app, slices.Concat(owned.Of(config, service), owned.Wave(1, deployment))...)
 //
-// # Whose an object is
+// # Parts of an operator
 //
-// Every child carries two labels, LabelSet and LabelOwnerUID, by which it is found again, and
-// two annotations, AnnotationOwner and AnnotationChild: the key of its owner, which leads back
-// (OwnerOf), and its own, by which copies are told from it. Where Kubernetes allows an owner
-// reference, the owner is the child's controller too. Nothing is known by its name alone: an
-// object that is in a child's place and belongs to somebody else is left as it is, and reported.
-// A third annotation, AnnotationWave, notes the wave of those that are not of wave 0: children are
-// deleted in the reverse order.
+// Package owned/watched creates a Set together with the informers, the client and the sources that it needs. A handler
+// calls Set.Apply and sets conditions from Report.States with package status; middleware.Status writes them at the end
+// of the run. If children have no owner reference, or things outside of the cluster must be deleted, a step of package
+// finalizer calls Set.Delete. examples/webapp is such an operator.
 //
-// # What it costs
+// # Child ownership
 //
-// With informers in the client's Config that cover the kinds, a run in which nothing has to
-// change makes no request. Without them it makes one list for each of Config.Kinds, of metadata,
-// and what client.Apply needs for each child. Informers of the label LabelSet cover the children.
-// To create a child is one request, and one GET more for a kind that is not one of Kubernetes' own
-// (client.IfAbsent). Package watched, below this one, makes such informers, with the client and the
-// sources of a controller.
+// A set identifies its children by their metadata:
+//
+//	label      evenkeel.dev/set            the name of the set (LabelSet)
+//	label      evenkeel.dev/owner-uid      the uid of the owner
+//	annotation evenkeel.dev/owner          the key of the owner (read by OwnerKeys)
+//	annotation evenkeel.dev/child          the key of the child: a copy of a child has another name, so it is not a child
+//	annotation evenkeel.dev/wave           the wave, unless it is 0: children are deleted in reverse order
+//	annotation evenkeel.dev/configuration  a hash of the applied fields
+//	annotation evenkeel.dev/taken-over     see Config.FormerManagers
+//
+// Where Kubernetes allows an owner reference, the owner is also the controller of the child. A name is never enough to
+// identify a child: a Set does not change an object in the place of a child that belongs to another owner. It reports
+// the object as Foreign.
+//
+// # Requests
+//
+// If the client has informers that cover the kinds (those of package watched do, and have only objects with LabelSet), a
+// run without changes makes no request. Without informers, it makes one list of metadata for each of Config.Kinds, and
+// the requests of client.Apply for each child. To create a child takes one request, and one more GET for kinds that are
+// not built into Kubernetes (client.IfAbsent).
 //
 // # Permissions
 //
-// For each of Config.Kinds: get, list, create, patch and delete, in the namespaces of children;
-// get for the owner's kind; and where the API server has the admission plugin
-// OwnerReferencesPermissionEnforcement, update of the owner's finalizers subresource.
+// A Set needs get, list, create, patch and delete for each of Config.Kinds in the namespaces of children, and get for
+// the kind of the owner. If the API server has the admission plugin OwnerReferencesPermissionEnforcement, it also needs
+// update for the finalizers subresource of the owner.
 package owned

@@ -165,27 +165,27 @@ func TestWaveOf(t *testing.T) {
 	}
 }
 
-func TestMissingKindsAreAskedForAgain(t *testing.T) {
+func TestKindsThatAreNotServedExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var m missing
+		var kinds notServed
 		kind, other := schema.GroupKind{Kind: "A"}, schema.GroupKind{Kind: "B"}
-		if m.has(kind) {
-			t.Error("nothing was noted")
+		if kinds.has(kind) {
+			t.Error("has an unknown kind")
 		}
-		m.note(kind)
-		time.Sleep(missingFor - 1)
-		if !m.has(kind) || m.has(other) {
-			t.Error("it was forgotten too early, or is another one")
+		kinds.add(kind)
+		time.Sleep(notServedFor - 1)
+		if !kinds.has(kind) || kinds.has(other) {
+			t.Error("the kind expired too early, or another kind was added")
 		}
 		time.Sleep(time.Nanosecond)
-		if m.has(kind) {
-			t.Error("it is never asked for again")
+		if kinds.has(kind) {
+			t.Error("the kind does not expire")
 		}
-		m.note(kind)
-		m.note(other)
-		if m.served(kind); m.has(kind) || !m.has(other) {
-			t.Error("it is served, and the other one is not")
+		kinds.add(kind)
+		kinds.add(other)
+		if kinds.remove(kind); kinds.has(kind) || !kinds.has(other) {
+			t.Error("remove must remove one kind")
 		}
 	})
 }
@@ -271,8 +271,8 @@ func TestReportSaysWhatIsMissing(t *testing.T) {
 		t.Error(got)
 	}
 	pruned := Result{Kind: kind, Outcome: Pruned}
-	if report = (Report{Results: []Result{ready, pruned}}); len(report.left()) != 0 || !report.Ready() {
-		t.Errorf("left %v, ready %t", report.left(), report.Ready())
+	if report = (Report{Results: []Result{ready, pruned}}); report.Remaining() != "" || !report.Ready() {
+		t.Errorf("remaining %q, ready %t", report.Remaining(), report.Ready())
 	}
 	if report = (Report{OwnerTerminating: true}); report.Ready() || report.Pending() == "" {
 		t.Error("an owner that is being deleted is ready")
@@ -331,20 +331,20 @@ func TestStatesOfChildren(t *testing.T) {
 }
 
 // An owner whose former children were searched for is remembered as long as it is handled.
-func TestSearchedOwnersAreForgotten(t *testing.T) {
+func TestSearchedOwnersExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var s searched
-		s.add("idle")
-		s.add("handled")
+		var owners searchedOwners
+		owners.add("idle")
+		owners.add("handled")
 		for range 4 {
-			time.Sleep(searchedFor * 3 / 4)
-			if !s.has("handled") {
-				t.Fatal("an owner that is handled is forgotten")
+			time.Sleep(minSearchedFor * 3 / 4)
+			if !owners.has("handled") {
+				t.Fatal("an owner that is handled has expired")
 			}
 		}
-		if s.has("idle") || len(s.young)+len(s.old) > 2 {
-			t.Errorf("remembered are %v and %v", s.young, s.old)
+		if owners.has("idle") || len(owners.recent)+len(owners.earlier) > 2 {
+			t.Errorf("owners: recent %v, earlier %v", owners.recent, owners.earlier)
 		}
 	})
 }
@@ -355,7 +355,7 @@ func TestPlanOfNothing(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	plan := Plan{Owner: "WebApp shop/web", OwnerTerminating: true}
-	if got, want := plan.String(), "WebApp shop/web: nothing, because it is being deleted\n"; got != want {
+	if got, want := plan.String(), "WebApp shop/web: nothing to do, because it is being deleted\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -21,23 +21,23 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// pass is one run over an owner's children.
+// pass is the state of one Apply, Delete or plan for one owner.
 type pass struct {
 	set       *Set
 	client    *client.Client
-	plan      bool // nothing is kept, and no wave waits
+	plan      bool // writes nothing, and no wave waits
 	owner     kube.Object
 	ownerKind schema.GroupVersionKind
 	items     []*item // the desired children, by wave
 
-	found    map[identity]*metav1.PartialObjectMetadata // what carries the labels of the owner's children
-	leftover []Result                                   // what is found and not desired, when it was dealt with
-	runAgain time.Duration
+	found     map[identity]*metav1.PartialObjectMetadata // existing objects with the labels of the owner's children
+	undesired []Result                                   // results of found objects that are not desired
+	runAgain  time.Duration
 
-	live *metav1.PartialObjectMetadata // the owner as the API server had it when it was asked last
+	live *metav1.PartialObjectMetadata // the owner at the last checkOwner
 }
 
-// identity is what a child is known by, in whatever version of its kind.
+// identity identifies a child in every version of its kind.
 type identity struct {
 	kind schema.GroupKind
 	key  kube.Key
@@ -47,9 +47,9 @@ type identity struct {
 type item struct {
 	Child
 	kind      schema.GroupVersionKind
-	object    kube.Object // a copy, with marks when it is placed
-	placed    bool        // the cluster serves its kind
-	referable bool        // an owner reference leads to the owner
+	object    kube.Object // a copy; when resolved, with the labels and annotations of the set
+	resolved  bool        // the cluster serves its kind
+	referable bool        // it has an owner reference
 	result    Result
 }
 
@@ -57,7 +57,7 @@ func (i *item) identity() identity {
 	return identity{i.kind.GroupKind(), kube.KeyOf(i.object)}
 }
 
-// begin checks the owner. It makes no request.
+// begin validates the owner. It makes no request.
 func (s *Set) begin(c *client.Client, owner kube.Object) (*pass, error) {
 	if usercode.IsNil(owner) {
 		return nil, errors.New("the owner is nil")
@@ -67,7 +67,7 @@ func (s *Set) begin(c *client.Client, owner kube.Object) (*pass, error) {
 		return nil, fmt.Errorf("owner %s: %w", kube.KeyOf(owner), err)
 	}
 	if owner.GetUID() == "" || owner.GetName() == "" {
-		return nil, fmt.Errorf("owner %s %s has no uid, by which owners are known: use an object that was read from the cluster",
+		return nil, fmt.Errorf("owner %s %s has no uid, which identifies an owner: use an object that was read from the cluster",
 			kind.Kind, kube.KeyOf(owner))
 	}
 	return &pass{set: s, client: c, owner: owner, ownerKind: kind, found: map[identity]*metav1.PartialObjectMetadata{}}, nil
@@ -76,9 +76,9 @@ func (s *Set) begin(c *client.Client, owner kube.Object) (*pass, error) {
 // String names the owner.
 func (p *pass) String() string { return p.ownerKind.Kind + " " + kube.KeyOf(p.owner).String() }
 
-// desire checks the desired children, all of them. It makes no request but for how the cluster
-// serves kinds.
-func (p *pass) desire(ctx context.Context, children []Child) error {
+// addChildren validates all desired children and adds them. It makes no request except those that discover the scope
+// of kinds.
+func (p *pass) addChildren(ctx context.Context, children []Child) error {
 	var errs []error
 	seen := map[identity]bool{}
 	for n, child := range children {
@@ -87,7 +87,7 @@ func (p *pass) desire(ctx context.Context, children []Child) error {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("child %d: %w", n, err))
 		case seen[i.identity()]:
-			errs = append(errs, fmt.Errorf("child %d: %s is among the children twice", n, i.result))
+			errs = append(errs, fmt.Errorf("child %d: %s is listed twice", n, i.result))
 		default:
 			seen[i.identity()] = true
 			p.items = append(p.items, i)
@@ -105,7 +105,7 @@ func (p *pass) newItem(ctx context.Context, child Child) (*item, error) {
 	if err != nil {
 		return nil, err
 	}
-	object, err := bare(child.Object)
+	object, err := withoutServerFields(child.Object)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", kind.Kind, kube.KeyOf(child.Object), err)
 	}
@@ -115,13 +115,13 @@ func (p *pass) newItem(ctx context.Context, child Child) (*item, error) {
 	}
 	name := kind.Kind + " " + kube.KeyOf(i.object).String()
 	if i.object.GetName() == "" {
-		return nil, fmt.Errorf("%s has no name: by its name it is found again, so that none can be generated", kind.Kind)
+		return nil, fmt.Errorf("%s has no name, which identifies a child: generateName cannot be used", kind.Kind)
 	}
 	if !p.set.config.has(kind.GroupKind()) {
-		return nil, fmt.Errorf("%s: its kind is not among Config.Kinds, so that it would not be found again: add %s", name, kind)
+		return nil, fmt.Errorf("%s: its kind is not in Config.Kinds, so it would not be found again: add %s", name, kind)
 	}
-	// A kind that is not served yet may be what a child of a lower wave defines.
-	if err := p.place(ctx, i); err != nil && !errors.Is(err, kube.ErrNotServed) {
+	// A kind that is not served yet may be defined by a child of a lower wave.
+	if err := p.resolve(ctx, i); err != nil && !errors.Is(err, kube.ErrNotServed) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if i.identity() == (identity{p.ownerKind.GroupKind(), kube.KeyOf(p.owner)}) {
@@ -131,8 +131,8 @@ func (p *pass) newItem(ctx context.Context, child Child) (*item, error) {
 	return i, nil
 }
 
-// bare returns a copy of an object without what only the API server can say.
-func bare(obj kube.Object) (kube.Object, error) {
+// withoutServerFields returns a copy of an object without the metadata that only the API server sets.
+func withoutServerFields(obj kube.Object) (kube.Object, error) {
 	copied, err := copyOf(obj)
 	if err != nil {
 		return nil, err
@@ -149,28 +149,27 @@ func bare(obj kube.Object) (kube.Object, error) {
 	return copied, nil
 }
 
-// copyOf returns a copy. DeepCopy of an unstructured object panics at an int, as people write
-// it into maps by hand.
+// copyOf returns a deep copy. DeepCopy of an unstructured object panics at an int, which hand-written maps contain.
 func copyOf(obj kube.Object) (kube.Object, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
-		return obj.DeepCopyObject().(kube.Object), nil // of the same type
+		return obj.DeepCopyObject().(kube.Object), nil // has the same type
 	}
 	encoded, err := json.Marshal(u.Object)
 	if err != nil {
-		return nil, fmt.Errorf("read the fields of the object: %w", err)
+		return nil, fmt.Errorf("encode the object: %w", err)
 	}
 	copied := &unstructured.Unstructured{}
 	return copied, utiljson.Unmarshal(encoded, &copied.Object)
 }
 
-// place finds out where a child lives, and puts the owner's marks on it.
-func (p *pass) place(ctx context.Context, i *item) error {
+// resolve sets the namespace of a child by the scope of its kind, and adds the owner reference, labels and annotations.
+func (p *pass) resolve(ctx context.Context, i *item) error {
 	resource, err := p.client.Cluster().Resource(ctx, i.kind)
 	if err != nil {
 		return err
 	}
-	p.set.missing.served(i.kind.GroupKind())
+	p.set.notServed.remove(i.kind.GroupKind())
 	if resource.Namespaced && i.object.GetNamespace() == "" {
 		i.object.SetNamespace(p.owner.GetNamespace())
 	}
@@ -178,12 +177,11 @@ func (p *pass) place(ctx context.Context, i *item) error {
 	namespaces := p.set.config.namespacesOf(p.owner)
 	switch {
 	case !resource.Namespaced && namespace != "":
-		return fmt.Errorf("it names a namespace, and its kind lives in none")
+		return errors.New("it has a namespace, but its kind is cluster-scoped")
 	case resource.Namespaced && namespace == "":
-		return fmt.Errorf("it has no namespace, its kind lives in namespaces, and the owner is in none that it could get")
+		return errors.New("it has no namespace, its kind is namespaced, and the owner has no namespace to use as default")
 	case resource.Namespaced && !slices.Contains(namespaces, namespace) && !slices.Contains(namespaces, metav1.NamespaceAll):
-		return fmt.Errorf("namespace %s is not among those in which children are looked for, %q: add it to Config.Namespaces",
-			namespace, namespaces)
+		return fmt.Errorf("namespace %s is not among the namespaces of children, %q: add it to Config.Namespaces", namespace, namespaces)
 	}
 	switch err := ownerref.SetController(ctx, p.client, p.owner, i.object); {
 	case err == nil:
@@ -197,18 +195,17 @@ func (p *pass) place(ctx context.Context, i *item) error {
 		annotations[annotationTakenOver] = names
 		i.object.SetAnnotations(annotations)
 	}
-	i.placed = true
+	i.resolved = true
 	return nil
 }
 
-// checkOwner reads the owner from the API server: before a cache is believed where the belief
-// would destroy something, or leave something behind. A pass may be long, so each time anew (pruning
-// asks once).
+// checkOwner reads the owner from the API server. It is called before each operation that would delete something, or
+// leave an object behind, if the cache were outdated. A pass may be long, so it reads each time (pruning reads once).
 func (p *pass) checkOwner(ctx context.Context) error {
 	live, err := client.Live(ctx, p.client, metadataOnly(p.ownerKind, p.owner))
 	switch {
 	case err != nil:
-		return fmt.Errorf("look at the owner: %w", err)
+		return fmt.Errorf("read the owner: %w", err)
 	case live.GetDeletionTimestamp() != nil:
 		return fmt.Errorf("the owner %s: %w", p, client.ErrTerminating)
 	}
@@ -216,10 +213,9 @@ func (p *pass) checkOwner(ctx context.Context) error {
 	return nil
 }
 
-// ownerMoved reports whether the owner had another state, when it was checked, than the one from
-// which the desired children were made. Most kinds count changes of their spec (the generation); of
-// others, any change will do.
-func (p *pass) ownerMoved() bool {
+// ownerChanged reports whether the owner had another state at the last checkOwner than the one from which the desired
+// children were made. Most kinds count changes of the spec (generation). For the others, any change counts.
+func (p *pass) ownerChanged() bool {
 	if p.owner.GetGeneration() > 0 {
 		return p.live.GetGeneration() != p.owner.GetGeneration()
 	}

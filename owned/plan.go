@@ -2,6 +2,7 @@ package owned
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -9,25 +10,25 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Plan is what an Apply, or a Delete, would do.
+// Plan is what Apply or Delete would do.
 type Plan struct {
 	// Owner names the owner: "WebApp shop/web".
 	Owner string
-	// Results are those of the Report: with the outcomes that Apply or Delete would have, or, where
-	// Waits is set, that it would have when what Waits says is over.
+	// Results are those of the Report, with the outcomes that Apply or Delete would have. If Waits is set, the outcome
+	// follows when the wait is over.
 	Results []Result
-	// OwnerTerminating is true when nothing would be applied because the owner is being deleted.
+	// OwnerTerminating is true if Apply would do nothing because the owner is being deleted.
 	OwnerTerminating bool
 }
 
-// Plan says what Apply would do with the same arguments, and writes nothing. The API server is
-// asked, by a dry run, what it would make of each child that is not as it should be: defaults,
-// admission and refusals are in the plan. What changes between a plan and an apply is not.
+// Plan returns what Apply would do with the same arguments. It writes nothing: it sends dry runs of the changes, so
+// the plan contains defaults, results of admission and rejections. It does not contain changes between the plan and the
+// apply.
 //
-// Children of waves that would have to wait are planned too, from the state that there is now. A
-// child whose namespace or kind is only planned cannot be tried, and its Note says so.
+// Children of waves that would have to wait are planned too, from the current state. A child whose namespace or kind is
+// only planned cannot be tried; its Note says so.
 //
-// The error is that of Apply, and the plan has what could be found out.
+// The error is that of Apply. The plan contains the results so far.
 func (s *Set) Plan(ctx context.Context, owner kube.Object, children ...Child) (Plan, error) {
 	p, err := s.begin(s.dry, owner)
 	if err != nil {
@@ -35,7 +36,7 @@ func (s *Set) Plan(ctx context.Context, owner kube.Object, children ...Child) (P
 	}
 	p.plan = true
 	plan := Plan{Owner: p.String()}
-	report, err := p.run(ctx, children)
+	report, err := p.apply(ctx, children)
 	plan.Results, plan.OwnerTerminating = report.Results, report.OwnerTerminating
 	for n := range plan.Results {
 		if r := &plan.Results[n]; r.Outcome == Created {
@@ -48,10 +49,10 @@ func (s *Set) Plan(ctx context.Context, owner kube.Object, children ...Child) (P
 	return plan, nil
 }
 
-// PlanDelete says what Delete would do, and writes nothing. The API server is asked, by a dry run,
-// whether it would delete each child. Children of waves that would have to wait are planned too.
+// PlanDelete returns what Delete would do. It writes nothing: it sends dry runs of the deletions. Children of waves that
+// would have to wait are planned too.
 //
-// The error is that of Delete, and the plan has what could be found out.
+// The error is that of Delete. The plan contains the results so far.
 func (s *Set) PlanDelete(ctx context.Context, owner kube.Object) (Plan, error) {
 	p, err := s.begin(s.dry, owner)
 	if err != nil {
@@ -59,7 +60,7 @@ func (s *Set) PlanDelete(ctx context.Context, owner kube.Object) (Plan, error) {
 	}
 	p.plan = true
 	plan := Plan{Owner: p.String()}
-	err = p.takeInventory(ctx, true)
+	err = p.findChildren(ctx, true)
 	if err == nil {
 		var report Report
 		report, err = p.deleteAll(ctx)
@@ -71,8 +72,8 @@ func (s *Set) PlanDelete(ctx context.Context, owner kube.Object) (Plan, error) {
 	return plan, nil
 }
 
-// String returns the plan for people: a line for each child that is not as it should be, and
-// below it a line for each of its fields that would change.
+// String formats the plan for people: a line for each child that is not in its desired state, and below it a line for
+// each field that would change.
 //
 //	WebApp shop/web: 1 to create, 1 to update, 1 to delete, 3 unchanged
 //	+ ConfigMap shop/web-colours
@@ -81,8 +82,7 @@ func (s *Set) PlanDelete(ctx context.Context, owner kube.Object) (Plan, error) {
 //	    spec.replicas: 1 -> 3
 //	- Service shop/web-old
 //
-// "-/+" stands for what is deleted and created anew, and "!" for what cannot be done, or not
-// yet. The values of Secrets are not shown.
+// "-/+" means deleted and created again, "!" means not possible, or not yet. The values of Secrets are not shown.
 func (p Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", p.Owner, p.summary())
@@ -90,14 +90,14 @@ func (p Plan) String() string {
 		if r.Outcome == Unchanged {
 			continue
 		}
-		b.WriteString(r.planned())
+		b.WriteString(r.planLines())
 	}
 	return b.String()
 }
 
 func (p Plan) summary() string {
 	if p.OwnerTerminating {
-		return "nothing, because it is being deleted"
+		return "nothing to do, because it is being deleted"
 	}
 	counts := map[ChildOutcome]int{}
 	for _, r := range p.Results {
@@ -115,7 +115,7 @@ func (p Plan) summary() string {
 	}
 	part("to create", Created)
 	part("to update", Updated)
-	part("to create anew", Recreating)
+	part("to recreate", Recreating)
 	part("to delete", Pruned, Deleted)
 	part("unchanged", Unchanged)
 	part("not possible, or not yet", Waiting, Terminating, Foreign, Failed)
@@ -125,8 +125,8 @@ func (p Plan) summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// planned returns the lines for one child.
-func (r Result) planned() string {
+// planLines returns the lines for one child.
+func (r Result) planLines() string {
 	sign := "!"
 	switch r.Outcome {
 	case Created:
@@ -163,4 +163,29 @@ func (r Result) planned() string {
 		line(change.String())
 	}
 	return b.String()
+}
+
+// ignoreIfPlanned returns nil in a plan if the error only means that the child cannot be tried: it needs a namespace
+// or the definition of its kind, which the plan creates earlier.
+func (p *pass) ignoreIfPlanned(i *item, err error) error {
+	missing := errors.Is(err, kube.ErrNotServed) || errors.Is(err, client.ErrNoNamespace)
+	if !p.plan || !missing || !p.createsBefore(i) {
+		return err
+	}
+	i.result.Outcome = Created
+	i.result.Note = "not checked by the API server: its namespace or the definition of its kind is only planned"
+	return nil
+}
+
+// createsBefore reports whether a plan creates a namespace or the definition of a kind before this child.
+func (p *pass) createsBefore(i *item) bool {
+	for _, other := range p.items {
+		if other == i {
+			return false
+		}
+		if other.result.Outcome == Created && (other.kind.Kind == "Namespace" || other.kind.Kind == "CustomResourceDefinition") {
+			return true
+		}
+	}
+	return false
 }

@@ -17,41 +17,40 @@ import (
 	"github.com/evenkeel-go/evenkeel/ownerref"
 )
 
-// prune deletes what was found and is not desired, the last wave first. wait says why it is too
-// early; what is terminating is looked at all the same. A plan goes on.
+// prune deletes the existing children that are not desired, the highest wave first. If waits is not empty, it is the
+// reason why deletion must wait; children that are terminating are handled anyway. A plan contains all waves.
 //
-// Whether what is deleted is gone the next run sees, for which its deletion is the reason: there
-// is no second look.
-func (p *pass) prune(ctx context.Context, wait string) {
+// prune does not check that a deleted child is gone: its deletion triggers the next run.
+func (p *pass) prune(ctx context.Context, waits string) {
 	checkOwner := sync.OnceValue(func() error { return p.checkOwner(ctx) })
-	for _, wave := range fromTheTop(p.extras()) {
-		from := len(p.leftover)
-		for _, extra := range wave {
-			r := Result{Kind: extra.kind, Key: kube.KeyOf(extra.obj), Wave: extra.wave, Waits: wait}
-			if err := p.pruneOne(ctx, &r, extra.obj, checkOwner); err != nil {
+	for _, wave := range byWaveDescending(p.undesiredObjects()) {
+		from := len(p.undesired)
+		for _, u := range wave {
+			r := Result{Kind: u.kind, Key: kube.KeyOf(u.obj), Wave: u.wave, Waits: waits}
+			if err := p.pruneOne(ctx, &r, u.obj, checkOwner); err != nil {
 				r.Outcome, r.Err = Failed, fmt.Errorf("prune %s: %w", r, err)
 			}
-			if r.Outcome != "" { // otherwise it is gone, and the cache behind
-				p.leftover = append(p.leftover, r)
+			if r.Outcome != "" { // otherwise it is gone, and the cache is outdated
+				p.undesired = append(p.undesired, r)
 			}
 		}
-		wait = cmp.Or(wait, p.unfinished(p.leftover[from:]))
+		waits = cmp.Or(waits, p.undeleted(p.undesired[from:]))
 	}
 }
 
-// unfinished says what keeps waves below from being deleted, of the results of a wave; "" for
-// nothing. What a plan would delete is one thing after the other.
-func (p *pass) unfinished(wave []Result) string {
-	return waitFor(slices.DeleteFunc(slices.Clone(wave), func(r Result) bool {
+// undeleted describes the results of a wave that keep lower waves from being deleted; "" for none. In a plan, all
+// planned deletions do.
+func (p *pass) undeleted(wave []Result) string {
+	return waitText(slices.DeleteFunc(slices.Clone(wave), func(r Result) bool {
 		return r.Outcome == Foreign || r.Outcome == Deleted && !p.plan
 	}), "gone")
 }
 
-// ownerHasMoved is what a deletion waits for that an old state of the owner asks for.
-const ownerHasMoved = "the owner has changed since the desired children were made; the run for that decides"
+// waitsForOwner is the Result.Waits of a deletion that was derived from an outdated state of the owner.
+const waitsForOwner = "the owner has changed since the desired children were computed; its next run decides"
 
 func (p *pass) pruneOne(ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata, checkOwner func() error) error {
-	if settled, err := p.settled(ctx, r, obj); settled || err != nil {
+	if done, err := p.skipDeletion(ctx, r, obj); done || err != nil {
 		return err
 	}
 	if r.Waits != "" && (!p.plan || p.set.config.Prune == PruneNever) {
@@ -61,29 +60,29 @@ func (p *pass) pruneOne(ctx context.Context, r *Result, obj *metav1.PartialObjec
 	if err := checkOwner(); err != nil {
 		return err
 	}
-	if p.ownerMoved() {
-		r.Outcome, r.Waits = Waiting, ownerHasMoved
+	if p.ownerChanged() {
+		r.Outcome, r.Waits = Waiting, waitsForOwner
 		return nil
 	}
-	// The preconditions are that of the state that was found: most are still in it, and need no read.
-	err := p.deleteInState(ctx, r, obj)
+	// The known state is the precondition. Most children have not changed since, so they are not read before.
+	err := p.deleteUnchanged(ctx, r, obj)
 	if !apierrors.IsConflict(err) {
 		return err
 	}
-	// Another client may have taken it out of the set, so that it stays.
+	// Another client may have removed it from the set.
 	live, err := client.Live(ctx, p.client, metadataOnly(r.Kind, obj))
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if settled, err := p.settled(ctx, r, live); settled || err != nil {
+	if done, err := p.skipDeletion(ctx, r, live); done || err != nil {
 		return err
 	}
-	return p.deleteInState(ctx, r, live)
+	return p.deleteUnchanged(ctx, r, live)
 }
 
-// deleteInState deletes an object if it is still in the state that was seen.
-func (p *pass) deleteInState(ctx context.Context, r *Result, seen *metav1.PartialObjectMetadata) error {
-	object := metadataOnly(r.Kind, seen)
+// deleteUnchanged deletes an object if it is still in this state.
+func (p *pass) deleteUnchanged(ctx context.Context, r *Result, state *metav1.PartialObjectMetadata) error {
+	object := metadataOnly(r.Kind, state)
 	err := client.Delete(ctx, p.client, object, client.IfUnchanged(), client.Propagation(p.set.config.Propagation))
 	if err == nil {
 		r.Outcome = Pruned
@@ -91,15 +90,14 @@ func (p *pass) deleteInState(ctx context.Context, r *Result, seen *metav1.Partia
 	return client.IgnoreNotFound(err)
 }
 
-// settled reports whether there is nothing to delete: what was found is no child, or is being
-// deleted.
-func (p *pass) settled(ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata) (bool, error) {
-	certain, why, err := p.isChild(ctx, r.Kind, obj)
+// skipDeletion sets the result and returns true if obj must not be deleted: it is not a child, or it is terminating.
+func (p *pass) skipDeletion(ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata) (bool, error) {
+	certain, reason, err := p.isChild(ctx, r.Kind, obj)
 	switch {
 	case err != nil:
 		return false, err
 	case !certain:
-		r.Outcome, r.Note, r.Waits = Foreign, why, ""
+		r.Outcome, r.Note, r.Waits = Foreign, reason, ""
 		return true, nil
 	case obj.GetDeletionTimestamp() != nil:
 		r.Waits = ""
@@ -108,32 +106,30 @@ func (p *pass) settled(ctx context.Context, r *Result, obj *metav1.PartialObject
 	return false, nil
 }
 
-// isChild reports whether what carries the labels of a child is certainly one.
-func (p *pass) isChild(ctx context.Context, kind schema.GroupVersionKind, obj *metav1.PartialObjectMetadata) (certain bool, why string, err error) {
-	// On a copy: it answers whether a reference would be possible, and where from.
-	probe := metadataOnly(kind, obj)
-	err = ownerref.Set(ctx, p.client, p.owner, probe)
+// isChild reports whether an object with the labels of a child is certainly one; if not, why.
+func (p *pass) isChild(ctx context.Context, kind schema.GroupVersionKind, obj *metav1.PartialObjectMetadata) (certain bool, reason string, err error) {
+	// Set on a copy returns ErrScope if an owner reference is not possible.
+	err = ownerref.Set(ctx, p.client, p.owner, metadataOnly(kind, obj))
 	if err != nil && !errors.Is(err, ownerref.ErrScope) {
 		return false, "", err
 	}
-	certain, why = p.set.mayDelete(p.owner, obj, err == nil)
-	return certain, why, nil
+	certain, reason = p.set.mayDelete(p.owner, obj, err == nil)
+	return certain, reason, nil
 }
 
-// extra is an object that was found and is not desired.
-type extra struct {
-	kind schema.GroupVersionKind // in the version that is served
+// undesiredObject is an existing object that is not desired.
+type undesiredObject struct {
+	kind schema.GroupVersionKind // in a version that the cluster serves
 	obj  *metav1.PartialObjectMetadata
 	wave int
 }
 
-// fromTheTop returns the waves of what is to be deleted, the last one first, each in the order in
-// which it was given.
-func fromTheTop(extras []extra) [][]extra {
-	var waves [][]extra
-	slices.SortStableFunc(extras, func(a, b extra) int { return cmp.Compare(b.wave, a.wave) })
-	for from, next := range extras {
-		if from == 0 || next.wave != extras[from-1].wave {
+// byWaveDescending groups objects by wave, the highest first, and keeps their order within a wave.
+func byWaveDescending(objects []undesiredObject) [][]undesiredObject {
+	var waves [][]undesiredObject
+	slices.SortStableFunc(objects, func(a, b undesiredObject) int { return cmp.Compare(b.wave, a.wave) })
+	for n, next := range objects {
+		if n == 0 || next.wave != objects[n-1].wave {
 			waves = append(waves, nil)
 		}
 		waves[len(waves)-1] = append(waves[len(waves)-1], next)
@@ -141,23 +137,23 @@ func fromTheTop(extras []extra) [][]extra {
 	return waves
 }
 
-// extras returns what was found and is not desired, by kind, as in Config.Kinds, and key.
-func (p *pass) extras() []extra {
+// undesiredObjects returns the found objects that are not desired, by kind, as in Config.Kinds, and key.
+func (p *pass) undesiredObjects() []undesiredObject {
 	desired := map[identity]bool{}
 	for _, i := range p.items {
 		desired[i.identity()] = true
 	}
-	var extras []extra
+	var objects []undesiredObject
 	for _, kind := range p.set.config.Kinds {
-		from := len(extras)
+		from := len(objects)
 		for id, obj := range p.found {
 			if id.kind == kind.GroupKind() && !desired[id] {
-				extras = append(extras, extra{obj.GroupVersionKind(), obj, waveOf(obj)})
+				objects = append(objects, undesiredObject{obj.GroupVersionKind(), obj, waveOf(obj)})
 			}
 		}
-		slices.SortFunc(extras[from:], func(a, b extra) int {
+		slices.SortFunc(objects[from:], func(a, b undesiredObject) int {
 			return cmp.Or(cmp.Compare(a.obj.Namespace, b.obj.Namespace), cmp.Compare(a.obj.Name, b.obj.Name))
 		})
 	}
-	return extras
+	return objects
 }

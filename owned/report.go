@@ -14,100 +14,99 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// ChildOutcome is what has become of a child in a run; in a Plan, what would.
+// ChildOutcome is what a run did with a child; in a Plan, what it would do.
 type ChildOutcome string
 
-// The outcomes.
+// Outcomes.
 const (
-	// Created: there was none.
+	// Created: the child did not exist, and was created.
 	Created ChildOutcome = "created"
-	// Updated: it has changed.
+	// Updated: the child was changed.
 	Updated ChildOutcome = "updated"
-	// Unchanged: it was as it should be.
+	// Unchanged: the child was in its desired state.
 	Unchanged ChildOutcome = "unchanged"
-	// Recreating: it was deleted, because fields were to change that cannot be changed, or because it
-	// belonged to a former owner (Config.FormerOwnerGrace). When its deletion is seen, the next run
-	// creates it.
+	// Recreating: the child was deleted because immutable fields must change, or because it belonged to a former owner
+	// (Config.FormerOwnerGrace). The run after its deletion creates it.
 	Recreating ChildOutcome = "recreating"
-	// Waiting: nothing was done about it yet; Result.Waits says for what it waits.
+	// Waiting: the child was not changed in this run; see Result.Waits.
 	Waiting ChildOutcome = "waiting"
-	// Terminating: it is being deleted, and not gone; Result.Terminating says what holds it. A
-	// child that is desired is created again after that.
+	// Terminating: the child is being deleted and still exists; see Result.Terminating. A desired child is created when
+	// it is gone.
 	Terminating ChildOutcome = "terminating"
-	// Foreign: the object in its place belongs to somebody else, and was left as it is.
+	// Foreign: the object in the place of the child belongs to another owner, and was not changed.
 	Foreign ChildOutcome = "foreign"
-	// Failed: it could not be done; see Result.Err.
+	// Failed: see Result.Err.
 	Failed ChildOutcome = "failed"
-	// Pruned: it was no longer desired, and was deleted.
+	// Pruned: the child was not desired anymore, and was deleted.
 	Pruned ChildOutcome = "pruned"
-	// Deleted: it was deleted, by Set.Delete, and is gone.
+	// Deleted: Set.Delete has deleted the child, and it is gone.
 	Deleted ChildOutcome = "deleted"
 )
 
-// Deletion is that of an object that is not gone yet.
+// Deletion describes the deletion of an object that still exists.
 type Deletion struct {
-	// Since is the object's deletionTimestamp: when it would be gone if nothing held it.
+	// Since is the deletionTimestamp of the object: the time of the deletion plus the grace period.
 	Since time.Time
-	// Finalizers hold it. Empty: its grace period does.
+	// Finalizers block the deletion. If there are none, the object exists until its grace period ends.
 	Finalizers []string
-	// ForceRemoved are finalizers of others that this run has removed; see Config.ForceRemoveFinalizers.
+	// ForceRemoved are finalizers of other controllers that this run has removed; see Config.ForceRemoveFinalizers.
 	ForceRemoved []string
 }
 
-// text describes the deletion.
+// text describes the deletion for messages.
 func (d Deletion) text() string {
 	text := "it is being deleted since " + d.Since.UTC().Format(time.RFC3339)
 	if len(d.Finalizers) > 0 {
 		text += ", held by finalizers " + strings.Join(d.Finalizers, ", ")
 	}
 	if len(d.ForceRemoved) > 0 {
-		text += "; released from " + strings.Join(d.ForceRemoved, ", ")
+		text += "; force-removed finalizers " + strings.Join(d.ForceRemoved, ", ")
 	}
 	return text
 }
 
-// Result is what has become of one child.
+// Result is the result for one child.
 type Result struct {
 	Kind schema.GroupVersionKind
 	Key  kube.Key
-	// Desired is false for what was found and is not, or no longer, among the desired children.
+	// Desired is false for an existing object that is not, or not anymore, a desired child.
 	Desired bool
-	// Wave is the child's; of one that is not desired, as its AnnotationWave says.
+	// Wave is the child's wave; for an undesired one, that of its annotation.
 	Wave    int
 	Outcome ChildOutcome
-	// Object is the child as the API server or an informer has it; nil when it was not applied.
+	// Object is the child as it is in the API server or an informer; nil if it was not applied.
 	Object kube.Object
-	// Changed are the fields that have changed, of one that was Updated; in a Plan also the
-	// fields of what would be created. The values of Secrets are client.Hidden.
+	// Changed are the changed fields of an Updated child; in a Plan also the fields of a Created one. Values of Secrets
+	// are client.Hidden.
 	Changed []client.FieldChange
-	// Readiness is the state of a child that was applied.
+	// Readiness is the state of an applied child.
 	Readiness readiness.State
-	// Waits says for what the child waits, or in a Plan: would wait.
+	// Waits is the reason why the child waits; in a Plan, would wait.
 	Waits string
-	// Terminating is set when the object is being deleted.
+	// Terminating is set if the object is being deleted.
 	Terminating *Deletion
-	// Note says more, for people. Empty for most.
+	// Note is additional information for people. It is empty for most children.
 	Note string
-	// Err is why the child is not as it should be.
+	// Err is the reason why the child is not in its desired state.
 	Err error
 }
 
 // String names the child: "Deployment shop/web".
 func (r Result) String() string { return r.Kind.Kind + " " + r.Key.String() }
 
-// applied reports whether the child has the fields that it should.
+// applied reports whether the child has the desired fields.
 func (r Result) applied() bool {
 	return r.Err == nil && (r.Outcome == Created || r.Outcome == Updated || r.Outcome == Unchanged)
 }
 
-// isReady reports whether the child is as it should be, and ready.
+// isReady reports whether the child is in its desired state and ready.
 func (r Result) isReady() bool { return r.applied() && r.Readiness.Ready() }
 
-// isPending reports whether the child keeps the report from being ready: one that is desired and not
-// ready, and one that is not desired and could not be deleted.
+// isPending reports whether the child keeps the report from being ready: a desired one that is not ready, or an undesired
+// one that could not be deleted.
 func (r Result) isPending() bool { return r.Err != nil || r.Desired && !r.isReady() }
 
-// pending says what is missing until the child is ready.
+// pending describes why the child is not ready, or not gone.
 func (r Result) pending() string {
 	switch {
 	case r.Outcome == Waiting:
@@ -115,44 +114,42 @@ func (r Result) pending() string {
 	case r.Terminating != nil:
 		return r.String() + ": " + r.Terminating.text()
 	case r.Err != nil:
-		return r.Err.Error() // which names the child
+		return r.Err.Error() // contains the child's name
 	case r.Outcome == Pruned || r.Outcome == Deleted:
 		return r.String() + " is deleted first"
 	case r.Outcome == Recreating:
-		return r.String() + " is created anew when it is deleted"
+		return r.String() + " is created again when it is deleted"
 	case r.Readiness.Message != "":
 		return r.String() + ": " + r.Readiness.Message
 	}
 	return r.String() + ": " + string(r.Outcome) + ", not ready"
 }
 
-// Report is what has become of an owner's children.
+// Report is the result of a call for an owner.
 type Report struct {
-	// Results are the desired children, by wave and otherwise in the order in which they were
-	// given, and after them what else was found, the last wave first and otherwise by kind (as in
-	// Config.Kinds) and key.
+	// Results are the desired children, by wave and otherwise in the given order, and after them the other existing
+	// children, the highest wave first and otherwise by kind (in the order of Config.Kinds) and key.
 	Results []Result
-	// OwnerTerminating is true when nothing was applied because the owner is being deleted.
+	// OwnerTerminating is true if Apply did nothing because the owner is being deleted.
 	OwnerTerminating bool
-	// RunAgain is when the owner should be handled again although nothing has changed: when
-	// a finalizer may be released, or a former owner's child deleted. Zero: never. Handlers hand it to controller.RequeueAfter.
+	// RunAgain is the time after which the owner should be handled again without any change, to force-remove a finalizer
+	// or to delete a child of a former owner. Handlers pass it to controller.RequeueAfter. Zero: not needed.
 	RunAgain time.Duration
 
-	// failure is why there are no results.
-	failure error
+	failure error // why there are no results
 }
 
-// Ready reports whether all desired children are as they should be, and ready, and nothing has failed.
-// What is still to be deleted does not count, unless it could not be deleted: see Left.
+// Ready reports whether all desired children are in their desired state and ready, and nothing has failed. Undesired
+// children that still exist do not count, unless their deletion failed: see Remaining.
 func (r Report) Ready() bool {
 	return !r.OwnerTerminating && r.failure == nil && !slices.ContainsFunc(r.Results, Result.isPending)
 }
 
-// maxPending is how many children Pending names.
+// maxPending is the number of children that Pending and Remaining describe.
 const maxPending = 5
 
-// Pending says what is missing until the children are ready, in a sentence for a condition's
-// message. It is "" when they are, and it does not change while nothing does.
+// Pending describes why the children are not Ready, for the message of a condition; "" if they are. The text does not
+// change while their state does not.
 func (r Report) Pending() string {
 	switch {
 	case r.failure != nil:
@@ -160,54 +157,54 @@ func (r Report) Pending() string {
 	case r.OwnerTerminating:
 		return "the owner is being deleted"
 	}
-	var all []string
+	var texts []string
 	for _, result := range r.Results {
 		if result.isPending() {
-			all = append(all, result.pending())
+			texts = append(texts, result.pending())
 		}
 	}
-	return sentence(all)
+	return joinFirst(texts)
 }
 
-func sentence(all []string) string {
-	if more := len(all) - maxPending; more > 0 {
-		all = append(all[:maxPending:maxPending], fmt.Sprintf("and %d more", more))
+func joinFirst(texts []string) string {
+	if more := len(texts) - maxPending; more > 0 {
+		texts = append(texts[:maxPending:maxPending], fmt.Sprintf("and %d more", more))
 	}
-	return strings.Join(all, "; ")
+	return strings.Join(texts, "; ")
 }
 
-// Left returns the children that are no longer desired, and are there still. Those that this run
-// has pruned are not among them; what holds one of them, the next run says.
-func (r Report) left() []Result {
-	var left []Result
+// remaining returns the undesired children that still exist. Those that this run has pruned are not among them: if their
+// deletion is blocked, the next run reports it.
+func (r Report) remaining() []Result {
+	var remaining []Result
 	for _, result := range r.Results {
 		switch result.Outcome {
 		case Deleted, Pruned, Foreign:
 		default:
 			if !result.Desired {
-				left = append(left, result)
+				remaining = append(remaining, result)
 			}
 		}
 	}
-	return left
+	return remaining
 }
 
 // AllDeleted reports, after Delete, whether no child of this set is left: the API server returned no object of
-// Config.Kinds with the owner's labels in the namespaces of the set, except Foreign ones. Objects that belong
-// to the owner without these labels, such as children that another library made, or that Config.FormerChildren
-// selects, are not children of the set, and may still exist. It is false for the report of an error.
-func (r Report) AllDeleted() bool { return r.failure == nil && len(r.left()) == 0 }
+// Config.Kinds with the owner's labels in the namespaces of the set, except Foreign ones. It ignores objects without
+// these labels, such as children that another library created or that Config.FormerChildren selects. It is false for
+// the report of an error.
+func (r Report) AllDeleted() bool { return r.failure == nil && len(r.remaining()) == 0 }
 
-// Remaining says what Left holds, in a sentence for a condition's message; "" for nothing.
+// Remaining describes the undesired children that still exist, for the message of a condition; "" if there are none.
 func (r Report) Remaining() string {
 	if r.failure != nil {
 		return r.failure.Error()
 	}
-	var all []string
-	for _, result := range r.left() {
-		all = append(all, result.pending())
+	var texts []string
+	for _, result := range r.remaining() {
+		texts = append(texts, result.pending())
 	}
-	return sentence(all)
+	return joinFirst(texts)
 }
 
 // err joins the errors of the children.
@@ -221,9 +218,8 @@ func (r Report) err() error {
 	return errors.Join(errs...)
 }
 
-// Object returns a child that was applied, as the API server or an informer has it: for what
-// only the cluster knows of it, such as the address of a Service. found is false when the report
-// has no such child of type T, or has it not as an object.
+// Object returns an applied child as it is in the API server or an informer, for fields that only the cluster sets, such
+// as the address of a Service. found is false if the report has no applied child of type T with this key.
 func Object[T kube.Object](r Report, key kube.Key) (obj T, found bool) {
 	for _, result := range r.Results {
 		if typed, ok := result.Object.(T); ok && result.Key == key {

@@ -5,12 +5,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// States returns the states of the desired children, and of those that could not be deleted, what
-// status.Summarize asks for; the message of each that is not ready names it. While the owner is being
-// deleted there is one state. A child that could not be applied, or deleted, is Failed when its error is persistent (retry.Persistent): its object belongs
-// to somebody else (and not to an earlier owner), fields of it cannot be changed, or the API server
-// does not accept it. Otherwise it is InProgress, because the next run tries again. The report that
-// comes with any other error of Apply has one state, with that error.
+// States returns the states of the desired children, and of undesired ones whose deletion failed, as the input of
+// status.Summarize. The message of each state that is not ready names the child.
+//
+// A child that could not be applied or deleted is Failed if its error is persistent (retry.Persistent): its object
+// belongs to another owner (but not to a former one), immutable fields must change, or the API server rejects it.
+// Otherwise it is InProgress, because the next run tries again. While the owner is being deleted there is one state. The
+// report of any other error of Apply has one state with that error.
 //
 //	status.Summarize(conditions, app.Generation, report.States()...)
 func (r Report) States() []readiness.State {
@@ -41,7 +42,7 @@ func (r Result) state() readiness.State {
 	return readiness.State{Status: readiness.InProgress, Message: r.pending()}
 }
 
-// statusOf returns Failed for an error that stays until somebody changes something.
+// statusOf returns Failed for an error that stays until a person changes something.
 func statusOf(err error) readiness.Status {
 	if retry.Persistent(err) {
 		return readiness.Failed

@@ -16,50 +16,52 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// terminating reports an object that is being deleted, and releases it from finalizers, as far as
-// Config.ForceRemoveFinalizers says so.
+// terminating reports an object that is being deleted, and removes the finalizers of Config.ForceRemoveFinalizers when
+// it has been terminating long enough.
 func (p *pass) terminating(ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata) error {
 	r.Outcome, r.Terminating = Terminating, deletionOf(obj)
-	named := func(held metav1.Object) bool {
-		return slices.ContainsFunc(held.GetFinalizers(), p.forceRemoves)
+	hasForceRemoved := func(obj metav1.Object) bool {
+		return slices.ContainsFunc(obj.GetFinalizers(), p.isForceRemoved)
 	}
-	if !named(obj) {
+	if !hasForceRemoved(obj) {
 		return nil
 	}
-	if left := p.set.config.ForceRemoveAfter - time.Since(r.Terminating.Since); left > 0 {
-		p.runAgainIn(left)
+	if wait := p.set.config.ForceRemoveAfter - time.Since(r.Terminating.Since); wait > 0 {
+		p.runAgainIn(wait)
 		return nil
 	}
 	live, err := client.Live(ctx, p.client, metadataOnly(r.Kind, obj))
 	if errors.Is(err, client.ErrGone) || errors.Is(err, client.ErrReplaced) {
-		return nil // it has gone by itself
+		return nil // its finalizers were removed by their controllers
 	}
-	if err != nil || !named(live) {
+	if err != nil || !hasForceRemoved(live) {
 		return err
 	}
-	return p.forceRemove(ctx, r, live)
+	return p.forceRemoveFinalizers(ctx, r, live)
 }
 
-// deletionOf tells of the deletion of an object whose deletion was accepted.
+// deletionOf returns the Deletion of an object whose deletion the API server has accepted.
 func deletionOf(obj metav1.Object) *Deletion {
 	deletion := &Deletion{Finalizers: slices.Clone(obj.GetFinalizers())}
-	if at := obj.GetDeletionTimestamp(); at != nil {
-		deletion.Since = at.Time
+	if deleted := obj.GetDeletionTimestamp(); deleted != nil {
+		deletion.Since = deleted.Time
 	}
 	return deletion
 }
 
-func (p *pass) forceRemoves(finalizer string) bool {
+// isForceRemoved reports whether Config.ForceRemoveFinalizers names the finalizer.
+func (p *pass) isForceRemoved(finalizer string) bool {
 	return slices.Contains(p.set.config.ForceRemoveFinalizers, finalizer)
 }
 
-// forceRemove removes the named finalizers, each if it is still where it was seen.
-func (p *pass) forceRemove(ctx context.Context, r *Result, live *metav1.PartialObjectMetadata) error {
+// forceRemoveFinalizers removes the finalizers of Config.ForceRemoveFinalizers, each only if it is still at the index
+// where it was read.
+func (p *pass) forceRemoveFinalizers(ctx context.Context, r *Result, live *metav1.PartialObjectMetadata) error {
 	operations := []client.Operation{{Op: "test", Path: "/metadata/uid", Value: live.GetUID()}}
 	var removed []string
-	for at, name := range slices.Backward(live.GetFinalizers()) {
-		if p.forceRemoves(name) {
-			path := "/metadata/finalizers/" + strconv.Itoa(at)
+	for index, name := range slices.Backward(live.GetFinalizers()) {
+		if p.isForceRemoved(name) {
+			path := "/metadata/finalizers/" + strconv.Itoa(index)
 			operations = append(operations,
 				client.Operation{Op: "test", Path: path, Value: name}, client.Operation{Op: "remove", Path: path})
 			removed = append(removed, name)
@@ -70,26 +72,26 @@ func (p *pass) forceRemove(ctx context.Context, r *Result, live *metav1.PartialO
 	case errors.Is(err, client.ErrGone):
 		return nil
 	case client.IsPatchTestFailed(err):
-		err = client.ChangedError(ctx, p.client, live, errors.New("its finalizers are not those that were seen"))
+		err = client.ChangedError(ctx, p.client, live, errors.New("its finalizers have changed"))
 	}
 	if err != nil {
-		return fmt.Errorf("release it from finalizers %s: %w", strings.Join(removed, ", "), err)
+		return fmt.Errorf("force-remove finalizers %s: %w", strings.Join(removed, ", "), err)
 	}
 	slices.Reverse(removed)
 	r.Terminating.ForceRemoved = removed
 	if p.plan {
 		return nil
 	}
-	p.set.config.Logger.WarnContext(ctx, "a child is released from finalizers of other controllers; what they stand for may not have been done",
+	p.set.config.Logger.WarnContext(ctx, "force-removed finalizers of a child; the cleanup by their controllers may be missing",
 		"owner", p.String(), "child", r.String(), "finalizers", removed, "terminating_since", r.Terminating.Since)
-	p.announce(corev1.EventTypeWarning, "FinalizersForceRemoved", "RemoveFinalizers", fmt.Sprintf(
-		"%s has been terminating since %s: removed finalizers %s, whatever they stand for",
+	p.record(corev1.EventTypeWarning, "FinalizersForceRemoved", "RemoveFinalizers", fmt.Sprintf(
+		"%s has been terminating since %s: removed finalizers %s; the cleanup by their controllers may be missing",
 		r, r.Terminating.Since.UTC().Format(time.RFC3339), strings.Join(removed, ", ")))
 	return nil
 }
 
-// announce writes an Event about the owner.
-func (p *pass) announce(eventType, reason, action, note string) {
+// record writes an Event about the owner.
+func (p *pass) record(eventType, reason, action, note string) {
 	if p.set.config.Events == nil || p.plan {
 		return
 	}

@@ -44,8 +44,8 @@ func ExampleNew() {
 	_, err := owned.New(owned.Config{Name: "webapp"}) // all mistakes come at once
 	fmt.Println(err)
 	// Output:
-	// make a set of owned objects: Client is required: client.New makes one
-	// Kinds is required: all kinds that children have, and have had
+	// new set of owned objects: Client is required: client.New makes one
+	// Kinds is required: all kinds of children, including those of earlier versions of the program
 }
 
 // What has become of the children, as conditions of their owner.

@@ -42,7 +42,7 @@ func TestPlanIsWhatApplyDoes(t *testing.T) {
 	}
 	text := plan.String()
 	for _, part := range []string{
-		"WebApp " + e.namespace + "/web: 1 to create, 2 to update, 1 to create anew, 1 to delete, 1 unchanged, 1 not possible, or not yet\n",
+		"WebApp " + e.namespace + "/web: 1 to create, 2 to update, 1 to recreate, 1 to delete, 1 unchanged, 1 not possible, or not yet\n",
 		"+ ConfigMap " + e.namespace + "/new\n    data.colour: none -> \"green\"\n",
 		"~ ConfigMap " + e.namespace + "/changed\n    data.colour: \"blue\" -> \"red\"\n",
 		"-/+ ConfigMap " + e.namespace + "/frozen\n    data cannot be changed\n",

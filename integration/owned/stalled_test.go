@@ -40,7 +40,7 @@ func TestOwnerOfAnImpossibleChildIsStalled(t *testing.T) {
 		child kube.Object
 		says  string
 	}{
-		"foreign":   {e.configMap("foreign"), "is there already"},
+		"foreign":   {e.configMap("foreign"), "already exists"},
 		"1.8 MB":    {mistyped(appKind, map[string]any{"spec": strings.Repeat("x", 1_800_000)}), "too large"},
 		"2.5 MB":    {mistyped(appKind, map[string]any{"spec": strings.Repeat("x", 2_500_000)}), "too large"},
 		"4 MB":      {mistyped(appKind, map[string]any{"spec": strings.Repeat("x", 4_000_000)}), "too large"},

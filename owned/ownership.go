@@ -11,99 +11,93 @@ import (
 	"github.com/evenkeel-go/evenkeel/ownerref"
 )
 
-// What every child carries.
+// Labels and annotations of every child. They are part of the API: later versions of the library must find children
+// of earlier ones.
 const (
 	// LabelSet is the label with the name of the set.
 	LabelSet = "evenkeel.dev/set"
-	// LabelOwnerUID is the label with the uid of the owner.
+	// labelOwnerUID is the label with the uid of the owner.
 	labelOwnerUID = "evenkeel.dev/owner-uid"
-	// AnnotationOwner is the annotation with the key of the owner, as kube.Key.String writes it.
+	// annotationOwner is the annotation with the key of the owner, in the format of kube.Key.String.
 	annotationOwner = "evenkeel.dev/owner"
-	// AnnotationChild is the annotation with the child's own key. What was copied from a child
-	// carries that of the original, and is no child.
+	// annotationChild is the annotation with the key of the child itself. A copy of a child has the key of the original
+	// here, so it is not taken for a child.
 	annotationChild = "evenkeel.dev/child"
-	// AnnotationWave is the annotation with the wave of a child that is not of wave 0: when nobody
-	// names the child any more, it says when it is its turn to go.
+	// annotationWave is the annotation with the wave of a child, unless it is 0. It determines when a child that is not
+	// desired anymore is deleted.
 	annotationWave = "evenkeel.dev/wave"
-	// AnnotationTakenOver is the annotation with the names of Config.FormerManagers whose fields were
-	// taken over.
+	// annotationTakenOver is the annotation with those Config.FormerManagers whose fields were taken over.
 	annotationTakenOver = "evenkeel.dev/taken-over"
-	// AnnotationConfiguration is the annotation with a hash of the fields that were applied last. By it
-	// the set knows, also after a restart, that a child needs no apply. A child of Child.CreateOnly
-	// has none.
+	// annotationConfiguration is the annotation with a hash of the fields that were applied last. It shows, also after a
+	// restart, that a child needs no apply. A CreateOnly child has none.
 	annotationConfiguration = "evenkeel.dev/configuration"
 )
 
-// OwnerOf returns the key of the owner of a child, of any set. It reads nothing but metadata.
-func ownerOf(child metav1.Object) (kube.Key, bool) {
-	key, err := kube.ParseKey(child.GetAnnotations()[annotationOwner])
-	return key, err == nil
-}
-
-// OwnerKeys returns a function that finds the owner of a child of the set with that name, in
-// whatever namespace that is: what source.OwnedBy asks for (with T a *metav1.PartialObjectMetadata),
-// and source.Mapped, so that an owner is handled when one of its children changes.
+// OwnerKeys returns a function that maps a child of the named set to the key of its owner, in any namespace. Use it as
+// the function of source.Mapped, or of source.OwnedBy (with T a *metav1.PartialObjectMetadata), so that the controller
+// handles an owner when one of its children changes. Package watched creates such sources.
 //
 //	source.Mapped(configs, owned.OwnerKeys[*corev1.ConfigMap]("proxy"))
 //
-// An informer of metadata will do, of all objects or of those with the label LabelSet. Package
-// watched makes such sources.
+// It needs only metadata, so the informer may be one of metadata, of all objects or of those with the label LabelSet.
 func OwnerKeys[T kube.Object](set string) func(child T) []kube.Key {
 	return func(child T) []kube.Key {
-		if key, ok := ownerOf(child); ok && child.GetLabels()[LabelSet] == set {
-			return []kube.Key{key}
+		owner, err := kube.ParseKey(child.GetAnnotations()[annotationOwner])
+		if err != nil || child.GetLabels()[LabelSet] != set {
+			return nil
 		}
-		return nil
+		return []kube.Key{owner}
 	}
 }
 
-// labelsOf are the labels of the children of an owner.
+// labelsOf returns the labels of the children of an owner.
 func (s *Set) labelsOf(owner metav1.Object) map[string]string {
 	return map[string]string{LabelSet: s.config.Name, labelOwnerUID: string(owner.GetUID())}
 }
 
-// mark puts labels and annotations on a child.
+// mark sets the labels and annotations of the set on a child.
 func (s *Set) mark(owner, child metav1.Object, wave int) {
 	child.SetLabels(with(child.GetLabels(), s.labelsOf(owner)))
 	annotations := with(child.GetAnnotations(), map[string]string{
 		annotationOwner: kube.KeyOf(owner).String(), annotationChild: kube.KeyOf(child).String(),
 	})
-	delete(annotations, annotationWave) // of an earlier wave
+	delete(annotations, annotationWave) // it may have been in another wave
 	if wave != 0 {
 		annotations[annotationWave] = strconv.Itoa(wave)
 	}
 	child.SetAnnotations(annotations)
 }
 
-// waveOf returns the wave that a child says it is of.
+// waveOf returns the wave in the annotation of a child.
 func waveOf(child metav1.Object) int {
 	wave, err := strconv.Atoi(child.GetAnnotations()[annotationWave])
 	if err != nil {
-		return 0 // none, or what is no number any more
+		return 0 // no annotation, or another client has changed it to something else
 	}
 	return wave
 }
 
+// with returns all with the entries of more added.
 func with(all, more map[string]string) map[string]string {
 	joined := maps.Clone(more)
 	for name, value := range all {
-		if _, own := more[name]; !own {
+		if _, replaced := more[name]; !replaced {
 			joined[name] = value
 		}
 	}
 	return joined
 }
 
-// ownershipState is whose an object is, that is in the place of a child.
+// ownershipState classifies the object in the place of a child by its owner.
 type ownershipState int
 
 const (
-	own     ownershipState = iota
-	orphan                 // nobody's, or an earlier owner's of the same name
-	foreign                // somebody else's
+	own     ownershipState = iota // a child of the owner in this set
+	orphan                        // it has no owner, or an earlier one of the same name
+	foreign                       // it belongs to another owner or another set
 )
 
-// ownershipOf tells whose obj is; holder names others, for people.
+// ownershipOf classifies obj. holder describes the current owner for messages.
 func (s *Set) ownershipOf(owner, obj metav1.Object) (ownership ownershipState, holder string) {
 	labels, annotations := obj.GetLabels(), obj.GetAnnotations()
 	set, uid := labels[LabelSet], labels[labelOwnerUID]
@@ -137,26 +131,26 @@ func (s *Set) ownershipOf(owner, obj metav1.Object) (ownership ownershipState, h
 	return orphan, "nobody"
 }
 
-// mayDelete reports whether obj, which carries the labels of owner's children or did so when a
-// cache saw it, is certainly one of them; if not, why.
-func (s *Set) mayDelete(owner, obj metav1.Object, referable bool) (ok bool, why string) {
+// mayDelete reports whether obj is certainly a child of owner. A cache has shown it with the labels of owner's
+// children, but it may have changed since, or be a copy. If it is not certain, reason says why.
+func (s *Set) mayDelete(owner, obj metav1.Object, referable bool) (ok bool, reason string) {
 	if s.isFormerChild(owner, obj) {
 		return true, ""
 	}
 	for name, value := range s.labelsOf(owner) {
 		if obj.GetLabels()[name] != value {
-			return false, "it has been taken out of the set: it has not the labels of a child any more"
+			return false, "it was removed from the set: it does not have the labels of a child anymore"
 		}
 	}
 	if original := obj.GetAnnotations()[annotationChild]; original != kube.KeyOf(obj).String() {
-		return false, "it has the labels of a child, and is none: annotation " + annotationChild + " is " + quoted(original)
+		return false, fmt.Sprintf("it has the labels of a child, but it is not a child: annotation %s is %q", annotationChild, original)
 	}
-	ref, has := ownerref.ControllerOf(obj)
+	ref, controlled := ownerref.ControllerOf(obj)
 	switch {
-	case has && ref.UID != owner.GetUID():
-		return false, "it has the labels of a child, and its controller is " + describeOwner(ref)
-	case referable && !has:
-		return false, "it has the labels of a child, and its controller is nobody"
+	case controlled && ref.UID != owner.GetUID():
+		return false, "it has the labels of a child, but its controller is " + describeOwner(ref)
+	case referable && !controlled:
+		return false, "it has the labels of a child, but no controller"
 	}
 	return true, ""
 }
@@ -165,5 +159,3 @@ func (s *Set) mayDelete(owner, obj metav1.Object, referable bool) (ok bool, why 
 func describeOwner(ref metav1.OwnerReference) string {
 	return fmt.Sprintf("%s %s (uid %s)", ref.Kind, ref.Name, ref.UID)
 }
-
-func quoted(text string) string { return `"` + text + `"` }

@@ -12,39 +12,39 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// takeInventory finds all that carries the labels of the owner's children. With live, the API server
-// is asked, and nothing that is remembered is believed.
-func (p *pass) takeInventory(ctx context.Context, live bool) error {
+// findChildren finds all objects with the labels of the owner's children. With live it asks the API server, also for
+// kinds that were not served before.
+func (p *pass) findChildren(ctx context.Context, live bool) error {
 	var errs []error
 	for _, kind := range p.set.config.Kinds {
-		if !live && p.set.missing.has(kind.GroupKind()) {
+		if !live && p.set.notServed.has(kind.GroupKind()) {
 			continue
 		}
-		if err := p.takeInventoryOf(ctx, kind, live); err != nil {
+		if err := p.findChildrenOfKind(ctx, kind, live); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("find the children there are: %w", err)
+		return fmt.Errorf("find existing children: %w", err)
 	}
 	return nil
 }
 
-func (p *pass) takeInventoryOf(ctx context.Context, kind schema.GroupVersionKind, live bool) error {
-	const tries = 2 // a version that is served no longer is forgotten when a list says so
+func (p *pass) findChildrenOfKind(ctx context.Context, kind schema.GroupVersionKind, live bool) error {
+	const attempts = 2 // the first list may fail because the cluster no longer serves the cached version
 	var err error
-	for range tries {
+	for range attempts {
 		var resource kube.Resource
-		// Also in other versions: the objects do not go with the version in which the program knows them.
+		// Any version: the objects exist also if the cluster does not serve the version that the program uses.
 		resource, err = p.client.Cluster().ResourceInAnyVersion(ctx, kind)
 		if errors.Is(err, kube.ErrNotServed) {
-			p.set.missing.note(kind.GroupKind())
-			return nil // so there are no objects of it either
+			p.set.notServed.add(kind.GroupKind())
+			return nil // a kind that is not served has no objects
 		}
 		if err != nil {
 			return err
 		}
-		err = p.listInventory(ctx, kind.GroupKind().WithVersion(resource.Version), resource.Namespaced, live)
+		err = p.listChildren(ctx, kind.GroupKind().WithVersion(resource.Version), resource.Namespaced, live)
 		if !errors.Is(err, kube.ErrNotServed) {
 			break
 		}
@@ -52,21 +52,21 @@ func (p *pass) takeInventoryOf(ctx context.Context, kind schema.GroupVersionKind
 	return err
 }
 
-// listInventory finds the owner's children of a kind, in a version that is served.
-func (p *pass) listInventory(ctx context.Context, kind schema.GroupVersionKind, namespaced, live bool) error {
+// listChildren lists the owner's children of a kind, in a version that the cluster serves.
+func (p *pass) listChildren(ctx context.Context, kind schema.GroupVersionKind, namespaced, live bool) error {
 	namespaces := []string{metav1.NamespaceAll}
 	if namespaced {
 		namespaces = p.set.config.namespacesOf(p.owner)
 	}
 	for _, namespace := range namespaces {
-		selected := []client.ListOption{client.OfKind(kind), client.WithLabels(p.set.labelsOf(p.owner))}
+		options := []client.ListOption{client.OfKind(kind), client.WithLabels(p.set.labelsOf(p.owner))}
 		if live {
-			selected = append(selected, client.FromAPI())
+			options = append(options, client.FromAPI())
 		}
 		if namespace != metav1.NamespaceAll {
-			selected = append(selected, client.InNamespace(namespace))
+			options = append(options, client.InNamespace(namespace))
 		}
-		for obj, err := range client.List[*metav1.PartialObjectMetadata](ctx, p.client, selected...) {
+		for obj, err := range client.List[*metav1.PartialObjectMetadata](ctx, p.client, options...) {
 			if err != nil {
 				return err
 			}
@@ -76,8 +76,8 @@ func (p *pass) listInventory(ctx context.Context, kind schema.GroupVersionKind, 
 	return nil
 }
 
-// lookUp returns what is known to be in the place of a child: nil for nothing. It makes no request:
-// a child is created only if the API server finds nothing in its place.
+// lookUp returns the object in the place of a child as far as it is known; nil if none is known. It makes no request,
+// because a child is created only if the API server has no object in its place.
 func (p *pass) lookUp(ctx context.Context, i *item) (*metav1.PartialObjectMetadata, error) {
 	if obj, ok := p.found[i.identity()]; ok {
 		return obj, nil
@@ -92,12 +92,12 @@ func (p *pass) lookUp(ctx context.Context, i *item) (*metav1.PartialObjectMetada
 	return obj, err
 }
 
-// getLive reads what is in the place of a child from the API server.
+// getLive reads the object in the place of a child from the API server.
 func (p *pass) getLive(ctx context.Context, i *item) (*metav1.PartialObjectMetadata, error) {
 	return client.Get[*metav1.PartialObjectMetadata](ctx, p.client, kube.KeyOf(i.object), client.OfKind(i.kind), client.FromAPI())
 }
 
-// isCovered reports whether an informer shows what is in the place of a child, whoever's it is.
+// isCovered reports whether an informer has the object in the place of a child, whether it belongs to the set or not.
 func (p *pass) isCovered(i *item) bool {
 	for _, informer := range p.client.Config().Informers {
 		if untyped := informer.Untyped(); untyped.Kind() == i.kind && untyped.Covers(i.object.GetNamespace(), nil) {
@@ -107,7 +107,7 @@ func (p *pass) isCovered(i *item) bool {
 	return false
 }
 
-// metadataOnly returns what requests need to know of an object.
+// metadataOnly returns the metadata that identifies an object, and its version, for requests.
 func metadataOnly(kind schema.GroupVersionKind, obj metav1.Object) *metav1.PartialObjectMetadata {
 	known := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),

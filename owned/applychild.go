@@ -1,0 +1,165 @@
+package owned
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/readiness"
+)
+
+// applyChild brings one child to its desired state, as far as that is possible in this run.
+func (p *pass) applyChild(ctx context.Context, i *item) error {
+	if !i.resolved {
+		if err := p.resolve(ctx, i); err != nil {
+			return p.ignoreIfPlanned(i, fmt.Errorf("apply %s: %w", i.result, err))
+		}
+		i.result.Key = kube.KeyOf(i.object)
+	}
+	live, err := p.lookUp(ctx, i)
+	if err != nil {
+		return err
+	}
+	if live == nil {
+		err := p.create(ctx, i)
+		if !errors.Is(err, client.ErrExists) {
+			return err
+		}
+		// The existing object may belong to another owner, or to this one: created by a run whose response was lost.
+		var getErr error
+		live, getErr = p.getLive(ctx, i)
+		switch {
+		case errors.Is(getErr, client.ErrGone):
+			return err // it was deleted in between, and the next run creates the child
+		case getErr != nil:
+			return fmt.Errorf("find the owner of %s: %w", i.result, getErr)
+		}
+	}
+	return p.applyTo(ctx, i, live)
+}
+
+// applyTo brings the existing object to the desired state of the child, if it belongs to the owner or may be adopted.
+func (p *pass) applyTo(ctx context.Context, i *item, live *metav1.PartialObjectMetadata) error {
+	ownership, holder := p.set.ownershipOf(p.owner, live)
+	// An owner of that name in another namespace is a different object, so referable is required.
+	if former, ok := p.formerOwner(live); ok && i.referable {
+		return p.replaceFormer(ctx, i, live, former)
+	}
+	switch {
+	case ownership == foreign || ownership == orphan && !p.set.config.AdoptOrphans:
+		i.result.Outcome = Foreign
+		i.result.Err = &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan}
+		return nil
+	case live.GetDeletionTimestamp() != nil && ownership == orphan:
+		// An orphan was never given to the owner, so its finalizers must stay.
+		i.result.Outcome, i.result.Terminating = Terminating, deletionOf(live)
+		return nil
+	case live.GetDeletionTimestamp() != nil:
+		return p.terminating(ctx, &i.result, live)
+	case ownership == orphan:
+		// The garbage collector deletes what a deleted owner adopts.
+		if err := p.checkOwner(ctx); err != nil {
+			return fmt.Errorf("adopt %s: %w", i.result, err)
+		}
+		if !i.CreateOnly { // applyCreateOnly sends a precondition itself
+			// The orphan may have got another owner since it was read.
+			i.object.SetResourceVersion(live.GetResourceVersion())
+			return p.update(ctx, i, live, client.IfUnchanged())
+		}
+	}
+	if i.CreateOnly {
+		return p.applyCreateOnly(ctx, i, live)
+	}
+	return p.update(ctx, i, live)
+}
+
+// create creates a child with an apply, so that its fields have one field manager from the start. The error is
+// client.ErrExists if there is an object in its place.
+func (p *pass) create(ctx context.Context, i *item) error {
+	if !i.referable {
+		// The garbage collector will not delete this child.
+		if err := p.checkOwner(ctx); err != nil {
+			return fmt.Errorf("create %s: %w", i.result, err)
+		}
+	}
+	applied, err := client.Apply(ctx, p.client, i.object, append(i.configurationHash(), client.IfAbsent())...)
+	if err != nil {
+		return p.ignoreIfPlanned(i, err)
+	}
+	i.setApplied(applied)
+	return nil
+}
+
+// update applies a child that exists. The request contains its uid, so that it cannot change another object with
+// its name.
+func (p *pass) update(ctx context.Context, i *item, live *metav1.PartialObjectMetadata, options ...client.ApplyOption) error {
+	takesOver := p.mustTakeOver(i, live)
+	if takesOver && !p.plan {
+		var err error
+		if live, err = p.takeOver(ctx, i); err != nil {
+			return err
+		}
+		if i.object.GetResourceVersion() != "" { // option IfUnchanged
+			i.object.SetResourceVersion(live.GetResourceVersion())
+		}
+	}
+	i.object.SetUID(live.GetUID())
+	options = append(options, i.configurationHash()...)
+	if p.set.config.OnConflict == ForceConflicts {
+		options = append(options, client.Force())
+	}
+	applied, err := client.Apply(ctx, p.client, i.object, options...)
+	if takesOver && p.plan && p.set.config.isFormerConflict(err) { // Apply takes the fields over first
+		applied, err = client.Apply(ctx, p.client, i.object, append(options, client.Force())...)
+	}
+	if err == nil {
+		if !p.plan && applied.Outcome == client.Updated && applied.Object.GetResourceVersion() == live.GetResourceVersion() {
+			applied.Outcome, applied.Changed = client.Unchanged, nil // the client did not know the previous state
+		}
+		i.setApplied(applied)
+		if takesOver && p.plan {
+			return p.planTakeOver(ctx, i)
+		}
+		p.reportLeftFields(ctx, i, applied.FormerManagers)
+		return nil
+	}
+	fields, immutable := immutableFields(err)
+	if !immutable {
+		return err
+	}
+	reason := &ImmutableError{Kind: i.kind, Key: kube.KeyOf(live), Fields: fields, Err: err}
+	if !i.Recreate && !p.set.config.Recreate {
+		return reason
+	}
+	return p.recreate(ctx, i, live, reason)
+}
+
+// configurationHash returns the option that notes in the child what was applied. A CreateOnly child has no hash,
+// because other clients change its fields.
+func (i *item) configurationHash() []client.ApplyOption {
+	if i.CreateOnly {
+		return nil
+	}
+	return []client.ApplyOption{client.ConfigurationHash(annotationConfiguration)}
+}
+
+// setApplied sets the result of an apply.
+func (i *item) setApplied(applied client.ApplyResult[kube.Object]) {
+	r := &i.result
+	r.Object, r.Changed = applied.Object, applied.Changed
+	switch applied.Outcome {
+	case client.Created:
+		r.Outcome = Created
+	case client.Unchanged:
+		r.Outcome = Unchanged
+	default:
+		r.Outcome = Updated
+	}
+	if r.Readiness = i.Ready(applied.Object); applied.Object.GetDeletionTimestamp() != nil {
+		r.Readiness = readiness.State{Status: readiness.Terminating, Message: "it is being deleted"}
+	}
+}
