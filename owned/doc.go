@@ -17,13 +17,13 @@
 //
 // A set identifies its children by their metadata:
 //
-//	label      evenkeel.dev/set            the name of the set (LabelSet)
-//	label      evenkeel.dev/owner-uid      the uid of the owner
-//	annotation evenkeel.dev/owner          the key of the owner (read by OwnerKeys)
-//	annotation evenkeel.dev/child          the key of the child: a copy of a child has another name, so it is not a child
-//	annotation evenkeel.dev/wave           the wave, unless it is 0: children are deleted in reverse order
-//	annotation evenkeel.dev/configuration  a hash of the applied fields
-//	annotation evenkeel.dev/taken-over     see Config.FormerManagers
+//   - label evenkeel.dev/set (LabelSet): the name of the set
+//   - label evenkeel.dev/owner-uid: the uid of the owner
+//   - annotation evenkeel.dev/owner: the key of the owner, which OwnerKeys reads
+//   - annotation evenkeel.dev/child: the key of the child; a copy of a child has another name, so it is not a child
+//   - annotation evenkeel.dev/wave: the wave, unless it is 0; children are deleted in reverse order
+//   - annotation evenkeel.dev/configuration: a hash of the applied fields
+//   - annotation evenkeel.dev/taken-over: see Config.FormerManagers
 //
 // Where Kubernetes allows an owner reference, the owner is also the controller of the child. A name is never enough to
 // identify a child: a Set does not change an object in the place of a child that belongs to another owner. It reports
