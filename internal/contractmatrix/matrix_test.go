@@ -151,7 +151,8 @@ func renderPage(rows []contract, columns []configuration) string {
 
 <!-- Generated: go test ./internal/contractmatrix -run TestContractMatrix/page -update -->
 
-Most defects of a controller library are where two features meet. So each of the [contracts](contracts.md) is tested in each of these configurations:
+Many defects of a controller library occur where two features meet. So each of the [contracts](contracts.md) is tested
+in each of these configurations:
 
 | Configuration | What it is |
 |---|---|
@@ -160,11 +161,12 @@ Most defects of a controller library are where two features meet. So each of the
 		fmt.Fprintf(&b, "| %s | %s |\n", conf.name, conf.about)
 	}
 	b.WriteString(`
-One table generates the tests (` + "`internal/contractmatrix`" + `), which run against an API server in memory, in virtual time:
+One table generates the tests (` + "`internal/contractmatrix`" + `), which use an API server in memory and virtual time:
 
 ` + "```sh\ngo test ./... -run TestContractMatrix -v\ngo test ./... -run TestContractMatrix/contract07/debounce\n```" + `
 
-A contract's other tests are on its own page. Below, a **✓** is a test, and a letter is the reason why there is none.
+The contracts list their other tests. In the table **✓** is a test, and a letter is the reason for a missing
+test.
 
 | Contract |`)
 	for _, conf := range columns {
@@ -187,19 +189,33 @@ A contract's other tests are on its own page. Below, a **✓** is a test, and a 
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("\n| Contract | What its scenario tests |\n|---|---|\n")
+	b.WriteString("\nThe tests:\n\n")
 	for _, c := range rows {
 		if c.scenario != nil {
-			fmt.Fprintf(&b, "| %d | %s |\n", c.number, c.tests)
+			b.WriteString(listItem(fmt.Sprintf("**%d**: %s", c.number, c.tests)))
 		}
 	}
 	if len(reasons) > 0 {
-		b.WriteString("\n| Letter | Why there is no test |\n|---|---|\n")
+		b.WriteString("\nThe reasons for missing tests:\n\n")
 		for i, reason := range reasons {
-			fmt.Fprintf(&b, "| %s | %s |\n", letter(i), reason)
+			b.WriteString(listItem(fmt.Sprintf("**%s**: %s", letter(i), reason)))
 		}
 	}
 	return b.String()
+}
+
+// listItem returns text as an item of a list, in lines of at most 120 characters.
+func listItem(text string) string {
+	var b strings.Builder
+	line := "-"
+	for word := range strings.FieldsSeq(text) {
+		if len(line)+1+len(word) > 120 {
+			b.WriteString(line + "\n")
+			line = " "
+		}
+		line += " " + word
+	}
+	return b.String() + line + "\n"
 }
 
 // letter names the reason with this number: a to z, aa, ab, ...
