@@ -20,47 +20,45 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ObjectOutcome is what came of making an object be as it should.
+// ObjectOutcome is the result of an apply, or of another write that makes an object match a desired state.
 type ObjectOutcome string
 
 // The outcomes.
 const (
-	// Created: there was no such object.
+	// Created: the object did not exist.
 	Created ObjectOutcome = "created"
 	// Updated: the object has changed.
 	Updated ObjectOutcome = "updated"
-	// Unchanged: the object was as it should be; its resourceVersion is what it was.
+	// Unchanged: the object matched already, and has the same resourceVersion as before.
 	Unchanged ObjectOutcome = "unchanged"
-	// Conflict: other field managers have fields that were applied, with other values. Nothing
-	// has changed.
+	// Conflict: other field managers own applied fields, with other values. The object has not changed.
 	Conflict ObjectOutcome = "conflict"
 )
 
-// ApplyResult is what came of an apply.
+// ApplyResult is the result of an apply.
 type ApplyResult[T any] struct {
-	// Object is the object as the API server has it after the apply; of one that was Unchanged
-	// without a request, as the informer shows it; of a Conflict, as it was before, where that
-	// is known.
+	// Object is the object after the apply, as the API server returned it. If it was Unchanged without a
+	// request, it is the informer's object; after a Conflict, the object before the apply, if that is known.
 	Object T
-	// Outcome is what came of it. Empty when an error says that nothing, or nothing certain, did.
+	// Outcome is the result. It is empty if an error leaves it unknown.
 	Outcome ObjectOutcome
-	// Changed are the fields of the object that have changed, when it was Updated. None: only
-	// who owns fields has changed.
+	// Changed are the changed fields of an Updated object. It is empty if only the ownership of fields has
+	// changed.
 	Changed []FieldChange
 	// Conflicts are the fields in conflict.
 	Conflicts []FieldConflict
-	// FormerManagers are field managers of this program that have written the object by Update: the
-	// field owner itself, and the name of the program. An apply leaves what they have written,
-	// although the configuration does not have it. LeftFields returns the fields, TakeOver
-	// lets the next Apply remove them. Empty when no request was made.
+	// FormerManagers are the field managers of this program that have written the object by Update: the field
+	// owner itself, and the name of the program. An apply keeps the fields that they have written, even if the
+	// configuration does not contain them. LeftFields returns these fields; after TakeOver, the next Apply
+	// removes them. Empty if no request was made.
 	FormerManagers []string
 }
 
-// Apply makes the fields of obj be so, by server-side apply (KEP-555), and those be gone that
-// the same field owner has applied before and obj has no longer. Fields that others have set
-// stay. obj is the configuration: the fields that the caller has an opinion about, and no
-// others; it is not changed. It may be typed, unstructured or metadata only. Each field owner
-// applies one configuration to an object, always the whole of it.
+// Apply sets the fields of obj by server-side apply (KEP-555), and removes the fields that the same field
+// owner has applied before and that obj no longer contains. It keeps the fields of other managers. obj is
+// the configuration: it must contain only fields that the caller wants to set. Apply does not change it. It may
+// be typed, unstructured or metadata only. Each field owner applies one configuration to an object, always
+// completely.
 //
 //	applied, err := client.Apply(ctx, c, &corev1.Service{
 //		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
@@ -72,72 +70,74 @@ type ApplyResult[T any] struct {
 //
 // # Configuration
 //
-// Of a typed obj, what nobody has set is left out: lists and maps that are nil, times that are
-// zero, and structs that are empty, no pointers, and may be left out (omitempty), as a
-// container's Resources. What is behind a pointer is applied when it is empty, too:
-// EmptyDir: &corev1.EmptyDirVolumeSource{}. So are zero numbers, false, "" and empty structs of
-// fields without omitempty, as a Deployment's Template, a NetworkPolicy's PodSelector. Where that
-// matters, for those who apply a few fields of an object that others have made, the types of
-// k8s.io/client-go/applyconfigurations leave no doubt (ApplyConfiguration). Of an unstructured
-// obj, all that it has is applied.
+// The configuration of a typed obj omits unset fields: nil lists and maps, zero times, and empty structs with
+// omitempty that are not pointers, such as a container's Resources. It contains empty values behind pointers,
+// such as EmptyDir: &corev1.EmptyDirVolumeSource{}. It also contains zero numbers, false, "" and empty structs
+// of fields without omitempty, such as a Deployment's Template or a NetworkPolicy's PodSelector. To apply single
+// fields of an object that another client created, use the types of k8s.io/client-go/applyconfigurations, in
+// which every field is optional (ApplyConfiguration). The configuration of an unstructured obj contains all of
+// its fields.
 //
-// Never applied are the metadata that the API server sets, and the status but by
-// Subresource("status"), which applies nothing else. A Secret's stringData is applied as data.
-// An obj with a uid is for that very object: no other one of its name is changed or created.
+// Apply never applies metadata that the API server sets. It applies the status only with
+// Subresource("status"), and then nothing else. It applies a Secret's stringData as data. If obj has a uid,
+// Apply neither changes nor creates another object with the same name.
 //
 // # Flow
 //
-//  1. When an informer of the client (one that keeps whole objects) shows that the object is as the
-//     apply would make it, it is Unchanged, without a request. There are two ways to know:
+//  1. If an informer of the client that stores whole objects shows that the apply would not change the object,
+//     the outcome is Unchanged, without a request. Apply detects this in two ways.
 //
-//     The informer keeps what the field owner has applied (informer.Config.KeepAppliedBy): these are
-//     the configuration's fields, and no others; and they have its values, or the object carries the
-//     configuration's hash (option ConfigurationHash), whatever the API server or a webhook has made
-//     of the values. (Those of a custom resource are compared: its schema may have changed.) That holds after a restart, and for any number of objects.
+//     If the informer stores the fields that the field owner has applied (informer.Config.KeepAppliedBy), they
+//     must be exactly the fields of the configuration. Also, they must have its values, or the object must
+//     carry the hash of the configuration (option ConfigurationHash); with the hash, values that the API
+//     server or a webhook has changed do not matter. (Apply compares the values of custom resources
+//     even so, because their schema may have changed.) This works after a restart, and for any number of
+//     objects.
 //
-//     Or this client has applied the same configuration to it, by the same field owner, has done
-//     nothing else to it since (nor has one that With made of it), and the configuration's fields
-//     show what they did in the answer to that. What the API server makes of a value (defaults,
-//     "1000m" as "1") does not matter. Of up to 65,536 objects this is remembered.
+//     Otherwise this client must have applied the same configuration with the same field owner, without any
+//     other write to the object since, also by clients that With has derived from it; and the fields of the
+//     configuration must have the values of the response to that apply. Values that the API server has
+//     normalized (defaults, "1000m" as "1") do not matter. The client stores this for up to 65,536 objects.
 //
-//  2. Otherwise the state before is what an informer shows, or is read from the API server: one
+//  2. Otherwise Apply takes the state before the write from an informer, or reads it from the API server: one
 //     GET.
 //
-//  3. One PATCH. That nothing has changed is told by the resourceVersion, which is then as before.
+//  3. Apply sends one PATCH. If the resourceVersion is the same as before, the object has not changed.
 //
 // # Guarantees
 //
-// Nothing is written when the object is as it should be. At rest, with an informer, there is no
-// request at all: from the first Apply of a program on where the informer keeps what was applied,
-// otherwise from the second.
+// Apply does not write an object that matches the configuration. With an informer it makes no request for such
+// an object: from the first Apply of a program on if the informer stores the applied fields, otherwise from
+// the second.
 //
-// An informer is a little old. What it does not show yet, a fight over a field for one, is
-// noticed when it does, which is when a controller handles the object again. When others have
-// written since what is known, two questions have no certain answer: Changed may name what
-// others have changed, and an object is Updated when the value of an applied field, or the entry
-// of the owner in managedFields (its time is in seconds), is not as known before. Not noticed is
-// what another program applies under the same field owner to fields that obj does not have,
-// until the next PATCH. Of what the Go type of an informer does not know it cannot tell: who
-// applies such fields makes a request each time.
+// An informer is slightly stale. Apply detects a change that the informer does not show yet, such as a conflict
+// over a field, when the informer shows it; a controller handles the object again at that time. If
+// another client has written since the last known state, two results are uncertain: Changed may contain
+// changes of the other client, and the outcome is Updated if the value of an applied field, or the field
+// owner's entry in managedFields (its time is in seconds), differs from the last known one. Until the next PATCH,
+// Apply does not detect fields outside of obj that another program applies with the same field owner. An informer
+// with a Go type cannot show fields that the type lacks: an apply of such fields makes a request each time.
 //
 // # Options
 //
-// ConfigurationHash, DryRun (neither the object nor what is remembered is changed; Changed is certain),
-// FieldOwner, FieldValidation, Force, Subresource, IfUnchanged, which demands that the object has
-// still the resourceVersion of obj (otherwise that is ignored), and IfAbsent, which demands that
-// there is no such object.
+// ConfigurationHash; DryRun, which changes neither the object nor the stored states, and makes Changed certain;
+// FieldOwner; FieldValidation; Force; Subresource; IfUnchanged, which requires that the object still has the
+// resourceVersion of obj (ignored otherwise); and IfAbsent, which requires that the object does not exist.
 //
-// With IfAbsent nothing is read before the PATCH, unless the kind's group is not one of
-// Kubernetes: see IfAbsent.
+// With IfAbsent Apply reads nothing before the PATCH, unless the kind's group is not one of Kubernetes: see
+// IfAbsent.
 //
 // # Errors
 //
-// No field owner: set Config.FieldOwner. A *ConflictError, with Outcome Conflict. ErrGone or
-// ErrReplaced when obj has the uid of an object that is there no longer. ErrChanged with
-// IfUnchanged. ErrExists with IfAbsent. A configuration that
-// does not match the schema of its kind (a number where a string belongs, a field that the schema lacks)
-// is of class retry.Invalid, although the API server calls it an internal error. What was applied may be there after other errors than answers of the API server (a
-// timeout, a connection that broke): apply it again.
+//   - No field owner: set Config.FieldOwner.
+//   - *ConflictError, with the outcome Conflict.
+//   - ErrGone or ErrReplaced, if obj has the uid of an object that no longer exists.
+//   - ErrChanged with IfUnchanged; ErrExists with IfAbsent.
+//   - An error of class retry.Invalid if the configuration does not match the schema of its kind (a number in
+//     place of a string, an unknown field), although the API server reports an internal error.
+//
+// After an error without a response of the API server (a timeout, a broken connection) the configuration may
+// have been applied: apply it again.
 func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...ApplyOption) (ApplyResult[T], error) {
 	a, err := c.application(ctx, obj, options)
 	if err != nil {
@@ -150,9 +150,8 @@ func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...Appl
 	return applied, nil
 }
 
-// ApplyConfiguration is Apply for a configuration of the types in
-// k8s.io/client-go/applyconfigurations, whose fields are all pointers: what is set is what is
-// applied.
+// ApplyConfiguration is Apply for a configuration of the types in k8s.io/client-go/applyconfigurations. All
+// their fields are pointers, so exactly the set fields are applied.
 //
 //	web := appsv1apply.Deployment("web", "shop").WithSpec(appsv1apply.DeploymentSpec().WithReplicas(3))
 //	applied, err := client.ApplyConfiguration(ctx, c, web, client.Force())
@@ -188,8 +187,8 @@ type application struct {
 	contents   *contents       // of the states of the object
 }
 
-// desired is the configuration of an apply. It is computed when it is needed: most applies have the
-// same input as the one before, and nothing to do.
+// desired is the configuration of an apply. It is computed on demand: most applies have the same input as the
+// previous one, and change nothing.
 type desired struct {
 	target        target
 	object        kube.Object
@@ -199,7 +198,7 @@ type desired struct {
 	digest        digest         // of declared
 }
 
-// compute computes the configuration, unless that was done before.
+// compute computes the configuration once.
 func (d *desired) compute() (err error) {
 	if d.declared != nil {
 		return nil
@@ -226,7 +225,7 @@ func (d *desired) compute() (err error) {
 	return nil
 }
 
-// application prepares an apply, and refuses what no request is to be made for.
+// application validates an apply and prepares it.
 func (c *Client) application(ctx context.Context, obj kube.Object, options []ApplyOption) (application, error) {
 	s, err := newSettings(options)
 	if err != nil {
@@ -244,7 +243,7 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []App
 	case a.request.FieldOwner == "":
 		return fail("no field owner: set Config.FieldOwner, or option FieldOwner, to a name that stays the same over versions of the program")
 	case s.subresource == "scale":
-		return fail("its body is of another kind, a Scale: UpdateSubresource and ScaleLive write it")
+		return fail("the body of the scale has the kind Scale: use UpdateSubresource or ScaleLive")
 	case s.unchanged && obj.GetResourceVersion() == "":
 		return fail("the object has no resourceVersion, so that nothing can tell whether it has changed")
 	}
@@ -267,8 +266,8 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []App
 	return a, nil
 }
 
-// identify sets uid, input and configured. When the input is that of the last apply to the object, its
-// configuration is not computed.
+// identify sets uid, input and configured. It does not compute the configuration if the input equals that of
+// the last apply to the object.
 func (a *application) identify(obj kube.Object) error {
 	a.desired = &desired{target: a.target, object: obj, settings: a.settings}
 	a.uid = obj.GetUID()
@@ -299,7 +298,7 @@ func sendApply[T kube.Object](ctx context.Context, a application, like T) (T, er
 	return exchange(ctx, a.target, a.request, like)
 }
 
-// apply is the flow of Apply. like is of the type that is wanted.
+// apply implements Apply. like determines the type of the result.
 func apply[T kube.Object](ctx context.Context, a application, like T) (ApplyResult[T], error) {
 	if a.settings.absent {
 		return applyAbsent(ctx, a, like)
@@ -317,7 +316,7 @@ func apply[T kube.Object](ctx context.Context, a application, like T) (ApplyResu
 		return refused(a, seen, err)
 	}
 	if a.request.DryRun && seen.cached && answer.GetResourceVersion() != seen.object.GetResourceVersion() {
-		// Nothing was written, so the informer is behind: what it lacks is not this apply's doing.
+		// The informer is stale: a dry run has not changed the object.
 		if seen, err = readState(ctx, a.target, like); err != nil {
 			return ApplyResult[T]{}, err
 		}
@@ -352,8 +351,7 @@ func apply[T kube.Object](ctx context.Context, a application, like T) (ApplyResu
 	return applied, nil
 }
 
-// withoutHash returns changes without that of the annotation of option ConfigurationHash, which says
-// nothing to readers.
+// withoutHash returns changes without the annotation of option ConfigurationHash.
 func (a application) withoutHash(changes []FieldChange) []FieldChange {
 	if a.settings.hash == "" {
 		return changes
@@ -361,12 +359,12 @@ func (a application) withoutHash(changes []FieldChange) []FieldChange {
 	return slices.DeleteFunc(changes, func(c FieldChange) bool { return c.Path == join("metadata.annotations", a.settings.hash) })
 }
 
-// remember notes what has come of the apply.
+// remember stores the result of the apply.
 func (a application) remember(after appliedState, outcome ObjectOutcome) {
 	switch {
 	case a.request.DryRun:
 	case a.request.Status == 0:
-		// An interceptor has answered itself, and nobody knows what it has done.
+		// An interceptor has answered the request, and may have written the object.
 		a.client.applied.forgetWritten(a.id.object)
 	default:
 		a.client.applied.store(a.id, after)
@@ -376,8 +374,8 @@ func (a application) remember(after appliedState, outcome ObjectOutcome) {
 	}
 }
 
-// refused says what an error means. What the client has remembered is dropped: an apply whose
-// answer was lost may have been done.
+// refused returns the error of Apply for the error of its request. It drops the stored state, because an apply
+// without a response may have been done.
 func refused[T kube.Object](a application, seen state[T], err error) (ApplyResult[T], error) {
 	err = asMistyped(err)
 	applied, conflicts := ApplyResult[T]{}, conflictsOf(err)

@@ -1,7 +1,7 @@
-// Package client makes requests to the API server: typed, from any Go type of an object.
+// Package client makes typed requests to the API server, for any Go type of an object.
 //
-// A Client is made of a kube.Cluster, and the functions of this package take it. They are
-// generic, return what the API server has, and leave what they were given as it was:
+// New makes a Client for a kube.Cluster. The functions of this package take the Client. They are generic, return
+// the object as the API server has it, and never change their arguments:
 //
 //	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "shop-operator"})
 //	...
@@ -13,72 +13,68 @@
 //
 // # Types and kinds
 //
-// T is a pointer to a struct with metadata. The kinds of k8s.io/api's types and of those that
-// kube.Connect was told of are known. *unstructured.Unstructured holds objects of any kind, and
-// *metav1.PartialObjectMetadata the metadata alone, which is all that is sent then; both name
-// their kind themselves, or by option OfKind. Whether a kind lives in namespaces is asked of the
-// cluster, once: a namespace too many or too few is an error before any request for the object.
+// T is a pointer to a struct with metadata. The kinds of the types of k8s.io/api and of the types that were
+// passed to kube.Connect are known. *unstructured.Unstructured holds objects of any kind, and
+// *metav1.PartialObjectMetadata the metadata only, without the rest being sent; objects of both types carry
+// their kind, or option OfKind sets it. The client asks the cluster once whether a kind is namespaced. A
+// missing or superfluous namespace is an error, before any request for the object.
 //
 // The compiler rejects an option that a function does not accept: see GetOption and the types beside it.
 //
 // # Reading
 //
-// Get, Exists, List (an iterator over pages), All and Keys ask the API server, unless one of
-// Config.Informers has what is asked for: an informer answers for an object that it shows, and
-// for one that is not there if it shows all that there are. No read ever starts a cache: of an
-// informer that does not run (no controller has it in its Sources or Reads, or that one has ended)
-// nothing is read. What an informer shows is a little old; FromAPI and Live ask the API server.
+// Get, Exists, List (an iterator over pages), All and Keys read from an informer of Config.Informers if one can
+// answer, and otherwise from the API server. An informer answers for the objects that it shows; if it covers the
+// whole selection, it also answers that an object does not exist. A read never starts an informer: informers that
+// do not run (no controller has them in its Sources or Reads, or that controller has ended) are ignored. Informers
+// are slightly stale. FromAPI and Live read from the API server.
 //
 // # Writing
 //
-// Apply is the way to make an object be as it should: it declares the fields that one cares
-// about, and makes no request when they are so already. Beside it stand Create, Update (which
-// writes every field, and should carry a resourceVersion), Patch with MergeFrom, JSONPatch or
-// package strategic, Delete and DeleteAllOf. Option Subresource("status") reads and writes the
-// status; GetSubresource, CreateSubresource, UpdateSubresource and PatchSubresource are for those
-// whose body is something else: a Scale, an Eviction, a Binding, a TokenRequest.
+// Apply is the recommended write: it declares the fields that matter to the caller, and makes no request if the
+// object has them already. Create, Update (which writes every field, and should carry a resourceVersion), Patch
+// with MergeFrom, JSONPatch or package strategic, Delete and DeleteAllOf are the other verbs. Option
+// Subresource("status") reads and writes the status. GetSubresource, CreateSubresource, UpdateSubresource and
+// PatchSubresource are for subresources of another kind: a Scale, an Eviction, a Binding, a TokenRequest.
 //
-// For what handlers do often there are EnsureNamespace, SetLabels, RemoveLabels, SetAnnotations
-// and RemoveAnnotations; and CreateOrUpdate and CreateOrPatch, as other libraries have them. Like
-// Apply they make no request when there is nothing to do, given informers for what they read.
+// EnsureNamespace, SetLabels, RemoveLabels, SetAnnotations, RemoveAnnotations, and the functions CreateOrUpdate
+// and CreateOrPatch known from other libraries, cover common tasks of handlers. Like Apply, they make no request if
+// an informer shows that nothing changes.
 //
-// WaitFor and WaitDeleted wait, for programs that are no controllers.
+// WaitFor and WaitDeleted are for programs other than controllers.
 //
-// Requests are sent once. Nothing waits in here for a better time: the error says what there was,
-// and the workqueue tries again.
+// Each request is sent once. The package does not retry: the workqueue of the controller does.
 //
 // # Errors
 //
-// ReasonOf says in one word why a request was not done, IgnoreNotFound and IgnoreAlreadyExists
-// leave out what is no failure, StatusCauses names the fields of an object that the API server does
-// not take. ErrGone, ErrChanged and ErrReplaced say what has become of an object, ErrTerminating
-// that it is being deleted, ErrNoNamespace and kube.ErrNotServed that something else is missing.
-// Apply returns a *ConflictError, WaitFor ErrFailed. apimachinery's own errors are underneath.
+// ReasonOf returns the reason of a failed request in one word. IgnoreNotFound and IgnoreAlreadyExists return nil
+// for errors that are not failures. StatusCauses names the fields that the API server rejects. ErrGone,
+// ErrChanged and ErrReplaced describe what happened to an object; ErrTerminating means that it is being deleted;
+// ErrNoNamespace and kube.ErrNotServed mean that something else is missing. Apply returns a *ConflictError, WaitFor
+// ErrFailed. All of them wrap the errors of apimachinery.
 //
-// # Every request
+// # Settings for all requests
 //
-// Config has what is to be the same for all: DryRun, FieldOwner, FieldValidation, one Namespace;
-// Client.With makes another client that differs in some of it. An Interceptor sees every request,
-// can change, answer or refuse it; On limits it to some verbs. A Recording keeps what was asked,
-// for tests. The API server's warnings are logged once each.
+// Config contains settings for all requests: DryRun, FieldOwner, FieldValidation, one Namespace. Client.With
+// derives another client with different settings. An Interceptor sees every request, and can change, answer or
+// reject it; On limits it to some verbs. A Recording stores the requests, for tests. The client logs each
+// warning of the API server once.
 //
-// # Acts that cannot be taken back
+// # Destructive requests
 //
-// A handler decides by what an informer has shown, and that is always a little old; after a
-// restart of the API server, or behind a slow watch, it may be minutes old. Most acts do not
-// mind: they are repeated until the world is right. Deleting and scaling down cannot be taken
-// back. How to do them without being misled by a stale cache:
+// A handler decides on the state that an informer shows, which is slightly stale; after a restart of the API
+// server, or with a slow watch, it can be minutes old. Most requests tolerate this, because they are repeated
+// until the state is right. Deleting and scaling down cannot be undone. To protect them from a stale cache:
 //
-//  1. Decide by the cache, as ever; nothing happens most of the time, and costs nothing.
-//  2. Before the act, read the object from the API server itself (Live), and see that it is
-//     still the same one: a StatefulSet that was deleted and created again has the same name
-//     and other data.
-//  3. Decide again, by what was read.
-//  4. Act on exactly that state: uid and resourceVersion travel with the request, and the API
-//     server refuses it if another write came first.
+//  1. Decide on the cache. Usually there is nothing to do, and this costs nothing.
+//  2. Before the request, read the object from the API server (Live), and check that it is still the same
+//     one: a StatefulSet that was deleted and created again has the same name and other data.
+//  3. Decide again, on the live object.
+//  4. Send the uid and the resourceVersion with the request. The API server rejects it if another write
+//     came first.
 //
-// DeleteLive and ScaleLive are these steps in one call. To scale down a database that is not
-// needed any longer, and never one that somebody has just marked as needed again:
+// DeleteLive and ScaleLive do all of this. For example, to scale down a database that is not needed, and never
+// one that was just marked as needed again:
 //
 //	needed := func(database *appsv1.StatefulSet) bool {
 //		return database.Annotations["shop.example.com/needed"] != ""
@@ -91,8 +87,7 @@
 //		return nil
 //	})
 //
-// The errors say what has become of the object: ErrGone, ErrReplaced and ErrChanged. Return
-// them from the handler: the key is run again, soon, and by then the cache knows more. What
-// the check looks at beside the object itself (other objects, a database's own state) is not
-// covered by the preconditions: let the object carry what decides, as the annotation above.
+// ErrGone, ErrReplaced and ErrChanged report that the object has changed. Return them from the handler: the key
+// is retried soon, and by then the cache is newer. The preconditions do not cover other inputs of the check
+// (other objects, the state of a database): store the deciding fact in the object, as the annotation above.
 package client

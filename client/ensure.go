@@ -16,27 +16,25 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// WriteResult is what came of CreateOrUpdate and CreateOrPatch.
+// WriteResult is the result of CreateOrUpdate or CreateOrPatch.
 type WriteResult[T any] struct {
-	// Object is the object as the API server has it, or as it was found when it is Unchanged.
+	// Object is the object as the API server has it; if it is Unchanged, the object that was read.
 	Object T
-	// Outcome is Created, Updated or Unchanged. Empty when an error says that nothing certain
-	// has come of it.
+	// Outcome is Created, Updated or Unchanged. It is empty if an error leaves it unknown.
 	Outcome ObjectOutcome
-	// Changed are the fields of the object that have changed, when it was Updated, also those of
-	// the status.
+	// Changed are the changed fields of an Updated object, including the status.
 	Changed []FieldChange
-	// StatusUpdated is true when the status was written by a request of its own. When nothing
-	// else was, all Changed are in the status.
+	// StatusUpdated is true if the status was written by a separate request. If nothing else was written, all
+	// Changed are in the status.
 	StatusUpdated bool
 }
 
-// writeTries is how often a write begins anew that others came before.
+// writeTries is the number of attempts of a write that conflicts with other writes.
 const writeTries = 3
 
-// CreateOrUpdate has mutate make the object as it should be, and writes it if that has changed
-// anything. It is for those who come from other libraries, and for kinds that know no apply. Apply
-// is the better way: it names the fields that are wanted, and touches no others.
+// CreateOrUpdate calls mutate to make the desired object, and writes it if mutate has changed anything. It is for
+// programs that were written for other libraries, and for kinds without server-side apply. Prefer Apply: it
+// declares the desired fields, and leaves all others alone.
 //
 //	written, err := client.CreateOrUpdate(ctx, c, config, func(config *corev1.ConfigMap) error {
 //		config.Data = map[string]string{"mode": "fast"}
@@ -45,30 +43,27 @@ const writeTries = 3
 //
 // Flow:
 //
-//  1. The object of obj's name is read, from an informer or the API server. mutate is called
-//     with a copy of it; when there is none, with a copy of obj.
-//  2. When mutate has changed nothing, no request is made. Empty and missing fields of Go types
-//     are the same.
-//  3. Otherwise the object is created, or updated: if it is still what mutate has seen.
-//  4. If it is not, because others wrote to it, created or deleted it, it is read from the API
-//     server, and mutate called again: mutate has up to 3 tries. It must only do what may be
-//     done again. The same is done before an update of what an informer of another Go type has
-//     shown, because fields that this type does not know are missing there.
+//  1. The object is read by the name of obj, from an informer or the API server. mutate gets a copy of it or, if it
+//     does not exist, a copy of obj.
+//  2. If mutate has changed nothing, no request is made. Empty and missing fields of Go types are equal.
+//  3. Otherwise the object is created, or updated if it has not changed since it was read.
+//  4. If it has changed, was created or was deleted, it is read from the API server, and mutate is called again, up
+//     to 3 times in total. So mutate must be safe to repeat. The same happens before an update of an object from
+//     an informer with another Go type, which may lack fields.
 //
-// obj itself is not changed; the result is WriteResult.Object. mutate must not change namespace, name
-// and uid. It should set fields one by one: a struct or a list that it replaces as a whole
-// (Spec.Template.Spec = corev1.PodSpec{...}) loses what the API server has filled in, so it differs in
-// every run and is sent in every run. The Outcome is Unchanged, because the API server fills it in
-// again; a controller's Explain shows an update with "no change". The same happens with values that
-// the API server writes in another way than mutate ("1000m" for "1", in unstructured objects).
-// Apply has neither trouble.
+// CreateOrUpdate does not change obj; the result is WriteResult.Object. mutate must not change the namespace, the
+// name and the uid. It should set single fields: a struct or list that it replaces (Spec.Template.Spec =
+// corev1.PodSpec{...}) loses the defaults of the API server, so it differs, and is sent, in every run. The outcome is
+// then Unchanged, because the API server sets the defaults again; a controller's Explain shows an update with
+// "no change". The same happens with values that the API server normalizes ("1000m" to "1", in unstructured
+// objects). Apply has neither problem.
 //
-// Where the status is a subresource, it is neither compared nor written: CreateOrPatch does both.
+// If the status is a subresource, CreateOrUpdate neither compares nor writes it: CreateOrPatch does both.
 //
 // Options: DryRun, FieldOwner, FieldValidation.
 //
-// Errors: that of mutate; ErrChanged when others came first three times. Objects that are
-// metadata only are refused: the rest of the object would be lost.
+// Errors: the error of mutate; ErrChanged after three conflicts. Metadata-only objects are rejected, because an update
+// would remove the rest of the object.
 func CreateOrUpdate[T kube.Object](ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...WriteOption) (WriteResult[T], error) {
 	if _, metadata := any(obj).(*metav1.PartialObjectMetadata); metadata {
 		return WriteResult[T]{}, fmt.Errorf("create or update %s: it has metadata only, and an update would remove the rest: CreateOrPatch and Apply change metadata",
@@ -77,22 +72,20 @@ func CreateOrUpdate[T kube.Object](ctx context.Context, c *Client, obj T, mutate
 	return createOr(ctx, c, "create or update", obj, mutate, update[T], options)
 }
 
-// CreateOrPatch is CreateOrUpdate by a merge patch of what mutate has changed: fields that T does
-// not know are kept. The status is patched by a request of its own, of kinds whose status is a
-// subresource; a new object gets the status that mutate, or obj, has given it.
+// CreateOrPatch is CreateOrUpdate with a merge patch of the changes of mutate: it keeps fields that T lacks. If the
+// status is a subresource, a separate request patches it; a new object gets the status that mutate or obj sets.
 //
-// The patch has the condition that the object is still what mutate has seen, because a merge
-// patch replaces lists as a whole.
+// The patch requires that the object has not changed since it was read, because a merge patch replaces lists
+// completely.
 //
 // Options: DryRun, FieldOwner, FieldValidation.
 //
-// Errors: those of CreateOrUpdate. When the status could not be written, what was written before
-// stays; WriteResult says so.
+// Errors: those of CreateOrUpdate. If writing the status fails, the object stays written, as WriteResult reports.
 func CreateOrPatch[T kube.Object](ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...WriteOption) (WriteResult[T], error) {
 	return createOr(ctx, c, "create or patch", obj, mutate, patchBoth[T], options)
 }
 
-// keyOf is kube.KeyOf for what may be nil.
+// keyOf is kube.KeyOf for an object that may be nil.
 func keyOf(obj kube.Object) kube.Key {
 	if usercode.IsNil(obj) {
 		return kube.Key{}
@@ -100,7 +93,7 @@ func keyOf(obj kube.Object) kube.Key {
 	return kube.KeyOf(obj)
 }
 
-// change is what one try writes: what makes wanted of before, or of nothing.
+// change is one attempt to write: the object before, if it exists, and the wanted object.
 type change[T kube.Object] struct {
 	target
 	settings settings
@@ -110,7 +103,7 @@ type change[T kube.Object] struct {
 	wanted   T
 }
 
-// errPartial says that an update would remove what the informer's Go type does not know.
+// errPartial means that an update would remove fields that the informer's Go type lacks.
 var errPartial = errors.New("the informer shows a part of it only")
 
 func createOr[T kube.Object](
@@ -125,11 +118,11 @@ func createOr[T kube.Object](
 	if err != nil {
 		return WriteResult[T]{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	var done WriteResult[T] // of tries that wrote the object, and then not its status
+	var done WriteResult[T] // result of attempts that wrote the object but not its status
 	for try := 1; ; try++ {
 		find := currentState[T]
 		if try > 1 {
-			find = readState[T] // what the informer shows was too old
+			find = readState[T] // the informer was stale
 		}
 		written, again, err := tryOnce(ctx, t, s, obj, mutate, find, write)
 		if written.Outcome == "" {
@@ -146,7 +139,7 @@ func createOr[T kube.Object](
 	}
 }
 
-// after returns what has come of an earlier try and of w together.
+// after returns the combined result of an earlier attempt and w.
 func (w WriteResult[T]) after(earlier WriteResult[T]) WriteResult[T] {
 	switch earlier.Outcome {
 	case Created:
@@ -159,8 +152,8 @@ func (w WriteResult[T]) after(earlier WriteResult[T]) WriteResult[T] {
 	return w
 }
 
-// tryOnce reads, mutates and writes. again reports whether it failed because the object is not
-// what was read.
+// tryOnce reads, mutates and writes. again reports whether the write failed because the object has changed
+// since it was read.
 func tryOnce[T kube.Object](
 	ctx context.Context, t target, s settings, obj T, mutate func(T) error,
 	find func(context.Context, target, T) (state[T], error), write func(context.Context, change[T]) (WriteResult[T], error),
@@ -187,8 +180,8 @@ func tryOnce[T kube.Object](
 		}
 	}
 	if kube.KeyOf(wanted) != t.key || wanted.GetUID() != base.GetUID() {
-		return written, false, fmt.Errorf("mutate has made it %s with uid %q: it must not change namespace, name and uid; "+
-			"it was given the object as it is, to change single fields of it", kube.KeyOf(wanted), wanted.GetUID())
+		return written, false, fmt.Errorf("mutate has changed the namespace, name or uid to %s with uid %q: "+
+			"it must only change other fields of the object", kube.KeyOf(wanted), wanted.GetUID())
 	}
 	wanted.SetResourceVersion(base.GetResourceVersion())
 	if !seen.exists {
@@ -199,8 +192,7 @@ func tryOnce[T kube.Object](
 	return written, again, err
 }
 
-// copyOf returns a copy of obj. Unstructured objects that were written by hand may have ints, at
-// which their DeepCopy panics.
+// copyOf returns a copy of obj. DeepCopy of unstructured objects panics at ints, which people write by hand.
 func copyOf[T kube.Object](obj T) (T, error) {
 	u, ok := any(obj).(*unstructured.Unstructured)
 	if !ok {
@@ -248,17 +240,17 @@ func create[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], e
 	return WriteResult[T]{Object: answer, Outcome: Created}, nil
 }
 
-// written says what has come of a write whose answer is there.
+// written returns the result of a write with this response.
 func (ch change[T]) written(answer T, dryRun bool) WriteResult[T] {
 	w := WriteResult[T]{Object: answer, Outcome: Updated, Changed: diff(newContents(ch.client.shapes), ch.before, answer, "")}
 	if answer.GetResourceVersion() == ch.before.GetResourceVersion() && !dryRun || dryRun && len(w.Changed) == 0 {
-		w.Outcome, w.Changed = Unchanged, nil // the API server has taken it for the same
+		w.Outcome, w.Changed = Unchanged, nil // the API server found no difference
 	}
 	return w
 }
 
-// contents returns the fields of the object before and after, without the metadata that is the
-// API server's, and whether the status among them is written apart.
+// contents returns the fields of the object before and after, without the metadata that the API server sets, and
+// whether the status is a subresource.
 func (ch change[T]) contents(ctx context.Context) (from, to map[string]any, apart bool, err error) {
 	if apart, err = ch.statusApart(ctx); err == nil {
 		from, err = ch.client.shapes.contentOf(ch.before)
@@ -280,7 +272,7 @@ func (ch change[T]) contents(ctx context.Context) (from, to map[string]any, apar
 	return from, to, apart, err
 }
 
-// patchBoth writes what differs, and then what differs of the status.
+// patchBoth patches the object, and then its status.
 func patchBoth[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], error) {
 	if !ch.exists {
 		return createWithStatus(ctx, ch)
@@ -309,8 +301,7 @@ func patchBoth[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T]
 	return written, nil
 }
 
-// createWithStatus creates the object; the API server leaves the status out where it is a
-// subresource.
+// createWithStatus creates the object, and then patches its status if that is a subresource.
 func createWithStatus[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], error) {
 	written, err := create(ctx, ch)
 	if err != nil || ch.dryRun() {
@@ -345,7 +336,7 @@ func (ch change[T]) patchStatus(ctx context.Context, written WriteResult[T], dif
 	return written, nil
 }
 
-// patch sends what differs, if the object is still seen.
+// patch sends the difference, if the object has not changed since seen.
 func (ch change[T]) patch(ctx context.Context, seen T, difference map[string]any, subresource string) (T, error) {
 	var none T
 	version, err := versionOf(seen)
@@ -364,9 +355,9 @@ func (ch change[T]) patch(ctx context.Context, seen T, difference map[string]any
 	return answer, asChanged(err)
 }
 
-// statusApart reports whether the status is a subresource: of other kinds it is a field as any.
-// It is asked of the cluster again if another request has made that forget the kind: what is not
-// known is not "no", for the API server drops a status in silence that comes with the object.
+// statusApart reports whether the status is a subresource. It reads the discovery again if another request has
+// dropped it: the API server silently ignores a status that is sent with the object, so unknown must not count
+// as "no".
 func (ch change[T]) statusApart(ctx context.Context) (bool, error) {
 	cluster := ch.client.config.Cluster
 	if _, err := cluster.Resource(ctx, ch.kind); err != nil {

@@ -12,37 +12,36 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// What has become of an object since the caller saw it. The errors that wrap these wrap an
-// error of k8s.io/apimachinery/pkg/api/errors too: a "not found" for ErrGone, a "conflict" for
-// ErrReplaced and ErrChanged, an "already exists" for ErrExists.
+// Errors about an object that has changed since the caller read it. Errors that wrap them also wrap an error of
+// k8s.io/apimachinery/pkg/api/errors: "not found" for ErrGone, "conflict" for ErrReplaced and ErrChanged,
+// "already exists" for ErrExists.
 var (
-	// ErrGone says that there is no object of that kind and name.
+	// ErrGone means that the object does not exist.
 	ErrGone = errors.New("the object is gone")
-	// ErrReplaced says that the object was deleted and another one of its name created: the
-	// uid is not the same.
+	// ErrReplaced means that the object was deleted, and another one with the same name created: the uid
+	// differs.
 	ErrReplaced = errors.New("the object was replaced by another one of its name")
-	// ErrChanged says that the object has been written to in the meantime: the
-	// resourceVersion is not the same.
+	// ErrChanged means that the object was written since it was read: the resourceVersion differs.
 	ErrChanged = errors.New("the object has changed")
-	// ErrExists says that the object was not created because one of its name exists already. Whose
-	// that is, the caller has to find out from the API server: it may be the caller's own, created
-	// by a request whose response was lost.
+	// ErrExists means that the object was not created because one with the same name exists. The caller must
+	// read it from the API server to find its owner: the caller's own request may have created it, if its
+	// response was lost.
 	ErrExists = errors.New("an object of that name exists already")
 )
 
-// ErrNoNamespace says that there is no namespace for the object that is to be created. The API
-// server calls that "not found" too, and it is not the object that is not there.
+// ErrNoNamespace means that the namespace of a new object does not exist. The API server reports "not found" for
+// it too, but means the namespace.
 var ErrNoNamespace = errors.New("its namespace does not exist")
 
-// ErrTerminating says that an object is being deleted, so that nothing should be made for it any
-// more. EnsureNamespace, finalizer.Add, ownerref.Adopt and owned.Set.Apply return it.
+// ErrTerminating means that an object is being deleted, so that nothing must be created for it.
+// EnsureNamespace, finalizer.Add, ownerref.Adopt and owned.Set.Apply return it.
 var ErrTerminating = errors.New("it is being deleted")
 
-// errElsewhere says that what the API server did not find is not the object of the request. Who
-// took that for ErrGone would leave behind what is still there.
+// errElsewhere means that the API server did not find something other than the object of the request. A caller
+// that treated it as ErrGone would leave the object behind.
 var errElsewhere = errors.New("not the object but something else was not found")
 
-// explain says what the answer of the API server means for what was requested.
+// explain adds to an error of the API server what it means for the request.
 func (c *Client) explain(ctx context.Context, r *Request, err error) error {
 	cluster := c.config.Cluster
 	unknownPath := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
@@ -56,8 +55,8 @@ func (c *Client) explain(ctx context.Context, r *Request, err error) error {
 	case r.Subresource != "" && !c.hasSubresource(ctx, r):
 		return fmt.Errorf("its kind has no %s subresource: %w: %w", r.Subresource, kube.ErrNotServed, err)
 	case unknownPath, r.isCollection() && isAbout(r, err):
-		// Not the answer of anybody who knows the kind: its definition has been removed. Collections
-		// are there as long as the kind is.
+		// The API server does not know the kind: its definition was removed. A collection exists as long as
+		// its kind.
 		cluster.Forget(r.Kind.GroupVersion())
 		return fmt.Errorf("%w: %w", kube.ErrNotServed, err)
 	case !isAbout(r, err):
@@ -66,9 +65,9 @@ func (c *Client) explain(ctx context.Context, r *Request, err error) error {
 	return fmt.Errorf("%w: %w", ErrGone, err)
 }
 
-// hasSubresource reports whether objects of the kind have the subresource. The API server gives
-// the same answer when they have none as when the object is gone, for custom resources; so it is
-// asked how it serves the kind, where it did not say so before.
+// hasSubresource reports whether the kind has the subresource. For custom resources the API server returns the
+// same response if the kind has no such subresource and if the object does not exist; so hasSubresource reads the
+// discovery of the kind again, unless the subresource is known.
 func (c *Client) hasSubresource(ctx context.Context, r *Request) bool {
 	cluster := c.config.Cluster
 	if _, known := cluster.SubresourceKind(r.Resource, r.Subresource); known {
@@ -76,22 +75,22 @@ func (c *Client) hasSubresource(ctx context.Context, r *Request) bool {
 	}
 	cluster.Forget(r.Kind.GroupVersion())
 	if _, err := cluster.Resource(ctx, r.Kind); err != nil {
-		return true // nobody knows: then it is the object that is not there, as was said
+		return true // unknown: then the response means the object
 	}
 	_, known := cluster.SubresourceKind(r.Resource, r.Subresource)
 	return known
 }
 
-// missesNamespace reports whether an answer is about the namespace of what was to be created.
+// missesNamespace reports whether err is about the missing namespace of a new object.
 func missesNamespace(r *Request, err error) bool {
 	details := detailsOf(err)
 	return details != nil && details.Group == "" && details.Kind == "namespaces" && r.Key.Namespace != "" && details.Name == r.Key.Namespace
 }
 
-// isAbout reports whether it is the object of the request that was not found. A webhook may refuse
-// a write, a deletion too, because it does not find something, in the same words; what is created
-// is not there by its nature, and what is sent to a subresource may name other objects: the Pod
-// that a token is to be bound to. The API server itself always names the object.
+// isAbout reports whether a "not found" is about the object of the request. A webhook may reject a write, also
+// a deletion, with the same response because it does not find something else. A created object cannot be missing,
+// and a request to a subresource may name other objects, such as the Pod of a token. The API server itself
+// always names the missing object.
 func isAbout(r *Request, err error) bool {
 	if !r.Verb.Writes() && r.Subresource == "" {
 		return true
@@ -111,7 +110,7 @@ func detailsOf(err error) *metav1.StatusDetails {
 	return answerOf(err).Details
 }
 
-// answerOf returns what the API server said in its answer; nothing when err wraps none.
+// answerOf returns the status in the API server's response that err wraps, or an empty one.
 func answerOf(err error) metav1.Status {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -120,25 +119,25 @@ func answerOf(err error) metav1.Status {
 	return status.Status()
 }
 
-// ChangedError makes the error of a write that was not done because obj is not what was seen, and why:
-// ErrChanged, of which apierrors.IsConflict is true too. It is for callers whose JSON patch tests
-// what was seen. The API server calls a failed test invalid, and what is invalid is not tried
-// again; so only the text of why is kept, unless why is a conflict itself.
+// ChangedError returns ErrChanged, of which apierrors.IsConflict is true, for a write that failed with why
+// because obj has changed. It is for callers whose JSON patch tests the state that they read. The API server
+// reports a failed test as invalid, and invalid requests are not retried soon; so ChangedError keeps only the
+// text of why, unless why is a conflict itself.
 func ChangedError(ctx context.Context, c *Client, obj kube.Object, why error) error {
 	if apierrors.IsConflict(why) {
 		return asChanged(why)
 	}
 	t, err := c.targetOf(ctx, obj)
 	if err != nil {
-		// There is a name for it all the same: what has happened matters more.
+		// Without the resource, the error still names the object.
 		t.key = keyOf(obj)
 		t.resource.Group, t.resource.Resource = t.kind.Group, t.kind.Kind
 	}
 	return t.conflict(ErrChanged, "%v", why)
 }
 
-// asChanged says of a conflict that the object has changed. One over fields that others manage
-// is none of that: the object may be as it was.
+// asChanged adds ErrChanged to a conflict. It ignores conflicts over fields of other managers, because the
+// object may not have changed.
 func asChanged(err error) error {
 	if !apierrors.IsConflict(err) || errors.Is(err, ErrChanged) || errors.Is(err, ErrReplaced) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {

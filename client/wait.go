@@ -24,12 +24,10 @@ import (
 // defaultWaitTimeout is the Timeout of WaitFor and WaitDeleted.
 const defaultWaitTimeout = 5 * time.Minute
 
-// ErrFailed says that what was waited for will not come by itself: the check found the object
-// Failed.
+// ErrFailed means that the check of WaitFor found the object Failed: waiting does not help.
 var ErrFailed = errors.New("the object has failed")
 
-// Timeout is how long WaitFor and WaitDeleted wait. Default 5 min. A negative time
-// means: as long as the context lasts.
+// Timeout bounds WaitFor and WaitDeleted. Default 5 min. Negative: no limit other than ctx.
 func Timeout(d time.Duration) WaitOption {
 	return optionFunc(func(s *settings) { s.timeout = d })
 }
@@ -99,10 +97,10 @@ func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check 
 	return w.run(ctx, s.timeout)
 }
 
-// WaitDeleted waits until obj is gone: until there is no object of its kind and key, or another
-// one with another uid. It deletes nothing, and reads metadata only. See WaitFor for its flow.
+// WaitDeleted waits until obj is deleted: until no object of its kind and key exists, or one with another uid. It
+// deletes nothing, and reads metadata only. See WaitFor for its flow.
 //
-// obj is one that was read before it was deleted, for its uid:
+// Pass an obj that was read before the deletion, because WaitDeleted needs its uid:
 //
 //	deployment, err := client.Get[*appsv1.Deployment](ctx, c, key)
 //	...
@@ -112,10 +110,9 @@ func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check 
 //
 // Options: OfKind, for an obj that does not carry its kind; Timeout.
 //
-// Errors: context.DeadlineExceeded when the time is over; it says which finalizers hold the
-// object, or that nobody has deleted it. kube.ErrNotServed, at once, when the cluster has no such
-// kind (any longer), which says nothing about the object. An obj that has no uid, because it did
-// not come from the cluster. Otherwise as WaitFor.
+// Errors: context.DeadlineExceeded after the timeout, with the finalizers that hold the object, or the fact that no
+// client has deleted it. kube.ErrNotServed, immediately, if the cluster does not serve the kind, so that the
+// state of the object is unknown. An obj without a uid. Otherwise as WaitFor.
 func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...WaitOption) error {
 	s, err := newSettings(options)
 	switch {
@@ -147,7 +144,7 @@ func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Wai
 	return err
 }
 
-// withKind returns obj, or its name with the kind of option OfKind.
+// withKind returns obj or, with option OfKind, the name of obj with that kind.
 func withKind(obj kube.Object, kind schema.GroupVersionKind) kube.Object {
 	if kind.Empty() {
 		return obj
@@ -157,7 +154,7 @@ func withKind(obj kube.Object, kind schema.GroupVersionKind) kube.Object {
 	return named
 }
 
-// holds says why an object is still there.
+// holds returns the reason why an object still exists.
 func holds(meta metav1.ObjectMeta, uid types.UID) string {
 	switch {
 	case meta.DeletionTimestamp == nil:
@@ -168,7 +165,7 @@ func holds(meta metav1.ObjectMeta, uid types.UID) string {
 	return fmt.Sprintf("it is being deleted since %s, and nobody has ended it", asked(meta))
 }
 
-// asked is when the deletion was asked for: the timestamp is when the grace period ends.
+// asked returns the time of the delete request: the timestamp is the end of the grace period.
 func asked(meta metav1.ObjectMeta) string {
 	at := meta.DeletionTimestamp.Time
 	if meta.DeletionGracePeriodSeconds != nil {
@@ -182,14 +179,14 @@ type waiting[T kube.Object] struct {
 	what         string
 	resolve      func(ctx context.Context) (target, error)
 	mustBeServed bool
-	// judge says whether the wait has ended, and how; otherwise it sets missing. Without an object
-	// found is false.
+	// judge reports whether the wait has ended, and with which error; otherwise it sets missing. found is false if the
+	// object does not exist.
 	judge func(obj T, found bool) (done bool, err error)
 
-	name     string // the object's, as far as it is known
-	resolved bool   // the last try got as far as a request for the object
-	missing  string // what was missing when the object was seen last
-	trouble  error  // why it could not be read since then
+	name     string // of the object, as far as known
+	resolved bool   // the last attempt made a request for the object
+	missing  string // the reason why the last seen object was not ready
+	readErr  error  // of the last read, if it failed
 }
 
 // run waits for within (0: the default; negative: no end) or until ctx ends.
@@ -218,13 +215,13 @@ func (w *waiting[T]) run(ctx context.Context, within time.Duration) (T, error) {
 		case done, !w.isPassing(err):
 			return none, fmt.Errorf("%s %s: %w", w.what, w.name, err)
 		case err == nil && !quiet:
-			failures = -1 // the watch was a good one, and has ended as all watches do
+			failures = -1 // the watch has ended normally
 			continue
 		case !quiet:
 			failures = 0 // in a row
 		}
 		if err != nil {
-			w.trouble = err
+			w.readErr = err
 		}
 		after, _ := retry.RetryAfter(err)
 		select {
@@ -235,23 +232,22 @@ func (w *waiting[T]) run(ctx context.Context, within time.Duration) (T, error) {
 	}
 }
 
-// gaveUp is the error when the time is over.
+// gaveUp returns the error after the timeout.
 func (w *waiting[T]) gaveUp(ctx context.Context, after time.Duration) error {
 	switch {
-	case w.trouble == nil && w.missing == "":
+	case w.readErr == nil && w.missing == "":
 		return fmt.Errorf("%s %s: %w after %s, before it could be read", w.what, w.name, ctx.Err(), after.Round(time.Millisecond))
-	case w.trouble == nil:
+	case w.readErr == nil:
 		return fmt.Errorf("%s %s: %w after %s: %s", w.what, w.name, ctx.Err(), after.Round(time.Millisecond), w.missing)
 	case w.missing == "":
-		return fmt.Errorf("%s %s: %w after %s: %w", w.what, w.name, ctx.Err(), after.Round(time.Millisecond), w.trouble)
+		return fmt.Errorf("%s %s: %w after %s: %w", w.what, w.name, ctx.Err(), after.Round(time.Millisecond), w.readErr)
 	}
 	return fmt.Errorf("%s %s: %w after %s: %s; since then it could not be read: %w",
-		w.what, w.name, ctx.Err(), after.Round(time.Millisecond), w.missing, w.trouble)
+		w.what, w.name, ctx.Err(), after.Round(time.Millisecond), w.missing, w.readErr)
 }
 
-// follow lists the object and watches it from there, until judge says that the wait is done, or
-// the watch ends. quiet says that the watch was worth nothing: it brought no event, and ended
-// soon, or it ended at once.
+// follow lists the object and then watches it, until judge ends the wait or the watch ends. quiet reports
+// that the watch ended soon without an event, or ended at once.
 func (w *waiting[T]) follow(ctx context.Context) (obj T, done, quiet bool, err error) {
 	var none T
 	t, err := w.resolve(ctx)
@@ -265,7 +261,7 @@ func (w *waiting[T]) follow(ctx context.Context) (obj T, done, quiet bool, err e
 	if err != nil {
 		return none, false, true, err
 	}
-	w.trouble = nil
+	w.readErr = nil
 	if done, err = w.judge(obj, found); done {
 		return obj, true, false, err
 	}
@@ -275,7 +271,7 @@ func (w *waiting[T]) follow(ctx context.Context) (obj T, done, quiet bool, err e
 	if err != nil {
 		return none, false, true, err
 	}
-	defer func() { // so that nothing of the watch is left
+	defer func() { // stops the goroutine of the watch
 		stream.Stop()
 		for range stream.ResultChan() {
 		}
@@ -304,8 +300,7 @@ func (w *waiting[T]) follow(ctx context.Context) (obj T, done, quiet bool, err e
 	return none, false, isQuiet(), nil
 }
 
-// list reads the object by a list, which has a resourceVersion to watch from whether the object
-// is there or not.
+// list reads the object by a list, whose resourceVersion allows a watch whether or not the object exists.
 func (w *waiting[T]) list(ctx context.Context, t target) (obj T, found bool, version string, err error) {
 	answer, key := &page{}, t.key
 	t.key.Name = ""
@@ -318,7 +313,7 @@ func (w *waiting[T]) list(ctx context.Context, t target) (obj T, found bool, ver
 	var none T
 	for _, item := range answer.Items {
 		obj, err = decode(item, t.kind, none)
-		if err != nil || kube.KeyOf(obj) == key { // a server that does not know the selector sends others too
+		if err != nil || kube.KeyOf(obj) == key { // a server that ignores the selector returns other objects too
 			return obj, err == nil, answer.ResourceVersion, err
 		}
 	}
@@ -327,7 +322,7 @@ func (w *waiting[T]) list(ctx context.Context, t target) (obj T, found bool, ver
 
 func byName(name string) string { return fields.OneTermEqualSelector("metadata.name", name).String() }
 
-// isPassing reports whether another try may succeed where one has failed.
+// isPassing reports whether another attempt may succeed after err.
 func (w *waiting[T]) isPassing(err error) bool {
 	if err == nil {
 		return true
@@ -347,8 +342,7 @@ const (
 	maxPause = 10 * time.Second
 )
 
-// pause is how long is waited after a number of failures before the present one. It is spread,
-// so that many who wait do not come at the same moment.
+// pause returns the delay after a number of consecutive failures. It is random, so that clients do not retry together.
 func pause(failures int) time.Duration {
 	d := maxPause
 	if failures < 6 { // 6.4 s
