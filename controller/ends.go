@@ -35,7 +35,7 @@ type end struct {
 // note remembers the state before a change that ended an object. It returns the end that it has
 // dropped because there were too many; nil: none.
 func (e *ends) note(c informer.Change) (dropped *end) {
-	old, err := c.Old()
+	old, err := c.States().Old()
 	if err != nil || old == nil {
 		return nil
 	}

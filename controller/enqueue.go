@@ -107,12 +107,12 @@ func (l *loop[T]) causeOf(source string, c informer.Change) workqueue.Cause {
 	if c.Type != informer.Added && c.Type != informer.Updated {
 		return cause
 	}
-	if state, err := c.New(); err == nil && state != nil {
+	if state, err := c.States().New(); err == nil && state != nil {
 		cause.UID, cause.ResourceVersion = state.UID, state.ResourceVersion
 	}
 	cause.Manager = c.Manager()
 	if c.Type == informer.Updated {
-		cause.Previous, cause.Difference = c.OldVersion(), workqueue.NewDifference(c.Later())
+		cause.Previous, cause.Difference = c.States().OldVersion(), workqueue.NewDifference(c.Later())
 		if c.Changed(kube.ChangedDeletion) != 0 {
 			cause.Manager = "" // who deletes is no field manager: the object names who wrote it before
 		}

@@ -195,7 +195,7 @@ func (f *failures) resyncs(c informer.Change) bool {
 	if may {
 		return true
 	}
-	obj, err := c.New()
+	obj, err := c.States().New()
 	return err == nil && obj != nil && obj.UID != uid // an earlier object of the name has failed
 }
 
@@ -214,7 +214,7 @@ func (f *failures) objectEnded(c informer.Change) bool {
 	if known == nil {
 		return false
 	}
-	old, err := c.Old()
+	old, err := c.States().Old()
 	return err == nil && old != nil && old.UID == uid
 }
 
@@ -237,7 +237,7 @@ func (f *failures) ignores(c informer.Change) bool {
 	if !ignores || c.Type == informer.Deleted {
 		return false
 	}
-	obj, err := c.New()
+	obj, err := c.States().New()
 	return err == nil && obj != nil && obj.UID == uid && obj.Generation == generation
 }
 

@@ -98,8 +98,8 @@ func (l *loop[T]) othersChange(key kube.Key, c informer.Change, manager string) 
 	if c.Type != informer.Updated {
 		return
 	}
-	before, errBefore := c.Old()
-	after, errAfter := c.New()
+	before, errBefore := c.States().Old()
+	after, errAfter := c.States().New()
 	if errBefore == nil && errAfter == nil {
 		l.hot.Changed(key, &detect.Step{Kind: c.Kind().GroupKind(), Object: c.Key, Before: before, After: after, Manager: manager}, time.Now())
 	}

@@ -628,8 +628,7 @@ func TestKeysFoundAllTheTimeDoNotStopResyncsAndPasses(t *testing.T) {
 
 // A pass ends the back-off of a key, also when something else is enqueued for the key meanwhile that does not.
 func TestPassEndsTheBackOffOfAKeyThatIsEnqueuedMeanwhile(t *testing.T) {
-	change := informer.NewFoundChange(informer.Updated, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, nil, nil)
-	change.Key = key("child")
+	change := informer.Change{Type: informer.Listed, Key: key("child")}
 	for name, meanwhile := range map[string]controller.Trigger{
 		"nothing":                  {All: true, Detail: "why"},
 		"a change":                 {Change: change, Priority: workqueue.PriorityHigh},

@@ -51,7 +51,7 @@ func (w *watching) run(ctx context.Context, enqueue controller.Enqueue) error {
 	defer w.objects.Subscribe(func(c informer.Change) {
 		if !w.owners {
 			enqueue(c.Key, controller.Trigger{Detail: c.Type.String()})
-		} else if state, err := c.New(); err == nil && state != nil {
+		} else if state, err := c.States().New(); err == nil && state != nil {
 			enqueue(key(state.Labels()["owner"]), controller.Trigger{Change: c})
 		}
 	})()

@@ -1,10 +1,13 @@
 package informer
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -52,60 +55,37 @@ type Change struct {
 // When it panics, the change matters; the stack is logged once.
 type Predicate func(Change) bool
 
-// NewChange returns a change of an object of kind, for tests of what receives changes:
-// before is nil for Listed and Added, after is nil for Deleted. It is as a watch brings it:
-// an Updated is Consecutive, a Deleted is Certain. Changed cannot tell the status from the
-// rest where the states are protobuf.
-func NewChange(t ChangeType, kind schema.GroupVersionKind, before, after *wire.Object) Change {
-	c := NewFoundChange(t, kind, before, after)
-	c.states.complete, c.states.fromList = true, false
-	return c
-}
-
-// NewFoundChange is NewChange for what a list has found: it is FromList, and neither Consecutive nor
-// Certain.
-func NewFoundChange(t ChangeType, kind schema.GroupVersionKind, before, after *wire.Object) Change {
-	c := Change{Type: t, states: &states{kind: kind, old: before, new: after, oldRead: true, newRead: true, fromList: true}}
-	if after != nil {
-		c.Key = after.Key
-	} else if before != nil {
-		c.Key = before.Key
+// NewChange returns a change of an object of kind, as a watch delivers it, for tests of predicates and sources. before is
+// nil for Listed and Added, after is nil for Deleted. A Deleted is Certain. The states are encoded, as protobuf where
+// their type supports it: Changed cannot separate the status from other fields then. An error means that a state cannot
+// be encoded.
+func NewChange(t ChangeType, kind schema.GroupVersionKind, before, after kube.Object) (Change, error) {
+	old, errOld := encodeState(before)
+	current, errNew := encodeState(after)
+	if err := errors.Join(errOld, errNew); err != nil {
+		return Change{}, fmt.Errorf("new change: %w", err)
 	}
-	return c
+	c := Change{Type: t, states: &states{kind: kind, old: old, new: current, oldRead: true, newRead: true, complete: true}}
+	if current != nil {
+		c.Key = current.Key
+	} else if old != nil {
+		c.Key = old.Key
+	}
+	return c, nil
 }
 
-// Old returns the state before the change, for Updated and Deleted; otherwise nil. It is
-// read when it is first asked for. The error says that the kept bytes cannot be read.
-func (c Change) Old() (*wire.Object, error) {
-	if c.states == nil {
+func encodeState(obj kube.Object) (*wire.Object, error) {
+	if usercode.IsNil(obj) {
 		return nil, nil
 	}
-	return c.states.readOld()
+	if encoded, ok := obj.(*cache.EncodedObject); ok {
+		return encoded.Encoded, nil
+	}
+	return wire.FromObject(obj, nil)
 }
 
-// New returns the state after the change, for Listed, Added and Updated; otherwise nil. It
-// is read when it is first asked for. The error says that the kept bytes cannot be read.
-func (c Change) New() (*wire.Object, error) {
-	if c.states == nil {
-		return nil, nil
-	}
-	return c.states.readNew()
-}
-
-// OldVersion returns the resource version of the state before the change, without reading it.
-// Empty: there is none.
-func (c Change) OldVersion() string {
-	switch s := c.states; {
-	case s == nil:
-		return ""
-	case !s.oldRead:
-		return s.oldRef.ResourceVersion()
-	case s.old == nil:
-		return ""
-	default:
-		return s.old.ResourceVersion
-	}
-}
+// States returns the encoded states, for the other packages of this module. Programs call Decode.
+func (c Change) States() cache.States { return c.states }
 
 // Kind returns the kind of the object. It is empty when the Retriever does not tell it.
 func (c Change) Kind() schema.GroupVersionKind {
@@ -119,7 +99,7 @@ func (c Change) Kind() schema.GroupVersionKind {
 // wire.Comparer. Subscribers that ask for the same share the work. What the resource version,
 // the generation, the UID and the deletion cost is next to nothing; for the other parts the
 // state before is read. It is zero for other types, and for states that cannot be read.
-func (c Change) Changed(parts kube.Change) kube.Change {
+func (c Change) Changed(parts kube.ChangedParts) kube.ChangedParts {
 	if c.Type != Updated || c.states == nil {
 		return 0
 	}
@@ -129,7 +109,7 @@ func (c Change) Changed(parts kube.Change) kube.Change {
 // Later returns a function that tells at any later time, and from any goroutine, what
 // Changed(kube.ChangedAnything) tells now. It keeps both states alive. Nil: there is nothing to
 // tell.
-func (c Change) Later() func() kube.Change {
+func (c Change) Later() func() kube.ChangedParts {
 	if c.Type != Updated || c.states == nil {
 		return nil
 	}
@@ -144,14 +124,6 @@ func (c Change) Manager() string {
 		return ""
 	}
 	return c.states.new.Manager
-}
-
-// Consecutive reports, for an Updated, whether the state after the change is the very next
-// after the one before: nobody else's state came between them. That is so for what a watch
-// brings that has missed nothing, and not for what a list has found. Where joined Retrievers
-// both have the object, it is not known, and false.
-func (c Change) Consecutive() bool {
-	return c.Type == Updated && c.states != nil && c.states.consecutive()
 }
 
 // Certain reports, for a Deleted, whether the state before the change is the last that the
@@ -174,10 +146,10 @@ func Decode[T kube.Object](c Change) (before, after T, err error) {
 	if err != nil {
 		return before, after, err
 	}
-	if before, err = decodeState(decoder, c.Old); err != nil {
+	if before, err = decodeState(decoder, c.states.Old); err != nil {
 		return before, after, fmt.Errorf("decode the state of %s before it was %s: %w", c.Key, c.Type, err)
 	}
-	if after, err = decodeState(decoder, c.New); err != nil {
+	if after, err = decodeState(decoder, c.states.New); err != nil {
 		return before, after, fmt.Errorf("decode the state of %s after it was %s: %w", c.Key, c.Type, err)
 	}
 	return before, after, nil

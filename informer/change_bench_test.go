@@ -76,7 +76,7 @@ func BenchmarkChanged(b *testing.B) {
 	if !found {
 		b.Fatal("not kept")
 	}
-	for name, parts := range map[string]kube.Change{
+	for name, parts := range map[string]kube.ChangedParts{
 		"head": heads, "labels": kube.ChangedLabels, "status": kube.ChangedStatus, "anything": kube.ChangedAnything,
 	} {
 		b.Run(name, func(b *testing.B) {

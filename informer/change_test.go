@@ -36,8 +36,8 @@ func (s *states) notify(c informer.Change) {
 		return o.ResourceVersion
 	}
 	// New before Old, and twice: the order of reading must not matter.
-	after, before := value(c.New()), value(c.Old())
-	if value(c.New()) != after || value(c.Old()) != before {
+	after, before := value(c.States().New()), value(c.States().Old())
+	if value(c.States().New()) != after || value(c.States().Old()) != before {
 		s.Error("read again, the states differ")
 	}
 	old, obj, err := informer.Decode[configMap](c)
@@ -86,8 +86,8 @@ func TestSubscribersReadTheStatesOfAChange(t *testing.T) {
 			t.Errorf("who subscribed later (-want +got):\n%s", diff)
 		}
 		// After the call there is nothing to read.
-		before, err := late.last.Old()
-		after, err2 := late.last.New()
+		before, err := late.last.States().Old()
+		after, err2 := late.last.States().New()
 		if before != nil || after != nil || err != nil || err2 != nil {
 			t.Errorf("after the call, the states are %v and %v (%v, %v)", before, after, err, err2)
 		}
@@ -104,10 +104,10 @@ func TestDeletedAndCreatedAgainHasBothStates(t *testing.T) {
 		uids := []string{}
 		defer f.informer.Subscribe(func(c informer.Change) {
 			seen.notify(c)
-			if old, err := c.Old(); err == nil && old != nil {
+			if old, err := c.States().Old(); err == nil && old != nil {
 				uids = append(uids, string(old.UID))
 			}
-			if obj, err := c.New(); err == nil && obj != nil {
+			if obj, err := c.States().New(); err == nil && obj != nil {
 				uids = append(uids, string(obj.UID))
 			}
 		})()
@@ -156,24 +156,20 @@ func TestSubscribersFindTheStateThatTheyAreToldOf(t *testing.T) {
 
 func TestNewChangeIsForTests(t *testing.T) {
 	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	encode := func(value string) *wire.Object {
-		o, err := wire.FromObject(object("a", value), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return o
+	c, err := informer.NewChange(informer.Updated, kind, object("a", "1"), object("a", "2"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	c := informer.NewChange(informer.Updated, kind, encode("1"), encode("2"))
 	old, obj, err := informer.Decode[configMap](c)
 	if err != nil || old.Data["value"] != "1" || obj.Data["value"] != "2" || c.Kind() != kind || c.Key != key("a") {
 		t.Errorf("%v, %v, %v of %s %s", old, obj, err, c.Kind(), c.Key)
 	}
-	if c := informer.NewChange(informer.Deleted, kind, encode("1"), nil); c.Key != key("a") {
-		t.Errorf("the key of a deletion is %s", c.Key)
+	if c, err := informer.NewChange(informer.Deleted, kind, object("a", "1"), nil); err != nil || c.Key != key("a") {
+		t.Errorf("the key of a deletion is %s, %v", c.Key, err)
 	}
 	var zero informer.Change
-	before, err := zero.Old()
-	after, err2 := zero.New()
+	before, err := zero.States().Old()
+	after, err2 := zero.States().New()
 	if before != nil || after != nil || err != nil || err2 != nil || !zero.Kind().Empty() || zero.Key != (kube.Key{}) {
 		t.Error("the zero Change has states")
 	}

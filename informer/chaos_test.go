@@ -129,7 +129,7 @@ func (c *cutBody) Read(p []byte) (int, error) {
 
 // note keeps a copy of what is announced.
 func (f *truth) note(c informer.Change) {
-	obj, err := c.New()
+	obj, err := c.States().New()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {

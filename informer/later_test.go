@@ -16,8 +16,8 @@ func TestLaterTellsWhatChangedThen(t *testing.T) {
 		inf := start(t, server, nil).informer
 		synctest.Wait()
 		type told struct {
-			now   kube.Change
-			later func() kube.Change
+			now   kube.ChangedParts
+			later func() kube.ChangedParts
 		}
 		var all []told
 		defer inf.Subscribe(func(c informer.Change) {

@@ -252,7 +252,7 @@ func TestListedSharesEveryObjectOnce(t *testing.T) {
 		seen := map[kube.Key]int{}
 		for share := range 5 {
 			for c := range f.informer.Listed(share, 5) {
-				if o, err := c.New(); c.Type != informer.Listed || err != nil || o.Key != c.Key {
+				if o, err := c.States().New(); c.Type != informer.Listed || err != nil || o.Key != c.Key {
 					t.Errorf("%s is %s as %v, %v", c.Key, c.Type, o, err)
 				}
 				seen[c.Key]++

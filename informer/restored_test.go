@@ -23,7 +23,7 @@ func TestReusedVersionOfRestoredServerIsAnotherState(t *testing.T) {
 				server.Put(object("a", "lost"))
 				server.Put(object("b", "lost"))
 				f.expect("listed a", "updated a", "added b")
-				var changed []kube.Change
+				var changed []kube.ChangedParts
 				defer f.informer.Subscribe(func(c informer.Change) {
 					if c.Type == informer.Updated {
 						changed = append(changed, c.Changed(kube.ChangedAnything))

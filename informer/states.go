@@ -18,7 +18,7 @@ type states struct {
 	oldRead, newRead bool
 	oldKept, newKept wire.Object // with buffers that are used again
 
-	asked, differs kube.Change // what was compared, and what of it differs
+	asked, differs kube.ChangedParts // what was compared, and what of it differs
 	// complete is true when the change came by a watch that has missed nothing since the
 	// state before.
 	complete bool
@@ -26,7 +26,6 @@ type states struct {
 	fromList bool
 	// part is where the change came; nil: it does not matter. Others may have the object, too.
 	part *part
-	key  kube.Key
 }
 
 // arrived makes s the states of a change to an object that has just come to p; old is its
@@ -34,7 +33,7 @@ type states struct {
 func (s *states) arrived(p *part, old store.Ref, replaced bool, obj *wire.Object, from origin) {
 	s.oldRef, s.old, s.oldRead = old, nil, !replaced
 	s.new, s.newRead = obj, true
-	s.part, s.key, s.complete, s.fromList = p, obj.Key, from == unbroken, from == fromList
+	s.part, s.complete, s.fromList = p, from == unbroken, from == fromList
 }
 
 // kept makes s the states of an object that is kept and did not change.
@@ -70,21 +69,21 @@ func (s *states) done() {
 	s.oldRef, s.newRef, s.old, s.new = store.Ref{}, store.Ref{}, nil, nil
 	s.oldRead, s.newRead = true, true
 	s.asked, s.differs = 0, 0
-	s.complete, s.fromList, s.part, s.key = false, false, nil, kube.Key{}
+	s.complete, s.fromList, s.part = false, false, nil
 }
 
 // heads are the parts of an object that are kept beside its bytes.
 const heads = kube.ChangedUID | kube.ChangedResourceVersion | kube.ChangedGeneration | kube.ChangedDeletion
 
 // compare returns which of parts differ. What was compared is not compared again.
-func (s *states) compare(parts kube.Change) kube.Change {
+func (s *states) compare(parts kube.ChangedParts) kube.ChangedParts {
 	if missing := parts &^ s.asked; missing != 0 {
 		s.asked, s.differs = s.asked|missing, s.differs|s.compareAnew(missing)
 	}
 	return s.differs & parts
 }
 
-func (s *states) compareAnew(parts kube.Change) kube.Change {
+func (s *states) compareAnew(parts kube.ChangedParts) kube.ChangedParts {
 	after, err := s.readNew()
 	if err != nil || after == nil {
 		return 0
@@ -102,7 +101,7 @@ func (s *states) compareAnew(parts kube.Change) kube.Change {
 // hasOtherContent reports whether o differs from a kept state otherwise than in what is kept beside
 // the bytes. One that cannot be read differs.
 func (s *states) hasOtherContent(kept store.Ref, o *wire.Object) bool {
-	differs := kube.Change(0)
+	differs := kube.ChangedParts(0)
 	err := kept.Read(func(before *wire.Object) error {
 		differs = s.comparer.Compare(before, o, kube.ChangedAnything)
 		return nil
@@ -114,7 +113,7 @@ func (s *states) hasOtherContent(kept store.Ref, o *wire.Object) bool {
 const maxCompareLater = 16 << 10
 
 // later returns a function that compares everything when it is called.
-func (s *states) later(key kube.Key) func() kube.Change {
+func (s *states) later(key kube.Key) func() kube.ChangedParts {
 	var newRef store.Ref
 	// Of large objects nothing is kept: causes are remembered for long after their runs.
 	waits := s.asked != kube.ChangedAnything && !s.oldRead && s.part != nil && s.new != nil && len(s.new.Bytes) <= maxCompareLater
@@ -123,10 +122,10 @@ func (s *states) later(key kube.Key) func() kube.Change {
 	}
 	if !waits || !newRef.Same(s.new) {
 		parts := s.compare(kube.ChangedAnything) // nothing is saved by waiting, or nothing is kept to compare
-		return func() kube.Change { return parts }
+		return func() kube.ChangedParts { return parts }
 	}
 	oldRef, comparer := s.oldRef, s.comparer
-	return func() (parts kube.Change) {
+	return func() (parts kube.ChangedParts) {
 		var before, after wire.Object
 		if _, err := readInto(&before, oldRef); err != nil {
 			return 0
@@ -138,24 +137,34 @@ func (s *states) later(key kube.Key) func() kube.Change {
 	}
 }
 
-// consecutive reports whether no state came between those of an update.
-//
-// A watch that is unbroken brings every event after the version that it began at, and up to
-// that version everything had been seen. So all that came after the state that is kept has
-// come, and the next event about the same object is its next state, whether the kept state
-// itself came by a watch or by a list.
-func (s *states) consecutive() bool {
-	if !s.complete || s.compare(kube.ChangedUID) != 0 {
-		return false
+// Old implements cache.States.
+func (s *states) Old() (*wire.Object, error) {
+	if s == nil {
+		return nil, nil
 	}
-	if s.part == nil {
-		return true
+	return s.readOld()
+}
+
+// New implements cache.States.
+func (s *states) New() (*wire.Object, error) {
+	if s == nil {
+		return nil, nil
 	}
-	if !older(s.oldRef.ResourceVersion(), s.new.ResourceVersion) {
-		return false // versions that cannot be compared
+	return s.readNew()
+}
+
+// OldVersion implements cache.States.
+func (s *states) OldVersion() string {
+	switch {
+	case s == nil:
+		return ""
+	case !s.oldRead:
+		return s.oldRef.ResourceVersion()
+	case s.old == nil:
+		return ""
+	default:
+		return s.old.ResourceVersion
 	}
-	_, overlap := s.part.core.keptBeside(s.part, s.key)
-	return !overlap
 }
 
 func (s *states) readOld() (obj *wire.Object, err error) {

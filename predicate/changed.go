@@ -75,11 +75,11 @@ func updated(passes func(before, after *wire.Object) bool) informer.Predicate {
 			return true
 		}
 		// New comes first because it is cheaper: Old must be decompressed.
-		after, err := c.New()
+		after, err := c.States().New()
 		if err != nil || after == nil {
 			return true
 		}
-		before, err := c.Old()
+		before, err := c.States().Old()
 		if err != nil || before == nil {
 			return true
 		}
@@ -87,13 +87,13 @@ func updated(passes func(before, after *wire.Object) bool) informer.Predicate {
 	}
 }
 
-func differs(part kube.Change) informer.Predicate {
+func differs(part kube.ChangedParts) informer.Predicate {
 	return updated(func(before, after *wire.Object) bool {
 		return wire.Comparer{}.Compare(before, after, part) != 0
 	})
 }
 
-func contentDiffers[T kube.Object](part kube.Change) informer.Predicate {
+func contentDiffers[T kube.Object](part kube.ChangedParts) informer.Predicate {
 	comparer := wire.NewComparer(reflect.TypeFor[T]())
 	return updated(func(before, after *wire.Object) bool {
 		return comparer.Compare(before, after, part) != 0 || onlyMetadata(before) && onlyMetadata(after)

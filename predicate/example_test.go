@@ -9,22 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
 )
 
 // update returns an Updated as an informer delivers it.
 func update(before, after kube.Object) informer.Change {
-	old, err := wire.FromObject(before, nil)
+	c, err := informer.NewChange(informer.Updated, before.GetObjectKind().GroupVersionKind(), before, after)
 	if err != nil {
 		panic(err)
 	}
-	current, err := wire.FromObject(after, nil)
-	if err != nil {
-		panic(err)
-	}
-	return informer.NewChange(informer.Updated, before.GetObjectKind().GroupVersionKind(), old, current)
+	return c
 }
 
 func deployment(generation int64, ready int32, labels map[string]string) *appsv1.Deployment {

@@ -18,11 +18,11 @@ func Labels(selector labels.Selector) informer.Predicate {
 		panic("predicate.Labels: the selector is nil")
 	}
 	return func(c informer.Change) bool {
-		after, err := c.New()
+		after, err := c.States().New()
 		if err != nil || after != nil && selector.Matches(labels.Set(after.Labels())) {
 			return true
 		}
-		before, err := c.Old()
+		before, err := c.States().Old()
 		if err != nil || before != nil && selector.Matches(labels.Set(before.Labels())) {
 			return true
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -75,7 +76,17 @@ func toUnstructured(tb testing.TB, obj kube.Object) *unstructured.Unstructured {
 }
 
 func change(t informer.ChangeType, before, after *wire.Object) informer.Change {
-	return informer.NewChange(t, corev1.SchemeGroupVersion.WithKind("Pod"), before, after)
+	encoded := func(o *wire.Object) kube.Object {
+		if o == nil {
+			return nil
+		}
+		return &cache.EncodedObject{Encoded: o}
+	}
+	c, err := informer.NewChange(t, corev1.SchemeGroupVersion.WithKind("Pod"), encoded(before), encoded(after))
+	if err != nil {
+		panic(err)
+	}
+	return c
 }
 
 // mustNotRead returns a predicate that fails the test if it is called.

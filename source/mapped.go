@@ -62,8 +62,8 @@ func keysOfStates(keys func(*wire.Object) ([]kube.Key, error)) keysOf {
 		return found, err
 	}
 	return func(c informer.Change) (before, after []kube.Key, err error) {
-		before, oldErr := ask(c.Old())
-		after, newErr := ask(c.New())
+		before, oldErr := ask(c.States().Old())
+		after, newErr := ask(c.States().New())
 		return before, after, errors.Join(oldErr, newErr)
 	}
 }

@@ -114,7 +114,7 @@ func (e *events[T]) markEnded(c informer.Change, applyNext bool) (ended, undecod
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if sent, known := e.sent[c.Key]; ends && known {
-		last, err := c.Old()
+		last, err := c.States().Old()
 		if undecodable = err != nil || last == nil; undecodable {
 			last = &wire.Object{Key: c.Key, UID: sent.uid}
 		}

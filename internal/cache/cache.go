@@ -82,6 +82,26 @@ type Awaiter interface {
 	ReadyFor(w Write) error
 }
 
+// States are the states of an object before and after a change. They are valid during the call that delivers the change.
+type States interface {
+	// Old returns the state before the change, for Updated and Deleted; otherwise nil. It is decompressed on first use.
+	// An error means that the cached bytes cannot be read.
+	Old() (*wire.Object, error)
+	// New returns the state after the change, for Listed, Added and Updated; otherwise nil. It is decompressed on first
+	// use. An error means that the cached bytes cannot be read.
+	New() (*wire.Object, error)
+	// OldVersion returns the resource version of the state before the change, without decompressing it. Empty: there is
+	// no such state.
+	OldVersion() string
+}
+
+// EncodedObject is an encoded object as a kube.Object, which informer.NewChange takes without encoding it. Tests use it
+// for objects that cannot be decoded.
+type EncodedObject struct {
+	metav1.PartialObjectMetadata
+	Encoded *wire.Object
+}
+
 // Write is a write that a client has made, and that an informer will show.
 type Write struct {
 	Key kube.Key

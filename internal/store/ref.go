@@ -63,14 +63,14 @@ func (r Ref) Same(o *wire.Object) bool {
 
 // Differs returns which of UID, resource version, generation and deletion are different in o and the stored state. It
 // does not decompress the state, and does not allocate. For the zero Ref all of them differ.
-func (r Ref) Differs(o *wire.Object) kube.Change {
+func (r Ref) Differs(o *wire.Object) kube.ChangedParts {
 	const all = kube.ChangedUID | kube.ChangedResourceVersion | kube.ChangedGeneration | kube.ChangedDeletion
 	if r.record == "" {
 		return all
 	}
 	h := parse(r.record)
 	var buffer [64]byte
-	changed := kube.Change(0)
+	changed := kube.ChangedParts(0)
 	if string(h.appendUID(buffer[:0])) != string(o.UID) {
 		changed |= kube.ChangedUID
 	}

@@ -359,7 +359,7 @@ func TestDiffers(t *testing.T) {
 		Format: wire.JSON, Bytes: []byte(`{}`), Key: kube.Key{Name: "a"},
 		UID: "0b7f3c1e-5a64-4c0e-9b57-2f6f6f9f1c11", ResourceVersion: "7", Generation: 2,
 	}
-	for want, change := range map[kube.Change]func(*wire.Object){
+	for want, change := range map[kube.ChangedParts]func(*wire.Object){
 		0:                           func(*wire.Object) {},
 		kube.ChangedUID:             func(o *wire.Object) { o.UID = "u" },
 		kube.ChangedResourceVersion: func(o *wire.Object) { o.ResourceVersion = "07" },

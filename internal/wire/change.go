@@ -37,9 +37,9 @@ func NewComparer(t reflect.Type) Comparer {
 // their order. Spec and status are compared as bytes, so that a difference of the encoding alone (order of keys,
 // format) is returned too; API servers encode equal states equally. Fields that were cut from both states are not
 // compared.
-func (c Comparer) Compare(before, after *Object, parts kube.Change) kube.Change {
-	changed := kube.Change(0)
-	note := func(part kube.Change, differs bool) {
+func (c Comparer) Compare(before, after *Object, parts kube.ChangedParts) kube.ChangedParts {
+	changed := kube.ChangedParts(0)
+	note := func(part kube.ChangedParts, differs bool) {
 		if differs {
 			changed |= part & parts
 		}
@@ -61,7 +61,7 @@ const (
 )
 
 // different returns which of parts have different bytes. Parts that cannot be compared count as different.
-func (c Comparer) different(a, b *Object, parts kube.Change) (different kube.Change) {
+func (c Comparer) different(a, b *Object, parts kube.ChangedParts) (different kube.ChangedParts) {
 	switch {
 	case a.Format != b.Format:
 		return parts
@@ -78,7 +78,7 @@ func (c Comparer) different(a, b *Object, parts kube.Change) (different kube.Cha
 }
 
 // compareMetadata decodes and compares the parts of the metadata with different bytes.
-func compareMetadata(before, after *Object, different kube.Change) (changed kube.Change) {
+func compareMetadata(before, after *Object, different kube.ChangedParts) (changed kube.ChangedParts) {
 	if different.Has(kube.ChangedLabels) && !maps.Equal(before.Labels(), after.Labels()) {
 		changed |= kube.ChangedLabels
 	}
@@ -97,7 +97,7 @@ func compareMetadata(before, after *Object, different kube.Change) (changed kube
 func sameOwner(a, b metav1.OwnerReference) bool { return reflect.DeepEqual(a, b) }
 
 // diffMetadata returns the parts of the metadata with different bytes in protobuf.
-func diffMetadata(a, b *Object) (different kube.Change) {
+func diffMetadata(a, b *Object) (different kube.ChangedParts) {
 	am, aok := protoMetadataBytes(a.Bytes)
 	bm, bok := protoMetadataBytes(b.Bytes)
 	if !aok || !bok || !eachDifference(am, bm, func(num int32) { different |= protoPart(num) }) {
@@ -106,7 +106,7 @@ func diffMetadata(a, b *Object) (different kube.Change) {
 	return different
 }
 
-func protoPart(num int32) kube.Change {
+func protoPart(num int32) kube.ChangedParts {
 	switch num {
 	case numLabels:
 		return kube.ChangedLabels
@@ -160,7 +160,7 @@ func eachDifference(a, b []byte, report func(num int32)) (ok bool) {
 }
 
 // diffContent is diffMetadata for the fields outside of the metadata.
-func (c Comparer) diffContent(before, after *Object) (changed kube.Change) {
+func (c Comparer) diffContent(before, after *Object) (changed kube.ChangedParts) {
 	const all = contentParts
 	ok := eachDifference(before.Bytes, after.Bytes, func(num int32) {
 		switch {

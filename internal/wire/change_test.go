@@ -16,7 +16,7 @@ func TestCompare(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		change func(*corev1.Pod)
-		want   kube.Change
+		want   kube.ChangedParts
 	}{
 		"nothing":           {func(*corev1.Pod) {}, 0},
 		"managed fields":    {func(p *corev1.Pod) { p.ManagedFields = nil }, 0},
@@ -45,7 +45,7 @@ func TestCompare(t *testing.T) {
 			beforeProto, afterProto := mustParse(t, asProto(t, realPod(), podKind), cut), mustParse(t, asProto(t, changed, podKind), cut)
 			beforeJSON, afterJSON := mustParse(t, asJSON(t, realPod(), podKind), cut), mustParse(t, asJSON(t, changed, podKind), cut)
 			const content = kube.ChangedSpec | kube.ChangedStatus
-			check := func(how string, got, want kube.Change) {
+			check := func(how string, got, want kube.ChangedParts) {
 				t.Helper()
 				if got != want {
 					t.Errorf("%s: %s, want %s", how, got, want)
@@ -113,7 +113,7 @@ func TestCompareOfBrokenBytes(t *testing.T) {
 
 func TestChangeString(t *testing.T) {
 	t.Parallel()
-	got := []string{kube.Change(0).String(), (kube.ChangedLabels | kube.ChangedStatus).String(), kube.ChangedAnything.String()}
+	got := []string{kube.ChangedParts(0).String(), (kube.ChangedLabels | kube.ChangedStatus).String(), kube.ChangedAnything.String()}
 	want := []string{"nothing", "labels,status", "uid,resourceVersion,generation,deletion,labels,annotations,finalizers,ownerReferences,spec,status"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

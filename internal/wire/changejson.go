@@ -8,7 +8,7 @@ import (
 )
 
 // diffJSON returns the parts with different bytes in two objects. Parts that cannot be compared count as different.
-func diffJSON(a, b []byte) (different kube.Change) {
+func diffJSON(a, b []byte) (different kube.ChangedParts) {
 	inOrder := sameMembers(a, b, func(key, av, bv []byte) bool {
 		switch string(key) {
 		case "apiVersion", "kind":
@@ -37,7 +37,7 @@ func diffJSON(a, b []byte) (different kube.Change) {
 }
 
 // jsonPart returns the part to which a metadata field belongs.
-func jsonPart(key []byte) kube.Change {
+func jsonPart(key []byte) kube.ChangedParts {
 	switch string(key) {
 	case metaLabels.name():
 		return kube.ChangedLabels
@@ -89,13 +89,13 @@ func sameMembers(a, b []byte, use func(key, av, bv []byte) bool) bool {
 }
 
 // diffJSONMetadata compares the parts of the metadata in any order.
-func diffJSONMetadata(a, b []byte) (different kube.Change) {
+func diffJSONMetadata(a, b []byte) (different kube.ChangedParts) {
 	as, aok := jsonMetadataParts(a)
 	bs, bok := jsonMetadataParts(b)
 	if !aok || !bok {
 		return metadataParts
 	}
-	parts := [...]kube.Change{kube.ChangedLabels, kube.ChangedAnnotations, kube.ChangedFinalizers, kube.ChangedOwnerReferences}
+	parts := [...]kube.ChangedParts{kube.ChangedLabels, kube.ChangedAnnotations, kube.ChangedFinalizers, kube.ChangedOwnerReferences}
 	for i, part := range parts {
 		if !bytes.Equal(as[i], bs[i]) {
 			different |= part
@@ -128,7 +128,7 @@ func jsonMetadataParts(data []byte) (values [4][]byte, ok bool) {
 }
 
 // diffMembers compares the members outside of the metadata, if the two objects have different members.
-func diffMembers(a, b []byte) (different kube.Change) {
+func diffMembers(a, b []byte) (different kube.ChangedParts) {
 	as, aStatus, aok := jsonContent(a)
 	bs, bStatus, bok := jsonContent(b)
 	if !aok || !bok {

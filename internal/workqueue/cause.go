@@ -69,7 +69,7 @@ type Cause struct {
 	ResourceVersion string
 	// Changed is the set of changed parts of the object, for CauseUpdated. If it is not known yet, Difference computes
 	// it. Causes.List returns causes with the result.
-	Changed    kube.Change
+	Changed    kube.ChangedParts
 	Difference *Difference `json:"-"`
 	// Manager is the field manager that wrote the object last, if known.
 	Manager string

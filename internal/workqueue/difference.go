@@ -12,10 +12,10 @@ import (
 // It keeps the two states in memory until it has compared them. It is safe for concurrent use.
 type Difference struct {
 	mu      sync.Mutex
-	compare func() kube.Change // guarded by mu; nil after the call
-	earlier *Difference        // guarded by mu; of causes that were merged into this one's
-	depth   int                // guarded by mu; number of earlier ones
-	parts   kube.Change        // guarded by mu
+	compare func() kube.ChangedParts // guarded by mu; nil after the call
+	earlier *Difference              // guarded by mu; of causes that were merged into this one's
+	depth   int                      // guarded by mu; number of earlier ones
+	parts   kube.ChangedParts        // guarded by mu
 }
 
 // maxDepth is the maximum number of merged differences. When it is exceeded, the earlier ones are computed at once, so
@@ -24,7 +24,7 @@ const maxDepth = 8
 
 // NewDifference returns a Difference that calls compare at most once, at any time, in any goroutine. compare may be
 // nil.
-func NewDifference(compare func() kube.Change) *Difference {
+func NewDifference(compare func() kube.ChangedParts) *Difference {
 	if compare == nil {
 		return nil
 	}
@@ -32,7 +32,7 @@ func NewDifference(compare func() kube.Change) *Difference {
 }
 
 // Parts returns the changed parts. A nil Difference has none.
-func (d *Difference) Parts() kube.Change {
+func (d *Difference) Parts() kube.ChangedParts {
 	if d == nil {
 		return 0
 	}

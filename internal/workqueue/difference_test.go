@@ -11,11 +11,11 @@ import (
 func TestDifferenceIsComputedOnDemand(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	differs := func(parts kube.Change) *workqueue.Difference {
-		return workqueue.NewDifference(func() kube.Change { asked++; return parts })
+	differs := func(parts kube.ChangedParts) *workqueue.Difference {
+		return workqueue.NewDifference(func() kube.ChangedParts { asked++; return parts })
 	}
 	q := workqueue.New(workqueue.Config[string]{})
-	for _, parts := range []kube.Change{kube.ChangedSpec, kube.ChangedStatus, kube.ChangedLabels} {
+	for _, parts := range []kube.ChangedParts{kube.ChangedSpec, kube.ChangedStatus, kube.ChangedLabels} {
 		q.Add("a", workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseUpdated, Difference: differs(parts)}})
 	}
 	item, _ := q.Get()
@@ -42,9 +42,9 @@ func TestMergedDifferencesAreBounded(t *testing.T) {
 	q := workqueue.New(workqueue.Config[string]{})
 	for i := range 1000 {
 		waiting++
-		q.Add("a", workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseUpdated, Difference: workqueue.NewDifference(func() kube.Change {
+		q.Add("a", workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseUpdated, Difference: workqueue.NewDifference(func() kube.ChangedParts {
 			waiting--
-			return kube.Change(1) << (i % 10)
+			return kube.ChangedParts(1) << (i % 10)
 		})}})
 		if waiting > 10 {
 			t.Fatalf("%d differences wait to be compared", waiting)
@@ -60,7 +60,7 @@ func TestDifferenceIsSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
 	q := workqueue.New(workqueue.Config[string]{})
 	for range 5 {
-		q.Add("a", workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseUpdated, Difference: workqueue.NewDifference(func() kube.Change { return kube.ChangedSpec })}})
+		q.Add("a", workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseUpdated, Difference: workqueue.NewDifference(func() kube.ChangedParts { return kube.ChangedSpec })}})
 	}
 	item, _ := q.Get()
 	var all sync.WaitGroup
@@ -71,7 +71,7 @@ func TestDifferenceIsSafeForConcurrentUse(t *testing.T) {
 			}
 		})
 	}
-	q.Add("a", workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseUpdated, Difference: workqueue.NewDifference(func() kube.Change { return kube.ChangedSpec })}})
+	q.Add("a", workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseUpdated, Difference: workqueue.NewDifference(func() kube.ChangedParts { return kube.ChangedSpec })}})
 	all.Wait()
 }
 

@@ -85,7 +85,7 @@ func TestInject(t *testing.T) {
 // A span context in the object determines the trace and the links of a run.
 func TestSpanContextInObject(t *testing.T) {
 	t.Parallel()
-	self := func(typ workqueue.CauseType, changed kube.Change) workqueue.Cause {
+	self := func(typ workqueue.CauseType, changed kube.ChangedParts) workqueue.Cause {
 		return workqueue.Cause{Type: typ, Source: workqueue.SourceSelf, Object: key("a"), Changed: changed}
 	}
 	const unrelated, linked, child = "unrelated", "linked", "child"

@@ -16,34 +16,31 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
-	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// links writes down which changes are said to have missed nothing.
-type links struct {
+// deletions records the changes, and which of them are certain.
+type deletions struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (l *links) notify(c informer.Change) {
+func (l *deletions) notify(c informer.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	line := fmt.Sprintf("%s %s", c.Type, c.Key.Name)
-	if c.Consecutive() {
-		line += ", consecutive"
-	}
 	if c.Certain() {
 		line += ", certain"
 	}
 	l.lines = append(l.lines, line)
 }
 
-func (l *links) expect(t *testing.T, want ...string) {
+func (l *deletions) expect(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
 	l.mu.Lock()
@@ -54,23 +51,23 @@ func (l *links) expect(t *testing.T, want ...string) {
 	l.lines = nil
 }
 
-// linked starts an informer whose links are written down from now on.
-func linked(t *testing.T, server *fakeapi.Server[configMap], r informer.Retriever[configMap]) (fixture, *links) {
+// recorded starts an informer and records its changes from then on.
+func recorded(t *testing.T, server *fakeapi.Server[configMap], r informer.Retriever[configMap]) (fixture, *deletions) {
 	t.Helper()
 	f := start(t, server, r)
-	l := &links{}
+	l := &deletions{}
 	f.informer.Subscribe(l.notify)
 	l.lines = nil
 	return f, l
 }
 
-func TestConsecutiveIsWhatAWatchBrings(t *testing.T) {
+func TestCertainDeletionsComeFromWatches(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newServer(watchList)
 				server.Put(object("a", "1"))
-				f, l := linked(t, server, nil)
+				f, l := recorded(t, server, nil)
 				defer f.stop()
 				// The list was of one moment, and the watch begins there.
 				server.Put(object("a", "2"))
@@ -78,7 +75,7 @@ func TestConsecutiveIsWhatAWatchBrings(t *testing.T) {
 				server.Put(object("b", "1"))
 				server.Put(object("b", "2"))
 				server.Delete(key("b"))
-				l.expect(t, "updated a, consecutive", "updated a, consecutive", "added b", "updated b, consecutive", "deleted b, certain")
+				l.expect(t, "updated a", "updated a", "added b", "updated b", "deleted b, certain")
 
 				// A watch that goes on where the last one ended has missed nothing.
 				server.DropWatches()
@@ -87,14 +84,14 @@ func TestConsecutiveIsWhatAWatchBrings(t *testing.T) {
 				server.Put(object("c", "1"))
 				server.Delete(key("c"))
 				time.Sleep(time.Minute)
-				l.expect(t, "updated a, consecutive", "updated a, consecutive", "added c", "deleted c, certain")
+				l.expect(t, "updated a", "updated a", "added c", "deleted c, certain")
 
 				// Deleted and created again is another object.
 				server.Delete(key("a"))
 				server.Put(object("a", "6"))
 				l.expect(t, "deleted a, certain", "added a")
 
-				// What a list finds may have been more than one step; what follows it is one again.
+				// The end of an object that a list no longer has is not certain.
 				server.Put(object("d", "1"))
 				l.expect(t, "added d")
 				f.offline(func() {
@@ -109,7 +106,7 @@ func TestConsecutiveIsWhatAWatchBrings(t *testing.T) {
 				l.expect(t, "deleted d", "updated a")
 				server.Put(object("a", "9"))
 				server.Delete(key("a"))
-				l.expect(t, "updated a, consecutive", "deleted a, certain")
+				l.expect(t, "updated a", "deleted a, certain")
 			})
 		})
 	}
@@ -131,13 +128,13 @@ func (l listsAt) List(ctx context.Context, opts metav1.ListOptions) (runtime.Obj
 
 // watched starts an informer of one object "a" at version 101 which lists, and then watches
 // what is sent to the channel; listed is the version of the list.
-func watched(t *testing.T, listed string) (fixture, *links, *watch.FakeWatcher) {
+func watched(t *testing.T, listed string) (fixture, *deletions, *watch.FakeWatcher) {
 	t.Helper()
 	server := newServer(false)
 	server.Put(object("a", "1"))
 	w := watch.NewFakeWithChanSize(10, false)
 	var once sync.Once
-	f, l := linked(t, server, listsAt{scripted{server, func(metav1.ListOptions) (watch.Interface, error) {
+	f, l := recorded(t, server, listsAt{scripted{server, func(metav1.ListOptions) (watch.Interface, error) {
 		first := false
 		once.Do(func() { first = true })
 		if first {
@@ -148,16 +145,15 @@ func watched(t *testing.T, listed string) (fixture, *links, *watch.FakeWatcher) 
 	return f, l, w
 }
 
-// A watch from "0", or from nothing, begins with what there is, and says nothing of what has
-// been deleted, or changed twice.
-func TestConsecutiveNeedsAWatchThatBeganSomewhere(t *testing.T) {
+// A watch from version "0" or from none begins with the present objects, so it may have missed states of a deleted one.
+func TestCertainDeletionNeedsAWatchFromAVersion(t *testing.T) {
 	at := func(value, version string) configMap {
 		obj := object("a", value)
 		obj.UID, obj.ResourceVersion = "uid-1", version
 		return obj
 	}
 	for listed, want := range map[string][]string{
-		"101": {"updated a, consecutive", "updated a, consecutive", "deleted a, certain"},
+		"101": {"updated a", "updated a", "deleted a, certain"},
 		"0":   {"updated a", "updated a", "deleted a"},
 		"":    {"updated a", "updated a", "deleted a"},
 		"x":   {"updated a", "updated a", "deleted a"},
@@ -204,35 +200,34 @@ func TestConsecutiveNeedsAWatchThatBeganSomewhere(t *testing.T) {
 	}
 }
 
-// Where Retrievers overlap, one may lag behind the other: an update of one is no step of the
-// view. Nor is what is left of an object when one has lost it.
-func TestConsecutiveNeedsOneWatchAlone(t *testing.T) {
+// An object that one of two joined Retrievers loses is updated to the state of the other one.
+func TestDeletionInOneOfTwoJoinedRetrievers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, other := newServer(true), newServer(true)
 		one.Put(object("both", "1"))
 		one.Put(object("alone", "1"))
 		other.Put(object("both", "1"))
-		f, l := linked(t, one, informer.Join[configMap](one, other))
+		f, l := recorded(t, one, informer.Join[configMap](one, other))
 		defer f.stop()
 		one.Put(object("alone", "2"))
 		one.Put(object("both", "2"))
-		l.expect(t, "updated alone, consecutive", "updated both")
+		l.expect(t, "updated alone", "updated both")
 		other.Delete(key("both"))
 		l.expect(t, "updated both")
 		one.Put(object("both", "3"))
 		one.Delete(key("both"))
-		l.expect(t, "updated both, consecutive", "deleted both, certain")
+		l.expect(t, "updated both", "deleted both, certain")
 	})
 }
 
-// A kind that goes takes its objects with it, and nobody has seen how they ended.
-func TestCertainIsNotWhatIsForgotten(t *testing.T) {
+// The last states of objects are not known if their kind is removed.
+func TestDeletionWithTheKindIsNotCertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))
 		f := startWith(t, server, informer.Config[configMap]{Optional: true})
 		defer f.stop()
-		l := &links{}
+		l := &deletions{}
 		f.informer.Subscribe(l.notify)
 		l.lines = nil
 		fail(server, apierrors.NewNotFound(corev1.Resource("configmaps"), ""))
@@ -242,25 +237,24 @@ func TestCertainIsNotWhatIsForgotten(t *testing.T) {
 		fail(server, nil)
 		time.Sleep(time.Minute)
 		server.Put(object("a", "2"))
-		l.expect(t, "added a", "updated a, consecutive")
+		l.expect(t, "added a", "updated a")
 	})
 }
 
-// The proof that own echoes rest on: whatever happens to watches and lists, nothing was
-// written between the two states of a consecutive update.
-func TestConsecutiveMissesNothingWhateverHappens(t *testing.T) {
+// Whatever happens to watches and lists, a certain deletion has the last state of its object.
+func TestCertainDeletionHasTheLastState(t *testing.T) {
 	for seed := range 100 {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(seed), 1))
 			server := newServer(seed%2 == 0)
 			var mu sync.Mutex
-			history := map[string]string{} // guarded by mu; the version before, of each version of one object
-			last := map[string]string{}
+			final := map[types.UID]string{} // guarded by mu; the last version of each object
+			last := map[string]string{}     // guarded by mu; the current version of each name
 			put := func(name string) {
 				mu.Lock()
 				defer mu.Unlock()
-				version := server.Put(object(name, fmt.Sprint(random.Int()))).ResourceVersion
-				history[version], last[name] = last[name], version
+				obj := server.Put(object(name, fmt.Sprint(random.Int())))
+				final[obj.UID], last[name] = obj.ResourceVersion, obj.ResourceVersion
 			}
 			names := []string{"a", "b", "c"}
 			for _, name := range names {
@@ -268,19 +262,18 @@ func TestConsecutiveMissesNothingWhateverHappens(t *testing.T) {
 			}
 			f := start(t, server, nil)
 			defer f.stop()
-			consecutive := 0
+			certain := 0
 			defer f.informer.Subscribe(func(c informer.Change) {
-				if !c.Consecutive() {
+				if !c.Certain() {
 					return
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				consecutive++
-				before, _ := c.Old()
-				after, _ := c.New()
-				if history[after.ResourceVersion] != before.ResourceVersion {
-					t.Errorf("seed %d: %s from %s to %s is said to be consecutive, but %s came between",
-						seed, c.Key, before.ResourceVersion, after.ResourceVersion, history[after.ResourceVersion])
+				certain++
+				before, _ := c.States().Old()
+				if final[before.UID] != before.ResourceVersion {
+					t.Errorf("seed %d: the certain deletion of %s has version %s, but the last version was %s",
+						seed, c.Key, before.ResourceVersion, final[before.UID])
 				}
 			})()
 			broken := errors.New("broken")
@@ -322,12 +315,13 @@ func TestConsecutiveMissesNothingWhateverHappens(t *testing.T) {
 			server.Fresh()
 			time.Sleep(time.Minute)
 			put("a")
-			put("a")
+			synctest.Wait()
+			server.Delete(key("a"))
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			if consecutive == 0 {
-				t.Errorf("seed %d: no update is said to be consecutive", seed)
+			if certain == 0 {
+				t.Errorf("seed %d: no deletion is certain", seed)
 			}
 		})
 	}
@@ -346,7 +340,7 @@ func TestChangedAndManager(t *testing.T) {
 			// In parts, all at once, and after the states were read: it is all the same.
 			head := c.Changed(kube.ChangedUID | kube.ChangedResourceVersion)
 			all := c.Changed(kube.ChangedAnything)
-			if _, err := c.Old(); err != nil {
+			if _, err := c.States().Old(); err != nil {
 				t.Error(err)
 			}
 			if again := c.Changed(kube.ChangedUID | kube.ChangedResourceVersion); again != head || !all.Has(head) && head != 0 {
@@ -375,32 +369,30 @@ func TestChangedAndManager(t *testing.T) {
 	})
 }
 
-func TestNewChangeIsAsAWatchBringsIt(t *testing.T) {
+func TestNewChangeIsAsFromAWatch(t *testing.T) {
 	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	encode := func(value, manager string) *wire.Object {
+	state := func(value string) configMap {
 		obj := object("a", value)
-		obj.UID, obj.ManagedFields = "u", []metav1.ManagedFieldsEntry{{Manager: manager}}
-		o, err := wire.FromObject(obj, nil)
+		obj.UID = "u"
+		return obj
+	}
+	newChange := func(c informer.ChangeType, before, after kube.Object) informer.Change {
+		change, err := informer.NewChange(c, kind, before, after)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return o
+		return change
 	}
-	before, after := encode("1", "m"), encode("2", "n")
-	updated := informer.NewChange(informer.Updated, kind, before, after)
-	deleted := informer.NewChange(informer.Deleted, kind, before, nil)
-	if !updated.Consecutive() || updated.Certain() || !deleted.Certain() || deleted.Consecutive() {
-		t.Error("an update is not consecutive, or a deletion not certain, or the other way round")
+	updated := newChange(informer.Updated, state("1"), state("2"))
+	deleted := newChange(informer.Deleted, state("1"), nil)
+	if updated.Certain() || !deleted.Certain() || updated.FromList() || deleted.FromList() {
+		t.Error("an update is certain, or a deletion is not, or one is from a list")
 	}
-	if updated.Manager() != "n" || deleted.Manager() != "" || !updated.Changed(kube.ChangedAnything).Has(kube.ChangedSpec) {
-		t.Errorf("written by %q and %q, changed %s", updated.Manager(), deleted.Manager(), updated.Changed(kube.ChangedAnything))
+	if !updated.Changed(kube.ChangedAnything).Has(kube.ChangedSpec) {
+		t.Errorf("changed %s", updated.Changed(kube.ChangedAnything))
 	}
-	for _, c := range []informer.Change{
-		informer.NewFoundChange(informer.Updated, kind, before, after), informer.NewFoundChange(informer.Deleted, kind, before, nil),
-		informer.NewChange(informer.Added, kind, nil, after),
-		{},
-	} {
-		if c.Consecutive() || c.Certain() || c.Changed(kube.ChangedAnything) != 0 && c.Type != informer.Updated {
+	for _, c := range []informer.Change{newChange(informer.Added, nil, state("2")), {}} {
+		if c.Certain() || c.Changed(kube.ChangedAnything) != 0 {
 			t.Errorf("%s is certain", c.Type)
 		}
 	}

@@ -2,13 +2,13 @@ package kube
 
 import "strings"
 
-// Change is a set of the parts in which two states of an object differ.
-type Change uint16
+// ChangedParts is a set of the parts in which two states of an object differ.
+type ChangedParts uint16
 
 // The parts of an object.
 const (
 	// ChangedUID: the object was replaced by another one with the same name.
-	ChangedUID Change = 1 << iota
+	ChangedUID ChangedParts = 1 << iota
 	ChangedResourceVersion
 	ChangedGeneration
 	// ChangedDeletion: the deletionTimestamp was set (or removed).
@@ -22,14 +22,14 @@ const (
 	ChangedStatus
 
 	// ChangedAnything is the set of all parts.
-	ChangedAnything Change = 1<<iota - 1
+	ChangedAnything ChangedParts = 1<<iota - 1
 )
 
 // Has reports whether c contains at least one of parts.
-func (c Change) Has(parts Change) bool { return c&parts != 0 }
+func (c ChangedParts) Has(parts ChangedParts) bool { return c&parts != 0 }
 
 // String returns the names of the parts, separated by commas, or "nothing".
-func (c Change) String() string {
+func (c ChangedParts) String() string {
 	names := [...]string{
 		"uid", "resourceVersion", "generation", "deletion", "labels", "annotations", "finalizers", "ownerReferences", "spec", "status",
 	}
@@ -46,14 +46,14 @@ func (c Change) String() string {
 }
 
 // MarshalText returns the text of String.
-func (c Change) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+func (c ChangedParts) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // changedByServer are the parts that every write changes, so they contain no information on their own.
 const changedByServer = ChangedResourceVersion | ChangedGeneration
 
 // Summary returns the text of String without the parts that every write changes, or "metadata" if no other part
 // changed.
-func (c Change) Summary() string {
+func (c ChangedParts) Summary() string {
 	if c&^changedByServer == 0 {
 		return "metadata"
 	}
