@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// CheckCode returns what is wrong with the Go samples and the tables of a page, one sentence each. Root is the repository's
-// folder, which the paths in markers start from.
+// CheckCode returns the problems of the Go samples and tables of a page, one sentence each. Root is the repository's folder,
+// and the base of the paths in markers.
 func CheckCode(root string, page Page) []string {
 	var problems []string
 	for _, b := range page.Blocks {
@@ -56,12 +56,12 @@ func Rewrite(root, text string) (string, error) {
 	return strings.Join(lines, "\n"), errors.Join(errs...)
 }
 
-// sampleOf returns the text that a block must have, if it is marked as a sample or as a table of lines of code.
+// sampleOf returns the required text of a block, if it is marked as a sample, a table of lines of code, or a path.
 func sampleOf(root string, b Block) (text string, marked bool, err error) {
 	refs, counted, paths := b.Marked("code"), b.Marked("loc"), b.Marked("path")
 	switch {
 	case len(refs)+len(counted)+len(paths) > 1:
-		return "", false, errors.New("the block has two markers that say what is in it: keep one")
+		return "", false, errors.New("the block has two markers for its content: keep one")
 	case len(counted) == 1:
 		programs, err := ParsePrograms(counted[0])
 		if err != nil {
@@ -76,7 +76,7 @@ func sampleOf(root string, b Block) (text string, marked bool, err error) {
 		text, err = sample(root, refs[0], b.Lang)
 		return text, err == nil, err
 	case b.Lang == "go" && len(b.Marked("file")) > 0:
-		return "", false, nil // whoever follows the page compiles it; TestPages sees to it that a test does
+		return "", false, nil // a test that follows the page compiles it; TestPages requires such a test
 	case b.Lang == "go":
 		return "", false, errors.New("a Go block must be code that is compiled: put it into a file of examples/ or an Example test, " +
 			"and name it directly above the block: <!-- code: PATH#REGION -->")
@@ -85,7 +85,7 @@ func sampleOf(root string, b Block) (text string, marked bool, err error) {
 	}
 }
 
-// sample reads what ref, PATH or PATH#REGION, names.
+// sample reads the code of ref, which is PATH or PATH#REGION.
 func sample(root, ref, lang string) (string, error) {
 	name, region, _ := strings.Cut(ref, "#")
 	if !fs.ValidPath(name) {
@@ -107,11 +107,11 @@ func sample(root, ref, lang string) (string, error) {
 	return cut, nil
 }
 
-// compiled makes sure that make test compiles a file: it is in the root module or in examples, and no build constraint or
-// folder name hides it.
+// compiled returns an error unless make test compiles a file: the file must be in the root module or in examples, and no
+// build constraint or folder name may exclude it.
 func compiled(root, name string) error {
 	if path.Ext(name) != ".go" {
-		return fmt.Errorf("a Go sample comes from %s, which is no Go file", name)
+		return fmt.Errorf("a Go sample comes from %s, which is not a Go file", name)
 	}
 	dir := path.Dir(name)
 	for part := range strings.SplitSeq(dir, "/") {
@@ -139,8 +139,8 @@ func compiled(root, name string) error {
 	return nil
 }
 
-// cutRegion returns the text between // region NAME and its // endregion, or all of it where the name is empty, without
-// any region lines, moved to the left as far as it goes.
+// cutRegion returns the text between // region NAME and its // endregion, or all text if the name is empty, without region
+// lines and without common indentation.
 func cutRegion(text, name string) (string, error) {
 	var (
 		open  []string // the regions around the line, outermost first
@@ -157,7 +157,7 @@ func cutRegion(text, name string) (string, error) {
 		}
 		if comment == "// endregion" {
 			if len(open) == 0 {
-				return "", errors.New("an // endregion ends no region: remove it")
+				return "", errors.New("an // endregion without a region: remove it")
 			}
 			open = open[:len(open)-1]
 			continue
@@ -167,10 +167,10 @@ func cutRegion(text, name string) (string, error) {
 		}
 	}
 	if len(open) > 0 {
-		return "", fmt.Errorf("region %s is never ended: add // endregion", open[len(open)-1])
+		return "", fmt.Errorf("region %s has no end: add // endregion", open[len(open)-1])
 	}
 	if name != "" && !slices.Contains(known, name) {
-		return "", fmt.Errorf("there is no // region %s; it has: %s", name, strings.Join(known, ", "))
+		return "", fmt.Errorf("it has no // region %s; its regions are: %s", name, strings.Join(known, ", "))
 	}
 	return dedent(kept), nil
 }

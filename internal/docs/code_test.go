@@ -61,15 +61,15 @@ func TestCheckCode(t *testing.T) {
 		"no marker":             {"", "go", region, "line 2: a Go block must be code that is compiled"},
 		"changed":               {"examples/hello/main.go#greet", "go", strings.ToUpper(region), `its line 1 is "IF TRUE {", the file has "if true {"`},
 		"shorter":               {"examples/hello/main.go#greet", "go", "if true {\n", "it has 1 lines, the file has 5"},
-		"no such region":        {"examples/hello/main.go#leave", "go", region, "there is no // region leave; it has: greet"},
+		"no such region":        {"examples/hello/main.go#leave", "go", region, "it has no // region leave; its regions are: greet"},
 		"no such file":          {"examples/gone.go", "go", region, "reading the file of a sample"},
 		"outside":               {"../x.go", "go", region, "write a path from the repository's root"},
 		"another module":        {"other/main.go", "go", whole, "in module other, whose packages make test does not compile"},
 		"testdata":              {"examples/testdata/x.go", "go", whole, "in testdata, which the go command ignores"},
 		"left out of the build": {"examples/hello/ignored.go", "go", "package main\n", "left out of the build"},
-		"no Go file":            {"examples/hello/x.yaml", "go", "a: 1\n", "which is no Go file"},
-		"a region without end":  {"examples/hello/open.go", "go", "", "region a is never ended"},
-		"an end without region": {"examples/hello/close.go", "go", "", "ends no region"},
+		"no Go file":            {"examples/hello/x.yaml", "go", "a: 1\n", "which is not a Go file"},
+		"a region without end":  {"examples/hello/open.go", "go", "", "region a has no end"},
+		"an end without region": {"examples/hello/close.go", "go", "", "an // endregion without a region"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -59,8 +59,8 @@ func CommentBlocks(root string) ([]CommentBlock, error) {
 	return blocks, err
 }
 
-// CheckComments returns what is wrong with the code blocks of all comments below root, one sentence each. Each is Go code
-// that a test file beside it has, or one of others, which say by "FILE: FIRST LINE" what it is instead.
+// CheckComments returns the problems of the code blocks in all comments below root, one sentence each. Each block must be Go
+// code of a test file in the same folder, or be listed in others by "FILE: FIRST LINE", with a description.
 func CheckComments(root string, others map[string]string) ([]string, error) {
 	blocks, err := CommentBlocks(root)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// others are the code blocks in comments that are no Go code, and what they are. Everything else is in a test.
+// others lists the code blocks in comments that are not Go code, with descriptions. All other blocks are in a test.
 func others() map[string]string {
 	const (
 		shell   = "commands"
@@ -74,7 +74,7 @@ type Shop struct {
 func Open() {
 	// In a body:
 	//
-	//	nobody reads this
+	//	not a doc comment
 }
 `
 

@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// CheckLinks returns what is wrong with the relative links of a page, one sentence each: files that do not exist, headings
-// that the other page does not have. Links to other sites are not looked at. Name is the page's path below root.
+// CheckLinks returns the problems of the relative links of a page, one sentence each: missing files, and missing headings of
+// other pages. Links to other sites are not checked. Name is the page's path below root.
 func CheckLinks(root, name string, page Page) []string {
 	var problems []string
 	for i, line := range page.prose {
@@ -53,11 +53,11 @@ func checkLink(root, name, target string) error {
 		resolved = path.Join(path.Dir(name), file)
 	}
 	if resolved == ".." || strings.HasPrefix(resolved, "../") {
-		return fmt.Errorf("it leads out of the repository")
+		return fmt.Errorf("it is outside of the repository")
 	}
 	full := filepath.Join(root, filepath.FromSlash(resolved))
 	if _, err := os.Stat(full); err != nil {
-		return fmt.Errorf("there is no %s: correct the path, or remove the link", resolved)
+		return fmt.Errorf("%s does not exist: correct the path, or remove the link", resolved)
 	}
 	if anchor == "" || path.Ext(resolved) != ".md" {
 		return nil

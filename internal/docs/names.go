@@ -129,7 +129,7 @@ func receiver(expr ast.Expr) string {
 	return ""
 }
 
-// CheckNames returns what is wrong with the names in a page's prose: each `package.Name` and
+// CheckNames returns the problems of the names in a page's prose: each `package.Name` and
 // `package.Type.Member` must exist, where the package is one of names.
 func CheckNames(names Names, page Page) []string {
 	code := regexp.MustCompile("`[^`]+`")

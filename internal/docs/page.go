@@ -25,7 +25,7 @@ type Block struct {
 	from, to int
 }
 
-// A Marker is a comment <!-- key: value --> that tells something about the block below it.
+// A Marker is a comment <!-- key: value --> that describes the block below it.
 type Marker struct {
 	Line       int
 	Key, Value string
@@ -42,8 +42,8 @@ func (b Block) Marked(key string) []string {
 	return values
 }
 
-// Parse reads the fenced blocks of a page. It refuses a block that is never closed, and a marker with no block directly
-// below it, which would be ignored in silence.
+// Parse reads the fenced blocks of a page. A block that is not closed is an error, and so is a marker without a block
+// directly below it, which would be ignored.
 func Parse(text string) (Page, error) {
 	p := parser{lines: strings.Split(text, "\n")}
 	for p.at < len(p.lines) {
@@ -99,7 +99,7 @@ func (p *parser) block(fence string) error {
 	}
 	for b.to = b.from; ; b.to++ {
 		if b.to == len(p.lines) {
-			return fmt.Errorf("line %d: the block is never closed: add a line %q below it", b.Line, indent+fence)
+			return fmt.Errorf("line %d: the block is not closed: add a line %q below it", b.Line, indent+fence)
 		}
 		closing := strings.TrimSpace(p.lines[b.to])
 		if strings.HasPrefix(closing, fence) && strings.Trim(closing, fence[:1]) == "" {

@@ -44,7 +44,7 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ text, want string }{
-		"a block without an end":      {"a\n```go\nx\n", "line 2: the block is never closed"},
+		"a block without an end":      {"a\n```go\nx\n", "line 2: the block is not closed"},
 		"a marker away from a block":  {"<!-- run: no, x -->\n\n```sh\n```\n", "line 1: the marker \"run\" is not directly above"},
 		"a marker at the page's end":  {"```\n```\n<!-- code: x.go -->", "line 3: the marker \"code\" is not directly above"},
 		"a marker above another note": {"<!-- file: x -->\n<!-- hm -->\n```\n```\n", "line 1: the marker \"file\" is not directly above"},

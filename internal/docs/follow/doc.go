@@ -1,4 +1,4 @@
-// Package follow does what a page of the docs tells its reader to do, so that the page is known to work.
+// Package follow runs the steps of a page of the docs, to test that the page works.
 //
 // Its blocks are taken in order, in one folder and one shell (sh -e), as a reader would type them: cd, variables and
 // functions of one block hold for the next. Comments directly above a block say how (see package docs for their form):
@@ -14,6 +14,6 @@
 //	<!-- run: background, expect "a" -> the text must be in its output by the page's end.
 //	<!-- run: no, REASON -->            it is not run.
 //
-// Blocks of other languages, without a file comment, are for the eye only. KUBECONFIG is taken from the environment, so
-// that a page never acts on the cluster of whoever runs it.
+// Blocks of other languages without a file comment are ignored. KUBECONFIG is taken from the environment, so
+// that a page never changes the cluster of the user who runs the test.
 package follow

@@ -32,7 +32,7 @@ type Options struct {
 	Dir string
 	// Env is added to the environment of this process. Empty: nothing is.
 	Env []string
-	// Stdout gets each command and its output. Nil: nobody does.
+	// Stdout receives each command and its output. Default nil: discarded.
 	Stdout io.Writer
 	// Until is how long an expected output is waited for. Zero: DefaultUntil.
 	Until time.Duration

@@ -152,12 +152,12 @@ func TestPageFails(t *testing.T) {
 		"a block exits":  {"~~~sh\nexit 0\n~~~\n~~~sh\ntrue\n~~~\n", []string{"page.md:1: running the block: the block ended the shell"}},
 		"nothing to do":  {"hello\n", []string{"the page has nothing to follow"}},
 		"a bash block":   {"~~~bash\ntrue\n~~~\n", []string{"line 1: a bash block is not run"}},
-		"an open block":  {"~~~sh\ntrue\n", []string{"never closed"}},
-		"no reason":      {"<!-- run: no, -->\n~~~sh\ntrue\n~~~\n", []string{"say why"}},
-		"no such option": {"<!-- run: twice -->\n~~~sh\ntrue\n~~~\n", []string{`"twice" is not known`}},
+		"an open block":  {"~~~sh\ntrue\n", []string{"not closed"}},
+		"no reason":      {"<!-- run: no, -->\n~~~sh\ntrue\n~~~\n", []string{"the reason is missing"}},
+		"no such option": {"<!-- run: twice -->\n~~~sh\ntrue\n~~~\n", []string{`"twice" is unknown`}},
 		"no text":        {"<!-- run: expect two -->\n~~~sh\ntrue\n~~~\n", []string{"expect wants a text in double quotes"}},
 		"an empty text":  {"<!-- run: until \"\" -->\n~~~sh\ntrue\n~~~\n", []string{"not an empty one"}},
-		"run for Go":     {"<!-- run: background -->\n~~~go\n~~~\n", []string{"is no sh block"}},
+		"run for Go":     {"<!-- run: background -->\n~~~go\n~~~\n", []string{"is not an sh block"}},
 		"a file outside": {"<!-- file: ../x -->\n~~~\n~~~\n", []string{"write a path below the page's folder"}},
 		"file and run":   {"<!-- file: x -->\n<!-- run: background -->\n~~~sh\n~~~\n", []string{"keep one"}},
 	} {
@@ -191,7 +191,7 @@ wait
 ~~~
 `
 
-// assertNoHolder fails if a process still holds the pipe. A pid would not tell: it may be that of a zombie.
+// assertNoHolder fails if a process still holds the pipe. A pid is not sufficient: it may belong to a zombie.
 func assertNoHolder(t *testing.T, dir string) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(dir, "held"), os.O_RDONLY|syscall.O_NONBLOCK, 0)

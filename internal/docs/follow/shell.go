@@ -63,11 +63,11 @@ type statusError struct{ status string }
 
 func (e *statusError) Error() string { return "exit status " + e.status }
 
-// errLeft says that a process of the page is out of reach.
+// errLeft is returned when a process has left the process group of the page.
 var errLeft = errors.New("a process that the page started has left its process group and still runs: " +
 	"let the page end what it starts, or start it without setsid")
 
-// A shell is one sh in a process group of its own, with all processes of a page.
+// A shell is one sh in a separate process group, with all processes of a page.
 type shell struct {
 	// Immutable after startShell.
 	folder  string // of the jobs' files

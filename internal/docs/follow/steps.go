@@ -13,7 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/docs"
 )
 
-// A step is one block that something is done with.
+// A step is one block that is saved or run.
 type step struct {
 	line       int // of the block in the page
 	text       string
@@ -23,7 +23,7 @@ type step struct {
 	until      string
 }
 
-// steps reads what a page tells its reader to do.
+// steps returns the steps of a page.
 func steps(page docs.Page) ([]step, error) {
 	var (
 		all  []step
@@ -43,7 +43,7 @@ func steps(page docs.Page) ([]step, error) {
 	return all, errors.Join(errs...)
 }
 
-// stepOf returns what is to be done with a block; not ok means nothing.
+// stepOf returns the step of a block. ok is false if the block has no step.
 func stepOf(block docs.Block) (s step, ok bool, err error) {
 	s = step{line: block.Line, text: block.Text}
 	files, runs := block.Marked("file"), block.Marked("run")
@@ -59,7 +59,7 @@ func stepOf(block docs.Block) (s step, ok bool, err error) {
 	case slices.Contains([]string{"bash", "shell", "zsh"}, block.Lang):
 		return s, false, fmt.Errorf("a %s block is not run: call it sh, or console where it shows a session", block.Lang)
 	case block.Lang != "sh" && len(runs) > 0:
-		return s, false, errors.New("the block has a run comment but is no sh block: call it sh, or remove the comment")
+		return s, false, errors.New("the block has a run comment but is not an sh block: call it sh, or remove the comment")
 	case block.Lang != "sh":
 		return s, false, nil
 	}
@@ -74,7 +74,7 @@ func stepOf(block docs.Block) (s step, ok bool, err error) {
 	return s, !skip, nil
 }
 
-// options reads one run comment into the step; no means that it is not to be run.
+// options parses one run comment into the step. no is true if the block must not be run.
 func (s *step) options(text string) (no bool, err error) {
 	for text = strings.TrimLeft(text, ", "); text != ""; text = strings.TrimLeft(text, ", ") {
 		word := text
@@ -85,7 +85,7 @@ func (s *step) options(text string) (no bool, err error) {
 		switch word {
 		case "no":
 			if strings.Trim(text, ", ") == "" {
-				return false, errors.New("say why: no, REASON")
+				return false, errors.New("the reason is missing: write no, REASON")
 			}
 			return true, nil
 		case "background":
@@ -106,7 +106,7 @@ func (s *step) options(text string) (no bool, err error) {
 				s.expect = append(s.expect, want)
 			}
 		default:
-			return false, fmt.Errorf("%q is not known: use background, expect \"text\", until \"text\" or no, REASON", word)
+			return false, fmt.Errorf("%q is unknown: use background, expect \"text\", until \"text\" or no, REASON", word)
 		}
 	}
 	return false, nil
