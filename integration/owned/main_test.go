@@ -238,7 +238,18 @@ func changes(plan owned.Plan) bool {
 	return slices.ContainsFunc(plan.Results, func(r owned.Result) bool { return r.Outcome != owned.Unchanged })
 }
 
-// undesired returns the results of objects that were found and are not desired.
+// undesired returns the results of children that are not desired and still exist: not those that this run has deleted,
+// nor objects of other owners.
 func undesired(report owned.Report) []owned.Result {
-	return slices.DeleteFunc(slices.Clone(report.Results), func(r owned.Result) bool { return r.Desired })
+	return slices.DeleteFunc(slices.Clone(report.Results), func(r owned.Result) bool {
+		return r.Desired || slices.Contains([]owned.ChildOutcome{owned.Deleted, owned.Pruned, owned.Foreign}, r.Outcome)
+	})
+}
+
+// wrote reports whether a run has changed any object.
+func wrote(report owned.Report) bool {
+	writes := []owned.ChildOutcome{owned.Created, owned.Updated, owned.Recreating, owned.Pruned, owned.Deleted}
+	return slices.ContainsFunc(report.Results, func(r owned.Result) bool {
+		return slices.Contains(writes, r.Outcome) || r.Terminating != nil && len(r.Terminating.ForceRemoved) > 0
+	})
 }
