@@ -11,10 +11,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// versionOfNoObject is a resourceVersion that no object has. An apply with it creates an object,
-// because the API server compares resourceVersions only when the object exists, and gets a
-// conflict when it does. It is the largest one, because servers that count the versions of each
-// object on its own begin at 1.
+// versionOfNoObject is a resourceVersion that no object has. An apply with it creates an object, because the
+// API server compares resourceVersions only if the object exists, and then reports a conflict. It is the
+// largest one, because servers that count the versions of each object begin at 1.
 const versionOfNoObject = "9223372036854775807"
 
 func checkIfAbsent(obj kube.Object, s settings) error {
@@ -24,14 +23,14 @@ func checkIfAbsent(obj kube.Object, s settings) error {
 	case s.force:
 		return errors.New("options IfAbsent and Force exclude each other: a new object has no fields of other managers")
 	case s.subresource != "":
-		return fmt.Errorf("option IfAbsent creates objects, and %s is a part of one that exists", s.subresource)
+		return fmt.Errorf("option IfAbsent creates objects, and %s is a subresource of an existing one", s.subresource)
 	case obj.GetUID() != "":
 		return errors.New("option IfAbsent creates objects, and this one has a uid, so it was created already")
 	}
 	return nil
 }
 
-// applyAbsent creates the object, if there is none.
+// applyAbsent creates the object if it does not exist.
 func applyAbsent[T kube.Object](ctx context.Context, a application, like T) (ApplyResult[T], error) {
 	if !isKubernetesGroup(a.kind.Group) {
 		// An aggregated API server may ignore the resourceVersion of an apply.
@@ -65,15 +64,13 @@ func applyAbsent[T kube.Object](ctx context.Context, a application, like T) (App
 	return ApplyResult[T]{Object: answer, Outcome: outcome}, nil
 }
 
-// exists returns the error for an object that exists already. apierrors.IsAlreadyExists is true
-// of it.
+// exists returns the error for an existing object. apierrors.IsAlreadyExists is true for it.
 func (t target) exists(why error) error {
 	return fmt.Errorf("%w: %w: %s", ErrExists, apierrors.NewAlreadyExists(t.resource.GroupResource(), t.key.Name), why.Error())
 }
 
-// isAboutExisting reports whether an apply was refused because the object exists: the
-// resourceVersions differ, or another manager has fields of it. A conflict may also be about
-// another object, such as a quota.
+// isAboutExisting reports whether the API server rejected an apply because the object exists: the resourceVersions
+// differ, or another manager owns fields of it. A conflict may also be about another object, such as a quota.
 func isAboutExisting(a application, err error) bool {
 	if apierrors.IsAlreadyExists(err) || len(conflictsOf(err)) > 0 {
 		return true
@@ -83,9 +80,9 @@ func isAboutExisting(a application, err error) bool {
 		details.Kind == a.resource.Resource && details.Name == a.key.Name
 }
 
-// isKubernetesGroup reports whether kube-apiserver itself serves an API group, in every cluster.
-// Any other group may be that of a CustomResourceDefinition, or of an aggregated API server:
-// discovery does not tell them apart, and most programs may not read APIServices.
+// isKubernetesGroup reports whether kube-apiserver itself serves an API group in every cluster. Any other group
+// may belong to a CustomResourceDefinition or an aggregated API server: discovery does not distinguish them,
+// and most programs may not read APIServices.
 func isKubernetesGroup(group string) bool {
 	switch group {
 	case "", "apps", "autoscaling", "batch", "policy":

@@ -17,33 +17,30 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Config says how a Client makes its requests. It is taken by value: New neither keeps nor
-// changes the caller's.
+// Config configures a Client. New copies it.
 type Config struct {
-	// Cluster is where requests go. Required.
+	// Cluster receives the requests. Required.
 	Cluster *kube.Cluster
-	// FieldOwner is the field manager of all that is written: a name of at most 128 bytes that
-	// stays the same over versions of the program, for what is applied belongs to it. Apply
-	// needs one. Default: none is named, and the API server takes the program's name.
+	// FieldOwner is the field manager of all writes: a name of at most 128 bytes. It must stay the same over
+	// versions of the program, because it owns the applied fields. Apply requires it. Default: empty; the API
+	// server then uses the name of the program.
 	FieldOwner string
-	// FieldValidation says what the API server does with fields that it does not know, and with
-	// fields that come twice: metav1.FieldValidationIgnore drops them in silence, Warn drops
-	// them with a warning, Strict refuses the request. Default: the API server's, Warn.
+	// FieldValidation determines what the API server does with unknown and duplicate fields:
+	// metav1.FieldValidationIgnore drops them silently, Warn drops them with a warning, Strict rejects the
+	// request. Default: the API server's, Warn.
 	FieldValidation string
-	// DryRun has the API server check everything that is written, admission included, and keep
-	// nothing. Default false.
+	// DryRun makes the API server validate all writes, including admission, and store nothing. Default false.
 	DryRun bool
-	// Namespace limits the client to one namespace: objects without one get it, and requests for
-	// other namespaces, and for kinds that live in none, are refused before they are sent.
-	// Default: all.
+	// Namespace limits the client to one namespace: objects without a namespace get it, and requests for other
+	// namespaces and for cluster-scoped kinds are rejected before they are sent. Default: all.
 	Namespace string
 	// Informers answer reads in place of the API server, as far as they can: see Informer. No
 	// read ever starts one. Default: every read asks the API server.
 	Informers []Informer
-	// Interceptors see every request, the first one first: see Interceptor. Default: none.
+	// Interceptors see every request, in this order: see Interceptor. Default: none.
 	Interceptors []Interceptor
-	// Logger receives the API server's warnings (deprecated versions, unknown fields), each text
-	// once. Default: slog.Default() at the time of New.
+	// Logger receives the API server's warnings (deprecated versions, unknown fields), each text once. Default:
+	// slog.Default() at the time of New.
 	Logger *slog.Logger
 }
 
@@ -59,8 +56,8 @@ type Informer interface {
 	Untyped() cache.Informer
 }
 
-// Client makes requests to one API server: the functions of this package take it. It keeps no
-// watch, starts nothing and needs no Close. It is safe for concurrent use.
+// Client makes requests to one API server: the functions of this package take it. It has no watches and no
+// goroutines, and needs no Close. It is safe for concurrent use.
 type Client struct {
 	config   Config // immutable after New
 	send     RoundTrip
@@ -69,7 +66,7 @@ type Client struct {
 	shapes   *shapes
 }
 
-// New makes a Client. It makes no request. The error names every mistake in config.
+// New returns a Client. It makes no request. The error lists every mistake in config.
 func New(config Config) (*Client, error) {
 	c, err := unchained(config)
 	if err != nil {
@@ -79,7 +76,7 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// unchained makes a client that cannot send yet: see chain.
+// unchained returns a client that cannot send yet: see chain.
 func unchained(config Config) (*Client, error) {
 	config.Informers, config.Interceptors = slices.Clone(config.Informers), slices.Clone(config.Interceptors)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
@@ -89,7 +86,7 @@ func unchained(config Config) (*Client, error) {
 	return &Client{config: config, warnings: newWarnings(config.Logger), applied: newAppliedMemory(), shapes: &shapes{}}, nil
 }
 
-// chain puts the interceptors around what sends requests, and around them what remembers.
+// chain wraps the sending of requests in the interceptors, and those in the memory of applies.
 func (c *Client) chain() {
 	c.send = c.roundTrip
 	for _, intercept := range slices.Backward(c.config.Interceptors) {
@@ -98,14 +95,13 @@ func (c *Client) chain() {
 	c.send = c.applied.intercept(c.send)
 }
 
-// With returns a client that differs from c in what change changes of its Config: the usual way
-// to a client for a dry run, for one namespace, or with one more interceptor. What c has learnt
-// is shared: which warnings were logged and, of the same cluster, what was applied. (An
-// interceptor that changes what is applied so belongs into all clients of a field owner, or none.)
+// With returns a client whose Config is changed by change, for example for a dry run, for one namespace, or
+// with another interceptor. Both clients share the logged warnings and, for the same cluster, the states of
+// applies. (So an interceptor that changes applies must be in all clients of a field owner, or in none.)
 //
 //	plan, err := c.With(func(config *client.Config) { config.DryRun = true })
 //
-// The error names every mistake in the changed Config.
+// The error lists every mistake in the changed Config.
 func (c *Client) With(change func(*Config)) (*Client, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -126,14 +122,14 @@ func (c *Client) With(change func(*Config)) (*Client, error) {
 	return other, nil
 }
 
-// Config returns what the client was made of.
+// Config returns a copy of the client's Config.
 func (c *Client) Config() Config {
 	config := c.config
 	config.Informers, config.Interceptors = slices.Clone(config.Informers), slices.Clone(config.Interceptors)
 	return config
 }
 
-// Cluster returns the cluster to which the client's requests go.
+// Cluster returns Config.Cluster.
 func (c *Client) Cluster() *kube.Cluster { return c.config.Cluster }
 
 func (c Config) validate() error {
@@ -144,7 +140,7 @@ func (c Config) validate() error {
 	errs = append(errs, checkFieldOwner(c.FieldOwner), checkFieldValidation(c.FieldValidation))
 	if c.Namespace != "" {
 		for _, mistake := range validation.IsDNS1123Label(c.Namespace) {
-			errs = append(errs, fmt.Errorf("the Namespace %q is none: %s", c.Namespace, mistake))
+			errs = append(errs, fmt.Errorf("the Namespace %q is invalid: %s", c.Namespace, mistake))
 		}
 	}
 	for i, informer := range c.Informers {
@@ -193,7 +189,7 @@ func (c *Client) informersOf(kind schema.GroupVersionKind) iter.Seq[cache.Inform
 	}
 }
 
-// check refuses a client that was never made.
+// check rejects a nil client.
 func (c *Client) check() error {
 	if c == nil {
 		return errors.New("the client is nil: client.New makes one")

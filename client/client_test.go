@@ -27,7 +27,7 @@ func TestNewReportsAllConfigErrors(t *testing.T) {
 		Informers: []client.Informer{nil, shelf{}}, Interceptors: []client.Interceptor{nil},
 	})
 	for _, want := range []string{
-		"make a client: ", "Cluster is required", "FieldOwner has 129 bytes", `FieldValidation is "strict"`, `the Namespace "Shop" is none: `,
+		"make a client: ", "Cluster is required", "FieldOwner has 129 bytes", `FieldValidation is "strict"`, `the Namespace "Shop" is invalid: `,
 		"nil is among Informers, at 0", `informer "shelf" does not know the kind`, "nil is among Interceptors, at 0",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

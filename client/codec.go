@@ -16,18 +16,18 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// encodeObject returns an object as JSON, with its kind, which Go types do not carry.
+// encodeObject returns an object as JSON, with its kind, which typed objects lack.
 func encodeObject(cluster *kube.Cluster, r *Request) ([]byte, error) {
 	obj, kind := r.Object, r.Kind
 	if r.Subresource != "" {
-		// The body may have a kind of its own.
+		// The body may have another kind than the object.
 		var err error
 		if kind, err = cluster.KindOf(obj); err != nil {
 			return nil, err
 		}
 	}
 	own := obj.GetObjectKind().GroupVersionKind()
-	if (own.Kind == "" || own.Version == "") && !own.Empty() { // half of it, which would stand beside the whole
+	if (own.Kind == "" || own.Version == "") && !own.Empty() { // incomplete: it would be duplicated
 		obj = obj.DeepCopyObject().(kube.Object)
 		obj.GetObjectKind().SetGroupVersionKind(kind)
 		own = kind
@@ -39,8 +39,8 @@ func encodeObject(cluster *kube.Cluster, r *Request) ([]byte, error) {
 	if !own.Empty() {
 		return encoded, nil
 	}
-	// In front of the rest, because a copy of the object for the sake of two fields costs more
-	// than the request.
+	// The kind is inserted into the JSON, because copying the object to set two fields costs more than the
+	// request.
 	head, err := json.Marshal(metav1.TypeMeta{Kind: kind.Kind, APIVersion: kind.GroupVersion().String()})
 	if err != nil {
 		return nil, fmt.Errorf("encode the kind %s: %w", kind, err)
@@ -51,8 +51,8 @@ func encodeObject(cluster *kube.Cluster, r *Request) ([]byte, error) {
 	return append(append(head[:len(head)-1], ','), encoded[1:]...), nil
 }
 
-// decodeInto reads JSON into what an answer is to be in. Names of fields are compared as the
-// API server does it, by case, and whole numbers of unstructured objects stay whole.
+// decodeInto decodes JSON into an object. As in the API server, field names are case-sensitive, and whole
+// numbers of unstructured objects stay whole.
 func decodeInto(raw []byte, into runtime.Object) error {
 	clearObject(into)
 	switch into := into.(type) {
@@ -63,20 +63,19 @@ func decodeInto(raw []byte, into runtime.Object) error {
 	}
 }
 
-// clearObject empties an object: what is left of an earlier answer would be mixed with the next.
+// clearObject sets an object to zero, so that an earlier response does not mix with the next.
 func clearObject(obj runtime.Object) { reflect.ValueOf(obj).Elem().SetZero() }
 
-// isStatus reports whether an answer is a Status, which says of a request that it was done and
-// no more.
+// isStatus reports whether a response is a Status, which has no object.
 func isStatus(raw []byte) bool {
 	if !bytes.Contains(raw, []byte(`"Status"`)) {
-		return false // most answers, which need not be decoded to know it
+		return false // most responses: no need to decode them
 	}
 	var meta metav1.TypeMeta
 	return json.Unmarshal(raw, &meta) == nil && meta.Kind == "Status" && meta.APIVersion == "v1"
 }
 
-// page is a page of a list whose items are decoded one by one.
+// page is a page of a list with undecoded items.
 type page struct {
 	metav1.TypeMeta
 	metav1.ListMeta `json:"metadata"`
@@ -93,8 +92,8 @@ func (p *page) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// decode reads an object of kind into a new T. like says of which type, for a T that is an
-// interface; it may be nil for others.
+// decode decodes an object of kind into a new T. like is of the type to create if T is an interface, otherwise
+// it may be nil.
 func decode[T kube.Object](raw []byte, kind schema.GroupVersionKind, like T) (T, error) {
 	obj := newLike(like)
 	if err := decodeInto(raw, obj); err != nil {
@@ -105,12 +104,12 @@ func decode[T kube.Object](raw []byte, kind schema.GroupVersionKind, like T) (T,
 	return obj, nil
 }
 
-// decodeOneOf is decode for one object of many, which its error names.
+// decodeOneOf is decode with an error that names the object.
 func decodeOneOf[T kube.Object](raw []byte, kind schema.GroupVersionKind, like T) (T, error) {
 	obj, err := decode(raw, kind, like)
 	if err != nil {
 		var metadata metav1.PartialObjectMetadata
-		_ = utiljson.Unmarshal(raw, &metadata) // as much of its name as can be read
+		_ = utiljson.Unmarshal(raw, &metadata) // the name, if it can be decoded
 		return obj, fmt.Errorf("decode %s: %w", target{kind: kind, key: kube.KeyOf(&metadata)}, err)
 	}
 	return obj, nil
@@ -124,16 +123,16 @@ func newLike[T kube.Object](like T) T {
 	return gotype.New[T]()
 }
 
-// isMetadata reports whether objects of the type of like are metadata only.
+// isMetadata reports whether the type of like is metadata only.
 func isMetadata[T kube.Object](like T) bool {
 	_, metadata := any(like).(*metav1.PartialObjectMetadata)
 	return metadata
 }
 
-// convert returns an object of an informer as a T. They are of one kind. obj may be changed.
+// convert returns an object of an informer as a T of the same kind. It may change obj.
 func convert[T kube.Object](obj kube.Object, kind schema.GroupVersionKind, like T) (T, error) {
 	if typed, ok := obj.(T); ok && reflect.TypeOf(obj) == reflect.TypeOf(like) {
-		typed.GetObjectKind().SetGroupVersionKind(kind) // as an answer of the API server has it
+		typed.GetObjectKind().SetGroupVersionKind(kind) // as in a response of the API server
 		return typed, nil
 	}
 	if isMetadata(like) {

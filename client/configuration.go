@@ -10,12 +10,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// configurationOf returns the fields of obj that are to be applied: those that the caller has
-// set, which are the ones that it comes to own.
+// configurationOf returns the fields to apply: those that are set in obj. The field owner will own them.
 //
-// Left out are the metadata that is the API server's, the status (of the subresource "status"
-// everything else), and what Go's types encode of structs that nobody has touched. uid stays:
-// it makes the API server refuse to change another object of that name.
+// It omits metadata that the API server sets, the status (or everything else for the subresource "status"), and
+// unset structs of Go types. It keeps the uid, so that the API server rejects a change of another object with the
+// same name.
 func configurationOf(t target, obj kube.Object, s settings) (map[string]any, error) {
 	content, err := t.client.shapes.contentOf(obj)
 	if err != nil {
@@ -62,8 +61,8 @@ func configurationOf(t target, obj kube.Object, s settings) (map[string]any, err
 	return content, err
 }
 
-// metadataOfServer are the fields of metadata that the API server sets, or that mean nothing to
-// an object with a name.
+// metadataOfServer are the fields of metadata that the API server sets, or that do not apply to an object with
+// a name.
 func metadataOfServer() []string {
 	return []string{
 		"managedFields", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
@@ -75,9 +74,8 @@ func isCoreSecret(kind schema.GroupVersionKind) bool {
 	return kind.GroupKind() == schema.GroupKind{Kind: kindSecret}
 }
 
-// encodeStringData moves a Secret's stringData to data, as the API server would do: it does not
-// keep stringData, so that nothing would tell whether it is still what was applied, nor be
-// removed when it is applied no longer.
+// encodeStringData moves a Secret's stringData to data, as the API server does. The API server does not store
+// stringData, so without this neither drift nor removed keys could be detected.
 func encodeStringData(content map[string]any) error {
 	text, given := content["stringData"]
 	if !given {
@@ -86,7 +84,7 @@ func encodeStringData(content map[string]any) error {
 	delete(content, "stringData")
 	values, ok := text.(map[string]any)
 	if text != nil && !ok {
-		return fmt.Errorf("stringData is a %T: it maps names to strings", text)
+		return fmt.Errorf("stringData is a %T, must be a map of strings", text)
 	}
 	if len(values) == 0 {
 		return nil
@@ -98,7 +96,7 @@ func encodeStringData(content map[string]any) error {
 	for name, value := range values {
 		plain, ok := value.(string)
 		if !ok {
-			return fmt.Errorf("stringData[%s] is a %T: it has to be a string", name, value)
+			return fmt.Errorf("stringData[%s] is a %T, must be a string", name, value)
 		}
 		data[name] = base64.StdEncoding.EncodeToString([]byte(plain))
 	}

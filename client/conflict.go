@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// FieldConflict is a field that another manager has, with another value.
+// FieldConflict is an applied field that another manager owns, with another value.
 type FieldConflict struct {
 	// Manager is the other field manager: "kubectl-edit".
 	Manager string `json:"manager"`
@@ -19,18 +19,18 @@ type FieldConflict struct {
 	Field string `json:"field"`
 }
 
-// ConflictError says that other field managers have fields that were applied. It wraps the
-// answer of the API server; for package retry it is Invalid: trying again does not help.
+// ConflictError reports that other field managers own applied fields. It wraps the response of the API server;
+// its class in package retry is Invalid, because a retry does not help.
 type ConflictError struct {
-	// FieldOwner is who has applied.
+	// FieldOwner is the field owner of the apply.
 	FieldOwner string
 	// Conflicts are the fields in conflict, in the API server's order.
 	Conflicts []FieldConflict
-	// Err is the API server's answer.
+	// Err is the API server's response.
 	Err error
 }
 
-// Error names the managers, the fields and what can be done.
+// Error returns the managers, their fields and the possible solutions.
 func (e *ConflictError) Error() string {
 	var managers []string
 	fields := map[string][]string{}
@@ -49,10 +49,10 @@ func (e *ConflictError) Error() string {
 		"or leave them to the others, by not applying them", e.FieldOwner, strings.Join(has, "; "))
 }
 
-// Unwrap returns the API server's answer.
+// Unwrap returns the API server's response.
 func (e *ConflictError) Unwrap() error { return e.Err }
 
-// conflictsOf returns the fields that an apply did not get from their managers.
+// conflictsOf returns the fields in conflict of a failed apply.
 func conflictsOf(err error) []FieldConflict {
 	details := detailsOf(err)
 	if details == nil {
@@ -67,7 +67,7 @@ func conflictsOf(err error) []FieldConflict {
 	return conflicts
 }
 
-// managerIn returns the manager that a cause's message names, which has no field of its own:
+// managerIn returns the manager from the message of a cause, because a cause has no field for it:
 //
 //	conflict with "kubectl-edit" with subresource "status" using apps/v1 at 2026-01-02T15:04:05Z
 //
@@ -88,8 +88,7 @@ func managerIn(message string) string {
 	return manager
 }
 
-// asReplaced says of an error about the uid that was demanded that another object has taken the
-// place of the one which was meant.
+// asReplaced adds ErrReplaced to an error about the required uid: another object has the name.
 func (t target) asReplaced(err error, uid types.UID) error {
 	details := detailsOf(err)
 	if uid == "" || details == nil {
@@ -97,7 +96,7 @@ func (t target) asReplaced(err error, uid types.UID) error {
 	}
 	for _, cause := range details.Causes {
 		if cause.Field == "metadata.uid" {
-			return t.conflict(ErrReplaced, "its uid is not %s, as was demanded: %s", uid, err.Error())
+			return t.conflict(ErrReplaced, "its uid is not %s: %s", uid, err.Error())
 		}
 	}
 	return asChanged(err)

@@ -10,27 +10,24 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// DeleteLive deletes obj, if what the API server has is still that object and check approves
-// of its state.
+// DeleteLive deletes obj if the API server still has the same object and check accepts its state.
 //
 // Flow:
 //
-//  1. The object is read from the API server, as by Live.
-//  2. check is called with what was read. Nil approves of everything. An error ends the
-//     matter, and is wrapped.
-//  3. The object is deleted with its uid and the resourceVersion that was read as
-//     preconditions. It is not tried twice: a conflict is the caller's to think about, and
-//     a Retry-After the workqueue's (retry.RetryAfter).
+//  1. Read the object from the API server, as Live does.
+//  2. Call check with the live object. A nil check accepts every state. An error of check ends the call, and is
+//     wrapped.
+//  3. Delete the object, with its uid and the live resourceVersion as preconditions. The request is not repeated: a
+//     conflict is returned to the caller, and a Retry-After to the workqueue (retry.RetryAfter).
 //
-// Guarantees: no object is deleted but the one that obj was read from, and not in a state that
-// check has not seen. It returns when the API server has accepted the deletion; finalizers and
-// the grace period go on after that.
+// Guarantees: DeleteLive only deletes the object that obj was read from, and only in a state that check has
+// accepted. It returns when the API server has accepted the deletion; finalizers and the grace period follow.
 //
 // Options: IfUnchanged, DryRun, Propagation, GracePeriod.
 //
-// Errors: those of Live and of check; ErrGone and ErrChanged also for what happened after the
-// read. For a caller that only wants the object away, ErrGone is a success. An answer that was
-// lost on the way (a timeout) says nothing: the object may have been deleted.
+// Errors: those of Live and of check; ErrGone and ErrChanged also for changes after the read. ErrGone is a
+// success for a caller that only wants the object deleted. If the response is lost (a timeout), the object may
+// have been deleted.
 func DeleteLive[T kube.Object](ctx context.Context, c *Client, obj T, check func(live T) error, options ...DeleteOption) error {
 	s, err := newSettings(options)
 	if err != nil {
@@ -47,26 +44,25 @@ func DeleteLive[T kube.Object](ctx context.Context, c *Client, obj T, check func
 	return nil
 }
 
-// ScaleLive sets the number of replicas of obj, if what the API server has is still that object
-// and check approves of its state. The kind needs a scale subresource, as Deployments,
-// StatefulSets and ReplicaSets have it, and custom resources whose definition says so.
+// ScaleLive sets the number of replicas of obj if the API server still has the same object and check accepts
+// its state. The kind needs a scale subresource: Deployments, StatefulSets and ReplicaSets have one, and custom
+// resources may define one.
 //
-// Flow and guarantees are those of DeleteLive, with an update of the scale subresource that
-// carries the resourceVersion which was read. Whoever else sets replicas, an autoscaler for
-// one, will do so again; and after a scale to zero the API server (1.36) counts nobody as the
-// manager of spec.replicas, so that others who apply it meet no conflict.
+// Flow and guarantees are those of DeleteLive, with an update of the scale subresource that carries the live
+// resourceVersion. Another client that sets replicas, such as an autoscaler, will set them again; and after a
+// scale to zero the API server (1.36) has no manager of spec.replicas, so other clients that apply it get no
+// conflict.
 //
 // Options: IfUnchanged, DryRun.
 //
-// Errors: those of Live and of check; ErrGone and ErrChanged also for what happened after the
-// read; a negative number; a kind without a scale subresource. A lost answer says nothing: the
-// object may have been scaled.
+// Errors: those of Live and of check; ErrGone and ErrChanged also for changes after the read; a negative
+// number; a kind without a scale subresource. If the response is lost, the object may have been scaled.
 func ScaleLive[T kube.Object](ctx context.Context, c *Client, obj T, replicas int32, check func(live T) error, options ...interface {
 	ApplyOption
 	DeleteOption
 }) error {
 	if replicas < 0 {
-		return fmt.Errorf("scale to %d replicas: there cannot be fewer than none", replicas)
+		return fmt.Errorf("scale to %d replicas: the number must be at least 0", replicas)
 	}
 	s, err := newSettings(options)
 	if err != nil {
@@ -82,7 +78,7 @@ func ScaleLive[T kube.Object](ctx context.Context, c *Client, obj T, replicas in
 	return nil
 }
 
-// prepare reads the object and has it checked.
+// prepare reads the object and calls check.
 func prepare[T kube.Object](ctx context.Context, c *Client, obj T, check func(T) error, s settings) (target, T, error) {
 	var none T
 	t, err := c.sameTarget(ctx, obj)
@@ -99,7 +95,7 @@ func prepare[T kube.Object](ctx context.Context, c *Client, obj T, check func(T)
 			return t, none, fmt.Errorf("%s: not done: %w", t, err)
 		}
 	}
-	// A check may change its object; the preconditions are of what was read.
+	// check may have changed the object; the preconditions must be those of the live one.
 	live.SetUID(obj.GetUID())
 	live.SetResourceVersion(version)
 	return t, live, nil

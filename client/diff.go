@@ -16,26 +16,23 @@ import (
 
 // FieldChange is a field that differs between two states of an object.
 type FieldChange struct {
-	// Path is the field's, as in "spec.template.spec.containers[name=web].image": elements of
-	// a list are told by their name, where each has one of its own, otherwise by their index.
-	// Keys that are no plain words are in brackets: "metadata.labels[app.kubernetes.io/name]".
+	// Path is the path of the field, as in "spec.template.spec.containers[name=web].image". Elements of a list
+	// are identified by their names if these are unique, otherwise by index. Keys other than plain words are in
+	// brackets: "metadata.labels[app.kubernetes.io/name]".
 	Path string `json:"path"`
-	// Before and After are its values, as JSON has them: a map[string]any, []any, string,
-	// int64, float64 or bool; nil: it was not there, or is not. The values of a Secret are
-	// Hidden.
+	// Before and After are the values as in JSON: a map[string]any, []any, string, int64, float64 or bool; nil if
+	// the field did not or does not exist. The values of a Secret are Hidden.
 	Before any `json:"before,omitempty"`
 	After  any `json:"after,omitempty"`
 }
 
-// Hidden is in the place of a Secret's values, which must not get into logs, plans and events:
-// that they differ is all that is said of them.
+// Hidden replaces the values of a Secret, which must not get into logs, plans and events.
 const Hidden = "(hidden)"
 
-// maxShown is how many bytes of a value String shows.
+// maxShown is the maximum number of bytes of a value in String.
 const maxShown = 120
 
-// String returns "spec.replicas: 1 -> 3", with "none" for what was not there, or is not. Long
-// values are cut.
+// String returns "spec.replicas: 1 -> 3", with "none" for a missing field. It truncates long values.
 func (f FieldChange) String() string {
 	if f.Before == Hidden && f.After == Hidden {
 		return f.Path + ": " + Hidden + " -> another value " + Hidden
@@ -65,14 +62,12 @@ func textOf(value any) string {
 	return text[:cut] + "..."
 }
 
-// Diff returns the fields in which after differs from before, sorted by path: labels,
-// annotations, owner references and finalizers, and all that is not metadata, but for the
-// status. What every write changes (resourceVersion, generation, managedFields) is left out.
-// One that is nil has no fields.
+// Diff returns the fields in which after differs from before, sorted by path: labels, annotations, owner
+// references, finalizers and all fields outside of the metadata, except the status. It omits the fields that
+// every write changes (resourceVersion, generation, managedFields). A nil object has no fields.
 //
-// The objects may be of different Go types, if they are of one kind; what a Go type does not
-// know counts as missing. Fields of typed objects that are empty because nobody has set them
-// count as missing too. An object that cannot be encoded has no fields.
+// The objects may have different Go types of the same kind; fields that a Go type lacks, and unset fields of typed
+// objects, count as missing. An object that cannot be encoded has no fields.
 func Diff(before, after kube.Object) []FieldChange {
 	return diff(newContents(&shapes{}), before, after, "")
 }
@@ -118,7 +113,7 @@ func compared(all *contents, obj kube.Object, subresource string) map[string]any
 	return out
 }
 
-// isSecret reports whether the values of an object are not to be shown.
+// isSecret reports whether the values of an object must be hidden.
 func isSecret(obj kube.Object) bool {
 	if usercode.IsNil(obj) {
 		return false
@@ -162,8 +157,7 @@ func (d *differ) compare(path string, before, after any) {
 	d.add(path, before, after)
 }
 
-// compareLists compares lists element by element. It returns false when the lists are to be
-// taken as a whole.
+// compareLists compares lists element by element. It returns false if the lists must be compared as a whole.
 func (d *differ) compareLists(path string, from, to []any) bool {
 	fromNames, fromNamed := namesOf(from)
 	toNames, toNamed := namesOf(to)
@@ -187,7 +181,7 @@ func (d *differ) compareLists(path string, from, to []any) bool {
 	return len(d.changes) > already // otherwise it is the order
 }
 
-// compareByIndex compares lists of maps; lists of plain values are easier to read as a whole.
+// compareByIndex compares lists of maps; other lists are easier to read as a whole.
 func (d *differ) compareByIndex(path string, from, to []any) bool {
 	for _, element := range slices.Concat(from, to) {
 		if _, isMap := element.(map[string]any); !isMap {
@@ -208,8 +202,7 @@ func (d *differ) compareByIndex(path string, from, to []any) bool {
 	return true
 }
 
-// namesOf returns the names of a list's elements. It returns false when one has none, or two
-// have the same.
+// namesOf returns the names of the elements of a list. It returns false if a name is missing or duplicated.
 func namesOf(list []any) ([]string, bool) {
 	var names []string
 	for _, element := range list {
@@ -266,5 +259,5 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// equal compares values as JSON has them.
+// equal compares JSON values.
 func equal(a, b any) bool { return reflect.DeepEqual(a, b) }

@@ -38,8 +38,8 @@
 // PatchSubresource are for subresources of another kind: a Scale, an Eviction, a Binding, a TokenRequest.
 //
 // EnsureNamespace, SetLabels, RemoveLabels, SetAnnotations, RemoveAnnotations, and the functions CreateOrUpdate
-// and CreateOrPatch known from other libraries, cover common tasks of handlers. Like Apply, they make no request if
-// an informer shows that nothing changes.
+// and CreateOrPatch known from other libraries, cover common tasks of handlers. Like Apply, they make no
+// request if an informer shows that nothing changes.
 //
 // WaitFor and WaitDeleted are for programs other than controllers.
 //
@@ -47,11 +47,11 @@
 //
 // # Errors
 //
-// ReasonOf returns the reason of a failed request in one word. IgnoreNotFound and IgnoreAlreadyExists return nil
-// for errors that are not failures. StatusCauses names the fields that the API server rejects. ErrGone,
-// ErrChanged and ErrReplaced describe what happened to an object; ErrTerminating means that it is being deleted;
-// ErrNoNamespace and kube.ErrNotServed mean that something else is missing. Apply returns a *ConflictError, WaitFor
-// ErrFailed. All of them wrap the errors of apimachinery.
+// ReasonOf returns the reason of a failed request in one word. IgnoreNotFound and IgnoreAlreadyExists return
+// nil for errors that are not failures. StatusCauses names the fields that the API server rejects. ErrGone,
+// ErrChanged and ErrReplaced describe what happened to an object; ErrTerminating means that it is being
+// deleted; ErrNoNamespace and kube.ErrNotServed mean that something else is missing. Apply returns a
+// *ConflictError, WaitFor ErrFailed. All of them wrap the errors of apimachinery.
 //
 // # Settings for all requests
 //

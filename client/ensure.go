@@ -51,19 +51,19 @@ const writeTries = 3
 //     to 3 times in total. So mutate must be safe to repeat. The same happens before an update of an object from
 //     an informer with another Go type, which may lack fields.
 //
-// CreateOrUpdate does not change obj; the result is WriteResult.Object. mutate must not change the namespace, the
-// name and the uid. It should set single fields: a struct or list that it replaces (Spec.Template.Spec =
-// corev1.PodSpec{...}) loses the defaults of the API server, so it differs, and is sent, in every run. The outcome is
-// then Unchanged, because the API server sets the defaults again; a controller's Explain shows an update with
-// "no change". The same happens with values that the API server normalizes ("1000m" to "1", in unstructured
-// objects). Apply has neither problem.
+// CreateOrUpdate does not change obj; the result is WriteResult.Object. mutate must not change the namespace,
+// the name and the uid. It should set single fields: a struct or list that it replaces (Spec.Template.Spec =
+// corev1.PodSpec{...}) loses the defaults of the API server, so it differs, and is sent, in every run. The
+// outcome is then Unchanged, because the API server sets the defaults again; a controller's Explain shows an
+// update with "no change". The same happens with values that the API server normalizes ("1000m" to "1", in
+// unstructured objects). Apply has neither problem.
 //
 // If the status is a subresource, CreateOrUpdate neither compares nor writes it: CreateOrPatch does both.
 //
 // Options: DryRun, FieldOwner, FieldValidation.
 //
-// Errors: the error of mutate; ErrChanged after three conflicts. Metadata-only objects are rejected, because an update
-// would remove the rest of the object.
+// Errors: the error of mutate; ErrChanged after three conflicts. Metadata-only objects are rejected, because an
+// update would remove the rest of the object.
 func CreateOrUpdate[T kube.Object](ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...WriteOption) (WriteResult[T], error) {
 	if _, metadata := any(obj).(*metav1.PartialObjectMetadata); metadata {
 		return WriteResult[T]{}, fmt.Errorf("create or update %s: it has metadata only, and an update would remove the rest: CreateOrPatch and Apply change metadata",
@@ -72,8 +72,9 @@ func CreateOrUpdate[T kube.Object](ctx context.Context, c *Client, obj T, mutate
 	return createOr(ctx, c, "create or update", obj, mutate, update[T], options)
 }
 
-// CreateOrPatch is CreateOrUpdate with a merge patch of the changes of mutate: it keeps fields that T lacks. If the
-// status is a subresource, a separate request patches it; a new object gets the status that mutate or obj sets.
+// CreateOrPatch is CreateOrUpdate with a merge patch of the changes of mutate: it keeps fields that T lacks. If
+// the status is a subresource, a separate request patches it; a new object gets the status that mutate or obj
+// sets.
 //
 // The patch requires that the object has not changed since it was read, because a merge patch replaces lists
 // completely.

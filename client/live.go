@@ -8,16 +8,15 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Live reads obj from the API server: the state that the cluster agrees on now, from no cache
-// of the server's either. T is any Object: typed, unstructured or metadata only, and what is
-// read is of the same kind. obj is not changed; its namespace, name and uid say which object
-// is meant.
+// Live reads obj from the API server: the most recent state, not from a cache of the server. T is any Object:
+// typed, unstructured or metadata only; the result has the same type. Live does not change obj; its namespace,
+// name and uid identify the object.
 //
 // Options: IfUnchanged.
 //
-// Errors: ErrGone; ErrReplaced; ErrChanged, with IfUnchanged; kube.ErrNotServed when the cluster
-// has no such kind (any longer), which says nothing about the object; an obj that has no uid,
-// because it did not come from the cluster; otherwise what the request met.
+// Errors: ErrGone; ErrReplaced; ErrChanged, with IfUnchanged; kube.ErrNotServed if the cluster does not serve
+// the kind, so that the state of the object is unknown; an obj without a uid, because it was not read from the
+// cluster; otherwise the error of the request.
 func Live[T kube.Object](ctx context.Context, c *Client, obj T, options ...LiveOption) (T, error) {
 	var none T
 	s, err := newSettings(options)
@@ -35,16 +34,16 @@ func Live[T kube.Object](ctx context.Context, c *Client, obj T, options ...LiveO
 	return live, nil
 }
 
-// sameTarget is targetOf for what has to be the very object that obj was.
+// sameTarget is targetOf for an obj that must have a uid, which identifies the object.
 func (c *Client) sameTarget(ctx context.Context, obj kube.Object) (target, error) {
 	t, err := c.targetOf(ctx, obj)
 	if err == nil && obj.GetUID() == "" {
-		err = fmt.Errorf("%s has no uid, so that nothing can tell whether it is still the same: use an object that was read from the cluster", t)
+		err = fmt.Errorf("%s has no uid, which identifies it: use an object that was read from the cluster", t)
 	}
 	return t, err
 }
 
-// readLive reads the object, and checks that it is still the same as seen.
+// readLive reads the object, and checks that it is the same one as seen.
 func readLive[T kube.Object](ctx context.Context, t target, seen T, s settings) (T, error) {
 	var none T
 	if s.unchanged && seen.GetResourceVersion() == "" {

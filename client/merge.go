@@ -12,7 +12,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// sameObject refuses to compare what are not two states of one object.
+// sameObject rejects a comparison of different objects.
 func sameObject(before, after kube.Object) error {
 	switch {
 	case usercode.IsNil(before) || usercode.IsNil(after):

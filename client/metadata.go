@@ -13,22 +13,21 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// SetLabels sets these labels of the object, by a merge patch of those that obj does not show so.
-// Other labels are left alone. When there is nothing to set, no request is made: obj is returned,
-// and false; otherwise the object as the API server has it then, and true.
+// SetLabels sets these labels of the object by a merge patch of those that differ in obj. It keeps other
+// labels. If nothing differs, it makes no request and returns obj and false; otherwise the patched object and
+// true.
 //
-// obj is the object as it was read, from a cache or the API server: of any type, metadata is
-// enough. It is not changed. Its uid, where it has one, says which object is meant.
+// obj is the object as it was read, from a cache or the API server, of any type; metadata is enough. SetLabels
+// does not change it. If it has a uid, only that object is patched.
 //
-// Options: DryRun, FieldOwner.
+// Options: DryRun, FieldOwner, FieldValidation.
 //
-// Errors: ErrGone; ErrReplaced when there is another object of that name; labels that the API
-// server would refuse.
+// Errors: ErrGone; ErrReplaced if another object has the name; labels that the API server would reject.
 func SetLabels[T kube.Object](ctx context.Context, c *Client, obj T, labels map[string]string, options ...WriteOption) (T, bool, error) {
 	return setMetadata(ctx, c, obj, "set labels", "labels", valuesOf(labels), checkLabels(labels), options)
 }
 
-// RemoveLabels removes the labels with these keys from the object. Otherwise it is as SetLabels.
+// RemoveLabels removes the labels with these keys from the object. Otherwise it works as SetLabels.
 func RemoveLabels[T kube.Object](ctx context.Context, c *Client, obj T, keys []string, options ...WriteOption) (T, bool, error) {
 	return setMetadata(ctx, c, obj, "remove labels", "labels", removed(keys), nil, options)
 }
@@ -48,7 +47,7 @@ func checkLabels(labels map[string]string) error {
 	return metav1validation.ValidateLabels(labels, field.NewPath("metadata", "labels")).ToAggregate()
 }
 
-// valuesOf and removed return what a merge patch has of keys: values, or null.
+// valuesOf and removed return the values of a merge patch: null removes a key.
 func valuesOf(set map[string]string) map[string]*string {
 	values := map[string]*string{}
 	for key, value := range set {
@@ -65,7 +64,7 @@ func removed(keys []string) map[string]*string {
 	return values
 }
 
-// setMetadata patches labels or annotations to what wanted has of them; nil: not there.
+// setMetadata patches labels or annotations to the wanted values; nil removes a key.
 func setMetadata[T kube.Object](
 	ctx context.Context, c *Client, obj T, doing, name string, wanted map[string]*string, invalid error, options []WriteOption,
 ) (T, bool, error) {

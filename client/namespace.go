@@ -8,15 +8,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EnsureNamespace makes sure that there is a namespace of that name, with these labels. Others
-// that it has are left alone. When it is there with them, nothing is written; when an informer
-// of the client shows that, nothing is asked either.
+// EnsureNamespace creates a namespace with this name and these labels, or sets the labels of the existing one.
+// It keeps other labels. If nothing differs, it writes nothing; if an informer of the client shows that, it
+// makes no request.
 //
-// Outcome: Created, Updated (labels were set), Unchanged. Options: DryRun, FieldOwner.
+// Outcome: Created, Updated (labels were set), Unchanged. Options: DryRun, FieldOwner, FieldValidation.
 //
-// Errors: ErrTerminating when the namespace is being deleted: nothing can be created in it, and
-// it can be created again when it is gone. It needs the verbs get, create and patch of
-// namespaces, and a Client that is not limited to one namespace.
+// Errors: ErrTerminating if the namespace is being deleted: no object can be created in it, and it can be
+// created again after that. EnsureNamespace needs the verbs get, create and patch of namespaces, and a Client
+// that is not limited to one namespace.
 func EnsureNamespace(ctx context.Context, c *Client, name string, labels map[string]string, options ...WriteOption) (ObjectOutcome, error) {
 	outcome, err := ensureNamespace(ctx, c, name, labels, options)
 	if err != nil {
@@ -41,8 +41,7 @@ func ensureNamespace(ctx context.Context, c *Client, name string, labels map[str
 	if err != nil {
 		return "", err
 	}
-	// An informer of metadata will do: what it shows has all labels, or lacks some that are then
-	// set again.
+	// An informer of metadata is enough, because it shows the labels.
 	seen, answered, err := cachedState(t, wanted, true)
 	if err == nil && !answered {
 		seen, err = readState(ctx, t, wanted)
@@ -52,7 +51,7 @@ func ensureNamespace(ctx context.Context, c *Client, name string, labels map[str
 	}
 	if !seen.exists {
 		r := t.request(VerbCreate, s)
-		r.Object = wanted // a Namespace needs nothing but metadata
+		r.Object = wanted // a Namespace needs only metadata
 		_, err := exchange(ctx, t, r, wanted)
 		if !apierrors.IsAlreadyExists(err) {
 			return Created, err
@@ -61,18 +60,18 @@ func ensureNamespace(ctx context.Context, c *Client, name string, labels map[str
 			return "", err
 		}
 		if !seen.exists {
-			return "", t.gone() // it was there a moment ago
+			return "", t.gone() // it was deleted after the create
 		}
 	}
 	return labelNamespace(ctx, c, seen.object, labels, options)
 }
 
-// labelNamespace sets the labels of a namespace that is there.
+// labelNamespace sets the labels of an existing namespace.
 func labelNamespace(
 	ctx context.Context, c *Client, namespace *metav1.PartialObjectMetadata, labels map[string]string, options []WriteOption,
 ) (ObjectOutcome, error) {
 	if since := namespace.GetDeletionTimestamp(); since != nil {
-		return "", fmt.Errorf("%w since %s: nothing can be created in it; what is still in it, kubectl describe tells",
+		return "", fmt.Errorf("%w since %s: no object can be created in it; kubectl describe shows its remaining content",
 			ErrTerminating, since.UTC().Format("2006-01-02 15:04:05 MST"))
 	}
 	_, changed, err := SetLabels(ctx, c, namespace, labels, options...)

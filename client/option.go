@@ -101,8 +101,7 @@ func (optionFunc) forDelete()            {}
 func (optionFunc) forDeleteAllOf()       {}
 func (optionFunc) forWait()              {}
 
-// OfKind names the kind of objects whose Go type does not tell: unstructured ones and those
-// that are metadata only.
+// OfKind sets the kind of objects of Go types without one: unstructured and metadata-only objects.
 func OfKind(kind schema.GroupVersionKind) interface {
 	GetOption
 	WatchOption
@@ -117,7 +116,7 @@ func OfKind(kind schema.GroupVersionKind) interface {
 	})
 }
 
-// FromAPI asks the API server, whatever informers the client has.
+// FromAPI reads from the API server, and not from the informers of the client.
 func FromAPI() interface {
 	GetOption
 	ListOption
@@ -159,10 +158,9 @@ func LabelSelector(selector string) interface {
 	})
 }
 
-// FieldSelector selects objects by field, as in "spec.nodeName=node-1". Which fields can be
-// selected depends on the kind; the API server refuses the others. Informers do not know
-// fields: it is asked. Of several selectors all must
-// match, also together with those by label.
+// FieldSelector selects objects by field, as in "spec.nodeName=node-1". Each kind has its own selectable
+// fields; the API server rejects others. It reads from the API server, because informers do not index fields.
+// Several selectors, of labels and fields, must all match.
 func FieldSelector(selector string) interface {
 	WatchOption
 	DeleteAllOfOption
@@ -178,8 +176,7 @@ func FieldSelector(selector string) interface {
 	})
 }
 
-// PageSize is how many objects the API server sends in one answer. Default 500, as kubectl
-// has it; 0 asks for all at once.
+// PageSize is the number of objects in one response. Default 500, as in kubectl; 0 requests all objects at once.
 func PageSize(objects int64) ListOption {
 	return optionFunc(func(s *settings) {
 		s.pageSize = objects
@@ -189,10 +186,9 @@ func PageSize(objects int64) ListOption {
 	})
 }
 
-// NotOlderThan lets the API server answer from its own cache, if that has come to this
-// resourceVersion: "0" takes any state, which costs the server little, and may be older than
-// what was seen before. Informers are not asked. Default, and "": the state that the cluster
-// agrees on now.
+// NotOlderThan allows the API server to answer from its cache, if that has reached this resourceVersion: "0"
+// accepts any state, which costs the server little, and may be older than states seen before. Informers are not
+// used. Default, and "": the most recent state.
 func NotOlderThan(resourceVersion string) interface {
 	GetOption
 	WatchOption
@@ -200,11 +196,11 @@ func NotOlderThan(resourceVersion string) interface {
 	return optionFunc(func(s *settings) { s.notOlderThan, s.fromAPI = resourceVersion, true })
 }
 
-// IfUnchanged demands that the object has still the resourceVersion which the caller's has: that
-// the cache was not stale at all. Otherwise the answer is ErrChanged.
+// IfUnchanged requires that the object still has the resourceVersion of the caller's object, so that the caller's
+// cache was not stale. Otherwise the error is ErrChanged.
 //
-// It is stricter than most acts need, because every heartbeat in a status changes the
-// resourceVersion; a check of what matters in the live object disturbs less.
+// This is stricter than most callers need, because every heartbeat in a status changes the resourceVersion; a
+// check of the relevant fields of the live object fails less often.
 func IfUnchanged() interface {
 	LiveOption
 	TakeOverOption
@@ -213,20 +209,19 @@ func IfUnchanged() interface {
 	return optionFunc(func(s *settings) { s.unchanged = true })
 }
 
-// IfAbsent lets Apply create the object, and never change one that exists: the error is ErrExists
-// then. The API server decides, so two clients cannot both create the object, and no existing object
-// is changed.
+// IfAbsent makes Apply create the object, and never change an existing one: the error is then ErrExists. The API
+// server decides, so two clients cannot both create the object, and no existing object is changed.
 //
-// The apply has a resourceVersion that no object has: a server that compares resourceVersions
-// refuses it for an object that exists. kube-apiserver compares them for its own kinds and for custom
-// resources; an aggregated API server may not. So for a kind whose group is not one of Kubernetes
-// the object is read first, and on an aggregated API server which ignores resourceVersions, an
-// object that appears between the read and the apply is changed; then the Outcome is Updated.
+// The apply carries a resourceVersion that no object has: a server that compares resourceVersions rejects it
+// for an existing object. kube-apiserver compares them for its own kinds and for custom resources; an
+// aggregated API server may not. So Apply first reads the object if the group of its kind is not one of
+// Kubernetes. If an aggregated API server ignores resourceVersions, an object that appears between the read and
+// the apply is changed; the Outcome is then Updated.
 func IfAbsent() ApplyOption {
 	return optionFunc(func(s *settings) { s.absent = true })
 }
 
-// DryRun asks the API server to check everything, admission included, and to keep nothing.
+// DryRun makes the API server validate the request, including admission, and store nothing.
 func DryRun() interface {
 	WriteOption
 	TakeOverOption
@@ -236,7 +231,7 @@ func DryRun() interface {
 	return optionFunc(func(s *settings) { s.dryRun = true })
 }
 
-// FieldOwner names the field manager of this write. Default: Config.FieldOwner.
+// FieldOwner is the field manager of the write. Default: Config.FieldOwner.
 func FieldOwner(name string) interface {
 	WriteOption
 	TakeOverOption
@@ -247,7 +242,7 @@ func FieldOwner(name string) interface {
 	})
 }
 
-// FieldValidation is Config.FieldValidation of this write.
+// FieldValidation overrides Config.FieldValidation.
 func FieldValidation(policy string) WriteOption {
 	return optionFunc(func(s *settings) {
 		s.fieldValidation = policy
@@ -255,15 +250,15 @@ func FieldValidation(policy string) WriteOption {
 	})
 }
 
-// Force takes fields away from other field managers that have them, in an apply. Controllers
-// should: what they declare of their own objects is right.
+// Force makes an apply take fields from other field managers. Controllers should use it for objects that they
+// own.
 func Force() ApplyOption {
 	return optionFunc(func(s *settings) { s.force = true })
 }
 
-// ConfigurationHash has Apply write a hash of the configuration into an annotation of the object, with
-// the configuration. Then the configuration that was applied last is known from the object itself:
-// see Apply. The name must not change, or every object is applied once more.
+// ConfigurationHash makes Apply write a hash of the configuration into this annotation. A later Apply then detects
+// from the object itself which configuration was applied: see Apply. If the name changes, every object is applied
+// again.
 func ConfigurationHash(annotation string) ApplyOption {
 	return optionFunc(func(s *settings) {
 		s.hash = annotation
@@ -273,9 +268,9 @@ func ConfigurationHash(annotation string) ApplyOption {
 	})
 }
 
-// Subresource makes the request for a part of the object that is changed on its own: "status",
-// for most. Its body is the whole object; for bodies of another kind (a Scale, an Eviction)
-// see GetSubresource, CreateSubresource, UpdateSubresource and PatchSubresource.
+// Subresource makes the request for a subresource with the kind of the object, usually "status". For
+// subresources of another kind (a Scale, an Eviction) see GetSubresource, CreateSubresource, UpdateSubresource
+// and PatchSubresource.
 func Subresource(name string) interface {
 	GetOption
 	UpdateOption
@@ -286,8 +281,8 @@ func Subresource(name string) interface {
 	})
 }
 
-// Propagation says what becomes of the objects that the deleted one owns. Default: as the kind
-// does it, in the background for most.
+// Propagation determines how the dependents of a deleted object are deleted. Default: the kind's own policy,
+// usually in the background.
 func Propagation(policy metav1.DeletionPropagation) interface {
 	DeleteOption
 	DeleteAllOfOption
@@ -295,8 +290,8 @@ func Propagation(policy metav1.DeletionPropagation) interface {
 	return optionFunc(func(s *settings) { s.propagation = &policy })
 }
 
-// GracePeriod is the time that a Pod is given to end, in whole seconds. Zero kills it, and lets
-// another one of its name begin while it may still run. Default: as the Pod says.
+// GracePeriod is the time for a Pod to terminate, in whole seconds. 0 kills it, and allows a new Pod with the same
+// name while the old one may still run. Default: the period of the Pod.
 func GracePeriod(d time.Duration) interface {
 	DeleteOption
 	DeleteAllOfOption
@@ -309,7 +304,7 @@ func GracePeriod(d time.Duration) interface {
 	})
 }
 
-// settings are what options come to.
+// settings are the evaluated options of a call.
 type settings struct {
 	kind            schema.GroupVersionKind
 	fromAPI         bool
@@ -337,10 +332,10 @@ type settings struct {
 	problems []error
 }
 
-// defaultPageSize is kubectl's, and client-go's pager's.
+// defaultPageSize is the page size of kubectl and of client-go's pager.
 const defaultPageSize = 500
 
-// newSettings returns the settings that options make, and an error that names every invalid option.
+// newSettings evaluates options. The error lists every invalid one.
 func newSettings[O option](options []O) (settings, error) {
 	s := settings{pageSize: defaultPageSize}
 	for _, o := range options {
@@ -359,7 +354,7 @@ func (s *settings) problem(option string, err error) {
 	}
 }
 
-// selectLabels adds to what has been selected.
+// selectLabels adds a label selector.
 func (s *settings) selectLabels(option string, selector labels.Selector, err error) {
 	s.selectors = append(s.selectors, option)
 	if err != nil {

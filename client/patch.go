@@ -16,30 +16,29 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// PatchBody is what a Patch changes. MergeFrom and JSONPatch make one, package strategic a
-// strategic merge patch, RawPatch any other.
+// PatchBody is the content of a Patch: MergeFrom and JSONPatch return one, package strategic a strategic merge
+// patch, RawPatch any other.
 type PatchBody struct {
 	patchType types.PatchType
 	body      []byte
 	err       error // of making it; Patch returns it
 }
 
-// RawPatch is a patch that the caller has encoded: types.MergePatchType, types.JSONPatchType or
-// types.StrategicMergePatchType. (Apply makes those that declare fields.)
+// RawPatch returns a patch that the caller has encoded, of type types.MergePatchType, types.JSONPatchType or
+// types.StrategicMergePatchType. (For server-side apply use Apply.)
 func RawPatch(patchType types.PatchType, body []byte) PatchBody {
 	return PatchBody{patchType: patchType, body: body}
 }
 
-// FailedPatch is a patch that could not be made: Patch returns err. It is for functions that
-// return a PatchBody, as MergeFrom does.
+// FailedPatch returns a patch for which Patch returns err, for functions that return a PatchBody, such as
+// MergeFrom.
 func FailedPatch(err error) PatchBody { return PatchBody{err: err} }
 
-// MergeFrom is the JSON merge patch (RFC 7386) that makes after of before: what differs, and
-// nothing else. Lists that differ are replaced as a whole: whoever else writes to the list
-// needs Locked. When nothing differs, Patch makes no request.
+// MergeFrom returns the JSON merge patch (RFC 7386) of the differences between before and after. A list that
+// differs is replaced as a whole: if other clients write to it, use Locked. If nothing differs, Patch makes no
+// request.
 //
-// Usually before was read and after is a changed copy of it; of what the reader had cut away
-// (managed fields) nothing is in either. Both are of one type, and of one object.
+// Usually before was read, and after is a changed copy of it. Both must be the same object, with the same type.
 func MergeFrom(before, after kube.Object) PatchBody {
 	if err := sameObject(before, after); err != nil {
 		return FailedPatch(err)
@@ -59,15 +58,15 @@ type Operation struct {
 	Value any `json:"value"`
 }
 
-// JSONPatch is a JSON patch of these operations. A test among them that fails refuses the
-// whole patch, with an error whose reason is ReasonInvalid.
+// JSONPatch returns a JSON patch of these operations. If a test among them fails, the whole patch is rejected,
+// with ReasonInvalid.
 func JSONPatch(operations ...Operation) PatchBody {
 	body, err := json.Marshal(operations)
 	return PatchBody{patchType: types.JSONPatchType, body: body, err: err}
 }
 
-// Locked returns the patch with a condition: that the object still has the resourceVersion of
-// obj, and so is the same one. Otherwise Patch returns ErrChanged.
+// Locked returns the patch with the precondition that the object still has the resourceVersion of obj, and so
+// is the same one. Otherwise Patch returns ErrChanged.
 func (p PatchBody) Locked(obj metav1.Object) PatchBody {
 	if p.err != nil || p.Empty() {
 		return p
@@ -83,19 +82,19 @@ func (p PatchBody) Locked(obj metav1.Object) PatchBody {
 	return p
 }
 
-// versionOf returns the resourceVersion that a patch is to be locked by.
+// versionOf returns the resourceVersion for a precondition.
 func versionOf(obj metav1.Object) (string, error) {
 	if usercode.IsNil(obj) {
-		return "", errors.New("the object whose resourceVersion is to be insisted on is nil")
+		return "", errors.New("the object with the required resourceVersion is nil")
 	}
 	if obj.GetResourceVersion() == "" {
-		return "", errors.New("the object has no resourceVersion to insist on: use one that was read from the cluster")
+		return "", errors.New("the object has no resourceVersion: use one that was read from the cluster")
 	}
 	return obj.GetResourceVersion(), nil
 }
 
-// lockedOperations sets the resourceVersion in front of all else. Not by a test: what fails one
-// is refused as invalid, whereas a write of another version than the present one is a conflict.
+// lockedOperations adds the resourceVersion as the first operation. It is not a test, because a failed test is
+// reported as invalid, and a write of an old resourceVersion as a conflict.
 func lockedOperations(body []byte, version string) ([]byte, error) {
 	var operations []json.RawMessage
 	if err := json.Unmarshal(body, &operations); err != nil {
@@ -117,7 +116,7 @@ func lockedMerge(body []byte, version string) ([]byte, error) {
 	return json.Marshal(content)
 }
 
-// lock adds to a merge patch that the object has to be of this version.
+// lock adds the resourceVersion to a merge patch.
 func lock(content map[string]any, version string) {
 	metadata, _ := content["metadata"].(map[string]any)
 	if metadata == nil {
@@ -136,7 +135,7 @@ func (p PatchBody) Empty() bool {
 // String returns the patch's body.
 func (p PatchBody) String() string { return string(p.body) }
 
-// check refuses what Patch cannot send.
+// check rejects patches that Patch cannot send.
 func (p PatchBody) check() error {
 	if p.err != nil {
 		return p.err
@@ -152,12 +151,12 @@ func (p PatchBody) check() error {
 	return fmt.Errorf("there are no patches of type %q", p.patchType)
 }
 
-// Patch changes the object that obj names, and returns it as the API server has it; obj itself
-// is not changed. An empty patch makes no request: obj is returned.
+// Patch changes the object that obj identifies, and returns it as the API server has it. It does not change
+// obj. For an empty patch it makes no request and returns obj.
 //
 // Options: DryRun, FieldOwner, FieldValidation, Subresource.
 //
-// Errors: ErrGone; ErrChanged, of a patch that is Locked; a patch that could not be made.
+// Errors: ErrGone; ErrChanged for a Locked patch; the error of a patch that could not be made.
 func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody, options ...UpdateOption) (T, error) {
 	var none T
 	s, err := newSettings(options)
@@ -183,8 +182,8 @@ func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody
 	return patched, nil
 }
 
-// JSONPointer returns the JSON pointer of a field, for Operation.Path: of "metadata", "annotations",
-// "example.com/team" it is "/metadata/annotations/example.com~1team" (RFC 6901).
+// JSONPointer returns the JSON pointer (RFC 6901) of a field, for Operation.Path. For "metadata", "annotations",
+// "example.com/team" it is "/metadata/annotations/example.com~1team".
 func JSONPointer(names ...string) string {
 	var pointer strings.Builder
 	for _, name := range names {
@@ -197,10 +196,10 @@ func JSONPointer(names ...string) string {
 	return pointer.String()
 }
 
-// IsPatchTestFailed reports whether the API server has refused a JSON patch because it does not fit: a
-// test in it has failed, or what it changes is not there. (An object that is invalid after the
-// patch is refused with causes: see StatusCauses.) A caller who knows that only a test can have failed
-// reads the object and tries again, or gives up and returns ChangedError.
+// IsPatchTestFailed reports whether the API server rejected a JSON patch because a test in it failed, or
+// because it changes a missing field. (An object that is invalid after the patch is rejected with causes: see
+// StatusCauses.) A caller that knows that only a test can have failed reads the object and tries again, or
+// returns ChangedError.
 func IsPatchTestFailed(err error) bool {
 	return apierrors.IsInvalid(err) && len(StatusCauses(err)) == 0
 }

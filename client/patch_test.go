@@ -60,7 +60,7 @@ func TestLockedPatches(t *testing.T) {
 	server, c := newServer(t)
 	unknown := &corev1.Pod{}
 	for want, patch := range map[string]client.PatchBody{
-		"the object has no resourceVersion to insist on": client.MergeFrom(database(), changed).Locked(unknown),
+		"the object has no resourceVersion: use": client.MergeFrom(database(), changed).Locked(unknown),
 		"compare the objects: one is nil":                client.MergeFrom(database(), nil),
 		"one is a *v1.StatefulSet and the other one a":   client.MergeFrom(database(), unknown),
 		"one is shop/db and the other one ":              client.MergeFrom(database(), &appsv1.StatefulSet{}),

@@ -16,17 +16,16 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Get returns the object under key: from one of the client's informers, where one has it or
-// covers its namespace, otherwise from the API server. It belongs to the caller.
+// Get returns the object with this key: from an informer of the client if one has it or covers its namespace,
+// otherwise from the API server. It belongs to the caller.
 //
 //	web, err := client.Get[*appsv1.Deployment](ctx, c, kube.Key{Namespace: "shop", Name: "web"})
 //
-// Options: OfKind, FromAPI, NotOlderThan and, for a part that has the object's own kind,
-// Subresource (both ask the API server).
+// Options: OfKind; FromAPI; NotOlderThan and Subresource, for a subresource of the object's own kind, which
+// both read from the API server.
 //
-// Errors: ErrGone, of which apierrors.IsNotFound is true too, when there is no such object;
-// kube.ErrNotServed when there is no such kind; a key without a namespace for a kind that
-// lives in namespaces, and the reverse.
+// Errors: ErrGone, for which apierrors.IsNotFound is true, if the object does not exist; kube.ErrNotServed if
+// the cluster does not serve the kind; a missing or superfluous namespace.
 func Get[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ...GetOption) (T, error) {
 	var none T
 	s, err := newSettings(options)
@@ -82,7 +81,7 @@ func exchange[T kube.Object](ctx context.Context, t target, r *Request, like T) 
 	return answer, nil
 }
 
-// Exists reports whether there is an object under key. It reads metadata only.
+// Exists reports whether an object with this key exists. It reads metadata only.
 //
 // Options: OfKind, FromAPI, NotOlderThan.
 func Exists[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ...interface {
@@ -116,9 +115,9 @@ func kindForMetadata[T kube.Object](c *Client, s settings) (schema.GroupVersionK
 	return kindFor[T](c, s.kind)
 }
 
-// List iterates over the objects of type T that options select, from an informer that covers
-// what is asked for, otherwise from the API server, which is asked for a page when its first
-// object's turn comes. The objects belong to the caller.
+// List iterates over the objects of type T that the options select: from an informer that covers the selection,
+// otherwise from the API server. It requests a page when the iteration reaches it. The objects belong to the
+// caller.
 //
 //	for pod, err := range client.List[*corev1.Pod](ctx, c, client.InNamespace("shop"), client.LabelSelector("app=web")) {
 //		if err != nil {
@@ -127,14 +126,12 @@ func kindForMetadata[T kube.Object](c *Client, s settings) (schema.GroupVersionK
 //		...
 //	}
 //
-// An error is the last thing that comes, in place of the objects that are missing. All pages
-// show one moment, unless the API server forgets that moment before the last page is asked for
-// (410 Expired: it remembers some minutes). Then List goes on behind the object that came last
-// with the present state: no object comes twice, but one that was created or changed since
-// may be missing or newer than those before it. All starts again instead.
+// An error ends the iteration, in place of the remaining objects. All pages are of the same state, unless the
+// API server drops that state before the last page (410 Expired: it keeps states for some minutes). List then
+// continues after the last object in the current state: no object is repeated, but an object that was created
+// or changed since may be missing or newer than the previous ones. All starts again instead.
 //
-// Options: OfKind, FromAPI, InNamespace, WithLabels, LabelSelector, FieldSelector, PageSize,
-// NotOlderThan.
+// Options: OfKind, FromAPI, InNamespace, WithLabels, LabelSelector, FieldSelector, PageSize, NotOlderThan.
 func List[T kube.Object](ctx context.Context, c *Client, options ...ListOption) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		s, t, err := prepareList[T](ctx, c, options)
@@ -149,7 +146,7 @@ func List[T kube.Object](ctx context.Context, c *Client, options ...ListOption) 
 	}
 }
 
-// list yields the objects that s selects, until yield has enough. It yields no error.
+// list yields the selected objects until yield returns false. It never yields an error.
 func list[T kube.Object](ctx context.Context, t target, s settings, yield func(T, error) bool) (err error) {
 	defer func() {
 		if err != nil {
@@ -188,7 +185,7 @@ func list[T kube.Object](ctx context.Context, t target, s settings, yield func(T
 func pages[T kube.Object](ctx context.Context, t target, s settings, yield func(T, error) bool) error {
 	var none T
 	options := s.listOptions()
-	resumed := false // since the last page: a server that forgets what it has just offered has no end
+	resumed := false // since the last page: otherwise a server that always returns 410 causes an endless loop
 	for {
 		answer := &page{}
 		r := t.request(VerbList, s)
@@ -215,13 +212,12 @@ func pages[T kube.Object](ctx context.Context, t target, s settings, yield func(
 			return nil
 		}
 		options.Continue = answer.Continue
-		// The token says which state it is of.
+		// The token contains the state.
 		options.ResourceVersion, options.ResourceVersionMatch = "", ""
 	}
 }
 
-// continueAfter returns the token that the API server sends with a 410, for those who would
-// rather go on with the present state than start again.
+// continueAfter returns the token that the API server sends with a 410, to continue in the current state.
 func continueAfter(err error) string {
 	if !apierrors.IsResourceExpired(err) {
 		return ""
@@ -229,9 +225,9 @@ func continueAfter(err error) string {
 	return answerOf(err).Continue
 }
 
-// All returns the objects of List, of one moment, in the API server's order (by namespace and
-// name) or, from an informer, in none. When the API server forgets the moment of the first
-// page before the last one is asked for, all are asked for once more, without pages.
+// All returns the objects of List in one state. From the API server they are ordered by namespace and name,
+// from an informer unordered. If the API server drops the state of the first page before the last page, All
+// requests all objects again, in one page.
 //
 // Options: those of List.
 func All[T kube.Object](ctx context.Context, c *Client, options ...ListOption) ([]T, error) {
@@ -305,7 +301,7 @@ func listedBy[T kube.Object](t target, s settings) cache.Informer {
 	return nil
 }
 
-// listOptions are the settings as the API has them.
+// listOptions returns the settings as options of the API.
 func (s settings) listOptions() metav1.ListOptions {
 	o := metav1.ListOptions{Limit: s.pageSize}
 	if s.labels != nil {

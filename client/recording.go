@@ -13,37 +13,35 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Recording keeps what was asked of the API server, for tests that say which requests a piece of
-// code may make. Its method Intercept is an Interceptor; reads that informers answer are no
-// requests. The zero value is ready. It is safe for concurrent use.
+// Recording stores requests, for tests of the requests that a piece of code makes. Its method Intercept is an
+// Interceptor; reads from informers are not requests. The zero value is ready. It is safe for concurrent use.
 //
 //	var recording client.Recording
 //	c, err := c.With(func(config *client.Config) { config.Interceptors = []client.Interceptor{recording.Intercept} })
 //
-// Among several interceptors it sees what those before it have let pass.
+// It sees the requests after the interceptors before it.
 type Recording struct {
 	mu       sync.Mutex
 	requests []Recorded // guarded by mu
 }
 
-// Recorded is a request that was made, and what came of it.
+// Recorded is a request and its result.
 type Recorded struct {
 	Verb        Verb
 	Kind        schema.GroupVersionKind
 	Key         kube.Key // of a create with a generated name, with that name
 	Subresource string
 	DryRun      bool
-	// Body is the patch that was sent, or what was applied. Do not change it.
+	// Body is the patch or the configuration of an apply. It must not be changed.
 	Body []byte
-	// Status is the answer's HTTP status; 0: none came.
+	// Status is the HTTP status of the response, or 0 without a response.
 	Status int
-	// Err is what the caller was told. Nil: it was done.
+	// Err is the error that the caller got, or nil.
 	Err error
 }
 
-// String returns what was asked and what came of it, in the form "verb Kind
-// namespace/name/subresource": "update Deployment shop/web/status", "patch Pod shop/web-0 (dry
-// run)", "get Secret shop/key: NotFound".
+// String returns the request and its result in the form "verb Kind namespace/name/subresource": "update Deployment
+// shop/web/status", "patch Pod shop/web-0 (dry run)", "get Secret shop/key: NotFound".
 func (r Recorded) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", r.Verb, target{kind: r.Kind, key: r.Key})
@@ -59,7 +57,7 @@ func (r Recorded) String() string {
 	return b.String()
 }
 
-// Intercept is an Interceptor: it sends requests on, and keeps them when the answer is there.
+// Intercept is an Interceptor: it forwards requests, and stores them after the response.
 func (r *Recording) Intercept(next RoundTrip) RoundTrip {
 	return func(ctx context.Context, request *Request) error {
 		err := next(ctx, request)
@@ -83,19 +81,19 @@ func (r *Recording) add(request *Request, err error) {
 	r.requests = append(r.requests, recorded)
 }
 
-// Requests returns the requests so far, in the order of their answers.
+// Requests returns the requests in the order of their responses.
 func (r *Recording) Requests() []Recorded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.requests)
 }
 
-// Writes returns those of Requests that were made to change something, dry runs among them.
+// Writes returns the requests other than reads, including dry runs.
 func (r *Recording) Writes() []Recorded {
 	return slices.DeleteFunc(r.Requests(), func(recorded Recorded) bool { return !recorded.Verb.Writes() })
 }
 
-// Reset forgets all requests.
+// Reset drops all requests.
 func (r *Recording) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -32,33 +32,31 @@ func Timeout(d time.Duration) WaitOption {
 	return optionFunc(func(s *settings) { s.timeout = d })
 }
 
-// WaitFor waits until there is an object under key, and check finds it Current. It returns that
-// object, which belongs to the caller.
+// WaitFor waits until the object with key exists and check finds it Current. It returns that object, which belongs
+// to the caller.
 //
 //	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.RolledOut, client.Timeout(time.Minute))
 //
-// For a custom resource that reports Ready there is readiness.Ready: it ends the wait at once when
-// the object is Stalled, which readiness.Condition alone does not know of.
+// For a custom resource with a condition Ready use readiness.Ready: unlike readiness.Condition, it ends the
+// wait at once if the object is Stalled.
 //
-// It is for programs that do one thing after the other: installers, migrations, tests. A handler
-// would hold one of its controller's workers meanwhile: let it return controller.RequeueAfter
-// or, better, let the controller watch what it waits for.
+// WaitFor is for sequential programs: installers, migrations, tests. In a handler it would block a worker: return
+// controller.RequeueAfter instead or, better, let the controller watch the object.
 //
-// Flow: it lists the object, of which one request is enough when it is Current already, and then
-// watches it; when the watch ends it begins anew, with growing pauses of up to 10 s where it
-// cannot (longer when the API server asks for it). It polls nothing, and asks the API server whatever informers the client has: these may
-// show the state before the change whose effect is waited for. A kind that is not served yet,
-// because its CustomResourceDefinition has just been created, is waited for as well.
+// Flow: WaitFor lists the object, which is one request if it is Current already, and then watches it. When the
+// watch ends, it starts again; after failures it pauses, up to 10 s (longer if the API server asks for it). It
+// does not poll, and never reads from informers, which may show the state before the awaited change. It also
+// waits for a kind that is not served yet, because its CustomResourceDefinition was just created.
 //
 // It needs the verbs list and watch; a Role may limit both to the object's name (resourceNames).
 //
 // Options: OfKind, Timeout.
 //
-// Errors, all of which say what was missing last:
-//   - context.DeadlineExceeded when the time is over: Timeout's, or that of ctx;
-//   - ErrFailed, at once, when the check finds the object Failed;
-//   - what the API server has said, at once, where another try would not help: the reading is
-//     forbidden, the request is refused.
+// Errors, which contain the last reason why the object was not ready:
+//   - context.DeadlineExceeded after Timeout, or the deadline of ctx;
+//   - ErrFailed, immediately, if the check finds the object Failed;
+//   - an error of the API server, immediately, if a retry would not help: reading is forbidden, or the request
+//     is invalid.
 func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check readiness.Check, options ...WaitOption) (T, error) {
 	var none T
 	s, err := newSettings(options)
@@ -110,9 +108,9 @@ func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check 
 //
 // Options: OfKind, for an obj that does not carry its kind; Timeout.
 //
-// Errors: context.DeadlineExceeded after the timeout, with the finalizers that hold the object, or the fact that no
-// client has deleted it. kube.ErrNotServed, immediately, if the cluster does not serve the kind, so that the
-// state of the object is unknown. An obj without a uid. Otherwise as WaitFor.
+// Errors: context.DeadlineExceeded after the timeout, with the finalizers that hold the object, or the fact
+// that no client has deleted it. kube.ErrNotServed, immediately, if the cluster does not serve the kind, so
+// that the state of the object is unknown. An obj without a uid. Otherwise as WaitFor.
 func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...WaitOption) error {
 	s, err := newSettings(options)
 	switch {
@@ -179,8 +177,8 @@ type waiting[T kube.Object] struct {
 	what         string
 	resolve      func(ctx context.Context) (target, error)
 	mustBeServed bool
-	// judge reports whether the wait has ended, and with which error; otherwise it sets missing. found is false if the
-	// object does not exist.
+	// judge reports whether the wait has ended, and with which error; otherwise it sets missing. found is false
+	// if the object does not exist.
 	judge func(obj T, found bool) (done bool, err error)
 
 	name     string // of the object, as far as known
@@ -342,7 +340,8 @@ const (
 	maxPause = 10 * time.Second
 )
 
-// pause returns the delay after a number of consecutive failures. It is random, so that clients do not retry together.
+// pause returns the delay after a number of consecutive failures. It is random, so that clients do not retry
+// together.
 func pause(failures int) time.Duration {
 	d := maxPause
 	if failures < 6 { // 6.4 s

@@ -11,14 +11,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Create creates obj, and returns it as the API server has it; obj itself is not changed. An
-// obj with a GenerateName and no name gets one.
+// Create creates obj, and returns it as the API server has it. It does not change obj. An obj with a
+// GenerateName and without a name gets a generated name.
 //
 // Options: DryRun, FieldOwner, FieldValidation.
 //
-// Errors: apierrors.IsAlreadyExists when there is one of that name; ErrNoNamespace; an obj that
-// is metadata only. When no answer came (ReasonUnreachable, ReasonTransient) there may be an object all
-// the same: a GenerateName would make another one next time.
+// Errors: apierrors.IsAlreadyExists is true if an object with this name exists; ErrNoNamespace; an obj that is
+// metadata only. Without a response (ReasonUnreachable, ReasonTransient) the object may exist: with a
+// GenerateName, a retry would create a second one.
 func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...WriteOption) (T, error) {
 	var none T
 	s, err := newSettings(options)
@@ -43,7 +43,7 @@ func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...Wri
 	return created, nil
 }
 
-// targetToCreate is targetOf for an object that may be without a name of its own.
+// targetToCreate is targetOf for an object that may have a GenerateName and no name.
 func (c *Client) targetToCreate(ctx context.Context, obj kube.Object) (target, error) {
 	if usercode.IsNil(obj) || obj.GetName() != "" || obj.GetGenerateName() == "" {
 		return c.targetOf(ctx, obj)
@@ -78,8 +78,7 @@ func inNamespace[T kube.Object](obj T, namespace string) (T, error) {
 	return placed, err
 }
 
-// refuseMetadata refuses to write objects of which only the metadata is there: the rest would be
-// written as empty.
+// refuseMetadata rejects metadata-only objects, because the write would remove the other fields.
 func refuseMetadata(obj kube.Object) error {
 	if _, metadata := obj.(*metav1.PartialObjectMetadata); metadata {
 		return errors.New("it is metadata only, and would lose everything else: Patch changes metadata")
@@ -87,17 +86,17 @@ func refuseMetadata(obj kube.Object) error {
 	return nil
 }
 
-// Update replaces the object by obj, and returns what the API server has made of it; obj itself
-// is not changed. An obj with a resourceVersion replaces that version only; one without
-// replaces whatever there is, of kinds that allow it.
+// Update replaces the object by obj, and returns it as the API server has it. It does not change obj. If obj
+// has a resourceVersion, Update only replaces that version; without one it replaces any version, for kinds that
+// allow this.
 //
-// An Update writes every field, also those that it was not meant to change and those that this
-// program's types do not know, which are lost. Apply and Patch write less.
+// Update writes every field, including fields that the caller did not mean to change; fields that the Go type
+// lacks are lost. Apply and Patch write less.
 //
 // Options: DryRun, FieldOwner, FieldValidation, Subresource.
 //
-// Errors: ErrChanged, of which apierrors.IsConflict is true too, when the resourceVersion is
-// not the present one; ErrGone; an obj that is metadata only.
+// Errors: ErrChanged, for which apierrors.IsConflict is true, if the resourceVersion is not the current one;
+// ErrGone; an obj that is metadata only.
 func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...UpdateOption) (T, error) {
 	var none T
 	s, err := newSettings(options)
@@ -122,18 +121,18 @@ func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...Upd
 	return updated, nil
 }
 
-// Delete deletes the object that obj names, if it has the uid of obj, where that has one: an
-// object that was deleted and created again meanwhile is left alone. It returns when the API
-// server has accepted the deletion; finalizers and the grace period go on after that.
+// Delete deletes the object that obj identifies, if it has the uid of obj (if obj has one): an object that was
+// deleted and created again is kept. Delete returns when the API server has accepted the deletion; finalizers
+// and the grace period follow.
 //
 // Options: IfUnchanged, Propagation, GracePeriod, DryRun.
 //
-// Errors: ErrGone when there is no such object, which most callers ignore:
+// Errors: ErrGone if the object does not exist, which most callers ignore:
 //
 //	err := client.IgnoreNotFound(client.Delete(ctx, c, pod))
 //
-// ErrChanged when the uid is another one or, with IfUnchanged, the resourceVersion. For what must not be done by a stale cache,
-// see DeleteLive.
+// ErrChanged if the uid differs or, with IfUnchanged, the resourceVersion. To protect a deletion from a stale
+// cache, use DeleteLive.
 func Delete[T kube.Object](ctx context.Context, c *Client, obj T, options ...DeleteOption) error {
 	s, err := newSettings(options)
 	if err != nil {
@@ -176,13 +175,12 @@ func (s settings) deleteOptions() *metav1.DeleteOptions {
 	return o
 }
 
-// DeleteAllOf deletes all objects of type T that options select, in one request. It needs the
-// verb deletecollection, and InNamespace for kinds that live in namespaces: the API has no
-// such request for all of them. A selector that is empty is an error: it would select all, and was
-// more likely made of something that has turned out to be empty.
+// DeleteAllOf deletes all objects of type T that the options select, in one request. It needs the verb
+// deletecollection, and InNamespace for namespaced kinds: the API has no such request for all namespaces. An
+// empty selector is an error, because it would select all objects, and was probably computed from an empty
+// value.
 //
-// Options: OfKind, InNamespace, WithLabels, LabelSelector, FieldSelector, Propagation,
-// GracePeriod, DryRun.
+// Options: OfKind, InNamespace, WithLabels, LabelSelector, FieldSelector, Propagation, GracePeriod, DryRun.
 func DeleteAllOf[T kube.Object](ctx context.Context, c *Client, options ...DeleteAllOfOption) error {
 	s, err := newSettings(options)
 	if err != nil {
@@ -207,7 +205,7 @@ func DeleteAllOf[T kube.Object](ctx context.Context, c *Client, options ...Delet
 	return nil
 }
 
-// refuseEmptySelectors refuses selectors that were given and are empty, which select all.
+// refuseEmptySelectors rejects empty selectors, which select all objects.
 func (s settings) refuseEmptySelectors() error {
 	for _, option := range s.selectors {
 		empty := s.labels != nil && s.labels.Empty()
@@ -221,7 +219,7 @@ func (s settings) refuseEmptySelectors() error {
 	return nil
 }
 
-// withSubresource names the target with the part of it that was meant.
+// withSubresource returns the name of the target, with the subresource.
 func (t target) withSubresource(s settings) string {
 	if s.subresource == "" {
 		return t.String()
