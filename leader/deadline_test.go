@@ -70,8 +70,8 @@ func TestContract06_SuspensionCounts(t *testing.T) {
 	}
 }
 
-// A process continues after a pause that was longer than its lease, and the next renewal is due before anything else has
-// detected the loss. It must not write the lease.
+// A process continues after a pause that was longer than its lease, and the next renewal is due before anything else
+// has detected the loss. It must not write the lease.
 func TestExpiredLeaseIsNotRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

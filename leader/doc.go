@@ -22,12 +22,12 @@
 //
 // # Writes
 //
-// The context of work carries the term of leadership. After the lease was lost or released, clients of a kube.Cluster send
-// no write with this context, or with a context derived from it (also by context.WithoutCancel). They check each write
-// against the deadline when it is made, and again when its bytes are passed to the operating system. If the rest.Config
-// of the Cluster has its own Transport, the second check needs an *http.Transport without DialTLS and DialTLSContext;
-// with other transports, the loss cancels writes in flight. Writes with other contexts, such as context.Background(),
-// are not checked.
+// The context of work carries the term of leadership. After the lease was lost or released, clients of a kube.Cluster
+// send no write with this context, or with a context derived from it (also by context.WithoutCancel). They check each
+// write against the deadline when it is made, and again when its bytes are passed to the operating system. If the
+// rest.Config of the Cluster has its own Transport, the second check needs an *http.Transport without DialTLS and
+// DialTLSContext; with other transports, the loss cancels writes in flight. Writes with other contexts, such as
+// context.Background(), are not checked.
 //
 // # Missing Lease
 //
