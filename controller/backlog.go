@@ -39,11 +39,11 @@ type backlog struct {
 type backlogItem struct {
 	previous, next *backlogItem
 	key            kube.Key
-	causes         workqueue.Causes
+	causes         Causes
 }
 
 // add adds a key, or a cause to a key that is in the backlog.
-func (b *backlog) add(key kube.Key, cause workqueue.Cause) {
+func (b *backlog) add(key kube.Key, cause Cause) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	it := b.keys[key]
@@ -61,11 +61,11 @@ func (b *backlog) add(key kube.Key, cause workqueue.Cause) {
 		}
 		b.keys[key] = it
 		b.n.Add(1)
-	case cause.Type == workqueue.CauseListed:
+	case cause.Type == CauseListed:
 		// An owner can have thousands of children: only the first is named, the others are counted.
 		cause.Object = kube.Key{}
 	}
-	it.causes.Add(cause)
+	it.causes.add(cause)
 }
 
 // remove removes a key, which runs, or is about to be enqueued, and returns its item; nil when
@@ -114,17 +114,17 @@ func (b *backlog) drop(it *backlogItem) {
 }
 
 // of returns why a key is in the backlog.
-func (b *backlog) of(key kube.Key) (causes workqueue.Causes, ok bool) {
+func (b *backlog) of(key kube.Key) (causes Causes, ok bool) {
 	if b.n.Load() == 0 {
-		return workqueue.Causes{}, false
+		return Causes{}, false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	it := b.keys[key]
 	if it == nil {
-		return workqueue.Causes{}, false
+		return Causes{}, false
 	}
-	return workqueue.NewCauses(it.causes.List()...), true // it grows while it waits
+	return NewCauses(it.causes.List()...), true // it grows while it waits
 }
 
 // passes are the walks over all objects that are under way or asked for: the first pass, and one
@@ -140,15 +140,15 @@ type passes struct {
 // pass enqueues every object once, but for those that run for another reason after it was asked
 // for.
 type pass struct {
-	cause *workqueue.Cause // why; nil for the first pass, whose objects are listed
-	begun bool             // guarded by passes.mu
+	cause *Cause // why; nil for the first pass, whose objects are listed
+	begun bool   // guarded by passes.mu
 	// ran are the keys that have run since the pass was asked for, or that others than the pass
 	// have enqueued since; guarded by passes.mu. For the first pass it has only the latter: nothing
 	// else runs a key for the first time.
 	ran map[kube.Key]struct{}
 }
 
-func (p *passes) ask(cause *workqueue.Cause) {
+func (p *passes) ask(cause *Cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	asked := &pass{cause: cause, ran: map[kube.Key]struct{}{}}
@@ -302,12 +302,12 @@ func (l *loop[T]) walk(ctx context.Context, pass *pass) bool {
 			if !l.matters(c) || !l.passes.needs(pass, c.Key) {
 				continue
 			}
-			o := workqueue.Options{}
+			o := queueOptions{}
 			if pass.cause == nil {
-				o.Cause = l.causeOf(workqueue.SourceSelf, c)
+				o.Cause = l.causeOf(SourceSelf, c)
 				// It is removed before it is enqueued: what is found from here on comes again.
-				if it := l.backlog.remove(c.Key); it != nil && !it.causes.Only(workqueue.CauseListed) {
-					o.Causes = it.causes
+				if it := l.backlog.remove(c.Key); it != nil && !it.causes.only(CauseListed) {
+					o.Causes = it.causes.without(&o.Cause)
 				}
 			} else {
 				o.Cause = *pass.cause
@@ -316,7 +316,7 @@ func (l *loop[T]) walk(ctx context.Context, pass *pass) bool {
 						continue // it is enqueued for reasons that say more
 					}
 					l.backlog.remove(c.Key)
-					o.Causes = causes
+					o.Causes = causes.without(&o.Cause)
 				}
 			}
 			if !l.feedKey(ctx, c.Key, &o) {
@@ -340,7 +340,8 @@ func (l *loop[T]) feedBacklog(ctx context.Context, limit int) bool {
 			break
 		}
 		l.willRun(it.key, it.causes)
-		if !l.feedKey(ctx, it.key, &workqueue.Options{Cause: it.causes.List()[0], Causes: it.causes}) {
+		first, others := it.causes.list.First()
+		if !l.feedKey(ctx, it.key, &queueOptions{Cause: first, Causes: others}) {
 			return false
 		}
 	}
@@ -350,7 +351,7 @@ func (l *loop[T]) feedBacklog(ctx context.Context, limit int) bool {
 // feedKey puts a key into the queue that a list, a poll or a pass has found, when there is room. It
 // is not debounced: nothing has just happened to it, and keys that are debounced would leave room
 // for others. It returns false when ctx ends.
-func (l *loop[T]) feedKey(ctx context.Context, key kube.Key, o *workqueue.Options) bool {
+func (l *loop[T]) feedKey(ctx context.Context, key kube.Key, o *queueOptions) bool {
 	if len(l.feeder.batch) == batch {
 		if !l.waitForRoom(ctx) {
 			return false
@@ -358,9 +359,9 @@ func (l *loop[T]) feedKey(ctx context.Context, key kube.Key, o *workqueue.Option
 		l.feeder.batch = l.feeder.batch[:0]
 	}
 	l.feeder.batch = append(l.feeder.batch, key)
-	o.Priority, o.WakeIf = workqueue.PriorityLow, l.config.Queue.EndBackoffIf
+	o.Priority, o.EndBackoffIf = workqueue.PriorityLow, l.config.Queue.EndBackoffIf
 	if l.config.Queue.Debounce > 0 {
-		if state, ok := l.queue.Lookup(key); ok && state.Place == workqueue.PlaceWaiting {
+		if entry, ok := l.queue.Lookup(key); ok && entry.State == workqueue.Delayed {
 			o.Debounce = l.config.Queue.Debounce // it does not end the quiet time that the key waits for
 		}
 	}
@@ -371,7 +372,7 @@ func (l *loop[T]) feedKey(ctx context.Context, key kube.Key, o *workqueue.Option
 
 // waitForRoom waits until few keys wait for workers. Where changes keep the queue full, it waits
 // until a batch has been taken: keys have to be in the queue to get older than those
-// (workqueue.PriorityPatience). Where groups are at their limit and workers have nothing to do, it does not wait for
+// (workqueue.StarvationTimeout). Where groups are at their limit and workers have nothing to do, it does not wait for
 // long. It returns false when ctx ends.
 func (l *loop[T]) waitForRoom(ctx context.Context) bool {
 	l.feeder.wanted.Store(true)
@@ -408,7 +409,7 @@ func (l *loop[T]) isIdle() bool {
 // batchTaken reports whether no key of the latest batch waits for a worker any more.
 func (l *loop[T]) batchTaken() bool {
 	for _, key := range l.feeder.batch {
-		if state, ok := l.queue.Lookup(key); ok && state.Place == workqueue.PlaceReady && !state.Due.After(l.feeder.at) {
+		if entry, ok := l.queue.Lookup(key); ok && entry.State == workqueue.Ready && !entry.Due.After(l.feeder.at) {
 			return false // since then: it has not been taken and added again
 		}
 	}

@@ -25,26 +25,26 @@ func TestDroppedCausesOfAListEndABackOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, key := newLoop(ctrl), kube.Key{Namespace: "ns", Name: "a"}
-	l.queue.Add(key, workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseRetry}, After: time.Hour, BackOff: true, WakeIf: l.config.Queue.EndBackoffIf})
-	child := func(n int) workqueue.Cause {
-		return workqueue.Cause{Type: workqueue.CauseUpdated, Source: "children", Kind: schema.GroupKind{Kind: "Part"}, Object: kube.Key{Namespace: "ns", Name: fmt.Sprint(n)}}
+	l.queue.Add(key, queueOptions{Cause: Cause{Type: CauseRetry}, After: time.Hour, Backoff: true, EndBackoffIf: l.config.Queue.EndBackoffIf})
+	child := func(n int) Cause {
+		return Cause{Type: CauseUpdated, Source: "children", Kind: schema.GroupKind{Kind: "Part"}, Object: kube.Key{Namespace: "ns", Name: fmt.Sprint(n)}}
 	}
 	for n := range workqueue.MaxCauses {
 		l.backlog.add(key, child(n))
 	}
-	l.backlog.add(key, workqueue.Cause{Type: workqueue.CauseUpdated, Source: workqueue.SourceSelf, Kind: schema.GroupKind{Kind: "ConfigMap"}, Object: key, Changed: kube.ChangedSpec})
+	l.backlog.add(key, Cause{Type: CauseUpdated, Source: SourceSelf, Kind: schema.GroupKind{Kind: "ConfigMap"}, Object: key, Changed: kube.ChangedSpec})
 	l.feedBacklog(t.Context(), 10)
-	state, _ := l.queue.Lookup(key)
-	if state.Place != workqueue.PlaceReady || state.Causes.Dropped() != 2 {
-		t.Errorf("%s with causes %s", state.Place, state.Causes)
+	entry, _ := l.queue.Lookup(key)
+	if entry.State != workqueue.Ready || entry.Causes.Dropped() != 2 {
+		t.Errorf("%s with causes %s", entry.State, Causes{entry.Causes})
 	}
 	l.queue.ShutDown()
 	// A cause alone is counted once.
 	l = newLoop(ctrl)
 	l.backlog.add(key, child(1))
 	l.feedBacklog(t.Context(), 10)
-	if state, _ := l.queue.Lookup(key); state.Causes.List()[0].Count != 1 {
-		t.Errorf("causes %+v", state.Causes.List())
+	if entry, _ := l.queue.Lookup(key); entry.Causes.List()[0].Count != 1 {
+		t.Errorf("causes %+v", entry.Causes.List())
 	}
 	l.queue.ShutDown()
 }

@@ -83,7 +83,7 @@ func TestContract11_EveryRunKnowsItsCauses(t *testing.T) {
 func TestContract11_CausesCarryTheirDetails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		var last []workqueue.Cause
+		var last []controller.Cause
 		fail := false
 		c := w.config(func(ctx context.Context, widget unstructuredObject) error {
 			run, _ := controller.RunFrom(ctx)
@@ -102,26 +102,26 @@ func TestContract11_CausesCarryTheirDetails(t *testing.T) {
 		synctest.Wait()
 		after := w.put("widgets", "a", 2)
 		synctest.Wait()
-		want := workqueue.Cause{
-			Type: workqueue.CauseUpdated, Source: workqueue.SourceSelf, Kind: kindOf("Widget").GroupKind(), Object: key("a"), UID: "uid-1",
+		want := controller.Cause{
+			Type: controller.CauseUpdated, Source: controller.SourceSelf, Kind: kindOf("Widget").GroupKind(), Object: key("a"), UID: "uid-1",
 			ResourceVersion: after, Previous: before, Changed: kube.ChangedSpec | kube.ChangedGeneration | kube.ChangedResourceVersion,
 			Manager: "somebody", Time: time.Now(), Count: 1,
 		}
-		if diff := cmp.Diff([]workqueue.Cause{want}, last); diff != "" {
+		if diff := cmp.Diff([]controller.Cause{want}, last, cmpopts.IgnoreUnexported(controller.Cause{})); diff != "" {
 			t.Errorf("the cause of an update (-want +got):\n%s", diff)
 		}
 		fail = true
 		w.put("widgets", "a", 3)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		retried := workqueue.Cause{Type: workqueue.CauseRetry, Source: workqueue.SourceLoop, Attempt: 1, Detail: "error", Count: 1}
-		if diff := cmp.Diff([]workqueue.Cause{retried}, last, cmpopts.IgnoreFields(workqueue.Cause{}, "Time", "Staleness")); diff != "" {
+		retried := controller.Cause{Type: controller.CauseRetry, Source: controller.SourceLoop, Attempt: 1, Detail: "error", Count: 1}
+		if diff := cmp.Diff([]controller.Cause{retried}, last, cmpopts.IgnoreFields(controller.Cause{}, "Time", "Staleness"), cmpopts.IgnoreUnexported(controller.Cause{})); diff != "" {
 			t.Errorf("the cause of a retry (-want +got):\n%s", diff)
 		}
 		w.put("widgets", "later", 1)
 		time.Sleep(90 * time.Second)
 		synctest.Wait()
-		if len(last) != 1 || last[0].Type != workqueue.CauseRequeue || last[0].Detail != "it takes a while" {
+		if len(last) != 1 || last[0].Type != controller.CauseRequeue || last[0].Detail != "it takes a while" {
 			t.Errorf("the cause of a requeue: %+v", last)
 		}
 	})

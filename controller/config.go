@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -85,10 +84,10 @@ type QueueConfig struct {
 	// Default 0: none.
 	Debounce time.Duration
 	// Priority returns the priority of a change of the controller's own objects (Sources set Trigger.Priority).
-	// Ready keys of a lower priority wait for those of a higher one; after workqueue.PriorityPatience they get a
+	// Ready keys of a lower priority wait for those of a higher one; after 30 s they get a
 	// share of the workers. It is called as Config.Predicate is. Default nil: first lists and resyncs are low,
 	// everything else is normal.
-	Priority func(informer.Change) workqueue.Priority
+	Priority func(informer.Change) Priority
 	// Group returns the group of a key. Groups take turns, so that a group with many keys does not delay the
 	// others beyond its share. It is called with the queue's lock held: it must be quick and do nothing else.
 	// Default: the namespace.
@@ -103,7 +102,7 @@ type QueueConfig struct {
 	// a source enqueues for a reason of its own, such as a channel or a poll. Changes of other objects do not:
 	// children report their status all the time, and each report would run a key that fails because of something
 	// else. A handler that waits for another object has not failed: it returns RequeueAfter.
-	EndBackoffIf func(workqueue.Cause) bool
+	EndBackoffIf func(Cause) bool
 }
 
 // StuckConfig configures the detection of handlers that do not return. The zero value is the default.

@@ -95,11 +95,11 @@ func TestContract16_WhatIsUrgentGoesFirst(t *testing.T) {
 			return nil
 		})
 		c.Workers = 1
-		c.Queue.Priority = func(change informer.Change) workqueue.Priority {
+		c.Queue.Priority = func(change informer.Change) controller.Priority {
 			if strings.HasPrefix(change.Key.Name, "urgent") {
-				return workqueue.PriorityHigh
+				return controller.PriorityHigh
 			}
-			return workqueue.PriorityNormal
+			return controller.PriorityNormal
 		}
 		w.run(c)
 		synctest.Wait()
@@ -233,7 +233,7 @@ func TestContract21_SourcesThatFailAreTrouble(t *testing.T) {
 		if len(troubles) != 1 || troubles[0].Type != controller.TroubleSource || ctrl.Ready() == nil {
 			t.Errorf("troubles %+v, ready: %v", troubles, ctrl.Ready())
 		}
-		c.Sources = []controller.Source{troubled{workqueue.SourceLoop}}
+		c.Sources = []controller.Source{troubled{controller.SourceLoop}}
 		if _, err := controller.New(c); err == nil || !strings.Contains(err.Error(), `has the name "loop"`) {
 			t.Errorf("a source that takes the loop's name: %v", err)
 		}

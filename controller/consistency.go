@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/cache"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -26,7 +25,7 @@ import (
 type consistency struct {
 	// Immutable.
 	timeout time.Duration // negative: off
-	queue   *workqueue.Queue[kube.Key]
+	queue   *queue
 	watched func(kind schema.GroupKind) []cache.Informer
 
 	any  atomic.Int64 // how many keys are in unseen: most events need to know no more
@@ -54,7 +53,7 @@ type unseenWrite struct {
 // wrote remembers a write of a run that has not ended. With forgive it also takes back that the
 // key was enqueued because of it: the informer may have been faster than the answer. It returns
 // what was taken back, and false when the run has ended: nobody will wait for the write.
-func (c *consistency) wrote(r *running, w ownWrite, forgive bool) (echo workqueue.Cause, forgiven, noted bool) {
+func (c *consistency) wrote(r *running, w ownWrite, forgive bool) (echo Cause, forgiven, noted bool) {
 	if c.timeout < 0 {
 		return echo, false, true
 	}
@@ -77,8 +76,8 @@ func (c *consistency) wrote(r *running, w ownWrite, forgive bool) (echo workqueu
 		u.writes = append(u.writes, &unseenWrite{ownWrite: w, by: by, waiting: len(by)})
 	}
 	if forgive {
-		forgiven = c.queue.Forgive(key, func(cause workqueue.Cause) bool {
-			if !w.isBehind(&cause) {
+		forgiven = c.queue.RemoveCauses(key, func(cause Cause) bool {
+			if cause.Count > 1 || !w.isBehind(&cause) { // a repeated cause stands for other changes too
 				return false
 			}
 			echo = cause
@@ -89,7 +88,7 @@ func (c *consistency) wrote(r *running, w ownWrite, forgive bool) (echo workqueu
 }
 
 // isEcho reports whether a change is exactly what the last run of key wrote; see ownWrite.
-func (c *consistency) isEcho(key kube.Key, cause *workqueue.Cause) bool {
+func (c *consistency) isEcho(key kube.Key, cause *Cause) bool {
 	if c.any.Load() == 0 {
 		return false
 	}

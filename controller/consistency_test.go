@@ -69,7 +69,7 @@ func TestContract07_AHandlerSeesItsOwnWrites(t *testing.T) {
 		if got := runs.take(); !slices.Equal(got, []string{"b: updated (spec) by somebody"}) {
 			t.Errorf("before the informer showed the part, handled: %q", got)
 		}
-		if e := ctrl.Explain(key("a")); e.Queued == nil || e.Queued.Place != "held" || len(e.Unseen) != 1 || !strings.HasPrefix(e.Unseen[0], "Part ns/part-") {
+		if e := ctrl.Explain(key("a")); e.Queued == nil || e.Queued.State != "held" || len(e.Unseen) != 1 || !strings.HasPrefix(e.Unseen[0], "Part ns/part-") {
 			t.Errorf("explanation of a held key:\n%s", e)
 		}
 		w.ReleaseWatches("parts")

@@ -22,7 +22,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -511,7 +510,7 @@ func TestSharedInformerFeedsSeveralControllers(t *testing.T) {
 		if runs[0].Load() != 2 || runs[1].Load() != 3 {
 			t.Errorf("after the first has ended: %d and %d runs, want 2 and 3", runs[0].Load(), runs[1].Load())
 		}
-		if n := metrics[0].queued[workqueue.CauseUpdated]; n != 0 {
+		if n := metrics[0].queued[controller.CauseUpdated]; n != 0 {
 			t.Error("a controller that has ended still hears from the informer")
 		}
 	})
@@ -678,7 +677,7 @@ func TestQueuedCountsWhatIsQueued(t *testing.T) {
 		stop := start(t, newController(t, c))
 		time.Sleep(10*time.Second + time.Millisecond)
 		_ = stop()
-		want := map[workqueue.CauseType]int{workqueue.CauseListed: 1, workqueue.CauseRequeue: 11}
+		want := map[controller.CauseType]int{controller.CauseListed: 1, controller.CauseRequeue: 11}
 		if diff := cmp.Diff(want, metrics.queued); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

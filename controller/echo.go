@@ -14,7 +14,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -47,13 +46,13 @@ type ownWrite struct {
 }
 
 // isBehind reports whether cause is the coming of exactly what w has written.
-func (w *ownWrite) isBehind(cause *workqueue.Cause) bool {
+func (w *ownWrite) isBehind(cause *Cause) bool {
 	if w.Deleted || w.ResourceVersion == "" || w.ResourceVersion != cause.ResourceVersion ||
 		w.Key != cause.Object || w.UID != cause.UID || w.kind != cause.Kind {
 		return false
 	}
-	return cause.Type == workqueue.CauseAdded && w.created ||
-		cause.Type == workqueue.CauseUpdated && w.base != "" && w.base == cause.Previous
+	return cause.Type == CauseAdded && w.created ||
+		cause.Type == CauseUpdated && w.base != "" && w.base == cause.Previous
 }
 
 // baseOf returns the version that an update or patch led away from to after, if nothing but the

@@ -11,7 +11,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -112,6 +111,6 @@ func (l *loop[T]) endGivenUp(r *running) Next {
 	if l.config.Reconciler == nil && !l.informer.Has(key) && l.ends.first(key) == nil {
 		return Next{Why: "when there is such an object again (Deleted was given up)"}
 	}
-	l.again(key, workqueue.Cause{Type: workqueue.CauseRetry, Detail: "Deleted was given up"}, workqueue.Options{})
+	l.again(key, Cause{Type: CauseRetry, Detail: "Deleted was given up"}, queueOptions{})
 	return Next{At: time.Now(), Why: "at once, without Deleted, which was given up"}
 }

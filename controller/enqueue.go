@@ -26,10 +26,10 @@ func (l *loop[T]) changed(c informer.Change) {
 		if c.Type == informer.Deleted { // no run will find that it is gone
 			l.forgetFailures(c.Key)
 		}
-		l.skip(SkipPredicate, c.Key, workqueue.Cause{Type: typeOf(c), Source: workqueue.SourceSelf, Kind: l.kind, Object: c.Key})
+		l.skip(SkipPredicate, c.Key, Cause{Type: typeOf(c), Source: SourceSelf, Kind: l.kind, Object: c.Key})
 		return
 	case l.failures.ignores(c):
-		l.skip(SkipTerminal, c.Key, l.causeOf(workqueue.SourceSelf, c))
+		l.skip(SkipTerminal, c.Key, l.causeOf(SourceSelf, c))
 		return
 	}
 	l.enqueue(c)
@@ -62,14 +62,14 @@ func (l *loop[T]) matters(c informer.Change) bool {
 
 // enqueue adds the key of a change of the controller's own objects.
 func (l *loop[T]) enqueue(c informer.Change) {
-	priority := workqueue.PriorityNormal
+	priority := PriorityNormal
 	switch {
 	case c.Type == informer.Listed:
-		priority = workqueue.PriorityLow
+		priority = PriorityLow
 	case l.config.Queue.Priority != nil:
 		priority = l.config.Queue.Priority(c)
 	}
-	cause := l.causeOf(workqueue.SourceSelf, c)
+	cause := l.causeOf(SourceSelf, c)
 	l.othersChange(c.Key, c, cause.Manager)
 	l.offer(c.Key, &cause, priority, c.FromList())
 }
@@ -80,8 +80,8 @@ func (l *loop[T]) triggered(source string) Enqueue {
 		if l.clusterScoped.Load() {
 			key.Namespace = ""
 		}
-		cause := workqueue.Cause{Type: workqueue.CauseTriggered, Source: source, Time: time.Now()}
-		found := why.FromList || why.Type == workqueue.CauseListed
+		cause := Cause{Type: CauseTriggered, Source: source, Time: time.Now()}
+		found := why.FromList || why.Type == CauseListed
 		if why.Change.Key != (kube.Key{}) {
 			cause = l.causeOf(source, why.Change)
 			found = found || why.Change.FromList()
@@ -102,8 +102,8 @@ func (l *loop[T]) triggered(source string) Enqueue {
 
 // causeOf returns the cause that a change is. What a list brings is not looked at: there is
 // much of it, and nothing to compare it with.
-func (l *loop[T]) causeOf(source string, c informer.Change) workqueue.Cause {
-	cause := workqueue.Cause{Type: typeOf(c), Source: source, Kind: c.Kind().GroupKind(), Object: c.Key, Time: time.Now()}
+func (l *loop[T]) causeOf(source string, c informer.Change) Cause {
+	cause := Cause{Type: typeOf(c), Source: source, Kind: c.Kind().GroupKind(), Object: c.Key, Time: time.Now()}
 	if c.Type != informer.Added && c.Type != informer.Updated {
 		return cause
 	}
@@ -112,7 +112,7 @@ func (l *loop[T]) causeOf(source string, c informer.Change) workqueue.Cause {
 	}
 	cause.Manager = c.Manager()
 	if c.Type == informer.Updated {
-		cause.Previous, cause.Difference = c.States().OldVersion(), workqueue.NewDifference(c.Later())
+		cause.Previous, cause.difference = c.States().OldVersion(), newDifference(c.Later())
 		if c.Changed(kube.ChangedDeletion) != 0 {
 			cause.Manager = "" // who deletes is no field manager: the object names who wrote it before
 		}
@@ -120,27 +120,27 @@ func (l *loop[T]) causeOf(source string, c informer.Change) workqueue.Cause {
 	return cause
 }
 
-func typeOf(c informer.Change) workqueue.CauseType {
+func typeOf(c informer.Change) CauseType {
 	switch c.Type {
 	case informer.Listed:
-		return workqueue.CauseListed
+		return CauseListed
 	case informer.Added:
-		return workqueue.CauseAdded
+		return CauseAdded
 	case informer.Deleted:
-		return workqueue.CauseDeleted
+		return CauseDeleted
 	}
-	return workqueue.CauseUpdated
+	return CauseUpdated
 }
 
 // offer puts key into the queue because something has happened, unless that was the key's own
 // write. found says that a list or a poll has found it: such a key waits in the backlog until there
 // is room, unless its priority is high.
-func (l *loop[T]) offer(key kube.Key, cause *workqueue.Cause, priority workqueue.Priority, found bool) {
+func (l *loop[T]) offer(key kube.Key, cause *Cause, priority Priority, found bool) {
 	if !found && !l.config.OwnWrites.Handle && l.consistency.isEcho(key, cause) {
 		l.skip(SkipOwnWrite, key, *cause)
 		return
 	}
-	if found && priority < workqueue.PriorityHigh {
+	if found && priority < PriorityHigh {
 		if !l.works.Load() && l.config.Predicate == nil && l.informer.Has(key) {
 			return // the first pass is yet to come, and handles it; or its deletion does
 		}
@@ -148,42 +148,43 @@ func (l *loop[T]) offer(key kube.Key, cause *workqueue.Cause, priority workqueue
 		signal(l.feeder.wake)
 		return
 	}
-	l.willRun(key, workqueue.NewCauses(*cause))
-	l.add(key, &workqueue.Options{Cause: *cause, Priority: priority, Debounce: l.config.Queue.Debounce, WakeIf: l.config.Queue.EndBackoffIf})
+	l.willRun(key, NewCauses(*cause))
+	l.add(key, &queueOptions{Cause: *cause, Priority: workqueue.Priority(priority), Debounce: l.config.Queue.Debounce, EndBackoffIf: l.config.Queue.EndBackoffIf})
 }
 
 // willRun notes that key is about to be enqueued for causes, so that no pass has to.
-func (l *loop[T]) willRun(key kube.Key, causes workqueue.Causes) {
+func (l *loop[T]) willRun(key kube.Key, causes Causes) {
 	if l.passes.active.Load() {
 		l.passes.enqueued(key, l.runsFor(key, causes))
 	}
 }
 
 // runsFor reports whether it is certain that key runs soon, and from its beginning, when it is enqueued for causes. It
-// is not while the key is running: causes may turn out to be the run's own writes, and be removed (Queue.Forgive).
+// is not while the key is running: causes may turn out to be the run's own writes, and be removed (Queue.RemoveCauses).
 // Neither is it while the key is in back-off, unless one of causes ends that.
-func (l *loop[T]) runsFor(key kube.Key, causes workqueue.Causes) bool {
-	switch state, _ := l.queue.Lookup(key); state.Place {
-	case workqueue.PlaceRunning, workqueue.PlaceRunningAgain:
+func (l *loop[T]) runsFor(key kube.Key, causes Causes) bool {
+	switch entry, _ := l.queue.Lookup(key); entry.State {
+	case workqueue.Processing, workqueue.ProcessingAgain:
 		return false
 	}
-	return l.endsBackOff(key, causes)
+	return l.endsBackoff(key, causes)
 }
 
-// endsBackOff reports whether key is not in back-off, or one of causes ends that.
-func (l *loop[T]) endsBackOff(key kube.Key, causes workqueue.Causes) bool {
-	state, _ := l.queue.Lookup(key)
-	return state.Place != workqueue.PlaceBackOff || causes.Dropped() > 0 || slices.ContainsFunc(causes.List(), l.config.Queue.EndBackoffIf)
+// endsBackoff reports whether key is not in back-off, or one of causes ends that.
+func (l *loop[T]) endsBackoff(key kube.Key, causes Causes) bool {
+	entry, _ := l.queue.Lookup(key)
+	return entry.State != workqueue.Backoff || causes.Dropped() > 0 || slices.ContainsFunc(causes.List(), l.config.Queue.EndBackoffIf)
 }
 
 // again puts key into the queue for a reason of the loop's own.
-func (l *loop[T]) again(key kube.Key, cause workqueue.Cause, o workqueue.Options) bool {
-	cause.Source, cause.Time, cause.Staleness = workqueue.SourceLoop, time.Now(), l.informer.Untyped().Staleness()
+func (l *loop[T]) again(key kube.Key, cause Cause, o queueOptions) bool {
+	cause.Source, cause.Time, cause.Staleness = SourceLoop, time.Now(), l.informer.Untyped().Staleness()
 	o.Cause = cause
 	return l.add(key, &o)
 }
 
-func (l *loop[T]) add(key kube.Key, o *workqueue.Options) bool {
+func (l *loop[T]) add(key kube.Key, o *queueOptions) bool {
+	o.Cause.Count = max(o.Cause.Count, 1)
 	o.Cause.Detail = usercode.ShortenTo(o.Cause.Detail, maxDetail)
 	added := l.queue.Add(key, *o)
 	if added && l.config.Metrics != nil {
@@ -192,7 +193,7 @@ func (l *loop[T]) add(key kube.Key, o *workqueue.Options) bool {
 	return added
 }
 
-func (l *loop[T]) skip(why SkipReason, key kube.Key, cause workqueue.Cause) {
+func (l *loop[T]) skip(why SkipReason, key kube.Key, cause Cause) {
 	if cause.Time.IsZero() {
 		cause.Time = time.Now()
 	}

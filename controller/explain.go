@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -38,14 +37,19 @@ func (c *Controller[T]) Troubles() []Trouble {
 
 // Queue returns at most limit of the keys that are queued, waiting or being handled, in no
 // order.
-func (c *Controller[T]) Queue(limit int) []workqueue.State[kube.Key] {
+func (c *Controller[T]) Queue(limit int) []QueueEntry {
 	c.mu.Lock()
 	l := c.loop
 	c.mu.Unlock()
 	if l == nil {
 		return nil
 	}
-	return l.queue.Snapshot(limit)
+	entries := l.queue.Snapshot(limit)
+	all := make([]QueueEntry, len(entries))
+	for i := range entries {
+		all[i] = queueEntry(entries[i])
+	}
+	return all
 }
 
 // Explanation says of one key why it ran, why it runs, or why it does not.
@@ -60,10 +64,10 @@ type Explanation struct {
 	Exists    bool
 	Retrieves string
 	// Queued is the key's place in the queue. Nil: it is not in it.
-	Queued *workqueue.State[kube.Key]
+	Queued *QueueEntry
 	// Found is why the key is to be enqueued, at low priority, when there is room in the queue:
 	// lists and polls have found it. Empty: it does not wait for that.
-	Found workqueue.Causes
+	Found Causes
 	// Stats are the controller's figures: what else it has to do.
 	Stats Stats
 	// Failures is how many runs failed in a row, the last one with LastError, since
@@ -103,8 +107,9 @@ func (c *Controller[T]) Explain(key kube.Key) Explanation {
 	if l == nil {
 		return e
 	}
-	if state, ok := l.queue.Lookup(key); ok {
-		e.Queued = &state
+	if found, ok := l.queue.Lookup(key); ok {
+		entry := queueEntry(found)
+		e.Queued = &entry
 	}
 	e.Found, _ = l.backlog.of(key)
 	f := l.failures.of(key)

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -21,29 +20,30 @@ const (
 
 // endsBackoffByDefault is the default of Config.Queue.EndBackoffIf. It reports whether cause may have removed the
 // reason of a failure.
-func endsBackoffByDefault(cause workqueue.Cause) bool {
-	if cause.Object == (kube.Key{}) && cause.Kind.Empty() && cause.Source != workqueue.SourceLoop {
+func endsBackoffByDefault(cause Cause) bool {
+	if cause.Object == (kube.Key{}) && cause.Kind.Empty() && cause.Source != SourceLoop {
 		return true // not the change of an object
 	}
 	switch cause.Type {
-	case workqueue.CauseTriggered, workqueue.CauseTimer:
+	case CauseTriggered, CauseTimer:
 		return true
-	case workqueue.CauseUpdated:
+	case CauseUpdated:
 		const meaningful = kube.ChangedAnything &^ (kube.ChangedStatus | kube.ChangedResourceVersion)
-		return cause.Source == workqueue.SourceSelf && cause.Changed.Has(meaningful)
+		return cause.Source == SourceSelf && cause.Changed.Has(meaningful)
 	}
-	return cause.Source == workqueue.SourceSelf
+	return cause.Source == SourceSelf
 }
 
 // orOtherObject returns a condition that ends a backoff also when the object is deleted, or another one of the same
 // name is created, which has not failed yet.
-func orOtherObject(configured func(workqueue.Cause) bool) func(workqueue.Cause) bool {
-	return func(cause workqueue.Cause) bool {
-		if cause.Source == workqueue.SourceSelf {
+func orOtherObject(configured func(Cause) bool) func(Cause) bool {
+	return func(cause Cause) bool {
+		cause = cause.compared()
+		if cause.Source == SourceSelf {
 			switch cause.Type {
-			case workqueue.CauseAdded, workqueue.CauseDeleted:
+			case CauseAdded, CauseDeleted:
 				return true
-			case workqueue.CauseUpdated:
+			case CauseUpdated:
 				if cause.Changed.Has(kube.ChangedUID) {
 					return true
 				}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
 )
@@ -183,15 +182,15 @@ func TestContract17_TerminalLastsUntilTheGenerationChanges(t *testing.T) {
 // nor of its status, unless Config.Queue.EndBackoffIf says so.
 func TestContract17_BackOffIsEndedByWhatMayHelp(t *testing.T) {
 	for name, test := range map[string]struct {
-		wakeOn func(workqueue.Cause) bool
-		do     func(w *world)
-		wakes  bool
+		endsBackoff func(controller.Cause) bool
+		do          func(w *world)
+		wakes       bool
 	}{
 		"its spec":             {nil, func(w *world) { w.put("widgets", "a", 2) }, true},
 		"its status":           {nil, func(w *world) { setStatus(w, "widgets", "a") }, false},
 		"a part":               {nil, func(w *world) { w.put("parts", "p", 2) }, false},
 		"a part that goes":     {nil, func(w *world) { w.remove("parts", "p") }, false},
-		"a part, where it may": {func(workqueue.Cause) bool { return true }, func(w *world) { w.put("parts", "p", 2) }, true},
+		"a part, where it may": {func(controller.Cause) bool { return true }, func(w *world) { w.put("parts", "p", 2) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -203,7 +202,7 @@ func TestContract17_BackOffIsEndedByWhatMayHelp(t *testing.T) {
 				})
 				c.Sources = []controller.Source{source.OwnerLabelIn(w.parts(informer.Selection{}), "widget")}
 				c.Retry.Every = retry.Policy{Base: time.Hour, Jitter: -1}
-				c.Queue.EndBackoffIf = test.wakeOn
+				c.Queue.EndBackoffIf = test.endsBackoff
 				w.put("widgets", "a", 1)
 				if err := w.create(t.Context(), "parts", "Part", "p", "widget", "a"); err != nil {
 					t.Fatal(err)

@@ -17,7 +17,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -102,7 +101,7 @@ func newMixed(t *testing.T, seed int) *mixed {
 		}
 	}
 	if m.feature("priority") {
-		c.Queue.Priority = func(informer.Change) workqueue.Priority { return workqueue.Priority(m.n(3) - 1) }
+		c.Queue.Priority = func(informer.Change) controller.Priority { return controller.Priority(m.n(3) - 1) }
 	}
 	c.Retry.Every = retry.Policy{Base: 10 * time.Millisecond, Max: 200 * time.Millisecond}
 	if m.feature("few retries") {
@@ -149,7 +148,7 @@ func (m *mixed) ask(ctx context.Context, enqueue controller.Enqueue) error {
 		default:
 			m.told[namespace+"/"+name]++
 			m.mu.Unlock()
-			enqueue(kube.Key{Namespace: namespace, Name: name}, controller.Trigger{Priority: workqueue.Priority(what % 3)})
+			enqueue(kube.Key{Namespace: namespace, Name: name}, controller.Trigger{Priority: controller.Priority(what % 3)})
 		}
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -132,12 +131,12 @@ type recorder struct {
 	mu       sync.Mutex
 	outcomes map[controller.Outcome]int
 	retries  int
-	queued   map[workqueue.CauseType]int
+	queued   map[controller.CauseType]int
 	watched  int // ObserveController and ObserveInformer minus their stops
 }
 
 func newRecorder() *recorder {
-	return &recorder{outcomes: map[controller.Outcome]int{}, queued: map[workqueue.CauseType]int{}}
+	return &recorder{outcomes: map[controller.Outcome]int{}, queued: map[controller.CauseType]int{}}
 }
 
 func (r *recorder) observe(by int) {
@@ -163,7 +162,7 @@ func (r *recorder) ObserveController(string, func() controller.Stats) func() {
 	return func() { r.observe(-1) }
 }
 
-func (r *recorder) Triggered(_, _ string, cause workqueue.CauseType) {
+func (r *recorder) Triggered(_, _ string, cause controller.CauseType) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.queued[cause]++

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -21,7 +20,7 @@ func (l *loop[T]) follow(ctx context.Context, r *running, outcome Outcome, reque
 			return Next{Why: "when something changes"}
 		}
 		reason := usercode.ShortenTo(requeue.Reason, maxDetail)
-		l.again(key, workqueue.Cause{Type: workqueue.CauseRequeue, Detail: reason}, workqueue.Options{After: requeue.After})
+		l.again(key, Cause{Type: CauseRequeue, Detail: reason}, queueOptions{After: requeue.After})
 		return Next{At: time.Now().Add(requeue.After), Why: strings.TrimSuffix("as the handler asked ("+reason+")", " ()")}
 	case OutcomeCancelled:
 		l.failures.forget(key)
@@ -91,7 +90,7 @@ func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err e
 		r.log().WarnContext(ctx, "handler failed while the controller ends: the next start tries again", attrs...)
 		return Next{Why: "at the next start"}
 	}
-	l.again(key, workqueue.Cause{Type: workqueue.CauseRetry, Attempt: f.inARow, Detail: string(class)}, workqueue.Options{After: decision.Delay, BackOff: true, WakeIf: l.config.Queue.EndBackoffIf})
+	l.again(key, Cause{Type: CauseRetry, Attempt: f.inARow, Detail: string(class)}, queueOptions{After: decision.Delay, Backoff: true, EndBackoffIf: l.config.Queue.EndBackoffIf})
 	l.logFailure(ctx, r, err, decision, append(attrs, "after", decision.Delay))
 	l.failsForLong(ctx, r, f)
 	return Next{At: time.Now().Add(decision.Delay), Why: fmt.Sprintf("retry %d (%s)", f.inARow, class)}

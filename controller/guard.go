@@ -7,7 +7,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -22,15 +21,15 @@ func (c Config[T]) guarded(g *usercode.Guard) Config[T] {
 		}
 	}
 	if priority := c.Queue.Priority; priority != nil {
-		c.Queue.Priority = func(change informer.Change) workqueue.Priority {
-			return usercode.Value(g, "Config.Queue.Priority", workqueue.PriorityNormal, func() workqueue.Priority { return priority(change) })
+		c.Queue.Priority = func(change informer.Change) Priority {
+			return usercode.Value(g, "Config.Queue.Priority", PriorityNormal, func() Priority { return priority(change) })
 		}
 	}
 	group, endBackoffIf := c.Queue.Group, c.Queue.EndBackoffIf
 	c.Queue.Group = func(key kube.Key) string {
 		return usercode.Value(g, "Config.Queue.Group", key.Namespace, func() string { return group(key) })
 	}
-	c.Queue.EndBackoffIf = func(cause workqueue.Cause) bool {
+	c.Queue.EndBackoffIf = func(cause Cause) bool {
 		return usercode.Value(g, "Config.Queue.EndBackoffIf", true, func() bool { return endBackoffIf(cause) })
 	}
 	if classify := c.Retry.Classify; classify != nil {
@@ -73,7 +72,7 @@ func (r guardedRecorder) observe(begin func() func()) (stop func()) {
 }
 
 // Triggered implements Recorder.
-func (r guardedRecorder) Triggered(controller, source string, cause workqueue.CauseType) {
+func (r guardedRecorder) Triggered(controller, source string, cause CauseType) {
 	r.call(func() { r.recorder.Triggered(controller, source, cause) })
 }
 

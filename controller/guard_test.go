@@ -13,7 +13,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -29,10 +28,10 @@ func (panickingRecorder) ObserveInformer(string, func() informer.Health) func() 
 func (panickingRecorder) ObserveController(string, func() controller.Stats) func() {
 	return func() { panic("stop") }
 }
-func (panickingRecorder) Triggered(string, string, workqueue.CauseType) { panic("Triggered") }
-func (panickingRecorder) Skipped(string, controller.SkipReason)         { panic("Skipped") }
-func (panickingRecorder) Troubled(string, controller.TroubleType)       { panic("Troubled") }
-func (panickingRecorder) Handled(string, controller.Handled)            { panic("Handled") }
+func (panickingRecorder) Triggered(string, string, controller.CauseType) { panic("Triggered") }
+func (panickingRecorder) Skipped(string, controller.SkipReason)          { panic("Skipped") }
+func (panickingRecorder) Troubled(string, controller.TroubleType)        { panic("Troubled") }
+func (panickingRecorder) Handled(string, controller.Handled)             { panic("Handled") }
 func (panickingRecorder) Event(corev1.ObjectReference, string, string, string, string) {
 	panic("Event")
 }
@@ -43,9 +42,9 @@ func TestContract08_PanicsOfAnyUserCodeEndNothing(t *testing.T) {
 	type config = controller.Config[unstructuredObject]
 	for name, set := range map[string]func(c *config){
 		"Predicate":      func(c *config) { c.Predicate = func(informer.Change) bool { panic("no") } },
-		"Priority":       func(c *config) { c.Queue.Priority = func(informer.Change) workqueue.Priority { panic("no") } },
+		"Priority":       func(c *config) { c.Queue.Priority = func(informer.Change) controller.Priority { panic("no") } },
 		"Group":          func(c *config) { c.Queue.Group = func(kube.Key) string { panic("no") } },
-		"EndBackoffIf":   func(c *config) { c.Queue.EndBackoffIf = func(workqueue.Cause) bool { panic("no") } },
+		"EndBackoffIf":   func(c *config) { c.Queue.EndBackoffIf = func(controller.Cause) bool { panic("no") } },
 		"Retry.Classify": func(c *config) { c.Retry.Classify = func(error) retry.Class { panic("no") } },
 		"Metrics":        func(c *config) { c.Metrics = panickingRecorder{} },
 		"Events":         func(c *config) { c.Events = panickingRecorder{} },

@@ -76,7 +76,7 @@ func (c *Controller[T]) Stats() Stats {
 	s := Stats{Phase: c.phase, Workers: c.config.Workers}
 	if c.loop != nil {
 		q := c.loop.queue.Stats()
-		s.Queued, s.Waiting, s.BackOff, s.Held, s.Busy = q.Ready, q.Waiting, q.BackOff, q.Held, q.Taken
+		s.Queued, s.Waiting, s.BackOff, s.Held, s.Busy = q.Ready, q.Delayed, q.Backoff, q.Held, q.Processing
 		s.Found = int(c.loop.backlog.n.Load())
 		if !q.OldestReady.IsZero() {
 			s.OldestWait = time.Since(q.OldestReady)

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -26,7 +25,7 @@ type Skip struct {
 	Time  time.Time
 	Key   kube.Key
 	Why   SkipReason
-	Cause workqueue.Cause
+	Cause Cause
 }
 
 // SkipReason says why a change did not make the handler run. The set is small and fixed.
@@ -144,7 +143,7 @@ func (h *history) of(key kube.Key) (runs []Run, skips []Skip) {
 	skips = slices.DeleteFunc(h.skips.latestFirst(), func(s Skip) bool { return s.Key != key })
 	h.mu.Unlock()
 	for i := range skips {
-		skips[i].Cause = skips[i].Cause.Compared()
+		skips[i].Cause = skips[i].Cause.compared()
 	}
 	return snapshots(kept), skips
 }

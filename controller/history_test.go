@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -17,13 +16,13 @@ func fill(h *history, writes int) {
 			key := kube.Key{Namespace: "default", Name: fmt.Sprintf("an-object-with-a-usual-name-%d", i)}
 			r := &record{run: Run{
 				Controller: "widgets", Key: key, Outcome: OutcomeSuccess, Started: time.Now(),
-				Causes: workqueue.NewCauses(workqueue.Cause{Type: workqueue.CauseUpdated, Source: workqueue.SourceSelf, Object: key}),
+				Causes: NewCauses(Cause{Type: CauseUpdated, Source: SourceSelf, Object: key}),
 			}}
 			for w := range writes {
 				r.run.Writes = append(r.run.Writes, Write{Verb: "patch", Kind: "Widget", Key: key, ResourceVersion: fmt.Sprint(round, w)})
 			}
 			h.begin(r)
-			h.skip(Skip{Key: key, Why: SkipPredicate, Cause: workqueue.Cause{Object: key}})
+			h.skip(Skip{Key: key, Why: SkipPredicate, Cause: Cause{Object: key}})
 		}
 	}
 }

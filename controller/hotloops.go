@@ -66,7 +66,8 @@ func (l *loop[T]) contentOnce(kind schema.GroupKind) contentFunc {
 
 // wroteAgain asks whether a write is a sign of a hot loop, and reports one that begins.
 func (l *loop[T]) wroteAgain(ctx context.Context, r *running, kind schema.GroupKind, object kube.Key, was *before, is *wire.Object, content contentFunc) {
-	step := detect.Step{Content: content, Kind: kind, Object: object, After: is, Manager: is.Manager, Run: r.run.ID, Causes: r.run.Causes}
+	step := detect.Step{Content: content, Kind: kind, Object: object, After: is, Manager: is.Manager, Run: r.run.ID}
+	step.Causes, step.CausesDropped = detectCauses(r.run.Causes)
 	if was != nil && was.whole {
 		step.Before = was.object
 	}

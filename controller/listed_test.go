@@ -404,7 +404,7 @@ func TestContract02_WhatIsListedDuringARunIsHandledAfterIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if e := f.ctrl.Explain(key("o0")); e.Queued == nil || e.Queued.Place != workqueue.PlaceRunningAgain {
+		if e := f.ctrl.Explain(key("o0")); e.Queued == nil || e.Queued.State != string(workqueue.ProcessingAgain) {
 			t.Errorf("during the run:\n%s", e)
 		}
 		time.Sleep(time.Hour)
@@ -523,9 +523,9 @@ func TestTriggerAll(t *testing.T) {
 // for: also when a source has listed a child.
 func TestRunsDuringTheFirstPassCountAsFirstRuns(t *testing.T) {
 	for name, why := range map[string]controller.Trigger{
-		"triggered":               {Priority: workqueue.PriorityHigh},
-		"listed by a source":      {Type: workqueue.CauseListed, Priority: workqueue.PriorityHigh},
-		"listed, at low priority": {Type: workqueue.CauseListed},
+		"triggered":               {Priority: controller.PriorityHigh},
+		"listed by a source":      {Type: controller.CauseListed, Priority: controller.PriorityHigh},
+		"listed, at low priority": {Type: controller.CauseListed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -631,9 +631,9 @@ func TestPassEndsTheBackOffOfAKeyThatIsEnqueuedMeanwhile(t *testing.T) {
 	change := informer.Change{Type: informer.Listed, Key: key("child")}
 	for name, meanwhile := range map[string]controller.Trigger{
 		"nothing":                  {All: true, Detail: "why"},
-		"a change":                 {Change: change, Priority: workqueue.PriorityHigh},
+		"a change":                 {Change: change, Priority: controller.PriorityHigh},
 		"what a list has found":    {Change: change},
-		"a child that was updated": {Type: workqueue.CauseUpdated},
+		"a child that was updated": {Type: controller.CauseUpdated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -42,7 +41,7 @@ type loop[T kube.Object] struct {
 	// Immutable after newLoop.
 	config   Config[T]
 	informer *informer.Informer[T]
-	queue    *workqueue.Queue[kube.Key]
+	queue    *queue
 	sources  *sources
 	logger   *slog.Logger
 
@@ -82,7 +81,7 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 	l := &loop[T]{
 		config:   config,
 		informer: c.informer,
-		queue:    workqueue.New(workqueue.Config[kube.Key]{Group: config.Queue.Group, GroupLimit: config.Queue.GroupLimit}),
+		queue:    newQueue(config.Queue.Group, config.Queue.GroupLimit),
 		logger:   config.Logger.With("controller", config.Name),
 		kind:     c.informer.Kind().GroupKind(),
 		rules:    c.rules,
@@ -117,7 +116,7 @@ func (l *loop[T]) gone(key kube.Key, uid types.UID) bool {
 
 func (l *loop[T]) timerFired(key kube.Key, name string) {
 	if l.informer.Has(key) {
-		l.again(key, workqueue.Cause{Type: workqueue.CauseTimer, Detail: name}, workqueue.Options{Wake: true})
+		l.again(key, Cause{Type: CauseTimer, Detail: name}, queueOptions{EndBackoff: true})
 	}
 }
 
@@ -226,7 +225,7 @@ func (l *loop[T]) drain(ctx context.Context, cancelWork context.CancelCauseFunc)
 		cancelWork(errDrained)
 		if l.config.Shutdown.DrainTimeout > 0 {
 			l.logger.WarnContext(ctx, "handlers are cancelled: the drain time is over",
-				"drainTimeout", l.config.Shutdown.DrainTimeout, "handlers", l.queue.Stats().Taken)
+				"drainTimeout", l.config.Shutdown.DrainTimeout, "handlers", l.queue.Stats().Processing)
 		}
 	}
 	<-ended

@@ -19,7 +19,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -305,7 +304,7 @@ func TestMemoryOfSuccessesGoesBack(t *testing.T) {
 	s := newSuccesses()
 	before := heap()
 	name := func(n int) kube.Key { return kube.Key{Namespace: "ns", Name: fmt.Sprint("an-object-", n)} }
-	updated := workqueue.NewCauses(workqueue.Cause{Type: workqueue.CauseUpdated})
+	updated := NewCauses(Cause{Type: CauseUpdated})
 	for n := range storm {
 		s.note(name(n), updated, time.Now())
 	}

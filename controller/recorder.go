@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -18,8 +17,8 @@ type Recorder interface {
 	// same name.
 	ObserveController(name string, stats func() Stats) (stop func())
 	// Triggered is called when something puts a key into the queue, also when it merges with one
-	// that is there. source is of a small fixed set: see workqueue.Cause.
-	Triggered(controller, source string, cause workqueue.CauseType)
+	// that is there. source is of a small fixed set: see Cause.
+	Triggered(controller, source string, cause CauseType)
 	// Skipped is called when a change does not put its key into the queue.
 	Skipped(controller string, why SkipReason)
 	// Troubled is called when an episode of trouble begins.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -69,7 +68,7 @@ func TestContract02_TerminalDoesNotHideALaterGeneration(t *testing.T) {
 // TestContract17_ANewObjectOfTheNameBeginsAnew: an object that replaces another one of its name
 // inherits neither its failures and its back-off, nor that it was given up.
 func TestContract17_ANewObjectOfTheNameBeginsAnew(t *testing.T) {
-	never := func(workqueue.Cause) bool { return false }
+	never := func(controller.Cause) bool { return false }
 	type test struct {
 		failure   error
 		policy    retry.Policy

@@ -92,7 +92,7 @@ func (l *loop[T]) resyncShare(share, shares int, moment bool) {
 			due = now.Sub(at) >= l.config.ResyncInterval
 		}
 		if due && l.matters(c) && l.failures.resyncs(c) {
-			l.again(c.Key, workqueue.Cause{Type: workqueue.CauseResync}, workqueue.Options{Priority: workqueue.PriorityLow})
+			l.again(c.Key, Cause{Type: CauseResync}, queueOptions{Priority: workqueue.PriorityLow})
 		}
 	}
 }
@@ -123,9 +123,9 @@ func newSuccesses() successes {
 }
 
 // note notes a success of key at a moment. It returns false when there was nothing to note.
-func (s *successes) note(key kube.Key, causes workqueue.Causes, now time.Time) bool {
+func (s *successes) note(key kube.Key, causes Causes, now time.Time) bool {
 	hash := maphash.Comparable(s.seed, key)
-	ordinary := causes.Only(workqueue.CauseListed, workqueue.CauseResync)
+	ordinary := causes.only(CauseListed, CauseResync)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, recent := s.at[hash]; !recent && ordinary {

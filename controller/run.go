@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/internal/wire"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -31,7 +30,7 @@ type Run struct {
 	UID        types.UID
 	Generation int64
 	// Causes is why the handler runs.
-	Causes workqueue.Causes
+	Causes Causes
 	// Attempt is how many runs of this key failed in a row before this one, and AttemptClass
 	// the class of their last error. Zero unless this is a retry.
 	Attempt      int

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -71,11 +70,11 @@ type Trigger struct {
 	// the controller finds out when it was nothing but the key's own write.
 	Change informer.Change
 	// Type is the type of the cause. Default: that of Change; without one, CauseTriggered.
-	Type workqueue.CauseType
+	Type CauseType
 	// Detail says more, for people. It becomes the detail of the cause.
 	Detail string
 	// Priority orders the key among those that are due. Default PriorityNormal.
-	Priority workqueue.Priority
+	Priority Priority
 	// FromList is for what the source has not learnt from an event, but from a list or a poll,
 	// which can bring many keys at once. Unless Priority is high, the key waits until there is
 	// room in the queue, and is then enqueued at low priority, once, and without Config.Queue.Debounce.

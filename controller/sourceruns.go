@@ -11,7 +11,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 )
 
 // sources are the sources of one term of a controller. They may be added and removed while
@@ -55,7 +54,7 @@ func (c *Controller[T]) prepare(source Source, label string) (*namedSource, erro
 	s.Name = cmp.Or(s.Name, strings.TrimLeft(fmt.Sprintf("%T", source), "*"))
 	switch {
 	case err != nil:
-	case s.Name == workqueue.SourceSelf || s.Name == workqueue.SourceLoop:
+	case s.Name == SourceSelf || s.Name == SourceLoop:
 		err = fmt.Errorf("has the name %q, which is reserved for the controller's own causes", s.Name)
 	case (s.Run == nil) == (s.Start == nil):
 		err = errors.New("must set exactly one of PreparedSource.Run and Start")

@@ -63,22 +63,22 @@ func (e Explanation) state(now time.Time) string {
 		return "is at rest" + e.restsUntil()
 	}
 	left, since := rounded(e.Queued.Due.Sub(now)), rounded(now.Sub(e.Queued.Due))
-	switch e.Queued.Place {
-	case workqueue.PlaceRunning:
+	switch workqueue.KeyState(e.Queued.State) {
+	case workqueue.Processing:
 		return fmt.Sprintf("is running, for %s so far: %s", rounded(now.Sub(e.started(now))), e.Queued.Causes)
-	case workqueue.PlaceRunningAgain:
+	case workqueue.ProcessingAgain:
 		return fmt.Sprintf("is running, for %s so far, and will run again: %s", rounded(now.Sub(e.started(now))), e.Queued.Causes)
-	case workqueue.PlaceReady:
+	case workqueue.Ready:
 		return fmt.Sprintf("has been due for %s: %s\n  busy workers: %d of %d; due keys: %d, the first for %s",
 			since, e.Queued.Causes, e.Stats.Busy, e.Stats.Workers, e.Stats.Queued, rounded(e.Stats.OldestWait))
-	case workqueue.PlaceHeld:
+	case workqueue.Held:
 		return fmt.Sprintf("is held back, for %s more at the most: %s", left, e.Queued.Causes)
-	case workqueue.PlaceBackOff:
+	case workqueue.Backoff:
 		return fmt.Sprintf("backs off, for %s more: %s", left, e.Queued.Causes)
-	case workqueue.PlaceWaiting:
+	case workqueue.Delayed:
 		return fmt.Sprintf("runs in %s: %s", left, e.Queued.Causes)
 	}
-	return fmt.Sprintf("is %s: %s", e.Queued.Place, e.Queued.Causes)
+	return fmt.Sprintf("is %s: %s", e.Queued.State, e.Queued.Causes)
 }
 
 // works reports whether the controller knows its objects.

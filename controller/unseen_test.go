@@ -33,7 +33,7 @@ func (i *slowInformer) Await(_ cache.Write, seen func()) (cancel func()) {
 // newUnseen returns a consistency whose writes an informer is to show.
 func newUnseen(by *slowInformer) *consistency {
 	return &consistency{
-		timeout: time.Second, queue: workqueue.New(workqueue.Config[kube.Key]{}), keys: map[kube.Key]*unseen{},
+		timeout: time.Second, queue: newQueue(nil, 0), keys: map[kube.Key]*unseen{},
 		watched: func(schema.GroupKind) []cache.Informer { return []cache.Informer{by} },
 	}
 }
@@ -60,11 +60,11 @@ func TestHoldLooksAgainAfterAskingTheInformers(t *testing.T) {
 		c := newUnseen(by)
 		c.write(key, nil, "1")
 		time.Sleep(2 * time.Second)
-		c.queue.Add(key, workqueue.Options{})
+		c.queue.Add(key, queueOptions{})
 		c.queue.Get()
 		if held, _ := c.hold(key); held {
-			state, _ := c.queue.Lookup(key)
-			t.Errorf("the key is %s, although all that it wrote has been seen", state.Place)
+			entry, _ := c.queue.Lookup(key)
+			t.Errorf("the key is %s, although all that it wrote has been seen", entry.State)
 		}
 	})
 }
@@ -77,7 +77,7 @@ func TestSeenDoesNotForgetTheWritesOfTheNextRun(t *testing.T) {
 		c := newUnseen(by)
 		c.write(key, nil, "1")
 		time.Sleep(2 * time.Second)
-		c.queue.Add(key, workqueue.Options{})
+		c.queue.Add(key, queueOptions{})
 		c.queue.Get()
 		if held, late := c.hold(key); held || len(late) != 1 {
 			t.Fatalf("held %v, late %v: the time is over", held, late)
@@ -91,8 +91,8 @@ func TestSeenDoesNotForgetTheWritesOfTheNextRun(t *testing.T) {
 			t.Error("the key does not wait for the write of its last run")
 		}
 		by.seen[1]()
-		if state, _ := c.queue.Lookup(key); state.Place != workqueue.PlaceReady || c.any.Load() != 0 {
-			t.Errorf("when all has been seen, the key is %s, and %d keys are remembered", state.Place, c.any.Load())
+		if entry, _ := c.queue.Lookup(key); entry.State != workqueue.Ready || c.any.Load() != 0 {
+			t.Errorf("when all has been seen, the key is %s, and %d keys are remembered", entry.State, c.any.Load())
 		}
 	})
 }

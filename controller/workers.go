@@ -124,7 +124,7 @@ func (l *loop[T]) heldBack(ctx context.Context, key kube.Key) bool {
 var errNoReturn = errors.New("the handler ended its goroutine (runtime.Goexit; t.FailNow does that)")
 
 // handle runs one key and decides what follows.
-func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kube.Key]) {
+func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kube.Key, Cause]) {
 	r := l.begin(item)
 	w.run.Store(r)
 	runCtx, cancel := context.WithValue(kube.ObserveCalls(ctx, r), runKey{}, r), context.CancelFunc(func() {})
@@ -155,13 +155,13 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kub
 }
 
 // begin makes the record of a run.
-func (l *loop[T]) begin(item workqueue.Item[kube.Key]) *running {
+func (l *loop[T]) begin(item workqueue.Item[kube.Key, Cause]) *running {
 	r := &running{logger: l.logger, timers: &l.timers, writer: l, cut: l.answers}
 	failed := l.failedBefore(r, item.Key)
 	r.record = &record{run: Run{
 		Controller: l.config.Name,
 		Key:        item.Key,
-		Causes:     item.Causes,
+		Causes:     Causes{item.Causes},
 		Attempt:    failed.inARow,
 		Wait:       item.Wait,
 		Held:       item.Held,

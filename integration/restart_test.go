@@ -13,7 +13,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
@@ -69,7 +68,7 @@ func TestContract07_WaitingKeysRunAfterServerRestart(t *testing.T) {
 	eventually(t, func() string { return saw.lacks(sights("1", false)) })
 	e.putSteps("2")
 	eventually(t, func() string {
-		if held := ctrl.Queue(100); len(held) != 2*waiters || held[0].Place != workqueue.PlaceHeld {
+		if held := ctrl.Queue(100); len(held) != 2*waiters || held[0].State != "held" {
 			return fmt.Sprintf("not all keys are held: %v", held)
 		}
 		return ""

@@ -15,7 +15,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -191,7 +190,7 @@ func (c PollConfig) validate() error {
 	switch c.Name {
 	case "":
 		mistake("Name is required: causes, logs and readiness name the source by it")
-	case workqueue.SourceSelf, workqueue.SourceLoop:
+	case controller.SourceSelf, controller.SourceLoop:
 		// The default of EndBackoffIf, for one, would take an item for the object.
 		mistake("Name is %q: causes call so what comes from the controller itself", c.Name)
 	}

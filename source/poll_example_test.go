@@ -15,7 +15,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
 )
@@ -116,7 +115,7 @@ func ExampleHTTP() {
 			return // objects that were handled before the first poll
 		}
 		fmt.Println(key, why.Type, why.Detail)
-		if why.Type == workqueue.CauseUpdated {
+		if why.Type == controller.CauseUpdated {
 			cancel()
 		}
 	})

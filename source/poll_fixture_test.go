@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
 )
@@ -90,7 +89,7 @@ func (q *triggers) add(key kube.Key, why controller.Trigger) {
 		return
 	}
 	line := fmt.Sprintf("%s: %s %s", key, why.Type, why.Detail)
-	if why.Type == workqueue.CauseListed {
+	if why.Type == controller.CauseListed {
 		line += " (low)"
 	}
 	if !why.FromList {

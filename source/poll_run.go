@@ -18,7 +18,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -147,12 +146,12 @@ func (r *pollRun) compare(ctx context.Context, items []Item) error {
 		if was && now.digest == before.digest && slices.Equal(now.keys, before.keys) {
 			continue
 		}
-		what := workqueue.CauseUpdated
+		what := controller.CauseUpdated
 		switch {
 		case first && !was:
-			what = workqueue.CauseListed
+			what = controller.CauseListed
 		case !was:
-			what = workqueue.CauseAdded
+			what = controller.CauseAdded
 		}
 		if err := r.announce(ctx, what, item, slices.Concat(before.keys, now.keys)); err != nil {
 			return err
@@ -164,7 +163,7 @@ func (r *pollRun) compare(ctx context.Context, items []Item) error {
 		if there[id] {
 			continue
 		}
-		if err := r.announce(ctx, workqueue.CauseDeleted, Item{ID: id, Keys: gone.keys}, gone.keys); err != nil {
+		if err := r.announce(ctx, controller.CauseDeleted, Item{ID: id, Keys: gone.keys}, gone.keys); err != nil {
 			return err
 		}
 		delete(r.known, id)
@@ -182,7 +181,7 @@ func (r *pollRun) compare(ctx context.Context, items []Item) error {
 
 // announce enqueues keys, and who else is concerned by what happened to an item. It fails when
 // ctx has ended: the end must not wait for all of a long list.
-func (r *pollRun) announce(ctx context.Context, what workqueue.CauseType, item Item, keys []kube.Key) error {
+func (r *pollRun) announce(ctx context.Context, what controller.CauseType, item Item, keys []kube.Key) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

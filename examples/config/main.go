@@ -22,7 +22,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/event"
 	"github.com/evenkeel-go/evenkeel/examples/internal/connect"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
@@ -109,18 +108,18 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			Debounce: 100 * time.Millisecond,
 			// The priority of a change (default: low for lists and resyncs, otherwise normal): here deletions come
 			// first.
-			Priority: func(change informer.Change) workqueue.Priority {
+			Priority: func(change informer.Change) controller.Priority {
 				if change.Changed(kube.ChangedDeletion) != 0 {
-					return workqueue.PriorityHigh
+					return controller.PriorityHigh
 				}
-				return workqueue.PriorityNormal
+				return controller.PriorityNormal
 			},
 			// Groups of keys take turns (default: one group per namespace). GroupLimit is the number of objects of
 			// one group that are handled at the same time (default: the number of workers).
 			Group:      func(key kube.Key) string { return key.Namespace },
 			GroupLimit: 4,
 			// What ends a backoff early (default: mainly a change of the object itself): here also a listed object.
-			EndBackoffIf: func(cause workqueue.Cause) bool { return cause.Source == workqueue.SourceSelf },
+			EndBackoffIf: func(cause controller.Cause) bool { return cause.Source == controller.SourceSelf },
 		},
 
 		// When a failed object is retried.

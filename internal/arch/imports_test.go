@@ -42,7 +42,7 @@ func layers() map[string]place {
 		".":                  {}, // documentation only
 		"retry":              {layer: 1},
 		"kube":               {layer: 1, may: []string{"retry"}},
-		"internal/workqueue": {layer: 1, may: []string{"kube"}},
+		"internal/workqueue": {layer: 1},
 		"internal/wire":      {layer: 2},
 		"internal/store":     {layer: 3},
 		"internal/cache":     {layer: 3}, // what the packages of this module share of informers

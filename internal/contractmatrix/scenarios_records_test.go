@@ -14,7 +14,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 )
@@ -335,7 +334,7 @@ func (l *labelLog) ObserveInformer(string, func() informer.Health) func() { retu
 
 func (l *labelLog) ObserveController(string, func() controller.Stats) func() { return func() {} }
 
-func (l *labelLog) Triggered(_, source string, cause workqueue.CauseType) {
+func (l *labelLog) Triggered(_, source string, cause controller.CauseType) {
 	l.add("source", source)
 	l.add("cause", string(cause))
 }

@@ -15,13 +15,13 @@ const overdueShare = 4
 // A key stays in the band of its priority, regardless of its age. If it moved up, a group with a backlog would overtake
 // all others. Instead, one take in overdueShare goes to a lower band that is overdue, and there to the key that is next
 // in any case.
-type ready[K comparable] struct {
+type ready[K comparable, C any] struct {
 	limit int // of taken keys per group; 0: no limit
-	rings [bands]ring[K]
+	rings [bands]ring[K, C]
 	// all contains the keys in the order in which they became ready. inBand contains the keys of each band in the order
 	// in which they entered it: a key with a raised priority keeps its age, but is the last in its new band.
-	all    list[K]
-	inBand [bands]list[K]
+	all    list[K, C]
+	inBand [bands]list[K, C]
 	len    int
 	groups int // number of groups with ready keys
 	// takes is the number of takes. overdueTurn is the band with the next turn among overdue bands.
@@ -29,8 +29,8 @@ type ready[K comparable] struct {
 	overdueTurn int
 }
 
-func newReady[K comparable](limit int) ready[K] {
-	r := ready[K]{limit: max(limit, 0)}
+func newReady[K comparable, C any](limit int) ready[K, C] {
+	r := ready[K, C]{limit: max(limit, 0)}
 	for band := range r.rings {
 		r.rings[band].band = band
 	}
@@ -38,7 +38,7 @@ func newReady[K comparable](limit int) ready[K] {
 }
 
 // push adds a ready key. It returns whether workers can take one key more than before.
-func (r *ready[K]) push(entry *item[K], now time.Duration) bool {
+func (r *ready[K, C]) push(entry *item[K, C], now time.Duration) bool {
 	entry.at, entry.readySince = entry.next.since, now
 	r.all.push(entry, byAge)
 	g := entry.group
@@ -52,7 +52,7 @@ func (r *ready[K]) push(entry *item[K], now time.Duration) bool {
 
 // take removes the next key and counts it as taken. It returns nil if there are no keys, or only keys of groups that
 // are at their limit.
-func (r *ready[K]) take(now time.Duration) *item[K] {
+func (r *ready[K, C]) take(now time.Duration) *item[K, C] {
 	band := r.highest()
 	if band < 0 {
 		return nil
@@ -84,7 +84,7 @@ func (r *ready[K]) take(now time.Duration) *item[K] {
 }
 
 // highest returns the highest band that can provide a key, or -1.
-func (r *ready[K]) highest() int {
+func (r *ready[K, C]) highest() int {
 	band := bands - 1
 	for band >= 0 && r.rings[band].first == nil {
 		band--
@@ -94,7 +94,7 @@ func (r *ready[K]) highest() int {
 
 // overdueBelow returns an overdue band below top that can provide a key, or top. Several such bands take turns: if the
 // lowest or the oldest always went first, another one could starve.
-func (r *ready[K]) overdueBelow(top int, now time.Duration) int {
+func (r *ready[K, C]) overdueBelow(top int, now time.Duration) int {
 	for i := range bands {
 		band := (r.overdueTurn + i) % bands
 		if band < top && r.rings[band].first != nil && r.overdue(band, now) {
@@ -106,13 +106,13 @@ func (r *ready[K]) overdueBelow(top int, now time.Duration) int {
 }
 
 // overdue reports whether the oldest key in a band has been ready for too long.
-func (r *ready[K]) overdue(band int, now time.Duration) bool {
+func (r *ready[K, C]) overdue(band int, now time.Duration) bool {
 	entry := r.inBand[band].first
-	return entry != nil && now-entry.readySince >= PriorityPatience
+	return entry != nil && now-entry.readySince >= StarvationTimeout
 }
 
 // release decreases the number of the group's taken keys. It returns whether workers can take one key more than before.
-func (r *ready[K]) release(g *group[K]) bool {
+func (r *ready[K, C]) release(g *group[K, C]) bool {
 	g.taken--
 	if r.limit == 0 {
 		return false
@@ -126,7 +126,7 @@ func (r *ready[K]) release(g *group[K]) bool {
 }
 
 // raise increases a ready key's priority. Its group keeps its turn in the old band, if it has other keys there.
-func (r *ready[K]) raise(entry *item[K], priority Priority) {
+func (r *ready[K, C]) raise(entry *item[K, C], priority Priority) {
 	if priority <= entry.next.priority {
 		return
 	}
@@ -141,7 +141,7 @@ func (r *ready[K]) raise(entry *item[K], priority Priority) {
 }
 
 // enter puts a key into its band.
-func (r *ready[K]) enter(entry *item[K]) {
+func (r *ready[K, C]) enter(entry *item[K, C]) {
 	band, g := entry.band(), entry.group
 	r.inBand[band].push(entry, byBand)
 	g.bands[band].push(entry)
@@ -151,7 +151,7 @@ func (r *ready[K]) enter(entry *item[K]) {
 }
 
 // oldest returns the key that has been ready for longest, or nil.
-func (r *ready[K]) oldest() *item[K] { return r.all.first }
+func (r *ready[K, C]) oldest() *item[K, C] { return r.all.first }
 
 // band returns the band of a ready key.
-func (entry *item[K]) band() int { return int(entry.next.priority - PriorityLow) }
+func (entry *item[K, C]) band() int { return int(entry.next.priority - PriorityLow) }

@@ -23,13 +23,30 @@ type queue interface {
 	len() int
 }
 
-type ours struct{ *workqueue.Queue[kube.Key] }
+// largeCause is as large as a controller's cause.
+type largeCause struct {
+	kind, source, uid, version, manager, detail string
+	object                                      kube.Key
+	_                                           [112]byte
+}
+
+func mergeLarge(known *largeCause, cause largeCause) bool {
+	if known.kind != cause.kind || known.source != cause.source || known.object != cause.object || known.detail != cause.detail {
+		return false
+	}
+	*known = cause
+	return true
+}
+
+type ours struct {
+	*workqueue.Queue[kube.Key, largeCause]
+}
 
 // add adds a key with a cause, as a controller does.
 func (q ours) add(key kube.Key) {
-	q.Add(key, workqueue.Options{Cause: workqueue.Cause{
-		Type: workqueue.CauseUpdated, Source: workqueue.SourceSelf, Object: key,
-		UID: "29e4e3c4-3a1f-4e43-a4ab-8d4b5b5f1d5a", ResourceVersion: "4711", Manager: "kubectl-edit",
+	q.Add(key, workqueue.Options[largeCause]{Cause: largeCause{
+		kind: "updated", source: "self", object: key,
+		uid: "29e4e3c4-3a1f-4e43-a4ab-8d4b5b5f1d5a", version: "4711", manager: "kubectl-edit",
 	}})
 }
 
@@ -68,9 +85,9 @@ func BenchmarkQueue(b *testing.B) {
 		name string
 		make func() queue
 	}{
-		{"evenkeel", func() queue { return ours{workqueue.New(workqueue.Config[kube.Key]{})} }},
+		{"evenkeel", func() queue { return ours{workqueue.New(workqueue.Config[kube.Key, largeCause]{Merge: mergeLarge})} }},
 		{"evenkeel-grouped", func() queue {
-			return ours{workqueue.New(workqueue.Config[kube.Key]{Group: func(k kube.Key) string { return k.Namespace }})}
+			return ours{workqueue.New(workqueue.Config[kube.Key, largeCause]{Merge: mergeLarge, Group: func(k kube.Key) string { return k.Namespace }})}
 		}},
 		{"client-go", func() queue {
 			return theirs{clientgo.NewTypedRateLimitingQueue(clientgo.DefaultTypedControllerRateLimiter[kube.Key]())}

@@ -15,7 +15,7 @@ import (
 func TestConcurrentAddsKeepEveryCause(t *testing.T) {
 	t.Parallel()
 	for range 20000 {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 		start := make(chan struct{})
 		var all sync.WaitGroup
 		for i := range 4 {
@@ -32,7 +32,7 @@ func TestConcurrentAddsKeepEveryCause(t *testing.T) {
 		all.Wait()
 		item := take(t, q)
 		if len(item.Causes.List()) != 4 || item.Priority != workqueue.PriorityNormal {
-			t.Fatalf("causes %q, priority %d; want 4 causes and normal priority", item.Causes, item.Priority)
+			t.Fatalf("causes %q, priority %d; want 4 causes and normal priority", text(item.Causes), item.Priority)
 		}
 		q.ShutDown()
 	}
@@ -42,7 +42,7 @@ func TestConcurrentAddsKeepEveryCause(t *testing.T) {
 // two workers at the same time.
 func TestEveryKeyIsTakenAfterItsLastAdd(t *testing.T) {
 	t.Parallel()
-	for name, config := range map[string]workqueue.Config[int]{
+	for name, config := range map[string]workqueue.Config[int, cause]{
 		"one group": {},
 		"groups":    {Group: func(key int) string { return fmt.Sprint(key % 7) }},
 		"limited":   {Group: func(key int) string { return fmt.Sprint(key % 7) }, GroupLimit: 1},
@@ -72,7 +72,7 @@ func TestEveryKeyIsTakenAfterItsLastAdd(t *testing.T) {
 						}
 						seen[item.Key].Store(version)
 						if n%7 == 0 {
-							q.Add(item.Key, workqueue.Options{Cause: because("retry").Cause, BackOff: true, After: time.Millisecond})
+							q.Add(item.Key, options{Cause: because("retry").Cause, Backoff: true, After: time.Millisecond})
 						}
 						q.Done(item.Key)
 					}
@@ -85,7 +85,7 @@ func TestEveryKeyIsTakenAfterItsLastAdd(t *testing.T) {
 						wanted[key].Add(1)
 						o := because("event")
 						o.Priority = workqueue.Priority(i%3 - 1)
-						o.Wake = i%2 == 0
+						o.EndBackoff = i%2 == 0
 						o.Debounce = time.Duration(i%4) * 100 * time.Microsecond
 						q.Add(key, o)
 						q.Release((key + 1) % keys)
@@ -94,7 +94,7 @@ func TestEveryKeyIsTakenAfterItsLastAdd(t *testing.T) {
 			}
 			producing.Wait()
 			deadline := time.Now().Add(30 * time.Second)
-			for s := q.Stats(); s.Ready+s.Waiting+s.BackOff+s.Held+s.Taken > 0; s = q.Stats() {
+			for s := q.Stats(); s.Ready+s.Delayed+s.Backoff+s.Held+s.Processing > 0; s = q.Stats() {
 				if time.Now().After(deadline) {
 					t.Fatalf("the queue does not run empty: %+v", s)
 				}

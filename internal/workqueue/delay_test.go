@@ -10,18 +10,18 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 )
 
-func failed(after time.Duration) workqueue.Options {
+func failed(after time.Duration) options {
 	o := later(after, "failed")
-	o.BackOff = true
+	o.Backoff = true
 	return o
 }
 
-func waking(o workqueue.Options) workqueue.Options {
-	o.Wake = true
+func endingBackoff(o options) options {
+	o.EndBackoff = true
 	return o
 }
 
-func debounced(by time.Duration, detail string) workqueue.Options {
+func debounced(by time.Duration, detail string) options {
 	o := because(detail)
 	o.Debounce = by
 	return o
@@ -33,75 +33,75 @@ func TestDueTime(t *testing.T) {
 	t.Parallel()
 	const minute = time.Minute
 	for name, tc := range map[string]struct {
-		adds       []workqueue.Options
+		adds       []options
 		want       time.Duration
 		wantCauses string
 	}{
 		"an event does not end a backoff": {
-			[]workqueue.Options{failed(minute), because("event")}, minute, "triggered (failed), triggered (event)",
+			[]options{failed(minute), because("event")}, minute, "failed, event",
 		},
 		"an earlier plan does not end a backoff": {
-			[]workqueue.Options{failed(minute), later(time.Second, "planned")}, minute, "triggered (failed), triggered (planned)",
+			[]options{failed(minute), later(time.Second, "planned")}, minute, "failed, planned",
 		},
 		"a backoff supersedes a later plan": {
-			[]workqueue.Options{failed(minute), later(2*minute, "planned")}, minute, "triggered (failed)",
+			[]options{failed(minute), later(2*minute, "planned")}, minute, "failed",
 		},
-		"Wake ends a backoff": {
-			[]workqueue.Options{failed(minute), because("event"), waking(because("woken"))},
-			0, "triggered (failed), triggered (event), triggered (woken)",
+		"EndBackoff ends a backoff": {
+			[]options{failed(minute), because("event"), endingBackoff(because("endsBackoff"))},
+			0, "failed, event, endsBackoff",
 		},
-		"Wake with After ends a backoff later": {
-			[]workqueue.Options{failed(minute), waking(later(time.Second, "woken"))},
-			time.Second, "triggered (failed), triggered (woken)",
+		"EndBackoff with After ends a backoff later": {
+			[]options{failed(minute), endingBackoff(later(time.Second, "endsBackoff"))},
+			time.Second, "failed, endsBackoff",
 		},
-		"an event after Wake with After": {
-			[]workqueue.Options{failed(minute), waking(later(time.Second, "woken")), because("event")},
-			0, "triggered (failed), triggered (woken), triggered (event)",
+		"an event after EndBackoff with After": {
+			[]options{failed(minute), endingBackoff(later(time.Second, "endsBackoff")), because("event")},
+			0, "failed, endsBackoff, event",
 		},
-		"Wake with Debounce does not extend a backoff": {
-			[]workqueue.Options{failed(minute), waking(debounced(2*minute, "woken"))}, minute, "triggered (failed), triggered (woken)",
+		"EndBackoff with Debounce does not extend a backoff": {
+			[]options{failed(minute), endingBackoff(debounced(2*minute, "endsBackoff"))}, minute, "failed, endsBackoff",
 		},
 		"a second backoff replaces the first": {
-			[]workqueue.Options{failed(minute), failed(2 * minute)}, 2 * minute, "triggered 2 times (failed)",
+			[]options{failed(minute), failed(2 * minute)}, 2 * minute, "2 times failed",
 		},
-		"BackOff without After": {
-			[]workqueue.Options{later(minute, "planned"), failed(0)}, 0, "triggered (failed)",
+		"Backoff without After": {
+			[]options{later(minute, "planned"), failed(0)}, 0, "failed",
 		},
 		"a plan before a backoff is merged": {
-			[]workqueue.Options{later(time.Second, "planned"), failed(minute)}, minute, "triggered (planned), triggered (failed)",
+			[]options{later(time.Second, "planned"), failed(minute)}, minute, "planned, failed",
 		},
 		"a later plan before a backoff is superseded": {
-			[]workqueue.Options{later(2*minute, "planned"), failed(minute)}, minute, "triggered (failed)",
+			[]options{later(2*minute, "planned"), failed(minute)}, minute, "failed",
 		},
-		"Wake stays after a superseding plan": {
-			[]workqueue.Options{waking(later(2*minute, "woken")), later(time.Second, "planned"), failed(minute)},
-			time.Second, "triggered (planned)",
+		"EndBackoff stays after a superseding plan": {
+			[]options{endingBackoff(later(2*minute, "endsBackoff")), later(time.Second, "planned"), failed(minute)},
+			time.Second, "planned",
 		},
-		"Wake for a later time than the run": {
-			[]workqueue.Options{debounced(time.Second, "event"), waking(later(30*time.Second, "woken")), failed(minute)},
-			minute, "triggered (event), triggered (failed)",
+		"EndBackoff for a later time than the run": {
+			[]options{debounced(time.Second, "event"), endingBackoff(later(30*time.Second, "endsBackoff")), failed(minute)},
+			minute, "event, failed",
 		},
 		"Debounce waits": {
-			[]workqueue.Options{debounced(time.Second, "event")}, time.Second, "triggered (event)",
+			[]options{debounced(time.Second, "event")}, time.Second, "event",
 		},
 		"an Add without Debounce is ready now": {
-			[]workqueue.Options{debounced(time.Second, "event"), because("now")}, 0, "triggered (event), triggered (now)",
+			[]options{debounced(time.Second, "event"), because("now")}, 0, "event, now",
 		},
 		"a plan bounds Debounce": {
-			[]workqueue.Options{debounced(minute, "event"), later(time.Second, "planned")}, time.Second, "triggered (event), triggered (planned)",
+			[]options{debounced(minute, "event"), later(time.Second, "planned")}, time.Second, "event, planned",
 		},
 		"a later plan bounds further Debounce": {
-			[]workqueue.Options{debounced(time.Second, "event"), later(5*time.Second, "planned"), debounced(minute, "event")},
-			5 * time.Second, "triggered 2 times (event)",
+			[]options{debounced(time.Second, "event"), later(5*time.Second, "planned"), debounced(minute, "event")},
+			5 * time.Second, "2 times event",
 		},
 		"an earlier plan is merged with Debounce": {
-			[]workqueue.Options{later(time.Second, "planned"), debounced(minute, "event")}, time.Second, "triggered (planned), triggered (event)",
+			[]options{later(time.Second, "planned"), debounced(minute, "event")}, time.Second, "planned, event",
 		},
 		"Debounce supersedes a later plan": {
-			[]workqueue.Options{later(minute, "planned"), debounced(time.Second, "event")}, time.Second, "triggered (event)",
+			[]options{later(minute, "planned"), debounced(time.Second, "event")}, time.Second, "event",
 		},
 		"After disables Debounce": {
-			[]workqueue.Options{{Cause: because("both").Cause, After: time.Second, Debounce: minute}}, time.Second, "triggered (both)",
+			[]options{{Cause: because("both").Cause, After: time.Second, Debounce: minute}}, time.Second, "both",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,10 +116,10 @@ func TestDueTime(t *testing.T) {
 }
 
 // expectDue adds a key, if taken is true while a worker has it, and expects its due time and causes.
-func expectDue(t *testing.T, adds []workqueue.Options, after time.Duration, causes string, taken bool) {
+func expectDue(t *testing.T, adds []options, after time.Duration, causes string, taken bool) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 		if taken {
 			q.Add("a", now())
 			take(t, q)
@@ -133,7 +133,7 @@ func expectDue(t *testing.T, adds []workqueue.Options, after time.Duration, caus
 		if got := time.Since(began); got != after || item.Wait != 0 {
 			t.Errorf("it was due after %s and waited for %s, want %s and no wait", got, item.Wait, after)
 		}
-		if got := item.Causes.String(); got != causes {
+		if got := text(item.Causes); got != causes {
 			t.Errorf("the causes were %q, want %q", got, causes)
 		}
 		q.Done("a")
@@ -142,36 +142,36 @@ func expectDue(t *testing.T, adds []workqueue.Options, after time.Duration, caus
 }
 
 // An event arrives while a worker has the key, before it reports a failure.
-func TestBackOffBeginsWhileKeyIsTaken(t *testing.T) {
+func TestBackoffBeginsWhileKeyIsTaken(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		before workqueue.Options
+		before options
 		want   time.Duration
 		causes string
 	}{
-		"an event waits":     {because("event"), time.Minute, "triggered (event), triggered (failed)"},
-		"an event with Wake": {waking(because("event")), 0, "triggered (event)"},
-		"a late Wake":        {waking(debounced(time.Hour, "event")), time.Minute, "triggered (event), triggered (failed)"},
-		"a debounced event":  {debounced(time.Second, "event"), time.Minute, "triggered (event), triggered (failed)"},
+		"an event waits":           {because("event"), time.Minute, "event, failed"},
+		"an event with EndBackoff": {endingBackoff(because("event")), 0, "event"},
+		"a late EndBackoff":        {endingBackoff(debounced(time.Hour, "event")), time.Minute, "event, failed"},
+		"a debounced event":        {debounced(time.Second, "event"), time.Minute, "event, failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			expectDue(t, []workqueue.Options{tc.before, failed(time.Minute)}, tc.want, tc.causes, true)
+			expectDue(t, []options{tc.before, failed(time.Minute)}, tc.want, tc.causes, true)
 		})
 	}
 }
 
-func TestBackOffInStats(t *testing.T) {
+func TestBackoffInStats(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New(workqueue.Config[string]{})
+	q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 	defer q.ShutDown()
 	q.Add("failed", failed(time.Minute))
 	q.Add("planned", later(time.Minute, "planned"))
-	if s := q.Stats(); s.BackOff != 1 || s.Waiting != 1 {
+	if s := q.Stats(); s.Backoff != 1 || s.Delayed != 1 {
 		t.Errorf("stats %+v: want one key that backs off and one that waits", s)
 	}
-	if q.Add("failed", waking(because("event"))); q.Stats().BackOff != 0 || q.Stats().Ready != 1 {
-		t.Errorf("after Wake the stats are %+v", q.Stats())
+	if q.Add("failed", endingBackoff(because("event"))); q.Stats().Backoff != 0 || q.Stats().Ready != 1 {
+		t.Errorf("after EndBackoff the stats are %+v", q.Stats())
 	}
 }
 
@@ -179,7 +179,7 @@ func TestBackOffInStats(t *testing.T) {
 func TestContract16_Debounce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 		began := time.Now()
 		for range 3 {
 			q.Add("quiet", debounced(time.Second, "event"))
@@ -189,7 +189,7 @@ func TestContract16_Debounce(t *testing.T) {
 		if got, want := time.Since(began), 2*(time.Second-1)+time.Second; got != want {
 			t.Errorf("it was due after %s, want %s", got, want)
 		}
-		if got := item.Causes.String(); got != "triggered 3 times (event)" {
+		if got := text(item.Causes); got != "3 times event" {
 			t.Errorf("the causes were %q", got)
 		}
 		q.Done("quiet")
@@ -211,17 +211,17 @@ func TestContract16_Debounce(t *testing.T) {
 func TestDistantTimes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 		time.Sleep(time.Hour)
 		q.Add("after", later(math.MaxInt64, "later"))
 		q.Add("debounce", debounced(math.MaxInt64, "later"))
-		q.Add("back-off", failed(math.MaxInt64))
+		q.Add("backoff", failed(math.MaxInt64))
 		q.Add("held", now())
 		take(t, q)
 		q.Hold("held", math.MaxInt64)
 		time.Sleep(1000 * time.Hour)
 		synctest.Wait()
-		if s := q.Stats(); s.Ready != 0 || s.Waiting != 2 || s.BackOff != 1 || s.Held != 1 {
+		if s := q.Stats(); s.Ready != 0 || s.Delayed != 2 || s.Backoff != 1 || s.Held != 1 {
 			t.Errorf("stats %+v", s)
 		}
 		q.ShutDown()
@@ -233,7 +233,7 @@ func TestManyDelayedKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 500
-		q := workqueue.New(workqueue.Config[int]{})
+		q := workqueue.New(workqueue.Config[int, cause]{Merge: merge})
 		random := rand.New(rand.NewPCG(1, 2))
 		began := time.Now()
 		due := make([]time.Duration, keys)

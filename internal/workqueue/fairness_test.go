@@ -23,8 +23,8 @@ func TestContract16_NoisyTenantDelaysOthersByItsShare(t *testing.T) {
 func TestContract16_OldBacklogDelaysOthersByItsShare(t *testing.T) {
 	t.Parallel()
 	for name, noisy := range map[string]noise{
-		"same priority":  {keys: 10_000, age: 4 * workqueue.PriorityPatience / 3},
-		"lower priority": {keys: 10_000, age: 4 * workqueue.PriorityPatience / 3, priority: workqueue.PriorityLow},
+		"same priority":  {keys: 10_000, age: 4 * workqueue.StarvationTimeout / 3},
+		"lower priority": {keys: 10_000, age: 4 * workqueue.StarvationTimeout / 3, priority: workqueue.PriorityLow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,13 +70,13 @@ func compareWithModel(t *testing.T, operations []byte) {
 
 // rig is a Queue and its model.
 type rig struct {
-	queue *workqueue.Queue[byte]
+	queue *workqueue.Queue[byte, cause]
 	model *model
 }
 
 // newRig returns a rig with groups of up to eight, three or one keys, with and without a limit.
 func newRig(config byte) rig {
-	c := workqueue.Config[byte]{GroupLimit: int(config/4%4) - 1}
+	c := workqueue.Config[byte, cause]{Merge: merge, GroupLimit: int(config/4%4) - 1}
 	m := &model{now: time.Now(), limit: c.GroupLimit, groupOf: func(byte) string { return "" }}
 	if n := []byte{0, 2, 3, 8}[config%4]; n > 0 {
 		c.Group = func(key byte) string { return fmt.Sprint(key % n) }
@@ -95,8 +96,8 @@ func (r *rig) do(t *testing.T, operation, a, b byte) string {
 		if got != want {
 			t.Errorf("Add returned %t, want %t", got, want)
 		}
-		return fmt.Sprintf("add %d %s after %s debounce %s priority %d back-off %t wake %t: %t",
-			key, o.Cause, o.After, o.Debounce, o.Priority, o.BackOff, o.Wake, want)
+		return fmt.Sprintf("add %d %s after %s debounce %s priority %d backoff %t wake %t: %t",
+			key, o.Cause, o.After, o.Debounce, o.Priority, o.Backoff, o.EndBackoff, want)
 	case 5, 6, 7, 8:
 		return r.get(t)
 	case 9, 10, 11:
@@ -117,11 +118,11 @@ func (r *rig) do(t *testing.T, operation, a, b byte) string {
 		r.model.release(key)
 		return fmt.Sprint("release ", key)
 	case 14:
-		match := func(c workqueue.Cause) bool { return c.Detail == "one" || b > 127 }
-		if got, want := r.queue.Forgive(key, match), r.model.forgive(key, match); got != want {
-			t.Errorf("Forgive returned %d, want %d", got, want)
+		match := func(c cause) bool { return c.Count <= 1 && (strings.HasPrefix(c.Detail, "one") || b > 127) }
+		if got, want := r.queue.RemoveCauses(key, match), r.model.removeCauses(key, match); got != want {
+			t.Errorf("RemoveCauses returned %d, want %d", got, want)
 		}
-		return fmt.Sprint("forgive ", key)
+		return fmt.Sprint("remove causes of ", key)
 	case 15:
 		return r.wait(a, b)
 	}
@@ -147,10 +148,9 @@ func (r *rig) wait(a, b byte) string {
 	return fmt.Sprint("wait ", d)
 }
 
-func optionsOf(operation, a, b byte) workqueue.Options {
-	o := workqueue.Options{Cause: workqueue.Cause{
-		Type:   workqueue.CauseTypes()[a/8%4],
-		Detail: []string{"", "one", "two", "three"}[a/64],
+func optionsOf(operation, a, b byte) options {
+	o := options{Cause: cause{
+		Detail: []string{"", "one", "two", "three"}[a/64] + []string{"", ", listed", ", added", ", updated"}[a/8%4],
 	}}
 	switch operation % 16 {
 	case 1:
@@ -158,20 +158,20 @@ func optionsOf(operation, a, b byte) workqueue.Options {
 	case 2:
 		o.Debounce = durationOf(b)
 	case 3:
-		o.BackOff, o.After = true, durationOf(b)
+		o.Backoff, o.After = true, durationOf(b)
 	case 4:
-		o.After, o.Debounce, o.BackOff = durationOf(b), durationOf(b/8), b > 200
+		o.After, o.Debounce, o.Backoff = durationOf(b), durationOf(b/8), b > 200
 	}
-	o.Wake = operation/16%4 == 0
+	o.EndBackoff = operation/16%4 == 0
 	o.Priority = workqueue.Priority(operation/64) - 1 // also one beyond the highest
 	return o
 }
 
-// durationOf returns short and long durations, and both sides of PriorityPatience.
+// durationOf returns short and long durations, and both sides of StarvationTimeout.
 func durationOf(b byte) time.Duration {
 	return []time.Duration{
-		0, time.Nanosecond, time.Second, workqueue.PriorityPatience - time.Nanosecond,
-		workqueue.PriorityPatience, 2 * workqueue.PriorityPatience, 5 * time.Second, -time.Second,
+		0, time.Nanosecond, time.Second, workqueue.StarvationTimeout - time.Nanosecond,
+		workqueue.StarvationTimeout, 2 * workqueue.StarvationTimeout, 5 * time.Second, -time.Second,
 	}[b%8]
 }
 
@@ -189,7 +189,7 @@ func (r *rig) get(t *testing.T) string {
 	}
 	item, ok := r.queue.Get()
 	k := r.model.take()
-	want := workqueue.Item[byte]{Key: k.key, Priority: k.taken.priority, Wait: r.model.now.Sub(k.taken.since)}
+	want := workqueue.Item[byte, cause]{Key: k.key, Priority: k.taken.priority, Wait: r.model.now.Sub(k.taken.since)}
 	if !ok || item.Key != want.Key || item.Priority != want.Priority || item.Wait != want.Wait {
 		t.Errorf("Get returned %+v, %t; want %+v", item, ok, want)
 	}
@@ -197,7 +197,7 @@ func (r *rig) get(t *testing.T) string {
 	return fmt.Sprint("get ", item.Key)
 }
 
-func compareCauses(t *testing.T, key byte, want *modelRun, got workqueue.Causes) {
+func compareCauses(t *testing.T, key byte, want *modelRun, got workqueue.Causes[cause]) {
 	t.Helper()
 	if !slices.Equal(want.causes, got.List()) || want.dropped != got.Dropped() {
 		t.Errorf("key %d: %d causes dropped, want %d; causes (-want +got):\n%s",
@@ -223,7 +223,7 @@ func (r *rig) compare(t *testing.T) {
 		}
 		want, run := k.state()
 		compareCauses(t, k.key, run, got.Causes)
-		if got.Causes = want.Causes; !got.Due.Equal(want.Due) || got.Place != want.Place || got.Priority != want.Priority {
+		if got.Causes = want.Causes; !got.Due.Equal(want.Due) || got.State != want.State || got.Priority != want.Priority {
 			t.Errorf("the state is %+v, want %+v", got, want)
 		}
 	}

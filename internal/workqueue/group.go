@@ -3,43 +3,43 @@ package workqueue
 import "slices"
 
 // group is the state of the keys of one group. It is removed with the last of them.
-type group[K comparable] struct {
+type group[K comparable, C any] struct {
 	name string
-	// items is the number of keys of the group in the queue, in any place. ready and taken are the numbers of keys in
-	// these places.
+	// items is the number of keys of the group in the queue, in any state. ready and taken are the numbers of keys in
+	// these states.
 	items, ready, taken int
 	// bands contains the ready keys; those that have been ready for longest are first.
-	bands [bands]line[K]
+	bands [bands]line[K, C]
 	// turns are the group's positions in the rings. It is in the ring of a band if it has keys in that band, and fewer
 	// taken keys than the limit.
-	turns [bands]turn[K]
+	turns [bands]turn[K, C]
 }
 
 // clearReady removes the ready keys, and resets the positions in the rings.
-func (g *group[K]) clearReady() {
-	g.ready, g.bands, g.turns = 0, [bands]line[K]{}, [bands]turn[K]{}
+func (g *group[K, C]) clearReady() {
+	g.ready, g.bands, g.turns = 0, [bands]line[K, C]{}, [bands]turn[K, C]{}
 }
 
 // shrink frees the memory of removed keys.
-func (g *group[K]) shrink() {
+func (g *group[K, C]) shrink() {
 	for band := range g.bands {
 		g.bands[band].others = slices.Clone(g.bands[band].others)
 	}
 }
 
 // turn is a group's position in a ring. Both fields are nil outside of the ring.
-type turn[K comparable] struct {
-	previous, next *group[K]
+type turn[K comparable, C any] struct {
+	previous, next *group[K, C]
 }
 
 // ring contains the groups that can provide a key of one band, in the order of their turns.
-type ring[K comparable] struct {
+type ring[K comparable, C any] struct {
 	band  int
-	first *group[K]
+	first *group[K, C]
 }
 
 // join appends a group, unless it is in the ring.
-func (r *ring[K]) join(g *group[K]) {
+func (r *ring[K, C]) join(g *group[K, C]) {
 	turn := &g.turns[r.band]
 	switch {
 	case turn.next != nil:
@@ -55,7 +55,7 @@ func (r *ring[K]) join(g *group[K]) {
 }
 
 // leave removes a group, if it is in the ring.
-func (r *ring[K]) leave(g *group[K]) {
+func (r *ring[K, C]) leave(g *group[K, C]) {
 	turn := &g.turns[r.band]
 	if turn.next == nil {
 		return
@@ -72,4 +72,4 @@ func (r *ring[K]) leave(g *group[K]) {
 }
 
 // rotate ends the turn of the first group, which becomes the last.
-func (r *ring[K]) rotate() { r.first = r.first.turns[r.band].next }
+func (r *ring[K, C]) rotate() { r.first = r.first.turns[r.band].next }

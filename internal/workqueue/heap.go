@@ -2,27 +2,27 @@ package workqueue
 
 // byTime is a heap of items, ordered by item.at and then by item.sequence. It maintains item.index, so that any item
 // can be removed. (container/heap needs twice the time, because of its interface.)
-type byTime[K comparable] []*item[K]
+type byTime[K comparable, C any] []*item[K, C]
 
 // notInHeap is the index of an item that is not in a heap.
 const notInHeap = -1
 
-func (entry *item[K]) before(other *item[K]) bool {
+func (entry *item[K, C]) before(other *item[K, C]) bool {
 	return entry.at < other.at || entry.at == other.at && entry.sequence < other.sequence
 }
 
-func (h *byTime[K]) push(entry *item[K]) {
+func (h *byTime[K, C]) push(entry *item[K, C]) {
 	*h = append(*h, entry)
 	h.up(len(*h)-1, entry)
 }
 
-func (h *byTime[K]) pop() *item[K] {
+func (h *byTime[K, C]) pop() *item[K, C] {
 	first := (*h)[0]
 	h.remove(first)
 	return first
 }
 
-func (h *byTime[K]) remove(entry *item[K]) {
+func (h *byTime[K, C]) remove(entry *item[K, C]) {
 	i, end := entry.index, len(*h)-1
 	last := (*h)[end]
 	(*h)[end] = nil // otherwise the array keeps the item alive
@@ -39,7 +39,7 @@ func (h *byTime[K]) remove(entry *item[K]) {
 }
 
 // up puts the item at i, or as far above as it belongs.
-func (h byTime[K]) up(i int, entry *item[K]) {
+func (h byTime[K, C]) up(i int, entry *item[K, C]) {
 	for i > 0 {
 		parent := (i - 1) / 2
 		if !entry.before(h[parent]) {
@@ -54,7 +54,7 @@ func (h byTime[K]) up(i int, entry *item[K]) {
 }
 
 // down puts the item at i, or as far below as it belongs.
-func (h byTime[K]) down(i int, entry *item[K]) {
+func (h byTime[K, C]) down(i int, entry *item[K, C]) {
 	for {
 		child := 2*i + 1
 		if child >= len(h) {

@@ -1,13 +1,13 @@
 package workqueue
 
 // list is a list of items, linked through one of item.links.
-type list[K comparable] struct {
-	first, last *item[K]
+type list[K comparable, C any] struct {
+	first, last *item[K, C]
 }
 
 // link is an item's position in a list.
-type link[K comparable] struct {
-	previous, next *item[K]
+type link[K comparable, C any] struct {
+	previous, next *item[K, C]
 }
 
 // linkKind selects the link of an item.
@@ -20,8 +20,8 @@ const (
 	lists
 )
 
-func (l *list[K]) push(entry *item[K], via linkKind) {
-	entry.links[via] = link[K]{previous: l.last}
+func (l *list[K, C]) push(entry *item[K, C], via linkKind) {
+	entry.links[via] = link[K, C]{previous: l.last}
 	if l.last == nil {
 		l.first = entry
 	} else {
@@ -30,7 +30,7 @@ func (l *list[K]) push(entry *item[K], via linkKind) {
 	l.last = entry
 }
 
-func (l *list[K]) remove(entry *item[K], via linkKind) {
+func (l *list[K, C]) remove(entry *item[K, C], via linkKind) {
 	place := &entry.links[via]
 	if place.previous == nil {
 		l.first = place.next
@@ -42,19 +42,19 @@ func (l *list[K]) remove(entry *item[K], via linkKind) {
 	} else {
 		place.next.links[via].previous = place.previous
 	}
-	*place = link[K]{}
+	*place = link[K, C]{}
 }
 
 // line contains the ready keys of one group and band, the earliest first. Almost all keys become ready in the order in
 // which they are added. These are in a list. Others, such as keys with a raised priority, are in a heap.
-type line[K comparable] struct {
-	inOrder list[K]
-	others  byTime[K]
+type line[K comparable, C any] struct {
+	inOrder list[K, C]
+	others  byTime[K, C]
 }
 
-func (l *line[K]) empty() bool { return l.inOrder.first == nil && len(l.others) == 0 }
+func (l *line[K, C]) empty() bool { return l.inOrder.first == nil && len(l.others) == 0 }
 
-func (l *line[K]) push(entry *item[K]) {
+func (l *line[K, C]) push(entry *item[K, C]) {
 	if last := l.inOrder.last; last != nil && entry.before(last) {
 		l.others.push(entry)
 		return
@@ -63,7 +63,7 @@ func (l *line[K]) push(entry *item[K]) {
 	l.inOrder.push(entry, byGroup)
 }
 
-func (l *line[K]) pop() *item[K] {
+func (l *line[K, C]) pop() *item[K, C] {
 	first := l.inOrder.first
 	if first == nil || len(l.others) > 0 && l.others[0].before(first) {
 		first = l.others[0]
@@ -72,7 +72,7 @@ func (l *line[K]) pop() *item[K] {
 	return first
 }
 
-func (l *line[K]) remove(entry *item[K]) {
+func (l *line[K, C]) remove(entry *item[K, C]) {
 	if entry.index == notInHeap {
 		l.inOrder.remove(entry, byGroup)
 	} else {

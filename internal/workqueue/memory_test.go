@@ -20,7 +20,7 @@ func heap() int {
 //
 //nolint:paralleltest // it measures the heap
 func TestContract30_QueueReleasesMemory(t *testing.T) {
-	q := workqueue.New(workqueue.Config[int]{Group: func(key int) string { return fmt.Sprint(key) }})
+	q := workqueue.New(workqueue.Config[int, cause]{Merge: merge, Group: func(key int) string { return fmt.Sprint(key) }})
 	before := heap()
 	const flood = 100_000
 	for key := range flood {
@@ -46,16 +46,16 @@ func TestContract30_QueueReleasesMemoryWithRemainingKey(t *testing.T) {
 		"one group": nil, "groups": func(key int) string { return fmt.Sprint(key % 30_000) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := workqueue.New(workqueue.Config[int]{Group: group})
+			q := workqueue.New(workqueue.Config[int, cause]{Merge: merge, Group: group})
 			q.Add(-1, later(1000*time.Hour, "stays"))
 			before := heap()
 			const flood = 100_000
 			for key := range flood {
-				q.Add(key, workqueue.Options{Priority: workqueue.PriorityLow})
+				q.Add(key, options{Priority: workqueue.PriorityLow})
 				q.Add(-2-key, later(time.Duration(key), "later"))
 			}
 			for key := range flood {
-				q.Add(key, workqueue.Options{Priority: workqueue.PriorityHigh}) // and in the heaps of raised keys
+				q.Add(key, options{Priority: workqueue.PriorityHigh}) // and in the heaps of raised keys
 			}
 			during := heap()
 			for range 2 * flood {
@@ -66,7 +66,7 @@ func TestContract30_QueueReleasesMemoryWithRemainingKey(t *testing.T) {
 			if after := heap(); after-before > (during-before)/100 {
 				t.Errorf("%d of %d kB remain", (after-before)/1024, (during-before)/1024)
 			}
-			if s := q.Stats(); s.Waiting != 1 {
+			if s := q.Stats(); s.Delayed != 1 {
 				t.Errorf("stats %+v", s)
 			}
 			q.ShutDown()
@@ -78,7 +78,7 @@ func TestContract30_QueueReleasesMemoryWithRemainingKey(t *testing.T) {
 //
 //nolint:paralleltest // it measures the heap
 func TestEmptyGroupsAreRemoved(t *testing.T) {
-	q := workqueue.New(workqueue.Config[int]{Group: func(key int) string { return fmt.Sprint(key) }})
+	q := workqueue.New(workqueue.Config[int, cause]{Merge: merge, Group: func(key int) string { return fmt.Sprint(key) }})
 	q.Add(-1, later(time.Hour, "stays"))
 	before := heap()
 	for key := range 100_000 {

@@ -35,14 +35,14 @@ type modelKey struct {
 
 // modelRun is a run of a key.
 type modelRun struct {
-	why      string // "delayed", "planned", "back-off", "held"
-	due      time.Time
-	latest   time.Time // the latest time for Debounce
-	woken    bool
-	decides  bool // it has superseded an Add
-	priority workqueue.Priority
-	causes   []workqueue.Cause
-	dropped  int
+	why         string // "delayed", "planned", "backoff", "held"
+	due         time.Time
+	latest      time.Time // the latest time for Debounce
+	endsBackoff bool
+	decides     bool // it has superseded an Add
+	priority    workqueue.Priority
+	causes      []cause
+	dropped     int
 
 	since      time.Time // when it became ready, without the time for which it was held
 	filed      int       // order of setting the due time
@@ -60,7 +60,7 @@ func (m *model) find(key byte) *modelKey {
 	return nil
 }
 
-func (m *model) add(key byte, o workqueue.Options) bool {
+func (m *model) add(key byte, o options) bool {
 	if m.draining || m.down {
 		return false
 	}
@@ -77,7 +77,7 @@ func (m *model) add(key byte, o workqueue.Options) bool {
 	if !m.addTo(k, o) {
 		return false
 	}
-	if k.next.due != before.due || (k.next.why == "back-off") != (before.why == "back-off") || before.filed == 0 {
+	if k.next.due != before.due || (k.next.why == "backoff") != (before.why == "backoff") || before.filed == 0 {
 		m.file(k)
 	}
 	if before.ready && k.next.priority != before.priority {
@@ -88,14 +88,14 @@ func (m *model) add(key byte, o workqueue.Options) bool {
 }
 
 // addTo applies an Add to a key's next run.
-func (m *model) addTo(k *modelKey, o workqueue.Options) bool {
+func (m *model) addTo(k *modelKey, o options) bool {
 	fresh := m.runFor(o)
 	old := k.next
 	if old == nil {
 		k.next = fresh
 		return true
 	}
-	failed, plan := o.BackOff && o.After > 0, o.After > 0
+	failed, plan := o.Backoff && o.After > 0, o.After > 0
 	switch {
 	case old.ready && plan:
 		return false // it runs first, and decides
@@ -104,15 +104,15 @@ func (m *model) addTo(k *modelKey, o workqueue.Options) bool {
 		return true
 	case old.why == "held":
 		return false
-	case failed && old.woken && !old.due.After(fresh.due):
+	case failed && old.endsBackoff && !old.due.After(fresh.due):
 		old.decides = true
 		return false // it runs anyway, without a backoff
 	case failed && old.why == "planned" && fresh.due.Before(old.due):
-		fresh.woken, fresh.decides = old.woken, true
+		fresh.endsBackoff, fresh.decides = old.endsBackoff, true
 		k.next = fresh
 		return true
 	case failed:
-		old.why, old.due, old.woken = "back-off", fresh.due, false
+		old.why, old.due, old.endsBackoff = "backoff", fresh.due, false
 		old.merge(o)
 		return true
 	case plan && fresh.due.After(old.due):
@@ -122,10 +122,10 @@ func (m *model) addTo(k *modelKey, o workqueue.Options) bool {
 		old.decides = true
 		return false
 	case old.why == "planned" && fresh.due.Before(old.due):
-		fresh.woken, fresh.decides = fresh.woken || old.woken, true
+		fresh.endsBackoff, fresh.decides = fresh.endsBackoff || old.endsBackoff, true
 		k.next = fresh
 		return true
-	case old.why == "back-off" && !o.Wake:
+	case old.why == "backoff" && !o.EndBackoff:
 		old.merge(o)
 		return true
 	}
@@ -149,13 +149,13 @@ func (m *model) addTo(k *modelKey, o workqueue.Options) bool {
 }
 
 // runFor returns the run for a first Add.
-func (m *model) runFor(o workqueue.Options) *modelRun {
-	r := &modelRun{why: "delayed", due: m.now, latest: m.now, woken: o.Wake}
+func (m *model) runFor(o options) *modelRun {
+	r := &modelRun{why: "delayed", due: m.now, latest: m.now, endsBackoff: o.EndBackoff}
 	switch {
 	case o.After > 0:
 		r.why, r.due, r.latest = "planned", m.now.Add(o.After), m.now.Add(o.After)
-		if o.BackOff {
-			r.why, r.woken = "back-off", false
+		if o.Backoff {
+			r.why, r.endsBackoff = "backoff", false
 		}
 	case o.Debounce > 0:
 		r.due, r.latest = m.now.Add(o.Debounce), m.now.Add(10*o.Debounce)
@@ -165,17 +165,15 @@ func (m *model) runFor(o workqueue.Options) *modelRun {
 	return r
 }
 
-func (r *modelRun) merge(o workqueue.Options) {
+func (r *modelRun) merge(o options) {
 	r.cause(o.Cause)
 	r.priority = max(r.priority, o.Priority)
-	r.woken = r.woken || o.Wake && (!o.BackOff || o.After <= 0)
+	r.endsBackoff = r.endsBackoff || o.EndBackoff && (!o.Backoff || o.After <= 0)
 }
 
-func (r *modelRun) cause(c workqueue.Cause) {
-	c.Count = max(c.Count, 1)
+func (r *modelRun) cause(c cause) {
 	for i := range r.causes {
-		if known := &r.causes[i]; known.Type == c.Type && known.Detail == c.Detail {
-			known.Count += c.Count
+		if merge(&r.causes[i], c) {
 			return
 		}
 	}
@@ -321,7 +319,7 @@ func (m *model) overdue(band int) bool {
 			first = r
 		}
 	}
-	return first != nil && m.now.Sub(first.readySince) >= workqueue.PriorityPatience
+	return first != nil && m.now.Sub(first.readySince) >= workqueue.StarvationTimeout
 }
 
 func (m *model) done(key byte) {
@@ -349,7 +347,7 @@ func (m *model) hold(key byte, atMost time.Duration) {
 		return
 	}
 	r, meanwhile := k.taken, k.next
-	r.why, r.due, r.ready, r.woken = "held", m.now.Add(atMost), false, false
+	r.why, r.due, r.ready, r.endsBackoff = "held", m.now.Add(atMost), false, false
 	if meanwhile != nil && (meanwhile.why != "planned" || !meanwhile.due.After(r.due)) {
 		for _, c := range meanwhile.causes {
 			r.cause(c)
@@ -375,14 +373,14 @@ func (m *model) release(key byte) {
 	}
 }
 
-func (m *model) forgive(key byte, match func(workqueue.Cause) bool) int {
+func (m *model) removeCauses(key byte, match func(cause) bool) int {
 	k := m.find(key)
 	if k == nil || k.taken == nil || k.next == nil || k.next.dropped > 0 || k.next.decides {
 		return 0
 	}
-	var left []workqueue.Cause
+	var left []cause
 	for _, c := range k.next.causes {
-		if c.Count > 1 || !match(c) {
+		if !match(c) {
 			left = append(left, c)
 		}
 	}
@@ -405,36 +403,36 @@ func (m *model) end(down bool) {
 	m.settle()
 }
 
-func (k *modelKey) place() workqueue.Place {
+func (k *modelKey) keyState() workqueue.KeyState {
 	switch {
 	case k.taken != nil && k.next != nil:
-		return workqueue.PlaceRunningAgain
+		return workqueue.ProcessingAgain
 	case k.taken != nil:
-		return workqueue.PlaceRunning
+		return workqueue.Processing
 	case k.next.ready:
-		return workqueue.PlaceReady
-	case k.next.why == "back-off":
-		return workqueue.PlaceBackOff
+		return workqueue.Ready
+	case k.next.why == "backoff":
+		return workqueue.Backoff
 	case k.next.why == "held":
-		return workqueue.PlaceHeld
+		return workqueue.Held
 	}
-	return workqueue.PlaceWaiting
+	return workqueue.Delayed
 }
 
 func (m *model) stats() workqueue.Stats {
 	s := workqueue.Stats{Down: m.draining || m.down}
 	groups := map[string]bool{}
 	for _, k := range m.keys {
-		switch k.place() {
-		case workqueue.PlaceRunning, workqueue.PlaceRunningAgain:
-			s.Taken++
-		case workqueue.PlaceBackOff:
-			s.BackOff++
-		case workqueue.PlaceHeld:
+		switch k.keyState() {
+		case workqueue.Processing, workqueue.ProcessingAgain:
+			s.Processing++
+		case workqueue.Backoff:
+			s.Backoff++
+		case workqueue.Held:
 			s.Held++
-		case workqueue.PlaceWaiting:
-			s.Waiting++
-		case workqueue.PlaceReady:
+		case workqueue.Delayed:
+			s.Delayed++
+		case workqueue.Ready:
 			s.Ready++
 			groups[k.group] = true
 			if s.OldestReady.IsZero() || k.next.readySince.Before(s.OldestReady) {
@@ -447,13 +445,13 @@ func (m *model) stats() workqueue.Stats {
 }
 
 // state returns the expected result of Lookup, without the causes.
-func (k *modelKey) state() (workqueue.State[byte], *modelRun) {
-	s, r := workqueue.State[byte]{Key: k.key, Place: k.place()}, k.next
+func (k *modelKey) state() (workqueue.Entry[byte, cause], *modelRun) {
+	s, r := workqueue.Entry[byte, cause]{Key: k.key, State: k.keyState()}, k.next
 	if r == nil {
 		r = k.taken
 	}
 	s.Due, s.Priority = r.due, r.priority
-	if s.Place == workqueue.PlaceReady || s.Place == workqueue.PlaceRunning {
+	if s.State == workqueue.Ready || s.State == workqueue.Processing {
 		s.Due = r.since
 	}
 	return s, r

@@ -3,7 +3,7 @@ package workqueue
 import "time"
 
 // Config defines how keys share the workers of a queue. The zero value is one group without a limit.
-type Config[K comparable] struct {
+type Config[K comparable, C any] struct {
 	// Group returns the name of a key's group. Groups take turns, so that a group with many keys delays other groups
 	// only by its share. It must be fast, return the same name for the same key, and not call the queue. Default nil:
 	// all keys are one group.
@@ -11,6 +11,8 @@ type Config[K comparable] struct {
 	// GroupLimit is the maximum number of keys of one group that may be taken at the same time. Default 0, as any
 	// negative value: no limit.
 	GroupLimit int
+	// Merge merges equal causes. Default nil: all causes are different.
+	Merge Merge[C]
 }
 
 // Priority orders ready keys. Values beyond the constants are treated as the nearest constant.
@@ -26,22 +28,22 @@ const (
 	PriorityHigh Priority = 1
 )
 
-// PriorityPatience is the time for which ready keys let those of higher priority go first. A priority is overdue if one
+// StarvationTimeout is the time for which ready keys let those of higher priority go first. A priority is overdue if one
 // of its ready keys has been ready, with that priority, for this time. While keys of a higher priority are ready too,
 // one in four of the keys that are handed out then has the overdue priority (one in eight if two priorities are
 // overdue), and the others have the highest one. The order within a priority does not depend on this: keys never
 // overtake others of their own priority because of their age.
-const PriorityPatience = 30 * time.Second
+const StarvationTimeout = 30 * time.Second
 
 // MaxDebounce is the maximum delay of a key by Options.Debounce, as a multiple of it.
 const MaxDebounce = 10
 
 // Options are the parameters of Add.
-type Options struct {
+type Options[C any] struct {
 	// Cause is the reason. Required.
-	Cause Cause
-	// Causes are further reasons. One that is equal to Cause is not counted again. Default: none.
-	Causes Causes
+	Cause C
+	// Causes are further reasons. Default: none.
+	Causes Causes[C]
 	// After is the delay before the key becomes ready. Default 0, as any negative value: no delay.
 	After time.Duration
 	// Priority orders the key among the ready ones. Default PriorityNormal.
@@ -50,35 +52,32 @@ type Options struct {
 	// latest MaxDebounce times Debounce after the first Add. These Adds are merged. Default 0: no delay. It has no
 	// effect together with After.
 	Debounce time.Duration
-	// BackOff means that the key has failed and must wait for After, even if it is added again: Adds without Wake are
+	// Backoff means that the key has failed and must wait for After, even if it is added again: Adds without EndBackoff are
 	// merged and wait too, including those while the key was taken. It has no effect without After.
-	BackOff bool
-	// Wake ends a backoff, the current one as well as one that begins when the worker that has taken the key reports a
-	// failure: the key becomes ready at the time of this Add. It has no effect together with BackOff, or in an Add that
+	Backoff bool
+	// EndBackoff ends a backoff, the current one as well as one that begins when the worker that has taken the key reports a
+	// failure: the key becomes ready at the time of this Add. It has no effect together with Backoff, or in an Add that
 	// returns false.
-	Wake bool
-	// WakeIf reports whether a cause has Wake. It is only called if it matters: for this Add's cause if the key is in
-	// backoff; with BackOff, for the causes that were added while the key was taken (dropped causes are treated as
-	// having Wake). It is called with the queue's lock held: it must be fast, and not call the queue. Default nil: no
-	// cause has Wake.
-	WakeIf func(Cause) bool
+	EndBackoff bool
+	// EndBackoffIf reports whether a cause has EndBackoff. It is only called if it matters: for this Add's cause if the key is in
+	// backoff; with Backoff, for the causes that were added while the key was taken (dropped causes are treated as
+	// having EndBackoff). It is called with the queue's lock held: it must be fast, and not call the queue. Default nil: no
+	// cause has EndBackoff.
+	EndBackoffIf func(C) bool
+
+	merge Merge[C] // set by Add
 }
 
 // addTo adds the causes of an Add to others.
-func (o *Options) addTo(causes *Causes) {
-	causes.add(&o.Cause)
-	for i := range o.Causes.list {
-		if further := &o.Causes.list[i]; !further.same(&o.Cause) {
-			causes.add(further)
-		}
-	}
-	causes.dropped += o.Causes.dropped
+func (o *Options[C]) addTo(causes *Causes[C]) {
+	causes.Add(o.Cause, o.merge)
+	causes.AddAll(o.Causes, o.merge)
 }
 
 // Item is a key that a worker has taken, with data about its wait.
-type Item[K comparable] struct {
+type Item[K comparable, C any] struct {
 	Key    K
-	Causes Causes
+	Causes Causes[C]
 	// Priority is the highest priority of the Adds that made the key ready.
 	Priority Priority
 	// Wait is the time for which the key was ready before a worker took it. Held is the part of it for which it was

@@ -14,14 +14,15 @@ import (
 )
 
 // byTenant returns the group of a key such as "tenant/name".
-func byTenant(limit int) *workqueue.Queue[string] {
-	return workqueue.New(workqueue.Config[string]{
+func byTenant(limit int) *workqueue.Queue[string, cause] {
+	return workqueue.New(workqueue.Config[string, cause]{
+		Merge:      merge,
 		Group:      func(key string) string { tenant, _, _ := strings.Cut(key, "/"); return tenant },
 		GroupLimit: limit,
 	})
 }
 
-func addAll(q *workqueue.Queue[string], o workqueue.Options, keys ...string) {
+func addAll(q *workqueue.Queue[string, cause], o options, keys ...string) {
 	for _, key := range keys {
 		q.Add(key, o)
 	}
@@ -30,7 +31,7 @@ func addAll(q *workqueue.Queue[string], o workqueue.Options, keys ...string) {
 func TestContract16_PriorityGoesFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 		addAll(q, priority(workqueue.PriorityLow), "low1", "low2", "low3")
 		time.Sleep(time.Second)
 		addAll(q, now(), "a", "b")
@@ -49,7 +50,7 @@ func TestContract16_OverduePriorityGetsShare(t *testing.T) {
 	t.Parallel()
 	const low, normal, high = workqueue.PriorityLow, workqueue.PriorityNormal, workqueue.PriorityHigh
 	type adds map[workqueue.Priority]string
-	const patience = workqueue.PriorityPatience
+	const patience = workqueue.StarvationTimeout
 	for name, tc := range map[string]struct {
 		limit        int
 		early, later adds
@@ -99,7 +100,7 @@ func TestContract16_OverduePriorityGetsShare(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := byTenant(tc.limit)
 				if !strings.Contains(tc.want, "/") {
-					q = workqueue.New(workqueue.Config[string]{})
+					q = workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 				}
 				addEach := func(of adds) {
 					for _, p := range []workqueue.Priority{low, normal, high} {
@@ -138,7 +139,7 @@ func TestContract16_NothingStarves(t *testing.T) {
 					}
 				}
 				last := fmt.Sprint("0/", p, "/", before)
-				time.Sleep(workqueue.PriorityPatience)
+				time.Sleep(workqueue.StarvationTimeout)
 				for taken := 1; ; taken++ {
 					item := take(t, q)
 					if item.Key == last {
@@ -222,7 +223,7 @@ func TestContract16_GroupLimit(t *testing.T) {
 func TestGroupLimitWithoutGroups(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{GroupLimit: 1})
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge, GroupLimit: 1})
 		addAll(q, now(), "a", "b")
 		take(t, q)
 		second := make(chan string)

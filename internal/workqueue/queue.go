@@ -20,12 +20,12 @@ import (
 //     is handed out again after that.
 //   - If a delayed key is added for another time, the earlier time wins. A key that was only added with After loses that
 //     cause when it is added for an earlier time, because the earlier run decides when the next one is. Keys in backoff
-//     and held keys wait until their end, and keep all causes: see Options.BackOff and Hold.
+//     and held keys wait until their end, and keep all causes: see Options.Backoff and Hold.
 //   - Of the ready keys, those with the highest priority go first, except for an overdue priority. Within a priority,
 //     groups take turns, with one key per turn. Within a group, the key that has been ready for longest goes first. The
 //     age of keys has no other effect: even if a group's keys are very old, a new key of another group with the same
 //     priority waits only for its group's turn.
-//   - Nothing starves: a priority is overdue when a ready key has had it for PriorityPatience. From then on at least one
+//   - Nothing starves: a priority is overdue when a ready key has had it for StarvationTimeout. From then on at least one
 //     in four of the keys that are handed out has that priority, or one in eight if two priorities below the highest are
 //     overdue. Of these, the Nth key of a group is among the next N times G if G groups have keys. With a GroupLimit,
 //     this holds while the group is below it.
@@ -33,9 +33,10 @@ import (
 //
 // Every operation takes one lock and O(log n) time, except Snapshot, Drain and ShutDown, which visit all keys and take
 // O(n). The zero value is not usable; use New.
-type Queue[K comparable] struct {
+type Queue[K comparable, C any] struct {
 	// Immutable after New.
 	groupOf func(K) string
+	merge   Merge[C]
 	began   time.Time
 
 	mu sync.Mutex
@@ -45,20 +46,20 @@ type Queue[K comparable] struct {
 	// The following fields are guarded by mu.
 
 	// items contains every key that is delayed, ready or taken, and groups their groups.
-	items  map[K]*item[K]
-	groups map[string]*group[K]
+	items  map[K]*item[K, C]
+	groups map[string]*group[K, C]
 	// only is the group of all keys if the config has no groups. It is never removed.
-	only group[K]
+	only group[K, C]
 	// waiting contains the delayed keys, ordered by their time.
-	waiting byTime[K]
+	waiting byTime[K, C]
 	// free contains unused items, and spare an unused group: most queues are short most of the time, and an Add then
 	// allocates nothing but its cause.
-	free  []*item[K]
-	spare *group[K]
+	free  []*item[K, C]
+	spare *group[K, C]
 	// ready contains the ready keys.
-	ready ready[K]
-	// count is the number of keys by place.
-	count [places]int
+	ready ready[K, C]
+	// count is the number of keys by state.
+	count [states]int
 	// timer moves keys from waiting to ready. It is set to timerAt, which is at or before the due time of the first
 	// waiting key, or not set.
 	timer    *time.Timer
@@ -70,13 +71,13 @@ type Queue[K comparable] struct {
 }
 
 // item is a key in the queue.
-type item[K comparable] struct {
+type item[K comparable, C any] struct {
 	key   K
-	group *group[K]
-	// next is the next run. It is not valid while the place is running.
-	next run
+	group *group[K, C]
+	// next is the next run. It is not valid while the state is processing.
+	next run[C]
 	// current is the run that the worker has taken.
-	current taken
+	current taken[C]
 
 	// at and sequence order the waiting or the ready items. The sequence keeps keys with equal times in the order in
 	// which they got that time.
@@ -86,9 +87,9 @@ type item[K comparable] struct {
 
 	// readySince is the time when the item became ready.
 	readySince time.Duration
-	place      place
+	state      state
 	exempt     bool // taken, but not counted for the limit of its group
-	links      [lists]link[K]
+	links      [lists]link[K, C]
 }
 
 // phase is the state of a queue.
@@ -101,13 +102,14 @@ const (
 )
 
 // New returns an empty queue.
-func New[K comparable](config Config[K]) *Queue[K] {
-	q := &Queue[K]{
+func New[K comparable, C any](config Config[K, C]) *Queue[K, C] {
+	q := &Queue[K, C]{
 		groupOf: config.Group,
+		merge:   config.Merge,
 		began:   time.Now(),
-		items:   map[K]*item[K]{},
-		groups:  map[string]*group[K]{},
-		ready:   newReady[K](config.GroupLimit),
+		items:   map[K]*item[K, C]{},
+		groups:  map[string]*group[K, C]{},
+		ready:   newReady[K, C](config.GroupLimit),
 	}
 	q.takable = sync.NewCond(&q.mu)
 	return q
@@ -115,12 +117,13 @@ func New[K comparable](config Config[K]) *Queue[K] {
 
 // now returns the current time as the duration since the queue was created. Durations are smaller than times, and
 // faster to read and compare.
-func (q *Queue[K]) now() time.Duration { return time.Since(q.began) }
+func (q *Queue[K, C]) now() time.Duration { return time.Since(q.began) }
 
 // Add adds key, or merges with its entry. It never blocks. It returns false if it has changed nothing: an earlier run
 // is planned, or the queue is drained or shut down.
-func (q *Queue[K]) Add(key K, o Options) bool {
+func (q *Queue[K, C]) Add(key K, o Options[C]) bool {
 	o.Priority = min(max(o.Priority, PriorityLow), PriorityHigh)
+	o.merge = q.merge
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.phase != open {
@@ -130,7 +133,7 @@ func (q *Queue[K]) Add(key K, o Options) bool {
 	if entry == nil {
 		entry = q.enter(key)
 	}
-	if entry.place == inReady {
+	if entry.state == inReady {
 		if o.After > 0 {
 			return false // an earlier run is planned, and will decide
 		}
@@ -140,7 +143,7 @@ func (q *Queue[K]) Add(key K, o Options) bool {
 	}
 	// With the lock held: a key that another Add has made ready must be ready here too.
 	now := q.now()
-	if entry.place == nowhere || entry.place == running {
+	if entry.state == nowhere || entry.state == processing {
 		entry.next.begin(&o, now)
 		q.file(entry, now)
 		return true
@@ -149,7 +152,7 @@ func (q *Queue[K]) Add(key K, o Options) bool {
 	if !entry.next.merge(&o, now) {
 		return false
 	}
-	if entry.next.due != before.due || placeOf(entry.next.reason) != placeOf(before.reason) {
+	if entry.next.due != before.due || stateFor(entry.next.reason) != stateFor(before.reason) {
 		q.file(entry, now)
 	}
 	return true
@@ -158,17 +161,17 @@ func (q *Queue[K]) Add(key K, o Options) bool {
 // Get returns the next key, and blocks until there is one. The caller must call Done with the key after its work, or
 // Hold if the work has not begun. ok is false after ShutDown, even if keys are left, and after Drain when no key is
 // left.
-func (q *Queue[K]) Get() (item Item[K], ok bool) {
+func (q *Queue[K, C]) Get() (item Item[K, C], ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
 		if q.phase == down || q.drained() {
-			return Item[K]{}, false
+			return Item[K, C]{}, false
 		}
 		now := q.now()
 		if entry := q.ready.take(now); entry != nil {
 			entry.current = entry.next.taken
-			q.move(entry, running)
+			q.move(entry, processing)
 			if q.drained() {
 				q.takable.Broadcast() // the last key
 			}
@@ -176,7 +179,7 @@ func (q *Queue[K]) Get() (item Item[K], ok bool) {
 			if r.heldFrom > 0 {
 				r.held, r.heldFrom = r.held+entry.readySince-r.heldFrom, 0
 			}
-			return Item[K]{Key: entry.key, Causes: r.causes, Priority: r.priority, Wait: now - r.since, Held: r.held}, true
+			return Item[K, C]{Key: entry.key, Causes: r.causes, Priority: r.priority, Wait: now - r.since, Held: r.held}, true
 		}
 		q.takable.Wait()
 	}
@@ -184,7 +187,7 @@ func (q *Queue[K]) Get() (item Item[K], ok bool) {
 
 // Done marks key as processed. If the key was added in the meantime, it is delayed or ready again. Done does nothing
 // for a key that is not taken.
-func (q *Queue[K]) Done(key K) {
+func (q *Queue[K, C]) Done(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	entry := q.items[key]
@@ -195,17 +198,17 @@ func (q *Queue[K]) Done(key K) {
 }
 
 // giveBack ends the processing of an item, and files or removes it.
-func (q *Queue[K]) giveBack(entry *item[K]) {
+func (q *Queue[K, C]) giveBack(entry *item[K, C]) {
 	if !entry.exempt && q.ready.release(entry.group) {
 		q.takable.Signal()
 	}
 	entry.exempt = false
-	again := entry.place == runningAgain
+	again := entry.state == processingAgain
 	q.move(entry, nowhere)
 	if again {
 		now := q.now()
 		if q.phase == open || q.phase == draining && (entry.next.due <= now || entry.next.reason == held) {
-			entry.current = taken{}
+			entry.current = taken[C]{}
 			q.file(entry, now)
 			return
 		}
@@ -213,18 +216,18 @@ func (q *Queue[K]) giveBack(entry *item[K]) {
 	q.forget(entry)
 }
 
-// file puts an item into the place of its next run. The item must not be ready.
-func (q *Queue[K]) file(entry *item[K], now time.Duration) {
-	if entry.place.waits() {
+// file puts an item into the state of its next run. The item must not be ready.
+func (q *Queue[K, C]) file(entry *item[K, C], now time.Duration) {
+	if entry.state.waits() {
 		q.waiting.remove(entry)
 	}
 	q.sequence++
 	entry.sequence = q.sequence
 	switch {
 	case entry.taken():
-		q.move(entry, runningAgain)
+		q.move(entry, processingAgain)
 	case entry.next.due > now:
-		q.move(entry, placeOf(entry.next.reason))
+		q.move(entry, stateFor(entry.next.reason))
 		entry.at = entry.next.due
 		q.waiting.push(entry)
 		q.setTimer(now)
@@ -234,7 +237,7 @@ func (q *Queue[K]) file(entry *item[K], now time.Duration) {
 }
 
 // makeReady makes an item ready. The item must be due and not in a heap.
-func (q *Queue[K]) makeReady(entry *item[K], now time.Duration) {
+func (q *Queue[K, C]) makeReady(entry *item[K, C], now time.Duration) {
 	if entry.next.reason != held {
 		entry.next.since = entry.next.due
 	}
@@ -245,7 +248,7 @@ func (q *Queue[K]) makeReady(entry *item[K], now time.Duration) {
 }
 
 // setTimer ensures that the timer fires when the first waiting key is due.
-func (q *Queue[K]) setTimer(now time.Duration) {
+func (q *Queue[K, C]) setTimer(now time.Duration) {
 	if len(q.waiting) == 0 {
 		return
 	}
@@ -264,7 +267,7 @@ func (q *Queue[K]) setTimer(now time.Duration) {
 }
 
 // releaseDue is called by the timer. It makes the due keys ready.
-func (q *Queue[K]) releaseDue() {
+func (q *Queue[K, C]) releaseDue() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.phase == down {
@@ -279,25 +282,25 @@ func (q *Queue[K]) releaseDue() {
 }
 
 // enter creates an item for a new key.
-func (q *Queue[K]) enter(key K) *item[K] {
+func (q *Queue[K, C]) enter(key K) *item[K, C] {
 	g := &q.only
 	if q.groupOf != nil {
 		name := q.groupOf(key)
 		if g = q.groups[name]; g == nil {
 			g, q.spare = q.spare, nil
 			if g == nil {
-				g = new(group[K])
+				g = new(group[K, C])
 			}
 			g.name = name
 			q.groups[name] = g
 		}
 	}
 	g.items++
-	var entry *item[K]
+	var entry *item[K, C]
 	if last := len(q.free) - 1; last >= 0 {
 		entry, q.free = q.free[last], q.free[:last]
 	} else {
-		entry = new(item[K])
+		entry = new(item[K, C])
 	}
 	entry.key, entry.group = key, g
 	q.items[key] = entry
@@ -316,18 +319,18 @@ const (
 // freeItems is the maximum number of unused items that are kept.
 const freeItems = 256
 
-// forget removes an item that is in no place.
-func (q *Queue[K]) forget(entry *item[K]) {
-	q.count[entry.place]--
+// forget removes an item that is in no state.
+func (q *Queue[K, C]) forget(entry *item[K, C]) {
+	q.count[entry.state]--
 	delete(q.items, entry.key)
 	if g := entry.group; g.items > 1 || g == &q.only {
 		g.items--
 	} else {
 		delete(q.groups, g.name)
-		*g = group[K]{}
+		*g = group[K, C]{}
 		q.spare = g
 	}
-	*entry = item[K]{}
+	*entry = item[K, C]{}
 	if len(q.free) < freeItems {
 		q.free = append(q.free, entry)
 	}
@@ -338,10 +341,10 @@ func (q *Queue[K]) forget(entry *item[K]) {
 
 // shrink frees the memory that the queue needed when it was larger. Its time depends on the remaining keys, which are
 // few compared with those that were removed since the last call.
-func (q *Queue[K]) shrink() {
-	items := make(map[K]*item[K], len(q.items))
+func (q *Queue[K, C]) shrink() {
+	items := make(map[K]*item[K, C], len(q.items))
 	maps.Copy(items, q.items)
-	groups := make(map[string]*group[K], len(q.groups))
+	groups := make(map[string]*group[K, C], len(q.groups))
 	maps.Copy(groups, q.groups)
 	q.items, q.groups, q.most = items, groups, len(items)
 	q.waiting, q.free = slices.Clone(q.waiting), nil
@@ -355,14 +358,14 @@ func (q *Queue[K]) shrink() {
 // handed out, including those that wait for their group's limit, those that were added while they are taken, and, when
 // their time has come, held keys (see Hold). When none is left, Get returns false. A key that is added again while it
 // is taken becomes ready at Done, so workers must call Get until it returns false.
-func (q *Queue[K]) Drain() { q.end(draining) }
+func (q *Queue[K, C]) Drain() { q.end(draining) }
 
 // ShutDown ends the queue: from now on Get returns false, Add does nothing, and all keys are removed. Workers that have
 // a key finish it and call Done.
-func (q *Queue[K]) ShutDown() { q.end(down) }
+func (q *Queue[K, C]) ShutDown() { q.end(down) }
 
 // end moves the queue to a later phase.
-func (q *Queue[K]) end(next phase) {
+func (q *Queue[K, C]) end(next phase) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.phase >= next {
@@ -375,16 +378,16 @@ func (q *Queue[K]) end(next phase) {
 	}
 	q.waiting = nil
 	if next == down {
-		q.ready = newReady[K](q.ready.limit)
+		q.ready = newReady[K, C](q.ready.limit)
 	}
 	for _, entry := range q.items {
 		if next == down {
 			entry.group.clearReady()
 		}
 		switch {
-		case next == draining && entry.place == inHold:
+		case next == draining && entry.state == inHold:
 			q.waiting.push(entry)
-		case entry.place.waits(), next == down && entry.place == inReady:
+		case entry.state.waits(), next == down && entry.state == inReady:
 			q.forget(entry)
 		}
 	}
@@ -393,6 +396,6 @@ func (q *Queue[K]) end(next phase) {
 }
 
 // drained reports whether the queue is drained and no key is left.
-func (q *Queue[K]) drained() bool {
+func (q *Queue[K, C]) drained() bool {
 	return q.phase == draining && q.ready.len == 0 && q.count[inHold] == 0
 }

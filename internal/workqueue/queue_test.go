@@ -17,27 +17,62 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// now, later, low and because return Options for the tests.
-func now() workqueue.Options { return because("test") }
-
-func because(detail string) workqueue.Options {
-	return workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseTriggered, Detail: detail}}
+// cause is the tests' type of causes.
+type cause struct {
+	Detail string
+	Count  int
 }
 
-func later(after time.Duration, detail string) workqueue.Options {
+func (c cause) String() string {
+	if c.Count > 1 {
+		return fmt.Sprintf("%d times %s", c.Count, c.Detail)
+	}
+	return c.Detail
+}
+
+// merge counts the occurrences of a cause.
+func merge(known *cause, c cause) bool {
+	if known.Detail != c.Detail {
+		return false
+	}
+	known.Count = max(known.Count, 1) + max(c.Count, 1)
+	return true
+}
+
+func text(causes workqueue.Causes[cause]) string {
+	words := make([]string, len(causes.List()))
+	for i, c := range causes.List() {
+		words[i] = c.String()
+	}
+	if n := causes.Dropped(); n > 0 {
+		words = append(words, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(words, ", ")
+}
+
+type options = workqueue.Options[cause]
+
+// now, later, low and because return Options for the tests.
+func now() options { return because("test") }
+
+func because(detail string) options {
+	return options{Cause: cause{Detail: detail}}
+}
+
+func later(after time.Duration, detail string) options {
 	o := because(detail)
 	o.After = after
 	return o
 }
 
-func priority(p workqueue.Priority) workqueue.Options {
+func priority(p workqueue.Priority) options {
 	o := now()
 	o.Priority = p
 	return o
 }
 
 // take returns the next key, which must be ready: Get would block otherwise.
-func take(t *testing.T, q *workqueue.Queue[string]) workqueue.Item[string] {
+func take(t *testing.T, q *workqueue.Queue[string, cause]) workqueue.Item[string, cause] {
 	t.Helper()
 	if q.Stats().Ready == 0 {
 		t.Fatalf("no key is ready: %+v", q.Stats())
@@ -50,7 +85,7 @@ func take(t *testing.T, q *workqueue.Queue[string]) workqueue.Item[string] {
 }
 
 // takeAll takes and completes all ready keys, and returns them in their order.
-func takeAll(t *testing.T, q *workqueue.Queue[string]) string {
+func takeAll(t *testing.T, q *workqueue.Queue[string, cause]) string {
 	t.Helper()
 	var keys []string
 	for q.Stats().Ready > 0 {
@@ -61,24 +96,24 @@ func takeAll(t *testing.T, q *workqueue.Queue[string]) string {
 	return strings.Join(keys, " ")
 }
 
-func expectStats(t *testing.T, q *workqueue.Queue[string], ready, waiting, taken int) {
+func expectStats(t *testing.T, q *workqueue.Queue[string, cause], ready, waiting, taken int) {
 	t.Helper()
-	if diff := cmp.Diff(workqueue.Stats{Ready: ready, Waiting: waiting, Taken: taken}, q.Stats(), cmpopts.IgnoreFields(workqueue.Stats{}, "Down", "Groups", "OldestReady")); diff != "" {
+	if diff := cmp.Diff(workqueue.Stats{Ready: ready, Delayed: waiting, Processing: taken}, q.Stats(), cmpopts.IgnoreFields(workqueue.Stats{}, "Down", "Groups", "OldestReady")); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)
 	}
 }
 
 func TestKeyIsInQueueOnce(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New(workqueue.Config[string]{})
+	q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 	q.Add("a", because("first"))
 	q.Add("b", now())
 	q.Add("a", because("second"))
 	q.Add("a", because("first"))
 	expectStats(t, q, 2, 0, 0)
 	item := take(t, q)
-	if item.Key != "a" || item.Causes.String() != "triggered 2 times (first), triggered (second)" {
-		t.Errorf("took %s because of %q", item.Key, item.Causes)
+	if item.Key != "a" || text(item.Causes) != "2 times first, second" {
+		t.Errorf("took %s because of %q", item.Key, text(item.Causes))
 	}
 	q.Done("a")
 	if got := takeAll(t, q); got != "b" {
@@ -89,14 +124,14 @@ func TestKeyIsInQueueOnce(t *testing.T) {
 
 func TestTakenKeyReturnsAfterDone(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New(workqueue.Config[string]{})
+	q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 	q.Add("a", because("first"))
 	take(t, q)
 	q.Add("a", because("meanwhile"))
 	expectStats(t, q, 0, 0, 1)
 	q.Done("a")
 	expectStats(t, q, 1, 0, 0)
-	if got := take(t, q).Causes.String(); got != "triggered (meanwhile)" {
+	if got := text(take(t, q).Causes); got != "meanwhile" {
 		t.Errorf("its causes are %q, want only those that were added while it was taken", got)
 	}
 	q.Done("a")
@@ -106,7 +141,7 @@ func TestTakenKeyReturnsAfterDone(t *testing.T) {
 func TestTakenKeyAddedWithDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 		q.Add("a", now())
 		take(t, q)
 		q.Add("a", later(time.Minute, "retry"))
@@ -132,7 +167,7 @@ func TestTakenKeyAddedWithDelay(t *testing.T) {
 
 func TestDoneOfKeyThatIsNotTaken(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New(workqueue.Config[string]{})
+	q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 	q.Done("unknown")
 	q.Add("a", now())
 	q.Done("a")
@@ -146,7 +181,7 @@ func TestDoneOfKeyThatIsNotTaken(t *testing.T) {
 func TestDelayedKeysAreOrderedByTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 		started := time.Now()
 		for key, after := range map[string]time.Duration{"c": 3 * time.Hour, "a": time.Hour, "b": 2 * time.Hour} {
 			q.Add(key, later(after, "later"))
@@ -166,46 +201,46 @@ func TestDelayedKeysAreOrderedByTime(t *testing.T) {
 
 func TestEarlierTimeWins(t *testing.T) {
 	t.Parallel()
-	low := func(o workqueue.Options) workqueue.Options {
+	low := func(o options) options {
 		o.Priority = workqueue.PriorityLow
 		return o
 	}
 	for name, tc := range map[string]struct {
-		first, second workqueue.Options
+		first, second options
 		wantAfter     time.Duration
 		wantCauses    string
 		wantPriority  workqueue.Priority
 	}{
 		"an earlier time supersedes": {
 			low(later(time.Hour, "first")), later(time.Minute, "second"),
-			time.Minute, "triggered (second)", workqueue.PriorityNormal,
+			time.Minute, "second", workqueue.PriorityNormal,
 		},
 		"an earlier time with lower priority": {
 			later(time.Hour, "first"), low(later(time.Minute, "second")),
-			time.Minute, "triggered (second)", workqueue.PriorityLow,
+			time.Minute, "second", workqueue.PriorityLow,
 		},
 		"no delay supersedes": {
-			later(time.Hour, "first"), because("second"), 0, "triggered (second)", workqueue.PriorityNormal,
+			later(time.Hour, "first"), because("second"), 0, "second", workqueue.PriorityNormal,
 		},
 		"a later time is ignored": {
 			low(later(time.Minute, "first")), later(time.Hour, "second"),
-			time.Minute, "triggered (first)", workqueue.PriorityLow,
+			time.Minute, "first", workqueue.PriorityLow,
 		},
 		"a later time is ignored for a ready key": {
-			low(because("first")), later(time.Minute, "second"), 0, "triggered (first)", workqueue.PriorityLow,
+			low(because("first")), later(time.Minute, "second"), 0, "first", workqueue.PriorityLow,
 		},
 		"without delay causes are merged": {
-			because("first"), low(because("second")), 0, "triggered (first), triggered (second)", workqueue.PriorityNormal,
+			because("first"), low(because("second")), 0, "first, second", workqueue.PriorityNormal,
 		},
 		"without delay the higher priority wins": {
-			low(because("first")), because("second"), 0, "triggered (first), triggered (second)", workqueue.PriorityNormal,
+			low(because("first")), because("second"), 0, "first, second", workqueue.PriorityNormal,
 		},
 	} {
 		for _, taken := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, taken=%t", name, taken), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					q := workqueue.New(workqueue.Config[string]{})
+					q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 					if taken {
 						q.Add("a", now())
 						take(t, q)
@@ -220,8 +255,8 @@ func TestEarlierTimeWins(t *testing.T) {
 					if got := time.Since(started); got != tc.wantAfter {
 						t.Errorf("it was due after %s, want %s", got, tc.wantAfter)
 					}
-					if item.Causes.String() != tc.wantCauses || item.Priority != tc.wantPriority {
-						t.Errorf("causes %q, priority %d; want %q, %d", item.Causes, item.Priority, tc.wantCauses, tc.wantPriority)
+					if text(item.Causes) != tc.wantCauses || item.Priority != tc.wantPriority {
+						t.Errorf("causes %q, priority %d; want %q, %d", text(item.Causes), item.Priority, tc.wantCauses, tc.wantPriority)
 					}
 					q.Done("a")
 					expectStats(t, q, 0, 0, 0)
@@ -234,7 +269,7 @@ func TestEarlierTimeWins(t *testing.T) {
 func TestSupersededTimeIsIgnored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 		q.Add("a", later(time.Hour, "later"))
 		q.Add("a", now())
 		if got := takeAll(t, q); got != "a" {
@@ -249,7 +284,7 @@ func TestSupersededTimeIsIgnored(t *testing.T) {
 func TestWaitBeginsWhenKeyIsReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 		q.Add("a", later(time.Hour, "later"))
 		time.Sleep(time.Hour + 5*time.Second)
 		q.Add("a", now()) // merged, the wait continues
@@ -264,7 +299,7 @@ func TestWaitBeginsWhenKeyIsReady(t *testing.T) {
 func TestShutDownWakesWorkersAndDropsKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 		q.Add("taken", now())
 		q.Add("taken too", now())
 		take(t, q)
@@ -304,7 +339,7 @@ func TestShutDownWakesWorkersAndDropsKeys(t *testing.T) {
 
 func TestShutDownDropsReadyKeys(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New(workqueue.Config[string]{})
+	q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 	q.Add("a", now())
 	q.ShutDown()
 	if item, ok := q.Get(); ok {
@@ -315,7 +350,7 @@ func TestShutDownDropsReadyKeys(t *testing.T) {
 
 func TestAddReportsChanges(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New(workqueue.Config[string]{})
+	q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 	defer q.ShutDown()
 	for i, add := range []struct {
 		after time.Duration
@@ -328,7 +363,7 @@ func TestAddReportsChanges(t *testing.T) {
 		{0, true},              // merges
 		{time.Minute, false},   // the key is ready
 	} {
-		if got := q.Add("a", workqueue.Options{Cause: workqueue.Cause{Type: workqueue.CauseTriggered}, After: add.after}); got != add.want {
+		if got := q.Add("a", options{After: add.after}); got != add.want {
 			t.Errorf("Add %d, after %s: %v, want %v", i, add.after, got, add.want)
 		}
 	}

@@ -6,14 +6,14 @@ import (
 )
 
 // run is a planned run of a key. Times are durations since the queue was created.
-type run struct {
-	taken
+type run[C any] struct {
+	taken[C]
 	schedule
 }
 
 // taken is the part of a run that is kept while a worker processes it.
-type taken struct {
-	causes   Causes
+type taken[C any] struct {
+	causes   Causes[C]
 	priority Priority
 	// since is the time from which the key counts as ready: it determines the order of ready keys, and Item.Wait starts
 	// there. It is set when the run is ready or held.
@@ -28,8 +28,8 @@ type schedule struct {
 	// latest is the latest time to which Adds with Debounce can delay due.
 	latest time.Duration
 	reason reason
-	// woken is true if an Add had Wake: the run is not delayed by a later backoff.
-	woken bool
+	// endsBackoff is true if an Add had EndBackoff: the run is not delayed by a later backoff.
+	endsBackoff bool
 	// decides is true if an Add for a later time was refused or superseded because of this run. The run must therefore
 	// take place.
 	decides bool
@@ -45,34 +45,34 @@ const (
 	// planned: a run was requested for a later time. An Add for an earlier time supersedes the plan and its causes,
 	// because the earlier run decides when the next one is.
 	planned
-	// backingOff: the last run failed. Further Adds are merged and wait too. Only Wake makes it due earlier.
-	backingOff
+	// backoff: the last run failed. Further Adds are merged and wait too. Only EndBackoff makes it due earlier.
+	backoff
 	// held: a worker has returned the key unprocessed. Further Adds are merged and wait too. Only Release makes it due
 	// earlier.
 	held
 )
 
 // begin initializes r from the first Add.
-func (r *run) begin(o *Options, now time.Duration) {
-	*r = run{}
+func (r *run[C]) begin(o *Options[C], now time.Duration) {
+	*r = run[C]{}
 	r.priority = o.Priority
 	r.due, r.latest = o.times(now)
 	switch {
-	case o.backsOff():
-		r.reason = backingOff
+	case o.startsBackoff():
+		r.reason = backoff
 	case o.After > 0:
 		r.reason = planned
 	}
-	r.woken = o.wakes()
+	r.endsBackoff = o.endsBackoff()
 	o.addTo(&r.causes)
 }
 
 // merge applies a further Add to a run that is not ready yet. It returns false if the Add has changed nothing, because
 // an earlier run is planned and will decide.
-func (r *run) merge(o *Options, now time.Duration) bool {
+func (r *run[C]) merge(o *Options[C], now time.Duration) bool {
 	asked, latest := o.times(now)
 	switch {
-	case o.backsOff() && r.reason != held:
+	case o.startsBackoff() && r.reason != held:
 		return r.backOff(o, now)
 	case o.After > 0 && asked > r.due:
 		r.latest = min(r.latest, asked) // other Adds must not delay the run beyond it either
@@ -81,7 +81,7 @@ func (r *run) merge(o *Options, now time.Duration) bool {
 	case r.reason == planned && asked < r.due:
 		r.supersede(o, now)
 		return true
-	case r.reason == held, r.reason == backingOff && !o.wakesNow():
+	case r.reason == held, r.reason == backoff && !o.endsBackoffNow():
 		// It waits in any case.
 	default:
 		if r.reason != delayed {
@@ -97,53 +97,53 @@ func (r *run) merge(o *Options, now time.Duration) bool {
 	return true
 }
 
-// backOff applies an Add with BackOff to the earlier Adds, which mostly arrived during the failed run.
-func (r *run) backOff(o *Options, now time.Duration) bool {
+// backOff applies an Add with Backoff to the earlier Adds, which mostly arrived during the failed run.
+func (r *run[C]) backOff(o *Options[C], now time.Duration) bool {
 	asked, latest := o.times(now)
 	switch {
-	case (r.woken || r.causes.accepted(o.WakeIf)) && r.due <= asked:
+	case (r.endsBackoff || r.causes.accepted(o.EndBackoffIf)) && r.due <= asked:
 		r.decides = true
 		return false
 	case r.reason == planned && asked < r.due:
 		r.supersede(o, now)
 		return true
 	}
-	r.schedule = schedule{reason: backingOff, due: asked, latest: latest, decides: r.decides}
+	r.schedule = schedule{reason: backoff, due: asked, latest: latest, decides: r.decides}
 	r.absorb(o)
 	return true
 }
 
-// supersede replaces a plan. It keeps the plan's woken.
-func (r *run) supersede(o *Options, now time.Duration) {
-	woken := r.woken
+// supersede replaces a plan. It keeps the plan's endsBackoff.
+func (r *run[C]) supersede(o *Options[C], now time.Duration) {
+	endsBackoff := r.endsBackoff
 	r.begin(o, now)
-	r.woken, r.decides = r.woken || woken, true
+	r.endsBackoff, r.decides = r.endsBackoff || endsBackoff, true
 }
 
 // absorb takes over everything of an Add except its time.
-func (r *run) absorb(o *Options) {
+func (r *run[C]) absorb(o *Options[C]) {
 	o.addTo(&r.causes)
 	r.priority = max(r.priority, o.Priority)
-	r.woken = r.woken || o.wakes()
+	r.endsBackoff = r.endsBackoff || o.endsBackoff()
 }
 
 // hold changes a taken run to one that is held until due.
-func (r *run) hold(due time.Duration) {
-	r.causes = r.causes.clone() // the worker may still read them
+func (r *run[C]) hold(due time.Duration) {
+	r.causes = r.causes.Clone() // the worker may still read them
 	r.schedule = schedule{reason: held, due: due, latest: due}
 }
 
 // unite merges the run that was planned after a held one, unless that is superseded.
-func (r *run) unite(meanwhile *run) {
+func (r *run[C]) unite(meanwhile *run[C], merge Merge[C]) {
 	if meanwhile.reason == planned && meanwhile.due > r.due {
 		return
 	}
-	r.causes.addAll(&meanwhile.causes)
+	r.causes.AddAll(meanwhile.causes, merge)
 	r.priority = max(r.priority, meanwhile.priority)
 }
 
 // times returns the due time that an Add requests, and the latest time to which further Adds of its kind can delay it.
-func (o *Options) times(now time.Duration) (due, latest time.Duration) {
+func (o *Options[C]) times(now time.Duration) (due, latest time.Duration) {
 	switch {
 	case o.After > 0:
 		due = after(now, o.After)
@@ -156,15 +156,15 @@ func (o *Options) times(now time.Duration) (due, latest time.Duration) {
 	return now, now
 }
 
-func (o *Options) backsOff() bool { return o.BackOff && o.After > 0 }
-func (o *Options) wakes() bool    { return o.Wake && !o.backsOff() }
+func (o *Options[C]) startsBackoff() bool { return o.Backoff && o.After > 0 }
+func (o *Options[C]) endsBackoff() bool   { return o.EndBackoff && !o.startsBackoff() }
 
-// wakesNow reports whether an Add wakes a key in backoff.
-func (o *Options) wakesNow() bool {
-	if o.Wake || o.backsOff() || o.WakeIf == nil {
-		return o.Wake
+// endsBackoffNow reports whether an Add ends the current backoff of a key.
+func (o *Options[C]) endsBackoffNow() bool {
+	if o.EndBackoff || o.startsBackoff() || o.EndBackoffIf == nil {
+		return o.EndBackoff
 	}
-	return o.WakeIf(o.Cause.Compared()) || o.Causes.accepted(o.WakeIf)
+	return o.EndBackoffIf(o.Cause) || o.Causes.accepted(o.EndBackoffIf)
 }
 
 // after returns the time d after now, or the maximum time.

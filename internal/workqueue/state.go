@@ -2,76 +2,78 @@ package workqueue
 
 import "time"
 
-// Place is the state of a key in the queue.
-type Place string
+// KeyState is the state of a key in the queue.
+type KeyState string
 
-// The places.
+// The states of keys.
 const (
-	// PlaceWaiting: the key is delayed.
-	PlaceWaiting Place = "waiting"
-	// PlaceBackOff: the key has failed, and is in backoff.
-	PlaceBackOff Place = "back-off"
-	// PlaceHeld: a worker has returned the key with Hold.
-	PlaceHeld Place = "held"
-	// PlaceReady: the key is ready, and waits for a worker or for its group's limit.
-	PlaceReady Place = "ready"
-	// PlaceRunning: a worker is processing the key.
-	PlaceRunning Place = "running"
-	// PlaceRunningAgain: a worker is processing the key, and it was added again.
-	PlaceRunningAgain Place = "running, to run again"
+	// Delayed: the key is delayed.
+	Delayed KeyState = "delayed"
+	// Backoff: the key has failed, and is in backoff.
+	Backoff KeyState = "backoff"
+	// Held: a worker has returned the key with Hold.
+	Held KeyState = "held"
+	// Ready: the key is ready, and waits for a worker or for its group's limit.
+	Ready KeyState = "ready"
+	// Processing: a worker is processing the key.
+	Processing KeyState = "processing"
+	// ProcessingAgain: a worker is processing the key, and it was added again.
+	ProcessingAgain KeyState = "processing, added again"
 )
 
-// place is the state of an item.
-type place int8
+// state is the state of an item.
+type state int8
 
 const (
-	nowhere      place = iota // temporarily, with the lock held
-	inWaiting                 // delayed, or debounced
-	inBackOff                 // in the heap of the waiting ones too
-	inHold                    // in the heap of the waiting ones too
-	inReady                   //
-	running                   // taken
-	runningAgain              // taken, and added again
-	places
+	nowhere         state = iota // temporarily, with the lock held
+	inDelay                      // delayed, or debounced
+	inBackoff                    // in the heap of the waiting ones too
+	inHold                       // in the heap of the waiting ones too
+	inReady                      //
+	processing                   // taken
+	processingAgain              // taken, and added again
+	states
 )
 
-// waits reports whether items in p are in the heap of waiting items.
-func (p place) waits() bool { return p == inWaiting || p == inBackOff || p == inHold }
+// waits reports whether items in s are in the heap of waiting items.
+func (s state) waits() bool { return s == inDelay || s == inBackoff || s == inHold }
 
-// placeOf returns the place of a key that is not ready.
-func placeOf(r reason) place {
+// stateFor returns the state of a key that is not ready.
+func stateFor(r reason) state {
 	switch r {
-	case backingOff:
-		return inBackOff
+	case backoff:
+		return inBackoff
 	case held:
 		return inHold
 	case delayed, planned:
 	}
-	return inWaiting
+	return inDelay
 }
 
 // taken reports whether a worker has taken the item.
-func (entry *item[K]) taken() bool { return entry.place == running || entry.place == runningAgain }
+func (entry *item[K, C]) taken() bool {
+	return entry.state == processing || entry.state == processingAgain
+}
 
-// move changes the place of an item.
-func (q *Queue[K]) move(entry *item[K], to place) {
-	q.count[entry.place]--
+// move changes the state of an item.
+func (q *Queue[K, C]) move(entry *item[K, C], to state) {
+	q.count[entry.state]--
 	q.count[to]++
-	entry.place = to
+	entry.state = to
 }
 
 // Stats are the queue's sizes at one time.
 type Stats struct {
 	// Ready is the number of keys that are ready and wait for a worker or for their group's limit.
 	Ready int
-	// Waiting is the number of delayed keys, without those in backoff and held ones.
-	Waiting int
-	// BackOff is the number of keys in backoff.
-	BackOff int
+	// Delayed is the number of delayed keys, without those in backoff and held ones.
+	Delayed int
+	// Backoff is the number of keys in backoff.
+	Backoff int
 	// Held is the number of keys that workers have returned with Hold.
 	Held int
-	// Taken is the number of keys that workers are processing.
-	Taken int
+	// Processing is the number of keys that workers are processing.
+	Processing int
 	// Groups is the number of groups with ready keys.
 	Groups int
 	// OldestReady is the time when the oldest ready key became ready, or zero.
@@ -81,17 +83,17 @@ type Stats struct {
 }
 
 // Stats returns the queue's sizes.
-func (q *Queue[K]) Stats() Stats {
+func (q *Queue[K, C]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := Stats{
-		Ready:   q.count[inReady],
-		Waiting: q.count[inWaiting],
-		BackOff: q.count[inBackOff],
-		Held:    q.count[inHold],
-		Taken:   q.count[running] + q.count[runningAgain],
-		Groups:  q.ready.groups,
-		Down:    q.phase != open,
+		Ready:      q.count[inReady],
+		Delayed:    q.count[inDelay],
+		Backoff:    q.count[inBackoff],
+		Held:       q.count[inHold],
+		Processing: q.count[processing] + q.count[processingAgain],
+		Groups:     q.ready.groups,
+		Down:       q.phase != open,
 	}
 	if entry := q.ready.oldest(); entry != nil {
 		s.OldestReady = q.began.Add(entry.readySince)
@@ -99,62 +101,62 @@ func (q *Queue[K]) Stats() Stats {
 	return s
 }
 
-// State is the state of a key at one time.
-type State[K comparable] struct {
+// Entry is a key in the queue at one time.
+type Entry[K comparable, C any] struct {
 	Key   K
-	Place Place
+	State KeyState
 	// Due is the time when the key becomes or became ready; for a held key it is the latest time. Causes and Priority
-	// belong to the same run: for PlaceRunning the current one, for PlaceRunningAgain the next one.
+	// belong to the same run: for Processing the current one, for ProcessingAgain the next one.
 	Due      time.Time
-	Causes   Causes
+	Causes   Causes[C]
 	Priority Priority
 }
 
 // Lookup returns the state of a key. ok is false if the queue does not contain it.
-func (q *Queue[K]) Lookup(key K) (state State[K], ok bool) {
+func (q *Queue[K, C]) Lookup(key K) (found Entry[K, C], ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	entry := q.items[key]
 	if entry == nil {
-		return State[K]{}, false
+		return Entry[K, C]{}, false
 	}
-	return q.state(entry), true
+	return q.entryOf(entry), true
 }
 
 // Snapshot returns the state of up to limit keys, in no particular order. It holds the queue's lock for some hundred
 // nanoseconds per key.
-func (q *Queue[K]) Snapshot(limit int) []State[K] {
+func (q *Queue[K, C]) Snapshot(limit int) []Entry[K, C] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	states := make([]State[K], 0, max(0, min(limit, len(q.items))))
+	entries := make([]Entry[K, C], 0, max(0, min(limit, len(q.items))))
 	for _, entry := range q.items {
-		if len(states) == cap(states) {
+		if len(entries) == cap(entries) {
 			break
 		}
-		states = append(states, q.state(entry))
+		entries = append(entries, q.entryOf(entry))
 	}
-	return states
+	return entries
 }
 
-func (q *Queue[K]) state(entry *item[K]) State[K] {
-	s := State[K]{Key: entry.key}
+func (q *Queue[K, C]) entryOf(entry *item[K, C]) Entry[K, C] {
+	s := Entry[K, C]{Key: entry.key}
 	r, due := &entry.next.taken, entry.next.due
-	switch entry.place {
-	case inWaiting, nowhere, places:
-		s.Place = PlaceWaiting
-	case inBackOff:
-		s.Place = PlaceBackOff
+	switch entry.state {
+	case inDelay, nowhere, states:
+		s.State = Delayed
+	case inBackoff:
+		s.State = Backoff
 	case inHold:
-		s.Place = PlaceHeld
+		s.State = Held
 	case inReady:
-		s.Place, due = PlaceReady, r.since
-	case running:
-		s.Place, r, due = PlaceRunning, &entry.current, entry.current.since
-	case runningAgain:
-		s.Place = PlaceRunningAgain
+		s.State, due = Ready, r.since
+	case processing:
+		s.State, r, due = Processing, &entry.current, entry.current.since
+	case processingAgain:
+		s.State = ProcessingAgain
 	}
 	s.Due = q.began.Add(due)
-	s.Causes = r.causes.clone() // the original changes while the key waits
+	s.Causes = r.causes.Clone() // the original changes while the key waits
 	s.Priority = r.priority
 	return s
 }

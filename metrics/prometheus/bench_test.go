@@ -7,7 +7,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -16,7 +15,7 @@ import (
 func recordAll(recorder *metrics.Recorder) {
 	recorder.ObserveController("pods", func() controller.Stats { return controller.Stats{FailingSince: time.Unix(1, 0)} })
 	recorder.ObserveInformer("Pod", func() informer.Health { return informer.Health{Synced: true, LastEvent: time.Unix(1, 0)} })
-	for _, cause := range workqueue.CauseTypes() {
+	for _, cause := range controller.CauseTypes() {
 		recorder.Triggered("pods", "channel", cause)
 	}
 	for _, outcome := range controller.Outcomes() {
@@ -35,7 +34,7 @@ func BenchmarkRecorder(b *testing.B) {
 		name string
 		call func(r *metrics.Recorder)
 	}{
-		{"Triggered", func(r *metrics.Recorder) { r.Triggered("pods", workqueue.SourceSelf, workqueue.CauseUpdated) }},
+		{"Triggered", func(r *metrics.Recorder) { r.Triggered("pods", controller.SourceSelf, controller.CauseUpdated) }},
 		{"Skipped", func(r *metrics.Recorder) { r.Skipped("pods", controller.SkipPredicate) }},
 		{"Handled", func(r *metrics.Recorder) { r.Handled("pods", run) }},
 		{"Handled with writes", func(r *metrics.Recorder) { r.Handled("pods", writes) }},
@@ -53,11 +52,11 @@ func BenchmarkRecorder(b *testing.B) {
 	b.Run("Triggered by sources beyond the limit", func(b *testing.B) {
 		recorder, _ := newRecorder(b)
 		for i := range 100 {
-			recorder.Triggered("pods", fmt.Sprint("source ", i), workqueue.CauseTriggered)
+			recorder.Triggered("pods", fmt.Sprint("source ", i), controller.CauseTriggered)
 		}
 		b.ReportAllocs()
 		for b.Loop() {
-			recorder.Triggered("pods", "source 99", workqueue.CauseTriggered)
+			recorder.Triggered("pods", "source 99", controller.CauseTriggered)
 		}
 	})
 	b.Run("Handled in parallel", func(b *testing.B) {

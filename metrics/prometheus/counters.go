@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -60,18 +59,18 @@ func (v vectors) newControllerMetrics(name string) *controllerMetrics {
 }
 
 // builtinSources returns the sources that every controller has.
-func builtinSources() []string { return []string{workqueue.SourceSelf, workqueue.SourceLoop} }
+func builtinSources() []string { return []string{controller.SourceSelf, controller.SourceLoop} }
 
 // newTriggers returns the counters of a source by type. Types that every controller has exist from the start.
 func (v vectors) newTriggers(name, source string) *lookup[prometheus.Counter] {
-	var first []workqueue.CauseType
+	var first []controller.CauseType
 	switch source {
-	case workqueue.SourceSelf:
-		first = []workqueue.CauseType{workqueue.CauseListed, workqueue.CauseAdded, workqueue.CauseUpdated, workqueue.CauseDeleted}
-	case workqueue.SourceLoop:
-		first = []workqueue.CauseType{workqueue.CauseResync, workqueue.CauseRetry, workqueue.CauseRequeue, workqueue.CauseTimer}
+	case controller.SourceSelf:
+		first = []controller.CauseType{controller.CauseListed, controller.CauseAdded, controller.CauseUpdated, controller.CauseDeleted}
+	case controller.SourceLoop:
+		first = []controller.CauseType{controller.CauseResync, controller.CauseRetry, controller.CauseRequeue, controller.CauseTimer}
 	}
-	return newLookup(oneOf(workqueue.CauseTypes()), func(cause string) prometheus.Counter {
+	return newLookup(oneOf(controller.CauseTypes()), func(cause string) prometheus.Counter {
 		return v.triggers.WithLabelValues(name, source, cause)
 	}, first...)
 }

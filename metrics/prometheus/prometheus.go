@@ -17,7 +17,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 )
 
 // DefaultNamespace is the prefix of each metric's name unless Config.Namespace is set.
@@ -123,7 +122,7 @@ func (r *Recorder) ObserveInformer(name string, health func() informer.Health) (
 }
 
 // Triggered implements controller.Recorder.
-func (r *Recorder) Triggered(name, source string, cause workqueue.CauseType) {
+func (r *Recorder) Triggered(name, source string, cause controller.CauseType) {
 	r.byController.get(name).triggers.get(source).get(string(cause)).Inc()
 }
 

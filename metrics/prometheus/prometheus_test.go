@@ -15,7 +15,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -120,17 +119,17 @@ func TestExposition(t *testing.T) {
 		}
 	})
 	// One key fails twice. Its third run was held back, succeeds and writes. The event of this write is skipped.
-	recorder.Triggered("pods", workqueue.SourceSelf, workqueue.CauseAdded)
+	recorder.Triggered("pods", controller.SourceSelf, controller.CauseAdded)
 	recorder.Handled("pods", controller.Handled{
 		Outcome: controller.OutcomeError, Class: retry.Default, Wait: 500 * time.Millisecond, Duration: 62500 * time.Microsecond, Decode: 250 * time.Millisecond,
 	})
-	recorder.Triggered("pods", workqueue.SourceLoop, workqueue.CauseRetry)
+	recorder.Triggered("pods", controller.SourceLoop, controller.CauseRetry)
 	recorder.Handled("pods", controller.Handled{
 		Outcome: controller.OutcomeError, Class: retry.Conflict, Attempt: 1, Wait: 250 * time.Millisecond, Duration: 2 * time.Second, Writes: 1,
 	})
 	recorder.Troubled("pods", controller.TroubleFailing)
-	recorder.Triggered("pods", workqueue.SourceLoop, workqueue.CauseRetry)
-	recorder.Triggered("pods", "owned.Deployment", workqueue.CauseUpdated)
+	recorder.Triggered("pods", controller.SourceLoop, controller.CauseRetry)
+	recorder.Triggered("pods", "owned.Deployment", controller.CauseUpdated)
 	recorder.Handled("pods", controller.Handled{
 		Outcome: controller.OutcomeSuccess, Attempt: 2, Wait: 2 * time.Second, Held: 500 * time.Millisecond, Duration: 30 * time.Second,
 		Decode: 500 * time.Millisecond, Writes: 2,

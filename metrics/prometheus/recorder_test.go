@@ -16,7 +16,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -54,7 +53,7 @@ func TestRecordersOnDifferentRegistriesAreIndependent(t *testing.T) {
 	t.Parallel()
 	one, first := newRecorder(t)
 	_, second := newRecorder(t)
-	one.Triggered("pods", workqueue.SourceSelf, workqueue.CauseAdded)
+	one.Triggered("pods", controller.SourceSelf, controller.CauseAdded)
 	if got := gather(t, first)["evenkeel_controller_triggers_total{controller=pods,source=self,type=added}"]; got != 1 {
 		t.Errorf("the first registry has %v, want 1", got)
 	}
@@ -163,7 +162,7 @@ func TestStopRemovesGaugesAndKeepsCounters(t *testing.T) {
 	stopController := recorder.ObserveController("pods", func() controller.Stats { return controller.Stats{Workers: 2} })
 	stopOther := recorder.ObserveController("pods", func() controller.Stats { return controller.Stats{Workers: 3} })
 	stopInformer := recorder.ObserveInformer("Pod", func() informer.Health { return informer.Health{} })
-	recorder.Triggered("pods", workqueue.SourceSelf, workqueue.CauseAdded)
+	recorder.Triggered("pods", controller.SourceSelf, controller.CauseAdded)
 
 	stopController()
 	stopController() // a second call changes nothing
@@ -279,15 +278,15 @@ func TestContract28_UnknownLabelValuesAreBounded(t *testing.T) {
 	const names, sources, classes = 1000, 50, 20
 	for i := range names {
 		name := fmt.Sprint("name ", i)
-		recorder.Triggered("pods", workqueue.SourceSelf, workqueue.CauseType(name))
-		recorder.Triggered("pods", name, workqueue.CauseTriggered)
-		recorder.Triggered("nodes", name, workqueue.CauseTriggered)
+		recorder.Triggered("pods", controller.SourceSelf, controller.CauseType(name))
+		recorder.Triggered("pods", name, controller.CauseTriggered)
+		recorder.Triggered("nodes", name, controller.CauseTriggered)
 		recorder.Skipped("pods", controller.SkipReason(name))
 		recorder.Troubled("pods", controller.TroubleType(name))
 		recorder.Handled("pods", controller.Handled{Outcome: controller.Outcome(name), Class: retry.Class(name)})
 	}
 	for i := range sources {
-		recorder.Triggered("pods", fmt.Sprint("name ", i), workqueue.CauseTriggered) // keeps its series
+		recorder.Triggered("pods", fmt.Sprint("name ", i), controller.CauseTriggered) // keeps its series
 	}
 	expectValues(t, registry, map[string]float64{
 		"evenkeel_controller_triggers_total{controller=pods,source=self,type=other}":        names,
@@ -335,7 +334,7 @@ func TestInvalidUTF8InNames(t *testing.T) {
 	recorder, registry := newRecorder(t)
 	defer recorder.ObserveController("a\xff", func() controller.Stats { return controller.Stats{Workers: 1} })()
 	defer recorder.ObserveInformer("b\xff", func() informer.Health { return informer.Health{Objects: 1} })()
-	recorder.Triggered("a\xff", "c\xff", workqueue.CauseAdded)
+	recorder.Triggered("a\xff", "c\xff", controller.CauseAdded)
 	recorder.Handled("a\xff", controller.Handled{Outcome: controller.OutcomeError, Class: "d\xff", TraceID: "e\xff"})
 	got := gather(t, registry)
 	for _, series := range []string{
@@ -361,7 +360,7 @@ func TestConcurrentUse(t *testing.T) {
 			for run := range runs {
 				stop := recorder.ObserveController(name, func() controller.Stats { return controller.Stats{} })
 				stopInformer := recorder.ObserveInformer(name, func() informer.Health { return informer.Health{} })
-				recorder.Triggered(name, fmt.Sprint("source ", run%100), workqueue.CauseUpdated)
+				recorder.Triggered(name, fmt.Sprint("source ", run%100), controller.CauseUpdated)
 				recorder.Handled(name, controller.Handled{Outcome: controller.OutcomePanic, Attempt: 1, TraceID: "1"})
 				stop()
 				stopInformer()

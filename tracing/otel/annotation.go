@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -50,7 +49,7 @@ func (t *Tracer) extract(ctx context.Context, obj metav1.Object) (context.Contex
 }
 
 // addLinks links a run to the span contexts in the annotations of its object and of its causes' objects, to each once.
-func (t *Tracer) addLinks(ctx context.Context, run trace.Span, causes workqueue.Causes, obj kube.Object) {
+func (t *Tracer) addLinks(ctx context.Context, run trace.Span, causes controller.Causes, obj kube.Object) {
 	var linked []trace.SpanContext
 	link := func(obj metav1.Object) {
 		_, to := t.extract(ctx, obj)
@@ -67,7 +66,7 @@ func (t *Tracer) addLinks(ctx context.Context, run trace.Span, causes workqueue.
 		return
 	}
 	for _, cause := range causes.List() {
-		if cause.Source == workqueue.SourceSelf || cause.Object == (kube.Key{}) {
+		if cause.Source == controller.SourceSelf || cause.Object == (kube.Key{}) {
 			continue
 		}
 		if causeObj, found := t.causeObject(ctx, cause); found {
@@ -79,8 +78,8 @@ func (t *Tracer) addLinks(ctx context.Context, run trace.Span, causes workqueue.
 // hasNewAnnotations reports whether no earlier run can have seen the object's annotations.
 func hasNewAnnotations(run controller.Run) bool {
 	for _, cause := range run.Causes.List() {
-		if cause.Source == workqueue.SourceSelf &&
-			(cause.Type == workqueue.CauseAdded || cause.Type == workqueue.CauseUpdated && cause.Changed.Has(kube.ChangedUID|kube.ChangedAnnotations)) {
+		if cause.Source == controller.SourceSelf &&
+			(cause.Type == controller.CauseAdded || cause.Type == controller.CauseUpdated && cause.Changed.Has(kube.ChangedUID|kube.ChangedAnnotations)) {
 			return true
 		}
 	}

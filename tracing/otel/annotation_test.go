@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
+	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/tracing/otel"
 )
@@ -85,28 +85,28 @@ func TestInject(t *testing.T) {
 // A span context in the object determines the trace and the links of a run.
 func TestSpanContextInObject(t *testing.T) {
 	t.Parallel()
-	self := func(typ workqueue.CauseType, changed kube.ChangedParts) workqueue.Cause {
-		return workqueue.Cause{Type: typ, Source: workqueue.SourceSelf, Object: key("a"), Changed: changed}
+	self := func(typ controller.CauseType, changed kube.ChangedParts) controller.Cause {
+		return controller.Cause{Type: typ, Source: controller.SourceSelf, Object: key("a"), Changed: changed}
 	}
 	const unrelated, linked, child = "unrelated", "linked", "child"
 	with := map[string]string{"evenkeel.dev/traceparent": theirs}
 	for name, test := range map[string]struct {
 		parent      bool
 		annotations map[string]string
-		cause       workqueue.Cause
+		cause       controller.Cause
 		want        string
 	}{
-		"added":                            {false, with, self(workqueue.CauseAdded, 0), linked},
-		"a resync":                         {false, with, workqueue.Cause{Type: workqueue.CauseResync, Source: workqueue.SourceLoop}, linked},
-		"no annotation":                    {false, map[string]string{"a": "b"}, self(workqueue.CauseAdded, 0), unrelated},
-		"invalid context":                  {false, map[string]string{"evenkeel.dev/traceparent": "nonsense"}, self(workqueue.CauseAdded, 0), unrelated},
-		"parent: added":                    {true, with, self(workqueue.CauseAdded, 0), child},
-		"parent: annotations changed":      {true, with, self(workqueue.CauseUpdated, kube.ChangedSpec|kube.ChangedAnnotations), child},
-		"parent: object replaced":          {true, with, self(workqueue.CauseUpdated, kube.ChangedUID), child},
-		"parent: spec changed":             {true, with, self(workqueue.CauseUpdated, kube.ChangedSpec), linked},
-		"parent: listed after a start":     {true, with, self(workqueue.CauseListed, 0), linked},
-		"parent: change of another object": {true, with, workqueue.Cause{Type: workqueue.CauseAdded, Source: "parts", Object: key("p")}, linked},
-		"parent: no context":               {true, nil, self(workqueue.CauseAdded, 0), unrelated},
+		"added":                            {false, with, self(controller.CauseAdded, 0), linked},
+		"a resync":                         {false, with, controller.Cause{Type: controller.CauseResync, Source: controller.SourceLoop}, linked},
+		"no annotation":                    {false, map[string]string{"a": "b"}, self(controller.CauseAdded, 0), unrelated},
+		"invalid context":                  {false, map[string]string{"evenkeel.dev/traceparent": "nonsense"}, self(controller.CauseAdded, 0), unrelated},
+		"parent: added":                    {true, with, self(controller.CauseAdded, 0), child},
+		"parent: annotations changed":      {true, with, self(controller.CauseUpdated, kube.ChangedSpec|kube.ChangedAnnotations), child},
+		"parent: object replaced":          {true, with, self(controller.CauseUpdated, kube.ChangedUID), child},
+		"parent: spec changed":             {true, with, self(controller.CauseUpdated, kube.ChangedSpec), linked},
+		"parent: listed after a start":     {true, with, self(controller.CauseListed, 0), linked},
+		"parent: change of another object": {true, with, controller.Cause{Type: controller.CauseAdded, Source: "parts", Object: key("p")}, linked},
+		"parent: no context":               {true, nil, self(controller.CauseAdded, 0), unrelated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,17 +139,17 @@ func TestLinksToObjectsOfCauses(t *testing.T) {
 	t.Parallel()
 	const other = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
 	var asked []string
-	tracer, exporter := newTracer(t, otel.Config{CauseObject: func(_ context.Context, cause workqueue.Cause) (metav1.Object, bool) {
+	tracer, exporter := newTracer(t, otel.Config{CauseObject: func(_ context.Context, cause controller.Cause) (metav1.Object, bool) {
 		asked = append(asked, cause.Object.Name)
 		context := map[string]string{"p": theirs, "q": other}[cause.Object.Name]
 		return annotated(cause.Object.Name, map[string]string{"evenkeel.dev/traceparent": context}), context != ""
 	}})
-	owned := func(name string) workqueue.Cause {
-		return workqueue.Cause{Type: workqueue.CauseUpdated, Source: "parts", Object: key(name)}
+	owned := func(name string) controller.Cause {
+		return controller.Cause{Type: controller.CauseUpdated, Source: "parts", Object: key(name)}
 	}
 	run := runOf(
-		workqueue.Cause{Type: workqueue.CauseUpdated, Source: workqueue.SourceSelf, Object: key("a")}, owned("p"), owned("q"), owned("gone"),
-		workqueue.Cause{Type: workqueue.CauseTriggered, Source: "clock"})
+		controller.Cause{Type: controller.CauseUpdated, Source: controller.SourceSelf, Object: key("a")}, owned("p"), owned("q"), owned("gone"),
+		controller.Cause{Type: controller.CauseTriggered, Source: "clock"})
 	ctx, span := tracer.Start(t.Context(), run, annotated("a", map[string]string{"evenkeel.dev/traceparent": theirs}))
 	span.End(ctx, nil)
 	if !slices.Equal(asked, []string{"p", "q", "gone"}) {
@@ -179,7 +179,7 @@ func TestCustomPropagator(t *testing.T) {
 	}
 	obj := annotated("a", nil)
 	tracer.Inject(baggage.ContextWithBaggage(theirContext(t, trace.FlagsSampled, ""), bag), obj)
-	ctx, span := tracer.Start(t.Context(), runOf(workqueue.Cause{Type: workqueue.CauseAdded, Source: workqueue.SourceSelf}), obj)
+	ctx, span := tracer.Start(t.Context(), runOf(controller.Cause{Type: controller.CauseAdded, Source: controller.SourceSelf}), obj)
 	span.End(ctx, nil)
 	if got := baggage.FromContext(ctx).Member("tenant").Value(); got != "blue" {
 		t.Errorf("the tenant in the handler's baggage is %q, want blue", got)

@@ -7,7 +7,6 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -84,7 +83,7 @@ func runAttributes(run controller.Run) attributes {
 }
 
 // causeAttributes returns the attributes of a cause. delay is the planned time between the cause and its effect.
-func causeAttributes(c workqueue.Cause, delay time.Duration) attributes {
+func causeAttributes(c controller.Cause, delay time.Duration) attributes {
 	a := make(attributes, 0, 12).
 		text(keyCauseType, string(c.Type)).
 		text(keyCauseSource, c.Source).

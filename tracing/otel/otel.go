@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
+	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -42,7 +42,7 @@ type Config struct {
 	// CauseObject returns the object of a cause from an informer's cache, so that the run is linked to the span context
 	// in its annotation too. The Tracer calls it in recorded runs, for causes with other objects than the controller's
 	// own. Default nil: no such links.
-	CauseObject func(ctx context.Context, cause workqueue.Cause) (obj metav1.Object, found bool)
+	CauseObject func(ctx context.Context, cause controller.Cause) (obj metav1.Object, found bool)
 	// Classify must be the controllers' Config.Retry.Classify, so that error.type of a run is the class in logs and
 	// metrics. Default nil: the classes of package retry.
 	Classify func(error) retry.Class
@@ -56,7 +56,7 @@ type Tracer struct {
 	propagator  propagation.TextMapPropagator
 	prefix      string
 	parent      bool
-	causeObject func(context.Context, workqueue.Cause) (metav1.Object, bool)
+	causeObject func(context.Context, controller.Cause) (metav1.Object, bool)
 	rules       *retry.Rules // for classes only
 }
 

@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -48,7 +47,7 @@ func (t *Tracer) Start(ctx context.Context, run controller.Run, obj kube.Object)
 func startTime(run controller.Run) time.Time {
 	began := run.Started.Add(-run.Wait)
 	for _, cause := range run.Causes.List() {
-		if cause.Source != workqueue.SourceLoop && !cause.Time.IsZero() && cause.Time.Before(began) {
+		if cause.Source != controller.SourceLoop && !cause.Time.IsZero() && cause.Time.Before(began) {
 			began = cause.Time
 		}
 	}

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/tracing/otel"
 )
@@ -36,8 +35,8 @@ func TestNewRequiresTracerProvider(t *testing.T) {
 }
 
 // runOf returns a run of a Widget with causes that starts now.
-func runOf(causes ...workqueue.Cause) controller.Run {
-	return controller.Run{Controller: "widgets", ID: 1, Key: key("a"), Started: time.Now(), Causes: workqueue.NewCauses(causes...)}
+func runOf(causes ...controller.Cause) controller.Run {
+	return controller.Run{Controller: "widgets", ID: 1, Key: key("a"), Started: time.Now(), Causes: controller.NewCauses(causes...)}
 }
 
 func valueOf(span tracetest.SpanStub, name string) string {
@@ -80,12 +79,12 @@ func TestRunNotSampled(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	tracer, exporter := newTracer(t, otel.Config{
-		CauseObject: func(context.Context, workqueue.Cause) (metav1.Object, bool) {
+		CauseObject: func(context.Context, controller.Cause) (metav1.Object, bool) {
 			t.Error("CauseObject was called for a run that is not sampled")
 			return nil, false
 		},
 	}, sdktrace.WithSampler(sdktrace.ParentBased(fixed{sdktrace.Drop, &asked})))
-	ctx, span := tracer.Start(t.Context(), runOf(workqueue.Cause{Type: workqueue.CauseUpdated, Source: "parts", Object: key("p")}), nil)
+	ctx, span := tracer.Start(t.Context(), runOf(controller.Cause{Type: controller.CauseUpdated, Source: "parts", Object: key("p")}), nil)
 	if span != nil {
 		t.Errorf("Start returned the span %v, want none", span)
 	}
@@ -255,35 +254,35 @@ func TestCallsOfTwoTracers(t *testing.T) {
 func TestStartTimeOfRun(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	before := func(d time.Duration, cause workqueue.Cause) workqueue.Cause {
+	before := func(d time.Duration, cause controller.Cause) controller.Cause {
 		cause.Time = now.Add(-d)
 		return cause
 	}
-	updated := workqueue.Cause{Type: workqueue.CauseUpdated, Source: workqueue.SourceSelf}
-	owned := workqueue.Cause{Type: workqueue.CauseTriggered, Source: "owned"}
-	requeue := workqueue.Cause{Type: workqueue.CauseRequeue, Source: workqueue.SourceLoop}
+	updated := controller.Cause{Type: controller.CauseUpdated, Source: controller.SourceSelf}
+	owned := controller.Cause{Type: controller.CauseTriggered, Source: "owned"}
+	requeue := controller.Cause{Type: controller.CauseRequeue, Source: controller.SourceLoop}
 	for name, test := range map[string]struct {
 		run  controller.Run
 		want string
 	}{
 		"an event that waited, and another": {
-			controller.Run{Wait: time.Second, Held: 400 * time.Millisecond, Causes: workqueue.NewCauses(before(time.Second, updated), before(time.Millisecond, owned))},
+			controller.Run{Wait: time.Second, Held: 400 * time.Millisecond, Causes: controller.NewCauses(before(time.Second, updated), before(time.Millisecond, owned))},
 			"run [-1s] cause updated [-1s] queue wait [-1s +1s] held 0.4 cause triggered [-1ms] handle",
 		},
 		"a debounced event": {
-			controller.Run{Causes: workqueue.NewCauses(before(5*time.Second, updated))},
+			controller.Run{Causes: controller.NewCauses(before(5*time.Second, updated))},
 			"run [-5s] cause updated [-5s] handle",
 		},
 		"a requeue": {
-			controller.Run{Wait: time.Second, Causes: workqueue.NewCauses(before(time.Hour, requeue))},
+			controller.Run{Wait: time.Second, Causes: controller.NewCauses(before(time.Hour, requeue))},
 			"run [-1s] cause requeue [-1s] delay 3599 queue wait [-1s +1s] handle",
 		},
 		"a requeue, and an event before it was due": {
-			controller.Run{Wait: time.Second, Causes: workqueue.NewCauses(before(time.Hour, requeue), before(time.Minute, owned))},
+			controller.Run{Wait: time.Second, Causes: controller.NewCauses(before(time.Hour, requeue), before(time.Minute, owned))},
 			"run [-1m0s] cause requeue [-1m0s] delay 3540 cause triggered [-1m0s] queue wait [-1s +1s] handle",
 		},
 		"a cause without a time": {
-			controller.Run{Wait: time.Second, Causes: workqueue.NewCauses(updated)},
+			controller.Run{Wait: time.Second, Causes: controller.NewCauses(updated)},
 			"run [-1s] cause updated [-1s] queue wait [-1s +1s] handle",
 		},
 	} {

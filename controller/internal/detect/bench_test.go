@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/internal/wire"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -20,7 +19,7 @@ func BenchmarkWrote(b *testing.B) {
 	for i := range steps {
 		key := kube.Key{Namespace: "shop", Name: fmt.Sprint("web-", i)}
 		after := &wire.Object{Key: key, UID: "1", ResourceVersion: fmt.Sprint(i)}
-		steps[i] = Step{Kind: site, Object: key, After: after, Causes: workqueue.NewCauses(w.cause())}
+		steps[i] = Step{Kind: site, Object: key, After: after, Causes: []Cause{w.cause()}}
 	}
 	b.Run("first of many objects", func(b *testing.B) {
 		h := NewHotLoops(HotLoopsConfig{})
@@ -59,7 +58,7 @@ func BenchmarkWrote(b *testing.B) {
 	})
 	b.Run("of a suspect", func(b *testing.B) {
 		w := newWorld(b)
-		w.runs(because(workqueue.CauseRequeue))
+		w.runs(noChange)
 		large := fields{}
 		for i := range 100 {
 			large[fmt.Sprint("field-", i)] = fields{"name": fmt.Sprint("value of ", i), "count": i}
@@ -84,8 +83,8 @@ func BenchmarkWrote(b *testing.B) {
 	})
 }
 
-func (w *world) cause() workqueue.Cause {
-	return workqueue.Cause{Type: workqueue.CauseUpdated, Kind: site, Object: shopWeb, ResourceVersion: "1"}
+func (w *world) cause() Cause {
+	return Cause{Changed: true, Kind: site, Object: shopWeb, ResourceVersion: "1"}
 }
 
 // BenchmarkChanged is the cost of an event: without any suspect, and where its key is none.

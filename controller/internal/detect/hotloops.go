@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/evenkeel-go/evenkeel/internal/wire"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -108,8 +107,18 @@ type Step struct {
 	// Run tells the runs of a key apart: the writes of one run have the same, those of the next
 	// another.
 	Run uint64
-	// Causes are why the run was made.
-	Causes workqueue.Causes
+	// Causes are why the run was made. CausesDropped is true if there were more.
+	Causes        []Cause
+	CausesDropped bool
+}
+
+// Cause is a cause of a run.
+type Cause struct {
+	// Changed is true if an object was created or updated. The other fields identify the object and its new state.
+	Changed         bool
+	Kind            schema.GroupKind
+	Object          kube.Key
+	ResourceVersion string
 }
 
 // NewHotLoops returns a HotLoops that has seen nothing.

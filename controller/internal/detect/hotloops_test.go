@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -19,7 +18,7 @@ import (
 // fight plays two controllers that each want another number of replicas, while a third reports
 // each change in the status, with a counter.
 func fight(w *world, rounds int, pause time.Duration, theirs func(round int) int) {
-	w.runs(because(workqueue.CauseListed))
+	w.runs(noChange)
 	w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": 3}})
 	for i := range rounds {
 		w.pass(pause)
@@ -113,7 +112,7 @@ func TestLoopsByOwnEchoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.runs(because(workqueue.CauseListed))
+			w.runs(noChange)
 			for i := range 400 {
 				w.writes(site, shopWeb, fields{"status": test.status(i)})
 				w.pass(20 * time.Millisecond)
@@ -156,7 +155,7 @@ func TestLoopWithoutCache(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.lagging = true
-	w.runs(because(workqueue.CauseListed))
+	w.runs(noChange)
 	for i := range 20 {
 		w.writes(site, shopWeb, fields{"status": fields{"phase": i % 2}})
 		w.runs(w.changed(site, shopWeb))
@@ -217,7 +216,7 @@ func TestNoFalseAlarm(t *testing.T) {
 		"progress, by requeues": func(w *world) {
 			for i := range 101 {
 				w.pass(time.Second)
-				w.runs(because(workqueue.CauseRequeue))
+				w.runs(noChange)
 				w.writes(site, shopWeb, fields{"status": fields{"percent": i, "time": w.now.Format(time.RFC3339)}})
 			}
 		},
@@ -285,7 +284,7 @@ func TestNoFalseAlarm(t *testing.T) {
 				w.pass(time.Second)
 				w.somebody("site-operator", site, shopWeb, fields{"status": fields{"beat": w.now.Format(time.RFC3339)}})
 				w.pass(time.Second)
-				w.runs(because(workqueue.CauseTimer))
+				w.runs(noChange)
 				w.writes(site, shopWeb, fields{"status": fields{"beat": w.now.Format(time.RFC3339)}})
 			}
 		},
@@ -309,7 +308,7 @@ func TestNoFalseAlarm(t *testing.T) {
 		"a status that follows a probe that flaps": func(w *world) {
 			for i := range 200 {
 				w.pass(time.Second)
-				w.runs(because(workqueue.CauseRequeue))
+				w.runs(noChange)
 				w.writes(site, shopWeb, fields{"status": fields{"up": i%2 == 0}})
 			}
 		},
@@ -348,7 +347,7 @@ func TestNoFalseAlarm(t *testing.T) {
 		"retries that report that they have begun and failed": func(w *world) {
 			for range 30 {
 				w.pass(time.Second)
-				w.runs(because(workqueue.CauseRetry))
+				w.runs(noChange)
 				w.writes(site, shopWeb, fields{"status": fields{"state": "trying"}})
 				w.writes(site, shopWeb, fields{"status": fields{"state": "failed"}})
 			}
@@ -389,13 +388,13 @@ func TestNoFalseAlarm(t *testing.T) {
 		},
 		"echoes of so many objects that other causes are dropped": func(w *world) {
 			for i := range 50 {
-				causes := []workqueue.Cause{}
-				for j := range min(i, 1) * (workqueue.MaxCauses + 1) {
+				causes := []Cause{}
+				for j := range min(i, 1) * (maxCauses + 1) {
 					causes = append(causes, w.changed(site, child(j)))
 				}
 				w.pass(time.Second)
 				w.runs(append(causes, w.somebody("kubelet", pod, shopWeb, fields{"status": fields{"ready": i}}))...)
-				for j := range workqueue.MaxCauses + 1 {
+				for j := range maxCauses + 1 {
 					w.writes(site, child(j), fields{"status": fields{"ready": i % 2}})
 				}
 			}
@@ -403,7 +402,7 @@ func TestNoFalseAlarm(t *testing.T) {
 		"a Pod that is created again and again": func(w *world) {
 			for i := range 50 {
 				w.pass(time.Second)
-				w.runs(workqueue.Cause{Type: workqueue.CauseDeleted, Kind: pod, Object: shopWeb})
+				w.runs(Cause{Kind: pod, Object: shopWeb})
 				_, after := w.put(pod, shopWeb, fields{"spec": fields{"node": fmt.Sprint("n", i%2)}})
 				created := after.Clone()
 				created.UID = types.UID(fmt.Sprint("u", i))
@@ -431,6 +430,6 @@ func TestNoFalseAlarm(t *testing.T) {
 	}
 }
 
-func causedBy(kind schema.GroupKind, key kube.Key, version string) workqueue.Causes {
-	return workqueue.NewCauses(workqueue.Cause{Type: workqueue.CauseUpdated, Kind: kind, Object: key, ResourceVersion: version})
+func causedBy(kind schema.GroupKind, key kube.Key, version string) []Cause {
+	return []Cause{{Changed: true, Kind: kind, Object: key, ResourceVersion: version}}
 }

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/wire"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -169,11 +168,10 @@ func base(w *Step, last *wire.Object, version string) *wire.Object {
 
 // origin looks at what has caused the run that makes a write.
 func (h *HotLoops) origin(key kube.Key, w *Step) (echo, about bool) {
-	causes := w.Causes.List()
-	echo = len(causes) > 0 && w.Causes.Dropped() == 0
-	for i := range causes {
-		c := &causes[i]
-		if c.Type != workqueue.CauseUpdated && c.Type != workqueue.CauseAdded {
+	echo = len(w.Causes) > 0 && !w.CausesDropped
+	for i := range w.Causes {
+		c := &w.Causes[i]
+		if !c.Changed {
 			echo = false
 			continue
 		}
@@ -185,7 +183,7 @@ func (h *HotLoops) origin(key kube.Key, w *Step) (echo, about bool) {
 }
 
 // own tells whether a change is the last write of the key before a run.
-func (h *HotLoops) own(key kube.Key, c *workqueue.Cause, run uint64) bool {
+func (h *HotLoops) own(key kube.Key, c *Cause, run uint64) bool {
 	tr, ok := h.tracks.peek(h.id(key, c.Kind, c.Object))
 	if !ok || c.ResourceVersion == "" {
 		return false

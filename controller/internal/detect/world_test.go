@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/wire"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -26,7 +25,7 @@ type world struct {
 	lagging bool // the cache stands still
 	found   []Episode
 	run     uint64
-	causes  workqueue.Causes
+	causes  []Cause
 }
 
 //nolint:gochecknoglobals // names
@@ -90,9 +89,9 @@ func (w *world) put(kind schema.GroupKind, key kube.Key, f fields) (before, afte
 }
 
 // runs begins a run.
-func (w *world) runs(causes ...workqueue.Cause) {
+func (w *world) runs(causes ...Cause) {
 	w.run++
-	w.causes = workqueue.NewCauses(causes...)
+	w.causes = causes
 }
 
 // writes is a write of the key shop/web in its present run.
@@ -104,14 +103,14 @@ func (w *world) writes(kind schema.GroupKind, object kube.Key, f fields) {
 }
 
 func (w *world) wrote(s Step) {
-	s.Run, s.Causes = w.run, w.causes
+	s.Run, s.Causes, s.CausesDropped = w.run, w.causes[:min(len(w.causes), maxCauses)], len(w.causes) > maxCauses
 	if found, began := w.h.Wrote(shopWeb, &s, w.now); began {
 		w.found = append(w.found, found)
 	}
 }
 
 // somebody is a write by another, which the informer shows and which enqueues the key.
-func (w *world) somebody(manager string, kind schema.GroupKind, object kube.Key, f fields) workqueue.Cause {
+func (w *world) somebody(manager string, kind schema.GroupKind, object kube.Key, f fields) Cause {
 	w.tb.Helper()
 	before, after := w.put(kind, object, f)
 	w.h.Changed(shopWeb, &Step{Kind: kind, Object: object, Before: before, After: after, Manager: manager}, w.now)
@@ -119,11 +118,9 @@ func (w *world) somebody(manager string, kind schema.GroupKind, object kube.Key,
 }
 
 // changed is the cause that the last change of an object makes.
-func (w *world) changed(kind schema.GroupKind, object kube.Key) workqueue.Cause {
+func (w *world) changed(kind schema.GroupKind, object kube.Key) Cause {
 	after := w.objects[name{kind, object}]
-	return workqueue.Cause{
-		Type: workqueue.CauseUpdated, Kind: kind, Object: object, ResourceVersion: after.ResourceVersion, Time: w.now,
-	}
+	return Cause{Changed: true, Kind: kind, Object: object, ResourceVersion: after.ResourceVersion}
 }
 
 // one returns the episode that was found, and fails when there is not exactly one.
@@ -143,6 +140,8 @@ func (w *world) none() {
 	}
 }
 
-func because(t workqueue.CauseType) workqueue.Cause {
-	return workqueue.Cause{Type: t, Source: workqueue.SourceLoop}
-}
+// noChange is a cause that is not a change of an object, such as a requeue or a retry.
+var noChange = Cause{}
+
+// maxCauses is the maximum number of causes of a run.
+const maxCauses = 8

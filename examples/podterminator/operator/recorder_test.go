@@ -6,7 +6,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 )
 
 // outcomes is a Recorder that only records the outcomes of runs.
@@ -25,6 +24,6 @@ func (o *outcomes) Handled(_ string, run controller.Handled) {
 
 func (o *outcomes) ObserveController(string, func() controller.Stats) func() { return func() {} }
 func (o *outcomes) ObserveInformer(string, func() informer.Health) func()    { return func() {} }
-func (o *outcomes) Triggered(string, string, workqueue.CauseType)            {}
+func (o *outcomes) Triggered(string, string, controller.CauseType)           {}
 func (o *outcomes) Skipped(string, controller.SkipReason)                    {}
 func (o *outcomes) Troubled(string, controller.TroubleType)                  {}

@@ -18,7 +18,7 @@ func TestHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				q := workqueue.New(workqueue.Config[string]{})
+				q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 				o := because("first")
 				o.Priority = workqueue.PriorityLow
 				q.Add("a", o)
@@ -29,8 +29,8 @@ func TestHold(t *testing.T) {
 				if q.Stats().Held != 1 {
 					t.Errorf("stats %+v: want one held key", q.Stats())
 				}
-				q.Add("a", waking(because("event"))) // does not end the hold
-				q.Add("a", failed(time.Second))      // does not end it either
+				q.Add("a", endingBackoff(because("event"))) // does not end the hold
+				q.Add("a", failed(time.Second))             // does not end it either
 				if q.Add("a", later(time.Hour, "superseded")) {
 					t.Error("Add returned true for a later plan")
 				}
@@ -47,13 +47,13 @@ func TestHold(t *testing.T) {
 				if item.Wait != want+time.Second {
 					t.Errorf("its wait is %s, want the wait since it was first ready", item.Wait)
 				}
-				if got := item.Causes.String(); got != "triggered 2 times (first), triggered (event), triggered (failed)" {
+				if got := text(item.Causes); got != "2 times first, event, failed" {
 					t.Errorf("the causes are %q", got)
 				}
 				if item.Priority != workqueue.PriorityNormal {
 					t.Errorf("the priority is %d, want the highest of the Adds", item.Priority)
 				}
-				if got := first.Causes.String(); got != "triggered (first)" {
+				if got := text(first.Causes); got != "first" {
 					t.Errorf("the worker's causes changed to %q", got)
 				}
 				q.Done("a")
@@ -65,7 +65,7 @@ func TestHold(t *testing.T) {
 
 func TestHoldKeepsPriority(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New(workqueue.Config[string]{})
+	q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 	q.Add("a", priority(workqueue.PriorityLow))
 	take(t, q)
 	q.Hold("a", 0)
@@ -76,63 +76,63 @@ func TestHoldKeepsPriority(t *testing.T) {
 
 func TestHoldAndReleaseOfOtherKeys(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New(workqueue.Config[string]{})
+	q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 	defer q.ShutDown()
 	q.Hold("unknown", time.Minute)
 	q.Release("unknown")
 	q.Add("waiting", later(time.Hour, "later"))
-	q.Add("back-off", failed(time.Hour))
+	q.Add("backoff", failed(time.Hour))
 	q.Add("ready", now())
-	for _, key := range []string{"waiting", "back-off", "ready"} {
+	for _, key := range []string{"waiting", "backoff", "ready"} {
 		q.Hold(key, time.Minute)
 		q.Release(key)
 	}
-	if s := q.Stats(); s.Waiting != 1 || s.BackOff != 1 || s.Ready != 1 || s.Held != 0 {
+	if s := q.Stats(); s.Delayed != 1 || s.Backoff != 1 || s.Ready != 1 || s.Held != 0 {
 		t.Errorf("stats %+v", s)
 	}
 	take(t, q)
 	q.Release("ready")
-	if s := q.Stats(); s.Taken != 1 || s.Ready != 0 {
+	if s := q.Stats(); s.Processing != 1 || s.Ready != 0 {
 		t.Errorf("stats %+v", s)
 	}
 }
 
-func TestForgive(t *testing.T) {
+func TestRemoveCauses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		adds    []string
-		forgive string // details
-		want    int
-		left    string // empty: the key is not added again
+		adds   []string
+		remove string // details
+		want   int
+		left   string // empty: the key is not added again
 	}{
 		"the only cause":           {[]string{"echo"}, "echo", 1, ""},
 		"all causes":               {[]string{"echo", "other"}, "echo other", 2, ""},
-		"some causes":              {[]string{"echo", "change", "other"}, "echo other", 2, "triggered (change)"},
-		"none":                     {[]string{"change"}, "echo", 0, "triggered (change)"},
-		"a repeated cause stays":   {[]string{"echo", "echo"}, "echo", 0, "triggered 2 times (echo)"},
-		"none with dropped causes": {strings.Fields("1 2 3 4 5 6 7 8 9"), "1", 0, "triggered (1), triggered (2), triggered (3), triggered (4), triggered (5), triggered (6), triggered (7), triggered (8), and 1 more"},
+		"some causes":              {[]string{"echo", "change", "other"}, "echo other", 2, "change"},
+		"none":                     {[]string{"change"}, "echo", 0, "change"},
+		"a repeated cause stays":   {[]string{"echo", "echo"}, "echo", 0, "2 times echo"},
+		"none with dropped causes": {strings.Fields("1 2 3 4 5 6 7 8 9"), "1", 0, "1, 2, 3, 4, 5, 6, 7, 8, and 1 more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q := workqueue.New(workqueue.Config[string]{})
-			match := func(c workqueue.Cause) bool { return strings.Contains(tc.forgive, c.Detail) }
+			q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
+			match := func(c cause) bool { return c.Count <= 1 && strings.Contains(tc.remove, c.Detail) }
 			q.Add("a", now())
 			take(t, q)
 			for _, detail := range tc.adds {
 				q.Add("a", because(detail))
 			}
-			if got := q.Forgive("a", match); got != tc.want {
-				t.Errorf("Forgive returned %d, want %d", got, tc.want)
+			if got := q.RemoveCauses("a", match); got != tc.want {
+				t.Errorf("RemoveCauses returned %d, want %d", got, tc.want)
 			}
 			q.Done("a")
 			if tc.left == "" {
 				expectStats(t, q, 0, 0, 0)
 				return
 			}
-			if got := q.Forgive("a", match); got != 0 {
-				t.Errorf("Forgive returned %d for a key that is not taken", got)
+			if got := q.RemoveCauses("a", match); got != 0 {
+				t.Errorf("RemoveCauses returned %d for a key that is not taken", got)
 			}
-			if got := take(t, q).Causes.String(); got != tc.left {
+			if got := text(take(t, q).Causes); got != tc.left {
 				t.Errorf("remaining causes are %q, want %q", got, tc.left)
 			}
 		})
@@ -140,18 +140,18 @@ func TestForgive(t *testing.T) {
 }
 
 // A key without remaining causes is added again like a new key.
-func TestForgiveResetsDueTime(t *testing.T) {
+func TestRemoveCausesResetsDueTime(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New(workqueue.Config[string]{})
+	q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 	defer q.ShutDown()
-	q.Forgive("unknown", func(workqueue.Cause) bool { return true })
+	q.RemoveCauses("unknown", func(cause) bool { return true })
 	q.Add("a", now())
 	take(t, q)
-	q.Add("a", waking(because("echo")))
-	q.Forgive("a", func(workqueue.Cause) bool { return true })
+	q.Add("a", endingBackoff(because("echo")))
+	q.RemoveCauses("a", func(cause) bool { return true })
 	q.Add("a", failed(time.Minute))
 	q.Done("a")
-	if q.Stats().BackOff != 1 {
+	if q.Stats().Backoff != 1 {
 		t.Errorf("stats %+v: want a key in backoff", q.Stats())
 	}
 }
@@ -159,13 +159,13 @@ func TestForgiveResetsDueTime(t *testing.T) {
 func TestLookup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 		defer q.ShutDown()
 		began := time.Now()
-		expect := func(key string, place workqueue.Place, due time.Duration, causes string) {
+		expect := func(key string, place workqueue.KeyState, due time.Duration, causes string) {
 			t.Helper()
 			s, ok := q.Lookup(key)
-			if !ok || s.Key != key || s.Place != place || !s.Due.Equal(began.Add(due)) || s.Causes.String() != causes {
+			if !ok || s.Key != key || s.State != place || !s.Due.Equal(began.Add(due)) || text(s.Causes) != causes {
 				t.Errorf("Lookup returned %+v, %t; want %s, due after %s, because of %s", s, ok, place, due, causes)
 			}
 		}
@@ -173,22 +173,22 @@ func TestLookup(t *testing.T) {
 			t.Errorf("Lookup returned %+v", s)
 		}
 		q.Add("a", later(time.Second, "planned"))
-		expect("a", workqueue.PlaceWaiting, time.Second, "triggered (planned)")
+		expect("a", workqueue.Delayed, time.Second, "planned")
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		expect("a", workqueue.PlaceReady, time.Second, "triggered (planned)")
+		expect("a", workqueue.Ready, time.Second, "planned")
 		take(t, q)
-		expect("a", workqueue.PlaceRunning, time.Second, "triggered (planned)")
+		expect("a", workqueue.Processing, time.Second, "planned")
 		q.Add("a", because("event"))
-		expect("a", workqueue.PlaceRunningAgain, 3*time.Second, "triggered (event)")
+		expect("a", workqueue.ProcessingAgain, 3*time.Second, "event")
 		q.Hold("a", time.Minute)
-		expect("a", workqueue.PlaceHeld, 63*time.Second, "triggered (planned), triggered (event)")
+		expect("a", workqueue.Held, 63*time.Second, "planned, event")
 		q.Add("b", failed(time.Minute))
-		expect("b", workqueue.PlaceBackOff, 63*time.Second, "triggered (failed)")
+		expect("b", workqueue.Backoff, 63*time.Second, "failed")
 
 		before, _ := q.Lookup("b")
 		q.Add("b", failed(time.Minute))
-		if got := before.Causes.String(); got != "triggered (failed)" {
+		if got := text(before.Causes); got != "failed" {
 			t.Errorf("the causes of the earlier Lookup changed to %q", got)
 		}
 	})
@@ -196,7 +196,7 @@ func TestLookup(t *testing.T) {
 
 func TestSnapshotIsBounded(t *testing.T) {
 	t.Parallel()
-	q := workqueue.New(workqueue.Config[string]{})
+	q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 	addAll(q, now(), "a", "b", "c")
 	for limit, want := range map[int]int{-1: 0, 0: 0, 2: 2, 3: 3, 100: 3} {
 		if got := len(q.Snapshot(limit)); got != want {
@@ -208,7 +208,7 @@ func TestSnapshotIsBounded(t *testing.T) {
 func TestOldestReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 		began := time.Now()
 		if got := q.Stats().OldestReady; !got.IsZero() {
 			t.Errorf("OldestReady of an empty queue is %s", got)
@@ -291,7 +291,7 @@ func TestContract16_Drain(t *testing.T) {
 func TestDrainWakesWaitingWorkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{GroupLimit: 1})
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge, GroupLimit: 1})
 		addAll(q, now(), "a", "b")
 		take(t, q)
 		var workers sync.WaitGroup
@@ -318,7 +318,7 @@ func TestDrainWakesWaitingWorkers(t *testing.T) {
 func TestDrainHandsOutHeldKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 		addAll(q, now(), "before", "meanwhile", "timed")
 		for range 2 {
 			take(t, q)
@@ -416,28 +416,28 @@ func TestShutDownAfterDrain(t *testing.T) {
 	}
 }
 
-// Forgive must keep a cause that has superseded an Add for a later time, because no other run would remain.
-func TestForgiveKeepsCausesThatSupersededPlans(t *testing.T) {
+// RemoveCauses must keep a cause that has superseded an Add for a later time, because no other run would remain.
+func TestRemoveCausesKeepsCausesThatSupersededPlans(t *testing.T) {
 	t.Parallel()
-	for name, adds := range map[string][]workqueue.Options{
+	for name, adds := range map[string][]options{
 		"a later plan was refused":                      {because("echo"), later(time.Minute, "planned")},
 		"a plan was superseded":                         {later(time.Minute, "planned"), because("echo")},
 		"a later plan was superseded by an earlier one": {later(time.Hour, "planned"), later(time.Minute, "echo")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q := workqueue.New(workqueue.Config[string]{})
+			q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 			defer q.ShutDown()
 			q.Add("a", now())
 			take(t, q)
 			for _, o := range adds {
 				q.Add("a", o)
 			}
-			if n := q.Forgive("a", func(c workqueue.Cause) bool { return c.Detail == "echo" }); n != 0 {
-				t.Errorf("Forgive returned %d, want 0", n)
+			if n := q.RemoveCauses("a", func(c cause) bool { return c.Detail == "echo" }); n != 0 {
+				t.Errorf("RemoveCauses returned %d, want 0", n)
 			}
 			q.Done("a")
-			if s := q.Stats(); s.Ready+s.Waiting != 1 {
+			if s := q.Stats(); s.Ready+s.Delayed != 1 {
 				t.Errorf("stats %+v: want a key that is added again", s)
 			}
 		})

@@ -1,4 +1,4 @@
-package workqueue
+package controller
 
 import (
 	"sync"
@@ -6,33 +6,33 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Difference computes which parts of an object changed, on demand: comparing two states is more expensive than
+// difference computes which parts of an object changed, on demand: comparing two states is more expensive than
 // everything else about a cause, and most causes are never displayed.
 //
 // It keeps the two states in memory until it has compared them. It is safe for concurrent use.
-type Difference struct {
+type difference struct {
 	mu      sync.Mutex
 	compare func() kube.ChangedParts // guarded by mu; nil after the call
-	earlier *Difference              // guarded by mu; of causes that were merged into this one's
+	earlier *difference              // guarded by mu; of causes that were merged into this one's
 	depth   int                      // guarded by mu; number of earlier ones
 	parts   kube.ChangedParts        // guarded by mu
 }
 
-// maxDepth is the maximum number of merged differences. When it is exceeded, the earlier ones are computed at once, so
+// maxDifferences is the maximum number of merged differences. When it is exceeded, the earlier ones are computed at once, so
 // that their states can be freed.
-const maxDepth = 8
+const maxDifferences = 8
 
-// NewDifference returns a Difference that calls compare at most once, at any time, in any goroutine. compare may be
+// newDifference returns a difference that calls compare at most once, at any time, in any goroutine. compare may be
 // nil.
-func NewDifference(compare func() kube.ChangedParts) *Difference {
+func newDifference(compare func() kube.ChangedParts) *difference {
 	if compare == nil {
 		return nil
 	}
-	return &Difference{compare: compare}
+	return &difference{compare: compare}
 }
 
-// Parts returns the changed parts. A nil Difference has none.
-func (d *Difference) Parts() kube.ChangedParts {
+// Parts returns the changed parts. A nil difference has none.
+func (d *difference) Parts() kube.ChangedParts {
 	if d == nil {
 		return 0
 	}
@@ -47,8 +47,8 @@ func (d *Difference) Parts() kube.ChangedParts {
 	return d.parts
 }
 
-// merged returns a Difference of d and an earlier one, each may be nil.
-func (d *Difference) merged(earlier *Difference) *Difference {
+// merged returns a difference of d and an earlier one, each may be nil.
+func (d *difference) merged(earlier *difference) *difference {
 	if d == nil || earlier == nil || d == earlier {
 		if d == nil {
 			return earlier
@@ -58,7 +58,7 @@ func (d *Difference) merged(earlier *Difference) *Difference {
 	depth := earlier.pending() + 1
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if depth > maxDepth || d.earlier != nil {
+	if depth > maxDifferences || d.earlier != nil {
 		d.parts |= earlier.Parts()
 		return d
 	}
@@ -66,7 +66,7 @@ func (d *Difference) merged(earlier *Difference) *Difference {
 	return d
 }
 
-func (d *Difference) pending() int {
+func (d *difference) pending() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.depth

@@ -1,9 +1,7 @@
-package workqueue
+package controller
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +30,7 @@ const (
 	CauseRetry CauseType = "retry"
 	// CauseRequeue: the last run requested another run after some time.
 	CauseRequeue CauseType = "requeue"
-	// CauseTimer: a timer of the object (controller.SetTimer) has fired.
+	// CauseTimer: a timer of the object (SetTimer) has fired.
 	CauseTimer CauseType = "timer"
 	// CauseTriggered: a source enqueued the key for another reason.
 	CauseTriggered CauseType = "triggered"
@@ -67,10 +65,10 @@ type Cause struct {
 	Object          kube.Key
 	UID             types.UID
 	ResourceVersion string
-	// Changed is the set of changed parts of the object, for CauseUpdated. If it is not known yet, Difference computes
-	// it. Causes.List returns causes with the result.
-	Changed    kube.ChangedParts
-	Difference *Difference `json:"-"`
+	// Changed is the set of changed parts of the object, for CauseUpdated.
+	Changed kube.ChangedParts
+	// difference computes Changed on demand; see compared.
+	difference *difference
 	// Manager is the field manager that wrote the object last, if known.
 	Manager string
 	// Previous is the resource version of the previously known state, for CauseUpdated.
@@ -111,7 +109,7 @@ func (c Cause) String() string {
 	if c.Type == CauseRetry && c.Attempt > 0 {
 		fmt.Fprintf(&s, " %d", c.Attempt)
 	}
-	if changed := c.Compared().Changed; c.Type == CauseUpdated && changed != 0 {
+	if changed := c.compared().Changed; c.Type == CauseUpdated && changed != 0 {
 		s.WriteString(" (" + changed.Summary() + ")")
 	}
 	if c.Detail != "" {
@@ -123,10 +121,10 @@ func (c Cause) String() string {
 	return s.String()
 }
 
-// Compared returns the cause with the result of Difference in Changed.
-func (c Cause) Compared() Cause {
-	c.Changed |= c.Difference.Parts()
-	c.Difference = nil
+// compared returns the cause with the result of difference in Changed.
+func (c Cause) compared() Cause {
+	c.Changed |= c.difference.Parts()
+	c.difference = nil
 	return c
 }
 
@@ -135,113 +133,14 @@ func (c *Cause) same(d *Cause) bool {
 	return c.Type == d.Type && c.Source == d.Source && c.Object == d.Object && c.Kind == d.Kind && c.Detail == d.Detail
 }
 
-// MaxCauses is the maximum number of different causes of an item; further ones are only counted.
-const MaxCauses = 8
-
-// Causes is a bounded set of causes in the order of their arrival.
-type Causes struct {
-	list    []Cause
-	dropped int
-}
-
-// NewCauses returns a set of causes.
-func NewCauses(causes ...Cause) Causes {
-	var c Causes
-	for _, cause := range causes {
-		c.add(&cause)
+// merge merges another occurrence d into c if they are the same cause.
+func (c *Cause) merge(d Cause) bool {
+	if !c.same(&d) {
+		return false
 	}
-	return c
-}
-
-// List returns the causes, oldest first, with the results of Cause.Compared. The caller must not change the slice.
-func (c Causes) List() []Cause {
-	if !slices.ContainsFunc(c.list, func(cause Cause) bool { return cause.Difference != nil }) {
-		return c.list
-	}
-	all := make([]Cause, len(c.list))
-	for i, cause := range c.list {
-		all[i] = cause.Compared()
-	}
-	return all
-}
-
-// Add adds a cause, or merges it with an equal one.
-func (c *Causes) Add(cause Cause) { c.add(&cause) }
-
-// Only reports whether every cause has one of these types.
-func (c Causes) Only(types ...CauseType) bool {
-	for i := range c.list {
-		if !slices.Contains(types, c.list[i].Type) {
-			return false
-		}
-	}
+	since, count, changed, earlier := c.Time, c.Count, c.Changed, c.difference
+	*c = d
+	c.Time, c.Count, c.Changed = since, count+max(d.Count, 1), changed|d.Changed
+	c.difference = d.difference.merged(earlier)
 	return true
 }
-
-// Dropped returns the number of causes that were dropped because the set was full. A repeated cause counts each time.
-func (c Causes) Dropped() int { return c.dropped }
-
-// MarshalJSON returns the causes and the number of dropped ones as a JSON object.
-func (c Causes) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		List    []Cause
-		Dropped int
-	}{c.List(), c.dropped})
-}
-
-// Has reports whether the set contains a cause of type t.
-func (c Causes) Has(t CauseType) bool {
-	return slices.ContainsFunc(c.list, func(cause Cause) bool { return cause.Type == t })
-}
-
-// String returns the causes, separated by commas.
-func (c Causes) String() string {
-	words := make([]string, len(c.list), len(c.list)+1)
-	for i, cause := range c.list {
-		words[i] = cause.String()
-	}
-	if c.dropped > 0 {
-		words = append(words, fmt.Sprintf("and %d more", c.dropped))
-	}
-	return strings.Join(words, ", ")
-}
-
-// add adds a copy of a cause.
-func (c *Causes) add(cause *Cause) {
-	for i := range c.list {
-		if known := &c.list[i]; known.same(cause) {
-			known.again(cause)
-			return
-		}
-	}
-	if len(c.list) == MaxCauses {
-		c.dropped++
-		return
-	}
-	c.list = append(c.list, *cause)
-	last := &c.list[len(c.list)-1]
-	last.Count = max(last.Count, 1)
-}
-
-// again merges another occurrence d into c.
-func (c *Cause) again(d *Cause) {
-	time, count, changed, difference := c.Time, c.Count, c.Changed, c.Difference
-	*c = *d
-	c.Time, c.Count, c.Changed = time, count+max(d.Count, 1), changed|d.Changed
-	c.Difference = d.Difference.merged(difference)
-}
-
-// accepted reports whether accept returns true for one of the causes, or some were dropped.
-func (c *Causes) accepted(accept func(Cause) bool) bool {
-	return accept != nil && (c.dropped > 0 || slices.ContainsFunc(c.list, func(cause Cause) bool { return accept(cause.Compared()) }))
-}
-
-// addAll adds the causes of another set.
-func (c *Causes) addAll(other *Causes) {
-	for i := range other.list {
-		c.add(&other.list[i])
-	}
-	c.dropped += other.dropped
-}
-
-func (c *Causes) clone() Causes { return Causes{slices.Clone(c.list), c.dropped} }

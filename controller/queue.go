@@ -1,0 +1,54 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Priority orders keys that are ready. Values beyond the constants are treated as the nearest constant.
+//
+// Keys with a higher priority go first. A priority is overdue if one of its keys has been ready for 30 s: one in four of
+// the keys that workers then get has the overdue priority (one in eight if two priorities are overdue).
+type Priority int
+
+// The priorities.
+const (
+	// PriorityLow is for background work: first lists and resyncs.
+	PriorityLow = Priority(workqueue.PriorityLow)
+	// PriorityNormal is for changes, retries and requeues. It is the default.
+	PriorityNormal = Priority(workqueue.PriorityNormal)
+	// PriorityHigh is for urgent keys, for example if a user waits for the result.
+	PriorityHigh = Priority(workqueue.PriorityHigh)
+)
+
+// QueueEntry is a key in the queue at one time.
+type QueueEntry struct {
+	Key kube.Key
+	// State is "ready", "processing", "processing, added again", "delayed", "backoff", or "held". The informers do not
+	// show yet what the last run of a held key wrote.
+	State string
+	// Due is the time when the key becomes or became ready; for a held key it is the latest time. Causes and Priority
+	// belong to the same run: for "processing" the current one, for "processing, added again" the next one.
+	Due      time.Time
+	Causes   Causes
+	Priority Priority
+}
+
+// The queue of a loop, and the parameters of its Add.
+type (
+	queue        = workqueue.Queue[kube.Key, Cause]
+	queueOptions = workqueue.Options[Cause]
+)
+
+func newQueue(group func(kube.Key) string, groupLimit int) *queue {
+	return workqueue.New(workqueue.Config[kube.Key, Cause]{Group: group, GroupLimit: groupLimit, Merge: (*Cause).merge})
+}
+
+func queueEntry(entry workqueue.Entry[kube.Key, Cause]) QueueEntry {
+	return QueueEntry{
+		Key: entry.Key, State: string(entry.State), Due: entry.Due,
+		Causes: Causes{entry.Causes}, Priority: Priority(entry.Priority),
+	}
+}
