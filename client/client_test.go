@@ -3,6 +3,7 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -331,5 +332,30 @@ func TestOptionsSetByInterceptorsAreSentOrRejected(t *testing.T) {
 		if len(server.log()) != before {
 			t.Errorf("%s: a request was sent", want)
 		}
+	}
+}
+
+// TestNilInformerRejected: a nil pointer is not nil in an interface.
+func TestNilInformerRejected(t *testing.T) {
+	t.Parallel()
+	_, err := client.New(client.Config{Informers: []client.Informer{(*shelf)(nil)}})
+	if err == nil || !strings.Contains(err.Error(), "nil is among Informers, at 0") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestListAnsweredByInterceptor.
+func TestListAnsweredByInterceptor(t *testing.T) {
+	t.Parallel()
+	_, c := newServer(t)
+	answers := func(client.RoundTrip) client.RoundTrip {
+		return func(_ context.Context, r *client.Request) error {
+			return json.Unmarshal([]byte(`{"items":[{"metadata":{"name":"a"}}]}`), r.Answer)
+		}
+	}
+	c = with(t, c, func(config *client.Config) { config.Interceptors = []client.Interceptor{answers} })
+	all, err := client.All[*corev1.Pod](t.Context(), c)
+	if err != nil || len(all) != 1 || all[0].Name != "a" {
+		t.Errorf("the list is %v, %v", all, err)
 	}
 }

@@ -120,7 +120,7 @@ func encodesItself(t reflect.Type) bool {
 		pointer.Implements(reflect.TypeFor[interface{ ToUnstructured() any }]())
 }
 
-// dropUnset removes from content, which is value as JSON has it, what nobody has set:
+// dropUnset removes from content, which is value in JSON, the unset fields:
 //
 //   - nulls, which nil slices and maps become, and zero times,
 //   - empty structs that are not behind a pointer, where their field may be left out

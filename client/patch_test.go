@@ -60,10 +60,10 @@ func TestLockedPatches(t *testing.T) {
 	server, c := newServer(t)
 	unknown := &corev1.Pod{}
 	for want, patch := range map[string]client.PatchBody{
-		"the object has no resourceVersion: use": client.MergeFrom(database(), changed).Locked(unknown),
-		"compare the objects: one is nil":                client.MergeFrom(database(), nil),
-		"one is a *v1.StatefulSet and the other one a":   client.MergeFrom(database(), unknown),
-		"one is shop/db and the other one ":              client.MergeFrom(database(), &appsv1.StatefulSet{}),
+		"the object has no resourceVersion: use":       client.MergeFrom(database(), changed).Locked(unknown),
+		"compare the objects: one is nil":              client.MergeFrom(database(), nil),
+		"one is a *v1.StatefulSet and the other one a": client.MergeFrom(database(), unknown),
+		"one is shop/db and the other one ":            client.MergeFrom(database(), &appsv1.StatefulSet{}),
 	} {
 		if _, err := client.Patch(t.Context(), c, database(), patch); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)
@@ -72,6 +72,22 @@ func TestLockedPatches(t *testing.T) {
 	same := database()
 	if got, err := client.Patch(t.Context(), c, same, client.MergeFrom(same, same)); got != same || err != nil {
 		t.Errorf("an empty patch returns %v, %v", got, err)
+	}
+	if got := server.log(); got != nil {
+		t.Errorf("requests were made all the same: %q", got)
+	}
+}
+
+// TestLockedRequiresResourceVersion.
+func TestLockedRequiresResourceVersion(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	changed := database()
+	changed.Labels = map[string]string{"a": "b"}
+	for _, nothing := range []metav1.Object{nil, (*appsv1.StatefulSet)(nil)} {
+		if _, err := client.Patch(t.Context(), c, database(), client.MergeFrom(database(), changed).Locked(nothing)); err == nil || !strings.Contains(err.Error(), "nil") {
+			t.Errorf("the error is %v", err)
+		}
 	}
 	if got := server.log(); got != nil {
 		t.Errorf("requests were made all the same: %q", got)

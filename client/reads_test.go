@@ -350,3 +350,33 @@ func TestReadsFromInformers(t *testing.T) {
 		})
 	}
 }
+
+// TestFieldSelectorsAreCombined, as those of labels do: a deletion by the last one would take more than
+// was meant.
+func TestFieldSelectorsAreCombined(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	server.handle = echo
+	err := client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop"),
+		client.FieldSelector("spec.nodeName=n1"), client.FieldSelector("status.phase=Failed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := server.log()[0]; !strings.Contains(got, "?fieldSelector=spec.nodeName%3Dn1%2Cstatus.phase%3DFailed ") {
+		t.Errorf("the request is %s", got)
+	}
+}
+
+// TestEmptyNotOlderThanReadsFromAPIServer: the version of an object that did not come from the
+// cluster.
+func TestEmptyNotOlderThanReadsFromAPIServer(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	c = with(t, c, func(config *client.Config) { config.Informers = []client.Informer{databases(true, "*")} })
+	if _, err := client.Get[*appsv1.StatefulSet](t.Context(), c, kube.KeyOf(database()), client.NotOlderThan("")); err != nil {
+		t.Error(err)
+	}
+	if got := server.log(); !cmp.Equal(got, []string{"GET " + databasePath}) {
+		t.Errorf("the requests are %q", got)
+	}
+}

@@ -12,45 +12,44 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// Reason says in one word why a request was not done, for callers that switch on it. How soon a
-// request should be tried again is another question, which package retry answers.
+// Reason is why a request failed, for callers that switch on it. Package retry decides when to retry.
 type Reason string
 
-// The reasons. Of one error that joins several failures, ReasonOf returns the one that stands
-// first here: as long as that is there, the others do not matter.
+// The reasons. For an error that joins several failures, ReasonOf returns the first one in this order: the most
+// permanent one.
 const (
-	// ReasonInvalid: the API server refuses what the request says (400, 405, 406, 413, 415, 422), and
-	// will refuse the same again. StatusCauses names the fields.
+	// ReasonInvalid: the API server rejects the content of the request (400, 405, 406, 413, 415, 422), and will
+	// reject the same request again. StatusCauses names the fields.
 	ReasonInvalid Reason = "Invalid"
-	// ReasonForbidden: 401 or 403: a Role, a quota, a token, a webhook, a namespace that is being
+	// ReasonForbidden: 401 or 403, caused by a Role, a quota, a token, a webhook, or a namespace that is being
 	// deleted.
 	ReasonForbidden Reason = "Forbidden"
-	// ReasonOther: everything else: mistakes that were found before any request, an interceptor's
-	// refusal, ErrNoNamespace, what a webhook did not find that is not the object, a context that
-	// was cancelled, lost leadership, errors of no request.
+	// ReasonOther: all other errors: mistakes found before any request, a rejection by an interceptor,
+	// ErrNoNamespace, a webhook that did not find something, a cancelled context, lost leadership, errors
+	// without a request.
 	ReasonOther Reason = "Other"
-	// ReasonNotServed: the cluster has no such kind, or its objects no such subresource. It says
-	// nothing about objects.
+	// ReasonNotServed: the cluster does not serve the kind, or the kind has no such subresource. The state of
+	// objects is unknown.
 	ReasonNotServed Reason = "NotServed"
-	// ReasonNotFound: there is no such object (ErrGone).
+	// ReasonNotFound: the object does not exist (ErrGone).
 	ReasonNotFound Reason = "NotFound"
-	// ReasonAlreadyExists: there is an object of that name.
+	// ReasonAlreadyExists: an object with this name exists.
 	ReasonAlreadyExists Reason = "AlreadyExists"
-	// ReasonThrottled: the API server asks to be asked less, or later: 429, or 5xx with a Retry-After.
-	// retry.RetryAfter returns the delay. Evictions that a PodDisruptionBudget forbids are of it.
+	// ReasonThrottled: the API server asks for fewer requests: 429, or 5xx with a Retry-After. retry.RetryAfter
+	// returns the delay. Evictions that a PodDisruptionBudget forbids have this reason.
 	ReasonThrottled Reason = "Throttled"
-	// ReasonUnreachable: no answer came: a connection that was refused, reset or cut, a name that
-	// cannot be resolved, a time limit of the request. A write may have been done.
+	// ReasonUnreachable: no response: a connection that was refused, reset or closed, a name that does not
+	// resolve, a timeout of the request. A write may have been done.
 	ReasonUnreachable Reason = "Unreachable"
-	// ReasonTransient: the API server could not do it now (5xx), no longer remembers what was asked
-	// for (410), or a time limit of the caller's has passed.
+	// ReasonTransient: the API server failed temporarily (5xx), has dropped the requested state (410), or the
+	// caller's deadline has passed.
 	ReasonTransient Reason = "Transient"
-	// ReasonConflict: another write came first (ErrChanged, ErrReplaced), or other field managers have
-	// fields that were applied.
+	// ReasonConflict: another write came first (ErrChanged, ErrReplaced), or other field managers own applied
+	// fields.
 	ReasonConflict Reason = "Conflict"
 )
 
-// reasons are all of them, in the order of the constants.
+// reasons returns all reasons in the order of the constants.
 func reasons() []Reason {
 	return []Reason{
 		ReasonInvalid, ReasonForbidden, ReasonOther, ReasonNotServed, ReasonNotFound,
@@ -58,7 +57,7 @@ func reasons() []Reason {
 	}
 }
 
-// ReasonOf returns why err came, whatever it is wrapped in; "" for nil.
+// ReasonOf returns the reason of err, or of an error that it wraps; "" for nil.
 //
 //	switch client.ReasonOf(err) {
 //	case client.ReasonNotFound:
@@ -68,9 +67,8 @@ func reasons() []Reason {
 //	}
 //	return err
 //
-// It knows the errors of this package, of package kube and of apimachinery, and those of Go's
-// network connections; errors.Is, errors.As and the functions of apimachinery's package errors
-// see them too.
+// It recognizes the errors of this package, of package kube and of apimachinery, and Go's network errors.
+// errors.Is, errors.As and the functions of apimachinery's package errors work on them too.
 func ReasonOf(err error) Reason {
 	found := failuresOf(err)
 	for _, reason := range reasons() {
@@ -81,16 +79,16 @@ func ReasonOf(err error) Reason {
 	return ""
 }
 
-// IgnoreNotFound returns nil for an error that says that there is no such object, and nothing
-// else; other errors as they are. A namespace that is missing (ErrNoNamespace), a kind that is
-// not served, and a webhook's refusal because something else is missing, are other errors.
+// IgnoreNotFound returns nil for an error that only means that the object does not exist, and any other error
+// unchanged: also a missing namespace (ErrNoNamespace), a kind that is not served, and the rejection by a
+// webhook that did not find something.
 func IgnoreNotFound(err error) error { return ignore(err, ReasonNotFound) }
 
-// IgnoreAlreadyExists returns nil for an error that says that there is an object of that name,
-// and nothing else; other errors as they are.
+// IgnoreAlreadyExists returns nil for an error that only means that an object with this name exists, and any other
+// error unchanged.
 func IgnoreAlreadyExists(err error) error { return ignore(err, ReasonAlreadyExists) }
 
-// ignore returns nil when every failure in err is of that reason.
+// ignore returns nil if all failures in err have this reason.
 func ignore(err error, reason Reason) error {
 	if slices.ContainsFunc(failuresOf(err), func(r Reason) bool { return r != reason }) {
 		return err
@@ -98,8 +96,8 @@ func ignore(err error, reason Reason) error {
 	return nil
 }
 
-// StatusCauses returns what the API server finds wrong with the object of a request that is invalid,
-// or, where field managers are in conflict, the fields that others have. Nil: it said nothing.
+// StatusCauses returns the causes in the API server's responses: the invalid fields of an object, or the fields
+// that other managers own. Nil if the API server names none.
 func StatusCauses(err error) []metav1.StatusCause {
 	var causes []metav1.StatusCause
 	answers := retry.Failures(err, func(err error, _ retry.Class) apierrors.APIStatus {
@@ -119,7 +117,7 @@ func StatusCauses(err error) []metav1.StatusCause {
 	return causes
 }
 
-// failuresOf returns the reasons of the failures that err consists of; none for nil.
+// failuresOf returns the reasons of the failures in err; none for nil.
 func failuresOf(err error) []Reason {
 	found := retry.Failures(err, reasonOfOne)
 	for i := range found {
@@ -128,8 +126,8 @@ func failuresOf(err error) []Reason {
 	return found
 }
 
-// reasonOfOne returns the reason that err itself gives, whatever it wraps, or "". class is what
-// package retry knows of it.
+// reasonOfOne returns the reason of err itself, without the errors that it wraps, or "". class is its class in
+// package retry.
 func reasonOfOne(err error, class retry.Class) Reason {
 	switch err {
 	case ErrGone: //nolint:errorlint // retry.Failures unwraps
@@ -155,7 +153,7 @@ func reasonOfOne(err error, class retry.Class) Reason {
 	return ReasonOther
 }
 
-// reasonOfAnswer returns the reason of an answer of the API server.
+// reasonOfAnswer returns the reason of a response of the API server.
 func reasonOfAnswer(err error, class retry.Class) Reason {
 	switch {
 	case apierrors.IsNotFound(err):

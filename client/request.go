@@ -13,8 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Verb is what a request asks for, in the words of Kubernetes' audit log and RBAC rules. Apply
-// is a patch for both.
+// Verb is the verb of a request, as in Kubernetes' audit log and RBAC rules, where an apply is a patch.
 type Verb string
 
 // The verbs.
@@ -30,63 +29,60 @@ const (
 	VerbDeleteCollection Verb = "deletecollection"
 )
 
-// Writes reports whether requests of the verb are made to change something.
+// Writes reports whether the verb changes objects.
 func (v Verb) Writes() bool { return v != VerbGet && v != VerbList && v != VerbWatch }
 
-// Request is one request to the API server, as interceptors see it. Before it is sent they may
-// change it; after it, what was answered is in it. Reads that an informer answers are no
-// requests.
+// Request is a request to the API server, as interceptors see it. They may change it before it is sent;
+// afterwards it contains the response. Reads from informers are not requests.
 type Request struct {
 	Verb Verb
-	// Kind and Resource are what is requested. Key names the object; its Name is empty for
-	// collections, and for an object that is created with a generated name.
+	// Kind and Resource are those of the object. Key is its key; the Name is empty for collections, and for an
+	// object that is created with a generated name.
 	Kind        schema.GroupVersionKind
 	Resource    kube.Resource
 	Key         kube.Key
 	Subresource string
 
-	// Object is what is created or updated: the caller's, to be read only. Replace it in order
-	// to send another.
+	// Object is the object to create or update. It belongs to the caller and must not be changed. To send
+	// another one, replace it.
 	Object kube.Object
-	// PatchType and Body are a patch, or what is applied.
+	// PatchType and Body are a patch, or the configuration of an apply.
 	PatchType types.PatchType
 	Body      []byte
-	// Delete are the options of a deletion, of one object or of a collection.
+	// Delete are the options of the deletion of an object or a collection.
 	Delete *metav1.DeleteOptions
-	// DryRun, FieldOwner, FieldValidation and Force (of an apply) are those of a write.
+	// DryRun, FieldOwner, FieldValidation and Force (of an apply) are options of a write.
 	DryRun          bool
 	FieldOwner      string
 	FieldValidation string
 	Force           bool
-	// List are the options of what reads or deletes collections, and of a watch. All that are set are
-	// sent. Options that the verb does not have are an error, which comes before the request is sent.
+	// List are the options of a watch, and of reading or deleting a collection. All set options are sent. An
+	// option that the verb does not have is an error before the request.
 	List metav1.ListOptions
-	// GetVersion is the resourceVersion from which on a get may be answered.
+	// GetVersion is the minimum resourceVersion of a get.
 	GetVersion string
 
-	// Answer receives the answer: what it points to is decoded from it. Nil: the answer is not
-	// read. An interceptor that answers itself fills it; that of a list is of a type of this
-	// package, into which JSON can be decoded.
+	// Answer receives the decoded response. Nil: the response is not decoded. An interceptor that answers a
+	// request fills it; for a list it is of a type of this package that JSON can be decoded into.
 	Answer runtime.Object
-	// Status is the HTTP status of the answer; 0 before it, and when none came. An apply that an
-	// interceptor answers without one is not remembered: the next one is sent again.
+	// Status is the HTTP status of the response; 0 before it, and without a response. The result of an apply
+	// without a status is not stored: the next apply makes a request again.
 	Status int
-	// Stream is the answer of a watch.
+	// Stream is the response of a watch.
 	Stream watch.Interface
 
 	model any // of the type of the objects that are asked for, which decides in which form they come
 }
 
-// isCollection reports whether the request is for all objects of a kind, or a selection.
+// isCollection reports whether the request is for several objects of a kind.
 func (r *Request) isCollection() bool {
 	return r.Verb == VerbList || r.Verb == VerbWatch || r.Verb == VerbDeleteCollection
 }
 
-// RoundTrip sends a request and waits for the answer.
+// RoundTrip sends a request and waits for the response.
 type RoundTrip func(ctx context.Context, r *Request) error
 
-// Interceptor wraps what sends requests: it may look at them, change them, answer them itself,
-// or refuse them.
+// Interceptor wraps the sending of requests: it may inspect, change, answer or reject them.
 //
 //	func noDeletions(next client.RoundTrip) client.RoundTrip {
 //		return func(ctx context.Context, r *client.Request) error {
@@ -100,7 +96,7 @@ type RoundTrip func(ctx context.Context, r *Request) error
 // It must be safe for concurrent use.
 type Interceptor func(next RoundTrip) RoundTrip
 
-// On is an Interceptor of some verbs only: intercept sees their requests, and the others pass.
+// On returns an Interceptor that applies intercept to requests with these verbs only.
 func On(intercept Interceptor, verbs ...Verb) Interceptor {
 	return func(next RoundTrip) RoundTrip {
 		inner := intercept(next)

@@ -11,36 +11,34 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// GetSubresource reads a subresource whose body has a kind of its own: the scale of a
-// Deployment.
+// GetSubresource reads a subresource with a kind of its own, such as the scale of a Deployment.
 //
 //	scale, err := client.GetSubresource[*autoscalingv1.Scale](ctx, c, deployment, "scale")
 //
-// Of parent, kind, namespace and name count.
+// Only the kind, namespace and name of parent are used.
 //
-// Errors: ErrGone when there is no such parent; kube.ErrNotServed when its kind has no such
-// subresource.
+// Errors: ErrGone if the parent does not exist; kube.ErrNotServed if its kind has no such subresource.
 func GetSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.Object, subresource string) (S, error) {
 	var none S
 	return subresourceCall(ctx, c, VerbGet, parent, subresource, none, PatchBody{}, nil)
 }
 
-// CreateSubresource posts to a subresource: an eviction or a binding of a Pod, a token of a
-// ServiceAccount. It returns the answer; where that is a mere Status, which says "done", the S
-// has nothing in it. A body without a name is given the parent's.
+// CreateSubresource creates a subresource: an eviction or a binding of a Pod, a token of a ServiceAccount. It
+// returns the response, or an empty S if the response is a Status. A body without a name gets the name of the
+// parent.
 //
 //	_, err := client.CreateSubresource(ctx, c, pod, "eviction", &policyv1.Eviction{})
 //
 // Options: DryRun, FieldOwner, FieldValidation.
 //
-// Errors: those of GetSubresource. An eviction that a PodDisruptionBudget forbids for now is
+// Errors: those of GetSubresource. The reason of an eviction that a PodDisruptionBudget forbids at the moment is
 // ReasonThrottled.
 func CreateSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.Object, subresource string, body S, options ...WriteOption) (S, error) {
 	return subresourceCall(ctx, c, VerbCreate, parent, subresource, body, PatchBody{}, options)
 }
 
-// UpdateSubresource replaces a subresource whose body has a kind of its own: a scale. A body
-// without a name is given the parent's; one with a resourceVersion replaces that version only.
+// UpdateSubresource replaces a subresource with a kind of its own, such as a scale. A body without a name gets
+// the name of the parent; a body with a resourceVersion replaces that version only.
 //
 // Options: DryRun, FieldOwner, FieldValidation.
 //
@@ -49,15 +47,15 @@ func UpdateSubresource[S kube.Object](ctx context.Context, c *Client, parent kub
 	return subresourceCall(ctx, c, VerbUpdate, parent, subresource, body, PatchBody{}, options)
 }
 
-// PatchSubresource changes a subresource whose body has a kind of its own, and returns what it
-// is then. An empty patch makes no request and is an error, because there is nothing to return.
+// PatchSubresource changes a subresource with a kind of its own, and returns the result. An empty patch is an
+// error, because it makes no request, so there is no result.
 //
 //	scale, err := client.PatchSubresource[*autoscalingv1.Scale](ctx, c, deployment, "scale",
 //		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)))
 //
 // Options: DryRun, FieldOwner, FieldValidation.
 //
-// Errors: those of GetSubresource; ErrChanged, of a patch that is Locked.
+// Errors: those of GetSubresource; ErrChanged, for a Locked patch.
 func PatchSubresource[S kube.Object](
 	ctx context.Context, c *Client, parent kube.Object, subresource string, patch PatchBody, options ...WriteOption,
 ) (S, error) {
@@ -105,7 +103,7 @@ func subresourceCall[S kube.Object](
 	return answer, nil
 }
 
-// bodyOf returns the body of a subresource, which names the object that it is of.
+// bodyOf returns the body of a subresource, with the name of the parent.
 func (t target) bodyOf(body kube.Object) (kube.Object, error) {
 	if usercode.IsNil(body) {
 		return nil, errors.New("the body is nil")
@@ -128,22 +126,22 @@ func (t target) bodyOf(body kube.Object) (kube.Object, error) {
 	return named, nil
 }
 
-// checkBody refuses a subresource whose body is known to be of another kind than the object: it
-// would be read into the wrong type, or replaced by the wrong thing.
+// checkBody rejects a subresource of another kind than the object: its response would be decoded into the wrong
+// type.
 func (t target) checkBody(s settings) error {
 	if s.subresource == "" {
 		return nil
 	}
 	kind, known := t.client.config.Cluster.SubresourceKind(t.resource, s.subresource)
 	if known && kind.Kind != t.kind.Kind {
-		return fmt.Errorf("subresource %s has the body of a %s: see GetSubresource and those beside it", s.subresource, kind.Kind)
+		return fmt.Errorf("subresource %s has the kind %s: use GetSubresource, UpdateSubresource or PatchSubresource", s.subresource, kind.Kind)
 	}
 	return nil
 }
 
 func checkSubresource(name string) error {
 	if name == "" || strings.ContainsAny(name, "/%?") {
-		return fmt.Errorf("%q is no name of a subresource", name)
+		return fmt.Errorf("%q is not a valid name of a subresource", name)
 	}
 	return nil
 }

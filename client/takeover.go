@@ -20,22 +20,23 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TakeOver makes the field owner the applier of all fields that managers have written to obj by
-// Update (or Create, or a patch that is not an apply). So the next Apply removes those of them that
-// its configuration does not have. Without it they stay for ever: an apply removes only what was
-// applied. It is for objects that an earlier version of a program, or another tool, has written.
+// TakeOver makes the field owner the applier of all fields that managers have written to obj by Update (or
+// Create, or a patch other than an apply). So the next Apply removes those of them that its configuration does
+// not contain. Without TakeOver they are never removed, because an apply removes only applied fields. It is for
+// objects that an earlier version of a program, or another tool, has written.
 //
-// The fields themselves do not change. Nothing is done when none of managers has written anything to
-// obj, or for subresources. Only what managers have written in one version of the kind is taken over: the
-// version in which the field owner has applied, if it has; otherwise that of obj, or the latest one that
-// they have written in. The rest is left without a manager, as by kubectl apply --server-side.
+// The values of the fields do not change. TakeOver does nothing if the managers have written nothing to obj,
+// and ignores subresources. It only takes over fields that managers have written in one version of the kind:
+// the version of the field owner's own applies, if any; otherwise the version of obj, or the latest version
+// that they have written. The other fields get no manager, as with kubectl apply --server-side.
 //
-// Flow: obj is read from the API server; one JSON patch, if there is something to take over. It has
-// the resourceVersion that was read as a precondition.
+// Flow: obj is read from the API server; then one JSON patch, unless nothing must be taken over. It requires the
+// resourceVersion that was read.
 //
 // Options: DryRun, FieldOwner, IfUnchanged.
 //
-// Errors: those of Live; ErrChanged when another client has written meanwhile: call it again.
+// Errors: those of Live; ErrChanged if another client has written the object since it was read: call TakeOver
+// again.
 func TakeOver[T kube.Object](ctx context.Context, c *Client, obj T, managers []string, options ...TakeOverOption) (took bool, err error) {
 	s, err := newSettings(options)
 	if err != nil {
@@ -83,9 +84,9 @@ func takeOver(ctx context.Context, t target, obj kube.Object, managers []string,
 	return true, nil
 }
 
-// makeApplier makes the entry of a manager that of the field owner, if that has none. csaupgrade adds to it
-// what managers have written in the same version, and drops the rest. It would take the oldest entry of any
-// of them.
+// makeApplier turns one entry of managers into that of the field owner, if the field owner has none. csaupgrade
+// adds the entries of managers in the same version to it, and drops the others. Without makeApplier, csaupgrade
+// would use the oldest entry.
 func makeApplier(entries []metav1.ManagedFieldsEntry, managers []string, fieldOwner, version string) {
 	best := -1
 	for i, entry := range entries { // the API server sorts them by time
@@ -102,13 +103,13 @@ func makeApplier(entries []metav1.ManagedFieldsEntry, managers []string, fieldOw
 	}
 }
 
-// LeftFields returns the fields that Apply leaves because managers have written them by Update and
-// nobody has applied them, nor another manager written: what the next Apply would remove after
-// TakeOver. after is the object as Apply has returned it, with its managedFields; before is the object
-// in the cluster: the same, unless the apply was a dry run. Of each field, Before is its value.
+// LeftFields returns the fields that Apply keeps because managers have written them by Update, and that no
+// other manager owns: the fields that the next Apply removes after TakeOver. after is the object that Apply
+// returned, with its managedFields; before is the object in the cluster: the same object, unless the apply was
+// a dry run. In the result, Before is the value of each field.
 //
-// Managers count as writers of defaults, too. So the API server is asked, by the dry run of a patch,
-// what would be left without the fields. When it refuses that, defaults are among the result.
+// managedFields also list the managers as owners of defaults. So LeftFields asks the API server, by the dry run
+// of a patch, for the object without the fields. If that is rejected, the result includes defaults.
 func LeftFields(ctx context.Context, c *Client, before, after kube.Object, managers []string) ([]FieldChange, error) {
 	t, err := c.targetOf(ctx, after)
 	if err != nil {
@@ -159,7 +160,7 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 	}
 	answer, err := exchange(ctx, t, r, after)
 	switch reason := ReasonOf(err); {
-	case reason == ReasonInvalid, reason == ReasonForbidden: // policies and webhooks refuse with any of them
+	case reason == ReasonInvalid, reason == ReasonForbidden: // policies and webhooks use both
 		slices.SortStableFunc(d.changes, func(a, b FieldChange) int { return strings.Compare(a.Path, b.Path) })
 		return d.changes, nil
 	case err != nil:
@@ -168,8 +169,8 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 	return Diff(after, answer), nil
 }
 
-// writtenFields returns what managers have written by Update to the object itself, and what all
-// others manage of it.
+// writtenFields returns the fields that managers have written by Update to the object, and those of all other
+// managers.
 func writtenFields(obj metav1.Object, managers []string) (former, others []map[string]any, err error) {
 	for _, entry := range obj.GetManagedFields() {
 		if entry.FieldsV1 == nil {
@@ -192,8 +193,8 @@ func isUpdateBy(entry metav1.ManagedFieldsEntry, managers []string) bool {
 	return entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" && slices.Contains(managers, entry.Manager)
 }
 
-// formerManagersOf returns the managers that have written obj by Update and are of this program: the
-// field owner, and the name that client-go gives to requests of a program that names none.
+// formerManagersOf returns the managers of this program that have written obj by Update: the field owner, and
+// the default name of client-go for the program.
 func formerManagersOf(obj metav1.Object, fieldOwner string) []string {
 	program, _, _ := strings.Cut(rest.DefaultKubernetesUserAgent(), "/")
 	var former []string
@@ -205,7 +206,7 @@ func formerManagersOf(obj metav1.Object, fieldOwner string) []string {
 	return former
 }
 
-// strip returns content without the fields that none of others has, and notes them.
+// strip returns content without the fields that no other manager owns, and adds them to d.
 func (d *differ) strip(path string, fields map[string]any, others []map[string]any, content any) any {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		at, value, index, found := step(path, name, content)
@@ -231,8 +232,7 @@ func (d *differ) strip(path string, fields map[string]any, others []map[string]a
 	return content
 }
 
-// withoutKeys returns the fields of an element of a list, which managedFields name so, without its
-// keys: as long as the element stays, they stay, whoever has written them.
+// withoutKeys returns the fields of a list element without its keys, which stay as long as the element stays.
 func withoutKeys(name string, fields map[string]any) map[string]any {
 	key, keyed, _ := elementKey(name)
 	keys, _ := key.(map[string]any)
@@ -246,8 +246,7 @@ func withoutKeys(name string, fields map[string]any) map[string]any {
 	return fields
 }
 
-// replaced returns content with another value in a field, or in the element of a list at index; nil
-// removes it.
+// replaced returns content with another value in a field, or in the list element at index; nil removes it.
 func replaced(name string, index int, content, value any) any {
 	if field, isField := strings.CutPrefix(name, "f:"); isField {
 		fields := content.(map[string]any)
@@ -264,7 +263,7 @@ func replaced(name string, index int, content, value any) any {
 	return list
 }
 
-// step goes to a field, or to the element of a list at index, as managedFields name them.
+// step returns the field, or the list element at index, that has this name in managedFields.
 func step(path, name string, content any) (at string, value any, index int, found bool) {
 	if field, isField := strings.CutPrefix(name, "f:"); isField {
 		fields, _ := content.(map[string]any)

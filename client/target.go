@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// target is an object of the cluster, or a collection of objects, that requests are for.
+// target is the object, or the collection of objects, of a request.
 type target struct {
 	client   *Client
 	kind     schema.GroupVersionKind
@@ -25,7 +25,7 @@ type target struct {
 	model    any // of the caller's type: an object or a nil pointer
 }
 
-// targetOf finds the object that obj is: its kind and scope, as the cluster has them.
+// targetOf returns the target of obj, with the kind and scope of the cluster.
 func (c *Client) targetOf(ctx context.Context, obj kube.Object) (target, error) {
 	if err := c.check(); err != nil {
 		return target{}, err
@@ -47,7 +47,7 @@ func (c *Client) targetOf(ctx context.Context, obj kube.Object) (target, error) 
 	return t, nil
 }
 
-// targetFor finds what is under key, of the kind of T, or of the one that the caller has named.
+// targetFor returns the target with this key, of the kind of T or the kind that the caller has named.
 func targetFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, named schema.GroupVersionKind) (target, error) {
 	if err := c.check(); err != nil {
 		return target{}, err
@@ -67,7 +67,7 @@ func targetFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, name
 	return t, t.resolve(ctx)
 }
 
-// kindFor returns the kind of T, or the one that the caller has named for it.
+// kindFor returns the kind of T, or the kind that the caller has named.
 func kindFor[T kube.Object](c *Client, named schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
 		if named.Empty() {
@@ -97,7 +97,7 @@ func notAType[T any]() error {
 	return fmt.Errorf("%s is an interface: name the type that is to be made", reflect.TypeFor[T]())
 }
 
-// resolve asks how the cluster serves the kind, and checks the namespace against that.
+// resolve reads how the cluster serves the kind, and validates the namespace.
 func (t *target) resolve(ctx context.Context) error {
 	var err error
 	if t.resource, err = t.client.config.Cluster.Resource(ctx, t.kind); err != nil {
@@ -120,7 +120,7 @@ func (t *target) resolve(ctx context.Context) error {
 	return nil
 }
 
-// String returns "Kind namespace/name", or what is known of that.
+// String returns "Kind namespace/name", as far as known.
 func (t target) String() string {
 	switch {
 	case t.key.Name != "":
@@ -131,7 +131,7 @@ func (t target) String() string {
 	return t.kind.Kind
 }
 
-// request returns a request for the target, with the client's and the caller's settings.
+// request returns a request for the target, with the settings of the client and the caller.
 func (t target) request(verb Verb, s settings) *Request {
 	config := t.client.config
 	r := &Request{
@@ -149,8 +149,7 @@ func (t target) request(verb Verb, s settings) *Request {
 	return r
 }
 
-// conflict returns an error in which both callers that look for a reason, and those that look
-// for a conflict find what they look for.
+// conflict returns an error that wraps both reason and a conflict of apimachinery.
 func (t target) conflict(reason error, format string, args ...any) error {
 	detail := fmt.Errorf(format, args...)
 	return fmt.Errorf("%w: %w", reason, apierrors.NewConflict(t.resource.GroupResource(), t.key.Name, detail))

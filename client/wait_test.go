@@ -414,3 +414,37 @@ func TestInterceptorsSeeTheRequestsOfWaitFor(t *testing.T) {
 		}
 	})
 }
+
+// TestWaitForIgnoresOtherObjects: whatever else a server sends that does not know the selector, as
+// those of aggregated APIs may not.
+func TestWaitForIgnoresOtherObjects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newWaitServer(t)
+		s.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+			query := req.URL.Query()
+			query.Del("fieldSelector")
+			req.URL.RawQuery = query.Encode()
+			return do(), nil
+		})
+		another := func(name string) {
+			s.Edit("deployments", kube.Key{Namespace: "shop", Name: name}, "controller", func(obj map[string]any) bool {
+				obj["spec"] = map[string]any{"replicas": int64(3)}
+				obj["status"] = map[string]any{
+					"observedGeneration": int64(1), "replicas": int64(3), "updatedReplicas": int64(3), "availableReplicas": int64(3),
+				}
+				return true
+			})
+		}
+		another("before")
+		w := s.begin(t.Context(), client.Timeout(time.Minute))
+		time.Sleep(time.Second)
+		another("other")
+		time.Sleep(time.Second)
+		s.put(3)
+		w.has(t, 2*time.Second)
+		if w.obj.Name != "web" {
+			t.Errorf("waited for %s", w.obj.Name)
+		}
+	})
+}

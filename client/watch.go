@@ -17,20 +17,18 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Watch opens a watch of the objects of type T that options select, as the API server serves
-// it: it ends after some minutes, or with an error event, and what happens until the next one
-// is open is lost. It is for those who know what they do with that; an Informer, or a
-// subscription (package subscription), opens it again and misses nothing.
+// Watch opens a watch of the objects of type T that the options select. It ends after some minutes, or with an
+// error event, and events until the next watch are lost. An Informer, or package subscription, reopens watches
+// and loses no events: use Watch only if that does not matter.
 //
-// The objects of events are of type T and carry their kind, but that of an error event, which
-// is a *metav1.Status. The caller must call Stop, or end ctx; ResultChan is closed after that.
+// The objects of events have the type T and carry their kind; an error event contains a *metav1.Status. The
+// caller must call Stop or end ctx; ResultChan is closed after that.
 //
-// Options: OfKind, InNamespace, WithLabels, LabelSelector, FieldSelector, NotOlderThan: the
-// resourceVersion after which events are wanted. Without it the first events are the objects
-// that there are.
+// Options: OfKind, InNamespace, WithLabels, LabelSelector, FieldSelector; NotOlderThan: the resourceVersion
+// after which the watch starts. Without it, the first events are the existing objects.
 //
-// Errors: an error whose reason is ReasonTransient and of which apierrors.IsResourceExpired is true
-// when the API server remembers no events since that resourceVersion. It may come as an event.
+// Errors: an error with ReasonTransient, for which apierrors.IsResourceExpired is true, if the API server has
+// dropped the events since that resourceVersion. It may also come as an event.
 func Watch[T kube.Object](ctx context.Context, c *Client, options ...WatchOption) (watch.Interface, error) {
 	s, err := newSettings(options)
 	if err != nil {
@@ -52,7 +50,7 @@ func Watch[T kube.Object](ctx context.Context, c *Client, options ...WatchOption
 // watch opens the stream of a watch.
 func (c *Client) watch(ctx context.Context, req *rest.Request, r *Request) error {
 	ctx, cancel := context.WithCancel(ctx)
-	// Not Watch: it would decode objects by the Cluster's scheme, which knows no built-in types.
+	// Watch is not used, because it decodes objects with the Cluster's scheme, which lacks the built-in types.
 	body, err := req.Stream(ctx)
 	if err != nil {
 		cancel()
@@ -64,7 +62,7 @@ func (c *Client) watch(ctx context.Context, req *rest.Request, r *Request) error
 	source := &watchEvents{body: body, frames: json.NewDecoder(body), kind: r.Kind, like: like, ended: ctx.Done(), end: cancel}
 	// Its goroutine is the caller's to end, by Stop or ctx.
 	stream := watch.NewStreamWatcher(source, apierrors.NewClientErrorReporter(http.StatusInternalServerError, string(VerbWatch), "ClientWatchDecoding"))
-	context.AfterFunc(ctx, stream.Stop) // for whoever ends ctx and reads no further
+	context.AfterFunc(ctx, stream.Stop) // if the caller ends ctx and stops reading
 	r.Stream = stream
 	return nil
 }
@@ -88,7 +86,7 @@ func (e *watchEvents) Decode() (watch.EventType, runtime.Object, error) {
 	if err := e.frames.Decode(&event); err != nil {
 		select {
 		case <-e.ended:
-			return "", nil, io.EOF // whatever a body says that is closed while it is read
+			return "", nil, io.EOF // the body was closed during the read
 		default:
 			return "", nil, err
 		}

@@ -120,3 +120,21 @@ func TestRejectedWatch(t *testing.T) {
 	}
 	w.Stop()
 }
+
+// TestRejectedWatchSetsRequestStatus for interceptors.
+func TestRejectedWatchSetsRequestStatus(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+		refuse(w, apierrors.NewForbidden(podResource(), "", errors.New("no")))
+		return true
+	}
+	var recording client.Recording
+	c = with(t, c, func(config *client.Config) { config.Interceptors = []client.Interceptor{recording.Intercept} })
+	if _, err := client.Watch[*corev1.Pod](t.Context(), c); err == nil {
+		t.Fatal("it was not refused")
+	}
+	if got := recording.Requests(); len(got) != 1 || got[0].Status != http.StatusForbidden {
+		t.Errorf("recorded is %+v", got)
+	}
+}

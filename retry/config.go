@@ -109,7 +109,7 @@ type Decision struct {
 	GiveUp bool
 	// Delay is the time until the retry. It is 0 if GiveUp is true.
 	Delay time.Duration
-	// RetryAfter is the delay that the server asked for, at most DefaultMaxRetryAfter, or 0.
+	// RetryAfter is the delay that the server asked for, at most 10 min, or 0.
 	RetryAfter time.Duration
 	// Quiet is true if the failure should be logged at debug level only.
 	Quiet bool
@@ -131,7 +131,7 @@ func (r *Rules) Decide(class Class, err error, failures int) Decision {
 	random := r.random()
 	d.Delay = p.Delay(failures, random)
 	if after, ok := RetryAfter(err); ok && !p.IgnoreRetryAfter {
-		d.RetryAfter = min(after, DefaultMaxRetryAfter)
+		d.RetryAfter = min(after, maxRetryAfter)
 		// Here jitter adds to the delay, because the server sends the same time to all clients.
 		earliest := d.RetryAfter + time.Duration(random*max(p.Jitter, 0)*float64(d.RetryAfter))
 		d.Delay = max(d.Delay, earliest)

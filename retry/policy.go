@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// DefaultMaxRetryAfter is the upper limit for a server's Retry-After. It protects against a proxy that sends
+// maxRetryAfter is the upper limit for a server's Retry-After. It protects against a proxy that sends
 // a wrong value.
-const DefaultMaxRetryAfter = 10 * time.Minute
+const maxRetryAfter = 10 * time.Minute
 
 // Policy is the exponential backoff of a class: the first retry comes after Base, each further one after
 // Factor times the previous delay, up to Max. Jitter shortens each delay.
@@ -33,7 +33,7 @@ type Policy struct {
 	// none.
 	QuietFailures int
 	// IgnoreRetryAfter ignores the server's Retry-After. By default a delay is at least as long as the
-	// server asks for, even beyond Max, up to DefaultMaxRetryAfter.
+	// server asks for, even beyond Max, up to 10 min.
 	IgnoreRetryAfter bool
 }
 

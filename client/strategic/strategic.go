@@ -5,12 +5,12 @@
 //	after.Spec.Template.Spec.Containers[0].Image = "web:2"
 //	web, err := client.Patch(ctx, c, before, strategic.From(before, after))
 //
-// The containers that others have added meanwhile stay, where a merge patch (client.MergeFrom)
-// would replace the list. client.Apply does the same, for any kind, and knows whose field is
-// whose; a strategic patch is for changing a little of what somebody else declares.
+// The patch keeps containers that other clients have added, whereas a merge patch (client.MergeFrom) would
+// replace the list. client.Apply does this for any kind, and respects the owner of each field; a strategic
+// patch is for a small change of an object that another client declares.
 //
-// It is a package of its own because the rules are in the tags of Go types and in OpenAPI
-// libraries, which not every program should have to link.
+// It is a separate package because the rules need the tags of Go types and OpenAPI libraries, which not every
+// program should link.
 package strategic
 
 import (

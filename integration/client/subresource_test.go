@@ -127,7 +127,7 @@ func TestScale(t *testing.T) {
 		if replicas, _, _ := unstructured.NestedInt64(generic.Object, "spec", "replicas"); replicas != 5 || generic.GetKind() != "Scale" {
 			t.Errorf("%s: the scale is %v", name, generic)
 		}
-		if err := first(client.Update(t.Context(), c, obj, client.Subresource("scale"))); err == nil || !strings.Contains(err.Error(), "has the body of a Scale") {
+		if err := first(client.Update(t.Context(), c, obj, client.Subresource("scale"))); err == nil || !strings.Contains(err.Error(), "has the kind Scale") {
 			t.Errorf("%s: a scale as the object: %v", name, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -10,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -48,7 +51,7 @@ func TestInvalidArgumentsMakeNoRequest(t *testing.T) {
 		"option FieldOwner: FieldOwner has 129 bytes":                                       first(client.Create(t.Context(), c, pod("shop", "p"), client.FieldOwner(strings.Repeat("x", 129)))),
 		`option FieldValidation: FieldValidation is "strict"`:                               first(client.Create(t.Context(), c, pod("shop", "p"), client.FieldValidation("strict"))),
 		"an option is nil":                                                                  first(client.Create(t.Context(), c, pod("shop", "p"), nil)),
-		`option Subresource: "" is no name of a subresource`:                                first(client.Update(t.Context(), c, pod("shop", "p"), client.Subresource(""))),
+		`option Subresource: "" is not a valid name of a subresource`:                       first(client.Update(t.Context(), c, pod("shop", "p"), client.Subresource(""))),
 		`option OfKind names the kind "" in "v1"`:                                           first(client.All[*unstructured.Unstructured](t.Context(), c, client.OfKind(schema.GroupVersionKind{Version: "v1"}))),
 		"option OfKind names the kind shop.example.com/v1, Kind=Widget, and a *v1.Pod is a": first(client.All[*corev1.Pod](t.Context(), c, client.OfKind(widgetKind()))),
 		"it carries none: set its apiVersion and kind (option OfKind names it)":             first(client.All[*unstructured.Unstructured](t.Context(), c)),
@@ -56,15 +59,15 @@ func TestInvalidArgumentsMakeNoRequest(t *testing.T) {
 		"list: kube.Object is an interface: name the type":                                  first(client.All[kube.Object](t.Context(), c, client.OfKind(widgetKind()))),
 		"get: shop/p: kube.Object is an interface: name the type":                           first(client.Get[kube.Object](t.Context(), c, kube.Key{Namespace: "shop", Name: "p"})),
 		"watch: Node in shop names a namespace":                                             first(client.Watch[*corev1.Node](t.Context(), c, client.InNamespace("shop"))),
-		"subresource scale has the body of a Scale: see GetSubresource":                     first(client.Update(t.Context(), c, database(), client.Subresource("scale"))),
-		"patch StatefulSet shop/db/scale: subresource scale has the body of a Scale":        first(client.Patch(t.Context(), c, database(), client.RawPatch(types.MergePatchType, []byte("{}")), client.Subresource("scale"))),
+		"subresource scale has the kind Scale: use GetSubresource":                          first(client.Update(t.Context(), c, database(), client.Subresource("scale"))),
+		"patch StatefulSet shop/db/scale: subresource scale has the kind Scale":             first(client.Patch(t.Context(), c, database(), client.RawPatch(types.MergePatchType, []byte("{}")), client.Subresource("scale"))),
 		"patches of type application/apply-patch+yaml are made by Apply":                    first(client.Patch(t.Context(), c, database(), client.RawPatch(types.ApplyYAMLPatchType, []byte("{}")))),
 		`there are no patches of type "x"`:                                                  first(client.Patch(t.Context(), c, database(), client.RawPatch("x", []byte("{}")))),
 		"there is no patch":                                                                 first(client.Patch(t.Context(), c, database(), client.PatchBody{})),
 		"patch subresource scale: the patch is empty":                                       first(client.PatchSubresource[*autoscalingv1.Scale](t.Context(), c, database(), "scale", client.JSONPatch())),
 		"the body names another object: other":                                              first(client.CreateSubresource(t.Context(), c, pod("shop", "p"), "binding", &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "other"}})),
 		"create Pod shop/p/binding: the body is nil":                                        first(client.CreateSubresource[*corev1.Binding](t.Context(), c, pod("shop", "p"), "binding", nil)),
-		`create subresource a/b: "a/b" is no name of a subresource`:                         first(client.CreateSubresource(t.Context(), c, pod("shop", "p"), "a/b", &corev1.Binding{})),
+		`create subresource a/b: "a/b" is not a valid name of a subresource`:                first(client.CreateSubresource(t.Context(), c, pod("shop", "p"), "a/b", &corev1.Binding{})),
 		"the client is nil":                                                                 first(client.Get[*corev1.Pod](t.Context(), nil, kube.Key{Namespace: "shop", Name: "p"})),
 		"look for shop/p: the client is nil":                                                first(client.Exists[*corev1.Pod](t.Context(), nil, kube.Key{Namespace: "shop", Name: "p"})),
 	} {
@@ -89,5 +92,27 @@ func TestNamesInvalidInPaths(t *testing.T) {
 	}
 	if got := server.log(); got != nil {
 		t.Errorf("requests were made all the same: %q", got)
+	}
+}
+
+// TestSubresourceRequiresConcreteType to be read into.
+func TestSubresourceRequiresConcreteType(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`))
+	_, read := client.GetSubresource[kube.Object](t.Context(), c, database(), "scale")
+	_, patched := client.PatchSubresource[kube.Object](t.Context(), c, database(), "scale", patch)
+	for _, err := range []error{read, patched} {
+		if err == nil || !strings.Contains(err.Error(), "kube.Object is an interface: name the type that is to be made") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	// What is sent has a type, and so has the answer.
+	var body kube.Object = &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "u1", ResourceVersion: "7"}}
+	if answer, err := client.UpdateSubresource(t.Context(), c, database(), "scale", body); err != nil || answer.GetName() != "db" {
+		t.Errorf("the answer is %v, %v", answer, err)
+	}
+	if got := server.verbs(); !cmp.Equal(got, []string{http.MethodPut}) {
+		t.Errorf("the requests are %q", got)
 	}
 }
