@@ -1,7 +1,6 @@
 package toolkit
 
 import (
-	"context"
 	"maps"
 	"testing"
 
@@ -15,7 +14,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -24,7 +22,7 @@ import (
 
 var routeKind = schema.GroupVersionKind{Group: "restart.example.com", Version: "v1", Kind: "Route"}
 
-// routes is a kind with every sort of list.
+// routes is a kind with every type of list.
 const routes = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -61,7 +59,7 @@ spec:
                     weight: {type: integer, default: 7}
 `
 
-// restarts is a program that is started again and again.
+// restarts restarts a program, and compares its outcomes and requests.
 type restarts struct {
 	*testing.T
 	cluster *kube.Cluster
@@ -69,42 +67,15 @@ type restarts struct {
 	owner   *corev1.ConfigMap
 }
 
-// start starts the program, and returns its set, and its requests.
+// start starts the program, and returns its set and its requests.
 func (r restarts) start() (*owned.Set, *client.Recording) {
 	r.Helper()
-	recording := &client.Recording{}
-	children, err := watched.New(watched.Config{
-		Client: client.Config{
-			Cluster: r.cluster, FieldOwner: "restarts", Logger: clustertest.Logger(r), Interceptors: []client.Interceptor{recording.Intercept},
-		},
-		Set: owned.Config{Name: "restarts", Logger: clustertest.Logger(r)},
-		Kinds: []watched.Kind{
-			watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](), watched.Of[*corev1.Secret](), watched.Of[*corev1.ConfigMap](),
-			watched.Of(func(c *informer.Config[*unstructured.Unstructured]) {
-				c.Retriever = informer.RetrieveSelected[*unstructured.Unstructured](r.cluster, informer.Selection{
-					Kind: routeKind, LabelSelector: owned.LabelSet + "=restarts",
-				})
-			}),
-		},
-	})
-	if err != nil {
-		r.Fatal(err)
-	}
-	for _, each := range children.Client.Config().Informers {
-		objects := each.(interface {
-			Join(context.Context) func()
-			WaitSynced(context.Context) error
-		})
-		r.Cleanup(objects.Join(r.Context()))
-		if err := objects.WaitSynced(r.Context()); err != nil {
-			r.Fatal(err)
-		}
-	}
-	return children.Set, recording
+	return startSet(r.T, r.cluster, "restarts",
+		watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](), watched.Of[*corev1.Secret](), watched.Of[*corev1.ConfigMap](),
+		objectsOf(r.cluster, routeKind, "restarts"))
 }
 
-// want applies children with a new process, and compares what comes of it: the outcomes other than
-// unchanged, by kind.
+// want applies children in a new process, and compares the outcomes other than Unchanged, by kind.
 func (r restarts) want(children []owned.Child, want map[string]owned.ChildOutcome) {
 	r.Helper()
 	set, recording := r.start()
@@ -128,7 +99,7 @@ func (r restarts) want(children []owned.Child, want map[string]owned.ChildOutcom
 
 func (r restarts) key() kube.Key { return kube.KeyOf(r.owner) }
 
-// children have every case in which the API server has other values than the configuration.
+// children contain every case in which the values in the API server differ from the configuration.
 func (r restarts) children() []owned.Child {
 	meta := metav1.ObjectMeta{Namespace: r.owner.Namespace, Name: r.owner.Name, Labels: map[string]string{"app": "web"}}
 	selector := map[string]string{"app": "web"}
@@ -176,8 +147,8 @@ func (r restarts) children() []owned.Child {
 	)
 }
 
-// A restart makes no request for children that are as desired, and finds what has happened to the
-// others while the program was away.
+// A restart makes no request for unchanged children, and detects changes of the others that were made while the
+// program did not run.
 func TestContract31_RestartsMakeNoRequestForUnchangedChildren(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Connect(t, local.RESTConfig())

@@ -1,7 +1,6 @@
 package toolkit
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,14 +13,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
-	"github.com/evenkeel-go/evenkeel/owned/watched"
 )
 
-// shelves is a kind whose lists and maps are merged, or owned as a whole.
+// shelves is a kind with lists and maps that are either merged or atomic.
 const shelves = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -54,8 +51,8 @@ spec:
                 additionalProperties: {type: integer}
 `
 
-// The schema of a child's kind changes while the program runs, or is away: what another client changes
-// after that is found, and until then there is no request.
+// The schema of a child's kind changes while the program runs, or while it does not: later changes by another client are
+// detected, and before them no request is made.
 func TestDriftIsDetectedAfterSchemaChange(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Connect(t, local.RESTConfig())
@@ -80,7 +77,9 @@ func TestDriftIsDetectedAfterSchemaChange(t *testing.T) {
 			}}}
 			child.SetGroupVersionKind(kind)
 			child.SetName("child")
-			start := func() (*owned.Set, *client.Recording) { return startSet(t, cluster, kind) }
+			start := func() (*owned.Set, *client.Recording) {
+				return startSet(t, cluster, "schema", objectsOf(cluster, kind, "schema"))
+			}
 			running, runningRequests := start()
 			apply := func(what string, set *owned.Set, want owned.ChildOutcome) {
 				t.Helper()
@@ -121,8 +120,8 @@ func TestDriftIsDetectedAfterSchemaChange(t *testing.T) {
 	}
 }
 
-// define defines a kind, and waits until the elements of its list are told apart by keys; without keys,
-// list and map are owned as a whole.
+// define defines a kind, and waits until the API server identifies the elements of its list by keys; without keys, the
+// list and the map are atomic.
 func define(t *testing.T, c *client.Client, kind schema.GroupVersionKind, namespace string, keys []string) {
 	t.Helper()
 	list, mapType := "x-kubernetes-list-type: atomic", "x-kubernetes-map-type: atomic"
@@ -155,31 +154,4 @@ func define(t *testing.T, c *client.Client, kind schema.GroupVersionKind, namesp
 		}
 		return ""
 	})
-}
-
-// startSet starts a program with a set of one kind.
-func startSet(t *testing.T, cluster *kube.Cluster, kind schema.GroupVersionKind) (*owned.Set, *client.Recording) {
-	t.Helper()
-	recording := &client.Recording{}
-	children, err := watched.New(watched.Config{
-		Client: client.Config{Cluster: cluster, FieldOwner: "restarts", Logger: clustertest.Logger(t), Interceptors: []client.Interceptor{recording.Intercept}},
-		Set:    owned.Config{Name: "schema", Logger: clustertest.Logger(t)},
-		Kinds: []watched.Kind{watched.Of(func(c *informer.Config[*unstructured.Unstructured]) {
-			c.Retriever = informer.RetrieveSelected[*unstructured.Unstructured](cluster, informer.Selection{Kind: kind, LabelSelector: owned.LabelSet + "=schema"})
-		})},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, each := range children.Client.Config().Informers {
-		objects := each.(interface {
-			Join(context.Context) func()
-			WaitSynced(context.Context) error
-		})
-		t.Cleanup(objects.Join(t.Context()))
-		if err := objects.WaitSynced(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return children.Set, recording
 }

@@ -1,0 +1,53 @@
+package toolkit
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/owned/watched"
+)
+
+// startSet starts a program with a set of these kinds, and returns the set and the requests of the program.
+func startSet(t *testing.T, cluster *kube.Cluster, name string, kinds ...watched.Kind) (*owned.Set, *client.Recording) {
+	t.Helper()
+	recording := &client.Recording{}
+	children, err := watched.New(watched.Config{
+		Client: client.Config{
+			Cluster: cluster, FieldOwner: "restarts", Logger: clustertest.Logger(t),
+			Interceptors: []client.Interceptor{recording.Intercept},
+		},
+		Set:   owned.Config{Name: name, Logger: clustertest.Logger(t)},
+		Kinds: kinds,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, each := range children.Client.Config().Informers {
+		objects := each.(interface {
+			Join(context.Context) func()
+			WaitSynced(context.Context) error
+		})
+		t.Cleanup(objects.Join(t.Context()))
+		if err := objects.WaitSynced(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return children.Set, recording
+}
+
+// objectsOf watches the unstructured children of a set.
+func objectsOf(cluster *kube.Cluster, kind schema.GroupVersionKind, set string) watched.Kind {
+	return watched.Of(func(c *informer.Config[*unstructured.Unstructured]) {
+		c.Retriever = informer.RetrieveSelected[*unstructured.Unstructured](cluster, informer.Selection{
+			Kind: kind, LabelSelector: owned.LabelSet + "=" + set,
+		})
+	})
+}
