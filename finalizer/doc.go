@@ -1,12 +1,11 @@
-// Package finalizer is for what has to be done before an object may go: things outside of the
-// cluster that the object stands for, and that nothing else cleans up.
+// Package finalizer runs cleanup steps before an object is gone, for things outside of the cluster that belong to the
+// object and that Kubernetes does not delete.
 //
-// A finalizer is an entry in an object's metadata. While there is one, a deleted object stays, with
-// its deletionTimestamp set. So an entry that is there before the first thing outside is made, and
-// goes after the last one was removed, is a promise that nothing is left behind.
+// A finalizer is an entry in the metadata of an object. While an object has one, a deleted object stays, with its
+// deletionTimestamp set. If the entry is added before the first external thing is created, and removed after the last
+// one is deleted, nothing is left behind.
 //
-// New makes a Finalizer of the steps of the teardown, and middleware.Finalizer puts it around a
-// Handler:
+// New creates a Finalizer from the steps of the teardown, and middleware.Finalizer wraps a Handler with it:
 //
 //	cleanup, err := finalizer.New(finalizer.Config[*corev1.ConfigMap]{
 //		Client: c,
@@ -20,11 +19,10 @@
 //	handler := controller.Chain(handle,
 //		middleware.Finalizer(cleanup, middleware.FinalizerOptions[*corev1.ConfigMap]{}))
 //
-// Add, Remove and Has are the entry alone, for those who do the rest themselves.
+// Add, Remove and Has manage only the entry.
 //
-// # An object's other finalizers
+// # Other finalizers
 //
-// An object may have several finalizers, of controllers that know nothing of each other. All that
-// is written here are JSON patches that touch one entry, under the test that it is where it was
-// seen: no other entry is lost, however stale the cache is.
+// An object may have finalizers of several controllers. This package sends only JSON patches that change one entry and
+// test its position, so no other entry is lost, however outdated the cache is.
 package finalizer

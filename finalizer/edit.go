@@ -14,20 +14,20 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// maxAttempts is how often a patch is made, each time by a later state. Of several that add to one
-// list at once, one succeeds each time.
+// maxAttempts is the maximum number of patches, each for a later state. If several clients change a list at the same
+// time, one succeeds in each round.
 const maxAttempts = 10
 
-// edit is a change of one entry.
+// edit adds or removes one entry.
 type edit struct {
 	name string
 	add  bool
-	// annotation goes together with an entry that is removed. Optional.
+	// annotation is removed together with the entry. Optional.
 	annotation string
 }
 
-// do makes the change where base lacks it, and takes over into obj what came of it. base is the
-// last state of the object that is known: obj itself, or one that obj has been given.
+// do makes the change if base lacks it, and takes over the result into obj. base is the last known state of the
+// object: obj itself, or one that obj was set to.
 func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, given []client.WriteOption) (changed bool, err error) {
 	var options []client.UpdateOption
 	for _, option := range given {
@@ -40,35 +40,35 @@ func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, g
 			if err != nil {
 				return false, err
 			}
-			deleted := e.add && live.GetDeletionTimestamp() != nil // what the API server calls invalid too
+			deleted := e.add && live.GetDeletionTimestamp() != nil // the API server returns Invalid for that too
 			if apierrors.IsInvalid(last) && !deleted && (!client.IsPatchTestFailed(last) || live.GetResourceVersion() == base.GetResourceVersion()) {
-				return false, last // no test of ours is what it refuses
+				return false, last // the tests of the patch hold, so it was rejected for another reason
 			}
 			takeOver(obj, base, live, e.annotation)
 			base = live
 		}
-		if e.add && base.GetDeletionTimestamp() != nil { // also with the entry: nothing may be made for it
+		if e.add && base.GetDeletionTimestamp() != nil { // also if it has the entry: nothing may be created for it
 			return false, fmt.Errorf("%s: %w since %s", kube.KeyOf(base), client.ErrTerminating, base.GetDeletionTimestamp())
 		}
 		operations := e.operations(base)
 		if len(operations) == 0 {
 			return false, nil
 		}
-		answer, err := client.Patch(ctx, c, base, client.JSONPatch(operations...), options...)
+		patched, err := client.Patch(ctx, c, base, client.JSONPatch(operations...), options...)
 		switch {
 		case err == nil:
-			takeOver(obj, base, answer, e.annotation)
+			takeOver(obj, base, patched, e.annotation)
 			return true, nil
 		case apierrors.IsInvalid(err), apierrors.IsConflict(err):
-			last = err // a test has failed: the list is another one
+			last = err // a test has failed: the list has changed
 		default:
 			return false, err
 		}
 	}
-	return false, client.ChangedError(ctx, c, base, fmt.Errorf("the finalizers have changed %d times meanwhile: %w", maxAttempts, last))
+	return false, client.ChangedError(ctx, c, base, fmt.Errorf("another client has changed the finalizers %d times: %w", maxAttempts, last))
 }
 
-// operations are the JSON patch that makes the change in base; none when there is nothing to do.
+// operations returns the JSON patch that makes the change in base; none if there is nothing to do.
 func (e edit) operations(base kube.Object) []client.Operation {
 	const path = "/metadata/finalizers"
 	list := base.GetFinalizers()
@@ -77,41 +77,39 @@ func (e edit) operations(base kube.Object) []client.Operation {
 	case e.add == Has(base, e.name):
 		return nil
 	case e.add && len(list) == 0:
-		// Null is what the test of a missing list asks for. Without it, two that both see no list
-		// would each write their own.
+		// The value null tests that the list is missing. Without this test, one of two clients that both see no list
+		// would overwrite the entry of the other.
 		return append(operations,
 			client.Operation{Op: "test", Path: path, Value: nil},
 			client.Operation{Op: "add", Path: path, Value: []string{e.name}})
 	case e.add:
-		// Of the whole list, not of one entry: the own one may have been added meanwhile, and would
-		// be there twice.
+		// The test is of the whole list: otherwise an entry that was added in between would be added twice.
 		return append(operations,
 			client.Operation{Op: "test", Path: path, Value: list},
 			client.Operation{Op: "add", Path: path + "/-", Value: e.name})
 	}
-	for i, name := range slices.Backward(list) { // from the end, so that the indexes stay true
+	for i, name := range slices.Backward(list) { // from the end, so that the other indexes stay valid
 		if name == e.name {
 			at := fmt.Sprintf("%s/%d", path, i)
 			operations = append(operations, client.Operation{Op: "test", Path: at, Value: e.name}, client.Operation{Op: "remove", Path: at})
 		}
 	}
-	if _, there := base.GetAnnotations()[e.annotation]; there {
+	if _, exists := base.GetAnnotations()[e.annotation]; exists {
 		operations = append(operations, client.Operation{Op: "remove", Path: client.JSONPointer("metadata", "annotations", e.annotation)})
 	}
 	return operations
 }
 
-// takeOver notes in obj what later, another state of the same object, has of what this package
-// writes: the finalizers and an annotation. The resourceVersion is taken over if nothing else has
-// changed since before, which is the state that obj was read in or given last; what the handler has
-// changed in obj does not count then.
+// takeOver copies the fields that this package writes (the finalizers and an annotation) from later, a later state of
+// the same object, to obj. It copies the resourceVersion too if nothing else has changed since before, the state in
+// which obj was read or which it was set to. Changes of the handler in obj do not count.
 func takeOver(obj, before, later kube.Object, annotation string) {
-	if obj.GetResourceVersion() == before.GetResourceVersion() && same(before, later, annotation) {
+	if obj.GetResourceVersion() == before.GetResourceVersion() && equalExcept(before, later, annotation) {
 		obj.SetResourceVersion(later.GetResourceVersion())
 	}
 	obj.SetFinalizers(later.GetFinalizers())
-	value, is := later.GetAnnotations()[annotation]
-	if old, was := obj.GetAnnotations()[annotation]; is == was && old == value {
+	value, exists := later.GetAnnotations()[annotation]
+	if old, existed := obj.GetAnnotations()[annotation]; exists == existed && old == value {
 		return
 	}
 	annotations := maps.Clone(obj.GetAnnotations())
@@ -119,15 +117,15 @@ func takeOver(obj, before, later kube.Object, annotation string) {
 		annotations = map[string]string{}
 	}
 	annotations[annotation] = value
-	if !is {
+	if !exists {
 		delete(annotations, annotation)
 	}
 	obj.SetAnnotations(annotations)
 }
 
-// same reports whether two states of an object differ in nothing but what this package writes,
-// and what every write changes.
-func same(a, b kube.Object, annotation string) bool {
+// equalExcept reports whether two states of an object are equal except the fields that this package writes and those
+// that every write changes.
+func equalExcept(a, b kube.Object, annotation string) bool {
 	encoded := [2][]byte{}
 	for i, obj := range []kube.Object{a, b} {
 		rest, ok := obj.DeepCopyObject().(kube.Object)

@@ -18,27 +18,23 @@ import (
 // Has reports whether obj has the finalizer.
 func Has(obj metav1.Object, name string) bool { return slices.Contains(obj.GetFinalizers(), name) }
 
-// Add adds the finalizer name to the object that obj is, and reports whether it wrote. It is safe
-// to call on every run: when obj has the finalizer, it makes no request. After it, what the
-// finalizer is for may be made; not before.
+// Add adds the finalizer to the object and reports whether it wrote. It may be called on every run: if obj has the
+// finalizer, it makes no request. The things that the finalizer cleans up may be created only after Add has returned.
 //
-// Unlike the functions of package client, it changes obj, so that the handler and what is around
-// it go on with one object: obj gets the finalizers that the API server has now. It gets the
-// resourceVersion too if nothing else has changed since obj was read; otherwise it keeps its own,
-// because a later one would vouch for content that obj does not have, and let an update overwrite
-// what others did.
+// Unlike the functions of package client, Add changes obj, so that the handler and its middleware continue with one
+// object: obj gets the current finalizers. It gets the current resourceVersion only if nothing else has changed since
+// obj was read. Otherwise it keeps its own, because with a later one an update would overwrite changes of other
+// clients.
 //
-// The patch holds only if the list of finalizers is the one that obj has, and the uid. When it is
-// not, the live object is read and the patch made anew, 10 times at most; other writes to the
-// object do not disturb.
+// The patch requires the uid and the list of finalizers of obj. If they differ, Add reads the live object and patches
+// again, at most 10 times. Other writes to the object do not matter.
 //
 // Options: DryRun, FieldOwner, FieldValidation of package client.
 //
-// Errors: a name without a domain ("shop.example.com/cleanup" has one), an obj without uid;
-// client.ErrTerminating when the object is being deleted, so that nothing should be made for it any
-// more (it may have the finalizer all the same, by an earlier write that obj did not show);
-// client.ErrGone and client.ErrReplaced; client.ErrChanged, of which apierrors.IsConflict is true
-// too, after the last attempt; otherwise what the request met.
+// Errors: a name without a domain (valid: "shop.example.com/cleanup"); an obj without uid; client.ErrTerminating if
+// the object is being deleted, so that nothing may be created for it (it may have the finalizer from an earlier write
+// that obj does not show); client.ErrGone and client.ErrReplaced; client.ErrChanged, for which apierrors.IsConflict
+// is true too, after the last attempt; errors of requests.
 func Add(ctx context.Context, c *client.Client, obj kube.Object, name string, options ...client.WriteOption) (changed bool, err error) {
 	if err := check(c, obj, name); err != nil {
 		return false, fmt.Errorf("add the finalizer %q: %w", name, err)
@@ -53,15 +49,12 @@ func Add(ctx context.Context, c *client.Client, obj kube.Object, name string, op
 	return changed, nil
 }
 
-// Remove removes the finalizer name, and no other, from the object that obj is, and reports
-// whether it wrote. When obj does not have it, there is no request; when the object is gone, or
-// was replaced, there is nothing to remove, and that is no error. obj is changed as Add does it.
+// Remove removes the finalizer, and no other, from the object and reports whether it wrote. If obj does not have it,
+// Remove makes no request. An object that is gone or was replaced is not an error. Remove changes obj as Add does.
 //
-// The patch holds only if the entry is where obj has it, and the uid is the same; otherwise it is
-// made anew, as Add's.
+// The patch requires the uid and the position of the entry in obj; otherwise it is repeated as by Add.
 //
-// Options and errors: those of Add, but client.ErrTerminating, client.ErrGone and
-// client.ErrReplaced.
+// Options and errors: those of Add except client.ErrTerminating, client.ErrGone and client.ErrReplaced.
 func Remove(ctx context.Context, c *client.Client, obj kube.Object, name string, options ...client.WriteOption) (changed bool, err error) {
 	if err := check(c, obj, name); err != nil {
 		return false, fmt.Errorf("remove the finalizer %q: %w", name, err)
@@ -80,7 +73,7 @@ func isGone(err error) bool {
 	return errors.Is(err, client.ErrGone) || errors.Is(err, client.ErrReplaced)
 }
 
-// check finds what is wrong with the arguments.
+// check validates the arguments.
 func check(c *client.Client, obj kube.Object, name string) error {
 	var errs []error
 	if c == nil {
@@ -95,13 +88,13 @@ func check(c *client.Client, obj kube.Object, name string) error {
 	return errors.Join(errs...)
 }
 
-// checkName demands a name of one's own: those without a domain belong to Kubernetes.
+// checkName requires a name with a domain: names without one are reserved for Kubernetes.
 func checkName(name string) error {
 	if problems := validation.IsQualifiedName(name); len(problems) > 0 {
 		return fmt.Errorf("the name %q is not valid: %s", name, strings.Join(problems, "; "))
 	}
 	if !strings.Contains(name, "/") {
-		return fmt.Errorf("the name %q has no domain: one of your own keeps it apart from others (\"shop.example.com/%s\")", name, name)
+		return fmt.Errorf("the name %q has no domain: use a domain of your own (\"shop.example.com/%s\")", name, name)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func done(context.Context, *corev1.ConfigMap) error { return nil }
 func TestNewNamesEveryMistake(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config[*corev1.ConfigMap]{Name: "cleanup"})
-	for _, want := range []string{"Client is required", "Name: ", "no domain", "shop.example.com/cleanup", "no Steps"} {
+	for _, want := range []string{"Client is required", "Name: ", "no domain", "shop.example.com/cleanup", "at least one of Steps is required"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q in it", err, want)
 		}
@@ -39,13 +39,13 @@ func TestNewNamesEveryMistake(t *testing.T) {
 	_, err = New(Config[*corev1.ConfigMap]{Client: new(client.Client), Name: own, Steps: []Step[*corev1.ConfigMap]{
 		{Name: "a", Run: done}, {Name: "a", Run: done}, {Name: "b"}, {Name: "c,d", Run: done}, {Name: "x/y", Run: done}, {Run: done},
 	}})
-	for _, want := range []string{"Steps[1].Name", "as of a step before", "Steps[2].Run is required", "Steps[3].Name", "Steps[4].Name", "Steps[5].Name"} {
+	for _, want := range []string{"Steps[1].Name", "names must be unique", "Steps[2].Run is required", "Steps[3].Name", "Steps[4].Name", "Steps[5].Name"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q in it", err, want)
 		}
 	}
 	long := "shop.example.com/" + strings.Repeat("a", 59)
-	if _, err = New(Config[*corev1.ConfigMap]{Client: new(client.Client), Name: long, Steps: []Step[*corev1.ConfigMap]{{"a", done}}}); err == nil || !strings.Contains(err.Error(), "too long") {
+	if _, err = New(Config[*corev1.ConfigMap]{Client: new(client.Client), Name: long, Steps: []Step[*corev1.ConfigMap]{{"a", done}}}); err == nil || !strings.Contains(err.Error(), "no more than 63") {
 		t.Errorf("the error of a long name is %v", err)
 	}
 	if _, err = New(Config[*corev1.ConfigMap]{Client: new(client.Client), Name: long[:len(long)-1], Steps: []Step[*corev1.ConfigMap]{{"a", done}}}); err != nil {
@@ -68,7 +68,7 @@ func TestStepsThatAreLeft(t *testing.T) {
 		obj := config(own)
 		obj.Annotations = map[string]string{own + "-done": noted}
 		var left []string
-		for _, step := range f.left(f.done(obj)) {
+		for _, step := range f.remaining(f.done(obj)) {
 			left = append(left, step.Name)
 		}
 		if got := strings.Join(left, " "); got != want {
@@ -149,7 +149,7 @@ func TestBlocking(t *testing.T) {
 		text    string
 	}{
 		"live":   {config(own), Report{}, false, "it is not being deleted"},
-		"nobody": {deleted(""), Report{Since: since, For: time.Hour}, false, "it is being deleted since 2026-03-04T04:06:07Z, and no finalizer keeps it"},
+		"nobody": {deleted(""), Report{Since: since, For: time.Hour}, false, "it is being deleted since 2026-03-04T04:06:07Z, and has no finalizers"},
 		"others": {
 			deleted("", other),
 			Report{Since: since, For: time.Hour, Finalizers: []string{other}},

@@ -19,46 +19,44 @@ import (
 // defaultBlockedAfter is the default of FinalizerOptions.BlockedAfter.
 const defaultBlockedAfter = 5 * time.Minute
 
-// reasonDeletionBlocked is the reason of the Event about a deletion that is blocked.
+// reasonDeletionBlocked is the reason of the Event about a blocked deletion.
 const reasonDeletionBlocked = "DeletionBlocked"
 
-// FinalizerOptions say what Finalizer does besides the teardown.
+// FinalizerOptions configure Finalizer.
 type FinalizerOptions[T kube.Object] struct {
-	// Deleted is called for an object that is being deleted and does not have the finalizer: its
-	// teardown is done, or it was deleted before it got one, and others still keep it. What it
-	// returns is the run's answer. Default: nothing is done.
+	// Deleted is called for an object that is being deleted and does not have the finalizer: its teardown is done, or
+	// it was deleted before it got the finalizer, and other finalizers keep it. Its return value is the result of the
+	// run. Default: nothing is called.
 	Deleted func(ctx context.Context, obj T) error
-	// BlockedAfter is how long a deletion may take before it is called blocked. Default 5 min;
-	// negative: it is from the beginning.
+	// BlockedAfter is the time after which a deletion counts as blocked. Default 5 min; negative: immediately.
 	BlockedAfter time.Duration
-	// Blocked is called at each run of an object whose deletion is blocked, after the teardown: to
-	// say so in the object's status, for one. Default: nothing is done.
+	// Blocked is called in each run of an object whose deletion is blocked, after the teardown, for example to set a
+	// condition. Default: nothing is called.
 	Blocked func(ctx context.Context, obj T, report finalizer.Report)
-	// Events receives a warning at each run of an object whose deletion is blocked; event.Recorder
-	// sends those that repeat as one. Default: none are written.
+	// Events writes a warning in each run of an object whose deletion is blocked. An event.Recorder merges repeated
+	// Events. Default: no Events.
 	Events controller.EventRecorder
 }
 
-// Finalizer puts the life of a finalizer around the wrapped Handler:
+// Finalizer manages a finalizer around the wrapped Handler:
 //
-//   - A live object gets the finalizer, and that is kept, before the Handler is called. If the
-//     object is found gone or being deleted then, the Handler is not called: the event is on its way.
-//   - An object that is being deleted is torn down, if it has the finalizer; see
-//     finalizer.Finalizer. The Handler is not called. What a step returns is the run's answer.
-//   - An object that is being deleted without the finalizer is left alone; see Deleted.
+//   - A live object gets the finalizer before the Handler is called. If the object turns out to be gone or being
+//     deleted, the Handler is not called: the event of the deletion follows.
+//   - For an object that is being deleted and has the finalizer, it runs the teardown (see finalizer.Finalizer)
+//     instead of the Handler. The result of a step is the result of the run.
+//   - For an object that is being deleted and does not have the finalizer, it only calls options.Deleted.
 //
-// A deletion that takes longer than BlockedAfter is reported, whoever blocks it, if Blocked or
-// Events is set; a run before that asks for another one at that time, unless a step has answered
-// something else.
+// If Blocked or Events is set, it reports deletions that take longer than BlockedAfter, whatever blocks them. A run
+// before that time requeues the object for then, unless a step has returned something else.
 //
-// Finalizer panics when f is nil.
+// Finalizer panics if f is nil.
 func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOptions[T]) controller.Middleware[T] {
 	if f == nil {
 		panic("middleware.Finalizer: the finalizer is nil: finalizer.New makes one")
 	}
 	options.BlockedAfter = cmp.Or(options.BlockedAfter, defaultBlockedAfter)
 	if usercode.IsNil(options.Events) {
-		options.Events = nil // a recorder that is switched off leaves a nil pointer
+		options.Events = nil // a typed nil pointer counts as nil
 	}
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		return func(ctx context.Context, obj T) error {
@@ -72,7 +70,7 @@ func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOption
 			case err != nil:
 				return err
 			}
-			moveVersion(ctx, obj, version)
+			updateVersion(ctx, obj, version)
 			return next(ctx, obj)
 		}
 	}
@@ -108,18 +106,18 @@ func (o FinalizerOptions[T]) deleting(ctx context.Context, f *finalizer.Finalize
 	return err
 }
 
-// referenceTo names an object for Events.
+// referenceTo returns the object reference for an Event.
 func referenceTo(cluster *kube.Cluster, obj kube.Object) corev1.ObjectReference {
 	ref := corev1.ObjectReference{Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion()}
-	// Without a kind the Event still names the object. There is none only for types that nobody has
-	// registered, and their requests have failed before.
+	// Without a kind the Event still names the object. Only unregistered types have no kind, and their requests have
+	// failed before.
 	if kind, err := cluster.KindOf(obj); err == nil {
 		ref.APIVersion, ref.Kind = kind.GroupVersion().String(), kind.Kind
 	}
 	return ref
 }
 
-// capitalized returns text with its first letter, an ASCII one, in upper case.
+// capitalized returns text with its first ASCII letter in upper case.
 func capitalized(text string) string {
 	if text == "" {
 		return text

@@ -25,9 +25,9 @@ func Recover[T any]() controller.Middleware[T] {
 	}
 }
 
-// Timeout cancels the wrapped Handler's context after d; zero or less means never. When the
-// Handler then returns an error, the error says so, and wraps the Handler's. It counts as
-// OutcomeError; OutcomeTimeout is for controller.Config.Timeout.
+// Timeout cancels the context of the wrapped Handler after d; never if d is zero or less. If the Handler then returns
+// an error, Timeout wraps it with a text that says so. The outcome of the run is OutcomeError; OutcomeTimeout is that
+// of controller.Config.Timeout.
 func Timeout[T any](d time.Duration) controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		if d <= 0 {
@@ -45,31 +45,31 @@ func Timeout[T any](d time.Duration) controller.Middleware[T] {
 	}
 }
 
-// Log logs every call of the wrapped Handler, with the object's key, the duration and the
-// causes: at info level, or at warning level when it returns an error that is not a
-// RequeueAfter. Default logger: the run's own (see controller.LoggerFrom), when logger is nil.
+// Log logs every call of the wrapped Handler, with the key, the duration and the causes: at info level, or at warning
+// level if it returns an error that is not a RequeueAfter. If logger is nil, it uses the logger of the run
+// (controller.LoggerFrom).
 func Log[T any](logger *slog.Logger) controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		return func(ctx context.Context, obj T) error {
 			run, _ := controller.RunFrom(ctx)
-			to := controller.LoggerFrom(ctx)
+			log := controller.LoggerFrom(ctx)
 			if logger != nil {
-				to = logger.With("controller", run.Controller, slog.Group("run", "key", keyOf(obj).String(), "id", run.ID))
+				log = logger.With("controller", run.Controller, slog.Group("run", "key", keyOf(obj).String(), "id", run.ID))
 			}
 			start := time.Now()
 			err := next(ctx, obj)
 			attrs := []any{"duration", time.Since(start), "causes", run.Causes.String()}
 			if err != nil && !controller.IsRequeue(err) {
-				to.WarnContext(ctx, "handled", append(attrs, "error", usercode.Error(err))...)
+				log.WarnContext(ctx, "handled", append(attrs, "error", usercode.Error(err))...)
 				return err
 			}
-			to.InfoContext(ctx, "handled", attrs...)
+			log.InfoContext(ctx, "handled", attrs...)
 			return err
 		}
 	}
 }
 
-// keyOf returns the key of what a Handler is called with: an object, or a key.
+// keyOf returns the key of a Handler's argument, which is an object or a key.
 func keyOf(obj any) kube.Key {
 	switch obj := obj.(type) {
 	case kube.Key:

@@ -15,73 +15,64 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ErrNoSubresource says that a kind has no status subresource, so that its status cannot be
-// written apart from the rest.
+// ErrNoSubresource reports that a kind has no status subresource, so that its status cannot be written separately.
 var ErrNoSubresource = errors.New("the kind has no status subresource")
 
-// maxAttempts is how often Commit tries to write.
+// maxAttempts is the maximum number of patches that Commit sends.
 const maxAttempts = 5
 
-// Commit writes what differs between the statuses of before, the object as a run found it, and of
-// after, as the run leaves it: in one patch to the status subresource, or in none when nothing
-// differs. changed reports whether something was written. It is safe to call at the end of every
-// run; middleware.Status does so. Neither object is changed, and whatever else differs between
-// them is left alone.
+// Commit writes the differences between the status of before, the object as a run received it, and that of after, the
+// object at the end of the run. It sends one patch to the status subresource, or none if nothing differs. changed
+// reports whether it wrote. It may be called at the end of every run, as middleware.Status does. It changes neither
+// object, and ignores differences outside of the status.
 //
-// # Flow
+// # Steps
 //
-//  1. The difference is taken, without a request. Nothing: done.
-//  2. One patch is sent. Where all that it changes is known to be there, it is a JSON patch of
-//     these fields and conditions, under the test that each condition is where it was seen, with the
-//     same status and observedGeneration, and that the object is the same
-//     (uid): other writes to the object do not disturb. Otherwise (the
-//     first status, a new condition, a run that wrote to the object itself) there is a lock: the
-//     resourceVersion of after.
-//  3. When the test or the lock fails, the live object is read, the patch is made anew of what the
-//     run did, and sent; 5 times at most.
+//  1. Commit computes the difference, without a request. If there is none, it returns.
+//  2. It sends one patch. If all parents of the changed fields exist, that is a JSON patch of these fields and
+//     conditions. It tests the uid, and for each condition its position, status and observedGeneration, so other
+//     writes to the object do not matter. Otherwise (the first status, a new condition, a run that wrote to the
+//     object itself) the patch requires the resourceVersion of after.
+//  3. If a test fails, Commit reads the live object and creates the patch again from the changes of the run, at most
+//     5 times.
 //
 // # Guarantees
 //
-//   - Of status.conditions, if its entries have types, only those that differ between before and
-//     after are written: what others write meanwhile to theirs is kept. Other lists are written as a
-//     whole: who shares such a list needs client.Apply.
-//   - Where a condition in the cluster has the status already that the run has given it, because an
-//     earlier run whose response was lost has said so, or another replica, it keeps its
-//     lastTransitionTime, however old the state is that the run began with.
-//   - A condition with the observedGeneration of a later generation of the object is not changed, and
-//     status.observedGeneration is not lowered, unless the run has found them so: in an object that was
-//     restored from a backup with its status. The generation of a change is the condition's
-//     observedGeneration, or that of before when the run has set none.
-//   - Fields of conditions that T does not know are kept. If the patch has to write the whole list
-//     (a condition changes together with an object in the status that is not there yet), the list is
-//     read first.
-//   - Nothing is written to another object that has got the name meanwhile.
-//   - An object that is gone, or was replaced, is no error: the run ended, and nobody is left to
-//     read its status. Then changed is false.
+//   - Commit writes only those entries of status.conditions, if they have types, that differ between before and
+//     after. Changes of other clients to other conditions stay. It writes other lists as a whole: clients that share
+//     such a list must use client.Apply.
+//   - If a condition in the cluster already has the status that the run has set, because of an earlier run whose
+//     response was lost, or another replica, it keeps its lastTransitionTime, however outdated before is.
+//   - Commit does not change a condition with the observedGeneration of a later generation of the object, and does
+//     not lower status.observedGeneration, unless before has them: the object was restored from a backup with its
+//     status. The generation of a change is the condition's observedGeneration, or that of before if the run has set
+//     none.
+//   - Fields of conditions that T does not have stay. If the patch must write the whole list (a condition changes
+//     together with an object in the status that does not exist yet), Commit reads the list first.
+//   - Commit does not write to another object that was created with the same name.
+//   - An object that is gone, or was replaced, is not an error, because its status is not needed anymore. changed is
+//     false then.
 //
-// # Caller must
+// # Requirements
 //
-// Let the resourceVersion of after belong to its content. A handler that writes to the object
-// itself takes over either nothing of the answer, or all of it (*obj = *answer). In the second case
-// nothing tells the run's changes from those that came with the answer: when one of these fields or
-// conditions has been changed once more by the time of a retry, Commit gives up with ErrChanged,
-// for the run to be done again. Only what was changed back to what before has is not noticed, and
-// written once more.
+// The resourceVersion of after must belong to its content. A handler that writes to the object itself may ignore the
+// response or take over all of it (*obj = *response). In the second case Commit cannot distinguish the run's changes
+// from those in the response: if one of these fields or conditions has changed again before a retry, it returns
+// ErrChanged, and the run must be repeated. A change back to the value in before is not detected, and is overwritten.
 //
 // Options: DryRun, FieldOwner, FieldValidation of package client.
 //
 // # Errors
 //
-// Objects that are not two states of one object of the cluster, a status of which no patch can be
-// made, a change of one of several conditions of one type, or of one without a type: before any
-// request. ErrNoSubresource; client.ErrChanged, of which apierrors.IsConflict is true too, after the
-// last attempt; otherwise what the request met.
+// Before any request: before and after are not two states of one object; a status that cannot be patched; a change of
+// a condition without a type or of a type that occurs twice. ErrNoSubresource. client.ErrChanged, for which
+// apierrors.IsConflict is true too, after the last attempt. Errors of requests.
 func Commit[T kube.Object](ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption) (changed bool, err error) {
 	r, err := runOf(c, before, after)
 	if err != nil {
 		return false, fmt.Errorf("commit the status: %w", err)
 	}
-	if r.mine.empty() {
+	if r.changes.empty() {
 		return false, nil
 	}
 	version, err := commit(ctx, c, after, r, options)
@@ -94,26 +85,25 @@ func Commit[T kube.Object](ctx context.Context, c *client.Client, before, after 
 	return version != "", nil
 }
 
-// CommitLocked writes what differs between the statuses of before and after, as Commit does, but
-// only if the object is still at the resourceVersion of after. It is for what has to be noted before
-// a run goes on: the name of something outside of the cluster that is about to be made, for one. A
-// copy that is old must not make forgotten what it does not know of.
+// CommitLocked writes the differences between the statuses of before and after like Commit, but only if the object
+// still has the resourceVersion of after. It is for information that must be recorded before a run continues, such as
+// the name of an object outside of the cluster that the run will create: an outdated copy must not overwrite what it
+// does not contain.
 //
-// after gets the resourceVersion that the object has then, and is the before of the next commit.
-// When nothing differs there is no request, and the lock is not tested. In a Handler with
-// middleware.Status around it, middleware.CommitStatus does all that.
+// after gets the new resourceVersion, and is the before of the next commit. If nothing differs, CommitLocked makes no
+// request and does not check the resourceVersion. In a Handler within middleware.Status, use middleware.CommitStatus.
 //
 // Options: those of Commit.
 //
-// Errors: those of Commit, where client.ErrChanged comes at once when the object has been written to;
-// client.ErrGone and client.ErrReplaced. After any of them the run has to end: nothing is noted, or,
-// when the answer was lost, nobody knows whether it is.
+// Errors: those of Commit, with client.ErrChanged at once if the object has changed; client.ErrGone and
+// client.ErrReplaced. After an error the run must end: nothing was written or, if the response was lost, it is
+// unknown.
 func CommitLocked[T kube.Object](ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption) (changed bool, err error) {
 	r, err := runOf(c, before, after)
 	if err != nil {
 		return false, fmt.Errorf("commit the status: %w", err)
 	}
-	if r.mine.empty() {
+	if r.changes.empty() {
 		return false, nil
 	}
 	r.locked = true
@@ -128,30 +118,29 @@ func CommitLocked[T kube.Object](ctx context.Context, c *client.Client, before, 
 	return true, nil
 }
 
-// run is what a run did to a status.
+// run contains the changes of a run to a status.
 type run struct {
-	mine changeSet
-	// from is the status as the run found it.
+	changes changeSet
+	// from is the status in before.
 	from map[string]any
-	// seen is the status of the last state that is known, which the patch is made for.
+	// seen is the last known status, for which the patch is made.
 	seen map[string]any
-	// exact says that seen is all that is there, and nothing else. A Go type shows it without the
-	// fields that it does not know, and with zeros for those that are missing; a state that was taken
-	// over has the run's changes in it.
+	// exact is true if seen is the complete status in the cluster. A Go type lacks unknown fields and shows zeros for
+	// missing ones; a state that was taken over contains the run's changes.
 	exact bool
-	// tookOver says that the run has taken over a later state of the object, that of version: what is
-	// mine may have come with it.
+	// tookOver is true if the run has taken over a later state of the object, with the resourceVersion version: the
+	// changes may have come with it.
 	tookOver bool
 	version  string
-	// generation is the object's as the run found it; 0 for kinds without one.
+	// generation is the generation of before; 0 for kinds without one.
 	generation int64
-	// made is the JSON patch of what is mine, for the state seen; nil: not computed.
+	// made is the JSON patch for the state seen; nil: not computed.
 	made *jsonPatch
-	// locked says that nothing may be written to a later state than the last known one.
+	// locked is true if only the last known state may be changed.
 	locked bool
 }
 
-// runOf finds out what a run did. Nothing is mine when the status has not changed.
+// runOf computes the changes of a run. changes is empty if the status has not changed.
 func runOf(c *client.Client, before, after kube.Object) (run, error) {
 	if err := check(c, before, after); err != nil {
 		return run{}, err
@@ -176,39 +165,39 @@ func runOf(c *client.Client, before, after kube.Object) (run, error) {
 	} else {
 		_, r.exact = after.(runtime.Unstructured)
 	}
-	if r.mine, err = difference(from, to); err != nil {
+	if r.changes, err = difference(from, to); err != nil {
 		return run{}, fmt.Errorf("%s: %w", kube.KeyOf(after), err)
 	}
 	return r, nil
 }
 
-// commit writes what a run has changed in an object, of which base is the last known state. It
-// returns the resourceVersion that the object has then; "" when nothing was left to write.
+// commit writes the changes of a run to an object with the last known state base. It returns the new resourceVersion;
+// "" if nothing was left to write.
 func commit(ctx context.Context, c *client.Client, base kube.Object, r run, given []client.WriteOption) (version string, err error) {
 	options := []client.UpdateOption{client.Subresource("status")}
 	for _, option := range given {
 		options = append(options, option)
 	}
 	var last error
-	isLive := false // base has been read from the API server, by us
+	isLive := false // commit has read base from the API server
 	for attempt := range maxAttempts {
-		if attempt > 0 || !r.suffices() {
+		if attempt > 0 || !r.canPatch() {
 			live, err := readAll(ctx, c, base, r.locked)
 			if err != nil {
 				return "", err
 			}
 			if attempt > 0 && isLive && client.IsPatchTestFailed(last) && live.GetResourceVersion() == base.GetResourceVersion() {
-				return "", last // no test of ours is what was refused
+				return "", last // the tests of the patch hold, so it was rejected for another reason
 			}
 			content, err := contentOf(live)
 			if err != nil {
 				return "", fmt.Errorf("%s: %w", kube.KeyOf(live), err)
 			}
-			if err := r.catchUp(content, live.GetResourceVersion()); err != nil {
+			if err := r.rebase(content, live.GetResourceVersion()); err != nil {
 				return "", client.ChangedError(ctx, c, base, err)
 			}
-			if r.mine.empty() {
-				return "", nil // somebody else has said the same
+			if r.changes.empty() {
+				return "", nil // another client has written the same
 			}
 			base, isLive = live, true
 		}
@@ -216,10 +205,10 @@ func commit(ctx context.Context, c *client.Client, base kube.Object, r run, give
 		if err != nil {
 			return "", err
 		}
-		answer, err := client.Patch(ctx, c, base, patch, options...)
+		patched, err := client.Patch(ctx, c, base, patch, options...)
 		switch {
 		case err == nil:
-			return answer.GetResourceVersion(), nil
+			return patched.GetResourceVersion(), nil
 		case client.IsPatchTestFailed(err), apierrors.IsConflict(err) && !r.locked:
 			last = err
 		case errors.Is(err, kube.ErrNotServed):
@@ -228,11 +217,11 @@ func commit(ctx context.Context, c *client.Client, base kube.Object, r run, give
 			return "", err
 		}
 	}
-	return "", client.ChangedError(ctx, c, base, fmt.Errorf("other writes came first, %d times: %w", maxAttempts, last))
+	return "", client.ChangedError(ctx, c, base, fmt.Errorf("another client wrote first, %d times: %w", maxAttempts, last))
 }
 
-// readAll reads the live object with all its fields, also those that its Go type does not know.
-// If it has to be unchanged, its resourceVersion is that of obj.
+// readAll reads the live object with all its fields, including those that its Go type does not have. With unchanged,
+// its resourceVersion must be that of obj.
 func readAll(ctx context.Context, c *client.Client, obj kube.Object, unchanged bool) (kube.Object, error) {
 	kind, err := c.Cluster().KindOf(obj)
 	if err != nil {
@@ -250,35 +239,35 @@ func readAll(ctx context.Context, c *client.Client, obj kube.Object, unchanged b
 	return client.Live[kube.Object](ctx, c, whole)
 }
 
-// catchUp leaves of the run's changes those that the live status, of this version, lacks, and that
-// are not about an older generation than what is there.
-func (r *run) catchUp(content map[string]any, version string) error {
-	if own := generationIn(r.mine.fields); own > 0 && generationIn(content) > max(own, generationIn(r.from)) {
-		r.mine.fields = without(r.mine.fields, observedField)
+// rebase reduces the changes of the run to those that the live status, of this version, does not have, and removes
+// those for an older generation than that of the live status.
+func (r *run) rebase(content map[string]any, version string) error {
+	if own := generationIn(r.changes.fields); own > 0 && generationIn(content) > max(own, generationIn(r.from)) {
+		r.changes.fields = without(r.changes.fields, observedField)
 	}
-	unclear := r.tookOver && version != r.version // otherwise nothing came after what was taken over
+	unclear := r.tookOver && version != r.version // otherwise nothing has changed since the take-over
 	if unclear {
-		if field := contested(r.mine.fields, r.from, content, "status"); field != "" {
-			return fmt.Errorf("%s has been changed by others too, and it is not clear by whom first", field)
+		if field := contested(r.changes.fields, r.from, content, "status"); field != "" {
+			return fmt.Errorf("another client has changed %s too, and the order is not known", field)
 		}
 	}
 	list, _ := conditionList(content)
 	var left []conditionChange
-	for _, change := range r.mine.conditions {
-		is := find(list, change.conditionType)
-		if reflect.DeepEqual(is, change.made(is)) || change.isOutdated(is, r.generation) {
+	for _, change := range r.changes.conditions {
+		current := find(list, change.conditionType)
+		if reflect.DeepEqual(current, change.appliedTo(current)) || change.isOutdated(current, r.generation) {
 			continue
 		}
-		if unclear && !says(is, change.from) {
-			return fmt.Errorf("the condition %s has been changed by others too, and it is not clear by whom first", change.conditionType)
+		if unclear && !contains(current, change.from) {
+			return fmt.Errorf("another client has changed the condition %s too, and the order is not known", change.conditionType)
 		}
 		left = append(left, change)
 	}
-	r.mine.conditions, r.seen, r.exact, r.made = left, content, true, nil
+	r.changes.conditions, r.seen, r.exact, r.made = left, content, true, nil
 	return nil
 }
 
-// noSubresource finds out what is not served: the kind, or its status.
+// noSubresource determines whether the kind or only its status is not served.
 func noSubresource(ctx context.Context, c *client.Client, obj kube.Object, err error) error {
 	kind, kindErr := c.Cluster().KindOf(obj)
 	if kindErr != nil {
@@ -291,7 +280,7 @@ func noSubresource(ctx context.Context, c *client.Client, obj kube.Object, err e
 		kind.Kind, kube.KeyOf(obj), ErrNoSubresource, err)
 }
 
-// check finds what is wrong with the arguments.
+// check validates the arguments.
 func check(c *client.Client, before, after kube.Object) error {
 	if c == nil {
 		return errors.New("the client is nil: client.New makes one")

@@ -367,7 +367,7 @@ func TestCommitRefusesBeforeAnyRequest(t *testing.T) {
 		t.Error("there was no client, and no error")
 	}
 	meta := &metav1.PartialObjectMetadata{ObjectMeta: before.ObjectMeta}
-	if _, err := status.Commit(t.Context(), w.client, meta, meta.DeepCopy()); err == nil || !strings.Contains(err.Error(), "metadata only") {
+	if _, err := status.Commit(t.Context(), w.client, meta, meta.DeepCopy()); err == nil || !strings.Contains(err.Error(), "only metadata") {
 		t.Errorf("metadata only: the error is %v", err)
 	}
 	w.expect(t, "0 [a] Theirs=True Ready=False")

@@ -9,27 +9,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What the API server takes, by the schema of metav1.Condition.
+// Limits of the API server, from the schema of metav1.Condition.
 const (
 	maxReason  = 1024
 	maxMessage = 32768
 )
 
-// unknownReason stands for a reason that was not given: the API demands one.
+// unknownReason replaces an empty reason, which the API server rejects.
 const unknownReason = "Unknown"
 
-// True returns a condition that holds. generation is the object's generation that this was found
-// out about: obj.GetGeneration() of what the handler has in hand.
+// True returns a condition with status True. generation is the generation of the object that was observed:
+// obj.GetGeneration() of the handler's copy.
 func True(conditionType string, generation int64, reason, message string) metav1.Condition {
 	return condition(conditionType, metav1.ConditionTrue, generation, reason, message)
 }
 
-// False returns a condition that does not hold.
+// False returns a condition with status False.
 func False(conditionType string, generation int64, reason, message string) metav1.Condition {
 	return condition(conditionType, metav1.ConditionFalse, generation, reason, message)
 }
 
-// Unknown returns a condition of which nobody can tell whether it holds.
+// Unknown returns a condition with status Unknown.
 func Unknown(conditionType string, generation int64, reason, message string) metav1.Condition {
 	return condition(conditionType, metav1.ConditionUnknown, generation, reason, message)
 }
@@ -38,20 +38,17 @@ func condition(conditionType string, status metav1.ConditionStatus, generation i
 	return metav1.Condition{Type: conditionType, Status: status, ObservedGeneration: generation, Reason: reason, Message: message}
 }
 
-// Set puts c into conditions, in the place of the one of its type, or else at the end, and
-// reports whether that changed anything. Types, positions and contents of the others stay.
+// Set sets c in conditions: it replaces the condition of the same type, or appends c. It reports whether conditions
+// changed. Other conditions keep their order and content.
 //
-// LastTransitionTime is when Status last changed: while it does not, the time that is there
-// stays, whatever c says; when it does, or c is new, it is c's, and now if c has none.
-// ObservedGeneration is taken as c has it.
+// LastTransitionTime is the time of the last change of Status. If the status does not change, the existing time
+// stays. Otherwise it is the time of c, or now if c has none. ObservedGeneration is that of c.
 //
-// What the API server would refuse is mended where it can be: an empty Status is Unknown; an
-// empty Reason is "Unknown", and one with other characters than a reason may have is written in
-// CamelCase ("no such bucket" is NoSuchBucket); what is too long is cut. A Type cannot be mended,
-// because it says which condition is meant: Commit refuses an empty one, and the API server
-// what else is wrong with it.
+// Set corrects fields that the API server would reject: an empty Status becomes Unknown, an empty Reason "Unknown",
+// invalid characters of a Reason are removed ("no such bucket" becomes NoSuchBucket), and long texts are shortened.
+// It cannot correct Type: Commit rejects an empty one, and the API server other invalid ones.
 func Set(conditions *[]metav1.Condition, c metav1.Condition) (changed bool) {
-	c = mended(c)
+	c = corrected(c)
 	i := slices.IndexFunc(*conditions, func(old metav1.Condition) bool { return old.Type == c.Type })
 	if i < 0 {
 		if c.LastTransitionTime.IsZero() {
@@ -71,10 +68,10 @@ func Set(conditions *[]metav1.Condition, c metav1.Condition) (changed bool) {
 	return old != c
 }
 
-// now is the time in the precision that the API has.
+// now returns the time with the precision of the API.
 func now() metav1.Time { return metav1.Now().Rfc3339Copy() }
 
-// Get returns the condition of a type, and whether there is one.
+// Get returns the condition of a type, and whether it exists.
 func Get(conditions []metav1.Condition, conditionType string) (metav1.Condition, bool) {
 	for _, c := range conditions {
 		if c.Type == conditionType {
@@ -84,63 +81,62 @@ func Get(conditions []metav1.Condition, conditionType string) (metav1.Condition,
 	return metav1.Condition{}, false
 }
 
-// Remove removes the conditions of these types, and reports whether there was one. The others
-// keep their order.
+// Remove removes the conditions of these types, and reports whether there was one. The others keep their order.
 func Remove(conditions *[]metav1.Condition, conditionTypes ...string) (changed bool) {
 	before := len(*conditions)
 	*conditions = slices.DeleteFunc(*conditions, func(c metav1.Condition) bool { return slices.Contains(conditionTypes, c.Type) })
 	return len(*conditions) != before
 }
 
-// IsTrue reports whether there is a condition of the type, with status True.
+// IsTrue reports whether the condition exists and its status is True.
 func IsTrue(conditions []metav1.Condition, conditionType string) bool {
 	c, _ := Get(conditions, conditionType)
 	return c.Status == metav1.ConditionTrue
 }
 
-// IsFalse reports whether there is a condition of the type, with status False. One that is
-// missing is neither true nor false.
+// IsFalse reports whether the condition exists and its status is False. A missing condition is neither true nor
+// false.
 func IsFalse(conditions []metav1.Condition, conditionType string) bool {
 	c, _ := Get(conditions, conditionType)
 	return c.Status == metav1.ConditionFalse
 }
 
-// mended returns c as the API server takes it.
-func mended(c metav1.Condition) metav1.Condition {
+// corrected returns c with valid fields.
+func corrected(c metav1.Condition) metav1.Condition {
 	if c.Status == "" {
 		c.Status = metav1.ConditionUnknown
 	}
-	c.Reason = mendedReason(c.Reason)
+	c.Reason = correctedReason(c.Reason)
 	c.Message = cut(strings.ToValidUTF8(c.Message, "\uFFFD"), maxMessage)
 	c.ObservedGeneration = max(c.ObservedGeneration, 0)
 	return c
 }
 
-// mendedReason returns reason as it has to be: a letter, then letters, digits, "_", "," and ":", of
-// which the last two are not the end.
-func mendedReason(reason string) string {
-	words := strings.FieldsFunc(reason, func(r rune) bool { return !letter(r) && !strings.ContainsRune("0123456789_,:", r) })
+// correctedReason returns a valid reason: a letter, then letters, digits, "_", "," and ":", not ending with "," or
+// ":".
+func correctedReason(reason string) string {
+	words := strings.FieldsFunc(reason, func(r rune) bool { return !isLetter(r) && !strings.ContainsRune("0123456789_,:", r) })
 	if len(words) > 1 || len(words) == 1 && words[0] != reason {
 		for i, word := range words {
 			words[i] = strings.ToUpper(word[:1]) + word[1:]
 		}
 	}
-	mended := strings.TrimLeftFunc(strings.Join(words, ""), func(r rune) bool { return !letter(r) })
-	mended = strings.TrimRight(mended[:min(len(mended), maxReason)], ",:")
-	return cmp.Or(mended, unknownReason)
+	valid := strings.TrimLeftFunc(strings.Join(words, ""), func(r rune) bool { return !isLetter(r) })
+	valid = strings.TrimRight(valid[:min(len(valid), maxReason)], ",:")
+	return cmp.Or(valid, unknownReason)
 }
 
-func letter(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' }
+func isLetter(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' }
 
-// cut shortens text to at most limit bytes, and says so in it.
+// cut shortens text to at most limit bytes. A shortened text ends with "...".
 func cut(text string, limit int) string {
-	const more = "..."
+	const ellipsis = "..."
 	if len(text) <= limit {
 		return text
 	}
-	text = text[:limit-len(more)]
+	text = text[:limit-len(ellipsis)]
 	for !utf8.ValidString(text) {
-		text = text[:len(text)-1] // the limit was in a character
+		text = text[:len(text)-1] // the limit was inside a character
 	}
-	return text + more
+	return text + ellipsis
 }

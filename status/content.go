@@ -16,15 +16,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Edit lets edit change the conditions of an unstructured object, under status.conditions, in
-// memory. What edit does not change stays as it is, also what entries have beside the fields of a
-// metav1.Condition.
+// Edit changes the conditions of an unstructured object, in status.conditions, in memory. Conditions that edit does
+// not change stay as they are, including fields that metav1.Condition does not have.
 //
 //	err := status.Edit(shop, func(conditions *[]metav1.Condition) {
 //		status.SetReady(conditions, shop.GetGeneration(), "Deployed", "3 replicas are up")
 //	})
 //
-// Errors: a status or conditions of another form; the object is as it was then.
+// Errors: a status or conditions of another format. The object is not changed then.
 func Edit(obj *unstructured.Unstructured, edit func(conditions *[]metav1.Condition)) error {
 	list, _, err := unstructured.NestedFieldNoCopy(obj.Object, "status", conditionsField)
 	if err != nil {
@@ -37,7 +36,7 @@ func Edit(obj *unstructured.Unstructured, edit func(conditions *[]metav1.Conditi
 		err = errors.Join(utiljson.Unmarshal(encoded, &entries), json.Unmarshal(encoded, &before))
 	}
 	if err != nil {
-		return fmt.Errorf("edit the conditions of %s %s: status.conditions is no list of conditions: %w", obj.GetKind(), kube.KeyOf(obj), err)
+		return fmt.Errorf("edit the conditions of %s %s: status.conditions is not a list of conditions: %w", obj.GetKind(), kube.KeyOf(obj), err)
 	}
 	after := slices.Clone(before)
 	edit(&after)
@@ -54,34 +53,33 @@ func Edit(obj *unstructured.Unstructured, edit func(conditions *[]metav1.Conditi
 		obj.Object = map[string]any{}
 	}
 	if obj.Object["status"] == nil {
-		delete(obj.Object, "status") // null is none
+		delete(obj.Object, "status") // SetNestedSlice rejects null
 	}
 	return unstructured.SetNestedSlice(obj.Object, edited, "status", conditionsField)
 }
 
-// editedEntry returns what stands in the list for a condition. entries are what stood there for
-// before.
+// editedEntry returns the list entry for a condition. entries are those of the conditions in before.
 func editedEntry(c *metav1.Condition, before []metav1.Condition, entries []any) (any, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
 	if err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(before, func(was metav1.Condition) bool { return reflect.DeepEqual(was, *c) }); i >= 0 {
-		return entries[i], nil // also how it is written, which is not always how Go writes it
+	if i := slices.IndexFunc(before, func(old metav1.Condition) bool { return reflect.DeepEqual(old, *c) }); i >= 0 {
+		return entries[i], nil // keeps its encoding, which may differ from that of Go
 	}
-	i := slices.IndexFunc(before, func(was metav1.Condition) bool { return was.Type == c.Type })
+	i := slices.IndexFunc(before, func(old metav1.Condition) bool { return old.Type == c.Type })
 	if i < 0 {
 		return fields, nil
 	}
-	was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&before[i])
+	old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&before[i])
 	if err != nil {
 		return nil, err
 	}
-	return conditionChange{c.Type, was, fields}.made(entries[i]), nil
+	return conditionChange{c.Type, old, fields}.appliedTo(entries[i]), nil
 }
 
-// sameStatus reports whether two objects have the same status, where that can be told without
-// encoding them: most runs change nothing.
+// sameStatus reports whether two objects certainly have the same status, without encoding them: most runs change
+// nothing.
 func sameStatus(a, b kube.Object) bool {
 	if a, ok := a.(runtime.Unstructured); ok {
 		b, ok := b.(runtime.Unstructured)
@@ -97,15 +95,15 @@ func sameStatus(a, b kube.Object) bool {
 		reflect.DeepEqual(statusA.FieldByIndex(field.Index).Interface(), statusB.FieldByIndex(field.Index).Interface())
 }
 
-// contentOf returns an object's status as JSON has it: numbers are int64 or float64. Do not change
-// it. It is nil when there is none.
+// contentOf returns the status of an object in the form of decoded JSON: numbers are int64 or float64. It is nil if
+// there is none. The caller must not change it.
 func contentOf(obj kube.Object) (map[string]any, error) {
 	var content any
 	switch obj := obj.(type) {
 	case *metav1.PartialObjectMetadata:
-		return nil, fmt.Errorf("a %T has metadata only: read the whole object", obj)
+		return nil, fmt.Errorf("a %T contains only metadata: read the whole object", obj)
 	case runtime.Unstructured:
-		// Made anew, because what a handler has put in may be an int, or a slice of maps.
+		// Encoded and decoded, because a handler may have set an int or a slice of maps.
 		encoded, err := json.Marshal(obj.UnstructuredContent()["status"])
 		if err != nil {
 			return nil, fmt.Errorf("encode the status: %w", err)
@@ -114,7 +112,7 @@ func contentOf(obj kube.Object) (map[string]any, error) {
 			return nil, fmt.Errorf("decode the status: %w", err)
 		}
 	default:
-		// Not by apimachinery's converter, which panics at some fields that are not exported.
+		// The converter of apimachinery panics at some unexported fields.
 		encoded, err := json.Marshal(obj)
 		if err != nil {
 			return nil, fmt.Errorf("encode the object: %w", err)
@@ -127,7 +125,7 @@ func contentOf(obj kube.Object) (map[string]any, error) {
 	}
 	status, ok := content.(map[string]any)
 	if content != nil && !ok {
-		return nil, fmt.Errorf("its status is a %T: only one with fields can be committed", content)
+		return nil, fmt.Errorf("its status is a %T: it must be an object", content)
 	}
 	return status, nil
 }

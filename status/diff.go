@@ -9,25 +9,24 @@ import (
 	"time"
 )
 
-// changeSet is what a run has changed in a status.
+// changeSet contains the changes of a run to a status.
 type changeSet struct {
-	// fields is the merge patch of everything but the conditions.
+	// fields is the merge patch of everything except the conditions.
 	fields map[string]any
-	// conditions are the run's own; others may write to the list too.
+	// conditions are those that the run has changed; other clients may write others in the list.
 	conditions []conditionChange
 }
 
-// conditionChange is what a run did to the condition of one type. from is nil for one that is
-// new, to for one that was removed.
+// conditionChange is the change of the condition of one type. from is nil for a new condition, to for a removed one.
 type conditionChange struct {
 	conditionType string
 	from, to      any
 }
 
-// conditionsField is where the conditions are.
+// conditionsField is the field of the conditions in the status.
 const conditionsField = "conditions"
 
-// Fields of conditions; observedField is one of the status too.
+// Fields of conditions. A status may have observedField too.
 const (
 	sinceField    = "lastTransitionTime"
 	observedField = "observedGeneration"
@@ -35,12 +34,12 @@ const (
 
 func (s changeSet) empty() bool { return len(s.fields) == 0 && len(s.conditions) == 0 }
 
-// difference returns what makes to of from.
+// difference returns the changes that turn from into to.
 func difference(from, to map[string]any) (changeSet, error) {
 	before, listed := conditionList(from)
 	after, stillListed := conditionList(to)
 	if !listed || !stillListed {
-		// Something else of that name: a field as any.
+		// The field has another type, so it is handled like any other field.
 		return changeSet{fields: mergePatch(from, to)}, nil
 	}
 	if err := errors.Join(checkTypes(before, after, "before the run"), checkTypes(after, before, "now")); err != nil {
@@ -49,8 +48,8 @@ func difference(from, to map[string]any) (changeSet, error) {
 	return changeSet{fields: mergePatch(without(from, conditionsField), without(to, conditionsField)), conditions: conditionChanges(before, after)}, nil
 }
 
-// conditionList returns the conditions of a status; false when what is there is no list of
-// objects, or none of them has a type. A list that is missing is an empty one.
+// conditionList returns the conditions of a status. It returns false if the field is not a list of objects, or none
+// of them has a type. A missing list is empty.
 func conditionList(status map[string]any) ([]any, bool) {
 	value := status[conditionsField]
 	if value == nil {
@@ -72,8 +71,7 @@ func typeOf(condition any) string {
 	return conditionType
 }
 
-// checkTypes finds what would make it unclear which condition is whose, among those that are not
-// the same in other.
+// checkTypes returns an error if changed conditions, compared to other, have no type or a type that occurs twice.
 func checkTypes(list, other []any, when string) error {
 	for i, entry := range list {
 		switch conditionType := typeOf(entry); {
@@ -87,7 +85,7 @@ func checkTypes(list, other []any, when string) error {
 	return nil
 }
 
-// allOf returns the conditions of a type: one, or none, unless somebody has been sloppy.
+// allOf returns the conditions of a type: at most one, unless the list is invalid.
 func allOf(list []any, conditionType string) []any {
 	return slices.DeleteFunc(slices.Clone(list), func(entry any) bool { return typeOf(entry) != conditionType })
 }
@@ -118,37 +116,37 @@ func conditionChanges(before, after []any) []conditionChange {
 	return changes
 }
 
-// made returns what the change makes of a condition; nil is one that is not there. What the run
-// has never seen in it stays.
-func (c conditionChange) made(condition any) any {
+// appliedTo returns a condition with the change applied; nil means that it does not exist. Fields that the run has
+// never seen stay.
+func (c conditionChange) appliedTo(condition any) any {
 	_, isObject := c.to.(map[string]any)
-	is, there := condition.(map[string]any)
-	if !isObject || !there {
+	current, exists := condition.(map[string]any)
+	if !isObject || !exists {
 		return c.to
 	}
-	made := maps.Clone(is)
+	changed := maps.Clone(current)
 	for _, name := range c.removed() {
-		delete(made, name)
+		delete(changed, name)
 	}
-	maps.Copy(made, c.written(is))
-	return made
+	maps.Copy(changed, c.written(current))
+	return changed
 }
 
-// written returns the fields that the change writes into a condition: the run's, but for the time of
-// the last transition. That stays where the condition has the run's status already. It is now where
-// the run has not changed the status, and others have.
-func (c conditionChange) written(is map[string]any) map[string]any {
+// written returns the fields that the change writes to a condition: those of the run except lastTransitionTime. The
+// existing time stays if the condition already has the run's status. It becomes now if the run has not changed the
+// status and another client has.
+func (c conditionChange) written(current map[string]any) map[string]any {
 	to, _ := c.to.(map[string]any)
 	from, _ := c.from.(map[string]any)
-	if is[sinceField] == nil || to[sinceField] == nil {
+	if current[sinceField] == nil || to[sinceField] == nil {
 		return to
 	}
 	since := to[sinceField]
 	keptStatus := reflect.DeepEqual(from["status"], to["status"])
 	switch {
 	case keptStatus && !reflect.DeepEqual(from[sinceField], since): // the run's own correction
-	case reflect.DeepEqual(is["status"], to["status"]):
-		since = is[sinceField]
+	case reflect.DeepEqual(current["status"], to["status"]):
+		since = current[sinceField]
 	case keptStatus:
 		since = now().Format(time.RFC3339)
 	}
@@ -157,11 +155,10 @@ func (c conditionChange) written(is map[string]any) map[string]any {
 	return to
 }
 
-// isOutdated reports whether a condition, as it is in the cluster, is about a later generation of the
-// object than the change, which was made for the given one unless it says otherwise, and than the
-// condition that the run has found.
-func (c conditionChange) isOutdated(is any, generation int64) bool {
-	condition, _ := is.(map[string]any)
+// isOutdated reports whether the current condition in the cluster is about a later generation than both the change
+// and the condition in before. generation is that of the change, unless its condition has an observedGeneration.
+func (c conditionChange) isOutdated(current any, generation int64) bool {
+	condition, _ := current.(map[string]any)
 	from, _ := c.from.(map[string]any)
 	to, _ := c.to.(map[string]any)
 	if own := generationIn(to); own > 0 {
@@ -170,7 +167,7 @@ func (c conditionChange) isOutdated(is any, generation int64) bool {
 	return generation > 0 && generationIn(condition) > max(generation, generationIn(from))
 }
 
-// generationIn returns the observedGeneration of a condition, or of a status; 0 when it has none.
+// generationIn returns the observedGeneration of a condition or a status; 0 if it has none.
 func generationIn(fields map[string]any) int64 {
 	switch observed := fields[observedField].(type) {
 	case int64:
@@ -181,7 +178,7 @@ func generationIn(fields map[string]any) int64 {
 	return 0
 }
 
-// removed returns the fields that the change takes from the condition, in order.
+// removed returns the fields that the change removes from the condition, sorted.
 func (c conditionChange) removed() []string {
 	to, _ := c.to.(map[string]any)
 	from, _ := c.from.(map[string]any)
@@ -194,23 +191,23 @@ func (c conditionChange) removed() []string {
 	return names
 }
 
-// says reports whether a condition has what another one has, and perhaps more; nil is one that is not
-// there.
-func says(condition, other any) bool {
-	is, there := condition.(map[string]any)
-	fields, was := other.(map[string]any)
-	if !there || !was {
-		return there == was
+// contains reports whether condition has all fields of other with the same values; nil means that a condition does
+// not exist.
+func contains(condition, other any) bool {
+	got, exists := condition.(map[string]any)
+	want, wanted := other.(map[string]any)
+	if !exists || !wanted {
+		return exists == wanted
 	}
-	for name, value := range fields {
-		if !reflect.DeepEqual(is[name], value) {
+	for name, value := range want {
+		if !reflect.DeepEqual(got[name], value) {
 			return false
 		}
 	}
 	return true
 }
 
-// apply returns list with the changes made: each condition keeps its place, new ones come last.
+// apply returns list with the changes applied. Conditions keep their positions, and new ones are appended.
 func apply(changes []conditionChange, list []any) []any {
 	list = slices.Clone(list)
 	for _, change := range changes {
@@ -221,45 +218,45 @@ func apply(changes []conditionChange, list []any) []any {
 		case i >= 0 && change.to == nil:
 			list = slices.Delete(list, i, i+1)
 		case i >= 0:
-			list[i] = change.made(list[i])
+			list[i] = change.appliedTo(list[i])
 		}
 	}
 	return list
 }
 
-// contested returns the path of a field that a run changes by a merge patch, and that others have
-// changed to something else since it was as in from; "" when there is none.
+// contested returns the path of a field that the run changes in a merge patch and that another client has changed to
+// another value since from; "" if there is none.
 func contested(patch, from, live map[string]any, path string) string {
 	for _, name := range slices.Sorted(maps.Keys(patch)) {
-		value, was, is := patch[name], from[name], live[name]
+		value, old, current := patch[name], from[name], live[name]
 		at := path + "." + name
 		if inner, isObject := value.(map[string]any); isObject {
-			wasFields, _ := was.(map[string]any)
-			isFields, _ := is.(map[string]any)
-			if field := contested(inner, wasFields, isFields, at); field != "" {
+			oldFields, _ := old.(map[string]any)
+			currentFields, _ := current.(map[string]any)
+			if field := contested(inner, oldFields, currentFields, at); field != "" {
 				return field
 			}
 			continue
 		}
-		if !reflect.DeepEqual(is, was) && !reflect.DeepEqual(is, value) && (filled(is) || filled(was)) {
+		if !reflect.DeepEqual(current, old) && !reflect.DeepEqual(current, value) && (filled(current) || filled(old)) {
 			return at
 		}
 	}
 	return ""
 }
 
-// mergePatch returns the JSON merge patch (RFC 7386) that makes to of from.
+// mergePatch returns the JSON merge patch (RFC 7386) that turns from into to.
 func mergePatch(from, to map[string]any) map[string]any {
 	patch := map[string]any{}
 	for name, value := range to {
-		old, was := from[name]
-		if was && reflect.DeepEqual(old, value) || !was && value == nil {
+		old, exists := from[name]
+		if exists && reflect.DeepEqual(old, value) || !exists && value == nil {
 			continue
 		}
 		oldFields, wasObject := old.(map[string]any)
 		fields, isObject := value.(map[string]any)
 		if wasObject && isObject {
-			if inner := mergePatch(oldFields, fields); len(inner) > 0 { // else they differ in nulls
+			if inner := mergePatch(oldFields, fields); len(inner) > 0 { // otherwise they differ only in nulls
 				patch[name] = inner
 			}
 			continue
@@ -267,13 +264,14 @@ func mergePatch(from, to map[string]any) map[string]any {
 		patch[name] = value
 	}
 	for name, value := range from {
-		if _, is := to[name]; !is && value != nil {
+		if _, kept := to[name]; !kept && value != nil {
 			patch[name] = nil
 		}
 	}
 	return patch
 }
 
+// without returns a copy of fields without one of them.
 func without(fields map[string]any, name string) map[string]any {
 	rest := maps.Clone(fields)
 	delete(rest, name)

@@ -1,8 +1,7 @@
-// Package status is for what a controller says of an object in the object's status: conditions,
-// a summary of them that tools understand, and one write at the end of a run.
+// Package status writes the status of an object: it sets conditions, summarizes them in the condition types that tools
+// understand, and commits all changes with one patch at the end of a run.
 //
-// A handler edits its copy of the object, and leaves the writing to middleware.Status, or to
-// Commit:
+// A handler changes its copy of the object. middleware.Status calls Commit at the end of the run:
 //
 //	func handle(ctx context.Context, shop *Shop) error {
 //		status.SetReconciling(&shop.Status.Conditions, shop.Generation, "Deploying", "1 of 3 replicas is up")
@@ -11,11 +10,13 @@
 //		return nil
 //	}
 //
-// Nothing of this makes a request but Commit, and Commit makes none when nothing has changed. What has
-// to be noted before a run goes on is written by middleware.CommitStatus, or CommitLocked.
+// Only Commit and CommitLocked make requests, and none if the status did not change. CommitLocked, or
+// middleware.CommitStatus, writes during a run what must be recorded before the run continues.
 //
-// # Who may write which condition
+// With package owned, Summarize sets the conditions from the states of the children (owned.Report.States).
 //
-// Each condition type belongs to one controller, and several controllers may have theirs in one
-// list. Commit writes those that the run has changed, and no others.
+// # Condition ownership
+//
+// Each condition type belongs to one controller. Several controllers may have conditions in one list: Commit writes
+// those that the run has changed, and no others.
 package status

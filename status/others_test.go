@@ -166,9 +166,9 @@ func TestCommitKeepsWhatTheTypeDoesNotKnow(t *testing.T) {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
 			live := w.shop(t)
-			for _, mine := range after.Status.Conditions {
-				if got, ok := status.Get(live.Status.Conditions, mine.Type); !ok || got.Status != mine.Status || got.Reason != mine.Reason {
-					t.Errorf("the condition is %+v, want %+v", got, mine)
+			for _, changes := range after.Status.Conditions {
+				if got, ok := status.Get(live.Status.Conditions, changes.Type); !ok || got.Status != changes.Status || got.Reason != changes.Reason {
+					t.Errorf("the condition is %+v, want %+v", got, changes)
 				}
 			}
 			for _, entry := range w.Object("shops", shopKey()).Object["status"].(map[string]any)["conditions"].([]any) {

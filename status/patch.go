@@ -13,24 +13,23 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// patch makes the patch that does to base what the run did.
+// patch returns the patch that applies the changes of the run to base.
 func (r *run) patch(base kube.Object) (client.PatchBody, error) {
 	if made := r.jsonPatch(); made.ok {
-		same := client.Operation{Op: "test", Path: "/metadata/uid", Value: base.GetUID()}
-		patch := client.JSONPatch(append([]client.Operation{same}, made.operations...)...)
+		testUID := client.Operation{Op: "test", Path: "/metadata/uid", Value: base.GetUID()}
+		patch := client.JSONPatch(append([]client.Operation{testUID}, made.operations...)...)
 		if made.locked || r.locked || r.tookOver {
 			patch = patch.Locked(base)
 		}
 		return patch, nil
 	}
-	// Whoever patches the status of a custom resource is not held to a uid in the patch: the
-	// resourceVersion stands for it.
+	// The API server ignores the uid in a patch of the status of a custom resource. The resourceVersion is checked.
 	fields := map[string]any{}
-	maps.Copy(fields, r.mine.fields)
-	if len(r.mine.conditions) > 0 {
+	maps.Copy(fields, r.changes.fields)
+	if len(r.changes.conditions) > 0 {
 		list, _ := conditionList(r.seen)
-		fields[conditionsField] = nil // the last one is removed
-		if list = apply(r.mine.conditions, list); len(list) > 0 {
+		fields[conditionsField] = nil // if no condition is left
+		if list = apply(r.changes.conditions, list); len(list) > 0 {
 			fields[conditionsField] = list
 		}
 	}
@@ -42,31 +41,30 @@ func (r *run) patch(base kube.Object) (client.PatchBody, error) {
 	return client.RawPatch(types.MergePatchType, body), nil
 }
 
-// suffices reports whether the patch can be made of what was seen. If it has to write the whole list
-// of conditions, the entries may have fields that were not seen. And a condition that is new in a
-// state that was taken over may have come with it, or not; what is missing in that state may have
-// gone with it, or be there still.
-func (r *run) suffices() bool {
+// canPatch reports whether the patch can be made from the state seen. If it must write the whole list of conditions,
+// the entries may have unknown fields. After a take-over it is unknown whether a new condition came with the
+// taken-over state, and whether a missing one still exists.
+func (r *run) canPatch() bool {
 	list, _ := conditionList(r.seen)
-	if r.exact || len(r.mine.conditions) == 0 {
+	if r.exact || len(r.changes.conditions) == 0 {
 		return true
 	}
-	if r.tookOver && slices.ContainsFunc(r.mine.conditions, func(c conditionChange) bool { return c.from == nil || len(c.removed()) > 0 }) {
+	if r.tookOver && slices.ContainsFunc(r.changes.conditions, func(c conditionChange) bool { return c.from == nil || len(c.removed()) > 0 }) {
 		return false
 	}
 	if len(list) == 0 {
 		return true
 	}
-	return r.jsonPatch().ok || len(apply(r.mine.conditions, list)) == 0
+	return r.jsonPatch().ok || len(apply(r.changes.conditions, list)) == 0
 }
 
-// jsonPatch is what operations returns.
+// jsonPatch is the result of operations.
 type jsonPatch struct {
 	operations []client.Operation
 	locked, ok bool
 }
 
-// jsonPatch returns the result of operations, which is computed once for each state that was seen.
+// jsonPatch returns the result of operations, computed once for each state seen.
 func (r *run) jsonPatch() *jsonPatch {
 	if r.made == nil {
 		r.made = &jsonPatch{}
@@ -75,40 +73,40 @@ func (r *run) jsonPatch() *jsonPatch {
 	return r.made
 }
 
-// operations are the JSON patch of what the run did, and whether it holds for the resourceVersion
-// only; not ok when a merge patch has to do it: a JSON patch cannot make the object that a field is in.
+// operations returns the JSON patch of the changes, and whether it requires the resourceVersion. ok is false if a
+// merge patch is needed, because a JSON patch cannot create the parent object of a field.
 func (r run) operations() (operations []client.Operation, locked, ok bool) {
 	if !filled(r.seen) {
 		return nil, false, false
 	}
-	if operations, ok = fieldOperations(nil, "/status", r.mine.fields, r.seen); !ok {
+	if operations, ok = fieldOperations(nil, "/status", r.changes.fields, r.seen); !ok {
 		return nil, false, false
 	}
-	if _, writes := r.mine.fields[observedField]; writes && r.isBase() {
+	if _, writes := r.changes.fields[observedField]; writes && r.isBase() {
 		operations = slices.Insert(operations, 0, client.Operation{Op: "test", Path: "/status/" + observedField, Value: r.seen[observedField]})
 	}
 	list, _ := conditionList(r.seen)
 	var removed []int
 	var added []any
-	for _, change := range r.mine.conditions {
+	for _, change := range r.changes.conditions {
 		i := indexOf(list, change.conditionType)
 		switch {
 		case change.to != nil && i < 0:
 			added = append(added, change.to)
 		case change.to != nil:
-			operations = append(operations, r.isAsSeen(i, list[i])...)
+			operations = append(operations, r.testUnchanged(i, list[i])...)
 			operations = append(operations, change.operations(i, list[i], r.isBase())...)
 		case i >= 0:
-			operations = append(operations, r.isAsSeen(i, list[i])...)
+			operations = append(operations, r.testUnchanged(i, list[i])...)
 			removed = append(removed, i)
 		}
 	}
 	if len(added) > 0 && r.exact {
-		// No test tells that the list does not have an entry, but one that it is the very list.
+		// A JSON patch cannot test that an entry is missing, so it tests the whole list.
 		operations = slices.Insert(operations, 0, client.Operation{Op: "test", Path: "/status/" + conditionsField, Value: r.seen[conditionsField]})
 	}
 	slices.Sort(removed)
-	for _, i := range slices.Backward(removed) { // from the end, so that the indexes stay true
+	for _, i := range slices.Backward(removed) { // from the end, so that the other indexes stay valid
 		operations = append(operations, client.Operation{Op: "remove", Path: conditionPath(i)})
 	}
 	switch {
@@ -122,22 +120,21 @@ func (r run) operations() (operations []client.Operation, locked, ok bool) {
 	return operations, len(added) > 0 && !r.exact, true
 }
 
-// operations change a condition that is at i, field by field: what is not known of it stays. All
-// fields of the own one are written, because a mixture of two conditions would be neither; but not the
-// time of the last transition when it stays as it is in base, a state of the cluster: there it may be a
-// later one, of the same status, than was seen.
+// operations changes the condition at index i field by field, so that unknown fields stay. It writes all fields of
+// the condition, so that the result is not a mixture of two conditions. base is true if seen is a state of the
+// cluster: then an unchanged lastTransitionTime is not written, because the cluster may have a later one.
 func (c conditionChange) operations(i int, seen any, base bool) []client.Operation {
 	var operations []client.Operation
-	is, _ := seen.(map[string]any)
-	fields := c.written(is)
+	current, _ := seen.(map[string]any)
+	fields := c.written(current)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		kept := base && name == sinceField && reflect.DeepEqual(fields[name], is[name])
+		kept := base && name == sinceField && reflect.DeepEqual(fields[name], current[name])
 		if name != "type" && !kept {
 			operations = append(operations, client.Operation{Op: "add", Path: conditionPath(i) + client.JSONPointer(name), Value: fields[name]})
 		}
 	}
 	for _, name := range c.removed() {
-		if _, there := is[name]; there {
+		if _, exists := current[name]; exists {
 			operations = append(operations, client.Operation{Op: "remove", Path: conditionPath(i) + client.JSONPointer(name)})
 		}
 	}
@@ -149,14 +146,13 @@ func conditionPath(i int) string { return fmt.Sprintf("/status/%s/%d", condition
 // isBase reports whether seen is a state of the object in the cluster, without the run's own changes.
 func (r run) isBase() bool { return r.exact || !r.tookOver }
 
-// isAsSeen tests that a condition is where it was seen, and that it was written neither for another
-// generation nor with another status since: a patch made from an old state would rewrite the time of
-// the last transition, or what a later run has found out.
-func (r run) isAsSeen(i int, seen any) []client.Operation {
+// testUnchanged returns tests that a condition is at its position with its status and observedGeneration: a patch
+// made from an outdated state would overwrite lastTransitionTime or a later result.
+func (r run) testUnchanged(i int, seen any) []client.Operation {
 	condition, _ := seen.(map[string]any)
 	operations := []client.Operation{{Op: "test", Path: conditionPath(i) + "/type", Value: condition["type"]}}
 	if !r.isBase() {
-		return operations // the patch is locked by the resourceVersion
+		return operations // the patch requires the resourceVersion
 	}
 	for _, name := range []string{observedField, "status"} {
 		operations = append(operations, client.Operation{Op: "test", Path: conditionPath(i) + client.JSONPointer(name), Value: condition[name]})
@@ -164,7 +160,7 @@ func (r run) isAsSeen(i int, seen any) []client.Operation {
 	return operations
 }
 
-// fieldOperations appends what a merge patch does to an object that has the fields seen.
+// fieldOperations appends the operations of a merge patch to an object with the fields seen.
 func fieldOperations(operations []client.Operation, path string, patch, seen map[string]any) ([]client.Operation, bool) {
 	for _, name := range slices.Sorted(maps.Keys(patch)) {
 		at := path + client.JSONPointer(name)
@@ -173,12 +169,12 @@ func fieldOperations(operations []client.Operation, path string, patch, seen map
 		below, wasObject := seen[name].(map[string]any)
 		switch {
 		case value == nil && !filled(seen[name]):
-			return nil, false // it may not be there: a Go type shows zeros for what is missing
+			return nil, false // it may not exist: a Go type shows zeros for missing fields
 		case value == nil:
 			operations = append(operations, client.Operation{Op: "remove", Path: at})
 		case isObject:
 			if !wasObject || !filled(below) {
-				return nil, false // others may have begun it, and would lose what they put in
+				return nil, false // another client may have created it, and would lose its fields
 			}
 			var ok bool
 			if operations, ok = fieldOperations(operations, at, inner, below); !ok {
@@ -191,8 +187,7 @@ func fieldOperations(operations []client.Operation, path string, patch, seen map
 	return operations, true
 }
 
-// filled reports whether there is anything but zeros in value, so that it must have come from the
-// cluster.
+// filled reports whether value contains anything except zeros, so that it exists in the cluster.
 func filled(value any) bool {
 	switch value := value.(type) {
 	case map[string]any:

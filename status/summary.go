@@ -11,57 +11,51 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// The condition types of the summary. Ready is what people and `kubectl wait` look at; the other
-// two are there only while they are true.
+// Condition types of the summary. People and `kubectl wait` use Ready. The other two exist only while they are true.
 const (
-	// ConditionReady says whether the object is what its spec asks for.
+	// ConditionReady is True if the object is in the state that its spec describes.
 	ConditionReady = "Ready"
-	// ConditionReconciling says that the controller is at work, or tries again.
+	// ConditionReconciling is True while the controller works towards that state or retries.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled says that the controller can do no more: somebody has to change
-	// something.
+	// ConditionStalled is True if the controller cannot continue before a person changes something.
 	ConditionStalled = "Stalled"
 )
 
-// SetReady says in conditions that the object is what its spec, of this generation, asks for: Ready
-// is True, Reconciling and Stalled are removed. kstatus calls it Current. It reports whether
-// that changed anything.
+// SetReady sets Ready to True and removes Reconciling and Stalled: the object is in the state that its spec of this
+// generation describes. kstatus calls it Current. It reports whether conditions changed.
 func SetReady(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
 	changed = Remove(conditions, ConditionReconciling, ConditionStalled)
 	return Set(conditions, True(ConditionReady, generation, reason, message)) || changed
 }
 
-// SetReconciling says that the object is not yet what its spec asks for, and that it will get there
-// without anybody's doing: Ready is False, Reconciling True, Stalled is removed. kstatus calls it
-// InProgress. It reports whether that changed anything.
+// SetReconciling sets Ready to False and Reconciling to True, and removes Stalled: the object will reach its desired
+// state without intervention. kstatus calls it InProgress. It reports whether conditions changed.
 func SetReconciling(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
-	return underWay(conditions, False(ConditionReady, generation, reason, message))
+	return setReconciling(conditions, False(ConditionReady, generation, reason, message))
 }
 
-// SetUndecided says that nobody can tell whether the object is what its spec asks for, and that the
-// controller is finding out: Ready is Unknown, Reconciling True, Stalled is removed. kstatus calls
-// it InProgress. It reports whether that changed anything.
+// SetUndecided sets Ready to Unknown and Reconciling to True, and removes Stalled: the state is not known, and the
+// controller is determining it. kstatus calls it InProgress. It reports whether conditions changed.
 func SetUndecided(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
-	return underWay(conditions, Unknown(ConditionReady, generation, reason, message))
+	return setReconciling(conditions, Unknown(ConditionReady, generation, reason, message))
 }
 
-// underWay sets ready, and Reconciling for the same reason.
-func underWay(conditions *[]metav1.Condition, ready metav1.Condition) (changed bool) {
+// setReconciling sets ready, and Reconciling with the same reason and message.
+func setReconciling(conditions *[]metav1.Condition, ready metav1.Condition) (changed bool) {
 	changed = Remove(conditions, ConditionStalled)
 	changed = Set(conditions, ready) || changed
 	return Set(conditions, True(ConditionReconciling, ready.ObservedGeneration, ready.Reason, ready.Message)) || changed
 }
 
-// SetStalled says that the object is not what its spec asks for, and will not be before somebody
-// changes something: Ready is False, Stalled True, Reconciling is removed. kstatus calls it
-// Failed. It reports whether that changed anything.
+// SetStalled sets Ready to False and Stalled to True, and removes Reconciling: the object will not reach its desired
+// state before a person changes something. kstatus calls it Failed. It reports whether conditions changed.
 func SetStalled(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
 	changed = Remove(conditions, ConditionReconciling)
 	changed = Set(conditions, False(ConditionReady, generation, reason, message)) || changed
 	return Set(conditions, True(ConditionStalled, generation, reason, message)) || changed
 }
 
-// Reasons that Summarize gives.
+// Reasons that Summarize sets.
 const (
 	reasonCurrent     = "Current"     // with Ready
 	reasonInProgress  = "InProgress"  // with Reconciling
@@ -70,14 +64,13 @@ const (
 	reasonUndecided   = "Undecided"   // with Undecided
 )
 
-// Summarize says what the states of all that the object consists of come to: those of its
-// children, for one. The worst one counts: any Failed is Stalled; otherwise any InProgress,
-// Terminating or undecided one (a State without a Status) is Reconciling or, if all that is not
-// Current is undecided, Undecided; otherwise, and for no states at all, it is Ready. It reports
-// whether that changed anything.
+// Summarize sets the conditions from the states of all parts of the object, such as its children. The worst state
+// counts: any Failed means SetStalled; otherwise any InProgress, Terminating or unknown one (a State without a
+// Status) means SetReconciling, or SetUndecided if all states that are not Current are unknown; otherwise, and for no
+// states, SetReady. It reports whether conditions changed.
 //
-// The message is made of the messages of the states that count, each once, in their order: the
-// first five, and how many more there are. So it should name what it is about:
+// The message joins the different messages of the states that count, in their order: the first five, and the number
+// of others. So each message should name the part:
 //
 //	status.Summarize(&conditions, 3,
 //		readiness.State{Status: readiness.Current},
@@ -96,28 +89,28 @@ func Summarize(conditions *[]metav1.Condition, generation int64, states ...readi
 	has := func(status readiness.Status) bool { return len(messages[status]) > 0 }
 	switch {
 	case has(readiness.Failed):
-		return SetStalled(conditions, generation, reasonFailed, joined(messages[readiness.Failed]))
+		return SetStalled(conditions, generation, reasonFailed, joinDistinct(messages[readiness.Failed]))
 	case has(readiness.InProgress):
-		return SetReconciling(conditions, generation, reasonInProgress, joined(messages[all]))
+		return SetReconciling(conditions, generation, reasonInProgress, joinDistinct(messages[all]))
 	case has(readiness.Terminating):
-		return SetReconciling(conditions, generation, reasonTerminating, joined(messages[all]))
+		return SetReconciling(conditions, generation, reasonTerminating, joinDistinct(messages[all]))
 	case has(all):
-		return SetUndecided(conditions, generation, reasonUndecided, joined(messages[all]))
+		return SetUndecided(conditions, generation, reasonUndecided, joinDistinct(messages[all]))
 	}
 	return SetReady(conditions, generation, reasonCurrent, "")
 }
 
-// joined makes one message of several.
-func joined(messages []string) string {
+// joinDistinct joins the different messages.
+func joinDistinct(messages []string) string {
 	const shown = 5
-	var once []string
+	var distinct []string
 	for _, message := range messages {
-		if !slices.Contains(once, message) {
-			once = append(once, message)
+		if !slices.Contains(distinct, message) {
+			distinct = append(distinct, message)
 		}
 	}
-	if len(once) <= shown {
-		return strings.Join(once, "; ")
+	if len(distinct) <= shown {
+		return strings.Join(distinct, "; ")
 	}
-	return fmt.Sprintf("%s; and %d more", strings.Join(once[:shown], "; "), len(once)-shown)
+	return fmt.Sprintf("%s; and %d more", strings.Join(distinct[:shown], "; "), len(distinct)-shown)
 }

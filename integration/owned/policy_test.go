@@ -45,7 +45,7 @@ func testLeftFieldsMayNotGo(e env, reason metav1.StatusReason) {
 	if note := report.Results[0].Note; err != nil || !strings.Contains(note, "metadata.labels.team") {
 		e.Errorf("the note is %q, the error %v", note, err)
 	}
-	if !strings.Contains(log.String(), "a child keeps fields of former managers") {
+	if !strings.Contains(log.String(), "child has fields of former managers") {
 		e.Errorf("the log is %q", log.String())
 	}
 }

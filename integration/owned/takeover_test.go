@@ -126,7 +126,7 @@ func TestFieldsOfTheSameProgramAreReported(t *testing.T) {
 	if !strings.Contains(note, "tests wrote by Update stay") || !strings.Contains(note, "containers[name=sidecar]") || strings.Contains(note, "imagePullPolicy") {
 		t.Errorf("the note is %q", note)
 	}
-	if !strings.Contains(log.String(), "a child keeps fields of former managers") {
+	if !strings.Contains(log.String(), "child has fields of former managers") {
 		t.Errorf("the log is %q", log.String())
 	}
 	clean := e.set(func(config *owned.Config) {

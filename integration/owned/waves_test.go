@@ -162,7 +162,7 @@ func TestPlanDelete(t *testing.T) {
 	want := "WebApp " + e.namespace + "/web: 4 to delete\n" +
 		"-" + in + "top (wave 2)\n" +
 		"-" + in + "loose (wave 1)\n    waits: wave 2 is not gone:" + in + "top is deleted first\n" +
-		"-" + in + "held (wave 1)\n    it goes when its finalizers have done their work: " + volume + "\n    waits: wave 2 is not gone:" + in + "top is deleted first\n" +
+		"-" + in + "held (wave 1)\n    it will be gone when its finalizers are removed: " + volume + "\n    waits: wave 2 is not gone:" + in + "top is deleted first\n" +
 		"-" + in + "base\n    waits: wave 2 is not gone:" + in + "top is deleted first\n"
 	if got := plan.String(); got != want || !changes(plan) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

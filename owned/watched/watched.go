@@ -1,16 +1,15 @@
-// Package watched wires a set of children to a controller from one list of their kinds. What
-// package owned needs beside the desired children is three things for each kind, and the kind in
-// a fourth: an informer of the children, the client that reads from it, the kinds in which the set
-// looks for what is no longer desired, and the source that wakes the owner when a child changes.
-// A kind that is forgotten in one of them shows late: as a request at rest, as a child that is
-// never deleted, or as drift that nobody hears of. New makes all of them.
+// Package watched creates a set of children and its connections to a controller from one list of kinds: for each kind an
+// informer of the children and the source that enqueues the owner when a child changes, and for all kinds the client that
+// reads from the informers and the set (package owned). If these were created by hand, a kind that is missing in one of
+// them would be noticed late: as requests of idle objects, as a child that is never deleted, or as unnoticed drift.
 //
 //	children, err := watched.New(watched.Config{
 //		Client: client.Config{Cluster: cluster, FieldOwner: "webapp-operator"},
 //		Kinds:  []watched.Kind{watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service]()},
 //	})
 //
-// Nothing here is more than those parts: whoever needs one of them otherwise makes them by hand.
+// The handler calls children.Set.Apply, and controller.Config.Sources gets children.Sources. Programs that need other
+// parts create them with informer.New, client.New, owned.New and source.OwnedBy.
 package watched
 
 import (
@@ -32,25 +31,22 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// Config says what children there are. It is taken by value: New neither keeps nor changes the
-// caller's.
+// Config describes the children. New does not keep or change the caller's copy.
 type Config struct {
-	// Client makes the requests, and reads from the children's informers first, which New puts
-	// before its Informers: name here those of other objects that handlers read. Cluster and
-	// FieldOwner are required.
+	// Client configures the client, which reads from the children's informers and then from its Informers: list here
+	// informers of other objects that handlers read. Cluster and FieldOwner are required.
 	Client client.Config
-	// Set is the set's. New fills in Client, which must be nil, and puts Kinds before the set's
-	// own: name here the kinds that only earlier versions of the program made, which are looked
-	// for by requests. Name defaults to Client.FieldOwner, Logger to Client.Logger.
+	// Set configures the set. New sets Client, which must be nil, and adds Kinds: list here only kinds of earlier
+	// versions of the program, which are found by requests. Name defaults to Client.FieldOwner, Logger to
+	// Client.Logger.
 	Set owned.Config
 	// Kinds are the kinds of the children. Required.
 	Kinds []Kind
-	// Namespaces are those in which children are watched: all in which owners live, and those
-	// of Set.Namespaces. What is elsewhere is asked of the API server, at every run. Each needs
-	// no more than a Role in it. A kind that lives in no namespace needs a Retriever of its own then
-	// (Of), and a ClusterRole. Default: all, which needs a ClusterRole.
+	// Namespaces are the watched namespaces: all namespaces of owners, and those of Set.Namespaces. Children
+	// elsewhere are requested from the API server in each run. A Role in each namespace is enough; a cluster-scoped
+	// kind then needs its own Retriever (Of) and a ClusterRole. Default: all namespaces, which needs a ClusterRole.
 	Namespaces []string
-	// Metrics receives the informers' measurements. Default nil: none.
+	// Metrics receives the informers' metrics. Default: none.
 	Metrics informer.Recorder
 }
 
@@ -59,11 +55,12 @@ type Kind struct {
 	open func(Config) (informer.Any, error)
 }
 
-// Of is the kind that T is registered for, or that of the Retriever which a configure sets. Its
-// informer keeps the objects with the set's label only, and what the client's field owner has applied
-// to each (informer.Config.KeepAppliedBy): so a restart makes no request for children that are as
-// desired. It logs where the client does, and is named after both ("Deployment of webapp"), because metrics tell informers by their names. Each
-// configure may change its config before it is made.
+// Of returns the kind of T, or that of the Retriever that a configure function sets. Its informer selects the objects
+// with the set's label and keeps what the client's field owner has applied (informer.Config.KeepAppliedBy), so that
+// children in their desired state need no request after a restart. It uses the client's logger. Its name contains the
+// kind and the set ("Deployment of webapp"), because names distinguish informers in metrics.
+//
+// Each configure function may change the config of the informer before it is created.
 func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 	return Kind{open: func(c Config) (informer.Any, error) {
 		config := informer.Config[T]{
@@ -75,16 +72,16 @@ func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 		for _, change := range configure {
 			change(&config)
 		}
-		if config.Name == "" && config.Retriever != nil { // without one informer.New says what is missing
+		if config.Name == "" && config.Retriever != nil { // otherwise informer.New returns the error
 			config.Name = config.Retriever.Describe().GroupVersionKind.Kind + " of " + c.Set.Name
 		}
 		return informer.New(config)
 	}}
 }
 
-// Existing is the kind of the objects of an informer that there is already, because more than the set
-// reads from it. It must keep whole objects, and show every child. Give it the client's field owner as
-// informer.Config.KeepAppliedBy, or each child is applied once after a restart.
+// Existing returns the kind of an informer that the program creates, because other code reads from it too. The
+// informer must keep whole objects and cover all children. Set its Config.KeepAppliedBy to the client's field owner;
+// otherwise each child is applied once after a restart.
 func Existing[T kube.Object](objects *informer.Informer[T]) Kind {
 	return Kind{open: func(Config) (informer.Any, error) {
 		if objects == nil {
@@ -94,27 +91,26 @@ func Existing[T kube.Object](objects *informer.Informer[T]) Kind {
 	}}
 }
 
-// Children is what New made.
+// Children is the result of New.
 type Children struct {
-	// Set applies and deletes them.
+	// Set applies and deletes the children.
 	Set *owned.Set
-	// Client reads from their informers. What handlers write with it, or with what its With makes,
-	// Set knows at once; of another client's writes it hears from the informers.
+	// Client reads from their informers. Set sees writes of this client, and of clients that its With returns,
+	// immediately; writes of other clients when the informers receive them.
 	Client *client.Client
-	// Sources enqueue the owner of each child that comes, changes or goes, in whatever namespace
-	// it is: for controller.Config.Sources. The controller runs their informers.
+	// Sources enqueue the owner when a child is added, changed or deleted, in any namespace: for
+	// controller.Config.Sources. The controller runs their informers.
 	Sources []controller.Source
 }
 
-// New makes a set of children, and what belongs to it. It starts nothing and makes no request.
-// The error names every mistake in config; what only owned.New can see in Set, it names when the
-// rest is right.
+// New creates a set of children and its parts. It starts nothing and makes no request. The error lists all mistakes
+// in config; mistakes that only owned.New can detect are in it if there are no others.
 func New(config Config) (*Children, error) {
 	config.Set.Name = cmp.Or(config.Set.Name, config.Client.FieldOwner)
 	config.Set.Logger = cmp.Or(config.Set.Logger, config.Client.Logger)
 	children, err := build(config)
 	if err != nil {
-		return nil, fmt.Errorf("make a watched set of owned objects: %w", err)
+		return nil, fmt.Errorf("new watched set of owned objects: %w", err)
 	}
 	return children, nil
 }
@@ -149,15 +145,14 @@ func build(config Config) (*Children, error) {
 	return children, nil
 }
 
-// open checks what New is given, but for what client.New and owned.New see in their own configs,
-// and makes the informers.
+// open validates the config, except what client.New and owned.New validate, and creates the informers.
 func (c Config) open() ([]informer.Any, error) {
 	var errs []error
 	if c.Client.Cluster == nil {
 		errs = append(errs, errors.New("Client.Cluster is required: make one with kube.Connect"))
 	}
 	if c.Client.FieldOwner == "" {
-		errs = append(errs, errors.New("Client.FieldOwner is required: the children's fields belong to it"))
+		errs = append(errs, errors.New("Client.FieldOwner is required, as the field manager of the children"))
 	}
 	nameProblems := validation.IsValidLabelValue(c.Set.Name)
 	switch {
@@ -167,14 +162,14 @@ func (c Config) open() ([]informer.Any, error) {
 		errs = append(errs, fmt.Errorf("Set.Name (default: Client.FieldOwner) is %q, which is not a label value: %s", c.Set.Name, strings.Join(nameProblems, "; ")))
 	}
 	if c.Set.Client != nil {
-		errs = append(errs, errors.New("Set.Client must be nil: the set gets one that reads from the children's informers, made from Client"))
+		errs = append(errs, errors.New("Set.Client must be nil: New sets it to the client made from Client"))
 	}
 	if len(c.Kinds) == 0 {
 		errs = append(errs, errors.New("at least one of Kinds is required, such as watched.Of[*corev1.ConfigMap]()"))
 	}
 	errs = append(errs, c.checkNamespaces())
 	if c.Client.Cluster == nil || c.Set.Name == "" || len(nameProblems) > 0 {
-		return nil, errors.Join(errs...) // what the informers would say of it helps nobody
+		return nil, errors.Join(errs...) // the informers would only repeat these errors
 	}
 	informers := make([]informer.Any, 0, len(c.Kinds))
 	for i, kind := range c.Kinds {
@@ -185,14 +180,14 @@ func (c Config) open() ([]informer.Any, error) {
 		}
 		same := func(other informer.Any) bool { return other.Kind().GroupKind() == objects.Kind().GroupKind() }
 		if slices.ContainsFunc(informers, same) {
-			errs = append(errs, fmt.Errorf("kind %d: %s is there twice", i, objects.Kind().GroupKind()))
+			errs = append(errs, fmt.Errorf("kind %d: %s is listed twice", i, objects.Kind().GroupKind()))
 		}
 		informers = append(informers, objects)
 	}
 	return informers, errors.Join(errs...)
 }
 
-// checkNamespaces refuses children where nobody would hear of them.
+// checkNamespaces rejects namespaces of children that are not watched.
 func (c Config) checkNamespaces() error {
 	var errs []error
 	for _, namespace := range c.Set.Namespaces {
@@ -205,14 +200,14 @@ func (c Config) checkNamespaces() error {
 
 func (k Kind) informer(c Config) (informer.Any, error) {
 	if k.open == nil {
-		return nil, errors.New("the zero Kind is of no use: use watched.Of or watched.Existing")
+		return nil, errors.New("the zero Kind is invalid: use watched.Of or watched.Existing")
 	}
 	objects, err := k.open(c)
 	if err != nil {
 		return nil, err
 	}
 	if _, whole := objects.Untyped().NewObject(); !whole {
-		return nil, fmt.Errorf("informer %s keeps metadata only: the set compares whole children", objects.Name())
+		return nil, fmt.Errorf("informer %s keeps only metadata: the set needs whole objects", objects.Name())
 	}
 	return objects, nil
 }

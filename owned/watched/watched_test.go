@@ -47,7 +47,7 @@ func newInformer[T kube.Object](t *testing.T, retriever informer.Retriever[T]) *
 	return objects
 }
 
-// valid is a config without mistakes.
+// valid returns a valid config.
 func valid(cluster *kube.Cluster) watched.Config {
 	return watched.Config{
 		Client: client.Config{Cluster: cluster, FieldOwner: "webapp-operator"},
@@ -56,7 +56,7 @@ func valid(cluster *kube.Cluster) watched.Config {
 	}
 }
 
-func TestEveryKindGetsAnInformerAndASource(t *testing.T) {
+func TestNewCreatesInformerAndSourcePerKind(t *testing.T) {
 	t.Parallel()
 	cluster := connect(t)
 	secrets := newInformer(t, informer.Retrieve[*corev1.Secret](cluster))
@@ -91,7 +91,7 @@ func TestEveryKindGetsAnInformerAndASource(t *testing.T) {
 	}
 }
 
-// requests notes what is asked, knows the kinds there are, and refuses everything else.
+// requests records the requests, serves discovery, and rejects everything else.
 type requests struct{ paths []string }
 
 // RoundTrip implements http.RoundTripper.
@@ -107,7 +107,7 @@ func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-func TestInformersSelectWhatHasTheSetsLabel(t *testing.T) {
+func TestInformersSelectLabelOfSet(t *testing.T) {
 	t.Parallel()
 	asked := &requests{}
 	cluster, err := kube.Connect(&rest.Config{Host: "https://api.example.com", Transport: asked})
@@ -132,11 +132,11 @@ func TestInformersSelectWhatHasTheSetsLabel(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := children.Client.Config().Informers[0].Untyped().Name(); got != "settings" {
-			t.Errorf("the informer that was given a name is called %q", got)
+			t.Errorf("the configured name of the informer is %q", got)
 		}
 		asked.paths = nil
 		if _, err := retriever.List(t.Context(), metav1.ListOptions{}); err == nil {
-			t.Fatal("a list that is refused")
+			t.Fatal("the list was not rejected")
 		}
 		if !slices.Contains(asked.paths, test.want) {
 			t.Errorf("the informer asks for %q, want %q", asked.paths, test.want)
@@ -144,8 +144,8 @@ func TestInformersSelectWhatHasTheSetsLabel(t *testing.T) {
 	}
 }
 
-// A kind that only its Retriever knows is named like the others.
-func TestKindsOfRetrievers(t *testing.T) {
+// The informer of a kind that comes from its Retriever is named like the others.
+func TestKindFromRetriever(t *testing.T) {
 	t.Parallel()
 	config := valid(connect(t))
 	shop := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Shop"}
@@ -161,7 +161,7 @@ func TestKindsOfRetrievers(t *testing.T) {
 	}
 }
 
-func TestNewNamesEveryMistake(t *testing.T) {
+func TestNewReportsAllMistakes(t *testing.T) {
 	t.Parallel()
 	cluster := connect(t)
 	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "x"})
@@ -173,9 +173,9 @@ func TestNewNamesEveryMistake(t *testing.T) {
 		change func(*watched.Config)
 		want   []string
 	}{
-		"nothing at all": {
+		"empty config": {
 			func(c *watched.Config) { *c = watched.Config{} },
-			[]string{"make a watched set", "Client.Cluster is required", "Client.FieldOwner is required", "Set.Name is required", "one of Kinds is required"},
+			[]string{"new watched set", "Client.Cluster is required", "Client.FieldOwner is required", "Set.Name is required", "one of Kinds is required"},
 		},
 		"several at once": {
 			func(c *watched.Config) {
@@ -195,18 +195,18 @@ func TestNewNamesEveryMistake(t *testing.T) {
 				}
 			},
 			[]string{
-				"kind 0: the zero Kind", "kind 1: the informer of *v1.Secret is nil", "kind 2: informer Secret keeps metadata only",
-				"kind 4: ConfigMap is there twice", "kind 5:", "set Selection.Kind", "kind 6:", "Retriever is required",
+				"kind 0: the zero Kind", "kind 1: the informer of *v1.Secret is nil", "kind 2: informer Secret keeps only metadata",
+				"kind 4: ConfigMap is listed twice", "kind 5:", "set Selection.Kind", "kind 6:", "Retriever is required",
 			},
 		},
-		"the set's client": {func(config *watched.Config) { config.Set.Client = c }, []string{"Set.Client must be nil"}},
+		"client of the set": {func(config *watched.Config) { config.Set.Client = c }, []string{"Set.Client must be nil"}},
 		"a namespace that is not watched": {
 			func(c *watched.Config) { c.Namespaces, c.Set.Namespaces = []string{"a"}, []string{"a", "b"} },
 			[]string{`Set.Namespaces has "b", which is not among Namespaces`},
 		},
-		"what package owned refuses":  {func(c *watched.Config) { c.Client.FieldOwner = "" }, []string{"FieldOwner"}},
-		"what package client refuses": {func(c *watched.Config) { c.Client.FieldValidation = "Lax" }, []string{"Lax"}},
-		"a kind of an earlier version that is there now": {
+		"rejected by package owned":  {func(c *watched.Config) { c.Client.FieldOwner = "" }, []string{"FieldOwner"}},
+		"rejected by package client": {func(c *watched.Config) { c.Client.FieldValidation = "Lax" }, []string{"Lax"}},
+		"kind of an earlier version is current too": {
 			func(c *watched.Config) {
 				c.Set.Kinds = []schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}, {Kind: "Secret"}}
 			},
@@ -219,11 +219,11 @@ func TestNewNamesEveryMistake(t *testing.T) {
 			test.change(&config)
 			_, err := watched.New(config)
 			if err == nil {
-				t.Fatal("New finds nothing wrong")
+				t.Fatal("New returned no error")
 			}
 			for _, want := range test.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error does not say %q: %v", want, err)
+					t.Errorf("the error does not contain %q: %v", want, err)
 				}
 			}
 		})
@@ -248,7 +248,7 @@ func TestSetNameDefaultsToFieldOwner(t *testing.T) {
 	}
 }
 
-// Sources, set and client are made of one list, and given to one controller.
+// One list of kinds defines the sources, the set and the client of a controller.
 func ExampleNew() {
 	cluster, err := kube.Connect(&rest.Config{Host: "https://api.example.com"})
 	if err != nil {
