@@ -28,7 +28,7 @@ func config(finalizers ...string) *corev1.ConfigMap {
 
 func done(context.Context, *corev1.ConfigMap) error { return nil }
 
-func TestNewNamesEveryMistake(t *testing.T) {
+func TestNewReportsAllMistakes(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config[*corev1.ConfigMap]{Name: "cleanup"})
 	for _, want := range []string{"Client is required", "Name: ", "no domain", "shop.example.com/cleanup", "at least one of Steps is required"} {
@@ -54,7 +54,7 @@ func TestNewNamesEveryMistake(t *testing.T) {
 }
 
 // What steps are left follows from the names alone: programs change while objects are deleted.
-func TestStepsThatAreLeft(t *testing.T) {
+func TestRemainingSteps(t *testing.T) {
 	t.Parallel()
 	f, err := New(Config[*corev1.ConfigMap]{Client: new(client.Client), Name: own, Steps: []Step[*corev1.ConfigMap]{{"new", done}, {"a", done}, {"b", done}}})
 	if err != nil {

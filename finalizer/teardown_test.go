@@ -44,7 +44,7 @@ func TestStepsSeeTheLiveObject(t *testing.T) {
 }
 
 // What the run has changed in an object that is fresh stays.
-func TestStepsSeeWhatTheRunHasSaid(t *testing.T) {
+func TestStepsSeeStatusOfRun(t *testing.T) {
 	t.Parallel()
 	server, c := newServer()
 	fresh := read[*corev1.ConfigMap](t, c)
@@ -61,7 +61,7 @@ func TestStepsSeeWhatTheRunHasSaid(t *testing.T) {
 }
 
 // Of an unstructured object the steps and what is known of the server do not share anything.
-func TestTeardownOfWhatIsUnstructured(t *testing.T) {
+func TestTeardownOfUnstructuredObject(t *testing.T) {
 	t.Parallel()
 	server, c := newServer()
 	stale := read[*unstructured.Unstructured](t, c, client.OfKind(corev1.SchemeGroupVersion.WithKind("ConfigMap")))
@@ -84,7 +84,7 @@ func TestTeardownOfWhatIsUnstructured(t *testing.T) {
 
 // Somebody has created the object anew from what there was of an earlier one of its name, with the
 // notes of that one's teardown. What has been made for it since has to go.
-func TestTeardownOfACopyOfWhatWasTornDown(t *testing.T) {
+func TestTeardownOfCopyRunsAllSteps(t *testing.T) {
 	t.Parallel()
 	server, c := newServer()
 	edit(server, func(obj map[string]any) {

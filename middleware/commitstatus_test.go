@@ -22,7 +22,7 @@ import (
 
 // The run has removed the last finalizer of a deleted object: there is no status any longer.
 // Whoever failed to remove it has one still.
-func TestStatusOfWhatTheRunLetGo(t *testing.T) {
+func TestStatusOfReleasedObject(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		answer   error
@@ -50,7 +50,7 @@ func TestStatusOfWhatTheRunLetGo(t *testing.T) {
 }
 
 // The end of the process is no failure of the object's: its status must not say so at every upgrade.
-func TestStatusDoesNotCallAnInterruptionAFailure(t *testing.T) {
+func TestStatusIgnoresInterruption(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		cancel func(context.Context) (context.Context, context.CancelFunc)
@@ -89,7 +89,7 @@ func TestStatusDoesNotCallAnInterruptionAFailure(t *testing.T) {
 }
 
 // What the Handler has taken over is of a later generation, which nobody has handled.
-func TestStatusObservesTheGenerationOfTheRun(t *testing.T) {
+func TestStatusObservesGenerationOfRun(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	var got int64
@@ -163,7 +163,7 @@ func TestCommitStatus(t *testing.T) {
 
 // A stale copy notes nothing, not at the end of the run either, and the run ends as a conflict,
 // whatever the Handler makes of it.
-func TestCommitStatusOfAStaleCopy(t *testing.T) {
+func TestCommitStatusRejectsStaleCopy(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(error) error{
 		"returned": func(err error) error { return fmt.Errorf("note it: %w", err) },
@@ -195,7 +195,7 @@ func TestCommitStatusOfAStaleCopy(t *testing.T) {
 }
 
 // What was refused once may be noted at the second try: then the end is as ever.
-func TestCommitStatusTriedAgain(t *testing.T) {
+func TestCommitStatusRetry(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	down := true
@@ -222,7 +222,7 @@ func TestCommitStatusTriedAgain(t *testing.T) {
 	}
 }
 
-func TestCommitStatusRefusesBeforeAnyRequest(t *testing.T) {
+func TestCommitStatusValidatesArguments(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	service := web(t, server, c)
@@ -247,7 +247,7 @@ func TestCommitStatusRefusesBeforeAnyRequest(t *testing.T) {
 }
 
 // The parts of a run: a note before something outside is made, and the status of its end.
-func TestCommitStatusInsideOfFinalizer(t *testing.T) {
+func TestCommitStatusWithinFinalizer(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	handler := controller.Chain(func(ctx context.Context, service *corev1.Service) error {

@@ -35,9 +35,9 @@ func (r *errorReader) End(_ context.Context, err error) {
 	r.note("%v %v", err.Error(), panicked)
 }
 
-// TestMiddlewareReadsMisbehavingErrors: each middleware returns, and commits, logs and traces what
+// TestMiddlewareWithPanickingErrors: each middleware returns, and commits, logs and traces what
 // can be read of an error that wraps itself or has no text.
-func TestMiddlewareReadsMisbehavingErrors(t *testing.T) {
+func TestMiddlewareWithPanickingErrors(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		err  error

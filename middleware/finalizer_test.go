@@ -89,7 +89,7 @@ func (c *cleaning) remove(t *testing.T) {
 	c.server.Requests()
 }
 
-func TestFinalizerLife(t *testing.T) {
+func TestFinalizerLifecycle(t *testing.T) {
 	t.Parallel()
 	c := newCleaning(t)
 	run := func() {
@@ -132,7 +132,7 @@ func TestFinalizerLife(t *testing.T) {
 }
 
 // Nothing outside is made for an object that is gone, or on its way.
-func TestFinalizerDoesNotCallTheHandlerInVain(t *testing.T) {
+func TestFinalizerSkipsHandlerOfDeletedObject(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		happens  func(*cleaning)
@@ -177,7 +177,7 @@ func (r *recorder) Event(regarding corev1.ObjectReference, eventType, reason, _,
 	*r = append(*r, fmt.Sprint(regarding.Kind, " ", regarding.Namespace, "/", regarding.Name, " ", eventType, " ", reason, " ", note))
 }
 
-func TestFinalizerReportsWhatBlocks(t *testing.T) {
+func TestFinalizerReportsBlockedDeletion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCleaning(t)
@@ -222,7 +222,7 @@ func TestFinalizerReportsWhatBlocks(t *testing.T) {
 
 // When the own part is done in time, the run asks to be told at the time when the rest is called
 // blocked.
-func TestFinalizerLooksAgainWhenOthersBlock(t *testing.T) {
+func TestFinalizerRequeuesUntilBlockedAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCleaning(t)

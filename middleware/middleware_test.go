@@ -34,7 +34,7 @@ func handle(ctx context.Context, m controller.Middleware[*corev1.Pod], f func(ct
 	return controller.Chain(controller.Handler[*corev1.Pod](f), m)(ctx, pod())
 }
 
-func TestRecoverTurnsAPanicIntoAnError(t *testing.T) {
+func TestRecoverReturnsPanicAsError(t *testing.T) {
 	t.Parallel()
 	err := handle(t.Context(), middleware.Recover[*corev1.Pod](), func(context.Context, *corev1.Pod) error {
 		panic(errBroken)
@@ -46,12 +46,12 @@ func TestRecoverTurnsAPanicIntoAnError(t *testing.T) {
 	if panicked.Value != any(errBroken) || !errors.Is(err, errBroken) {
 		t.Errorf("the panic's value is %v, want %v", panicked.Value, errBroken)
 	}
-	if !strings.Contains(string(panicked.Stack), "TestRecoverTurnsAPanicIntoAnError") {
+	if !strings.Contains(string(panicked.Stack), "TestRecoverReturnsPanicAsError") {
 		t.Errorf("the stack does not show where it panicked:\n%s", panicked.Stack)
 	}
 }
 
-func TestRecoverLeavesAnswersAlone(t *testing.T) {
+func TestRecoverKeepsResults(t *testing.T) {
 	t.Parallel()
 	for _, want := range []error{nil, errBroken} {
 		got := handle(t.Context(), middleware.Recover[*corev1.Pod](), func(context.Context, *corev1.Pod) error { return want })
@@ -62,7 +62,7 @@ func TestRecoverLeavesAnswersAlone(t *testing.T) {
 }
 
 // The reason for Recover: a middleware outside of it sees the panic as an error.
-func TestRecoverLetsTheMiddlewareOutsideSeeTheError(t *testing.T) {
+func TestRecoverReturnsErrorToOuterMiddleware(t *testing.T) {
 	t.Parallel()
 	var seen error
 	watch := func(next controller.Handler[*corev1.Pod]) controller.Handler[*corev1.Pod] {
@@ -124,7 +124,7 @@ func TestTimeout(t *testing.T) {
 }
 
 // A requeue that comes late is still one, and the end of the controller is no timeout.
-func TestTimeoutKeepsWhatTheErrorMeans(t *testing.T) {
+func TestTimeoutKeepsErrorClass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		err := handle(t.Context(), middleware.Timeout[*corev1.Pod](time.Second), func(ctx context.Context, _ *corev1.Pod) error {
@@ -171,7 +171,7 @@ func records(t *testing.T, log *bytes.Buffer) []record {
 	}
 }
 
-func TestLogSaysHowEachCallEnded(t *testing.T) {
+func TestLogResultOfCalls(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		answer error

@@ -40,7 +40,7 @@ func (onePod) Describe() informer.Description[*corev1.Pod] {
 }
 
 // In a controller, Log knows the run: its causes, and the run's logger where it has no own.
-func TestLogInAController(t *testing.T) {
+func TestLogInController(t *testing.T) {
 	t.Parallel()
 	for name, own := range map[string]bool{"the run's logger": false, "a logger of its own": true} {
 		t.Run(name, func(t *testing.T) {

@@ -61,7 +61,7 @@ func setReady(service *corev1.Service) {
 
 // What the handler has put into the status is written once, whatever it answers, and the answer
 // stays the very same.
-func TestContract34_TheStatusIsCommittedWhateverTheAnswer(t *testing.T) {
+func TestContract34_StatusIsCommittedWithAnyResult(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []error{
 		nil, errBroken, controller.RequeueAfter(time.Minute, "wait"), controller.Terminal(errBroken),
@@ -94,7 +94,7 @@ func TestContract34_TheStatusIsCommittedWhateverTheAnswer(t *testing.T) {
 	}
 }
 
-func TestStatusCommitsAfterAPanic(t *testing.T) {
+func TestStatusCommitsAfterPanic(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	err := statusRun(t.Context(), t, server, c, serviceOptions{OnError: middleware.FailureConditions(conditionsOf)},
@@ -124,7 +124,7 @@ func (nameTakenError) Persistent() bool { return true }
 // The error of a commit after a panic has nowhere to go but the log.
 //
 //nolint:paralleltest // it sets the process's logger
-func TestStatusLogsACommitThatFailsAfterAPanic(t *testing.T) {
+func TestStatusLogsFailedCommitAfterPanic(t *testing.T) {
 	server, c := newServer(t)
 	server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 		if req.Method == http.MethodPatch {
@@ -149,7 +149,7 @@ func TestStatusLogsACommitThatFailsAfterAPanic(t *testing.T) {
 	}
 }
 
-func TestStatusCommitsWhenTheHandlerEndsItsGoroutine(t *testing.T) {
+func TestStatusCommitsAfterGoexit(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	ended := make(chan struct{})
@@ -169,7 +169,7 @@ func TestStatusCommitsWhenTheHandlerEndsItsGoroutine(t *testing.T) {
 	}
 }
 
-func TestStatusSaysThatTheHandlerFailed(t *testing.T) {
+func TestStatusSetsFailureOfHandler(t *testing.T) {
 	t.Parallel()
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "services"}, "web", errBroken)
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "web", nil)
@@ -204,7 +204,7 @@ func TestStatusSaysThatTheHandlerFailed(t *testing.T) {
 }
 
 // observedGeneration must not vouch for what a failed run has not said.
-func TestStatusSetsTheObservedGeneration(t *testing.T) {
+func TestStatusSetsObservedGeneration(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	note := func(*corev1.Service, error) {}
@@ -227,7 +227,7 @@ func TestStatusSetsTheObservedGeneration(t *testing.T) {
 }
 
 // The run's time limit, and the end of the process, must not keep the status from being written.
-func TestStatusOutlivesTheRun(t *testing.T) {
+func TestStatusCommitsAfterContextOfRun(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -244,7 +244,7 @@ func TestStatusOutlivesTheRun(t *testing.T) {
 	}
 }
 
-func TestStatusGivesUpAfterItsTimeout(t *testing.T) {
+func TestStatusTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, c := newServer(t)
@@ -273,7 +273,7 @@ func TestStatusGivesUpAfterItsTimeout(t *testing.T) {
 
 // Nothing is written after the lease was lost: whether the run was cancelled for it, or had been
 // cancelled before.
-func TestStatusHeedsTheLossOfLeadership(t *testing.T) {
+func TestStatusDoesNotCommitAfterLossOfLeadership(t *testing.T) {
 	t.Parallel()
 	for name, cause := range map[string]error{"cancelled for it": kube.ErrLeadershipLost, "cancelled before": errBroken, "not cancelled": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestStatusEndsWhenLeadershipIsLost(t *testing.T) {
 }
 
 // When the commit fails the run has failed, of the commit's class; a real answer is kept beside it.
-func TestStatusFailsWithTheCommit(t *testing.T) {
+func TestStatusReturnsErrorOfCommit(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		answer  error
@@ -359,7 +359,7 @@ func TestStatusFailsWithTheCommit(t *testing.T) {
 	}
 }
 
-func TestStatusOfAnObjectThatIsGone(t *testing.T) {
+func TestStatusOfMissingObject(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	err := statusRun(t.Context(), t, server, c, serviceOptions{}, func(_ context.Context, service *corev1.Service) error {
@@ -372,7 +372,7 @@ func TestStatusOfAnObjectThatIsGone(t *testing.T) {
 	}
 }
 
-func TestStatusPanicsAtConstruction(t *testing.T) {
+func TestStatusPanicsOnInvalidArguments(t *testing.T) {
 	t.Parallel()
 	_, c := newServer(t)
 	for name, make := range map[string]func(){

@@ -29,7 +29,7 @@ func setReady(shop *Shop) {
 	status.Set(&shop.Status.Conditions, at(given(), status.True("Ready", 1, "Deployed", "")))
 }
 
-func TestCommitWritesNothingWhenNothingDiffers(t *testing.T) {
+func TestCommitWithoutDifferencesMakesNoRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := w.shop(t)
@@ -53,7 +53,7 @@ func TestCommitWritesNothingWhenNothingDiffers(t *testing.T) {
 	w.expect(t, "0 [a] Theirs=True Ready=False")
 }
 
-func TestCommitWritesWhatDiffers(t *testing.T) {
+func TestCommitWritesDifferences(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	op := func(op, path string, value any) any {
@@ -163,7 +163,7 @@ func commit(t *testing.T, w *world, before, after *Shop) {
 }
 
 // Where it is known what is there, other writes do not disturb.
-func TestCommitNeedsNoLock(t *testing.T) {
+func TestCommitIgnoresOtherWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := w.shop(t)
@@ -176,7 +176,7 @@ func TestCommitNeedsNoLock(t *testing.T) {
 	w.expect(t, "3 [a] Theirs=False Ready=True Other=True", patch)
 }
 
-func TestCommitKeepsConditionsOfOthers(t *testing.T) {
+func TestCommitKeepsConditionsOfOtherClients(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	// A new condition, while others add one.
@@ -202,7 +202,7 @@ func TestCommitKeepsConditionsOfOthers(t *testing.T) {
 }
 
 // Somebody, another instance for one, has written the same: nothing is left to do.
-func TestCommitOfWhatIsThereAlready(t *testing.T) {
+func TestCommitSkipsExistingChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := w.shop(t)
@@ -217,7 +217,7 @@ func TestCommitOfWhatIsThereAlready(t *testing.T) {
 }
 
 // A handler that writes the object itself takes over the answer; the lock is the answer's.
-func TestCommitAfterAnOwnWrite(t *testing.T) {
+func TestCommitAfterWriteOfRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := w.shop(t)
@@ -250,7 +250,7 @@ func TestCommitAfterAnOwnWrite(t *testing.T) {
 	w.expect(t, "0 [a] Theirs=Unknown Ready=True Other=True", patch, get)
 }
 
-func TestCommitGivesUpInTheEnd(t *testing.T) {
+func TestCommitStopsAfterMaxAttempts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*Shop)
@@ -275,7 +275,7 @@ func TestCommitGivesUpInTheEnd(t *testing.T) {
 }
 
 // What the API server refuses because of the result is no conflict.
-func TestCommitOfWhatIsInvalid(t *testing.T) {
+func TestCommitDoesNotRetryInvalidStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := w.shop(t)
@@ -296,7 +296,7 @@ func TestCommitOfWhatIsInvalid(t *testing.T) {
 	w.expect(t, "0 [a] Theirs=True Ready=False", patch)
 }
 
-func TestCommitToWhatIsGone(t *testing.T) {
+func TestCommitIgnoresMissingObject(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		again    bool // another object of the name is there
@@ -332,7 +332,7 @@ func TestCommitToWhatIsGone(t *testing.T) {
 	}
 }
 
-func TestCommitRefusesBeforeAnyRequest(t *testing.T) {
+func TestCommitValidatesArguments(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := w.shop(t)

@@ -86,7 +86,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-func TestSetMends(t *testing.T) {
+func TestSetCorrectsInvalidFields(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[string]string{
 		"":                         "Unknown",
@@ -120,7 +120,7 @@ func TestSetMends(t *testing.T) {
 	}
 }
 
-func TestRemoveAndAsk(t *testing.T) {
+func TestRemoveAndGet(t *testing.T) {
 	t.Parallel()
 	conditions := []metav1.Condition{
 		status.True("A", 1, "Yes", ""), status.False("B", 1, "No", ""), status.Unknown("C", 1, "Maybe", ""), status.True("D", 1, "Yes", ""),

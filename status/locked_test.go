@@ -85,7 +85,7 @@ func TestCommitLocked(t *testing.T) {
 
 // A run that took over the answer of a write of its own, and then notes something: what it has is
 // the live state, so that nothing is unclear.
-func TestCommitLockedAfterAnOwnWrite(t *testing.T) {
+func TestCommitLockedAfterWriteOfRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := w.shop(t)
@@ -101,7 +101,7 @@ func TestCommitLockedAfterAnOwnWrite(t *testing.T) {
 	w.expect(t, "0 [c] Theirs=True Ready=True", patch, get, patch)
 }
 
-func TestCommitLockedReportsNoChangeWhenTheOwnWriteBroughtTheCondition(t *testing.T) {
+func TestCommitLockedUnchangedAfterWriteWithCondition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := w.shop(t)

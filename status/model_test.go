@@ -13,10 +13,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// TestCommitsOfStaleRunsBesideOthers writes at random from states that are up to four writes old, while
+// TestStaleCommitsKeepOtherClientsChanges writes at random from states that are up to four writes old, while
 // another client adds, changes, removes and moves its own conditions among 30 before each patch. After
 // each commit the run's changes are in the cluster, and all else is as the other client left it.
-func TestCommitsOfStaleRunsBesideOthers(t *testing.T) {
+func TestStaleCommitsKeepOtherClientsChanges(t *testing.T) {
 	t.Parallel()
 	for seed := range testlength.Count(6, 30) {
 		random := rand.New(rand.NewPCG(uint64(seed), 34))

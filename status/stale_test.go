@@ -24,7 +24,7 @@ func ready(shop *Shop, value metav1.ConditionStatus, generation int64, since tim
 
 // A run that begins with an old state says again what is there since an earlier time: after a lost
 // response, or a hand-over.
-func TestCommitFromAStaleStateKeepsTheTransitionTime(t *testing.T) {
+func TestStaleCommitKeepsTransitionTime(t *testing.T) {
 	t.Parallel()
 	first, second := given().Time, given().Add(time.Hour)
 	for name, objects := range map[string]func(w *world) (stale *Shop){
@@ -56,7 +56,7 @@ func TestCommitFromAStaleStateKeepsTheTransitionTime(t *testing.T) {
 }
 
 // The same for unstructured objects, whose state is exact.
-func TestCommitFromAStaleUnstructuredStateKeepsTheTransitionTime(t *testing.T) {
+func TestStaleUnstructuredCommitKeepsTransitionTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	stale := w.unstructured(t)
@@ -76,7 +76,7 @@ func TestCommitFromAStaleUnstructuredStateKeepsTheTransitionTime(t *testing.T) {
 
 // A status that others have changed since changes again by this commit, so the transition is now, and
 // not when the run's state had it.
-func TestCommitFromAStaleStateIsATransition(t *testing.T) {
+func TestStaleCommitSetsTransitionTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	stale := w.shop(t)
@@ -92,7 +92,7 @@ func TestCommitFromAStaleStateIsATransition(t *testing.T) {
 
 // A run that only changes the message of an old state does not take back the time of a transition that
 // it has not seen.
-func TestCommitOfAMessageKeepsALaterTransitionTime(t *testing.T) {
+func TestCommitOfMessageKeepsLaterTransitionTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	stale := w.shop(t)
@@ -110,7 +110,7 @@ func TestCommitOfAMessageKeepsALaterTransitionTime(t *testing.T) {
 
 // What a run with a later generation has said is not changed by one with an earlier generation:
 // conditions, their removal, and status.observedGeneration.
-func TestCommitOfAnOlderGenerationChangesNothingOfALaterOne(t *testing.T) {
+func TestCommitOfOlderGenerationKeepsLaterOne(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(*Shop){
 		"another status":     func(s *Shop) { ready(s, metav1.ConditionTrue, 1, given().Time, "of generation 1") },
@@ -166,7 +166,7 @@ func (w *world) generation(n int64) {
 
 // An object that was restored from a backup has a status of generations to come. A run that has found it so
 // writes its own generation, also when another client writes meanwhile.
-func TestCommitToARestoredObjectWritesItsGeneration(t *testing.T) {
+func TestCommitToRestoredObjectWritesItsGeneration(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.generation(1)

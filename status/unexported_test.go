@@ -21,8 +21,8 @@ func (s *notedShop) DeepCopyObject() runtime.Object {
 	return &notedShop{Shop: *s.copy(), seen: s.seen}
 }
 
-// TestFieldsOfTheProgramsOwn are no part of the object, whatever their types can do.
-func TestFieldsOfTheProgramsOwn(t *testing.T) {
+// TestUnexportedFieldsInStatus are no part of the object, whatever their types can do.
+func TestUnexportedFieldsInStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before, err := client.Get[*notedShop](t.Context(), w.client, shopKey(), client.OfKind(shopVersion().WithKind("Shop")))

@@ -76,7 +76,7 @@ func TestAddAndRemove(t *testing.T) {
 
 // The cache is stale: what is written is right all the same, and costs another try only when the
 // finalizers are other ones.
-func TestAddAndRemoveByAStaleObject(t *testing.T) {
+func TestAddAndRemoveWithStaleObject(t *testing.T) {
 	e := newEnv(t)
 	stale := func(name string, before, after []string) *corev1.ConfigMap {
 		obj := e.create(name, before...)
@@ -110,7 +110,7 @@ func TestAddAndRemoveByAStaleObject(t *testing.T) {
 	e.edit("labels have changed, remove", edited{obj: labeled("h", own), remove: true, changed: true, calls: twice[:1]})
 }
 
-func TestAddAndRemoveWhenTheObjectIsNot(t *testing.T) {
+func TestAddAndRemoveOnMissingObject(t *testing.T) {
 	e := newEnv(t)
 	gone := e.create("gone")
 	e.remove("gone")
@@ -140,7 +140,7 @@ func TestAddAndRemoveWhenTheObjectIsNot(t *testing.T) {
 	}
 }
 
-func TestAddRefuses(t *testing.T) {
+func TestAddValidatesArguments(t *testing.T) {
 	e := newEnv(t)
 	obj := e.create("a")
 	observer := &calls{}
@@ -170,7 +170,7 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-func TestAddToOtherForms(t *testing.T) {
+func TestAddToUnstructuredAndMetadata(t *testing.T) {
 	e := newEnv(t)
 	typed := e.create("typed")
 	key := kube.KeyOf(typed)

@@ -18,7 +18,7 @@ import (
 // Two controllers add and remove their finalizers on the same objects, by states that are stale most
 // of the time; a third hand writes labels, and a fourth has finalizers of its own, which it writes as
 // carefully as it can: merge patches with a lock. Nobody ever loses an entry, and none comes back.
-func TestContract33_RacingFinalizersLoseNoEntry(t *testing.T) {
+func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 	const objects, rounds = 3, 250
 	e := newEnv(t)
 	var created []*corev1.ConfigMap
@@ -124,7 +124,7 @@ func count(list []string, name string) int {
 }
 
 // All begin the list of one new object at the same moment: the create race, many times.
-func TestRacingToBeginTheList(t *testing.T) {
+func TestConcurrentFirstFinalizers(t *testing.T) {
 	const racers, rounds = 4, 60
 	e := newEnv(t)
 	for round := range rounds {

@@ -102,7 +102,7 @@ func notedOf(obj *corev1.ConfigMap) string {
 
 // Wherever the process dies, the next one ends the teardown: each step took effect, in order, and
 // none was begun again but the one that had not been noted. Another's finalizer is still there.
-func TestContract35_ATeardownGoesOnWhereItWas(t *testing.T) {
+func TestContract35_TeardownContinuesAfterCrash(t *testing.T) {
 	e := newEnv(t)
 	for moment := 0; ; moment++ {
 		name := fmt.Sprint("killed-", moment)
@@ -145,7 +145,7 @@ func TestContract35_ATeardownGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-func TestTeardownGoesOnAfterAnError(t *testing.T) {
+func TestTeardownContinuesAfterError(t *testing.T) {
 	e := newEnv(t)
 	obj := e.create("a", own)
 	p := forever()
@@ -198,7 +198,7 @@ func TestTeardownGoesOnAfterAnError(t *testing.T) {
 }
 
 // Between two steps the object is forced away, and another one of its name is there.
-func TestTeardownOfWhatWasReplaced(t *testing.T) {
+func TestTeardownOfReplacedObject(t *testing.T) {
 	e := newEnv(t)
 	for _, again := range []bool{false, true} {
 		e.create("a", own)
@@ -243,7 +243,7 @@ type outside struct {
 }
 
 // In a controller, from the creation to the end; at rest there are no calls.
-func TestFinalizerInAController(t *testing.T) {
+func TestFinalizerInController(t *testing.T) {
 	e := newEnv(t)
 	out := &outside{records: map[string]bool{}, asked: map[string]int{}}
 	f, err := finalizer.New(finalizer.Config[*corev1.ConfigMap]{

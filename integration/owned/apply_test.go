@@ -41,7 +41,7 @@ func (e env) giveAddress(name string) {
 
 // A wave is applied when the one before it is ready, and the report says what it waits for. What
 // the caller has made is not changed.
-func TestWavesWaitForEachOther(t *testing.T) {
+func TestWavesWaitForLowerWaves(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	service, config := e.loadBalancer("web"), e.configMap("web", "colour", "blue")
@@ -79,7 +79,7 @@ func TestWavesWaitForEachOther(t *testing.T) {
 
 // A field that a foreign hand has changed is set again, and the report names it; what others
 // have added stays.
-func TestDriftIsMended(t *testing.T) {
+func TestDriftIsCorrected(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	child := e.configMap("web", "colour", "blue")
@@ -102,7 +102,7 @@ func TestDriftIsMended(t *testing.T) {
 }
 
 // With ReportConflicts, others keep what they have set.
-func TestConflictsCanBeRefused(t *testing.T) {
+func TestReportConflicts(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(func(c *owned.Config) { c.OnConflict = owned.ReportConflicts }), e.app("web")
 	child := e.configMap("web", "colour", "blue")
@@ -135,7 +135,7 @@ func TestCreateOnly(t *testing.T) {
 }
 
 // What is taken over as a CreateOnly child keeps its fields.
-func TestCreateOnlyAdoptsWithoutTouchingFields(t *testing.T) {
+func TestCreateOnlyAdoptionKeepsFields(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	must(client.Create(t.Context(), e.c, e.configMap("web", "password", "theirs")))(t)
@@ -189,7 +189,7 @@ func TestDeletionsHavePreconditions(t *testing.T) {
 }
 
 // One read of the owner serves the whole set; a child is read only when it is not as it was found.
-func TestPruneReadsTheOwnerOnce(t *testing.T) {
+func TestPruneReadsOwnerOnce(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	recording := &client.Recording{}
@@ -211,7 +211,7 @@ func TestPruneReadsTheOwnerOnce(t *testing.T) {
 
 // What is no longer desired is deleted when it is the owner's by uid. What a user has copied from
 // a child, labels and all, is not, and neither is what another owner has.
-func TestPruneByUIDAndNotByLabelsAlone(t *testing.T) {
+func TestPruneRequiresOwnerUID(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	e.apply(set, app, owned.Of(e.configMap("kept"), e.configMap("old"))...)
@@ -250,7 +250,7 @@ func TestPruneByUIDAndNotByLabelsAlone(t *testing.T) {
 
 // A child that was deleted and created again by somebody else, under the same name, is not what
 // the cache shows.
-func TestPruneLeavesAnotherObjectOfThatName(t *testing.T) {
+func TestPruneKeepsReplacedObject(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	informer := &frozen{t: t, objects: map[kube.Key]*corev1.ConfigMap{}}
@@ -282,7 +282,7 @@ func TestPruneLeavesAnotherObjectOfThatName(t *testing.T) {
 }
 
 // What is not applied yet keeps everything from being pruned, unless that comes first.
-func TestPruneComesLastOrFirst(t *testing.T) {
+func TestPrunePolicies(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	e.apply(e.set(), app, owned.Of(e.configMap("old"))...)
@@ -298,7 +298,7 @@ func TestPruneComesLastOrFirst(t *testing.T) {
 
 // An object in the place of a child that is somebody else's is left as it is. Nobody's can be
 // taken over.
-func TestForeignObjectsAreLeft(t *testing.T) {
+func TestForeignObjectsAreNotChanged(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	other := e.app("other")
@@ -399,7 +399,7 @@ func TestImmutableFields(t *testing.T) {
 }
 
 // What another error refuses is not deleted for it.
-func TestOtherInvalidFieldsAreNoReasonToRecreate(t *testing.T) {
+func TestOtherInvalidFieldsDoNotRecreate(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(func(c *owned.Config) { c.Recreate = true }), e.app("web")
 	e.apply(set, app, owned.Of(job(e.namespace, "one"))...)
@@ -416,7 +416,7 @@ func TestOtherInvalidFieldsAreNoReasonToRecreate(t *testing.T) {
 }
 
 // Mistakes are told before any request.
-func TestMistakesAreToldBeforeAnyRequest(t *testing.T) {
+func TestInvalidChildrenRejectedWithoutRequest(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	e.apply(set, app) // the cluster's kinds are known
@@ -442,7 +442,7 @@ func TestMistakesAreToldBeforeAnyRequest(t *testing.T) {
 }
 
 // The definition of a kind, and a namespace, may come in an earlier wave than what needs them.
-func TestKindsAndNamespacesOfEarlierWaves(t *testing.T) {
+func TestKindsAndNamespacesCreatedByLowerWaves(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	crdKind := definition(gadgetKind, "gadgets", "Namespaced").GroupVersionKind()
@@ -475,7 +475,7 @@ func TestKindsAndNamespacesOfEarlierWaves(t *testing.T) {
 
 // A cache that does not show what is there leads neither to taking what is somebody else's, nor
 // to leaving a child behind.
-func TestStaleCacheShowsNothing(t *testing.T) {
+func TestApplyWithEmptyCache(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	informer := &frozen{t: t, objects: map[kube.Key]*corev1.ConfigMap{}}

@@ -21,7 +21,7 @@ import (
 )
 
 // An informer of the set's label covers its children: there is no request at rest.
-func TestNoCallsAtRestWithInformersOfTheLabel(t *testing.T) {
+func TestIdleSetWithLabelInformersMakesNoRequest(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	configs := clustertest.Informer[*corev1.ConfigMap](t, e.cluster, informer.Selection{LabelSelector: owned.LabelSet + "=webapp"})
@@ -43,7 +43,7 @@ func TestNoCallsAtRestWithInformersOfTheLabel(t *testing.T) {
 
 // With informers that cover the kinds there is no request at rest; a foreign object in a child's
 // place costs none either.
-func TestNoCallsAtRest(t *testing.T) {
+func TestIdleSetMakesNoRequest(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	configs := clustertest.Informer[*corev1.ConfigMap](t, e.cluster, informer.Selection{})
@@ -80,7 +80,7 @@ func TestNoCallsAtRest(t *testing.T) {
 // A controller whose sources are those of package watched goes through the waves, mends what others delete
 // or change, in other namespaces too, finishes what is created anew, and clears everything away
 // before its finalizer goes.
-func TestController(t *testing.T) {
+func TestSetInController(t *testing.T) {
 	e := newEnv(t)
 	other := clustertest.Namespace(t, e.c)
 	apps := must(informer.New(informer.Config[*unstructured.Unstructured]{

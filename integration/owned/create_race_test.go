@@ -21,7 +21,7 @@ import (
 
 // A user creates an object while Apply is about to create a child of the same name. Exactly one of
 // them creates it, and the user's object is never changed.
-func TestApplyNeverAdoptsAnObjectCreatedAtTheSameMoment(t *testing.T) {
+func TestApplyDoesNotAdoptConcurrentlyCreatedObject(t *testing.T) {
 	e := newEnv(t)
 	set := e.set(func(c *owned.Config) { c.Kinds = []schema.GroupVersionKind{configMapKind} })
 	app := e.app("web")
@@ -75,7 +75,7 @@ func TestApplyNeverAdoptsAnObjectCreatedAtTheSameMoment(t *testing.T) {
 
 // A run that is cut off after its create was done, and one whose response was lost, have created
 // the owner's child: the next run takes it as such, whatever a cache shows.
-func TestChildIsFoundAfterALostResponse(t *testing.T) {
+func TestChildIsFoundAfterLostResponse(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	losing := must(e.c.With(func(c *client.Config) {
@@ -102,7 +102,7 @@ func TestChildIsFoundAfterALostResponse(t *testing.T) {
 
 // The namesake of a child in another namespace, where no owner reference is possible, is not
 // adopted either.
-func TestApplyLeavesAUsersObjectThatNoCacheShows(t *testing.T) {
+func TestApplyKeepsUncachedObjectOfUser(t *testing.T) {
 	e := newEnv(t)
 	far := clustertest.Namespace(t, e.c)
 	behind, _ := e.behind(func(c *owned.Config) { c.Namespaces = []string{far} })

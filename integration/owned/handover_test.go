@@ -35,7 +35,7 @@ func (e env) merge(obj *corev1.ConfigMap, patch string) {
 
 // What a user has taken out of the set, so that it stays, is not deleted by a run whose cache
 // still shows it as a child.
-func TestPruneLeavesWhatWasTakenOutOfTheSet(t *testing.T) {
+func TestPruneKeepsObjectRemovedFromSet(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	set, cache := e.behind()
@@ -57,7 +57,7 @@ func TestPruneLeavesWhatWasTakenOutOfTheSet(t *testing.T) {
 }
 
 // What is being deleted is not deleted again, although the cache does not show that yet.
-func TestPruneSeesWhatIsBeingDeleted(t *testing.T) {
+func TestPruneReportsTerminatingChild(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	set, cache := e.behind()
@@ -74,7 +74,7 @@ func TestPruneSeesWhatIsBeingDeleted(t *testing.T) {
 }
 
 // What was nobody's in the cache, and has become somebody else's, is not taken over.
-func TestAdoptionIsOfWhatIsStillNobodys(t *testing.T) {
+func TestAdoptionRequiresOrphan(t *testing.T) {
 	e := newEnv(t)
 	app, other := e.app("web"), clustertest.Namespace(t, e.c)
 	set, cache := e.behind(func(c *owned.Config) { c.AdoptOrphans, c.Namespaces = true, []string{other} })
@@ -94,7 +94,7 @@ func TestAdoptionIsOfWhatIsStillNobodys(t *testing.T) {
 }
 
 // An owner that goes in the middle of a run gets no more children that nobody would clear away.
-func TestOwnerGoesInTheMiddle(t *testing.T) {
+func TestOwnerDeletedDuringApply(t *testing.T) {
 	e := newEnv(t)
 	app, other := e.app("web"), clustertest.Namespace(t, e.c)
 	watching := must(e.c.With(func(c *client.Config) {
@@ -117,7 +117,7 @@ func TestOwnerGoesInTheMiddle(t *testing.T) {
 
 // A child that an earlier owner of the name had is the garbage collector's, and not there for long:
 // that is no failure which somebody has to mend.
-func TestChildrenOfAnEarlierOwnerAreWaitedFor(t *testing.T) {
+func TestApplyWaitsForChildrenOfFormerOwner(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	earlier := app.DeepCopy()
@@ -144,7 +144,7 @@ func TestChildrenOfAnEarlierOwnerAreWaitedFor(t *testing.T) {
 }
 
 // An owner of the same name in another namespace is no earlier one: nobody collects what is its.
-func TestChildrenOfANamesakeAreForeign(t *testing.T) {
+func TestChildrenOfSameNameInOtherNamespaceAreForeign(t *testing.T) {
 	e := newEnv(t)
 	app, far := e.app("web"), clustertest.Namespace(t, e.c)
 	namesake := app.DeepCopy()
@@ -169,7 +169,7 @@ func TestChildrenOfANamesakeAreForeign(t *testing.T) {
 }
 
 // No object is its own child.
-func TestTheOwnerIsNoChild(t *testing.T) {
+func TestOwnerAsChildIsRejected(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	set := e.set(func(c *owned.Config) { c.Kinds, c.AdoptOrphans = []schema.GroupVersionKind{appKind}, true })
@@ -182,7 +182,7 @@ func TestTheOwnerIsNoChild(t *testing.T) {
 }
 
 // Children are found when the version in which the program knew their kind is served no longer.
-func TestKindsInVersionsOfThePast(t *testing.T) {
+func TestKindsInVersionsNotServed(t *testing.T) {
 	e := newEnv(t)
 	app, other := e.app("web"), clustertest.Namespace(t, e.c)
 	past := schema.GroupVersionKind{Group: "past.example.com", Version: "v1alpha1", Kind: "Widget"}

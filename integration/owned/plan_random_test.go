@@ -19,9 +19,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned"
 )
 
-// TestRandomPlansAreWhatApplyDoes compares the plan with the apply that follows, at random: children, orphans,
+// TestRandomPlansMatchApply compares the plan with the apply that follows, at random: children, orphans,
 // objects of a former manager, a user's edits, fields that cannot be changed; and what the set's config allows.
-func TestRandomPlansAreWhatApplyDoes(t *testing.T) {
+func TestRandomPlansMatchApply(t *testing.T) {
 	e := newEnv(t)
 	kinds := []schema.GroupVersionKind{configMapKind, appsv1.SchemeGroupVersion.WithKind("Deployment"), serviceKind}
 	for seed := range uint64(25) {

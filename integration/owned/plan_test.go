@@ -15,7 +15,7 @@ import (
 )
 
 // A plan writes nothing, hides the values of Secrets, and is what Apply then does.
-func TestPlanIsWhatApplyDoes(t *testing.T) {
+func TestPlanMatchesApply(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	frozenConfig := e.configMap("frozen", "colour", "blue")
@@ -80,7 +80,7 @@ func TestPlanIsWhatApplyDoes(t *testing.T) {
 }
 
 // Waves that would wait are planned too, and so is what would be pruned after them.
-func TestPlanGoesBeyondWaves(t *testing.T) {
+func TestPlanIncludesWaitingWaves(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	e.apply(set, app, owned.Of(e.configMap("old"))...)

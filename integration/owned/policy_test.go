@@ -22,7 +22,7 @@ import (
 
 // A policy of the cluster demands a label that a former manager has written. The child was applied, so
 // it does not fail because that label cannot be tried without.
-func TestChildIsAppliedAlthoughItsLeftFieldsMayNotGo(t *testing.T) {
+func TestApplyWithLeftFieldsProtectedByPolicy(t *testing.T) {
 	for _, reason := range []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge} {
 		t.Run(string(reason), func(t *testing.T) { testLeftFieldsMayNotGo(newEnv(t), reason) })
 	}

@@ -21,7 +21,7 @@ import (
 
 // Children that cannot have an owner reference are found by their labels, lead back to the
 // owner, are pruned, and are deleted by Delete.
-func TestChildrenInOtherNamespacesAndInNone(t *testing.T) {
+func TestNamespacedAndClusterScopedChildren(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	other := clustertest.Namespace(t, e.c)
@@ -92,7 +92,7 @@ func TestClusterScopedOwner(t *testing.T) {
 
 // For an owner that is gone, which the cache does not know yet, nothing is created that the
 // garbage collector would not find; for one that is being deleted, nothing at all.
-func TestOwnerDeletedMeanwhile(t *testing.T) {
+func TestApplyForDeletedOwner(t *testing.T) {
 	e := newEnv(t)
 	other := clustertest.Namespace(t, e.c)
 	set := e.set(func(c *owned.Config) { c.Namespaces = []string{other} })
@@ -139,7 +139,7 @@ func TestStaleOwnerPrunesNothing(t *testing.T) {
 }
 
 // Kinds that the cluster does not serve (any longer) have no objects.
-func TestKindsThatAreNotServed(t *testing.T) {
+func TestKindsNotServed(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(func(c *owned.Config) {
 		c.Kinds = append(c.Kinds, schema.GroupVersionKind{Group: "nowhere.example.com", Version: "v1", Kind: "Nothing"})
@@ -160,7 +160,7 @@ func TestKindsThatAreNotServed(t *testing.T) {
 
 // A kind that was missing, and is served now, is looked for when a child of it is desired, and from
 // then on: also when none is any more, for nothing would wake the owner later.
-func TestKindsThatComeLater(t *testing.T) {
+func TestKindsServedLater(t *testing.T) {
 	e := newEnv(t)
 	late := schema.GroupVersionKind{Group: "late.example.com", Version: "v1", Kind: "Late"}
 	set, app := e.set(func(c *owned.Config) { c.Kinds = append(c.Kinds, late) }), e.app("web")

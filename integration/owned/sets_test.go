@@ -13,7 +13,7 @@ import (
 
 // Of two sets of one owner, neither changes or deletes a child of the other: with an owner reference,
 // and in another namespace, where none is possible.
-func TestSetsOfOneOwnerLeaveEachOthersChildren(t *testing.T) {
+func TestSetsOfOneOwnerKeepEachOthersChildren(t *testing.T) {
 	e := newEnv(t)
 	far, app := clustertest.Namespace(t, e.c), e.app("web")
 	named := func(name string) *owned.Set {

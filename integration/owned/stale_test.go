@@ -45,7 +45,7 @@ func TestStaleOwnerRecreatesNothing(t *testing.T) {
 }
 
 // What a user has copied from a child into the place of another is the user's.
-func TestACopyInTheChildsPlaceIsForeign(t *testing.T) {
+func TestCopyInPlaceOfChildIsForeign(t *testing.T) {
 	e := newEnv(t)
 	other := clustertest.Namespace(t, e.c)
 	set, app := e.set(func(c *owned.Config) { c.Namespaces = []string{other} }), e.app("web")
@@ -66,7 +66,7 @@ func TestACopyInTheChildsPlaceIsForeign(t *testing.T) {
 }
 
 // Finalizers are released from children, and from nothing else.
-func TestOrphansAreNotReleased(t *testing.T) {
+func TestFinalizersOfOrphansAreKept(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	set := e.set(func(c *owned.Config) {
@@ -87,7 +87,7 @@ func TestOrphansAreNotReleased(t *testing.T) {
 }
 
 // A CreateOnly child keeps its marks, or it would not be found when it is no longer desired.
-func TestCreateOnlyKeepsItsMarks(t *testing.T) {
+func TestCreateOnlyRestoresLabels(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	child := owned.Child{Object: e.configMap("once", "password", "first"), CreateOnly: true}
@@ -116,7 +116,7 @@ func TestCreateOnlyKeepsItsMarks(t *testing.T) {
 
 // A CreateOnly child of an earlier owner keeps its fields, although it is the set that has given
 // them to it.
-func TestCreateOnlyAdoptsWhatAnEarlierOwnerLeft(t *testing.T) {
+func TestCreateOnlyAdoptsChildOfFormerOwner(t *testing.T) {
 	e := newEnv(t)
 	other := clustertest.Namespace(t, e.c)
 	set, app := e.set(func(c *owned.Config) { c.Namespaces, c.AdoptOrphans = []string{other}, true }), e.app("web")

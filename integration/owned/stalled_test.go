@@ -20,7 +20,7 @@ import (
 // A child that cannot be applied before somebody changes something makes the owner stalled: whether
 // the handler summarises the report, or returns the error and leaves the conditions to
 // middleware.FailureConditions.
-func TestOwnerOfAnImpossibleChildIsStalled(t *testing.T) {
+func TestOwnerOfInvalidChildIsStalled(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(func(c *owned.Config) { c.Kinds = append(c.Kinds, appKind) }), e.app("web")
 	frozen := e.configMap("frozen", "colour", "blue")

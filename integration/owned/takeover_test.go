@@ -112,7 +112,7 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 }
 
 // An apply that leaves fields which the same program has written by Update says so.
-func TestFieldsOfTheSameProgramAreReported(t *testing.T) {
+func TestLeftFieldsOfProgramAreReported(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	byUpdate(e, app, e.deployment("web", "sidecar"), e.c.Config().FieldOwner)

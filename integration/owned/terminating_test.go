@@ -81,7 +81,7 @@ func TestStuckChildrenAreReported(t *testing.T) {
 }
 
 // Delete tells of what it has deleted whether it is gone.
-func TestDeleteTellsWhatIsLeft(t *testing.T) {
+func TestDeleteReportsRemainingChildren(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	e.apply(set, app, owned.Of(e.configMap("free"), e.configMap("held"))...)
@@ -102,7 +102,7 @@ func TestDeleteTellsWhatIsLeft(t *testing.T) {
 }
 
 // Only the finalizers that are named are removed, only after the time, and it is told everywhere.
-func TestNamedFinalizersAreReleased(t *testing.T) {
+func TestForceRemoveFinalizers(t *testing.T) {
 	e := newEnv(t)
 	app, recorder, logged := e.app("web"), &recorder{}, &bytes.Buffer{}
 	set := e.set(func(c *owned.Config) { c.ForceRemoveFinalizers = []string{"example.com/volume"} })
@@ -144,7 +144,7 @@ func TestNamedFinalizersAreReleased(t *testing.T) {
 
 // Finalizers that change between the look at them and their removal are a conflict, which is tried
 // again at once, and not a mistake of the request, which would not.
-func TestReleaseMeetsAnotherWrite(t *testing.T) {
+func TestForceRemoveFinalizersDuringOtherWrite(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	e.stuck(e.set(), app, "held", "example.com/first", volume)

@@ -42,7 +42,7 @@ func (e env) wantUntouched(names ...string) {
 }
 
 // What was applied last goes first, and what is below a child that is not gone stays, and says so.
-func TestDeleteGoesThroughWavesInReverse(t *testing.T) {
+func TestDeleteWavesInReverse(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	e.apply(set, app, e.threeWaves()...)
@@ -66,7 +66,7 @@ func TestDeleteGoesThroughWavesInReverse(t *testing.T) {
 }
 
 // Nothing but a copy is above the child: that holds nothing.
-func TestACopyHoldsNoWave(t *testing.T) {
+func TestCopyDoesNotBlockWave(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	e.apply(set, app, slices.Concat(owned.Wave(1, e.configMap("top")), owned.Of(e.configMap("base")))...)
@@ -77,7 +77,7 @@ func TestACopyHoldsNoWave(t *testing.T) {
 }
 
 // What is no longer desired goes in reverse, too: each run takes a wave, when those above are gone.
-func TestPruneGoesThroughWavesInReverse(t *testing.T) {
+func TestPruneWavesInReverse(t *testing.T) {
 	for _, prune := range []owned.PrunePolicy{owned.PruneLast, owned.PruneFirst} {
 		e := newEnv(t)
 		set, app := e.set(func(c *owned.Config) { c.Prune = prune }), e.app("web")
@@ -101,7 +101,7 @@ func TestPruneGoesThroughWavesInReverse(t *testing.T) {
 }
 
 // What the cache still shows, and is gone, holds nothing; nor is it said to have been pruned again.
-func TestWhatIsGoneHoldsNoWave(t *testing.T) {
+func TestDeletedChildDoesNotBlockWave(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	set, cache := e.behind()
@@ -116,7 +116,7 @@ func TestWhatIsGoneHoldsNoWave(t *testing.T) {
 }
 
 // The wave is noted where it is not 0, and follows the child, its fields being its own or not.
-func TestTheWaveIsNoted(t *testing.T) {
+func TestWaveAnnotation(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	for _, createOnly := range []bool{false, true} {
@@ -188,7 +188,7 @@ func TestPlanDelete(t *testing.T) {
 
 // A controller goes on with the waves below when a child is gone: its source says so, and nothing
 // else makes it run.
-func TestControllerGoesThroughWavesInReverse(t *testing.T) {
+func TestControllerPrunesWavesInReverse(t *testing.T) {
 	e := newEnv(t)
 	selection := informer.Selection{LabelSelector: owned.LabelSet + "=webapp"}
 	configs := must(informer.New(informer.Config[*corev1.ConfigMap]{

@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-func TestCommitOnAServer(t *testing.T) {
+func TestCommitOnServer(t *testing.T) {
 	e := newEnv(t)
 	created := e.create("books")
 	observer := &calls{}
@@ -113,7 +113,7 @@ func TestCommitOnAServer(t *testing.T) {
 }
 
 // A condition list with a schema: what Set makes of anything is what the API server takes.
-func TestWhatSetMakesIsTaken(t *testing.T) {
+func TestServerAcceptsConditionsOfSet(t *testing.T) {
 	e := newEnv(t)
 	// The Service's conditions are validated as every metav1.Condition is.
 	service, err := client.Create(t.Context(), e.client, &corev1.Service{
@@ -138,7 +138,7 @@ func TestWhatSetMakesIsTaken(t *testing.T) {
 	}
 }
 
-func TestCommitWhereTheObjectIsNot(t *testing.T) {
+func TestCommitToMissingObject(t *testing.T) {
 	e := newEnv(t)
 	change := map[string]func(*Shop){
 		"fields":     func(s *Shop) { s.Status.ObservedGeneration = 1 },
@@ -176,7 +176,7 @@ func TestCommitWhereTheObjectIsNot(t *testing.T) {
 	}
 }
 
-func TestCommitWithoutASubresource(t *testing.T) {
+func TestCommitWithoutSubresource(t *testing.T) {
 	e := newEnv(t)
 	e.install("Stall", false, "Namespaced")
 	for kind, obj := range map[string]*unstructured.Unstructured{
@@ -199,7 +199,7 @@ func TestCommitWithoutASubresource(t *testing.T) {
 	}
 }
 
-func TestCommitOfAClusterScopedKind(t *testing.T) {
+func TestCommitOfClusterScopedKind(t *testing.T) {
 	e := newEnv(t)
 	e.install("Town", true, "Cluster")
 	town := e.object("Town", e.namespace)

@@ -25,7 +25,7 @@ import (
 // Several writers each say their own condition and field of one object, each by its own state, which
 // is stale most of the time; a third hand writes labels. Whatever a commit has reported as written
 // stays until its owner says something else.
-func TestContract33_CommitsNeverClobberEachOther(t *testing.T) {
+func TestContract33_ConcurrentCommitsKeepAllConditions(t *testing.T) {
 	const writers, rounds = 3, 200
 	e := newEnv(t)
 	shop := e.create("books")
@@ -85,7 +85,7 @@ func TestContract33_CommitsNeverClobberEachOther(t *testing.T) {
 
 // Two controllers with the middleware, on the same objects: each says its condition of each
 // generation. In the end both are there, and nothing is written any longer.
-func TestTwoControllersWithConditionsOfTheirOwn(t *testing.T) {
+func TestTwoControllersWithOwnConditions(t *testing.T) {
 	e := newEnv(t)
 	const shops = 10
 	for i := range shops {

@@ -32,7 +32,7 @@ func (e env) runStale(shop *Shop, c *client.Client, value metav1.ConditionStatus
 // A run whose response was lost, and the one of another replica after a hand-over, begin with an old
 // state, and do not change what was written since: neither when the status changed last, nor what was
 // said of a later generation.
-func TestRunsWithAnOldStateOnAServer(t *testing.T) {
+func TestStaleCommitsOnServer(t *testing.T) {
 	e := newEnv(t)
 	losing, err := e.client.With(func(c *client.Config) {
 		c.Interceptors = []client.Interceptor{client.On(func(next client.RoundTrip) client.RoundTrip {

@@ -3,22 +3,20 @@ package status_test
 import (
 	"errors"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
 // After a write of its own the run has removed conditions: the state that it took over shows them no
+
 // longer, and the cluster has them still.
-func TestCommitRemovesAfterAnOwnWrite(t *testing.T) {
+
+func TestCommitRemovesConditionsAfterWriteOfRun(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*Shop)
@@ -55,7 +53,8 @@ func TestCommitRemovesAfterAnOwnWrite(t *testing.T) {
 }
 
 // What was taken over is the live state: nothing in it can be somebody's who came later.
-func TestCommitRemovesWhatCameWithAnOwnWrite(t *testing.T) {
+
+func TestCommitRemovesConditionFromTakenOverState(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := w.shop(t)
@@ -78,25 +77,12 @@ func TestCommitRemovesWhatCameWithAnOwnWrite(t *testing.T) {
 }
 
 // An entry without a type among those that have one does not make the list another thing than
+
 // conditions, which would be written as a whole.
-func TestCommitBesideAnEntryWithoutAType(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.edit(func(status map[string]any) {
-		status["conditions"] = append(status["conditions"].([]any), map[string]any{"note": "no type"})
-	})
-	before := w.unstructured(t)
-	after := before.DeepCopy()
-	after.Object["status"].(map[string]any)["conditions"].([]any)[1].(map[string]any)["status"] = "True"
-	w.say("Theirs", "False")
-	if changed, err := status.Commit(t.Context(), w.client, before, after); !changed || err != nil {
-		t.Errorf("changed is %v, the error %v", changed, err)
-	}
-	w.expect(t, "0 [a] Theirs=False Ready=True =", patch)
-}
 
 // The same of a field of a condition.
-func TestCommitRemovesAFieldOfAConditionAfterAnOwnWrite(t *testing.T) {
+
+func TestCommitRemovesConditionFieldAfterWriteOfRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.edit(func(status map[string]any) {
@@ -113,9 +99,12 @@ func TestCommitRemovesAFieldOfAConditionAfterAnOwnWrite(t *testing.T) {
 }
 
 // An unstructured object that was committed in the middle of the run has what the run said, and not
+
 // what the API server made of it: a pruned field, for one. The list that it has is not that of the
+
 // cluster then, though nobody has written.
-func TestCommitOfWhatTheServerHasMadeAnother(t *testing.T) {
+
+func TestCommitWithPrunedField(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := w.unstructured(t)
@@ -131,102 +120,22 @@ func TestCommitOfWhatTheServerHasMadeAnother(t *testing.T) {
 }
 
 // Others have written what nobody should: two conditions of one type, and one without a type. What
+
 // is theirs, and stays as it is, is no reason to say nothing oneself.
-func TestCommitBesideSloppyConditionsOfOthers(t *testing.T) {
-	t.Parallel()
-	sloppy := func(t *testing.T) (*world, *Shop) {
-		t.Helper()
-		w := newWorld(t)
-		w.edit(func(status map[string]any) {
-			status["conditions"] = append([]any{condition("Theirs", "False"), condition("", "True")}, status["conditions"].([]any)...)
-		})
-		return w, w.shop(t)
-	}
-	w, before := sloppy(t)
-	after := before.copy()
-	setReady(after)
-	commit(t, w, before, after)
-	w.expect(t, "0 [a] Theirs=False =True Theirs=True Ready=True", patch)
-
-	w, before = sloppy(t)
-	after = before.copy()
-	status.Remove(&after.Status.Conditions, "Ready")
-	after.Status.Summary.First = "a" // for which the whole list has to be written
-	commit(t, w, before, after)
-	w.expect(t, "0 [a] Theirs=False =True Theirs=True", get, patch)
-
-	for name, test := range map[string]struct {
-		change func(*Shop)
-		want   string
-	}{
-		"one of two":     {func(s *Shop) { status.Set(&s.Status.Conditions, status.True("Theirs", 1, "Mine", "")) }, `two of type "Theirs"`},
-		"both":           {func(s *Shop) { status.Remove(&s.Status.Conditions, "Theirs") }, `two of type "Theirs"`},
-		"without a type": {func(s *Shop) { s.Status.Conditions[1].Reason = "Mine" }, "has no type"},
-	} {
-		w, before := sloppy(t)
-		after := before.copy()
-		test.change(after)
-		if changed, err := status.Commit(t.Context(), w.client, before, after); changed || err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: changed is %v, the error %v, want one that says %s", name, changed, err, test.want)
-		}
-		w.expect(t, "0 [a] Theirs=False =True Theirs=True Ready=False")
-	}
-}
 
 // Edit gives each entry back as it is, also of two of one type.
-func TestEditBesideSloppyConditionsOfOthers(t *testing.T) {
-	t.Parallel()
-	first, second := condition("Theirs", "False"), condition("Theirs", "True")
-	first["severity"] = "Info"
-	obj := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{first, second}}}}
-	if err := status.Edit(obj, func(c *[]metav1.Condition) { status.Set(c, status.True("Ready", 1, "Open", "")) }); err != nil {
-		t.Fatal(err)
-	}
-	list, _, err := unstructured.NestedSlice(obj.Object, "status", "conditions")
-	if err != nil || len(list) != 3 {
-		t.Fatalf("the conditions are %v, the error is %v", list, err)
-	}
-	if diff := cmp.Diff([]any{any(first), any(second)}, list[:2]); diff != "" {
-		t.Errorf("the conditions of others (-want +got):\n%s", diff)
-	}
-}
 
 // A status that is null is none.
-func TestEditOfANullStatus(t *testing.T) {
-	t.Parallel()
-	obj := &unstructured.Unstructured{Object: map[string]any{"status": nil}}
-	if err := status.Edit(obj, func(c *[]metav1.Condition) { status.SetReady(c, 1, "Open", "") }); err != nil {
-		t.Fatal(err)
-	}
-	if list, _, err := unstructured.NestedSlice(obj.Object, "status", "conditions"); err != nil || len(list) != 1 {
-		t.Errorf("the conditions are %v, the error is %v", list, err)
-	}
-}
 
 // The live status has become something that no patch can be made for: that is no conflict, which
+
 // would be tried again for ever.
-func TestCommitToAStatusOfAnotherForm(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	before := w.shop(t)
-	after := before.copy()
-	setReady(after)
-	w.Edit("shops", shopKey(), "others", func(obj map[string]any) bool {
-		obj["status"] = "closed"
-		return true
-	})
-	_, err := status.Commit(t.Context(), w.client, before, after)
-	if err == nil || errors.Is(err, client.ErrChanged) || apierrors.IsConflict(err) || !strings.Contains(err.Error(), "its status is a string") {
-		t.Errorf("the error is %v, want one that says what the status is", err)
-	}
-	if got := w.Requests(); len(got) != 2 {
-		t.Errorf("requests: %q", got)
-	}
-}
 
 // Somebody else, or an earlier run whose answer was lost, has said the same already: since then, and
+
 // not since now.
-func TestCommitKeepsTheTimeOfWhatIsSaidAlready(t *testing.T) {
+
+func TestCommitKeepsTransitionTimeAfterLostResponse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := w.shop(t)

@@ -22,7 +22,7 @@ import (
 
 // A webhook refuses with the code of a test that has failed, and without causes. Nobody has written
 // meanwhile, so it is no conflict, and trying on is useless.
-func TestCommitThatAWebhookRefuses(t *testing.T) {
+func TestCommitRejectedByWebhook(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		stale    bool
@@ -61,7 +61,7 @@ func TestCommitThatAWebhookRefuses(t *testing.T) {
 
 // A field that came with the answer of the run's own write has been changed once more: what the
 // run has not said itself is not said again.
-func TestCommitDoesNotBringBackFieldsOfOthers(t *testing.T) {
+func TestCommitDoesNotRestoreFieldsRemovedByOtherClients(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := w.shop(t)
@@ -93,7 +93,7 @@ func TestCommitDoesNotBringBackFieldsOfOthers(t *testing.T) {
 
 // Entries have fields that the Go type does not know: a later version of the type does, or
 // another program's. They stay, in the own entry and in those of others, whichever patch is made.
-func TestCommitKeepsWhatTheTypeDoesNotKnow(t *testing.T) {
+func TestCommitKeepsUnknownFields(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change   func(*Shop)
@@ -186,7 +186,7 @@ func TestCommitKeepsWhatTheTypeDoesNotKnow(t *testing.T) {
 }
 
 // Null is nothing, for a merge patch: whoever takes one away has changed nothing.
-func TestCommitOfANullThatWentAway(t *testing.T) {
+func TestCommitRemovesNull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := w.unstructured(t)
@@ -206,7 +206,7 @@ type Kiosk struct {
 	Truth  ShopStatus `json:"status"`
 }
 
-func TestCommitOfAnotherFieldNamedStatus(t *testing.T) {
+func TestCommitIgnoresOtherFieldNamedStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	encoded, err := json.Marshal(w.shop(t))
@@ -228,7 +228,7 @@ func TestCommitOfAnotherFieldNamedStatus(t *testing.T) {
 }
 
 // Somebody writes to the object all the time, and not to the conditions: a new one gets in.
-func TestCommitOfANewConditionBesideOtherWrites(t *testing.T) {
+func TestCommitAddsConditionDuringOtherWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	beat := 0
@@ -259,7 +259,7 @@ func TestCommitOfANewConditionBesideOtherWrites(t *testing.T) {
 
 // Edit leaves alone what it was not asked to change, as it stands in the list: otherwise a commit
 // would write the conditions of others, as this run saw them.
-func TestEditLeavesOtherConditionsAsTheyAre(t *testing.T) {
+func TestEditKeepsOtherConditions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.edit(func(status map[string]any) {
@@ -298,7 +298,7 @@ func TestEditLeavesOtherConditionsAsTheyAre(t *testing.T) {
 }
 
 // Another instance has added the condition in the very moment: there are no two of it.
-func TestCommitAddsNoConditionTwice(t *testing.T) {
+func TestCommitAddsConditionOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before, after := w.shop(t), w.shop(t)

@@ -33,7 +33,7 @@ func (e env) refusing(on *bool, verb client.Verb) *owned.Set {
 }
 
 // A child that may not be deleted keeps its owner from being ready, as the error of Apply says.
-func TestApplyThatCannotPruneIsNotReady(t *testing.T) {
+func TestApplyWithFailedPruneIsNotReady(t *testing.T) {
 	e := newEnv(t)
 	refuse := true
 	set, app := e.refusing(&refuse, client.VerbDelete), e.app("web")
@@ -54,7 +54,7 @@ func TestApplyThatCannotPruneIsNotReady(t *testing.T) {
 }
 
 // When nobody can tell whether children are gone, they are not said to be gone.
-func TestDeleteWhoseLastLookFailsIsNotGone(t *testing.T) {
+func TestDeleteWithFailedListIsNotAllDeleted(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	e.apply(e.set(), app, append(owned.Of(e.configMap("base")), owned.Wave(1, e.configMap("top"))...)...)

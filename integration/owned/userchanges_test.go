@@ -22,10 +22,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned/watched"
 )
 
-// TestChildrenComeBackFromWhatAUserDoes: a user does one to three things to children at once, at random:
+// TestChildrenRecoverFromUserChanges: a user does one to three things to children at once, at random:
 // edits, takes fields by force, removes marks, owner references or managedFields, deletes, creates anew
 // without marks. Each time the children become as desired, without a resync.
-func TestChildrenComeBackFromWhatAUserDoes(t *testing.T) {
+func TestChildrenRecoverFromUserChanges(t *testing.T) {
 	e := newEnv(t)
 	other := clustertest.Namespace(t, e.c)
 	apps := must(informer.New(informer.Config[*unstructured.Unstructured]{

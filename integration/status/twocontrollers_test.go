@@ -29,7 +29,7 @@ func (e env) begin(name string) *Shop {
 }
 
 // Whatever patch is made, the API server takes it, and what the type does not know stays.
-func TestCommitKeepsWhatTheTypeDoesNotKnow(t *testing.T) {
+func TestCommitKeepsUnknownFields(t *testing.T) {
 	e := newEnv(t)
 	for name, test := range map[string]struct {
 		change func(*Shop)
@@ -86,7 +86,7 @@ func TestCommitKeepsWhatTheTypeDoesNotKnow(t *testing.T) {
 	}
 }
 
-func TestCommitLockedOnAServer(t *testing.T) {
+func TestCommitLockedOnServer(t *testing.T) {
 	e := newEnv(t)
 	before := e.begin("books")
 	note := func(before *Shop, change func(*Shop)) (*Shop, bool, error) {
@@ -134,7 +134,7 @@ func TestCommitLockedOnAServer(t *testing.T) {
 
 // The run has written to the object, has taken over the answer, and then removes conditions of which
 // the answer had still told.
-func TestCommitRemovesAfterAnOwnWrite(t *testing.T) {
+func TestCommitRemovesConditionsAfterWriteOfRun(t *testing.T) {
 	e := newEnv(t)
 	before := e.begin("books")
 	ready := before.copy()

@@ -1,0 +1,94 @@
+package owned
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// What needs the API server is tested in integration/owned.
+
+func newClient(t *testing.T, fieldOwner string) *client.Client {
+	t.Helper()
+	cluster, err := kube.Connect(&rest.Config{Host: "http://nowhere.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: fieldOwner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestNewReportsAllMistakes(t *testing.T) {
+	t.Parallel()
+	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	_, err := New(Config{
+		Client: newClient(t, ""), Name: "not a label",
+		Kinds:      []schema.GroupVersionKind{kind, kind, {Kind: "Service"}},
+		OnConflict: "maybe", Prune: "sometimes", Propagation: "sideways",
+		ForceRemoveFinalizers: []string{""}, ForceRemoveAfter: -1,
+	})
+	for _, part := range []string{
+		"FieldOwner", "Name is", "Kinds[1]", "Kinds[2]", "OnConflict", "Prune is", "Propagation", "ForceRemoveFinalizers[0]", "ForceRemoveAfter",
+	} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not tell %q: %v", part, err)
+		}
+	}
+	_, err = New(Config{})
+	for _, part := range []string{"Client is required", "Name is required", "Kinds is required"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not tell %q: %v", part, err)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	set, err := New(Config{Client: newClient(t, "tests"), Name: "webapp", Kinds: []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("ConfigMap")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := set.config
+	if c.OnConflict != ForceConflicts || c.Prune != PruneLast || c.Propagation != metav1.DeletePropagationBackground ||
+		c.ForceRemoveAfter != 10*time.Minute || c.Logger == nil || c.Recreate || c.AdoptOrphans || c.Events != nil {
+		t.Errorf("%+v", c)
+	}
+	if !set.dry.Config().DryRun {
+		t.Error("plans would write")
+	}
+}
+
+func TestNamespacesOf(t *testing.T) {
+	t.Parallel()
+	near, far := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}, &corev1.Node{}
+	for name, test := range map[string]struct {
+		owner metav1.Object
+		given []string
+		want  []string
+	}{
+		"the owner's":               {near, nil, []string{"shop"}},
+		"the owner's and others":    {near, []string{"b", "shop", "b"}, []string{"shop", "b"}},
+		"all, when it says so":      {near, []string{"b", metav1.NamespaceAll}, []string{""}},
+		"all, of an owner in none":  {far, nil, []string{""}},
+		"some, of an owner in none": {far, []string{"b"}, []string{"b"}},
+	} {
+		if got := (Config{Namespaces: test.given}).namespacesOf(test.owner); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

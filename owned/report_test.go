@@ -1,0 +1,112 @@
+package owned
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/readiness"
+)
+
+// refusal is an answer of the API server with these causes.
+
+func TestReportDescribesPendingChildren(t *testing.T) {
+	t.Parallel()
+	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	result := func(name string, outcome ChildOutcome) Result {
+		return Result{
+			Kind: kind, Key: kube.Key{Namespace: "shop", Name: name}, Desired: true, Outcome: outcome,
+			Readiness: readiness.State{Status: readiness.Current},
+		}
+	}
+	ready, slow, waits, failed := result("ready", Unchanged), result("slow", Updated), result("waits", Waiting), result("failed", Failed)
+	slow.Readiness = readiness.State{Status: readiness.InProgress, Message: "1 of 2 replicas are available"}
+	waits.Waits = "wave 0 is not ready"
+	failed.Err = errors.New("apply ConfigMap shop/failed: refused")
+	old := result("old", Terminating)
+	old.Desired, old.Terminating = false, &Deletion{Since: time.Unix(0, 0), Finalizers: []string{"example.com/a"}}
+	report := Report{Results: []Result{ready, slow, waits, failed, old}}
+	want := "ConfigMap shop/slow: 1 of 2 replicas are available; ConfigMap shop/waits waits: wave 0 is not ready; " +
+		"apply ConfigMap shop/failed: refused"
+	if got := report.Pending(); got != want || report.Ready() {
+		t.Errorf("ready %t: %s", report.Ready(), got)
+	}
+	want = "ConfigMap shop/old: it is being deleted since 1970-01-01T00:00:00Z, held by finalizers example.com/a"
+	if got := report.Remaining(); got != want || report.AllDeleted() {
+		t.Errorf("all deleted %t: %s", report.AllDeleted(), got)
+	}
+	if report = (Report{Results: []Result{ready, old}}); !report.Ready() || report.Pending() != "" {
+		t.Errorf("ready %t: %s", report.Ready(), report.Pending())
+	}
+	report = Report{Results: slices.Repeat([]Result{slow}, 8)}
+	if got := report.Pending(); strings.Count(got, "slow") != 5 || !strings.HasSuffix(got, "and 3 more") {
+		t.Error(got)
+	}
+	pruned := Result{Kind: kind, Outcome: Pruned}
+	if report = (Report{Results: []Result{ready, pruned}}); report.Remaining() != "" || !report.Ready() {
+		t.Errorf("remaining %q, ready %t", report.Remaining(), report.Ready())
+	}
+	if report = (Report{OwnerTerminating: true}); report.Ready() || report.Pending() == "" {
+		t.Error("an owner that is being deleted is ready")
+	}
+}
+
+// A child that could not be deleted comes with an error of Apply, so the report is not ready.
+
+func TestReportWithFailedPruneIsNotReady(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[readiness.Status]error{readiness.InProgress: errors.New("prune: refused"), readiness.Failed: refusal()} {
+		report := Report{Results: []Result{
+			{Desired: true, Outcome: Unchanged, Readiness: readiness.State{Status: readiness.Current}}, {Outcome: Failed, Err: err}, {Outcome: Foreign},
+		}}
+		if report.Ready() || report.Pending() != err.Error() {
+			t.Errorf("ready: %t, pending: %q", report.Ready(), report.Pending())
+		}
+		if states := report.States(); len(states) != 2 || states[0].Status != readiness.Current || states[1].Status != want || states[1].Message != err.Error() {
+			t.Errorf("%+v", states)
+		}
+	}
+}
+
+func TestStatesOfChildren(t *testing.T) {
+	t.Parallel()
+	state := func(status readiness.Status) readiness.State { return readiness.State{Status: status, Message: "why"} }
+	for name, test := range map[string]struct {
+		result Result
+		want   readiness.Status
+	}{
+		"ready":            {Result{Outcome: Updated, Readiness: readiness.State{Status: readiness.Current}}, readiness.Current},
+		"not ready yet":    {Result{Outcome: Unchanged, Readiness: state(readiness.InProgress)}, readiness.InProgress},
+		"failed":           {Result{Outcome: Unchanged, Readiness: state(readiness.Failed)}, readiness.Failed},
+		"not applied":      {Result{Outcome: Failed, Err: errors.New("refused")}, readiness.InProgress},
+		"cannot change":    {Result{Outcome: Failed, Err: &ImmutableError{Err: refusal(metav1.StatusCause{})}}, readiness.Failed},
+		"somebody else's":  {Result{Outcome: Foreign, Err: &ForeignError{}}, readiness.Failed},
+		"earlier owner's":  {Result{Outcome: Foreign, Err: &ForeignError{Former: true}}, readiness.InProgress},
+		"not accepted":     {Result{Outcome: Failed, Err: refusal()}, readiness.Failed},
+		"waits":            {Result{Outcome: Waiting}, readiness.InProgress},
+		"is being deleted": {Result{Outcome: Terminating, Terminating: &Deletion{}}, readiness.InProgress},
+	} {
+		test.result.Desired = true
+		states := Report{Results: []Result{test.result, {Outcome: Pruned}}}.States()
+		if len(states) != 1 || states[0].Status != test.want || (states[0].Message == "") != (test.want == readiness.Current) {
+			t.Errorf("%s: %+v", name, states)
+		}
+	}
+	for want, err := range map[readiness.Status]error{readiness.InProgress: errors.New("the list failed"), readiness.Failed: refusal()} {
+		failed := Report{failure: err}
+		if states := failed.States(); len(states) != 1 || states[0].Status != want || failed.Ready() || failed.AllDeleted() || failed.Pending() == "" {
+			t.Errorf("%v: %+v, ready %t, all deleted %t, pending %q", err, states, failed.Ready(), failed.AllDeleted(), failed.Pending())
+		}
+	}
+	if states := (Report{OwnerTerminating: true}).States(); len(states) != 1 || states[0].Status != readiness.Terminating {
+		t.Errorf("%+v", states)
+	}
+}
+
+// An owner whose former children were searched for is remembered as long as it is handled.
