@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What needs the API server is tested in integration/owned.
+// integration/owned has the tests that need an API server.
 
 func newClient(t *testing.T, fieldOwner string) *client.Client {
 	t.Helper()

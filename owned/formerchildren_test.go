@@ -6,6 +6,7 @@ import (
 	"time"
 )
 
+// An owner whose former children were searched for is remembered as long as it is handled.
 func TestSearchedOwnersExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

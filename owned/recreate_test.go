@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// refusal returns an error of the API server with these causes.
 func refusal(causes ...metav1.StatusCause) error {
 	return fmt.Errorf("apply: %w", &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,

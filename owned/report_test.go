@@ -14,8 +14,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// refusal is an answer of the API server with these causes.
-
 func TestReportDescribesPendingChildren(t *testing.T) {
 	t.Parallel()
 	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
@@ -57,8 +55,7 @@ func TestReportDescribesPendingChildren(t *testing.T) {
 	}
 }
 
-// A child that could not be deleted comes with an error of Apply, so the report is not ready.
-
+// If a child could not be deleted, Apply returns an error, and the report is not ready.
 func TestReportWithFailedPruneIsNotReady(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[readiness.Status]error{readiness.InProgress: errors.New("prune: refused"), readiness.Failed: refusal()} {
@@ -108,5 +105,3 @@ func TestStatesOfChildren(t *testing.T) {
 		t.Errorf("%+v", states)
 	}
 }
-
-// An owner whose former children were searched for is remembered as long as it is handled.

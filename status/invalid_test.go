@@ -14,6 +14,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
+// A list with one untyped entry is still a list of conditions, and is not written as a whole.
 func TestCommitWithUntypedEntryInList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -30,6 +31,8 @@ func TestCommitWithUntypedEntryInList(t *testing.T) {
 	w.expect(t, "0 [a] Theirs=False Ready=True =", patch)
 }
 
+// Other clients have written two conditions of one type, and one without a type. As long as these do not change,
+// Commit writes the others.
 func TestCommitWithInvalidConditionsOfOtherClients(t *testing.T) {
 	t.Parallel()
 	sloppy := func(t *testing.T) (*world, *Shop) {
@@ -71,6 +74,7 @@ func TestCommitWithInvalidConditionsOfOtherClients(t *testing.T) {
 	}
 }
 
+// Edit does not change other entries, even if two have the same type.
 func TestEditKeepsDuplicateConditions(t *testing.T) {
 	t.Parallel()
 	first, second := condition("Theirs", "False"), condition("Theirs", "True")
@@ -88,6 +92,7 @@ func TestEditKeepsDuplicateConditions(t *testing.T) {
 	}
 }
 
+// A status that is null counts as missing.
 func TestEditNullStatus(t *testing.T) {
 	t.Parallel()
 	obj := &unstructured.Unstructured{Object: map[string]any{"status": nil}}
@@ -99,6 +104,8 @@ func TestEditNullStatus(t *testing.T) {
 	}
 }
 
+// No patch is possible for a live status that is not an object. That is not a conflict, which would be retried
+// forever.
 func TestCommitToStatusThatIsNotAnObject(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

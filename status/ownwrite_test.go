@@ -12,10 +12,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// After a write of its own the run has removed conditions: the state that it took over shows them no
-
-// longer, and the cluster has them still.
-
+// A run has written to the object and then removed conditions: the taken-over state does not contain them, but the
+// cluster does.
 func TestCommitRemovesConditionsAfterWriteOfRun(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -52,8 +50,7 @@ func TestCommitRemovesConditionsAfterWriteOfRun(t *testing.T) {
 	}
 }
 
-// What was taken over is the live state: nothing in it can be somebody's who came later.
-
+// A taken-over state is the live state, so it contains no later changes of other clients.
 func TestCommitRemovesConditionFromTakenOverState(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -64,7 +61,7 @@ func TestCommitRemovesConditionFromTakenOverState(t *testing.T) {
 	commit(t, w, before, after)
 	w.expect(t, "0 [a] Theirs=True", get, patch)
 
-	// And when somebody has come later, it is a conflict.
+	// A later change of another client is a conflict.
 	before = w.shop(t)
 	w.say("Theirs", "Unknown")
 	after = w.shop(t)
@@ -76,12 +73,7 @@ func TestCommitRemovesConditionFromTakenOverState(t *testing.T) {
 	w.expect(t, "0 [a] Theirs=False", get)
 }
 
-// An entry without a type among those that have one does not make the list another thing than
-
-// conditions, which would be written as a whole.
-
-// The same of a field of a condition.
-
+// The same for a field of a condition.
 func TestCommitRemovesConditionFieldAfterWriteOfRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -98,12 +90,8 @@ func TestCommitRemovesConditionFieldAfterWriteOfRun(t *testing.T) {
 	}
 }
 
-// An unstructured object that was committed in the middle of the run has what the run said, and not
-
-// what the API server made of it: a pruned field, for one. The list that it has is not that of the
-
-// cluster then, though nobody has written.
-
+// After a commit during the run, an unstructured object contains what the run has set, not what the API server made
+// of it: for example a field that was pruned. So its list differs from the cluster without a write of another client.
 func TestCommitWithPrunedField(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -119,22 +107,8 @@ func TestCommitWithPrunedField(t *testing.T) {
 	w.expect(t, "0 [a] Theirs=True Ready=False New=True", patch, get, patch)
 }
 
-// Others have written what nobody should: two conditions of one type, and one without a type. What
-
-// is theirs, and stays as it is, is no reason to say nothing oneself.
-
-// Edit gives each entry back as it is, also of two of one type.
-
-// A status that is null is none.
-
-// The live status has become something that no patch can be made for: that is no conflict, which
-
-// would be tried again for ever.
-
-// Somebody else, or an earlier run whose answer was lost, has said the same already: since then, and
-
-// not since now.
-
+// An earlier run, whose response was lost, or another client has set the same status already: the transition time
+// stays.
 func TestCommitKeepsTransitionTimeAfterLostResponse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

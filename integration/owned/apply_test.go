@@ -39,8 +39,8 @@ func (e env) giveAddress(name string) {
 	must(client.Patch(e.Context(), e.c, before, client.MergeFrom(before, after), client.Subresource("status")))(e)
 }
 
-// A wave is applied when the one before it is ready, and the report says what it waits for. What
-// the caller has made is not changed.
+// A wave is applied when all lower waves are ready. The report contains the reason of the wait. The objects of the
+// caller are not changed.
 func TestWavesWaitForLowerWaves(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
@@ -77,8 +77,7 @@ func TestWavesWaitForLowerWaves(t *testing.T) {
 	}
 }
 
-// A field that a foreign hand has changed is set again, and the report names it; what others
-// have added stays.
+// A field that another client has changed is corrected and reported. Fields that other clients have added stay.
 func TestDriftIsCorrected(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
@@ -101,7 +100,7 @@ func TestDriftIsCorrected(t *testing.T) {
 	e.want(e.apply(set, app, owned.Of(child)...).Results, "ConfigMap web: unchanged")
 }
 
-// With ReportConflicts, others keep what they have set.
+// With ReportConflicts, fields of other clients stay.
 func TestReportConflicts(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(func(c *owned.Config) { c.OnConflict = owned.ReportConflicts }), e.app("web")
@@ -118,8 +117,8 @@ func TestReportConflicts(t *testing.T) {
 	}
 }
 
-// CreateOnly children are created, and then left to others; checks get them in the type that
-// they were given in.
+// CreateOnly children are created and then left to other clients. Child.Ready gets them in the type of the desired
+// object.
 func TestCreateOnly(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
@@ -134,7 +133,7 @@ func TestCreateOnly(t *testing.T) {
 	}
 }
 
-// What is taken over as a CreateOnly child keeps its fields.
+// An object that is adopted as a CreateOnly child keeps its fields.
 func TestCreateOnlyAdoptionKeepsFields(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -150,8 +149,8 @@ func TestCreateOnlyAdoptionKeepsFields(t *testing.T) {
 	e.want(e.apply(set, app).Results, "ConfigMap web: pruned")
 }
 
-// Whatever is deleted has its uid as precondition, and the propagation that is configured; what
-// is created anew has its resourceVersion too.
+// Every deletion has the uid as precondition and the configured propagation; that of a recreated child has its
+// resourceVersion too.
 func TestDeletionsHavePreconditions(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -188,7 +187,7 @@ func TestDeletionsHavePreconditions(t *testing.T) {
 	}
 }
 
-// One read of the owner serves the whole set; a child is read only when it is not as it was found.
+// The owner is read once for all pruned children. A child is read only if it has changed since it was found.
 func TestPruneReadsOwnerOnce(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -209,8 +208,8 @@ func TestPruneReadsOwnerOnce(t *testing.T) {
 	}
 }
 
-// What is no longer desired is deleted when it is the owner's by uid. What a user has copied from
-// a child, labels and all, is not, and neither is what another owner has.
+// An undesired child is deleted only if the owner's uid identifies it. Copies of a child with its labels, and
+// children of another owner, stay.
 func TestPruneRequiresOwnerUID(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
@@ -248,8 +247,7 @@ func TestPruneRequiresOwnerUID(t *testing.T) {
 	}
 }
 
-// A child that was deleted and created again by somebody else, under the same name, is not what
-// the cache shows.
+// A child that another client has deleted and created again is not the object in the cache.
 func TestPruneKeepsReplacedObject(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -271,7 +269,7 @@ func TestPruneKeepsReplacedObject(t *testing.T) {
 		t.Error("the user's object was deleted")
 	}
 
-	// Nor is it applied to.
+	// It is not applied either.
 	_, err = set.Apply(t.Context(), app, owned.Of(e.configMap("old", "of", "the set"))...)
 	if !errors.Is(err, client.ErrReplaced) && !errors.Is(err, client.ErrChanged) {
 		t.Error(err)
@@ -281,7 +279,7 @@ func TestPruneKeepsReplacedObject(t *testing.T) {
 	}
 }
 
-// What is not applied yet keeps everything from being pruned, unless that comes first.
+// With PruneLast, a child that is not applied yet delays all pruning; with PruneFirst it does not.
 func TestPrunePolicies(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -296,8 +294,7 @@ func TestPrunePolicies(t *testing.T) {
 		"Service web: unchanged", "ConfigMap new: waiting", "ConfigMap old: pruned")
 }
 
-// An object in the place of a child that is somebody else's is left as it is. Nobody's can be
-// taken over.
+// An object of another owner in the place of a child is not changed. An orphan can be adopted.
 func TestForeignObjectsAreNotChanged(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
@@ -352,8 +349,8 @@ func job(namespace, image string) *batchv1.Job {
 	}
 }
 
-// A change of what cannot be changed is an error that says which field it is. Where it is
-// allowed, the child is deleted, and created in a later run.
+// A change of an immutable field is an error that names the field. If Recreate permits it, the child is deleted, and
+// created in a later run.
 func TestImmutableFields(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
@@ -398,7 +395,7 @@ func TestImmutableFields(t *testing.T) {
 	}
 }
 
-// What another error refuses is not deleted for it.
+// A child that the API server rejects for another reason is not deleted.
 func TestOtherInvalidFieldsDoNotRecreate(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(func(c *owned.Config) { c.Recreate = true }), e.app("web")
@@ -415,7 +412,7 @@ func TestOtherInvalidFieldsDoNotRecreate(t *testing.T) {
 	}
 }
 
-// Mistakes are told before any request.
+// Invalid children are rejected before any request.
 func TestInvalidChildrenRejectedWithoutRequest(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
@@ -441,7 +438,7 @@ func TestInvalidChildrenRejectedWithoutRequest(t *testing.T) {
 	}
 }
 
-// The definition of a kind, and a namespace, may come in an earlier wave than what needs them.
+// A lower wave may contain the namespace of a child or the definition of its kind.
 func TestKindsAndNamespacesCreatedByLowerWaves(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -473,8 +470,8 @@ func TestKindsAndNamespacesCreatedByLowerWaves(t *testing.T) {
 	})
 }
 
-// A cache that does not show what is there leads neither to taking what is somebody else's, nor
-// to leaving a child behind.
+// If the cache does not contain the existing objects, Apply neither takes over foreign objects nor leaves children
+// behind.
 func TestApplyWithEmptyCache(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
