@@ -82,7 +82,8 @@ func TestContract06_LostLeadershipCancelsWork(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer()
 				c := s.client("a")
-				e := newTestElector(t, c)
+				var log logs
+				e := newTestElector(t, c, log.into)
 				contexts := make(chan context.Context, 1)
 				var cancelled time.Duration
 				r := run(t, e, func(ctx context.Context) error {
@@ -99,6 +100,9 @@ func TestContract06_LostLeadershipCancelsWork(t *testing.T) {
 				working := <-contexts
 				<-working.Done()
 				synctest.Wait()
+				if n := log.count("leadership lost, work cancelled"); n != 1 {
+					t.Errorf("the loss is logged %d times at once, want once:\n%s", n, &log.buffer)
+				}
 				requests := c.count()
 				if cause := context.Cause(working); !errors.Is(cause, kube.ErrLeadershipLost) {
 					t.Errorf("the cause is %v, want ErrLeadershipLost", cause)
