@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
@@ -31,7 +30,7 @@ func TestWritesDuringChanges(t *testing.T) {
 	for w := range 2 {
 		all.Go(func() { // waited for below
 			var olds []Ref
-			for i := range testlength.Count(4000, 6000) {
+			for i := range 6000 {
 				o := shapes[i/2000][(i*7+w*50)%300]
 				old, replaced, err := s.Put(o)
 				if err != nil {
