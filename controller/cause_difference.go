@@ -18,8 +18,8 @@ type difference struct {
 	parts   kube.ChangedParts        // guarded by mu
 }
 
-// maxDifferences is the maximum number of merged differences. When it is exceeded, the earlier ones are computed at once, so
-// that their states can be freed.
+// maxDifferences is the maximum number of merged differences. When it is exceeded, the earlier ones are computed at
+// once, so that their states can be freed.
 const maxDifferences = 8
 
 // newDifference returns a difference that calls compare at most once, at any time, in any goroutine. compare may be

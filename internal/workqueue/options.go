@@ -52,17 +52,17 @@ type Options[C any] struct {
 	// latest MaxDebounce times Debounce after the first Add. These Adds are merged. Default 0: no delay. It has no
 	// effect together with After.
 	Debounce time.Duration
-	// Backoff means that the key has failed and must wait for After, even if it is added again: Adds without EndBackoff are
-	// merged and wait too, including those while the key was taken. It has no effect without After.
+	// Backoff means that the key has failed and must wait for After, even if it is added again: Adds without EndBackoff
+	// are merged and wait too, including those while the key was taken. It has no effect without After.
 	Backoff bool
-	// EndBackoff ends a backoff, the current one as well as one that begins when the worker that has taken the key reports a
-	// failure: the key becomes ready at the time of this Add. It has no effect together with Backoff, or in an Add that
-	// returns false.
+	// EndBackoff ends a backoff, the current one as well as one that begins when the worker that has taken the key
+	// reports a failure: the key becomes ready at the time of this Add. It has no effect together with Backoff, or in an
+	// Add that returns false.
 	EndBackoff bool
-	// EndBackoffIf reports whether a cause has EndBackoff. It is only called if it matters: for this Add's cause if the key is in
-	// backoff; with Backoff, for the causes that were added while the key was taken (dropped causes are treated as
-	// having EndBackoff). It is called with the queue's lock held: it must be fast, and not call the queue. Default nil: no
-	// cause has EndBackoff.
+	// EndBackoffIf reports whether a cause has EndBackoff. It is only called if it matters: for this Add's cause if the
+	// key is in backoff; with Backoff, for the causes that were added while the key was taken (dropped causes are treated
+	// as having EndBackoff). It is called with the queue's lock held: it must be fast, and not call the queue. Default
+	// nil: no cause has EndBackoff.
 	EndBackoffIf func(C) bool
 
 	merge Merge[C] // set by Add
