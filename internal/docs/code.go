@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// CheckCode returns the problems of the Go samples and tables of a page, one sentence each. Root is the repository's folder,
-// and the base of the paths in markers.
+// CheckCode returns the problems of the Go samples and tables of a page, one sentence each. Root is the repository's
+// folder, and the base of the paths in markers.
 func CheckCode(root string, page Page) []string {
 	var problems []string
 	for _, b := range page.Blocks {
@@ -22,8 +22,9 @@ func CheckCode(root string, page Page) []string {
 		case err != nil:
 			problems = append(problems, fmt.Sprintf("line %d: %v", b.Line, err))
 		case marked && want != b.Text:
-			problems = append(problems, fmt.Sprintf("line %d: the block is not %s: %s; change what it comes from, then run make docs",
-				b.Line, strings.Join(slices.Concat(b.Marked("code"), b.Marked("loc"), b.Marked("path")), ""), firstDifference(b.Text, want)))
+			source := strings.Join(slices.Concat(b.Marked("code"), b.Marked("loc"), b.Marked("path")), "")
+			problems = append(problems, fmt.Sprintf("line %d: the block is not %s: %s; change its source, then run make docs",
+				b.Line, source, firstDifference(b.Text, want)))
 		}
 	}
 	return problems
@@ -78,8 +79,8 @@ func sampleOf(root string, b Block) (text string, marked bool, err error) {
 	case b.Lang == "go" && len(b.Marked("file")) > 0:
 		return "", false, nil // a test that follows the page compiles it; TestPages requires such a test
 	case b.Lang == "go":
-		return "", false, errors.New("a Go block must be code that is compiled: put it into a file of examples/ or an Example test, " +
-			"and name it directly above the block: <!-- code: PATH#REGION -->")
+		return "", false, errors.New("a Go block must be code that is compiled: put it into a file of examples/ or an " +
+			"Example test, and name it directly above the block: <!-- code: PATH#REGION -->")
 	default:
 		return "", false, nil
 	}
@@ -107,8 +108,8 @@ func sample(root, ref, lang string) (string, error) {
 	return cut, nil
 }
 
-// compiled returns an error unless make test compiles a file: the file must be in the root module or in examples, and no
-// build constraint or folder name may exclude it.
+// compiled returns an error unless make test compiles a file: the file must be in the root module or in examples, and
+// no build constraint or folder name may exclude it.
 func compiled(root, name string) error {
 	if path.Ext(name) != ".go" {
 		return fmt.Errorf("a Go sample comes from %s, which is not a Go file", name)
@@ -139,8 +140,8 @@ func compiled(root, name string) error {
 	return nil
 }
 
-// cutRegion returns the text between // region NAME and its // endregion, or all text if the name is empty, without region
-// lines and without common indentation.
+// cutRegion returns the text between // region NAME and its // endregion, or all text if the name is empty, without
+// region lines and without common indentation.
 func cutRegion(text, name string) (string, error) {
 	var (
 		open  []string // the regions around the line, outermost first

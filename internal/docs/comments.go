@@ -40,7 +40,8 @@ func CommentBlocks(root string) ([]CommentBlock, error) {
 			return nil
 		}
 		set := token.NewFileSet()
-		file, err := goparser.ParseFile(set, filepath.Join(root, filepath.FromSlash(name)), nil, goparser.ParseComments|goparser.SkipObjectResolution)
+		file, err := goparser.ParseFile(set, filepath.Join(root, filepath.FromSlash(name)), nil,
+			goparser.ParseComments|goparser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
@@ -59,8 +60,8 @@ func CommentBlocks(root string) ([]CommentBlock, error) {
 	return blocks, err
 }
 
-// CheckComments returns the problems of the code blocks in all comments below root, one sentence each. Each block must be Go
-// code of a test file in the same folder, or be listed in others by "FILE: FIRST LINE", with a description.
+// CheckComments returns the problems of the code blocks in all comments below root, one sentence each. Each block must
+// be Go code of a test file in the same folder, or be listed in others by "FILE: FIRST LINE", with a description.
 func CheckComments(root string, others map[string]string) ([]string, error) {
 	blocks, err := CommentBlocks(root)
 	if err != nil {
@@ -74,7 +75,8 @@ func CheckComments(root string, others map[string]string) ([]string, error) {
 		delete(unused, name)
 		if what, other := others[name]; other {
 			if isGo(b.Text) {
-				problems = append(problems, fmt.Sprintf("%s:%d: the block that begins with %q is said to be %s, and is Go code", b.File, b.Line, b.First(), what))
+				problems = append(problems, fmt.Sprintf("%s:%d: the block that begins with %q is said to be %s, and is Go code",
+					b.File, b.Line, b.First(), what))
 			}
 			continue
 		}
@@ -86,8 +88,9 @@ func CheckComments(root string, others map[string]string) ([]string, error) {
 		}
 		pieces := piecesOf(b.Text)
 		if !slices.ContainsFunc(tests[folder], func(declaration []string) bool { return hasInOrder(declaration, pieces) }) {
-			problems = append(problems, fmt.Sprintf("%s:%d: no test in %s has the code that begins with %q: put it into an Example there "+
-				"(a line of three dots stands for what is left out), or, when it is no Go code, say in the test of package docs what it is",
+			problems = append(problems, fmt.Sprintf("%s:%d: no test in %s has the code that begins with %q: put it "+
+				"into an Example there (a line of three dots stands for omitted code), or, if it is not Go code, describe it "+
+				"in the test of package docs",
 				b.File, b.Line, folder, b.First()))
 		}
 	}
@@ -187,8 +190,8 @@ func piecesOf(text string) [][]string {
 	return pieces
 }
 
-// tokensOf returns the tokens of a piece of Go code without comments and space, and without the semicolon that the end of
-// the last line stands for.
+// tokensOf returns the tokens of a piece of Go code without comments and space, and without the semicolon that the end
+// of the last line stands for.
 func tokensOf(text string) []string {
 	var s scanner.Scanner
 	set := token.NewFileSet()

@@ -1,7 +1,7 @@
-// Package docs checks the pages of this repository: each Go sample equals a file that is compiled, each relative link has
-// a target, each code block of a doc comment is part of a test in the same package, and each function on a path exists.
-// Its tests check that, make docs (package update) copies the samples and counts the lines again, and package follow runs
-// the pages that a reader can follow.
+// Package docs checks the pages of this repository: each Go sample equals a file that is compiled, each relative link
+// has a target, each code block of a doc comment is part of a test in the same package, and each function on a path
+// exists. Its tests check that, make docs (package update) copies the samples and counts the lines again, and package
+// follow runs the pages that a reader can follow.
 //
 // Comments directly above a fenced block, one a line, describe the block. Readers do not see them:
 //

@@ -13,11 +13,12 @@ import (
 	"strings"
 )
 
-// PathTable returns the text of a block with a path marker: functions in reading order, each with its number of lines, and
-// their sum. It takes the functions from the block's present text, one a line, as NUMBER FOLDER/FILE.go: Type.Method, and
-// returns that text with new numbers. Lines without a function are titles, and are kept. A function that was moved is
-// found in its new file: by its name in the same folder, or in the whole repository if only one package has it. If a method
-// has another receiver, it is found in the same folder by the method's name, if only one function has it.
+// PathTable returns the text of a block with a path marker: functions in reading order, each with its number of lines,
+// and their sum. It takes the functions from the block's present text, one a line, as NUMBER FOLDER/FILE.go:
+// Type.Method, and returns that text with new numbers. Lines without a function are titles, and are kept. A function
+// that was moved is found in its new file: by its name in the same folder, or in the whole repository if only one
+// package has it. If a method has another receiver, it is found in the same folder by the method's name, if only one
+// function has it.
 func PathTable(root, text string) (table string, sum PathSum, err error) {
 	found, err := functions(root)
 	if err != nil {
@@ -84,7 +85,8 @@ func (l functionList) find(folder, file, name string) (function, error) {
 			return found[0], nil
 		}
 	}
-	return function{}, fmt.Errorf("function %s is not in %s/%s: correct the line in the block, or remove it", name, folder, file)
+	return function{}, fmt.Errorf("function %s is not in %s/%s: correct the line in the block, or remove it",
+		name, folder, file)
 }
 
 // functions returns all functions of the root module, without tests.
@@ -105,7 +107,8 @@ func functions(root string) (functionList, error) {
 			return nil
 		}
 		set := token.NewFileSet()
-		file, err := goparser.ParseFile(set, filepath.Join(root, filepath.FromSlash(name)), nil, goparser.SkipObjectResolution)
+		file, err := goparser.ParseFile(set, filepath.Join(root, filepath.FromSlash(name)), nil,
+			goparser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}

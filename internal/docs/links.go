@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// CheckLinks returns the problems of the relative links of a page, one sentence each: missing files, and missing headings of
-// other pages. Links to other sites are not checked. Name is the page's path below root.
+// CheckLinks returns the problems of the relative links of a page, one sentence each: missing files, and missing
+// headings of other pages. Links to other sites are not checked. Name is the page's path below root.
 func CheckLinks(root, name string, page Page) []string {
 	var problems []string
 	for i, line := range page.prose {
@@ -76,8 +76,8 @@ func checkLink(root, name, target string) error {
 	return nil
 }
 
-// anchors returns the names that a page's headings get on GitHub: lower case, punctuation removed, spaces to hyphens, and
-// a number behind those that come again.
+// anchors returns the names that a page's headings get on GitHub: lower case, punctuation removed, spaces to hyphens,
+// and a number behind those that come again.
 func anchors(page Page) map[string]bool {
 	found := map[string]bool{}
 	count := map[string]int{}

@@ -41,8 +41,8 @@ func ParsePrograms(value string) ([]Program, error) {
 	return programs, nil
 }
 
-// CodeTable returns what stands in a block with a loc marker: for each program its files, each with its lines of code, and
-// their sum.
+// CodeTable returns what stands in a block with a loc marker: for each program its files, each with its lines of code,
+// and their sum.
 func CodeTable(root string, programs []Program) (string, error) {
 	var out strings.Builder
 	for i, p := range programs {
@@ -64,9 +64,9 @@ func CodeTable(root string, programs []Program) (string, error) {
 	return out.String(), nil
 }
 
-// Count returns the program's files with their lines of code, sorted within each path. Not counted are tests, folders named
-// api, because the types of a custom resource are the same whatever the operator is written on, and what the go command
-// ignores. It refuses a path without any code: most likely it is misspelt.
+// Count returns the program's files with their lines of code, sorted within each path. Not counted are tests, folders
+// named api, because the types of a custom resource are the same whatever the operator is written on, and what the go
+// command ignores. It refuses a path without any code: most likely it is misspelt.
 func (p Program) Count(root string) ([]CodeFile, error) {
 	var files []CodeFile
 	for _, start := range p.Paths {
@@ -109,8 +109,8 @@ func hasOwnCode(folder string) bool {
 	return folder != "api" && folder != "testdata" && !strings.HasPrefix(folder, ".") && !strings.HasPrefix(folder, "_")
 }
 
-// CountLines returns how many lines of a Go file have code on them: neither blank lines nor those with nothing but a comment.
-// Imports count, and so do all lines of a literal that has several. Name is for errors.
+// CountLines returns how many lines of a Go file have code on them: neither blank lines nor those with nothing but a
+// comment. Imports count, and so do all lines of a literal that has several. Name is for errors.
 func CountLines(name string, text []byte) (int, error) {
 	file := token.NewFileSet().AddFile(name, -1, len(text))
 	var errs scanner.ErrorList

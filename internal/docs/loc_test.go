@@ -104,8 +104,8 @@ another
 	}
 }
 
-// TestBothOperatorsHaveTheSameAPI holds the copy of WebApp's API, which the operator on controller-runtime needs because
-// its module has other versions, to the original: the comparison is of operators for the same API.
+// TestBothOperatorsHaveTheSameAPI holds the copy of WebApp's API, which the operator on controller-runtime needs
+// because its module has other versions, to the original: the comparison is of operators for the same API.
 func TestBothOperatorsHaveTheSameAPI(t *testing.T) {
 	t.Parallel()
 	original := filepath.Join(repository, "examples", "webapp", "api", "v1")

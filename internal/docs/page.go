@@ -21,7 +21,8 @@ type Block struct {
 	Markers []Marker // the comments directly above, in order
 
 	indent string
-	// from and to are the bounds of the content in the page's lines: from is its first line's index, to the closing fence's.
+	// from and to are the bounds of the content in the page's lines: from is its first line's index, to the closing
+	// fence's.
 	from, to int
 }
 
@@ -136,7 +137,8 @@ func (p *parser) unused() error {
 		return nil
 	}
 	m := p.markers[len(p.markers)-1]
-	return fmt.Errorf("line %d: the marker %q is not directly above a code block: move it there, with no line between", m.Line, m.Key)
+	return fmt.Errorf("line %d: the marker %q is not directly above a code block: move it there, with no line between",
+		m.Line, m.Key)
 }
 
 // fenceOf returns the fence that a line opens: three or more backticks or tildes.

@@ -20,8 +20,8 @@ import (
 // on descriptor 4. A kept job that fails ends the shell by set -e, which is seen as its end. Descriptor 5 is only held:
 // every process of the page inherits it, so it is closed when all of them have ended (see shell.end).
 //
-// set -e does not work behind && or in a condition, hence the plain sequences. When descriptor 3 closes without a signal,
-// the process that follows the page has died: then the group ends itself.
+// set -e does not work behind && or in a condition, hence the plain sequences. When descriptor 3 closes without a
+// signal, the process that follows the page has died: then the group ends itself.
 const driver = `set -e
 while IFS=' ' read -r follow_how follow_job <&3; do
 	case $follow_how in
@@ -199,7 +199,8 @@ func (s *shell) end(grace time.Duration) error {
 	return err
 }
 
-// signal signals the group while it has processes. That they hold descriptor 5 also means that its number is still theirs.
+// signal signals the group while it has processes. That they hold descriptor 5 also means that its number is still
+// theirs.
 func (s *shell) signal(sig syscall.Signal) error {
 	select {
 	case <-s.gone:
