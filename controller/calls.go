@@ -65,7 +65,7 @@ func (r *running) CallEnded(ctx context.Context, call kube.Call) {
 	}
 	switch {
 	case !writes:
-	case len(r.run.Writes) == MaxWrites:
+	case len(r.run.Writes) == maxWrites:
 		r.run.WritesDropped++
 	default:
 		r.run.Writes = append(r.run.Writes, write)

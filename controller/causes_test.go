@@ -196,12 +196,12 @@ func TestContract12_ARunIsARecord(t *testing.T) {
 		w.put("widgets", "a", 1)
 		ctrl := w.run(c)
 		time.Sleep(time.Second)
-		under := ctrl.Runs()
+		under := ctrl.RecentRuns()
 		if len(under) != 1 || under[0].Outcome != "" || !strings.HasSuffix(under[0].String(), "listed -> running") {
 			t.Errorf("a run under way: %v", under)
 		}
 		time.Sleep(time.Minute)
-		runs := ctrl.Runs()
+		runs := ctrl.RecentRuns()
 		if len(runs) != 1 {
 			t.Fatalf("%d runs, want 1", len(runs))
 		}
@@ -224,8 +224,8 @@ func TestContract12_ARunIsARecord(t *testing.T) {
 			run.Duration != 2*time.Second || run.Outcome != controller.OutcomeRequeue || run.Calls != 6 {
 			t.Errorf("run %+v", run)
 		}
-		if run.Next.Why != "as the handler asked (to look again)" || !run.Next.At.Equal(run.Started.Add(2*time.Second+time.Hour)) {
-			t.Errorf("next %+v", run.Next)
+		if run.NextReason != "as the handler asked (to look again)" || !run.NextRun.Equal(run.Started.Add(2*time.Second+time.Hour)) {
+			t.Errorf("next %q at %s", run.NextReason, run.NextRun)
 		}
 	})
 }
@@ -245,7 +245,7 @@ func TestContract30_RecordsAreBounded(t *testing.T) {
 			w.put("widgets", "w0", round+2)
 			synctest.Wait()
 		}
-		runs := ctrl.Runs()
+		runs := ctrl.RecentRuns()
 		if len(runs) != 256 || runs[0].ID != objects+6 {
 			t.Errorf("%d runs are kept, the latest is number %d", len(runs), runs[0].ID)
 		}

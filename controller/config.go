@@ -18,14 +18,14 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultWorkers        = 3
-	DefaultResyncInterval = 3 * time.Minute
-	// DefaultDrainTimeout ends 5 s before the kubelet kills: a Pod's
+	defaultWorkers        = 3
+	defaultResyncInterval = 3 * time.Minute
+	// defaultDrainTimeout ends 5 s before the kubelet kills: a Pod's
 	// terminationGracePeriodSeconds is 30 unless it is set.
-	DefaultDrainTimeout = 25 * time.Second
-	// DefaultConsistencyTimeout is far above the lag of a working watch, which is milliseconds.
-	DefaultConsistencyTimeout = 10 * time.Second
-	DefaultStuckAfter         = 5 * time.Minute
+	defaultDrainTimeout = 25 * time.Second
+	// defaultConsistencyTimeout is far above the lag of a working watch, which is milliseconds.
+	defaultConsistencyTimeout = 10 * time.Second
+	defaultStuckAfter         = 5 * time.Minute
 )
 
 // Config configures a Controller. Required are Name; one of Cluster, Retriever and Informer; and
@@ -72,7 +72,7 @@ type Config[T kube.Object] struct {
 
 	LeaderElector LeaderElector // package leader has one. Default nil: the controller works at once
 	Metrics       Recorder      // metrics/prometheus has one. Default nil (also a nil pointer): none
-	Events        EventRecorder // writes an Event for each Trouble of an object; event.Recorder. Default: none
+	Events        EventRecorder // writes an Event for each Problem of an object; event.Recorder. Default: none
 	// Logger receives failed runs at warning level; panics, terminal errors and exhausted retries at error level;
 	// start and end at info level; every run at debug level. Default: slog.Default() at the time of New.
 	Logger *slog.Logger
@@ -107,7 +107,7 @@ type QueueConfig struct {
 
 // StuckConfig configures the detection of handlers that do not return. The zero value is the default.
 type StuckConfig struct {
-	// After is the time after which a running handler is reported as TroubleStuck, with its goroutine's stack, and
+	// After is the time after which a running handler is reported as ProblemStuck, with its goroutine's stack, and
 	// another worker takes its place until it returns. Default 5 min; negative: never.
 	After time.Duration
 	// Unready makes Controller.Ready name stuck handlers, so that a readiness probe fails. Default false.
@@ -123,7 +123,7 @@ type OwnWritesConfig struct {
 	Handle bool
 	// ConsistencyTimeout is the maximum time that a key waits until the informers (the controller's own, those in
 	// Config.Reads, and those of sources) show what its last run has written. Neither workers nor other keys wait.
-	// Then the handler runs anyway, and TroubleUnseenWrite is reported; but while an informer reports that it cannot
+	// Then the handler runs anyway, and ProblemUnseenWrite is reported; but while an informer reports that it cannot
 	// watch, the key continues to wait. Default 10 s; negative: keys do not wait, and each write runs the handler.
 	ConsistencyTimeout time.Duration
 }
@@ -162,11 +162,11 @@ func (c Config[T]) retriever() informer.Retriever[T] {
 
 // withDefaults returns the config with every zero field set to its default.
 func (c Config[T]) withDefaults() Config[T] {
-	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
-	c.ResyncInterval = cmp.Or(c.ResyncInterval, DefaultResyncInterval)
-	c.Shutdown.DrainTimeout = cmp.Or(c.Shutdown.DrainTimeout, DefaultDrainTimeout)
-	c.OwnWrites.ConsistencyTimeout = cmp.Or(c.OwnWrites.ConsistencyTimeout, DefaultConsistencyTimeout)
-	c.Stuck.After = cmp.Or(c.Stuck.After, DefaultStuckAfter)
+	c.Workers = cmp.Or(c.Workers, defaultWorkers)
+	c.ResyncInterval = cmp.Or(c.ResyncInterval, defaultResyncInterval)
+	c.Shutdown.DrainTimeout = cmp.Or(c.Shutdown.DrainTimeout, defaultDrainTimeout)
+	c.OwnWrites.ConsistencyTimeout = cmp.Or(c.OwnWrites.ConsistencyTimeout, defaultConsistencyTimeout)
+	c.Stuck.After = cmp.Or(c.Stuck.After, defaultStuckAfter)
 	if c.Queue.Group == nil {
 		c.Queue.Group = func(key kube.Key) string { return key.Namespace }
 	}
@@ -226,7 +226,7 @@ func (c Config[T]) validate() error {
 		}
 	}
 	if c.Workers < 0 {
-		mistake("Workers is %d: at least one is needed (0 means %d)", c.Workers, DefaultWorkers)
+		mistake("Workers is %d: at least one is needed (0 means %d)", c.Workers, defaultWorkers)
 	}
 	if c.Timeout < 0 {
 		mistake("Timeout is %s: leave it 0 for none", c.Timeout)

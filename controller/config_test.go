@@ -190,8 +190,8 @@ func TestContract16_DrainQueueHandlesWhatIsDue(t *testing.T) {
 	}
 }
 
-// TestContract21_InformersThatCannotWatchAreTrouble: what Ready says is among the troubles.
-func TestContract21_InformersThatCannotWatchAreTrouble(t *testing.T) {
+// TestContract21_InformersThatCannotWatchAreProblem: what Ready says is among the problems.
+func TestContract21_InformersThatCannotWatchAreProblem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.config(func(context.Context, unstructuredObject) error { return nil })
@@ -202,17 +202,17 @@ func TestContract21_InformersThatCannotWatchAreTrouble(t *testing.T) {
 		})
 		w.Break("widgets", false)
 		time.Sleep(time.Minute)
-		troubles := ctrl.Troubles()
-		if len(troubles) != 1 || troubles[0].Type != controller.TroubleInformer || !strings.Contains(troubles[0].Message, "no route to host") {
-			t.Errorf("troubles %+v", troubles)
+		problems := ctrl.Problems()
+		if len(problems) != 1 || problems[0].Type != controller.ProblemInformer || !strings.Contains(problems[0].Message, "no route to host") {
+			t.Errorf("problems %+v", problems)
 		}
 	})
 }
 
-// troubled is a source that cannot do its work.
-type troubled struct{ name string }
+// problemd is a source that cannot do its work.
+type problemd struct{ name string }
 
-func (s troubled) Prepare(controller.Target) (controller.PreparedSource, error) {
+func (s problemd) Prepare(controller.Target) (controller.PreparedSource, error) {
 	return controller.PreparedSource{
 		Name:  s.name,
 		Ready: func() error { return errors.New("the vendor does not answer") },
@@ -220,20 +220,20 @@ func (s troubled) Prepare(controller.Target) (controller.PreparedSource, error) 
 	}, nil
 }
 
-// TestContract21_SourcesThatFailAreTrouble: they are among the troubles, and make the controller
+// TestContract21_SourcesThatFailAreProblem: they are among the problems, and make the controller
 // unready.
-func TestContract21_SourcesThatFailAreTrouble(t *testing.T) {
+func TestContract21_SourcesThatFailAreProblem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.config(func(context.Context, unstructuredObject) error { return nil })
-		c.Sources = []controller.Source{troubled{"vendor"}}
+		c.Sources = []controller.Source{problemd{"vendor"}}
 		ctrl := w.run(c)
 		synctest.Wait()
-		troubles := ctrl.Troubles()
-		if len(troubles) != 1 || troubles[0].Type != controller.TroubleSource || ctrl.Ready() == nil {
-			t.Errorf("troubles %+v, ready: %v", troubles, ctrl.Ready())
+		problems := ctrl.Problems()
+		if len(problems) != 1 || problems[0].Type != controller.ProblemSource || ctrl.Ready() == nil {
+			t.Errorf("problems %+v, ready: %v", problems, ctrl.Ready())
 		}
-		c.Sources = []controller.Source{troubled{controller.SourceLoop}}
+		c.Sources = []controller.Source{problemd{controller.SourceLoop}}
 		if _, err := controller.New(c); err == nil || !strings.Contains(err.Error(), `has the name "loop"`) {
 			t.Errorf("a source that takes the loop's name: %v", err)
 		}

@@ -351,7 +351,7 @@ func TestContract04_ContextsAreCancelledAfterTheDrainTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		drain, want time.Duration
 	}{
-		"default":  {0, controller.DefaultDrainTimeout},
+		"default":  {0, 25 * time.Second},
 		"set":      {time.Minute, time.Minute},
 		"negative": {-1, 0},
 	} {

@@ -24,9 +24,9 @@ import (
 // The contracts of this file are kept by other packages, whose own tests have the details. Here
 // it is seen that a controller's user gets what they promise.
 
-// TestContract18_ATroubleOfAnObjectIsAnEventOnce: about the key's own object, once an episode,
+// TestContract18_AProblemOfAnObjectIsAnEventOnce: about the key's own object, once an episode,
 // and again when the key has succeeded in between.
-func TestContract18_ATroubleOfAnObjectIsAnEventOnce(t *testing.T) {
+func TestContract18_AProblemOfAnObjectIsAnEventOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var told events
@@ -51,7 +51,7 @@ func TestContract18_ATroubleOfAnObjectIsAnEventOnce(t *testing.T) {
 			}
 		}
 		time.Sleep(5 * time.Minute)
-		if runs := ctrl.Runs(); len(runs) < 10 {
+		if runs := ctrl.RecentRuns(); len(runs) < 10 {
 			t.Fatalf("%d runs, each of which was too early", len(runs))
 		}
 		expect("one episode")
@@ -149,7 +149,7 @@ func TestContract24_WhatAPollFindsIsHandled(t *testing.T) {
 // tracer is a middleware.Tracer, and the only Span of it.
 type tracer struct{ journal }
 
-func (tr *tracer) Start(ctx context.Context, run controller.Run, _ kube.Object) (context.Context, middleware.Span) {
+func (tr *tracer) Start(ctx context.Context, run controller.RunRecord, _ kube.Object) (context.Context, middleware.Span) {
 	tr.add("run of %s: %s, waited %s", run.Key, run.Causes, run.Wait.Round(time.Millisecond))
 	return ctx, tr
 }
@@ -185,7 +185,7 @@ func TestContract27_ATraceHasTheRunItsCausesAndItsCalls(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("traced (-want +got):\n%s", diff)
 		}
-		if id := ctrl.Runs()[0].TraceID; id != "4bf92f35" {
+		if id := ctrl.RecentRuns()[0].TraceID; id != "4bf92f35" {
 			t.Errorf("the record of the run has the trace %q", id)
 		}
 	})

@@ -22,7 +22,7 @@ type Controller[T kube.Object] struct {
 	informer *informer.Informer[T]
 	rules    *retry.Rules
 	history  *history
-	troubles *troubles
+	problems *problems
 	guard    *usercode.Guard
 
 	mu    sync.Mutex
@@ -55,7 +55,7 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 	rules, retryErr := retry.New(config.Retry)
 	c := &Controller[T]{
 		config: config, informer: inf, guard: guard, rules: rules, history: newHistory(),
-		troubles: &troubles{open: map[troubleID]Trouble{}},
+		problems: &problems{open: map[problemID]Problem{}},
 	}
 	errs := []error{err, retryErr}
 	for i, source := range config.Sources {
@@ -117,7 +117,7 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 // work is one term: from being allowed to work to the end of ctx.
 func (c *Controller[T]) work(ctx context.Context) error {
 	l := newLoop(c)
-	c.troubles.begun(l.reportTrouble)
+	c.problems.begun(l.reportProblem)
 	c.mu.Lock()
 	for _, a := range c.added {
 		a.remove = l.sources.add(a.source)
@@ -125,7 +125,7 @@ func (c *Controller[T]) work(ctx context.Context) error {
 	c.phase, c.loop = PhaseSyncing, l
 	c.mu.Unlock()
 	defer l.logger.DebugContext(ctx, "controller stopped")
-	defer c.troubles.clear()
+	defer c.problems.clear()
 	return l.run(ctx, func(p Phase) { c.set(p, l) })
 }
 

@@ -177,9 +177,9 @@ func TestContract30_ErrorTextsAreBounded(t *testing.T) {
 		ctrl := w.run(c)
 		time.Sleep(time.Minute)
 		grown := heap() - before
-		for _, run := range ctrl.Runs() {
-			if len(run.Error) > 3000 || len(run.Next.Why) > 3000 {
-				t.Fatalf("%s: the record has %d B of error, %d B of what follows", run.Key, len(run.Error), len(run.Next.Why))
+		for _, run := range ctrl.RecentRuns() {
+			if len(run.Error) > 3000 || len(run.NextReason) > 3000 {
+				t.Fatalf("%s: the record has %d B of error, %d B of what follows", run.Key, len(run.Error), len(run.NextReason))
 			}
 			if run.Outcome == controller.OutcomeError && (!strings.HasPrefix(run.Error, "begin") || !strings.HasSuffix(run.Error, "end") || run.Class != retry.Transient) {
 				t.Errorf("class %s, the text begins with %.20q", run.Class, run.Error)

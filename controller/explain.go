@@ -7,14 +7,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Runs returns the latest runs, latest first, those under way included: 256 at the most. They
+// RecentRuns returns the latest runs, latest first, those under way included: 256 at the most. They
 // outlive terms of leadership, not the process.
-func (c *Controller[T]) Runs() []Run { return c.history.all() }
+func (c *Controller[T]) RecentRuns() []RunRecord { return c.history.all() }
 
-// Troubles returns the episodes of trouble that last, oldest first, and what keeps sources and
+// Problems returns the problems that last, oldest first, and what keeps sources and
 // informers from doing their work.
-func (c *Controller[T]) Troubles() []Trouble {
-	all := c.troubles.all()
+func (c *Controller[T]) Problems() []Problem {
+	all := c.problems.all()
 	c.mu.Lock()
 	l := c.loop
 	c.mu.Unlock()
@@ -22,13 +22,13 @@ func (c *Controller[T]) Troubles() []Trouble {
 		return all
 	}
 	for _, err := range l.sources.notReady() {
-		all = append(all, Trouble{Type: TroubleSource, Message: err.Error()})
+		all = append(all, Problem{Type: ProblemSource, Message: err.Error()})
 	}
 	for _, read := range c.reads() {
 		if h := read.Health(); h.Err != nil && !h.Degraded {
-			trouble := Trouble{Type: TroubleInformer, Since: h.ErrSince, Message: h.Ready().Error()}
-			if !slices.ContainsFunc(all, func(t Trouble) bool { return t.Type == trouble.Type && t.Message == trouble.Message }) {
-				all = append(all, trouble) // once, however many sources share the informer
+			problem := Problem{Type: ProblemInformer, Since: h.ErrSince, Message: h.Ready().Error()}
+			if !slices.ContainsFunc(all, func(t Problem) bool { return t.Type == problem.Type && t.Message == problem.Message }) {
+				all = append(all, problem) // once, however many sources share the informer
 			}
 		}
 	}
@@ -80,11 +80,11 @@ type Explanation struct {
 	Unseen []string
 	// Runs are the latest runs of the key, latest first, one under way included. At most 4, of
 	// the 256 keys that ran last.
-	Runs []Run
+	Runs []RunRecord
 	// Skipped is what of late did not make it run, latest first: of the last 256 of all keys.
 	Skipped []Skip
-	// Troubles are those of the key that last.
-	Troubles []Trouble
+	// Problems are those of the key that last.
+	Problems []Problem
 }
 
 // Explain says of a key why it ran, why it runs, or why it does not. It makes no request.
@@ -99,9 +99,9 @@ func (c *Controller[T]) Explain(key kube.Key) Explanation {
 	c.mu.Unlock()
 	e.Exists, e.Retrieves = c.informer.Has(key), c.informer.Health().Retrieves
 	e.Runs, e.Skipped = c.history.of(key)
-	for _, t := range c.troubles.all() {
+	for _, t := range c.problems.all() {
 		if t.Key == key {
-			e.Troubles = append(e.Troubles, t)
+			e.Problems = append(e.Problems, t)
 		}
 	}
 	if l == nil {

@@ -27,13 +27,13 @@ func debug(mux *http.ServeMux, ctrl *controller.Controller[*corev1.Pod]) {
 		fmt.Fprint(w, ctrl.Explain(kube.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}))
 	})
 	mux.HandleFunc("GET /debug/runs", func(w http.ResponseWriter, _ *http.Request) {
-		for _, run := range ctrl.Runs() {
+		for _, run := range ctrl.RecentRuns() {
 			fmt.Fprintln(w, run)
 		}
 	})
-	mux.HandleFunc("GET /debug/troubles", func(w http.ResponseWriter, _ *http.Request) {
-		for _, trouble := range ctrl.Troubles() {
-			fmt.Fprintln(w, trouble)
+	mux.HandleFunc("GET /debug/problems", func(w http.ResponseWriter, _ *http.Request) {
+		for _, problem := range ctrl.Problems() {
+			fmt.Fprintln(w, problem)
 		}
 	})
 }
@@ -99,7 +99,7 @@ func TestDebugAnswers(t *testing.T) {
 	}
 	mux := http.NewServeMux()
 	debug(mux, ctrl)
-	for _, path := range []string{"/debug/runs", "/debug/troubles"} {
+	for _, path := range []string{"/debug/runs", "/debug/problems"} {
 		response := httptest.NewRecorder()
 		mux.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 		if response.Code != http.StatusOK || response.Body.Len() != 0 {

@@ -108,7 +108,7 @@ func manyRuns(s *shop) string {
 	s.site("web", 3)
 	time.Sleep(12 * time.Minute)
 	var text strings.Builder
-	for _, run := range s.Runs() {
+	for _, run := range s.RecentRuns() {
 		fmt.Fprintln(&text, run)
 	}
 	return text.String()
@@ -326,8 +326,8 @@ func aQueueThatGrows(s *shop) string {
 		time.Sleep(199 * time.Millisecond)
 	}
 	var text strings.Builder
-	for _, trouble := range s.Troubles() {
-		fmt.Fprintln(&text, trouble)
+	for _, problem := range s.Problems() {
+		fmt.Fprintln(&text, problem)
 	}
 	return text.String()
 }
@@ -380,8 +380,8 @@ func failingForLong(s *shop) string {
 	s.open()
 	time.Sleep(15 * time.Minute)
 	var text strings.Builder
-	for _, trouble := range s.Troubles() {
-		fmt.Fprintln(&text, trouble)
+	for _, problem := range s.Problems() {
+		fmt.Fprintln(&text, problem)
 	}
 	return text.String()
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// When a key that keeps failing is called failing (TroubleFailing): after both.
+// When a key that keeps failing is called failing (ProblemFailing): after both.
 const (
 	failingAttempts = 10
 	failingTime     = 10 * time.Minute

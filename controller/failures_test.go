@@ -69,7 +69,7 @@ func TestContract17_ErrorClassesHaveTheirPolicies(t *testing.T) {
 				w.put("widgets", "a", 1)
 				ctrl := w.run(c)
 				synctest.Wait()
-				if run := ctrl.Runs()[0]; run.Class != test.class {
+				if run := ctrl.RecentRuns()[0]; run.Class != test.class {
 					t.Errorf("class %q, want %q", run.Class, test.class)
 				}
 				time.Sleep(2 * time.Hour)
@@ -110,9 +110,9 @@ func TestContract17_AfterItsLastRetryAKeyIsStalled(t *testing.T) {
 		ctrl := w.run(c)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		troubles := ctrl.Troubles()
-		if runs != 4 || len(troubles) != 1 || troubles[0].Type != controller.TroubleStalled || troubles[0].Key != key("a") {
-			t.Fatalf("%d runs, troubles %+v", runs, troubles)
+		problems := ctrl.Problems()
+		if runs != 4 || len(problems) != 1 || problems[0].Type != controller.ProblemStalled || problems[0].Key != key("a") {
+			t.Fatalf("%d runs, problems %+v", runs, problems)
 		}
 		w.put("widgets", "a", 2)
 		time.Sleep(time.Minute)
@@ -126,14 +126,14 @@ func TestContract17_AfterItsLastRetryAKeyIsStalled(t *testing.T) {
 		if got := logs.take(); len(got) != 1 {
 			t.Errorf("logged %q, want one line", got)
 		}
-		if n := ctrl.Stats().Troubles[controller.TroubleStalled]; n != 1 {
+		if n := ctrl.Stats().Problems[controller.ProblemStalled]; n != 1 {
 			t.Errorf("Stats counts %d stalled keys", n)
 		}
 		fails = false
 		w.put("widgets", "a", 3)
 		time.Sleep(time.Minute)
-		if troubles := ctrl.Troubles(); len(troubles) != 0 {
-			t.Errorf("after a success, troubles %+v", troubles)
+		if problems := ctrl.Problems(); len(problems) != 0 {
+			t.Errorf("after a success, problems %+v", problems)
 		}
 	})
 }
@@ -271,8 +271,8 @@ func TestContract21_KeysThatNeverSucceedAreReported(t *testing.T) {
 		w.put("widgets", "a", 1)
 		ctrl := w.run(c)
 		time.Sleep(9 * time.Minute)
-		if troubles := ctrl.Troubles(); len(troubles) != 0 {
-			t.Errorf("after nine minutes: %+v", troubles)
+		if problems := ctrl.Problems(); len(problems) != 0 {
+			t.Errorf("after nine minutes: %+v", problems)
 		}
 		time.Sleep(5 * time.Hour)
 		if got := told.take(); len(got) != 1 || !strings.Contains(got[0], "Failing: has failed ") {

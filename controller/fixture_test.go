@@ -168,7 +168,7 @@ func (r *recorder) Triggered(_, _ string, cause controller.CauseType) {
 	r.queued[cause]++
 }
 
-func (r *recorder) Handled(_ string, h controller.Handled) {
+func (r *recorder) RunEnded(_ string, h controller.RunSummary) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.outcomes[h.Outcome]++
@@ -186,4 +186,4 @@ func (r *recorder) snapshot() (outcomes map[controller.Outcome]int, retries int)
 
 func (r *recorder) Skipped(string, controller.SkipReason) {}
 
-func (r *recorder) Troubled(string, controller.TroubleType) {}
+func (r *recorder) ProblemDetected(string, controller.ProblemType) {}

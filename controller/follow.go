@@ -28,7 +28,7 @@ func (l *loop[T]) follow(ctx context.Context, r *running, outcome Outcome, reque
 		return Next{Why: "at the next start"}
 	case OutcomeGone:
 		l.failures.forget(key)
-		l.troubles.endOf(key)
+		l.problems.endOf(key)
 		return Next{Why: "when there is such an object again"}
 	}
 	return l.failed(ctx, r, outcome, err)
@@ -40,7 +40,7 @@ func (l *loop[T]) succeeded(ctx context.Context, r *running, outcome Outcome) {
 	if l.successes.note(key, r.run.Causes, time.Now()) && !l.informer.Has(key) {
 		l.successes.forget(key) // a run for an object that is gone; its deletion may have been told before
 	}
-	l.troubles.endOf(key, TroubleFailing, TroubleStalled, TroubleUnseenWrite)
+	l.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
 	if before := l.failures.forget(key); before.inARow > 0 || before.stalled || before.terminal {
 		r.log().InfoContext(ctx, "handler succeeds again", "outcome", string(outcome), "failedFor", time.Since(before.since).Round(time.Millisecond))
 	}
@@ -151,8 +151,8 @@ func (l *loop[T]) failedForGood(ctx context.Context, r *running, err error) Next
 func (l *loop[T]) stalled(ctx context.Context, r *running, f failing, err error, attrs []any) Next {
 	if l.failures.gaveUp(r.run.Key) {
 		r.log().ErrorContext(ctx, "handler failed and is given up until something changes or the object is resynced", append(attrs, "retries", f.ofClass-1)...)
-		l.troubles.begin(ctx, Trouble{
-			Type: TroubleStalled, Key: r.run.Key, Since: f.since,
+		l.problems.begin(ctx, Problem{
+			Type: ProblemStalled, Key: r.run.Key, Since: f.since,
 			Message: fmt.Sprintf("given up after %s, until something changes or the object is resynced: %v", counted(f.inARow, "attempt"), err),
 		}, true)
 	}
@@ -172,8 +172,8 @@ func (l *loop[T]) failsForLong(ctx context.Context, r *running, f failing) {
 		return
 	}
 	l.failures.reported(r.run.Key)
-	l.troubles.begin(ctx, Trouble{
-		Type: TroubleFailing, Key: r.run.Key, Since: f.since,
+	l.problems.begin(ctx, Problem{
+		Type: ProblemFailing, Key: r.run.Key, Since: f.since,
 		Message: fmt.Sprintf("has failed %s in a row, for %s, the last time with: %s", counted(f.inARow, "time"), rounded(time.Since(f.since)), f.err),
 	}, false)
 }

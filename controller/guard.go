@@ -81,14 +81,14 @@ func (r guardedRecorder) Skipped(controller string, why SkipReason) {
 	r.call(func() { r.recorder.Skipped(controller, why) })
 }
 
-// Troubled implements Recorder.
-func (r guardedRecorder) Troubled(controller string, trouble TroubleType) {
-	r.call(func() { r.recorder.Troubled(controller, trouble) })
+// ProblemDetected implements Recorder.
+func (r guardedRecorder) ProblemDetected(controller string, problem ProblemType) {
+	r.call(func() { r.recorder.ProblemDetected(controller, problem) })
 }
 
-// Handled implements Recorder.
-func (r guardedRecorder) Handled(controller string, run Handled) {
-	r.call(func() { r.recorder.Handled(controller, run) })
+// RunEnded implements Recorder.
+func (r guardedRecorder) RunEnded(controller string, run RunSummary) {
+	r.call(func() { r.recorder.RunEnded(controller, run) })
 }
 
 func (r guardedRecorder) call(f func()) { _ = r.guard.Call("Config.Metrics", f, nil) }

@@ -30,8 +30,8 @@ func (panickingRecorder) ObserveController(string, func() controller.Stats) func
 }
 func (panickingRecorder) Triggered(string, string, controller.CauseType) { panic("Triggered") }
 func (panickingRecorder) Skipped(string, controller.SkipReason)          { panic("Skipped") }
-func (panickingRecorder) Troubled(string, controller.TroubleType)        { panic("Troubled") }
-func (panickingRecorder) Handled(string, controller.Handled)             { panic("Handled") }
+func (panickingRecorder) ProblemDetected(string, controller.ProblemType)        { panic("Problemd") }
+func (panickingRecorder) Handled(string, controller.RunSummary)             { panic("Handled") }
 func (panickingRecorder) Event(corev1.ObjectReference, string, string, string, string) {
 	panic("Event")
 }
@@ -76,7 +76,7 @@ func TestContract08_PanicsOfAnyUserCodeEndNothing(t *testing.T) {
 				time.Sleep(time.Second)
 				w.put("widgets", "fails", 2)
 				time.Sleep(3 * time.Hour)
-				_, _ = ctrl.Ready(), ctrl.Troubles()
+				_, _ = ctrl.Ready(), ctrl.Problems()
 				fails = false
 				w.put("widgets", "fails", 3)
 				time.Sleep(time.Second)

@@ -65,8 +65,8 @@ type Stats struct {
 	// has failed for longest began to. Zero: none.
 	Failing      int
 	FailingSince time.Time
-	// Troubles is how many episodes of each type of trouble last.
-	Troubles map[TroubleType]int
+	// Problems is how many episodes of each type of problem last.
+	Problems map[ProblemType]int
 }
 
 // Stats returns the controller's figures.
@@ -83,7 +83,7 @@ func (c *Controller[T]) Stats() Stats {
 		}
 		s.Failing, s.FailingSince = c.loop.failures.figures()
 	}
-	s.Troubles = c.troubles.counts()
+	s.Problems = c.problems.counts()
 	return s
 }
 
@@ -139,8 +139,8 @@ func (c *Controller[T]) stuck() error {
 		return nil
 	}
 	var errs []error
-	for _, t := range c.troubles.all() {
-		if t.Type == TroubleStuck {
+	for _, t := range c.problems.all() {
+		if t.Type == ProblemStuck {
 			errs = append(errs, fmt.Errorf("the handler of %s has been running since %s", t.Key, t.Since.Format(time.RFC3339)))
 		}
 	}

@@ -126,7 +126,7 @@ func (h *history) skip(s Skip) {
 }
 
 // all returns the latest runs, latest first.
-func (h *history) all() []Run {
+func (h *history) all() []RunRecord {
 	h.mu.Lock()
 	runs := h.runs.latestFirst()
 	h.mu.Unlock()
@@ -134,7 +134,7 @@ func (h *history) all() []Run {
 }
 
 // of returns the latest runs of key, latest first, and what was skipped of it.
-func (h *history) of(key kube.Key) (runs []Run, skips []Skip) {
+func (h *history) of(key kube.Key) (runs []RunRecord, skips []Skip) {
 	h.mu.Lock()
 	var kept []*record
 	if known := h.keys[key]; known != nil {
@@ -148,8 +148,8 @@ func (h *history) of(key kube.Key) (runs []Run, skips []Skip) {
 	return snapshots(kept), skips
 }
 
-func snapshots(all []*record) []Run {
-	runs := make([]Run, len(all))
+func snapshots(all []*record) []RunRecord {
+	runs := make([]RunRecord, len(all))
 	for i, r := range all {
 		runs[i] = r.snapshot()
 	}

@@ -14,7 +14,7 @@ func fill(h *history, writes int) {
 	for i := range 2 * recentKeys {
 		for round := range keyRuns {
 			key := kube.Key{Namespace: "default", Name: fmt.Sprintf("an-object-with-a-usual-name-%d", i)}
-			r := &record{run: Run{
+			r := &record{run: RunRecord{
 				Controller: "widgets", Key: key, Outcome: OutcomeSuccess, Started: time.Now(),
 				Causes: NewCauses(Cause{Type: CauseUpdated, Source: SourceSelf, Object: key}),
 			}}
@@ -60,6 +60,6 @@ func BenchmarkHistory(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		h.begin(&record{run: Run{Key: keys[i%len(keys)]}})
+		h.begin(&record{run: RunRecord{Key: keys[i%len(keys)]}})
 	}
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -75,17 +76,17 @@ func (l *loop[T]) wroteAgain(ctx context.Context, r *running, kind schema.GroupK
 	if !began {
 		return
 	}
-	trouble := Trouble{Type: TroubleHotLoop, Key: r.run.Key, Since: found.Since, Message: found.Message, Details: []Detail{
-		{"object", kind.Kind + " " + object.String()},
-		{"managers", strings.Join(found.Managers, ", ")},
+	problem := Problem{Type: ProblemHotLoop, Key: r.run.Key, Since: found.Since, Message: found.Message, Details: []slog.Attr{
+		slog.String("object", kind.Kind+" "+object.String()),
+		slog.String("managers", strings.Join(found.Managers, ", ")),
 	}}
 	for _, field := range found.Fields {
-		trouble.Details = append(trouble.Details, Detail{field.Path, field.Values[0] + " <-> " + field.Values[1]})
+		problem.Details = append(problem.Details, slog.String(field.Path, field.Values[0]+" <-> "+field.Values[1]))
 	}
 	if found.MoreFields > 0 {
-		trouble.Details = append(trouble.Details, Detail{"further fields", fmt.Sprint(found.MoreFields)})
+		problem.Details = append(problem.Details, slog.String("further fields", fmt.Sprint(found.MoreFields)))
 	}
-	l.troubles.begin(ctx, trouble, false)
+	l.problems.begin(ctx, problem, false)
 }
 
 // othersChange tells the detector of hot loops who changes what a suspect writes.
@@ -112,7 +113,7 @@ func (l *loop[T]) forgetHotLoops(key kube.Key) {
 	l.mu.Lock()
 	delete(l.pauses, key)
 	l.mu.Unlock()
-	l.troubles.endOf(key, TroubleHotLoop)
+	l.problems.endOf(key, ProblemHotLoop)
 }
 
 // pauseAfter notes, when a run of key has ended, for how long its next is held back.

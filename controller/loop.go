@@ -47,8 +47,8 @@ type loop[T kube.Object] struct {
 
 	kind     schema.GroupKind // of the controller's own objects; empty when it is not known
 	rules    *retry.Rules
-	history  *history // the controller's, as troubles
-	troubles *troubles
+	history  *history // the controller's, as problems
+	problems *problems
 
 	works atomic.Bool // workers have been started, or are about to be
 	// clusterScoped is set when an object without a namespace has been seen: all objects of a kind have one, or none.
@@ -86,7 +86,7 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 		kind:     c.informer.Kind().GroupKind(),
 		rules:    c.rules,
 		history:  c.history,
-		troubles: c.troubles,
+		problems: c.problems,
 		failures: failures{keys: map[kube.Key]*failing{}},
 		ends:     ends{keys: map[kube.Key][]*end{}},
 		pauses:   map[kube.Key]time.Time{},

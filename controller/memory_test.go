@@ -84,9 +84,9 @@ func TestNothingIsKeptOfObjectsThatAreGone(t *testing.T) {
 				time.Sleep(time.Hour)
 				synctest.Wait() // also for the race detector
 				l := ctrl.loop
-				if len(l.successes.at) != 0 || len(l.failures.keys) != 0 || len(l.ends.keys) != 0 || len(l.timers.keys) != 0 || len(l.troubles.open) != 0 {
-					t.Errorf("of objects that are gone are kept: %d successes, %d failures, %d ends, %d timers, %d troubles",
-						len(l.successes.at), len(l.failures.keys), len(l.ends.keys), len(l.timers.keys), len(l.troubles.open))
+				if len(l.successes.at) != 0 || len(l.failures.keys) != 0 || len(l.ends.keys) != 0 || len(l.timers.keys) != 0 || len(l.problems.open) != 0 {
+					t.Errorf("of objects that are gone are kept: %d successes, %d failures, %d ends, %d timers, %d problems",
+						len(l.successes.at), len(l.failures.keys), len(l.ends.keys), len(l.timers.keys), len(l.problems.open))
 				}
 				cancel()
 				if err := <-ended; err != nil {
@@ -115,19 +115,19 @@ func TestNoPauseIsKeptOfAKeyThatNeverRunsAgain(t *testing.T) {
 	}
 }
 
-// TestManyTroublesDoNotHideAStuckHandler: readiness and metrics read it from the troubles, of which
+// TestManyProblemsDoNotHideAStuckHandler: readiness and metrics read it from the problems, of which
 // only so many are kept.
-func TestManyTroublesDoNotHideAStuckHandler(t *testing.T) {
+func TestManyProblemsDoNotHideAStuckHandler(t *testing.T) {
 	t.Parallel()
-	all := troubles{open: map[troubleID]Trouble{}}
-	all.begun(func(context.Context, Trouble, bool) {})
-	for i := range 2 * maxTroubles {
-		all.begin(t.Context(), Trouble{Type: TroubleStalled, Key: kube.Key{Name: fmt.Sprint(i)}}, true)
+	all := problems{open: map[problemID]Problem{}}
+	all.begun(func(context.Context, Problem, bool) {})
+	for i := range 2 * maxProblems {
+		all.begin(t.Context(), Problem{Type: ProblemStalled, Key: kube.Key{Name: fmt.Sprint(i)}}, true)
 	}
-	all.begin(t.Context(), Trouble{Type: TroubleStuck, Key: kube.Key{Name: "a"}}, true)
-	all.begin(t.Context(), Trouble{Type: TroubleQueueGrowing}, true)
+	all.begin(t.Context(), Problem{Type: ProblemStuck, Key: kube.Key{Name: "a"}}, true)
+	all.begin(t.Context(), Problem{Type: ProblemQueueGrowing}, true)
 	counts := all.counts()
-	if counts[TroubleStalled] != maxTroubles || counts[TroubleStuck] != 1 || counts[TroubleQueueGrowing] != 1 {
+	if counts[ProblemStalled] != maxProblems || counts[ProblemStuck] != 1 || counts[ProblemQueueGrowing] != 1 {
 		t.Errorf("kept: %v", counts)
 	}
 }

@@ -19,7 +19,7 @@ type unmade struct {
 }
 
 // A program that switches metrics or Events off leaves a nil pointer of the adapter's type in
-// the field, which is no nil interface. It must not wait for the first trouble to end the process.
+// the field, which is no nil interface. It must not wait for the first problem to end the process.
 func TestNilPointersAreNoAdapters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -30,8 +30,8 @@ func TestNilPointersAreNoAdapters(t *testing.T) {
 		w.put("widgets", "a", 1)
 		ctrl := w.run(c)
 		time.Sleep(time.Minute)
-		if troubles := ctrl.Troubles(); len(troubles) != 1 || troubles[0].Type != controller.TroubleStalled {
-			t.Errorf("troubles %v, want that the key is given up", troubles)
+		if problems := ctrl.Problems(); len(problems) != 1 || problems[0].Type != controller.ProblemStalled {
+			t.Errorf("problems %v, want that the key is given up", problems)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // A handler reads an informer that nobody runs. Its runs fail and name the informer: at once in the log and in
-// the record of the run, after ten minutes as a trouble. Ready does not, because the controller
+// the record of the run, after ten minutes as a problem. Ready does not, because the controller
 // cannot know what its handler reads. When somebody runs the informer, the retries succeed.
 func TestHandlerReadsAnInformerThatNobodyRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -43,29 +43,29 @@ func TestHandlerReadsAnInformerThatNobodyRuns(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		named("the log after a second", strings.ReplaceAll(strings.Join(logs.take(), "\n"), `\"`, `"`))
-		if runs := ctrl.Runs(); len(runs) == 0 || runs[0].Outcome != controller.OutcomeError {
+		if runs := ctrl.RecentRuns(); len(runs) == 0 || runs[0].Outcome != controller.OutcomeError {
 			t.Errorf("the runs are %+v", runs)
 		} else {
 			named("the record of the run", runs[0].Error)
 		}
 		named("Explain", ctrl.Explain(key("a")).String())
 		if err := ctrl.Ready(); err != nil {
-			t.Errorf("Ready: %v, want nil: keys that fail are troubles", err)
+			t.Errorf("Ready: %v, want nil: keys that fail are problems", err)
 		}
 
 		time.Sleep(30 * time.Minute)
-		if troubles := ctrl.Troubles(); len(troubles) != 1 || troubles[0].Type != controller.TroubleFailing {
-			t.Errorf("troubles after half an hour: %v", troubles)
+		if problems := ctrl.Problems(); len(problems) != 1 || problems[0].Type != controller.ProblemFailing {
+			t.Errorf("problems after half an hour: %v", problems)
 		} else {
-			named("the trouble", troubles[0].String())
+			named("the problem", problems[0].String())
 		}
 
 		running, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- others.Run(running) }() // waited for below
 		time.Sleep(20 * time.Minute)                 // longer than any back-off
-		if troubles := ctrl.Troubles(); len(troubles) != 0 || ctrl.Stats().Failing != 0 {
-			t.Errorf("somebody runs the informer: troubles %v, %+v", troubles, ctrl.Stats())
+		if problems := ctrl.Problems(); len(problems) != 0 || ctrl.Stats().Failing != 0 {
+			t.Errorf("somebody runs the informer: problems %v, %+v", problems, ctrl.Stats())
 		}
 		stop()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {

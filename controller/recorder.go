@@ -21,14 +21,14 @@ type Recorder interface {
 	Triggered(controller, source string, cause CauseType)
 	// Skipped is called when a change does not put its key into the queue.
 	Skipped(controller string, why SkipReason)
-	// Troubled is called when an episode of trouble begins.
-	Troubled(controller string, trouble TroubleType)
+	// ProblemDetected is called when an problem begins.
+	ProblemDetected(controller string, problem ProblemType)
 	// Handled is called after each run.
-	Handled(controller string, run Handled)
+	RunEnded(controller string, run RunSummary)
 }
 
 // Handled is what a Recorder learns of a run.
-type Handled struct {
+type RunSummary struct {
 	Outcome Outcome
 	// Attempt is how many runs of the key failed in a row before this one: 0 unless this
 	// run was a retry.
@@ -48,8 +48,8 @@ type Handled struct {
 	TraceID string
 }
 
-func handledOf(r *Run) Handled {
-	return Handled{
+func handledOf(r *RunRecord) RunSummary {
+	return RunSummary{
 		Outcome: r.Outcome, Attempt: r.Attempt, Class: r.Class, Wait: r.Wait, Held: r.Held,
 		Decode: r.Decode, Duration: r.Duration, Writes: r.writesDone, TraceID: r.TraceID,
 	}

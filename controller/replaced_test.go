@@ -139,8 +139,8 @@ func TestContract17_ANewObjectOfTheNameBeginsAnew(t *testing.T) {
 						}
 						w.remove("widgets", "a")
 						time.Sleep(3 * time.Hour)
-						if s := ctrl.Stats(); s.Failing != 0 || len(s.Troubles) != 0 {
-							t.Errorf("when no object is left, %d keys fail, troubles %v", s.Failing, s.Troubles)
+						if s := ctrl.Stats(); s.Failing != 0 || len(s.Problems) != 0 {
+							t.Errorf("when no object is left, %d keys fail, problems %v", s.Failing, s.Problems)
 						}
 					})
 				})
@@ -242,8 +242,8 @@ func TestContract25_DeletedIsCalledForEachObjectOfAName(t *testing.T) {
 				if got := slices.Compact(seen.take()); !slices.Equal(got, []string{"1", "2", "3"}) {
 					t.Errorf("Deleted was called for %q, want each of three objects", got)
 				}
-				if s := ctrl.Stats(); s.Failing != 0 || len(s.Troubles) != 0 {
-					t.Errorf("%d keys fail, troubles %v", s.Failing, s.Troubles)
+				if s := ctrl.Stats(); s.Failing != 0 || len(s.Problems) != 0 {
+					t.Errorf("%d keys fail, problems %v", s.Failing, s.Problems)
 				}
 			})
 		})

@@ -226,8 +226,8 @@ func TestDeletedThatFailsForGoodEndsThere(t *testing.T) {
 				time.Sleep(time.Second)
 				w.remove("widgets", "a")
 				time.Sleep(time.Hour)
-				if s := ctrl.Stats(); s.Failing != 0 || len(s.Troubles) != 0 {
-					t.Errorf("an hour after the object is gone, %d keys fail, troubles %v", s.Failing, s.Troubles)
+				if s := ctrl.Stats(); s.Failing != 0 || len(s.Problems) != 0 {
+					t.Errorf("an hour after the object is gone, %d keys fail, problems %v", s.Failing, s.Problems)
 				}
 				seen.take()
 				w.put("widgets", "a", "new")
@@ -265,8 +265,8 @@ func TestDeletedThatFailsForGoodDoesNotStopTheNextObject(t *testing.T) {
 				if got := seen.take(); !slices.Equal(slices.Compact(got), []string{"handled old", "deleted old", "handled new"}) {
 					t.Errorf("seen %q", got)
 				}
-				if s := ctrl.Stats(); s.Failing != 0 || len(s.Troubles) != 0 {
-					t.Errorf("%d keys fail, troubles %v", s.Failing, s.Troubles)
+				if s := ctrl.Stats(); s.Failing != 0 || len(s.Problems) != 0 {
+					t.Errorf("%d keys fail, problems %v", s.Failing, s.Problems)
 				}
 			})
 		})
@@ -307,7 +307,7 @@ func TestDeletedIsRetriedBeforeTheNextObjectIsHandled(t *testing.T) {
 }
 
 // TestADeletionThatThePredicateDropsIsNotTold: nothing of the object is left, neither for the hook
-// nor among the troubles.
+// nor among the problems.
 func TestADeletionThatThePredicateDropsIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -322,13 +322,13 @@ func TestADeletionThatThePredicateDropsIsNotTold(t *testing.T) {
 		w.put("widgets", "a", "old")
 		ctrl := w.run(c)
 		time.Sleep(time.Minute)
-		if s := ctrl.Stats(); s.Troubles[controller.TroubleStalled] != 1 {
-			t.Fatalf("troubles %v, want the key stalled", s.Troubles)
+		if s := ctrl.Stats(); s.Problems[controller.ProblemStalled] != 1 {
+			t.Fatalf("problems %v, want the key stalled", s.Problems)
 		}
 		w.remove("widgets", "a")
 		time.Sleep(time.Minute)
-		if s := ctrl.Stats(); len(s.Troubles) != 0 {
-			t.Errorf("when the object is gone, troubles %v", s.Troubles)
+		if s := ctrl.Stats(); len(s.Problems) != 0 {
+			t.Errorf("when the object is gone, problems %v", s.Problems)
 		}
 		w.put("widgets", "a", "new")
 		time.Sleep(time.Minute)
@@ -407,7 +407,7 @@ func TestExplainWhileEverythingChanges(t *testing.T) {
 					case 0:
 						_ = ctrl.Explain(key(name)).String()
 					case 1:
-						_, _, _ = ctrl.Runs(), ctrl.Troubles(), ctrl.Queue(10)
+						_, _, _ = ctrl.RecentRuns(), ctrl.Problems(), ctrl.Queue(10)
 					default:
 						_, _ = ctrl.Stats(), ctrl.Ready()
 					}

@@ -19,8 +19,8 @@ import (
 )
 
 // Run is one call of a handler for one key: while it lasts, what the handler may know about
-// being called (RunFrom); afterwards, the record of it (Controller.Runs, Controller.Explain).
-type Run struct {
+// being called (RunFrom); afterwards, the record of it (Controller.RecentRuns, Controller.Explain).
+type RunRecord struct {
 	// Controller is the controller's name, and ID counts its runs from 1.
 	Controller string
 	ID         uint64
@@ -53,7 +53,7 @@ type Run struct {
 	// same kube.Cluster: its HTTPClient, or a config that is its RESTConfig.
 	Calls    int
 	CallTime time.Duration
-	// Writes are those of them that were to change something, at most MaxWrites; the others are
+	// Writes are those of them that were to change something, at most maxWrites; the others are
 	// counted in WritesDropped.
 	Writes        []Write
 	WritesDropped int
@@ -70,21 +70,19 @@ type Run struct {
 	// Class is the class of Error. Both are empty unless the run has failed.
 	Class retry.Class
 	Error string
-	// Next says what follows.
-	Next Next
+	// NextRun is the time of the next run, as far as it is known. Zero: NextReason says what leads to it.
+	NextRun    time.Time
+	NextReason string
 }
 
-// Next is what follows a run.
-type Next struct {
-	// At is when the key is run again unless something happens before. Zero: only when
-	// something happens (resyncs are not foreseen).
-	At time.Time
-	// Why says why it is run again, or when: "when something changes".
-	Why string
+// nextRun is what follows a run.
+type nextRun struct {
+	at  time.Time // zero: why says what leads to it
+	why string
 }
 
-// MaxWrites is how many writes a Run keeps.
-const MaxWrites = 16
+// maxWrites is how many writes a Run keeps.
+const maxWrites = 16
 
 // WriteOutcome is how a write ended.
 type WriteOutcome string
@@ -145,7 +143,7 @@ func (w Write) String() string {
 // record is what is kept of a Run. It holds on to nothing of the loop, which it may outlive.
 type record struct {
 	mu  sync.Mutex
-	run Run // guarded by mu
+	run RunRecord // guarded by mu
 }
 
 // running is a Run under way, which several goroutines of a handler may write to.
@@ -168,7 +166,7 @@ type running struct {
 }
 
 // snapshot returns the run as it is now.
-func (r *record) snapshot() Run {
+func (r *record) snapshot() RunRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	run := r.run
@@ -198,11 +196,11 @@ func runningFrom(ctx context.Context) *running {
 
 // RunFrom returns the run that ctx, a handler's context, belongs to, as it is now. Outside a
 // handler ok is false.
-func RunFrom(ctx context.Context) (run Run, ok bool) {
+func RunFrom(ctx context.Context) (run RunRecord, ok bool) {
 	if r := runningFrom(ctx); r != nil {
 		return r.snapshot(), true
 	}
-	return Run{}, false
+	return RunRecord{}, false
 }
 
 // LoggerFrom returns a logger that carries the controller and, as a group "run", the key and

@@ -48,7 +48,7 @@ type PreparedSource struct {
 	// controller then calls run once, which returns when ctx has ended. An error of run ends the controller.
 	Start func(ctx context.Context, enqueue Enqueue) (run func() error)
 	// Ready returns what keeps the source from its work, or nil. It is called while the source runs, by
-	// Controller.Ready and Controller.Troubles. Default nil: the source is always ready.
+	// Controller.Ready and Controller.Problems. Default nil: the source is always ready.
 	Ready func() error
 }
 

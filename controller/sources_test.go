@@ -117,7 +117,7 @@ func TestSourcesInformersGateTheFirstHandling(t *testing.T) {
 		others.DropWatches()
 		time.Sleep(time.Minute)
 		if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), "broken") {
-			t.Errorf("Ready hides the trouble of a source's informer: %v", err)
+			t.Errorf("Ready hides the problem of a source's informer: %v", err)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)

@@ -66,7 +66,7 @@ func TestWritesPastTheRunsContextAreReported(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.put("widgets", "a", 2)
 		time.Sleep(time.Minute)
-		if runs := ctrl.Runs(); len(runs) < 2 {
+		if runs := ctrl.RecentRuns(); len(runs) < 2 {
 			t.Errorf("%d runs, want several", len(runs))
 		}
 		_ = w.create(own, "parts", "Part", "p") // by nobody's handler

@@ -109,7 +109,7 @@ func (g *group) ask(stop <-chan struct{}) {
 		case <-time.After(7 * time.Millisecond):
 		}
 		for _, c := range g.controllers {
-			_, _, _, _ = c.Ready(), c.Stats(), c.Explain(key("a")), c.Troubles()
+			_, _, _, _ = c.Ready(), c.Stats(), c.Explain(key("a")), c.Problems()
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (e Explanation) String() string {
 	for _, write := range e.Unseen {
 		line("  its informer does not show yet: %s", write)
 	}
-	for _, t := range e.Troubles {
+	for _, t := range e.Problems {
 		line("  %s", strings.ReplaceAll(t.text(), "\n", "\n  "))
 	}
 	happened := e.timeline(now)
@@ -92,7 +92,7 @@ func (e Explanation) restsUntil() string {
 	case len(e.Runs) == 0:
 		return ": nothing is known of it"
 	}
-	return ", and runs again " + e.Runs[0].Next.Why
+	return ", and runs again " + e.Runs[0].NextReason
 }
 
 // started is when the run that goes on began.
@@ -134,7 +134,7 @@ func (e Explanation) timeline(now time.Time) []string {
 }
 
 // chapter returns the run as a paragraph: its line, its writes, and what follows.
-func (r Run) chapter() string {
+func (r RunRecord) chapter() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "run %d: %s", r.ID, r.story())
 	for _, w := range r.Writes {
@@ -143,14 +143,14 @@ func (r Run) chapter() string {
 	if r.WritesDropped > 0 {
 		fmt.Fprintf(&s, "\n    and %d more", r.WritesDropped)
 	}
-	if r.Next.Why != "" {
-		fmt.Fprintf(&s, "\n    next: %s", r.Next.after(r.Started.Add(r.Duration)))
+	if r.NextReason != "" {
+		fmt.Fprintf(&s, "\n    next: %s", nextRun{r.NextRun, r.NextReason}.after(r.Started.Add(r.Duration)))
 	}
 	return s.String()
 }
 
 // String returns the run in a line.
-func (r Run) String() string { return fmt.Sprintf("run %d of %s: %s", r.ID, r.Key, r.story()) }
+func (r RunRecord) String() string { return fmt.Sprintf("run %d of %s: %s", r.ID, r.Key, r.story()) }
 
 // Times below these are not worth a word in a line.
 const (
@@ -161,7 +161,7 @@ const (
 )
 
 // story says why the run was, what became of it, and where the time went, if it took some.
-func (r Run) story() string {
+func (r RunRecord) story() string {
 	var s strings.Builder
 	s.WriteString(r.Causes.String())
 	if r.Attempt > 0 {
@@ -194,7 +194,7 @@ func (r Run) story() string {
 }
 
 // took says what of the run's time was not the handler's own.
-func (r Run) took() string {
+func (r RunRecord) took() string {
 	var parts []string
 	if r.Decode >= tellingDecode {
 		parts = append(parts, fmt.Sprintf("decoding took %s", rounded(r.Decode)))
@@ -209,26 +209,26 @@ func (r Run) took() string {
 }
 
 // after says what follows a run that ended at that time.
-func (n Next) after(ended time.Time) string {
-	if n.At.IsZero() {
-		return n.Why
+func (n nextRun) after(ended time.Time) string {
+	if n.at.IsZero() {
+		return n.why
 	}
-	return fmt.Sprintf("in %s, %s", rounded(n.At.Sub(ended)), n.Why)
+	return fmt.Sprintf("in %s, %s", rounded(n.at.Sub(ended)), n.why)
 }
 
-// String returns the trouble as text: a sentence, and a line for each detail.
-func (t Trouble) String() string {
+// String returns the problem as text: a sentence, and a line for each detail.
+func (t Problem) String() string {
 	if t.Key == (kube.Key{}) {
 		return t.text()
 	}
 	return t.Key.String() + " " + t.text()
 }
 
-func (t Trouble) text() string {
+func (t Problem) text() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "in trouble (%s): %s", t.Type, t.Message)
+	fmt.Fprintf(&s, "problem (%s): %s", t.Type, t.Message)
 	for _, d := range t.Details {
-		fmt.Fprintf(&s, "\n  %s: %s", d.Name, strings.ReplaceAll(strings.TrimSpace(d.Value), "\n", "\n    "))
+		fmt.Fprintf(&s, "\n  %s: %s", d.Key, strings.ReplaceAll(strings.TrimSpace(d.Value.String()), "\n", "\n    "))
 	}
 	return s.String()
 }

@@ -16,8 +16,7 @@ import (
 // cause of type timer whose detail is name. A timer lives as long as its object: unlike
 // RequeueAfter it is not superseded by other runs, only by another SetTimer of the same name;
 // and it is gone when the object is deleted, or deleted and created again, and when the
-// process stops working. So set it in each run that should have it: what is set again for a
-// later time begins anew, which HasTimer tells beforehand.
+// process stops working. So set it in each run that should have it; a timer that is set again starts again.
 //
 // It returns an error outside a handler. A d of zero or less means at once. name should be one
 // of few.
@@ -39,13 +38,6 @@ func StopTimer(ctx context.Context, name string) {
 	if r := runningFrom(ctx); r != nil {
 		r.timers.stop(r.run.Key, name)
 	}
-}
-
-// HasTimer reports whether the object that is being handled has a timer of this name that has
-// not fired.
-func HasTimer(ctx context.Context, name string) bool {
-	r := runningFrom(ctx)
-	return r != nil && r.timers.has(r.run.Key, name)
 }
 
 var errNoRun = errors.New("the context is no handler's context")
@@ -108,12 +100,6 @@ func (t *timers) drop(key kube.Key, name string) {
 	if len(t.keys[key]) == 0 {
 		t.keys = deleted(t.keys, key, &t.most)
 	}
-}
-
-func (t *timers) has(key kube.Key, name string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.keys[key][name] != nil
 }
 
 // stopAll stops the timers of an object that is gone.

@@ -40,7 +40,7 @@ func newUnseen(by *slowInformer) *consistency {
 
 // write makes a run of key that writes version.
 func (c *consistency) write(key kube.Key, object *wire.Object, version string) {
-	r := &running{record: &record{run: Run{Key: key}}}
+	r := &running{record: &record{run: RunRecord{Key: key}}}
 	c.wrote(r, ownWrite{
 		kind:  schema.GroupKind{Kind: "Part"},
 		Write: cache.Write{Key: key, UID: "1", ResourceVersion: version, Object: object},

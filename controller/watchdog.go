@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -72,12 +73,12 @@ func (l *loop[T]) lookForStuck(ctx, workCtx context.Context, now time.Time) {
 		default:
 			l.queue.Exempt(r.run.Key) // or its group's limit would keep the other worker from working there
 		}
-		l.troubles.begin(ctx, Trouble{
-			Type: TroubleStuck, Key: r.run.Key, Since: r.run.Started, Message: message,
-			Details: []Detail{{"causes", r.run.Causes.String()}, {"stack", detect.StackOf(w.goroutine)}},
+		l.problems.begin(ctx, Problem{
+			Type: ProblemStuck, Key: r.run.Key, Since: r.run.Started, Message: message,
+			Details: []slog.Attr{slog.String("causes", r.run.Causes.String()), slog.String("stack", detect.StackOf(w.goroutine))},
 		}, false)
 		if w.run.Load() != r {
-			l.troubles.endOf(r.run.Key, TroubleStuck) // it has ended meanwhile, and could not end this
+			l.problems.endOf(r.run.Key, ProblemStuck) // it has ended meanwhile, and could not end this
 		}
 	}
 }
@@ -97,7 +98,7 @@ func (l *loop[T]) replaceLate(ctx, workCtx context.Context, waiting map[*worker]
 		if _, replaced := l.replace(workCtx, w); replaced {
 			l.queue.Exempt(r.run.Key)
 			message := stuckMessage(time.Since(r.run.Started))
-			l.troubles.update(TroubleStuck, r.run.Key, message)
+			l.problems.update(ProblemStuck, r.run.Key, message)
 			r.log().InfoContext(ctx, "stuck handler replaced", "message", message)
 		}
 	}
@@ -124,13 +125,13 @@ func (l *loop[T]) lookForGrowth(ctx context.Context, growth *detect.Growth, now 
 	}
 	grows, first := growth.Sample(stats.Ready, oldest, now)
 	if first {
-		l.troubles.begin(ctx, Trouble{
-			Type: TroubleQueueGrowing, Since: growth.Since(),
+		l.problems.begin(ctx, Problem{
+			Type: ProblemQueueGrowing, Since: growth.Since(),
 			Message: fmt.Sprintf("the queue only grows: %s, the first for %s, and more come than %s can handle", waits(stats.Ready), rounded(oldest), counted(l.config.Workers, "worker")),
 		}, false)
 	}
 	if !grows {
-		l.troubles.endOf(kube.Key{}, TroubleQueueGrowing)
+		l.problems.endOf(kube.Key{}, ProblemQueueGrowing)
 	}
 }
 
@@ -140,9 +141,9 @@ func (l *loop[T]) endHotLoops(now time.Time) {
 	for _, episode := range l.hot.Episodes(now) {
 		lasting[episode.Key] = true
 	}
-	for _, t := range l.troubles.all() {
-		if t.Type == TroubleHotLoop && !lasting[t.Key] {
-			l.troubles.endOf(t.Key, TroubleHotLoop)
+	for _, t := range l.problems.all() {
+		if t.Type == ProblemHotLoop && !lasting[t.Key] {
+			l.problems.endOf(t.Key, ProblemHotLoop)
 		}
 	}
 	l.mu.Lock()
@@ -161,8 +162,8 @@ func (l *loop[T]) writesUnseen(ctx context.Context, key kube.Key, late []*unseen
 	if waits {
 		follows = "the key waits until the informer can watch again"
 	}
-	l.troubles.begin(ctx, Trouble{
-		Type: TroubleUnseenWrite, Key: key, Since: time.Now(),
+	l.problems.begin(ctx, Problem{
+		Type: ProblemUnseenWrite, Key: key, Since: time.Now(),
 		Message: fmt.Sprintf("an informer does not show after %s what the last run wrote: %s; %s", rounded(l.config.OwnWrites.ConsistencyTimeout), strings.Join(names, ", "), follows),
 	}, false)
 }

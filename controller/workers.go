@@ -139,7 +139,7 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kub
 		l.finish(runCtx, r, err, timedOut, ctx.Err() != nil)
 		w.run.Store(nil)
 		if r.stuck.Load() {
-			l.troubles.endOf(item.Key, TroubleStuck)
+			l.problems.endOf(item.Key, ProblemStuck)
 			r.log().InfoContext(runCtx, "the handler that was stuck has returned", "after", time.Since(r.run.Started).Round(time.Millisecond))
 		}
 		// Only now: what was added for the key is filed before the key can be taken again,
@@ -158,7 +158,7 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kub
 func (l *loop[T]) begin(item workqueue.Item[kube.Key, Cause]) *running {
 	r := &running{logger: l.logger, timers: &l.timers, writer: l, cut: l.answers}
 	failed := l.failedBefore(r, item.Key)
-	r.record = &record{run: Run{
+	r.record = &record{run: RunRecord{
 		Controller: l.config.Name,
 		Key:        item.Key,
 		Causes:     Causes{item.Causes},
@@ -197,10 +197,10 @@ func (l *loop[T]) failedBefore(r *running, key kube.Key) failing {
 	return failing{}
 }
 
-// forgetFailures forgets what is known of the failures of key, and ends the troubles that they are.
+// forgetFailures forgets what is known of the failures of key, and ends the problems that they are.
 func (l *loop[T]) forgetFailures(key kube.Key) {
 	l.failures.forget(key)
-	l.troubles.endOf(key, TroubleFailing, TroubleStalled, TroubleUnseenWrite)
+	l.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
 }
 
 // readIdentity notes which object the informer shows under key.
@@ -306,21 +306,21 @@ func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, c
 	l.consistency.ended(r)
 	next := l.follow(ctx, r, outcome, requeue, err)
 	if pause := l.pauseAfter(r.run.Key); pause > 0 {
-		next.Why += fmt.Sprintf(", not before %s have passed (hot loop)", rounded(pause))
+		next.why += fmt.Sprintf(", not before %s have passed (hot loop)", rounded(pause))
 	}
 	r.mu.Lock()
-	r.run.Duration, r.run.Outcome, r.run.Next = now.Sub(r.run.Started), outcome, next
+	r.run.Duration, r.run.Outcome, r.run.NextRun, r.run.NextReason = now.Sub(r.run.Started), outcome, next.at, next.why
 	if outcome.Failed() {
 		r.run.Error = err.Error()
 	}
 	handled := handledOf(&r.run)
 	r.mu.Unlock()
 	if l.config.Metrics != nil {
-		l.config.Metrics.Handled(l.config.Name, handled)
+		l.config.Metrics.RunEnded(l.config.Name, handled)
 	}
 	if l.logger.Enabled(ctx, slog.LevelDebug) {
 		run := r.snapshot()
 		r.log().DebugContext(ctx, "handled", "outcome", string(outcome), "duration", run.Duration,
-			"causes", run.Causes.String(), "attempt", run.Attempt, "writes", len(run.Writes)+run.WritesDropped, "next", next.Why)
+			"causes", run.Causes.String(), "attempt", run.Attempt, "writes", len(run.Writes)+run.WritesDropped, "next", next.why)
 	}
 }

@@ -170,8 +170,8 @@ func checkOwnWrites(e env, cluster *kube.Cluster, own kubernetes.Interface, case
 		}
 		return ""
 	})
-	if all := ctrl.Troubles(); len(all) > 0 {
-		e.Errorf("troubles: %v", all)
+	if all := ctrl.Problems(); len(all) > 0 {
+		e.Errorf("problems: %v", all)
 	}
 }
 

@@ -60,18 +60,20 @@ func TestContract19_TwoControllersFight(t *testing.T) {
 	for name, ctrl := range fighters {
 		other := map[string]string{"few": "many", "many": "few"}[name]
 		values := map[string]string{"few": "5 <-> 1", "many": "1 <-> 5"}[name]
-		var trouble controller.Trouble
+		var problem controller.Problem
 		eventually(t, func() string {
-			for _, trouble = range ctrl.Troubles() {
-				if trouble.Type == controller.TroubleHotLoop {
+			for _, problem = range ctrl.Problems() {
+				if problem.Type == controller.ProblemHotLoop {
 					return ""
 				}
 			}
 			return name + " does not know that it fights"
 		})
-		want := []controller.Detail{{Name: "object", Value: "Deployment " + e.key("web").String()}, {Name: "managers", Value: name + ", " + other}, {Name: "spec.replicas", Value: values}}
-		if !slices.Equal(trouble.Details, want) || !strings.Contains(trouble.Message, other) {
-			t.Errorf("%s reports %v, want %v", name, trouble, want)
+		want := []slog.Attr{
+			slog.String("object", "Deployment "+e.key("web").String()), slog.String("managers", name+", "+other), slog.String("spec.replicas", values),
+		}
+		if !slices.EqualFunc(problem.Details, want, slog.Attr.Equal) || !strings.Contains(problem.Message, other) {
+			t.Errorf("%s reports %v, want %v", name, problem, want)
 		}
 		eventually(t, func() string {
 			for _, ev := range must(e.clients.EventsV1().Events(e.namespace).List(t.Context(), metav1.ListOptions{}))(t).Items {

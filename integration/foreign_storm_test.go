@@ -113,9 +113,9 @@ func (e env) checkSeen(ctrl *controller.Controller[*unstructured.Unstructured]) 
 		if queued := ctrl.Queue(3); len(queued) > 0 {
 			return fmt.Sprintf("queued: %v", queued)
 		}
-		for _, trouble := range ctrl.Troubles() {
-			if trouble.Type == controller.TroubleInformer { // until it has found the API server again
-				return trouble.Message
+		for _, problem := range ctrl.Problems() {
+			if problem.Type == controller.ProblemInformer { // until it has found the API server again
+				return problem.Message
 			}
 		}
 		list, err := e.dynamic.Resource(gadgets).Namespace(e.namespace).List(e.Context(), metav1.ListOptions{})
@@ -135,8 +135,8 @@ func (e env) checkSeen(ctrl *controller.Controller[*unstructured.Unstructured]) 
 		}
 		return ""
 	})
-	for _, trouble := range ctrl.Troubles() {
-		e.Errorf("trouble: %s %s: %s", trouble.Type, trouble.Key, trouble.Message)
+	for _, problem := range ctrl.Problems() {
+		e.Errorf("problem: %s %s: %s", problem.Type, problem.Key, problem.Message)
 	}
 }
 

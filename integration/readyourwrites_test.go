@@ -78,9 +78,9 @@ func createChildren(t *testing.T, consistencyTimeout time.Duration) (tooMany int
 		return ""
 	})
 	t.Logf("%d runs", runs.Load())
-	for _, trouble := range ctrl.Troubles() {
-		if trouble.Type == controller.TroubleUnseenWrite {
-			t.Errorf("trouble: %v", trouble)
+	for _, problem := range ctrl.Problems() {
+		if problem.Type == controller.ProblemUnseenWrite {
+			t.Errorf("problem: %v", problem)
 		}
 	}
 	each := map[string]int{}

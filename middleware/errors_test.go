@@ -25,7 +25,7 @@ func (e endlessError) Unwrap() error { return e }
 // errorReader is a tracer whose spans look into errors, as that of package tracing/otel does.
 type errorReader struct{ notebook }
 
-func (r *errorReader) Start(ctx context.Context, run controller.Run, obj kube.Object) (context.Context, middleware.Span) {
+func (r *errorReader) Start(ctx context.Context, run controller.RunRecord, obj kube.Object) (context.Context, middleware.Span) {
 	ctx, _ = r.notebook.Start(ctx, run, obj)
 	return ctx, r
 }

@@ -20,13 +20,13 @@ type Tracer interface {
 	//
 	// The context that it returns is the Handler's: ctx, or one made of it. A nil Span says
 	// that this run is not recorded: nothing more is asked about it.
-	Start(ctx context.Context, run controller.Run, obj kube.Object) (context.Context, Span)
+	Start(ctx context.Context, run controller.RunRecord, obj kube.Object) (context.Context, Span)
 }
 
 // Span is a run under way that is recorded.
 type Span interface {
 	// CallObserver hears of the requests that are made with the Handler's context, as
-	// controller.Run.Calls says. They may run at once, and may go on after End.
+	// controller.RunRecord.Calls says. They may run at once, and may go on after End.
 	kube.CallObserver
 	// TraceID is what the trace can be found by, for logs and exemplars. Empty: by nothing.
 	TraceID() string
@@ -36,7 +36,7 @@ type Span interface {
 }
 
 // Trace makes tracer create spans for each call of the wrapped Handler, and for the requests that it makes, and stores
-// the trace's ID in controller.Run.TraceID. It should be first in a Chain, so that it measures the other middleware.
+// the trace's ID in controller.RunRecord.TraceID. It should be first in a Chain, so that it measures the other middleware.
 // With a nil tracer, also a nil pointer, it returns the Handler unchanged.
 //
 // A panic of the Handler ends the spans and continues, with its stack.
@@ -58,7 +58,7 @@ var errNoReturn = errors.New("the handler ended its goroutine (runtime.Goexit; t
 func traced(ctx context.Context, tracer Tracer, key kube.Key, obj kube.Object, handle func(context.Context) error) (err error) {
 	run, ok := controller.RunFrom(ctx)
 	if !ok {
-		run = controller.Run{Key: key, Started: time.Now()}
+		run = controller.RunRecord{Key: key, Started: time.Now()}
 	}
 	ctx, span := tracer.Start(ctx, run, obj)
 	if span == nil {

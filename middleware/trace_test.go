@@ -36,7 +36,7 @@ func (n *notebook) note(format string, args ...any) {
 	n.lines = append(n.lines, fmt.Sprintf(format, args...))
 }
 
-func (n *notebook) Start(ctx context.Context, run controller.Run, obj kube.Object) (context.Context, middleware.Span) {
+func (n *notebook) Start(ctx context.Context, run controller.RunRecord, obj kube.Object) (context.Context, middleware.Span) {
 	n.note("start %s of %q, causes %q, object %v, since %s", run.Key, run.Controller, run.Causes, obj != nil, time.Since(run.Started))
 	ctx = context.WithValue(ctx, tracedKey{}, true)
 	if n.off {
@@ -219,7 +219,7 @@ func TestTraceInAController(t *testing.T) {
 				}
 				n.expect(t, fmt.Sprintf(`start default/web of "pods", causes "listed", object %v, since 0s`, !reconciles),
 					"end, the context of Start: true, error broken")
-				if run := ctrl.Runs()[0]; seen != "4bf92f35" || run.TraceID != seen {
+				if run := ctrl.RecentRuns()[0]; seen != "4bf92f35" || run.TraceID != seen {
 					t.Errorf("the handler sees the trace %q, and the record of the run has %q", seen, run.TraceID)
 				}
 			})

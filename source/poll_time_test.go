@@ -194,7 +194,7 @@ func TestPollEndsWithItsContext(t *testing.T) {
 					t.Errorf("it took %s", took)
 				}
 				if more := strings.TrimPrefix(logs.String(), logged); more != "" {
-					t.Errorf("the end is logged as trouble: %s", more)
+					t.Errorf("the end is logged as problem: %s", more)
 				}
 				if len(o.polled()) != 1 || s.Health().Running {
 					t.Errorf("it goes on: %v", o.polled())

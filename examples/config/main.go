@@ -173,7 +173,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		LeaderElector: elector,
 		// The metrics (default: none).
 		Metrics: recorder,
-		// The recorder of Events about objects in trouble (default: none).
+		// The recorder of Events about objects problem (default: none).
 		Events: events,
 		// The logger (default: slog.Default()).
 		Logger: logger,
@@ -183,7 +183,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// Events are sent until the controller has ended, because its last handlers may be the ones in trouble.
+	// Events are sent until the controller has ended, because its last handlers may be the ones in problem.
 	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var recording sync.WaitGroup
 	recording.Go(func() { _ = events.Run(sending) }) // waited for below; sends the remaining Events at its end

@@ -108,7 +108,7 @@ func (d *demo) check(ctx context.Context) (figures, error) {
 	if err != nil {
 		return now, err
 	}
-	if err := d.trouble(); err != nil {
+	if err := d.problem(); err != nil {
 		return now, err
 	}
 	want := int(now.terminated)
@@ -205,8 +205,8 @@ func (d *demo) failures() int64 {
 	return d.problems
 }
 
-// trouble returns an error if the operator's handler has failed, because failures are not part of the demo.
-func (d *demo) trouble() error {
+// problem returns an error if the operator's handler has failed, because failures are not part of the demo.
+func (d *demo) problem() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.problems == 0 {
@@ -231,8 +231,8 @@ func (d *demo) untilObserved(ctx context.Context, what string, done func(observa
 	if err != nil {
 		err = fmt.Errorf("wait to %s: seen so far: %d rounds, %d Pods ended, %d healed, %d running: %w",
 			what, seen.rounds, seen.ended, seen.healed, seen.running, err)
-		if trouble := d.trouble(); trouble != nil {
-			err = fmt.Errorf("%w (%w)", err, trouble)
+		if problem := d.problem(); problem != nil {
+			err = fmt.Errorf("%w (%w)", err, problem)
 		}
 	}
 	return seen, err

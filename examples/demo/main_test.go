@@ -140,7 +140,7 @@ func TestOnlyErrorsOfInterruptAreForgiven(t *testing.T) {
 
 func TestErrorContainsOperatorFailures(t *testing.T) {
 	d := &demo{options: options{timeout: 10 * time.Millisecond}, printer: newPrinter(io.Discard), observer: &observer{}}
-	if err := d.trouble(); err != nil {
+	if err := d.problem(); err != nil {
 		t.Errorf("before the first run: %v", err)
 	}
 	broken := errors.New("broken")
@@ -150,7 +150,7 @@ func TestErrorContainsOperatorFailures(t *testing.T) {
 	if err := failing(t.Context(), &v1alpha1.PodTerminator{}); !errors.Is(err, broken) {
 		t.Fatalf("the middleware returned %v, want the handler's error", err)
 	}
-	if err := d.trouble(); !errors.Is(err, broken) {
+	if err := d.problem(); !errors.Is(err, broken) {
 		t.Errorf("the error of --once is %v, want the operator's error", err)
 	}
 	_, err := d.untilObserved(t.Context(), "see a round", func(observations) bool { return false })

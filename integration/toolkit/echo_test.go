@@ -68,7 +68,7 @@ func TestContract13_ToolkitWritesDoNotEnqueueKeys(t *testing.T) {
 			}
 			handled(t, ctrl, 4)
 			stop() // what was on its way has come
-			if runs := ctrl.Runs(); len(runs) != 4 {
+			if runs := ctrl.RecentRuns(); len(runs) != 4 {
 				t.Errorf("%d runs of one listed object and three changes, want 4: %v", len(runs), runs)
 			}
 		})
@@ -79,7 +79,7 @@ func TestContract13_ToolkitWritesDoNotEnqueueKeys(t *testing.T) {
 func handled(t *testing.T, ctrl *controller.Controller[*corev1.Pod], runs int) {
 	t.Helper()
 	clustertest.Eventually(t, func() string {
-		all := ctrl.Runs()
+		all := ctrl.RecentRuns()
 		if stats := ctrl.Stats(); len(all) < runs || stats.Busy+stats.Queued+stats.Held > 0 {
 			return fmt.Sprintf("%d runs of %d, %+v", len(all), runs, stats)
 		}

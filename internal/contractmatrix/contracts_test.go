@@ -26,7 +26,7 @@ func contracts() []contract {
 		{number: 15, scenario: stalenessIsKnown, tests: "a watch delivers nothing for 50 s: the informer reports how old its content may be"},
 		{number: 16, scenario: queueHasAKeyOnce, tests: "20 changes while the only worker is busy: one run, with the last value"},
 		{number: 17, scenario: failuresHaveAnEnd, tests: "a terminal error and the last retry end the runs; another object of the same name begins anew; a change ends the problem"},
-		{number: 18, scenario: troubleIsAnEventOnce, tests: "a stalled key is an Event about its object, once per episode"},
+		{number: 18, scenario: problemIsAnEventOnce, tests: "a stalled key is an Event about its object, once per episode"},
 		{number: 19, scenario: hotLoopIsNamed, tests: "two clients fight over a field: it is named with both managers, an Event once, and slowed (with an informer of metadata only, which does not show fields: a handler that its own writes run again)"},
 		{number: 20, scenario: stuckHandlerIsReplaced, tests: "the only worker's handler does not return: its stack is logged once, another worker takes its place, readiness names it"},
 		{number: 21, scenario: endlessFailuresAreReported, tests: "a key that fails for hours is reported once, until it succeeds"},

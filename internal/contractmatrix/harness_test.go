@@ -153,9 +153,9 @@ type runner interface {
 	Run(ctx context.Context) error
 	Ready() error
 	Explain(key kube.Key) controller.Explanation
-	Runs() []controller.Run
+	RecentRuns() []controller.RunRecord
 	Stats() controller.Stats
-	Troubles() []controller.Trouble
+	Problems() []controller.Problem
 	AddSource(source controller.Source) (remove func(), err error)
 }
 

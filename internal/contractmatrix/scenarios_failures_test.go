@@ -137,8 +137,8 @@ func failuresHaveAnEnd(x *cell) {
 			x.t.Errorf("after the change: %v", r)
 		}
 	}
-	if troubles := x.leading().runner.Troubles(); slices.ContainsFunc(troubles, func(t controller.Trouble) bool { return !strings.HasPrefix(t.Key.Name, "wicked") }) {
-		x.t.Errorf("after the change, troubles %+v", troubles)
+	if problems := x.leading().runner.Problems(); slices.ContainsFunc(problems, func(t controller.Problem) bool { return !strings.HasPrefix(t.Key.Name, "wicked") }) {
+		x.t.Errorf("after the change, problems %+v", problems)
 	}
 }
 
@@ -178,14 +178,14 @@ func hotLoopIsNamed(x *cell) {
 	}
 	fight(40)
 	p := x.leading()
-	troubles := slices.DeleteFunc(p.runner.Troubles(), func(t controller.Trouble) bool { return t.Type != controller.TroubleHotLoop })
-	if len(troubles) != 1 || troubles[0].Key != x.key("a") {
-		x.t.Fatalf("troubles %+v", p.runner.Troubles())
+	problems := slices.DeleteFunc(p.runner.Problems(), func(t controller.Problem) bool { return t.Type != controller.ProblemHotLoop })
+	if len(problems) != 1 || problems[0].Key != x.key("a") {
+		x.t.Fatalf("problems %+v", p.runner.Problems())
 	}
-	text := fmt.Sprint(troubles[0])
+	text := fmt.Sprint(problems[0])
 	for _, want := range []string{noteAnnotation, "autoscaler", operator, "mine", "theirs"} {
 		if !strings.Contains(text, want) {
-			x.t.Errorf("the trouble does not name %q: %s", want, text)
+			x.t.Errorf("the problem does not name %q: %s", want, text)
 		}
 	}
 	if n := len(with(told.take(), "HotLoop", "/a ")); n != 1 {
@@ -195,8 +195,8 @@ func hotLoopIsNamed(x *cell) {
 		x.t.Errorf("%d runs in two minutes of the episode: it is not slowed", runs)
 	}
 	x.sleep(2 * time.Hour)
-	if troubles := p.runner.Troubles(); slices.ContainsFunc(troubles, func(t controller.Trouble) bool { return t.Type == controller.TroubleHotLoop }) {
-		x.t.Errorf("two hours after the last of it, troubles %+v", troubles)
+	if problems := p.runner.Problems(); slices.ContainsFunc(problems, func(t controller.Problem) bool { return t.Type == controller.ProblemHotLoop }) {
+		x.t.Errorf("two hours after the last of it, problems %+v", problems)
 	}
 }
 
@@ -225,9 +225,9 @@ func endlessLoopIsNamed(x *cell) {
 	x.set("a", "2")
 	x.sleep(time.Minute)
 	p := x.leading()
-	troubles := slices.DeleteFunc(p.runner.Troubles(), func(t controller.Trouble) bool { return t.Type != controller.TroubleHotLoop })
-	if len(troubles) != 1 || troubles[0].Key != x.key("a") || !strings.Contains(fmt.Sprint(troubles[0]), operator) {
-		x.t.Fatalf("%d writes, troubles %+v", writes, p.runner.Troubles())
+	problems := slices.DeleteFunc(p.runner.Problems(), func(t controller.Problem) bool { return t.Type != controller.ProblemHotLoop })
+	if len(problems) != 1 || problems[0].Key != x.key("a") || !strings.Contains(fmt.Sprint(problems[0]), operator) {
+		x.t.Fatalf("%d writes, problems %+v", writes, p.runner.Problems())
 	}
 	if n := len(with(told.take(), "HotLoop", "/a ")); n != 1 {
 		x.t.Errorf("%d Events, want one", n)
@@ -241,8 +241,8 @@ func endlessLoopIsNamed(x *cell) {
 	looping = false
 	mu.Unlock()
 	x.sleep(2 * time.Hour)
-	if troubles := p.runner.Troubles(); slices.ContainsFunc(troubles, func(t controller.Trouble) bool { return t.Type == controller.TroubleHotLoop }) {
-		x.t.Errorf("two hours after the last of it, troubles %+v", troubles)
+	if problems := p.runner.Problems(); slices.ContainsFunc(problems, func(t controller.Problem) bool { return t.Type == controller.ProblemHotLoop }) {
+		x.t.Errorf("two hours after the last of it, problems %+v", problems)
 	}
 }
 
@@ -285,7 +285,7 @@ func stuckHandlerIsReplaced(x *cell) {
 	if err := p.runner.Ready(); err != nil {
 		x.t.Errorf("when it has returned: %v", err)
 	}
-	if n := p.runner.Stats().Troubles[controller.TroubleStuck]; n != 0 {
+	if n := p.runner.Stats().Problems[controller.ProblemStuck]; n != 0 {
 		x.t.Errorf("when it has returned, %d stuck handlers are counted", n)
 	}
 }
@@ -312,13 +312,13 @@ func endlessFailuresAreReported(x *cell) {
 		x.t.Errorf("the Events %q, want one", events)
 	}
 	p := x.leading()
-	if s := p.runner.Stats(); s.Failing < 1 || s.Troubles[controller.TroubleFailing] < 1 {
+	if s := p.runner.Stats(); s.Failing < 1 || s.Problems[controller.ProblemFailing] < 1 {
 		x.t.Errorf("Stats %+v", s)
 	}
 	x.mend("a", "works")
 	x.sleep(time.Hour)
-	if troubles := p.runner.Troubles(); slices.ContainsFunc(troubles, func(t controller.Trouble) bool { return t.Key == x.key("a") }) {
-		x.t.Errorf("after a success, troubles %+v", troubles)
+	if problems := p.runner.Problems(); slices.ContainsFunc(problems, func(t controller.Problem) bool { return t.Key == x.key("a") }) {
+		x.t.Errorf("after a success, problems %+v", problems)
 	}
 }
 
@@ -327,11 +327,12 @@ func timersBelongToObjects(x *cell) {
 	for _, name := range all {
 		x.put(name, "0")
 	}
+	var set sync.Map // by process and uid
 	x.handler = func(ctx context.Context, r *run) error {
 		if r.value == "0" {
 			return nil
 		}
-		if strings.Contains(r.causes, "timer") || controller.HasTimer(ctx, "certificate") {
+		if _, again := set.LoadOrStore([2]any{r.process, r.uid}, true); again {
 			return nil
 		}
 		if err := errors.Join(controller.SetTimer(ctx, "certificate", time.Hour), controller.SetTimer(ctx, "never", 2*time.Hour)); err != nil {

@@ -85,7 +85,7 @@ func runsLeaveRecords(x *cell) {
 	x.set("a", "writes")
 	x.settle()
 	p := x.leading()
-	runs := slices.DeleteFunc(p.runner.Explain(x.key("a")).Runs, func(r controller.Run) bool { return len(r.Writes) == 0 })
+	runs := slices.DeleteFunc(p.runner.Explain(x.key("a")).Runs, func(r controller.RunRecord) bool { return len(r.Writes) == 0 })
 	if len(runs) != 1 {
 		x.t.Fatalf("%d runs that wrote are recorded, want one", len(runs))
 	}
@@ -102,13 +102,13 @@ func runsLeaveRecords(x *cell) {
 			x.t.Errorf("the record's causes are %q, without %q", r.Causes, part)
 		}
 	}
-	if r.Outcome != controller.OutcomeRequeue || r.Calls != 1 || r.Next.Why != "as the handler asked (to look again)" || r.Next.At.Sub(r.Started).Round(time.Minute) != time.Hour {
+	if r.Outcome != controller.OutcomeRequeue || r.Calls != 1 || r.NextReason != "as the handler asked (to look again)" || r.NextRun.Sub(r.Started).Round(time.Minute) != time.Hour {
 		x.t.Errorf("run %+v", r)
 	}
 	if !x.conf.reconciler && (r.UID == "" || r.Generation == 0) {
 		x.t.Errorf("the record has the uid %q and the generation %d", r.UID, r.Generation)
 	}
-	if runs := p.runner.Runs(); len(runs) == 0 || runs[0].Started.Before(runs[len(runs)-1].Started) {
+	if runs := p.runner.RecentRuns(); len(runs) == 0 || runs[0].Started.Before(runs[len(runs)-1].Started) {
 		x.t.Errorf("the latest runs are not in order: %v", runs)
 	}
 }
@@ -178,7 +178,7 @@ func (e *eventLog) Event(regarding corev1.ObjectReference, eventType, reason, _,
 	e.add("%s %s/%s %s %s: %s", eventType, regarding.Kind, regarding.Name, regarding.UID, reason, note)
 }
 
-func troubleIsAnEventOnce(x *cell) {
+func problemIsAnEventOnce(x *cell) {
 	x.put("a", "1")
 	var told eventLog
 	x.settings.events = &told
@@ -275,7 +275,7 @@ func logLinesOfRuns(x *cell) {
 // spans is a middleware.Tracer, and each of its spans.
 type spans struct{ lines }
 
-func (s *spans) Start(ctx context.Context, run controller.Run, _ kube.Object) (context.Context, middleware.Span) {
+func (s *spans) Start(ctx context.Context, run controller.RunRecord, _ kube.Object) (context.Context, middleware.Span) {
 	s.add("begin %s: %s", run.Key, run.Causes)
 	return ctx, s
 }
@@ -341,11 +341,11 @@ func (l *labelLog) Triggered(_, source string, cause controller.CauseType) {
 
 func (l *labelLog) Skipped(_ string, why controller.SkipReason) { l.add("skip", string(why)) }
 
-func (l *labelLog) Troubled(_ string, trouble controller.TroubleType) {
-	l.add("trouble", string(trouble))
+func (l *labelLog) ProblemDetected(_ string, problem controller.ProblemType) {
+	l.add("problem", string(problem))
 }
 
-func (l *labelLog) Handled(_ string, run controller.Handled) {
+func (l *labelLog) RunEnded(_ string, run controller.RunSummary) {
 	l.add("outcome", string(run.Outcome))
 	l.add("class", string(run.Class))
 }
@@ -399,7 +399,7 @@ func recordsAreBounded(x *cell) {
 	}
 	synctest.Wait()
 	p := x.leading()
-	if n := len(p.runner.Runs()); n > 256 {
+	if n := len(p.runner.RecentRuns()); n > 256 {
 		x.t.Errorf("%d runs are kept", n)
 	}
 	if runs := p.runner.Explain(x.key("w0")).Runs; len(runs) == 0 || len(runs) > 4 {

@@ -19,13 +19,13 @@ func recordAll(recorder *metrics.Recorder) {
 		recorder.Triggered("pods", "channel", cause)
 	}
 	for _, outcome := range controller.Outcomes() {
-		recorder.Handled("pods", controller.Handled{Outcome: outcome, Attempt: 1})
+		recorder.RunEnded("pods", controller.RunSummary{Outcome: outcome, Attempt: 1})
 	}
 }
 
 // BenchmarkRecorder measures the methods that every run calls, and a scrape.
 func BenchmarkRecorder(b *testing.B) {
-	run := controller.Handled{Outcome: controller.OutcomeSuccess, Wait: time.Millisecond, Duration: 5 * time.Millisecond}
+	run := controller.RunSummary{Outcome: controller.OutcomeSuccess, Wait: time.Millisecond, Duration: 5 * time.Millisecond}
 	writes, fails, traced := run, run, run
 	writes.Writes, writes.Decode, writes.Held = 2, 7*time.Microsecond, time.Millisecond
 	fails.Outcome, fails.Class, fails.Attempt, fails.Decode = controller.OutcomeError, retry.Conflict, 1, 7*time.Microsecond
@@ -36,10 +36,10 @@ func BenchmarkRecorder(b *testing.B) {
 	}{
 		{"Triggered", func(r *metrics.Recorder) { r.Triggered("pods", controller.SourceSelf, controller.CauseUpdated) }},
 		{"Skipped", func(r *metrics.Recorder) { r.Skipped("pods", controller.SkipPredicate) }},
-		{"Handled", func(r *metrics.Recorder) { r.Handled("pods", run) }},
-		{"Handled with writes", func(r *metrics.Recorder) { r.Handled("pods", writes) }},
-		{"Handled with an error", func(r *metrics.Recorder) { r.Handled("pods", fails) }},
-		{"Handled with a trace", func(r *metrics.Recorder) { r.Handled("pods", traced) }},
+		{"Handled", func(r *metrics.Recorder) { r.RunEnded("pods", run) }},
+		{"Handled with writes", func(r *metrics.Recorder) { r.RunEnded("pods", writes) }},
+		{"Handled with an error", func(r *metrics.Recorder) { r.RunEnded("pods", fails) }},
+		{"Handled with a trace", func(r *metrics.Recorder) { r.RunEnded("pods", traced) }},
 	} {
 		b.Run(one.name, func(b *testing.B) {
 			recorder, _ := newRecorder(b)
@@ -64,7 +64,7 @@ func BenchmarkRecorder(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				recorder.Handled("pods", run)
+				recorder.RunEnded("pods", run)
 			}
 		})
 	})
@@ -74,7 +74,7 @@ func BenchmarkRecorder(b *testing.B) {
 			name := fmt.Sprint("controller ", i)
 			recorder.ObserveController(name, func() controller.Stats { return controller.Stats{} })
 			recorder.ObserveInformer(name, func() informer.Health { return informer.Health{} })
-			recorder.Handled(name, run)
+			recorder.RunEnded(name, run)
 		}
 		b.ReportAllocs()
 		for b.Loop() {

@@ -81,7 +81,7 @@ func TestControllerRunsAreCounted(t *testing.T) {
 			"evenkeel_controller_failures_total{class=error,controller=pods}":             2,
 			"evenkeel_controller_failing_keys{controller=pods}":                           0,
 			"evenkeel_controller_queue_backoff{controller=pods}":                          0,
-			"evenkeel_controller_workers{controller=pods}":                                controller.DefaultWorkers,
+			"evenkeel_controller_workers{controller=pods}":                                3,
 			"evenkeel_controller_phase{controller=pods,phase=running}":                    1,
 			"evenkeel_informer_objects{informer=pods}":                                    1,
 			"evenkeel_informer_synced{informer=pods}":                                     1,

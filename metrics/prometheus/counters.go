@@ -20,7 +20,7 @@ const (
 type controllerMetrics struct {
 	triggers *lookup[*lookup[prometheus.Counter]] // by source, by type
 	skipped  *lookup[prometheus.Counter]          // by reason
-	troubles *lookup[prometheus.Counter]          // by type
+	problems *lookup[prometheus.Counter]          // by type
 
 	// durations creates a histogram when its outcome first occurs, because each histogram has about twenty
 	// series and most controllers see few outcomes.
@@ -43,7 +43,7 @@ func (v vectors) newControllerMetrics(name string) *controllerMetrics {
 			return v.newTriggers(name, source)
 		}, builtinSources()...),
 		skipped:  newLookup(oneOf(controller.SkipReasons()), newCounter(v.skipped), controller.SkipReasons()...),
-		troubles: newLookup(oneOf(controller.TroubleTypes()), newCounter(v.troubles), controller.TroubleTypes()...),
+		problems: newLookup(oneOf(controller.ProblemTypes()), newCounter(v.problems), controller.ProblemTypes()...),
 		// These two outcomes exist from the start: a rate over a series that begins with its first
 		// failure does not include that failure.
 		durations: newLookup(oneOf(controller.Outcomes()), func(outcome string) *histogram {
@@ -75,7 +75,7 @@ func (v vectors) newTriggers(name, source string) *lookup[prometheus.Counter] {
 	}, first...)
 }
 
-func (t *controllerMetrics) countRun(run controller.Handled) {
+func (t *controllerMetrics) countRun(run controller.RunSummary) {
 	t.durations.get(string(run.Outcome)).observe(run.Duration, run.TraceID)
 	t.wait.observe(run.Wait, run.TraceID)
 	if run.Attempt > 0 {

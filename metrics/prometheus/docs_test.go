@@ -219,7 +219,7 @@ func TestDashboardPanels(t *testing.T) {
 			t.Errorf("panel %d (%q) lacks a title, a description, the datasource variable or a query", panel.ID, panel.Title)
 		}
 	}
-	if diff := cmp.Diff([]string{"Trouble", "Controllers", "Causes of runs", "Staleness", "Informers"}, rows); diff != "" {
+	if diff := cmp.Diff([]string{"Problem", "Controllers", "Causes of runs", "Staleness", "Informers"}, rows); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 }

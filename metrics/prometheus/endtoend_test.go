@@ -154,8 +154,8 @@ func TestControllerWritesAreMeasured(t *testing.T) {
 			"evenkeel_controller_triggers_total{controller=widgets,source=self,type=updated}": 1,
 			"evenkeel_controller_skipped_total{controller=widgets,reason=predicate}":          1,
 			"evenkeel_controller_skipped_total{controller=widgets,reason=own-write}":          0,
-			"evenkeel_controller_troubles_total{controller=widgets,type=unseen-write}":        0,
-			"evenkeel_controller_troubles_active{controller=widgets,type=unseen-write}":       0,
+			"evenkeel_controller_problems_total{controller=widgets,type=unseen-write}":        0,
+			"evenkeel_controller_problems_active{controller=widgets,type=unseen-write}":       0,
 			"evenkeel_controller_queue_oldest_wait_seconds{controller=widgets}":               0,
 			"evenkeel_controller_triggers_total{controller=widgets,source=self,type=listed}":  1,
 			"evenkeel_controller_triggers_total{controller=widgets,source=loop,type=requeue}": 0,
@@ -183,8 +183,8 @@ func TestControllerWritesAreMeasured(t *testing.T) {
 	})
 }
 
-// The metrics must show current and past trouble.
-func TestControllerTroubleIsMeasured(t *testing.T) {
+// The metrics must show current and past problem.
+func TestControllerProblemIsMeasured(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		recorder, registry := newRecorder(t)
@@ -202,22 +202,22 @@ func TestControllerTroubleIsMeasured(t *testing.T) {
 		w.start(t, recorder)
 		w.put("a", "status", 1) // a change of the status does not end a terminal error
 		w.enqueue(widget("a"), controller.Trigger{})
-		time.Sleep(controller.DefaultStuckAfter + time.Minute)
+		time.Sleep(6 * time.Minute)
 		expectValues(t, registry, map[string]float64{
 			"evenkeel_controller_failures_total{class=terminal,controller=widgets}":              2,
 			"evenkeel_controller_failures_total{class=error,controller=widgets}":                 0,
 			"evenkeel_controller_failing_keys{controller=widgets}":                               1,
 			"evenkeel_controller_skipped_total{controller=widgets,reason=terminal}":              1,
 			"evenkeel_controller_triggers_total{controller=widgets,source=clock,type=triggered}": 1,
-			"evenkeel_controller_troubles_active{controller=widgets,type=stuck}":                 1,
-			"evenkeel_controller_troubles_active{controller=widgets,type=stalled}":               0,
-			"evenkeel_controller_troubles_total{controller=widgets,type=stuck}":                  1,
+			"evenkeel_controller_problems_active{controller=widgets,type=stuck}":                 1,
+			"evenkeel_controller_problems_active{controller=widgets,type=stalled}":               0,
+			"evenkeel_controller_problems_total{controller=widgets,type=stuck}":                  1,
 		})
 		close(release)
 		synctest.Wait()
 		expectValues(t, registry, map[string]float64{
-			"evenkeel_controller_troubles_active{controller=widgets,type=stuck}": 0,
-			"evenkeel_controller_troubles_total{controller=widgets,type=stuck}":  1,
+			"evenkeel_controller_problems_active{controller=widgets,type=stuck}": 0,
+			"evenkeel_controller_problems_total{controller=widgets,type=stuck}":  1,
 		})
 	})
 }

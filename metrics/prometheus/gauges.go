@@ -12,7 +12,7 @@ import (
 // gauges has the descriptions of the metrics that are read at each scrape.
 type gauges struct {
 	queueLength, queueWaiting, queueBackOff, queueHeld, oldestWait *prometheus.Desc
-	workers, busy, phase, failingKeys, failingSince, troubles      *prometheus.Desc
+	workers, busy, phase, failingKeys, failingSince, problems      *prometheus.Desc
 
 	objects, synced, failing, degraded, lastEvent, staleness, lag *prometheus.Desc
 	cacheBytes, received, decoded, decodeTime                     *prometheus.Desc
@@ -33,8 +33,8 @@ func newGauges(c Config) gauges {
 		phase:        desc("controller_phase", "1 for the current phase of the controller, 0 for the other phases.", "controller", "phase"),
 		failingKeys:  desc("controller_failing_keys", "Keys with a failed last run.", "controller"),
 		failingSince: desc("controller_failing_since_timestamp_seconds", "Time of the first failure of the key that has been failing for longest, in seconds since 1970. Missing if no key fails.", "controller"),
-		// Not controller_troubles, because that is the OpenMetrics name of controller_troubles_total.
-		troubles: desc("controller_troubles_active", "Current episodes of trouble.", "controller", "type"),
+		// Not controller_problems, because that is the OpenMetrics name of controller_problems_total.
+		problems: desc("controller_problems_active", "Current problems.", "controller", "type"),
 
 		objects:    desc("informer_objects", "Objects in the cache.", "informer"),
 		synced:     desc("informer_synced", "1 if the informer has listed everything since its start, otherwise 0.", "informer"),
@@ -53,7 +53,7 @@ func newGauges(c Config) gauges {
 func (g gauges) all() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		g.queueLength, g.queueWaiting, g.queueBackOff, g.queueHeld, g.oldestWait,
-		g.workers, g.busy, g.phase, g.failingKeys, g.failingSince, g.troubles,
+		g.workers, g.busy, g.phase, g.failingKeys, g.failingSince, g.problems,
 		g.objects, g.synced, g.failing, g.degraded, g.lastEvent, g.staleness, g.lag,
 		g.cacheBytes, g.received, g.decoded, g.decodeTime,
 	}
@@ -62,7 +62,7 @@ func (g gauges) all() []*prometheus.Desc {
 func (g gauges) collectController(to chan<- prometheus.Metric, name string, all []controller.Stats) {
 	var sum controller.Stats
 	phases := map[controller.Phase]int{}
-	troubles := map[controller.TroubleType]int{}
+	problems := map[controller.ProblemType]int{}
 	for _, s := range all {
 		sum.Queued += s.Queued
 		sum.Waiting += s.Waiting
@@ -74,8 +74,8 @@ func (g gauges) collectController(to chan<- prometheus.Metric, name string, all 
 		sum.OldestWait = max(sum.OldestWait, s.OldestWait)
 		sum.FailingSince = earlier(sum.FailingSince, s.FailingSince)
 		phases[s.Phase]++
-		for trouble, n := range s.Troubles {
-			troubles[trouble] += n
+		for problem, n := range s.Problems {
+			problems[problem] += n
 		}
 	}
 	send(to, g.queueLength, float64(sum.Queued), name)
@@ -90,8 +90,8 @@ func (g gauges) collectController(to chan<- prometheus.Metric, name string, all 
 	for phase := controller.PhaseStopped; phase <= controller.PhaseDraining; phase++ {
 		send(to, g.phase, float64(phases[phase]), name, phase.String())
 	}
-	for _, trouble := range controller.TroubleTypes() {
-		send(to, g.troubles, float64(troubles[trouble]), name, string(trouble))
+	for _, problem := range controller.ProblemTypes() {
+		send(to, g.problems, float64(problems[problem]), name, string(problem))
 	}
 }
 

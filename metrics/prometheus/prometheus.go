@@ -131,13 +131,13 @@ func (r *Recorder) Skipped(name string, why controller.SkipReason) {
 	r.byController.get(name).skipped.get(string(why)).Inc()
 }
 
-// Troubled implements controller.Recorder.
-func (r *Recorder) Troubled(name string, trouble controller.TroubleType) {
-	r.byController.get(name).troubles.get(string(trouble)).Inc()
+// ProblemDetected implements controller.Recorder.
+func (r *Recorder) ProblemDetected(name string, problem controller.ProblemType) {
+	r.byController.get(name).problems.get(string(problem)).Inc()
 }
 
-// Handled implements controller.Recorder.
-func (r *Recorder) Handled(name string, run controller.Handled) {
+// RunEnded implements controller.Recorder.
+func (r *Recorder) RunEnded(name string, run controller.RunSummary) {
 	r.byController.get(name).countRun(run)
 }
 

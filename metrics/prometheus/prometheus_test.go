@@ -108,7 +108,7 @@ func TestExposition(t *testing.T) {
 		return controller.Stats{
 			Phase: controller.PhaseRunning, Queued: 4, Waiting: 5, BackOff: 6, Held: 1, Busy: 2, Workers: 3,
 			OldestWait: 1500 * time.Millisecond, Failing: 8, FailingSince: time.UnixMilli(2_000_250),
-			Troubles: map[controller.TroubleType]int{controller.TroubleFailing: 2},
+			Problems: map[controller.ProblemType]int{controller.ProblemFailing: 2},
 		}
 	})
 	recorder.ObserveInformer("Pod", func() informer.Health {
@@ -120,17 +120,17 @@ func TestExposition(t *testing.T) {
 	})
 	// One key fails twice. Its third run was held back, succeeds and writes. The event of this write is skipped.
 	recorder.Triggered("pods", controller.SourceSelf, controller.CauseAdded)
-	recorder.Handled("pods", controller.Handled{
+	recorder.RunEnded("pods", controller.RunSummary{
 		Outcome: controller.OutcomeError, Class: retry.Default, Wait: 500 * time.Millisecond, Duration: 62500 * time.Microsecond, Decode: 250 * time.Millisecond,
 	})
 	recorder.Triggered("pods", controller.SourceLoop, controller.CauseRetry)
-	recorder.Handled("pods", controller.Handled{
+	recorder.RunEnded("pods", controller.RunSummary{
 		Outcome: controller.OutcomeError, Class: retry.Conflict, Attempt: 1, Wait: 250 * time.Millisecond, Duration: 2 * time.Second, Writes: 1,
 	})
-	recorder.Troubled("pods", controller.TroubleFailing)
+	recorder.ProblemDetected("pods", controller.ProblemFailing)
 	recorder.Triggered("pods", controller.SourceLoop, controller.CauseRetry)
 	recorder.Triggered("pods", "owned.Deployment", controller.CauseUpdated)
-	recorder.Handled("pods", controller.Handled{
+	recorder.RunEnded("pods", controller.RunSummary{
 		Outcome: controller.OutcomeSuccess, Attempt: 2, Wait: 2 * time.Second, Held: 500 * time.Millisecond, Duration: 30 * time.Second,
 		Decode: 500 * time.Millisecond, Writes: 2,
 	})
@@ -183,7 +183,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder.Handled("pods", controller.Handled{Outcome: controller.OutcomeSuccess})
+	recorder.RunEnded("pods", controller.RunSummary{Outcome: controller.OutcomeSuccess})
 	bounds := map[string][]float64{}
 	for _, family := range families(t, registry) {
 		for _, m := range family.GetMetric() {
@@ -215,7 +215,7 @@ func TestNativeAndClassicHistograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder.Handled("pods", controller.Handled{Outcome: controller.OutcomeSuccess, Duration: time.Second, Wait: time.Second})
+	recorder.RunEnded("pods", controller.RunSummary{Outcome: controller.OutcomeSuccess, Duration: time.Second, Wait: time.Second})
 	seen := 0
 	for _, family := range families(t, registry) {
 		for _, m := range family.GetMetric() {
@@ -243,7 +243,7 @@ func TestBucketsAreCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	buckets[0] = 5
-	recorder.Handled("pods", controller.Handled{Outcome: controller.OutcomeSuccess})
+	recorder.RunEnded("pods", controller.RunSummary{Outcome: controller.OutcomeSuccess})
 	expect(t, registry, `
 # HELP evenkeel_controller_queue_wait_seconds Time that keys were ready before a worker processed them.
 # TYPE evenkeel_controller_queue_wait_seconds histogram

@@ -87,11 +87,11 @@ func TestSameNameIsSummed(t *testing.T) {
 	for _, stats := range []controller.Stats{
 		{
 			Phase: controller.PhaseRunning, Queued: 1, Waiting: 2, Busy: 3, Workers: 4, BackOff: 5, Held: 6, OldestWait: 7 * time.Second,
-			Failing: 8, FailingSince: time.Unix(50, 0), Troubles: map[controller.TroubleType]int{controller.TroubleStuck: 1},
+			Failing: 8, FailingSince: time.Unix(50, 0), Problems: map[controller.ProblemType]int{controller.ProblemStuck: 1},
 		},
 		{
 			Phase: controller.PhaseSyncing, Queued: 10, Waiting: 20, Busy: 30, Workers: 40, BackOff: 50, Held: 60, OldestWait: 2 * time.Second,
-			Failing: 80, FailingSince: time.Unix(40, 0), Troubles: map[controller.TroubleType]int{controller.TroubleStuck: 2, controller.TroubleHotLoop: 3},
+			Failing: 80, FailingSince: time.Unix(40, 0), Problems: map[controller.ProblemType]int{controller.ProblemStuck: 2, controller.ProblemHotLoop: 3},
 		},
 		{},
 	} {
@@ -122,9 +122,9 @@ func TestSameNameIsSummed(t *testing.T) {
 		"evenkeel_controller_queue_oldest_wait_seconds{controller=pods}":       7,
 		"evenkeel_controller_failing_keys{controller=pods}":                    88,
 		"evenkeel_controller_failing_since_timestamp_seconds{controller=pods}": 40,
-		"evenkeel_controller_troubles_active{controller=pods,type=stuck}":      3,
-		"evenkeel_controller_troubles_active{controller=pods,type=hot-loop}":   3,
-		"evenkeel_controller_troubles_active{controller=pods,type=stalled}":    0,
+		"evenkeel_controller_problems_active{controller=pods,type=stuck}":      3,
+		"evenkeel_controller_problems_active{controller=pods,type=hot-loop}":   3,
+		"evenkeel_controller_problems_active{controller=pods,type=stalled}":    0,
 		"evenkeel_controller_failing_keys{controller=nodes}":                   0,
 		"evenkeel_informer_staleness_seconds{informer=Pod}":                    9,
 		"evenkeel_informer_staleness_seconds{informer=Node}":                   0,
@@ -282,8 +282,8 @@ func TestContract28_UnknownLabelValuesAreBounded(t *testing.T) {
 		recorder.Triggered("pods", name, controller.CauseTriggered)
 		recorder.Triggered("nodes", name, controller.CauseTriggered)
 		recorder.Skipped("pods", controller.SkipReason(name))
-		recorder.Troubled("pods", controller.TroubleType(name))
-		recorder.Handled("pods", controller.Handled{Outcome: controller.Outcome(name), Class: retry.Class(name)})
+		recorder.ProblemDetected("pods", controller.ProblemType(name))
+		recorder.RunEnded("pods", controller.RunSummary{Outcome: controller.Outcome(name), Class: retry.Class(name)})
 	}
 	for i := range sources {
 		recorder.Triggered("pods", fmt.Sprint("name ", i), controller.CauseTriggered) // keeps its series
@@ -295,7 +295,7 @@ func TestContract28_UnknownLabelValuesAreBounded(t *testing.T) {
 		"evenkeel_controller_triggers_total{controller=pods,source=other,type=triggered}":   names - sources,
 		"evenkeel_controller_triggers_total{controller=nodes,source=other,type=triggered}":  names - sources,
 		"evenkeel_controller_skipped_total{controller=pods,reason=other}":                   names,
-		"evenkeel_controller_troubles_total{controller=pods,type=other}":                    names,
+		"evenkeel_controller_problems_total{controller=pods,type=other}":                    names,
 		"evenkeel_controller_failures_total{class=name 19,controller=pods}":                 1,
 		"evenkeel_controller_failures_total{class=other,controller=pods}":                   names - classes,
 		"evenkeel_controller_failures_total{class=conflict,controller=pods}":                0,
@@ -309,7 +309,7 @@ func TestContract28_UnknownLabelValuesAreBounded(t *testing.T) {
 		// self and loop have 4 from the start, and self has "other".
 		"evenkeel_controller_triggers_total": (4 + 4 + sources + 1) + 1 + (4 + 4 + sources + 1),
 		"evenkeel_controller_skipped_total":  2*len(controller.SkipReasons()) + 1,
-		"evenkeel_controller_troubles_total": 2*len(controller.TroubleTypes()) + 1,
+		"evenkeel_controller_problems_total": 2*len(controller.ProblemTypes()) + 1,
 		"evenkeel_controller_failures_total": 2*len(retry.Classes()) + classes + 1,
 	}
 	for name, want := range wantCounts {
@@ -335,7 +335,7 @@ func TestInvalidUTF8InNames(t *testing.T) {
 	defer recorder.ObserveController("a\xff", func() controller.Stats { return controller.Stats{Workers: 1} })()
 	defer recorder.ObserveInformer("b\xff", func() informer.Health { return informer.Health{Objects: 1} })()
 	recorder.Triggered("a\xff", "c\xff", controller.CauseAdded)
-	recorder.Handled("a\xff", controller.Handled{Outcome: controller.OutcomeError, Class: "d\xff", TraceID: "e\xff"})
+	recorder.RunEnded("a\xff", controller.RunSummary{Outcome: controller.OutcomeError, Class: "d\xff", TraceID: "e\xff"})
 	got := gather(t, registry)
 	for _, series := range []string{
 		"evenkeel_controller_workers{controller=a\uFFFD}",
@@ -361,7 +361,7 @@ func TestConcurrentUse(t *testing.T) {
 				stop := recorder.ObserveController(name, func() controller.Stats { return controller.Stats{} })
 				stopInformer := recorder.ObserveInformer(name, func() informer.Health { return informer.Health{} })
 				recorder.Triggered(name, fmt.Sprint("source ", run%100), controller.CauseUpdated)
-				recorder.Handled(name, controller.Handled{Outcome: controller.OutcomePanic, Attempt: 1, TraceID: "1"})
+				recorder.RunEnded(name, controller.RunSummary{Outcome: controller.OutcomePanic, Attempt: 1, TraceID: "1"})
 				stop()
 				stopInformer()
 			}

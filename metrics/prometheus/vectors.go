@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // vectors contains the metrics that are counted at each event, for all controllers.
 type vectors struct {
-	triggers, skipped, troubles       *prometheus.CounterVec
+	triggers, skipped, problems       *prometheus.CounterVec
 	retries, failures, writes, decode *prometheus.CounterVec
 	durations, wait, hold             *prometheus.HistogramVec
 	durationBuckets, waitBuckets      []float64
@@ -22,8 +22,8 @@ func newVectors(c Config) vectors {
 			"Additions of a key to the queue, also if the queue contained the key already.", "source", "type"),
 		skipped: counter("controller_skipped_total",
 			"Changes that did not add their key to the queue.", "reason"),
-		troubles: counter("controller_troubles_total",
-			"Episodes of trouble.", "type"),
+		problems: counter("controller_problems_total",
+			"Detected problems.", "type"),
 		retries: counter("controller_retries_total",
 			"Runs after a failed run of the same key."),
 		failures: counter("controller_failures_total",
@@ -46,7 +46,7 @@ func newVectors(c Config) vectors {
 // collectors returns all vectors.
 func (v vectors) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		v.triggers, v.skipped, v.troubles, v.retries, v.failures, v.writes, v.decode,
+		v.triggers, v.skipped, v.problems, v.retries, v.failures, v.writes, v.decode,
 		v.durations, v.wait, v.hold,
 	}
 }

@@ -76,7 +76,7 @@ func (t *Tracer) addLinks(ctx context.Context, run trace.Span, causes controller
 }
 
 // hasNewAnnotations reports whether no earlier run can have seen the object's annotations.
-func hasNewAnnotations(run controller.Run) bool {
+func hasNewAnnotations(run controller.RunRecord) bool {
 	for _, cause := range run.Causes.List() {
 		if cause.Source == controller.SourceSelf &&
 			(cause.Type == controller.CauseAdded || cause.Type == controller.CauseUpdated && cause.Changed.Has(kube.ChangedUID|kube.ChangedAnnotations)) {

@@ -70,7 +70,7 @@ func (a attributes) seconds(key attribute.Key, value time.Duration) attributes {
 	return append(a, key.Float64(value.Seconds()))
 }
 
-func runAttributes(run controller.Run) attributes {
+func runAttributes(run controller.RunRecord) attributes {
 	return make(attributes, 0, 8).
 		text(keyController, run.Controller).
 		text(keyKey, run.Key.String()).

@@ -17,7 +17,7 @@ import (
 )
 
 // Start implements middleware.Tracer. For a run that is not sampled it creates only the span that the sampler needs.
-func (t *Tracer) Start(ctx context.Context, run controller.Run, obj kube.Object) (context.Context, middleware.Span) {
+func (t *Tracer) Start(ctx context.Context, run controller.RunRecord, obj kube.Object) (context.Context, middleware.Span) {
 	now := time.Now()
 	began := startTime(run)
 	options := []trace.SpanStartOption{trace.WithTimestamp(began), trace.WithNewRoot()}
@@ -44,7 +44,7 @@ func (t *Tracer) Start(ctx context.Context, run controller.Run, obj kube.Object)
 // startTime returns when the visible part of a run began: at the first event that caused it, or when the key became
 // ready. Causes of the loop (retry, requeue, timer) do not count. They arise at the end of the previous run, so a
 // planned delay of an hour would look like a slow run.
-func startTime(run controller.Run) time.Time {
+func startTime(run controller.RunRecord) time.Time {
 	began := run.Started.Add(-run.Wait)
 	for _, cause := range run.Causes.List() {
 		if cause.Source != controller.SourceLoop && !cause.Time.IsZero() && cause.Time.Before(began) {
@@ -55,7 +55,7 @@ func startTime(run controller.Run) time.Time {
 }
 
 // addCauseSpans creates a span without duration for each cause.
-func (t *Tracer) addCauseSpans(ctx context.Context, run controller.Run, began time.Time) {
+func (t *Tracer) addCauseSpans(ctx context.Context, run controller.RunRecord, began time.Time) {
 	for _, cause := range run.Causes.List() {
 		at, delay := cause.Time, began.Sub(cause.Time)
 		if at.IsZero() {

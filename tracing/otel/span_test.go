@@ -35,8 +35,8 @@ func TestNewRequiresTracerProvider(t *testing.T) {
 }
 
 // runOf returns a run of a Widget with causes that starts now.
-func runOf(causes ...controller.Cause) controller.Run {
-	return controller.Run{Controller: "widgets", ID: 1, Key: key("a"), Started: time.Now(), Causes: controller.NewCauses(causes...)}
+func runOf(causes ...controller.Cause) controller.RunRecord {
+	return controller.RunRecord{Controller: "widgets", ID: 1, Key: key("a"), Started: time.Now(), Causes: controller.NewCauses(causes...)}
 }
 
 func valueOf(span tracetest.SpanStub, name string) string {
@@ -262,27 +262,27 @@ func TestStartTimeOfRun(t *testing.T) {
 	owned := controller.Cause{Type: controller.CauseTriggered, Source: "owned"}
 	requeue := controller.Cause{Type: controller.CauseRequeue, Source: controller.SourceLoop}
 	for name, test := range map[string]struct {
-		run  controller.Run
+		run  controller.RunRecord
 		want string
 	}{
 		"an event that waited, and another": {
-			controller.Run{Wait: time.Second, Held: 400 * time.Millisecond, Causes: controller.NewCauses(before(time.Second, updated), before(time.Millisecond, owned))},
+			controller.RunRecord{Wait: time.Second, Held: 400 * time.Millisecond, Causes: controller.NewCauses(before(time.Second, updated), before(time.Millisecond, owned))},
 			"run [-1s] cause updated [-1s] queue wait [-1s +1s] held 0.4 cause triggered [-1ms] handle",
 		},
 		"a debounced event": {
-			controller.Run{Causes: controller.NewCauses(before(5*time.Second, updated))},
+			controller.RunRecord{Causes: controller.NewCauses(before(5*time.Second, updated))},
 			"run [-5s] cause updated [-5s] handle",
 		},
 		"a requeue": {
-			controller.Run{Wait: time.Second, Causes: controller.NewCauses(before(time.Hour, requeue))},
+			controller.RunRecord{Wait: time.Second, Causes: controller.NewCauses(before(time.Hour, requeue))},
 			"run [-1s] cause requeue [-1s] delay 3599 queue wait [-1s +1s] handle",
 		},
 		"a requeue, and an event before it was due": {
-			controller.Run{Wait: time.Second, Causes: controller.NewCauses(before(time.Hour, requeue), before(time.Minute, owned))},
+			controller.RunRecord{Wait: time.Second, Causes: controller.NewCauses(before(time.Hour, requeue), before(time.Minute, owned))},
 			"run [-1m0s] cause requeue [-1m0s] delay 3540 cause triggered [-1m0s] queue wait [-1s +1s] handle",
 		},
 		"a cause without a time": {
-			controller.Run{Wait: time.Second, Causes: controller.NewCauses(updated)},
+			controller.RunRecord{Wait: time.Second, Causes: controller.NewCauses(updated)},
 			"run [-1s] cause updated [-1s] queue wait [-1s +1s] handle",
 		},
 	} {

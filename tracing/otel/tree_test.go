@@ -71,7 +71,7 @@ func TestTreeOfSpans(t *testing.T) {
 		if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
 			t.Errorf("spans are not those of testdata/tree.txt (-want +got):\n%s\nall of them:\n%s", diff, got)
 		}
-		if record := widgets.Runs()[0]; record.ID != 5 || record.TraceID != traceOfRun(exporter, "5") {
+		if record := widgets.RecentRuns()[0]; record.ID != 5 || record.TraceID != traceOfRun(exporter, "5") {
 			t.Errorf("the record of run %d has the trace %q, want that of its spans", record.ID, record.TraceID)
 		}
 	})

@@ -1,4 +1,4 @@
-// Package detect notices the troubles that a controller would otherwise keep to itself: keys
+// Package detect notices the problems that a controller would otherwise keep to itself: keys
 // that are run and write again and again without progress (HotLoops), handlers that hang
 // (StackOf), a queue that only grows (Growth); and it keeps the same line from filling the log
 // (Repeats). Keys that never succeed are seen by the controller itself.

@@ -17,7 +17,7 @@ const (
 //
 // That is so when its length has risen at each of six samples in a row, which takes a minute; it
 // is more than GrowthMinimum; and its oldest key has been due for at least GrowthMinWait (a
-// length that rises while keys are handed out within seconds is a busy moment, not trouble).
+// length that rises while keys are handed out within seconds is a busy moment, not problem).
 // The episode is over when the length is below half of its peak: a queue that has merely
 // stopped growing still has the same thing to say.
 //

@@ -18,7 +18,7 @@ func (o *outcomes) wait(t *testing.T, outcome controller.Outcome) {
 	o.seen.Wait(t, string(outcome)+"\n")
 }
 
-func (o *outcomes) Handled(_ string, run controller.Handled) {
+func (o *outcomes) RunEnded(_ string, run controller.RunSummary) {
 	_, _ = o.seen.Write([]byte(string(run.Outcome) + "\n"))
 }
 
@@ -26,4 +26,4 @@ func (o *outcomes) ObserveController(string, func() controller.Stats) func() { r
 func (o *outcomes) ObserveInformer(string, func() informer.Health) func()    { return func() {} }
 func (o *outcomes) Triggered(string, string, controller.CauseType)           {}
 func (o *outcomes) Skipped(string, controller.SkipReason)                    {}
-func (o *outcomes) Troubled(string, controller.TroubleType)                  {}
+func (o *outcomes) ProblemDetected(string, controller.ProblemType)                  {}

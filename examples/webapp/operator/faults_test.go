@@ -197,7 +197,7 @@ func (w *world) operateWithFaults() (end func()) {
 		w.Helper()
 		stop()
 		w.untilReleased() // no write came after the end
-		for _, run := range ctrl.Runs() {
+		for _, run := range ctrl.RecentRuns() {
 			// A single fault must not be treated as an error that needs a user.
 			if run.Class == retry.Invalid || run.Class == retry.Forbidden || run.Outcome == controller.OutcomeTerminal || run.Outcome == controller.OutcomePanic {
 				w.Errorf("a run was treated as permanently failed: %s", run)

@@ -58,9 +58,9 @@ func TestIdleWebappMakesNoCalls(t *testing.T) {
 	w.untilReady("shop")
 	w.untilReady("suspended")
 	resyncs := func(runs uint64) {
-		first := newest(ctrl.Runs())
+		first := newest(ctrl.RecentRuns())
 		w.until("the objects have been resynced", func() error {
-			if last := newest(ctrl.Runs()); last < first+runs {
+			if last := newest(ctrl.RecentRuns()); last < first+runs {
 				return fmt.Errorf("%d runs since run %d", last-first, first)
 			}
 			return nil
@@ -79,7 +79,7 @@ func TestIdleWebappMakesNoCalls(t *testing.T) {
 	if seen := counted.take(); len(seen) > 0 {
 		t.Errorf("idle runs made requests: %q", seen)
 	}
-	for _, run := range ctrl.Runs()[:8] {
+	for _, run := range ctrl.RecentRuns()[:8] {
 		if run.Calls > 0 || run.Outcome != controller.OutcomeSuccess {
 			t.Errorf("an idle run: %s", run)
 		}
@@ -123,7 +123,7 @@ func TestNewWebAppMakesFewRequests(t *testing.T) {
 	t.Logf("%d requests for %d WebApps, of which %d name one", len(seen), apps, perApp)
 }
 
-func newest(runs []controller.Run) uint64 {
+func newest(runs []controller.RunRecord) uint64 {
 	var id uint64
 	for _, run := range runs {
 		id = max(id, run.ID)

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -42,14 +44,14 @@ func TestContract19_AHotLoopIsNamedAndSlowed(t *testing.T) {
 			}
 		}
 		fight(300)
-		troubles := ctrl.Troubles()
-		if len(troubles) != 1 || troubles[0].Type != controller.TroubleHotLoop || troubles[0].Key != key("a") {
-			t.Fatalf("troubles %+v", troubles)
+		problems := ctrl.Problems()
+		if len(problems) != 1 || problems[0].Type != controller.ProblemHotLoop || problems[0].Key != key("a") {
+			t.Fatalf("problems %+v", problems)
 		}
-		text := fmt.Sprint(troubles[0])
+		text := fmt.Sprint(problems[0])
 		for _, want := range []string{"spec.replicas", "autoscaler", "operator", "3", "5", "Widget ns/a"} {
 			if !strings.Contains(text, want) {
-				t.Errorf("the trouble does not name %q: %s", want, text)
+				t.Errorf("the problem does not name %q: %s", want, text)
 			}
 		}
 		if got := told.take(); len(got) != 1 || !strings.Contains(got[0], "HotLoop") {
@@ -64,8 +66,8 @@ func TestContract19_AHotLoopIsNamedAndSlowed(t *testing.T) {
 			t.Errorf("%d runs in a minute of the episode: it is not slowed", more)
 		}
 		time.Sleep(time.Hour)
-		if troubles := ctrl.Troubles(); len(troubles) != 0 {
-			t.Errorf("an hour after the last of it, troubles %+v", troubles)
+		if problems := ctrl.Problems(); len(problems) != 0 {
+			t.Errorf("an hour after the last of it, problems %+v", problems)
 		}
 	})
 }
@@ -106,13 +108,13 @@ func TestContract20_AStuckHandlerIsReportedAndReplaced(t *testing.T) {
 		if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), "ns/stuck") {
 			t.Errorf("Ready: %v, want the stuck key", err)
 		}
-		if s := ctrl.Stats(); s.Troubles[controller.TroubleStuck] != 1 || s.Busy != 1 {
+		if s := ctrl.Stats(); s.Problems[controller.ProblemStuck] != 1 || s.Busy != 1 {
 			t.Errorf("Stats %+v", s)
 		}
 		close(release)
 		synctest.Wait()
-		if err := ctrl.Ready(); err != nil || len(ctrl.Troubles()) != 0 {
-			t.Errorf("when it has returned: %v, troubles %+v", err, ctrl.Troubles())
+		if err := ctrl.Ready(); err != nil || len(ctrl.Problems()) != 0 {
+			t.Errorf("when it has returned: %v, problems %+v", err, ctrl.Problems())
 		}
 		// There is one worker again.
 		w.put("widgets", "stuck", 2)
@@ -156,17 +158,17 @@ func TestContract20_AStuckHandlerIsReplacedWhenOthersReturn(t *testing.T) {
 		if got := handled.take(); !slices.Equal(got, []string{"stuck0", "b"}) {
 			t.Errorf("when one of them has returned, handled %q", got)
 		}
-		for _, trouble := range ctrl.Troubles() {
-			if !strings.Contains(trouble.Message, "another worker takes its place") {
-				t.Errorf("trouble %s", trouble)
+		for _, problem := range ctrl.Problems() {
+			if !strings.Contains(problem.Message, "another worker takes its place") {
+				t.Errorf("problem %s", problem)
 			}
 		}
 		for _, released := range release[1:] {
 			close(released)
 		}
 		synctest.Wait()
-		if len(ctrl.Troubles()) != 0 {
-			t.Errorf("when all have returned, troubles %v", ctrl.Troubles())
+		if len(ctrl.Problems()) != 0 {
+			t.Errorf("when all have returned, problems %v", ctrl.Problems())
 		}
 	})
 }
@@ -191,8 +193,8 @@ func TestContract21_AQueueThatOnlyGrowsIsReported(t *testing.T) {
 			w.put("widgets", fmt.Sprint("w", i), 1)
 			time.Sleep(200 * time.Millisecond)
 		}
-		if troubles := ctrl.Troubles(); len(troubles) != 1 || troubles[0].Type != controller.TroubleQueueGrowing {
-			t.Errorf("troubles %+v", troubles)
+		if problems := ctrl.Problems(); len(problems) != 1 || problems[0].Type != controller.ProblemQueueGrowing {
+			t.Errorf("problems %+v", problems)
 		}
 		if s := ctrl.Stats(); s.OldestWait < time.Minute {
 			t.Errorf("Stats %+v", s)
@@ -202,8 +204,8 @@ func TestContract21_AQueueThatOnlyGrowsIsReported(t *testing.T) {
 		}
 		fast.Store(true)
 		time.Sleep(time.Hour)
-		if troubles := ctrl.Troubles(); len(troubles) != 0 {
-			t.Errorf("when the queue is empty, troubles %+v", troubles)
+		if problems := ctrl.Problems(); len(problems) != 0 {
+			t.Errorf("when the queue is empty, problems %+v", problems)
 		}
 	})
 }
@@ -213,12 +215,13 @@ func TestContract23_TimersLiveAsLongAsTheirObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var runs journal
+		set := map[types.UID]bool{}
 		c := w.config(func(ctx context.Context, widget unstructuredObject) error {
 			runs.add("%s: %s", widget.GetName(), causesOf(ctx))
-			run, _ := controller.RunFrom(ctx)
-			if run.Causes.Has("timer") || controller.HasTimer(ctx, "certificate") {
+			if set[widget.GetUID()] {
 				return nil
 			}
+			set[widget.GetUID()] = true
 			return errors.Join(
 				controller.SetTimer(ctx, "certificate", time.Hour),
 				controller.SetTimer(ctx, "never", 2*time.Hour),
@@ -367,7 +370,7 @@ func TestContract15_AnInformerSaysHowStaleItIs(t *testing.T) {
 	})
 }
 
-// A predicate, or a function of a source, that does not return is reported: readiness, Troubles and the log name the
+// A predicate, or a function of a source, that does not return is reported: readiness, Problems and the log name the
 // informer that takes no changes meanwhile.
 func TestFunctionsOfChangesThatDoNotReturnAreReported(t *testing.T) {
 	for _, what := range []string{"predicate", "mapper"} {
@@ -414,8 +417,8 @@ func TestFunctionsOfChangesThatDoNotReturnAreReported(t *testing.T) {
 				if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "has not returned for 30m50s") {
 					t.Errorf("Ready: %v", err)
 				}
-				if all := ctrl.Troubles(); len(all) != 1 || all[0].Type != controller.TroubleInformer {
-					t.Errorf("troubles %v", all)
+				if all := ctrl.Problems(); len(all) != 1 || all[0].Type != controller.ProblemInformer {
+					t.Errorf("problems %v", all)
 				}
 				if lines := logs.take(); len(lines) != 1 || !strings.Contains(lines[0], "has not returned") {
 					t.Errorf("logged %q", lines)
