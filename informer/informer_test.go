@@ -301,7 +301,7 @@ func TestDeletedAndCreatedAgainIsAnUpdate(t *testing.T) {
 }
 
 // Contract 9: what cannot be listed or watched is named within seconds, and found again.
-func TestContract09_TroubleIsNamed(t *testing.T) {
+func TestContract09_ProblemIsNamed(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "",
 		errors.New(`User "jane" cannot list resource "configmaps" in API group "" at the cluster scope`))
 	for _, verb := range []string{"list", "watch"} {
