@@ -104,13 +104,13 @@ func (l *loop[T]) endOf(ctx context.Context, r *running) (called bool, err error
 
 // endGivenUp is for a run in which Config.Deleted has failed for the last time. What is left of
 // the object is forgotten, so that it does not stand in the way of the next one of the name.
-func (l *loop[T]) endGivenUp(r *running) Next {
+func (l *loop[T]) endGivenUp(r *running) nextRun {
 	key := r.run.Key
 	l.ends.handled(key, r.ending)
 	l.forgetFailures(key)
 	if l.config.Reconciler == nil && !l.informer.Has(key) && l.ends.first(key) == nil {
-		return Next{Why: "when there is such an object again (Deleted was given up)"}
+		return nextRun{why: "when there is such an object again (Deleted was given up)"}
 	}
 	l.again(key, Cause{Type: CauseRetry, Detail: "Deleted was given up"}, queueOptions{})
-	return Next{At: time.Now(), Why: "at once, without Deleted, which was given up"}
+	return nextRun{at: time.Now(), why: "at once, without Deleted, which was given up"}
 }

@@ -11,25 +11,25 @@ import (
 )
 
 // follow decides what follows a run, and does it.
-func (l *loop[T]) follow(ctx context.Context, r *running, outcome Outcome, requeue *RequeueError, err error) Next {
+func (l *loop[T]) follow(ctx context.Context, r *running, outcome Outcome, requeue *RequeueError, err error) nextRun {
 	key := r.run.Key
 	switch outcome {
 	case OutcomeSuccess, OutcomeRequeue:
 		l.succeeded(ctx, r, outcome)
 		if requeue == nil {
-			return Next{Why: "when something changes"}
+			return nextRun{why: "when something changes"}
 		}
 		reason := usercode.ShortenTo(requeue.Reason, maxDetail)
 		l.again(key, Cause{Type: CauseRequeue, Detail: reason}, queueOptions{After: requeue.After})
-		return Next{At: time.Now().Add(requeue.After), Why: strings.TrimSuffix("as the handler asked ("+reason+")", " ()")}
+		return nextRun{at: time.Now().Add(requeue.After), why: strings.TrimSuffix("as the handler asked ("+reason+")", " ()")}
 	case OutcomeCancelled:
 		l.failures.forget(key)
 		r.log().InfoContext(ctx, "handler was cancelled: this process is to work no longer", "error", err)
-		return Next{Why: "at the next start"}
+		return nextRun{why: "at the next start"}
 	case OutcomeGone:
 		l.failures.forget(key)
 		l.problems.endOf(key)
-		return Next{Why: "when there is such an object again"}
+		return nextRun{why: "when there is such an object again"}
 	}
 	return l.failed(ctx, r, outcome, err)
 }
@@ -60,7 +60,7 @@ func (l *loop[T]) classOf(outcome Outcome, err error) retry.Class {
 }
 
 // failed notes a failed run, and enqueues the key again or gives it up.
-func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err error) Next {
+func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err error) nextRun {
 	key, class := r.run.Key, l.classOf(outcome, err)
 	panicked := panicOf(err)
 	logStack := false
@@ -88,12 +88,12 @@ func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err e
 	}
 	if l.queue.Stats().Down {
 		r.log().WarnContext(ctx, "handler failed while the controller ends: the next start tries again", attrs...)
-		return Next{Why: "at the next start"}
+		return nextRun{why: "at the next start"}
 	}
 	l.again(key, Cause{Type: CauseRetry, Attempt: f.inARow, Detail: string(class)}, queueOptions{After: decision.Delay, Backoff: true, EndBackoffIf: l.config.Queue.EndBackoffIf})
 	l.logFailure(ctx, r, err, decision, append(attrs, "after", decision.Delay))
 	l.failsForLong(ctx, r, f)
-	return Next{At: time.Now().Add(decision.Delay), Why: fmt.Sprintf("retry %d (%s)", f.inARow, class)}
+	return nextRun{at: time.Now().Add(decision.Delay), why: fmt.Sprintf("retry %d (%s)", f.inARow, class)}
 }
 
 // maxFields is how many fields of an error a log line names.
@@ -129,7 +129,7 @@ func (l *loop[T]) logFailure(ctx context.Context, r *running, err error, decisio
 }
 
 // failedForGood notes that a key is not to be tried again until its object changes.
-func (l *loop[T]) failedForGood(ctx context.Context, r *running, err error) Next {
+func (l *loop[T]) failedForGood(ctx context.Context, r *running, err error) nextRun {
 	key := r.run.Key
 	if r.ending != nil {
 		r.log().ErrorContext(ctx, "Deleted failed for good: it is not called again for this object", "error", err)
@@ -144,11 +144,11 @@ func (l *loop[T]) failedForGood(ctx context.Context, r *running, err error) Next
 		l.forgetFailures(key)
 	}
 	r.log().ErrorContext(ctx, "handler failed for good: not tried again until the object changes", "error", err)
-	return Next{Why: "when the object changes (the error is terminal)"}
+	return nextRun{why: "when the object changes (the error is terminal)"}
 }
 
 // stalled gives a key up after its last retry.
-func (l *loop[T]) stalled(ctx context.Context, r *running, f failing, err error, attrs []any) Next {
+func (l *loop[T]) stalled(ctx context.Context, r *running, f failing, err error, attrs []any) nextRun {
 	if l.failures.gaveUp(r.run.Key) {
 		r.log().ErrorContext(ctx, "handler failed and is given up until something changes or the object is resynced", append(attrs, "retries", f.ofClass-1)...)
 		l.problems.begin(ctx, Problem{
@@ -163,7 +163,7 @@ func (l *loop[T]) stalled(ctx context.Context, r *running, f failing, err error,
 		// Without an object there is no resync, and no end of it to hear of.
 		l.forgetFailures(r.run.Key)
 	}
-	return Next{Why: fmt.Sprintf("when something changes or the object is resynced (given up after %s)", counted(f.inARow, "attempt"))}
+	return nextRun{why: fmt.Sprintf("when something changes or the object is resynced (given up after %s)", counted(f.inARow, "attempt"))}
 }
 
 // failsForLong reports a key that has failed often and for long, once.
