@@ -55,7 +55,7 @@ type ApplyResult[T any] struct {
 }
 
 // Apply sets the fields of obj by server-side apply (KEP-555), and removes the fields that the same field
-// owner has applied before and that obj no longer contains. It keeps the fields of other managers. obj is
+// owner has applied before and that obj does not contain. It keeps the fields of other managers. obj is
 // the configuration: it must contain only fields that the caller wants to set. Apply does not change it. It may
 // be typed, unstructured or metadata only. Each field owner applies one configuration to an object, always
 // completely.
@@ -131,7 +131,7 @@ type ApplyResult[T any] struct {
 //
 //   - No field owner: set Config.FieldOwner.
 //   - *ConflictError, with the outcome Conflict.
-//   - ErrGone or ErrReplaced, if obj has the uid of an object that no longer exists.
+//   - ErrGone or ErrReplaced, if obj has the uid of a deleted object.
 //   - ErrChanged with IfUnchanged; ErrExists with IfAbsent.
 //   - An error of class retry.Invalid if the configuration does not match the schema of its kind (a number in
 //     place of a string, an unknown field), although the API server reports an internal error.

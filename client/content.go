@@ -127,9 +127,8 @@ func encodesItself(t reflect.Type) bool {
 //     (omitempty), for there Go cannot say "not set": a Deployment's strategy, a container's
 //     resources.
 //
-// What is behind a pointer was set, also when it is empty: emptyDir: {}. So was an element of a
-// list or map, and a struct whose field may not be left out: a NetworkPolicy's podSelector {}
-// selects all Pods.
+// An empty value behind a pointer is set: emptyDir: {}. So are the elements of lists and maps, and structs
+// without omitempty: a NetworkPolicy's podSelector {} selects all Pods.
 func (s *shapes) dropUnset(value reflect.Value, content any) {
 	switch value.Kind() {
 	case reflect.Pointer, reflect.Interface:

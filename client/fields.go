@@ -12,24 +12,23 @@ import (
 )
 
 // fieldsMatch reports whether a field manager's entry of managedFields has exactly the fields of a
-// configuration, and the object still shows what was applied to them. Then the same apply changes
-// nothing: another client that changes or removes a field takes it out of the entry, and a field
-// that was applied earlier and is not in the configuration any longer is still in it.
+// configuration, and the object still has the applied values. Then the same apply changes nothing: if another
+// client changes or removes a field, the API server removes it from the entry, and a field of an earlier
+// configuration stays in the entry.
 //
-// With sameConfiguration, the configuration is known to be the one that was applied last. Then values
-// that the API server or a webhook has changed on the way are not a difference. Without it, every
-// value must be as configured.
+// With sameConfiguration, the configuration is known to be the last applied one, and values that the API server
+// or a webhook has changed do not count as differences. Without it, every value must be as configured.
 //
-// The values are compared all the same, if the kind is not Kubernetes' own: its schema may have changed
-// since. When the elements of a list that was owned as a whole get owners, or other fields tell them
-// apart, the entry stays as it was, and the API server takes nothing out of it when another client
-// changes an element (structured-merge-diff supports no such change of a schema).
+// Values are compared in any case if the kind is not Kubernetes' own, because its schema may have changed
+// since. If the elements of an atomic list get owners, or other keys, the entry does not change, and the API
+// server does not update it when another client changes an element (structured-merge-diff does not support such
+// a change of a schema).
 //
-// content returns the fields of the object. It is called when they are needed: for values, and for
-// the order of lists, which is in no entry.
+// content returns the fields of the object. It is called on demand: for values, and for the order of lists,
+// which entries do not contain.
 //
-// It returns false also when nothing is certain: entries have no schema, and an API server keeps
-// some fields of some kinds out of them.
+// fieldsMatch returns false if it is uncertain: entries have no schema, and an API server omits some fields of
+// some kinds from them.
 func fieldsMatch(entry *metav1.ManagedFieldsEntry, configuration map[string]any, sameConfiguration bool, content func() (map[string]any, error)) (bool, error) {
 	if entry.FieldsV1 == nil || configuration["apiVersion"] != entry.APIVersion {
 		return false, nil
@@ -58,7 +57,7 @@ func fieldsMatch(entry *metav1.ManagedFieldsEntry, configuration map[string]any,
 	return m.object(fields, wanted, live) && (fixedSchema || shows(live, wanted)), nil
 }
 
-// ownable returns a configuration without the fields that nobody can own.
+// ownable returns a configuration without the fields that cannot be owned.
 func ownable(configuration map[string]any) map[string]any {
 	fields := map[string]any{}
 	for name, value := range configuration {
@@ -85,8 +84,8 @@ func ownable(configuration map[string]any) map[string]any {
 
 // matcher compares fields, as managedFields have them, with a configuration and with the content of
 // the object. In fields, "f:x" is the field x of a map, "k:{...}" the element of a list that has
-// these keys, "v:..." that value in a list, and "." the element or map itself. What has nothing below
-// it is owned as a whole.
+// these keys, "v:..." that value in a list, and "." the element or map itself. A field without
+// subfields is owned as a whole.
 type matcher struct {
 	hasContent   bool // otherwise content is nil everywhere
 	values       bool // values must be as configured
@@ -295,8 +294,8 @@ func elements(fields map[string]any) int {
 	return len(fields)
 }
 
-// hashConfiguration puts the digest of a configuration into an annotation of it. It returns the digest
-// of the configuration with that annotation.
+// hashConfiguration stores the digest of a configuration in an annotation of it. It returns the digest of the
+// configuration with that annotation.
 func hashConfiguration(configuration map[string]any, annotation string) (digest, error) {
 	metadata, _ := configuration["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)

@@ -298,7 +298,7 @@ func (w *waiting[T]) follow(ctx context.Context) (obj T, done, quiet bool, err e
 	return none, false, isQuiet(), nil
 }
 
-// list reads the object by a list, whose resourceVersion allows a watch whether or not the object exists.
+// list reads the object by a list, because its resourceVersion allows a watch whether or not the object exists.
 func (w *waiting[T]) list(ctx context.Context, t target) (obj T, found bool, version string, err error) {
 	answer, key := &page{}, t.key
 	t.key.Name = ""

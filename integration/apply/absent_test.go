@@ -151,7 +151,7 @@ func TestApplyIfAbsentRefusedWithoutRequest(t *testing.T) {
 	for want, options := range map[string][]client.ApplyOption{
 		"IfUnchanged exclude": {client.IfAbsent(), client.IfUnchanged()},
 		"Force exclude":       {client.IfAbsent(), client.Force()},
-		"status is a part":    {client.IfAbsent(), client.Subresource("status")},
+		"status is a subresource":    {client.IfAbsent(), client.Subresource("status")},
 		"has a uid":           {client.IfAbsent()},
 	} {
 		ctx, made := watched(t)
