@@ -26,7 +26,7 @@ func intercepted(c *client.Client, answer client.RoundTrip, verbs ...client.Verb
 	return changed
 }
 
-// What is sent is what was set, and not what Go's types have beside it.
+// Apply sends the set fields only.
 func ExampleApply() {
 	_, c, stop := startServer() // in a program: client.New
 	defer stop()

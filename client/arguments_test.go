@@ -107,7 +107,7 @@ func TestSubresourceRequiresConcreteType(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 	}
-	// What is sent has a type, and so has the answer.
+	// Requests and responses have a type.
 	var body kube.Object = &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "u1", ResourceVersion: "7"}}
 	if answer, err := client.UpdateSubresource(t.Context(), c, database(), "scale", body); err != nil || answer.GetName() != "db" {
 		t.Errorf("the answer is %v, %v", answer, err)

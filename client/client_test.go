@@ -214,7 +214,7 @@ func TestWithRejectsInvalidConfig(t *testing.T) {
 	}
 }
 
-// TestRequestWithoutResponse: the reason says so, and a write may have been done.
+// TestRequestWithoutResponse: the reason reports a missing response, and a write may have been done.
 func TestRequestWithoutResponse(t *testing.T) {
 	t.Parallel()
 	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"})

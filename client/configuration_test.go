@@ -62,7 +62,7 @@ type gaugeStatus struct {
 
 func (g *gauge) DeepCopyObject() runtime.Object { copied := *g; return &copied }
 
-// What is applied of an object.
+// The configuration of an object.
 func TestConfigurationOf(t *testing.T) {
 	t.Parallel()
 	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))

@@ -24,7 +24,7 @@ type conditionOrDryRun = interface {
 	client.DeleteOption
 }
 
-// acts are what is done to the database, by name.
+// acts are the destructive functions, by name.
 func acts() map[string]func(t *testing.T, c *client.Client, check func(*appsv1.StatefulSet) error, options ...conditionOrDryRun) error {
 	return map[string]func(*testing.T, *client.Client, func(*appsv1.StatefulSet) error, ...conditionOrDryRun) error{
 		"delete": func(t *testing.T, c *client.Client, check func(*appsv1.StatefulSet) error, options ...conditionOrDryRun) error {

@@ -104,7 +104,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// Objects of different Go types are compared by what they say.
+// Objects of different Go types are compared by their fields.
 func TestDiffOfTypes(t *testing.T) {
 	t.Parallel()
 	typed := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))}}

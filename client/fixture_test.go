@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// apiServer has objects by path, and heeds preconditions as a real one does.
+// apiServer stores objects by path, and checks preconditions as a real API server.
 type apiServer struct {
 	// handle answers requests for objects that it reports to have answered, in place of the rest.
 	// Nil: none.

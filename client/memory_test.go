@@ -98,7 +98,7 @@ func TestAppliedMemory(t *testing.T) {
 	}
 }
 
-// A write to an object drops what is known of it in every name, and of no other object.
+// A write to an object drops its states of all appliers, and no state of other objects.
 func TestAppliedMemoryForgetsWrittenObjects(t *testing.T) {
 	t.Parallel()
 	m := newAppliedMemory()

@@ -108,7 +108,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestPagesAreRequestedOnDemand: who has seen enough asks for no more.
+// TestPagesAreRequestedOnDemand: a loop that ends early requests no further pages.
 func TestPagesAreRequestedOnDemand(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)

@@ -56,7 +56,7 @@ func TestStatusResponseHasNoObject(t *testing.T) {
 	if got, err := client.CreateSubresource(t.Context(), c, pod, "binding", &corev1.Binding{Target: corev1.ObjectReference{Name: "n1"}}); err != nil || got == nil || got.Kind != "" {
 		t.Errorf("the answer is %+v, %v", got, err)
 	}
-	// A type whose status is a struct, of which a text cannot become.
+	// A type with a struct as its status, into which a text cannot be decoded.
 	if got, err := client.CreateSubresource(t.Context(), c, pod, "resize", pod); err != nil || got.Name != "" {
 		t.Errorf("the answer is %+v, %v", got, err)
 	}

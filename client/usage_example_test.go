@@ -74,7 +74,7 @@ func Example() {
 	// true <nil>
 }
 
-// What is set is what is applied: no empty template, as a Deployment has it.
+// Only set fields are applied: not the empty template of a typed Deployment.
 func ExampleApplyConfiguration() {
 	ctx := context.Background()
 	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
@@ -107,7 +107,7 @@ func ExampleClient_With() {
 	// <nil> false
 }
 
-// What is as it should be is not written.
+// An object that matches is not written.
 func ExampleCreateOrUpdate_configMap() {
 	ctx, c := context.Background(), shopClient() // in a program: client.New
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}}
@@ -141,7 +141,7 @@ func ExampleList() {
 	// <nil>
 }
 
-// What is not there any longer needs no deletion.
+// A deleted object needs no deletion.
 func ExampleDelete() {
 	ctx, c := context.Background(), shopClient() // in a program: client.New
 	pod, err := client.Get[*corev1.Pod](ctx, c, kube.Key{Namespace: "shop", Name: "web-0"})

@@ -24,7 +24,7 @@ func widgetKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Widget"}
 }
 
-// echo answers with what was sent, or with an object without fields.
+// echo returns the object of the request, or an empty one.
 func echo(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	if len(body) == 0 || r.Method == http.MethodPatch || r.Method == http.MethodDelete {
 		body = []byte(`{"metadata":{"name":"answered"}}`)
@@ -171,7 +171,7 @@ func TestRequestsOfTheVerbs(t *testing.T) {
 	}
 }
 
-// TestConfigAppliesToAllRequests: what is set once is in every write, and in no read.
+// TestConfigAppliesToAllRequests: the settings of Config are in every write, and in no read.
 func TestConfigAppliesToAllRequests(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// waitServer is a server in memory whose requests are written down.
+// waitServer is a server in memory that records its requests.
 type waitServer struct {
 	*fakeserver.Server
 	client *client.Client
@@ -115,7 +115,7 @@ func (s *waitServer) wait(ctx context.Context, options ...client.WaitOption) (*a
 	return client.WaitFor[*appsv1.Deployment](ctx, s.client, webKey(), readiness.RolledOut, options...)
 }
 
-// waiting tells of a wait that goes on beside the test.
+// waiting is a wait in another goroutine.
 type waiting struct {
 	obj   *appsv1.Deployment
 	err   error

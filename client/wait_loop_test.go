@@ -53,7 +53,7 @@ func (b *lateBody) Close() error {
 	return nil
 }
 
-// TestWaitForPausesBetweenShortWatches where each watch brings what is known, and ends.
+// TestWaitForPausesBetweenShortWatches: each watch returns the known object, and ends.
 func TestWaitForPausesBetweenShortWatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

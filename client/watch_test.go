@@ -74,7 +74,7 @@ func TestWatchDecodesIntoCallersType(t *testing.T) {
 	}
 }
 
-// TestWatchEndsWithContext: also when nobody reads what comes.
+// TestWatchEndsWithContext: also if the caller does not read the events.
 func TestWatchEndsWithContext(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)

@@ -149,10 +149,10 @@ func TestApplyIfAbsentRefusedWithoutRequest(t *testing.T) {
 	named := w.configMap("object", nil)
 	named.UID, named.ResourceVersion = "u1", "7"
 	for want, options := range map[string][]client.ApplyOption{
-		"IfUnchanged exclude": {client.IfAbsent(), client.IfUnchanged()},
-		"Force exclude":       {client.IfAbsent(), client.Force()},
-		"status is a subresource":    {client.IfAbsent(), client.Subresource("status")},
-		"has a uid":           {client.IfAbsent()},
+		"IfUnchanged exclude":     {client.IfAbsent(), client.IfUnchanged()},
+		"Force exclude":           {client.IfAbsent(), client.Force()},
+		"status is a subresource": {client.IfAbsent(), client.Subresource("status")},
+		"has a uid":               {client.IfAbsent()},
 	} {
 		ctx, made := watched(t)
 		if _, err := client.Apply(ctx, w.c, named, options...); err == nil || !strings.Contains(err.Error(), want) {

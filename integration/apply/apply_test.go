@@ -159,7 +159,7 @@ func clientOfOtherProcess(t *testing.T, c *client.Client) *client.Client {
 	return must(client.New(c.Config()))(t)
 }
 
-// What others do to fields of the configuration is mended; what they do elsewhere stays.
+// Apply reverts changes of other clients to the fields of the configuration, and keeps their other changes.
 func TestApplyRevertsDrift(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -200,7 +200,7 @@ func TestApplyRevertsDrift(t *testing.T) {
 	made.want(t)
 }
 
-// A field that is applied no longer goes, and is named; one that others have too stays.
+// Apply removes and reports a field that the configuration does not contain, unless another manager owns it too.
 func TestApplyRemovesUnappliedFields(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -219,7 +219,7 @@ func TestApplyRemovesUnappliedFields(t *testing.T) {
 	}
 }
 
-// An informer that does not show yet what was applied last makes no wrong outcome.
+// The outcome is correct with an informer that does not show the last apply yet.
 func TestApplyBehindInformer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -316,7 +316,7 @@ func TestApplyAfterOtherWritesOfTheSameClient(t *testing.T) {
 	}
 }
 
-// An apply whose answer was lost may have been done: nothing is taken for known.
+// An apply whose response was lost may have been done, so its state is not stored.
 func TestApplyAfterLostAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -400,7 +400,7 @@ func TestApplyConcurrently(t *testing.T) {
 	made.want(t)
 }
 
-// Who has the fields in conflict is said, and Force takes them.
+// A conflict names the managers of the fields, and Force takes the fields.
 func TestApplyConflict(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -457,7 +457,7 @@ func TestApplyDryRun(t *testing.T) {
 		t.Errorf("planned (-want +got):\n%s", diff)
 	}
 	made.want(t, "patch (dry run)")
-	// What is remembered is what was applied, not what was planned.
+	// The stored state is that of the last apply, not of a dry run.
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "fast"}))
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "fast"}), client.DryRun())
 	made.want(t)

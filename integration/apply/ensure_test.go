@@ -111,7 +111,7 @@ func TestCreateOrUpdateWithStaleCache(t *testing.T) {
 	}
 }
 
-// Others who always come first end the matter after three tries.
+// CreateOrUpdate returns an error after three conflicts.
 func TestCreateOrUpdateGivesUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -201,7 +201,7 @@ func TestCreateOrPatchStatus(t *testing.T) {
 		}
 	}
 
-	// A kind whose status is a field as any.
+	// A kind without a status subresource.
 	plain := installKind(t, w, "Plain", false)
 	obj = custom(w, plain, "p", map[string]any{"size": int64(1)})
 	must(client.CreateOrPatch(ctx, w.c, obj, mutate(1, "New")))(t)
@@ -269,7 +269,7 @@ func TestEnsureNamespace(t *testing.T) {
 		made.want(t, step.calls...)
 	}
 
-	// At rest, with an informer, there are no calls.
+	// With an informer, an unchanged namespace takes no calls.
 	i := clustertest.Informer[*corev1.Namespace](t, w.cluster, informer.Selection{})
 	c := clustertest.Client(t, w.cluster, i)
 	if outcome := must(client.EnsureNamespace(ctx, c, name, labels))(t); outcome != client.Unchanged {

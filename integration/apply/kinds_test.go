@@ -100,7 +100,7 @@ func TestApplyCustomObjects(t *testing.T) {
 	}
 }
 
-// The status is applied on its own, by a field owner who has nothing else.
+// The status is applied separately, by a field owner of nothing else.
 func TestApplyStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

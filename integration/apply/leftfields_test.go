@@ -122,7 +122,7 @@ func TestLeftFieldsOfRemainingListElement(t *testing.T) {
 	}
 }
 
-// TestLeftFieldsHidesSecrets: what is left of a Secret is named without its values.
+// LeftFields returns the fields of a Secret without their values.
 func TestLeftFieldsHidesSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -42,7 +42,7 @@ func fieldChanges() map[string]fieldChange {
 	return map[string]fieldChange{
 		"canary": {object, `{type: object}`, `{"k": 1}`, crd.Lossy},
 
-		// What is dropped.
+		// Changes that drop data.
 		"mapOfAny":        {unknown, `{type: object, additionalProperties: true}`, `{"a": {"b": 1}}`, crd.Lossy},
 		"mapOfObjects":    {`{type: object, additionalProperties: {type: object, properties: {k: {type: integer}}}}`, `{type: object, additionalProperties: true}`, `{"a": {"k": 1}}`, crd.Lossy},
 		"mapOfLists":      {`{type: object, additionalProperties: {type: array, items: {type: object, properties: {k: {type: integer}}}}}`, `{type: object, additionalProperties: true}`, `{"a": [{"k": 1}]}`, crd.Lossy},
@@ -65,7 +65,7 @@ func fieldChanges() map[string]fieldChange {
 		"nullEntry":       {`{type: object, additionalProperties: {type: string, nullable: true}}`, `{type: object, additionalProperties: {type: string}}`, `{"a": null}`, crd.Lossy},
 		"nullItem":        {`{type: array, items: {type: string, nullable: true}}`, `{type: array, items: {type: string}}`, `[null]`, crd.Narrowing},
 
-		// What is refused.
+		// Changes that make the API server reject objects.
 		"listToMap":      {list + `}`, list + `, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [k]}`, `[{"k": "a"}, {"k": "a"}]`, crd.Narrowing},
 		"fractions":      {`{type: number}`, `{type: integer}`, `1.5`, crd.Narrowing},
 		"int32":          {`{type: integer}`, `{type: integer, format: int32}`, `5000000000`, crd.Narrowing},
@@ -175,7 +175,7 @@ func TestCompareMatchesAPIServer(t *testing.T) {
 	}
 }
 
-// What is written in a version that has more than the stored one is gone at once.
+// Fields that only exist in another version than the stored one are dropped when they are written.
 func TestALargerVersionIsNotStored(t *testing.T) {
 	e := newEnv(t)
 	none := `{type: object, properties: {spec: {type: object}}}`

@@ -87,7 +87,7 @@ func TestEnsureComparesDefinitionCreatedAfterRemoval(t *testing.T) {
 	}
 }
 
-// One definition is waited for, and another one, which was missing, appears meanwhile.
+// While Ensure waits for one definition, another client creates the other one.
 func TestEnsureComparesDefinitionCreatedDuringWait(t *testing.T) {
 	e := newEnv(t)
 	slow, d, newer := e.define("Bill", e.version("v1", host)), e.define("Website", e.version("v1", host)), e.define("Website", e.version("v1", wider))

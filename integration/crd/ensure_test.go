@@ -258,7 +258,7 @@ func TestConcurrentEnsure(t *testing.T) {
 	}
 }
 
-// Between the look and the write somebody else makes of it what this write would harm.
+// Another client changes the definition between the read and the write, so that the write would be harmful.
 func TestEnsureReplacesOnlyComparedDefinition(t *testing.T) {
 	e := newEnv(t)
 	d := e.define("Website", e.version("v1", host))
@@ -330,7 +330,7 @@ func TestEnsureKeepsForeignConversion(t *testing.T) {
 	if got := e.live(d.Name).Spec.Conversion.Strategy; got != apiextensionsv1.WebhookConverter {
 		t.Errorf("the conversion is %s now", got)
 	}
-	// As the program's own, to which somebody else adds a certificate.
+	// The program's own conversion, to which another client adds a certificate.
 	d.Spec.Conversion = webhook
 	e.ensure(d)
 	e.edit(d.Name, func(d *apiextensionsv1.CustomResourceDefinition) {

@@ -45,7 +45,7 @@ func newEnv(t *testing.T) env {
 	return env{T: t, group: group, client: newProgram(t)}
 }
 
-// newProgram returns the client of a program that knows nothing of the cluster yet.
+// newProgram returns the client of a new program.
 func newProgram(t *testing.T) *client.Client {
 	t.Helper()
 	return clustertest.Client(t, clustertest.Connect(t, local.RESTConfig()))
@@ -119,7 +119,7 @@ func (e env) live(name string) *apiextensionsv1.CustomResourceDefinition {
 	return d
 }
 
-// edit changes a definition as somebody else.
+// edit changes a definition as another client.
 func (e env) edit(name string, change func(*apiextensionsv1.CustomResourceDefinition)) {
 	e.Helper()
 	d := e.live(name)
@@ -178,7 +178,7 @@ func (c *calls) CallBegan(ctx context.Context, call kube.Call) context.Context {
 // CallEnded implements kube.CallObserver.
 func (c *calls) CallEnded(context.Context, kube.Call) {}
 
-// certificate is one of nobody's.
+// certificate is a valid certificate without a use.
 const certificate = `-----BEGIN CERTIFICATE-----
 MIIBNDCB56ADAgECAhQ+ynGJWJccOi54SR2m4nESvTQ1GDAFBgMrZXAwDzENMAsG
 A1UEAwwEaG9vazAgFw0yNjExMjAxNjM0MzJaGA8yMTI2MTAyNzE2MzQzMlowDzEN

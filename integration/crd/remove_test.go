@@ -72,7 +72,7 @@ func TestRemoveRejectsDefinitionWithObjects(t *testing.T) {
 	if e.live(d.Name).DeletionTimestamp != nil {
 		t.Fatal("it is being removed")
 	}
-	// Nobody sees them, but they are there.
+	// The objects are not served, but they exist.
 	e.edit(d.Name, func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions[0].Served = false })
 	e.wantError(crd.Remove(t.Context(), e.client, d.Name), "none of its versions is served")
 

@@ -29,7 +29,7 @@ import (
 
 var update = flag.Bool("update", false, "write the table of calls in docs/toolkit.md anew")
 
-// The page between whose markers the table stands.
+// The page that contains the generated table.
 const (
 	page  = "../../docs/toolkit.md"
 	begin = "<!-- calls -->\n"
@@ -49,7 +49,7 @@ type helper struct {
 	// waits says that a call waits for what it has done: how many requests that takes is not always
 	// the same.
 	waits bool
-	// run is one call. The client is the one whose requests count.
+	// run makes one call with this client, which counts the requests.
 	run func(s *scene, c *client.Client) error
 }
 
@@ -223,7 +223,7 @@ func TestContract31_IdleHelpersMakeNoRequest(t *testing.T) {
 	comparePage(t, table.String())
 }
 
-// catchUp waits until informers show what was written.
+// catchUp waits until the informers show the writes.
 func catchUp(t *testing.T, s *scene, configMaps *informer.Informer[*corev1.ConfigMap], namespaces *informer.Informer[*corev1.Namespace]) {
 	t.Helper()
 	clustertest.Eventually(t, func() string {

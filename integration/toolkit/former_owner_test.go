@@ -175,7 +175,7 @@ func TestRunOfReplacedOwnerDeletesNothing(t *testing.T) {
 	}
 }
 
-// What is not certainly the former owner's child, and its alone, is not deleted.
+// An object is only deleted if it is certainly a child of the former owner only.
 func TestOnlyChildOfFormerOwnerIsDeleted(t *testing.T) {
 	t.Parallel()
 	for name, patch := range map[string]string{
@@ -213,7 +213,7 @@ func TestOnlyChildOfFormerOwnerIsDeleted(t *testing.T) {
 	}
 }
 
-// A child that somebody takes over between the look and the deletion stays.
+// A child that another client takes over between the read and the deletion stays.
 func TestConcurrentlyChangedChildOfFormerOwnerStays(t *testing.T) {
 	t.Parallel()
 	r := newRecreated(t)

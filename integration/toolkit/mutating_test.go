@@ -23,7 +23,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned"
 )
 
-// A webhook changes what was applied. The children come to rest all the same, and after a restart.
+// Children that a webhook changes converge, also after a restart.
 func TestChildrenChangedByWebhookConverge(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Connect(t, local.RESTConfig())
