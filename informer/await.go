@@ -64,15 +64,15 @@ func (c *core) readyFor(w cache.Write) error {
 	return errors.Join(errs...)
 }
 
-// showing returns the parts that are to show writes: all but those that SetRetriever has added and
-// that have not listed.
+// showing returns the parts that must show writes: all except those that SetRetriever has added and that have not
+// listed.
 func (c *core) showing() (running bool, parts []*part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session != nil, slices.DeleteFunc(slices.Clone(c.parts), func(p *part) bool { return p.isNew && !p.isComplete() })
 }
 
-// releaseAll tells all who wait that nothing more will be shown.
+// releaseAll calls all waiters, because the informer shows nothing more.
 func (c *core) releaseAll() {
 	c.events.Lock()
 	defer c.events.Unlock()
@@ -81,7 +81,7 @@ func (c *core) releaseAll() {
 	}
 }
 
-// waiter is a write that somebody waits for. It is guarded by core.events.
+// waiter is an awaited write. core.events must be held.
 type waiter struct {
 	cache.Write
 	seen       func()
@@ -92,21 +92,21 @@ type waiter struct {
 	awaited    []*awaited // by the parts that have yet to show it
 }
 
-// awaited is a write that one part has yet to show.
+// awaited is a write that one part has not shown yet.
 type awaited struct {
 	*waiter
-	part   *part
-	place  int  // in awaits.byVersion; -1: it is not there
-	misfit bool // the object is not selected after the write: it is to go
+	part        *part
+	place       int  // in awaits.byVersion; -1: it is not there
+	notSelected bool // the object is not selected after the write: it is to go
 }
 
-// awaits are the writes that a part has yet to show. They are guarded by core.events.
+// awaits are the writes that a part has not shown yet. core.events must be held.
 type awaits struct {
 	byKey     map[kube.Key][]*awaited
 	byVersion versions // those of byKey whose versions can be compared
 }
 
-// await adds write to what p has yet to show, if it has. It is called with events held.
+// await adds write to the writes that p has not shown, unless p shows it. core.events must be held.
 func (p *part) await(write *waiter) {
 	if p.isDegraded() {
 		return // nothing is watched
@@ -115,7 +115,7 @@ func (p *part) await(write *waiter) {
 	if may == never {
 		return
 	}
-	a := &awaited{waiter: write, part: p, place: -1, misfit: may == notNow}
+	a := &awaited{waiter: write, part: p, place: -1, notSelected: may == notNow}
 	if p.shows(a) {
 		write.shown = true
 		return
@@ -130,7 +130,7 @@ func (p *part) await(write *waiter) {
 	write.awaited = append(write.awaited, a)
 }
 
-// shows reports whether p shows what a waits for. It is called with events held.
+// shows reports whether p shows the write of a. core.events must be held.
 func (p *part) shows(a *awaited) bool {
 	kept, found := p.objects().Get(a.Key)
 	perObject := p.isPerObject()
@@ -142,7 +142,7 @@ func (p *part) shows(a *awaited) bool {
 		}
 		// Before the deletion there may have been a creation that is yet to come.
 		later := found && notAfter(a.ResourceVersion, kept.ResourceVersion())
-		return gone && (!a.comparable || passed || later || a.misfit && !p.awaitsBefore(a))
+		return gone && (!a.comparable || passed || later || a.notSelected && !p.awaitsBefore(a))
 	}
 	if found {
 		version := kept.ResourceVersion()
@@ -153,19 +153,18 @@ func (p *part) shows(a *awaited) bool {
 		// of each object. Only another object of the name shows that it was missed.
 		return passed && (!isComparable(version) || a.UID != "" && kept.UID() != a.UID)
 	}
-	return passed || a.misfit && !p.awaitsBefore(a)
+	return passed || a.notSelected && !p.awaitsBefore(a)
 }
 
-// awaitsBefore reports whether an earlier state of a's object is awaited, which is selected: it
-// will come, and go again.
+// awaitsBefore reports whether an earlier, selected state of a's object is awaited: it will arrive, and be removed
+// again.
 func (p *part) awaitsBefore(a *awaited) bool {
 	return slices.ContainsFunc(p.byKey[a.Key], func(other *awaited) bool {
-		return !other.misfit && other.comparable && other.version < a.version
+		return !other.notSelected && other.comparable && other.version < a.version
 	})
 }
 
-// shown calls those who wait for what p shows, after something about the object under key has
-// come. It is called with events held.
+// shown calls the waiters for writes that p shows, after an event of the object under key. core.events must be held.
 func (p *part) shown(key kube.Key) {
 	if len(p.byKey) == 0 {
 		return
@@ -178,9 +177,9 @@ func (p *part) shown(key kube.Key) {
 	p.shownUpToNewest()
 }
 
-// shownUpToNewest calls those who wait for what is not newer than what p has come to. Whom
-// that is not enough is asked again when something about the key comes: a deletion, of which
-// the version was that of an earlier state. It is called with events held.
+// shownUpToNewest calls the waiters for writes up to the version that p has reached. A waiter that needs more is
+// checked again after the next event of its key: a deletion whose version is that of an earlier state. core.events must
+// be held.
 func (p *part) shownUpToNewest() {
 	newest, ok := parseVersion(p.resourceVersion())
 	for ok && len(p.byVersion) > 0 && p.byVersion[0].version <= newest {
@@ -191,7 +190,7 @@ func (p *part) shownUpToNewest() {
 	}
 }
 
-// shownAll is shown for all keys: after a list or a bookmark.
+// shownAll is shown for all keys, after a list or a bookmark.
 func (p *part) shownAll() {
 	if len(p.byKey) == 0 {
 		return
@@ -207,7 +206,7 @@ func (p *part) shownAll() {
 	}
 }
 
-// sawAwaited notes that p shows what a waits for.
+// sawAwaited records that p shows the write of a.
 func (p *part) sawAwaited(a *awaited) {
 	if p.settleAwaited(a) {
 		p.core.counters.lag.Store(int64(time.Since(a.began)))
@@ -215,7 +214,7 @@ func (p *part) sawAwaited(a *awaited) {
 	}
 }
 
-// release lets go of all that p has yet to show: it will not. It is called with events held.
+// release calls all waiters of p, which will not show their writes. core.events must be held.
 func (p *part) release() {
 	for _, of := range p.byKey {
 		for _, a := range slices.Clone(of) {
@@ -226,7 +225,7 @@ func (p *part) release() {
 	}
 }
 
-// releaseBefore is release for those who began to wait before a moment.
+// releaseBefore is release for waiters that started before a time.
 func (p *part) releaseBefore(at time.Time) {
 	for _, of := range p.byKey {
 		for _, a := range slices.Clone(of) {
@@ -237,8 +236,8 @@ func (p *part) releaseBefore(at time.Time) {
 	}
 }
 
-// releaseLost is releaseBefore for writes with a later version than that of a consistent list, which
-// began at the moment: they have been lost by a restore of etcd.
+// releaseLost is releaseBefore for writes with a later version than that of a consistent list, which started at a time:
+// a restore of etcd has lost them.
 func (p *part) releaseLost(version string, at time.Time) {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()
@@ -249,7 +248,7 @@ func (p *part) releaseLost(version string, at time.Time) {
 	}
 }
 
-// settleAwaited forgets a, and reports whether it was the last that its waiter waited for.
+// settleAwaited removes a, and reports whether it was the last one of its waiter.
 func (p *part) settleAwaited(a *awaited) (last bool) {
 	p.forgetAwaited(a)
 	a.waiter.awaited = slices.DeleteFunc(a.waiter.awaited, func(other *awaited) bool { return other == a })
@@ -268,7 +267,7 @@ func (p *part) forgetAwaited(a *awaited) {
 	}
 }
 
-// versions is a heap of what is awaited, the lowest version first.
+// versions is a heap of awaited writes, the lowest version first.
 type versions []*awaited
 
 // Len implements heap.Interface.

@@ -244,7 +244,7 @@ func TestAwaitIsSeenWithoutTheObject(t *testing.T) {
 	}
 }
 
-func TestAwaitOfWhatIsDegradedIsSeenAtOnce(t *testing.T) {
+func TestAwaitOnDegradedInformerReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		fail(server, apierrors.NewNotFound(corev1.Resource("configmaps"), ""))
@@ -371,7 +371,7 @@ func (h hiding) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Inter
 	}), nil
 }
 
-func TestAwaitOfARetrieverOfOnesOwn(t *testing.T) {
+func TestAwaitWithCustomRetriever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		f := start(t, server, hiding{server})

@@ -75,9 +75,8 @@ func (r *clusterRetriever[T]) accept(as string) string {
 	return strings.Join(types, ",")
 }
 
-// deadConnections is how often a watch is asked for again when the connection turns out to
-// be dead: one that was kept from before the API server ended, for instance. The next is a
-// new one, whose error tells more.
+// deadConnections is the number of retries of a watch on dead connections, such as those from before a restart of the
+// API server. The next connection is new, and its error is more specific.
 const deadConnections = 3
 
 func (f clusterFeed) list(ctx context.Context, opts metav1.ListOptions, each func(*wire.Object) error) (metav1.ListMeta, error) {

@@ -12,22 +12,22 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ChangeType says what happened to an object.
+// ChangeType is the kind of a change.
 type ChangeType int
 
 // The types of changes.
 const (
-	// Listed: the object was there when the informer, or the subscription, began.
+	// Listed: the object existed when the informer, or the subscription, started.
 	Listed ChangeType = iota
-	// Added: the object was created, or came into the selection.
+	// Added: the object was created, or matches the selection from now on.
 	Added
 	// Updated: the object changed, or was deleted and created again in between.
 	Updated
-	// Deleted: the object is gone, or left the selection.
+	// Deleted: the object was deleted, or no longer matches the selection.
 	Deleted
 )
 
-// String returns the type in a word.
+// String returns the type as one word.
 func (t ChangeType) String() string {
 	switch t {
 	case Listed:
@@ -42,17 +42,17 @@ func (t ChangeType) String() string {
 	return fmt.Sprintf("change %d", int(t))
 }
 
-// Change is one step of one object. It is valid during the call that hands it over.
+// Change is one change of one object. It is valid only during the call that delivers it.
 type Change struct {
 	Type   ChangeType
 	Key    kube.Key
 	states *states
 }
 
-// Predicate says whether a change matters. It is called while the informer announces the
-// change, so it must be quick; package predicate has the usual ones. A controller also asks it
-// about the objects that it walks over, at the same time: it must be safe for concurrent use.
-// When it panics, the change matters; the stack is logged once.
+// Predicate reports whether a change is relevant. The informer calls it while it announces the change, so it must be
+// fast; package predicate has the common ones. A controller also calls it for the objects that a resync iterates over,
+// at the same time: it must be safe for concurrent use. If it panics, the change is relevant, and the stack is logged
+// once.
 type Predicate func(Change) bool
 
 // NewChange returns a change of an object of kind, as a watch delivers it, for tests of predicates and sources. before is
@@ -87,7 +87,7 @@ func encodeState(obj kube.Object) (*wire.Object, error) {
 // States returns the encoded states, for the other packages of this module. Programs call Decode.
 func (c Change) States() cache.States { return c.states }
 
-// Kind returns the kind of the object. It is empty when the Retriever does not tell it.
+// Kind returns the kind of the object. It is empty if the Retriever does not specify it.
 func (c Change) Kind() schema.GroupVersionKind {
 	if c.states == nil {
 		return schema.GroupVersionKind{}
@@ -95,10 +95,9 @@ func (c Change) Kind() schema.GroupVersionKind {
 	return c.states.kind
 }
 
-// Changed returns in which of parts the states before and after an Updated differ: see
-// wire.Comparer. Subscribers that ask for the same share the work. What the resource version,
-// the generation, the UID and the deletion cost is next to nothing; for the other parts the
-// state before is read. It is zero for other types, and for states that cannot be read.
+// Changed returns which of parts differ between the states before and after an Updated. Subscribers that compare the
+// same parts share the result. The resource version, the generation, the UID and the deletion are cheap to compare; for
+// the other parts the state before is decompressed. It is zero for other types, and for states that cannot be read.
 func (c Change) Changed(parts kube.ChangedParts) kube.ChangedParts {
 	if c.Type != Updated || c.states == nil {
 		return 0
@@ -106,9 +105,8 @@ func (c Change) Changed(parts kube.ChangedParts) kube.ChangedParts {
 	return c.states.compare(parts)
 }
 
-// Later returns a function that tells at any later time, and from any goroutine, what
-// Changed(kube.ChangedAnything) tells now. It keeps both states alive. Nil: there is nothing to
-// tell.
+// Later returns a function that returns the result of Changed(kube.ChangedAnything), at any later time and from any
+// goroutine. It keeps both states in memory. It is nil for types other than Updated.
 func (c Change) Later() func() kube.ChangedParts {
 	if c.Type != Updated || c.states == nil {
 		return nil
@@ -116,9 +114,9 @@ func (c Change) Later() func() kube.ChangedParts {
 	return c.states.later(c.Key)
 }
 
-// Manager returns the field manager that wrote the state after the change last, as far as
-// metadata.managedFields tells (its times are in seconds). Empty: unknown, as for Deleted, and
-// for objects that had been kept when they were announced.
+// Manager returns the field manager that wrote the state after the change last, according to metadata.managedFields,
+// whose times are in seconds. It is empty if that is unknown: for Deleted, and for objects that were already cached
+// when they were announced.
 func (c Change) Manager() string {
 	if c.states == nil || !c.states.newRead || c.states.new == nil {
 		return ""
@@ -126,21 +124,21 @@ func (c Change) Manager() string {
 	return c.states.new.Manager
 }
 
-// Certain reports, for a Deleted, whether the state before the change is the last that the
-// object had (or had in the selection). It is false when a list has found the object gone.
+// Certain reports, for a Deleted, whether the state before the change is the last one that the object had, or had in
+// the selection. It is false if a list no longer has the object.
 func (c Change) Certain() bool {
 	return c.Type == Deleted && c.states != nil && c.states.complete
 }
 
-// FromList reports whether a list has found the change: each Listed, what a list shows after a watch
-// was interrupted, and the objects that Informer.SetRetriever adds or drops. Lists bring any number
-// of changes at once, and later than they happened. What a watch brings is not FromList.
+// FromList reports whether a list found the change: each Listed, the changes that a list shows after a watch was
+// interrupted, and the objects that Informer.SetRetriever adds or removes. A list may bring any number of changes at
+// once, later than they happened. Changes from a watch are not FromList.
 func (c Change) FromList() bool {
 	return c.Type == Listed || c.states != nil && c.states.fromList
 }
 
-// Decode returns the states before and after a change as objects of type T, which belong
-// to the caller. One that does not exist is nil.
+// Decode returns the states before and after a change as objects of type T, which belong to the caller. A state that
+// does not exist is nil.
 func Decode[T kube.Object](c Change) (before, after T, err error) {
 	decoder, err := wire.NewDecoder[T](c.Kind())
 	if err != nil {

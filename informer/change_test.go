@@ -126,7 +126,7 @@ func TestDeletedAndCreatedAgainHasBothStates(t *testing.T) {
 }
 
 // A subscriber may read the informer while it is told of a change, and finds the new state.
-func TestSubscribersFindTheStateThatTheyAreToldOf(t *testing.T) {
+func TestSubscribersReadTheAnnouncedState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))

@@ -24,7 +24,7 @@ import (
 
 // Whatever an API server, the network and the users of an informer do, in the end it shows what the
 // server has, has announced that, and has seen each write that was awaited.
-func TestInformerShowsTheTruthInTheEnd(t *testing.T) {
+func TestCacheConverges(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// core is an informer without its type: what all the views of one informer share.
+// core is an informer without its type. All views of an informer share it.
 type core struct {
 	// Immutable after New.
 	made     time.Time
@@ -110,7 +110,7 @@ func (c *core) forgetEnding(s *session) {
 	}
 }
 
-// notSynced makes whoever waits for the sync wait for the next one. It holds mu.
+// notSynced makes callers of waitSynced wait for the next sync. mu must be held.
 func (c *core) notSynced() {
 	select {
 	case <-c.synced:
@@ -242,16 +242,16 @@ func (c *core) listed(s *states, parts []*part, share, shares int) iter.Seq[Chan
 	}
 }
 
-// announce tells the subscribers of a change to the object that p keeps, or kept, under
-// key. It is called with events held, after states was set.
+// announce delivers a change of the object that p has, or had, under key to the subscribers. events must be held, and
+// states must be set.
 //
-// An object that another part has too neither came nor went: it is Updated. When it comes
-// in the same state, there is nothing to tell.
+// An object that another part has too was neither added nor deleted: it is Updated. If it arrives in the same state,
+// nothing is announced.
 func (c *core) announce(p *part, t ChangeType, key kube.Key) {
 	defer c.states.done()
 	if t != Updated {
 		if other, found := c.keptBeside(p, key); found {
-			if !c.states.besides(other, t) {
+			if !c.states.mergeWithOtherPart(other, t) {
 				return
 			}
 			t = Updated
@@ -264,7 +264,7 @@ func (c *core) announce(p *part, t ChangeType, key kube.Key) {
 	c.calling.end()
 }
 
-// keptBeside returns what a part other than p keeps under key.
+// keptBeside returns the state under key of a part other than p.
 func (c *core) keptBeside(p *part, key kube.Key) (ref store.Ref, found bool) {
 	for _, other := range c.allParts() {
 		if other == p {
@@ -284,7 +284,7 @@ func (c *core) keptBy(parts []*part, key kube.Key) bool {
 	})
 }
 
-// settle is called by a part whose first list is in the store, or which has to do without.
+// settle is called by a part when its first list is in the store, or when it is degraded.
 func (c *core) settle(p *part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

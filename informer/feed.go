@@ -20,8 +20,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// feed is where a part's objects come from, as bytes: straight from the API server
-// (clusterFeed), or encoded from the objects of any Retriever (objectFeed).
+// feed is the origin of a part's encoded objects: the API server (clusterFeed), or the encoded objects of any Retriever
+// (objectFeed).
 type feed interface {
 	// list reads one page, and calls each for every item as it comes.
 	list(ctx context.Context, opts metav1.ListOptions, each func(*wire.Object) error) (metav1.ListMeta, error)
@@ -41,7 +41,7 @@ type events interface {
 	join() bool
 }
 
-// slowStop is how long a stopped watch has for closing its channel.
+// slowStop is the time that a stopped watch has to close its channel.
 const slowStop = 5 * time.Second
 
 // objectFeed encodes the objects of a Retriever.
@@ -54,8 +54,8 @@ type objectFeed[T kube.Object] struct {
 // errWrongType says that a Retriever does not keep to its type.
 var errWrongType = errors.New("the retriever returned an object of another type")
 
-// errNoName says that a list or a watch has brought something that cannot be found again. It is not
-// skipped: an object may have been damaged, and what happened to it would be missed.
+// errNoName reports that a list or a watch contains an object without a name. It is not skipped: an object may have
+// been damaged, and its changes would be missed.
 var errNoName = errors.New("an object without a name was received")
 
 func (f objectFeed[T]) encode(obj runtime.Object) (*wire.Object, error) {

@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// Health is the truth about an informer at one moment.
+// Health is the state of an informer at one time.
 type Health struct {
-	// Informer is the informer's name, Retrieves what it lists and watches.
+	// Informer is the informer's name. Retrieves is a description of the objects that it lists and watches.
 	Informer  string
 	Retrieves string
-	// Running is true while somebody runs the informer.
+	// Running is true while the informer runs.
 	Running bool
-	// Synced is true once everything has been listed since the informer was started.
+	// Synced is true after the first list since the start of the informer.
 	Synced bool
-	// Optional is true when controllers do without the informer while the cluster does not
-	// serve the kind or forbids reading it; Degraded is true while that is so.
+	// Optional is Config.Optional. Degraded is true while the cluster does not serve the kind, or forbids reading it.
 	Optional bool
 	Degraded bool
-	// ResourceVersion is how far the informer has come: it has seen everything up to there,
-	// through every one of its watches. Empty: not yet known.
+	// ResourceVersion is the version up to which every watch of the informer has delivered all changes. Empty: it is not
+	// known yet.
 	ResourceVersion string
 	// Objects is the number of objects kept, Bytes an estimate of the memory that keeping
 	// them takes, Received the bytes that were read from the API server since the informer
@@ -29,29 +28,26 @@ type Health struct {
 	Objects  int
 	Bytes    int64
 	Received int64
-	// Decoded is how many objects were decoded for readers since the informer was made,
-	// and DecodeTime how long that took in all.
+	// Decoded is the number of objects that were decoded for readers since New, and DecodeTime the total time of that.
 	Decoded    int64
 	DecodeTime time.Duration
-	// Staleness bounds the age of what is shown, while the informer runs: it was the truth no
-	// longer ago than that, as far as the API server says, through every one of its watches.
-	// With a healthy watch it stays below about a minute, after which the API server sends a
-	// bookmark if nothing else. Zero: the informer does not run, or has not listed.
+	// Staleness is the maximum age of the cached state while the informer runs, over all of its watches. With a healthy
+	// watch it stays below about a minute, because the API server sends a bookmark at least that often. Zero: the
+	// informer does not run, or has not listed.
 	Staleness time.Duration
-	// Lag is how long the last write that somebody awaited took to be shown. Zero:
-	// it was there at once, or none was awaited.
+	// Lag is the time until the informer showed the last write of this process that a controller waited for. Zero: it
+	// was shown at once, or there was none.
 	Lag time.Duration
-	// LastEvent is when the last list, event or bookmark arrived. Zero: none yet.
+	// LastEvent is the time of the last list, event or bookmark. Zero: none yet.
 	LastEvent time.Time
-	// Err is why the informer cannot list or watch now. Nil when it can.
+	// Err is why the informer cannot list or watch now. Nil: it can.
 	Err error
-	// ErrSince is when Err began.
+	// ErrSince is the time at which Err started.
 	ErrSince time.Time
 }
 
-// Ready returns nil when the informer is synced and its watch is alive, or when it is
-// optional and the cluster does not have what it retrieves; otherwise an error that says
-// which informer is missing what.
+// Ready returns nil if the informer is synced and its watch works, or if it is optional and degraded. Otherwise the
+// error contains the informer and the reason.
 func (h Health) Ready() error {
 	switch {
 	case !h.Running:
@@ -155,7 +151,7 @@ func staleness(parts []*part) time.Duration {
 	return most
 }
 
-// Ready is Health().Ready(): nil when the informer can be relied on.
+// Ready returns Health().Ready().
 func (i *Informer[T]) Ready() error { return i.core.health().Ready() }
 
 // Recorder receives an informer's measurements. metrics/prometheus has an adapter.

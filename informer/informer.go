@@ -22,84 +22,75 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Config says what an Informer keeps.
+// Config configures an Informer.
 type Config[T kube.Object] struct {
-	// Name is used in logs, metrics and readiness. Default: the kind that is retrieved, so
-	// name informers of one kind that retrieve different objects of it.
+	// Name identifies the informer in logs, metrics and readiness. Default: the kind of the objects. Set it for
+	// informers of one kind that select different objects.
 	Name string
 	// Retriever lists and watches the objects. Required.
 	Retriever Retriever[T]
-	// Optional lets controllers start and be ready while the cluster does not serve the
-	// kind, or forbids reading it. The informer is degraded then (Health says why), asks
-	// again at least every 15 s, and announces the objects once it gets them. Default false:
-	// the controller waits.
+	// Optional lets controllers start and be ready while the cluster does not serve the kind, or forbids reading it. The
+	// informer is degraded then (Health returns why), retries at least every 15 s, and announces the objects once it can
+	// list them. Default false: the controller waits.
 	Optional bool
 
-	// KeepManagedFields keeps metadata.managedFields. Default false: they are cut, as they
-	// are often more than half of an object and few handlers read them. An Update of an
-	// object without them leaves them as they are.
+	// KeepManagedFields keeps metadata.managedFields. Default false: they are removed, because they are often more than
+	// half of an object and few handlers read them. An Update of an object without them does not change them.
 	KeepManagedFields bool
 	// KeepAppliedBy is a field manager whose entry in metadata.managedFields, which contains the fields that it has
 	// applied, is kept with each object. From it client.Apply detects that an object needs no apply, also after a
 	// restart. Objects that are read do not contain the entry. It takes some memory for each object (docs/cache.md).
 	// Default: none is kept.
 	KeepAppliedBy string
-	// Cut are further fields that are not kept, as paths such as
-	// "spec.template.spec.containers.env" (lists need no index) or LastApplied. Never
-	// Update an object with such a cut: the fields would be removed. Patch and apply are
-	// safe. Default: none.
+	// Cut are further fields to remove, as paths such as "spec.template.spec.containers.env" (without list indexes) or
+	// LastApplied. An object with such a cut must never be written by Update, which would delete the fields. Patch and
+	// apply are safe. Default: none.
 	Cut []string
-	// Indexes are further ways to find objects. Namespaces, owners and labels need none.
-	// Default: none.
+	// Indexes are additional indexes for queries. Namespaces, owners and labels are indexed without them. Default: none.
 	Indexes []Index[T]
 
 	// Metrics receives measurements. Default nil: none.
 	Metrics Recorder
-	// Logger receives what an operator of the program should know: that the informer
-	// cannot list or watch, and that it can again; and what client-go's Reflector says,
-	// at debug level. Default: slog.Default() at the time of New.
+	// Logger receives warnings when the informer fails to list or watch, a line when it recovers, and the messages of
+	// client-go's Reflector at debug level. Default: slog.Default() at the time of New.
 	Logger *slog.Logger
 }
 
-// Index finds objects by values that a function gives for each: by the node that a Pod is
-// on, by a reference in the spec.
+// Index finds objects by values that a function returns for each object, such as the node of a Pod, or a reference in
+// the spec.
 type Index[T kube.Object] struct {
 	// Name is what a query names. Required.
 	Name string
-	// Values returns the values under which obj is found. It is called once for each state
-	// of each object, when it arrives, which then has to be decoded: an index makes every
-	// event cost as much as a handled one. It must be quick, and must not read the
-	// informer. When it panics, the object is kept, and this index does not find it: an object may lack anything.
+	// Values returns the index values of obj. The informer calls it once for each state of each object, when the state
+	// arrives, and decodes the object for it: with an index, every event costs as much as a handled one. Values must be
+	// fast and must not read the informer. If it panics, the object is cached, but this index does not find it.
 	// Required.
 	Values func(obj T) []string
 }
 
-// Informer is a view of what one Retriever has seen: cached, always moving forward,
-// shared by whoever is given it.
+// Informer is a cache of the objects that one Retriever lists and watches. It may be shared: several goroutines may run
+// it and read from it at the same time.
 //
-// Flow: Run lists the objects into a store and watches from there (client-go's
-// Reflector decides when: WatchList where the server has it, bookmarks, 410, back-off).
-// Each arriving object is compared with the kept one, by the little of it that package
-// wire reads from its bytes; when it is newer, the store gets the bytes, and then the
-// subscribers get the Change. An object is decoded when somebody reads it.
+// Run lists the objects into a store and then watches. client-go's Reflector decides when to list and when to watch
+// (WatchList if the server supports it, bookmarks, 410, backoff). The informer compares each arriving object with the
+// cached one by the few fields that it reads from the encoded bytes. If the arriving object is newer, the store keeps
+// the bytes, and then the subscribers receive a Change. An object is decoded only when it is read.
 //
 // Guarantees:
-//   - When a subscriber learns of a change, Get returns that state or a later one. (Where
-//     joined Retrievers overlap, Get returns the state of the first that has the object.)
-//   - Per object, the view moves forward only: an older resourceVersion never replaces
-//     a newer one of the same object. The one exception is an API server whose history
-//     itself went back (etcd restored from a backup): its consistent list is believed.
-//   - A reconnect or a relist alone changes nothing: subscribers learn of real changes.
-//   - Until it is synced, and while it lists anew, the view holds the objects that have
-//     come so far, each in a state that was current at some moment.
-//   - What cannot be listed or watched is named by Health, Ready and the log at once,
-//     and tried again for ever, with back-off up to about 15 s, whatever a Retry-After says. A
-//     request that brings nothing is named after 90 s, and made again after 5 min.
-//   - A watch that is open but brings nothing, while a list shows that there is something to
-//     bring, is named (ErrSilentWatch) and replaced.
-//   - Every object that is read is freshly decoded, and belongs to the reader.
 //
-// An Informer may be shared: Run may be called by several at the same time.
+//   - When a subscriber receives a change, Get returns that state or a later one. If joined Retrievers overlap, Get
+//     returns the state of the first one that has the object.
+//   - For each object the cache only moves forward: an older resourceVersion never replaces a newer one of the same
+//     object. The exception is an API server whose history went back (etcd was restored from a backup): its consistent
+//     list wins.
+//   - A reconnect or a relist alone changes nothing: subscribers receive only real changes.
+//   - Until the informer is synced, and while it lists again, it has the objects that have arrived so far, each in a
+//     state that was current at some time.
+//   - Health, Ready and the log report at once a list or watch that fails. The informer retries it without limit, with
+//     a backoff of up to about 15 s, and ignores Retry-After. They report a request without a response after 90 s, and
+//     the informer repeats it after 5 min.
+//   - A watch that is open but delivers nothing, while a list shows changes, is reported (ErrSilentWatch) and replaced.
+//   - Every object that is read is a new copy, which belongs to the reader.
 type Informer[T kube.Object] struct {
 	// Immutable after New.
 	core    *core
@@ -107,7 +98,7 @@ type Informer[T kube.Object] struct {
 	cut     *wire.Cut // for Retrievers that are set later
 }
 
-// New makes an Informer. It starts nothing. The error names every mistake in config.
+// New returns an Informer. It starts nothing. The error contains every mistake in config.
 func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 	if config.Retriever == nil {
 		return nil, fmt.Errorf("new informer %q: Retriever is required: informer.Retrieve makes one", config.Name)
@@ -179,7 +170,7 @@ func (c Config[T]) cut() (*wire.Cut, error) {
 	return cut, nil
 }
 
-// storeIndexes makes functions over bytes of functions over objects.
+// storeIndexes converts indexes of objects to indexes of encoded objects.
 func storeIndexes[T kube.Object](indexes []Index[T], decoder wire.Decoder[T], guard *usercode.Guard) []store.Index {
 	var over []store.Index
 	for _, index := range indexes {
@@ -210,12 +201,10 @@ func (i *Informer[T]) newPart(r Retriever[T]) *part {
 	return p
 }
 
-// As returns a view of an informer through another type: its objects as unstructured, as
-// metadata only, or as a Go type. Both are one informer: one list, one watch, one store,
-// one set of subscribers; running either runs both.
+// As returns a view of an informer through another type: its objects as unstructured, as metadata only, or as a Go
+// type. The view and i are the same informer, with the same list, watch, store and subscribers. Running one runs both.
 //
-// Errors: an informer of metadata has nothing else to show; and one Go type cannot be read
-// as another.
+// Errors: an informer of metadata has no other data, and a Go type cannot be read as another Go type.
 func As[U, T kube.Object](i *Informer[T]) (*Informer[U], error) {
 	fail := func(reason string) (*Informer[U], error) {
 		var from T
@@ -240,15 +229,14 @@ func As[U, T kube.Object](i *Informer[T]) (*Informer[U], error) {
 // Name returns the informer's name.
 func (i *Informer[T]) Name() string { return i.core.name }
 
-// Kind returns the kind of the informer's objects. It is empty when the Retriever does not
-// tell it.
+// Kind returns the kind of the objects. It is empty if the Retriever does not specify it.
 func (i *Informer[T]) Kind() schema.GroupVersionKind { return i.core.kind }
 
 // Run lists and watches until ctx ends, and then returns nil.
 //
-// Several may run one Informer at the same time: the first Run starts the watch, the
-// last one to end stops it, and returns after every goroutine of it has ended. Reads return
-// ErrNotRunning from then on. The next Run begins with an empty view.
+// Several goroutines may run one Informer at the same time. The first Run starts the watch. The last one to end stops
+// it, and returns after all of its goroutines have ended. Reads then return ErrNotRunning. The next Run starts with an
+// empty cache.
 func (i *Informer[T]) Run(ctx context.Context) error {
 	leave := i.Join(ctx)
 	<-ctx.Done()
@@ -256,27 +244,26 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// Join is Run in two halves: it starts the watch, or joins the one that runs, and returns
-// at once. The caller must call leave once, which does what the end of Run's context
-// does. ctx lends its values; its end means nothing.
+// Join starts the watch, or joins the one that runs, and returns at once. The caller must call leave exactly once,
+// which has the effect of the end of a Run. Join uses the values of ctx, but ignores its end.
 //
-// Whoever subscribes or waits for the sync after Join does so in the session that it has
-// joined, whatever the informer's other users do.
+// Subscriptions and WaitSynced calls between Join and leave apply to the session that was joined, whatever the
+// informer's other users do.
 func (i *Informer[T]) Join(ctx context.Context) (leave func()) {
 	s := i.core.join(ctx)
 	return func() { i.core.leave(s) }
 }
 
-// ErrNotRunning is in the error of a read from an informer that nobody runs: what it keeps is
-// empty, or older every minute. Run it, or name it in Config.Reads of the controller that reads it.
+// ErrNotRunning is in the error of a read from an informer that does not run: its cache is empty, or becomes stale. Run
+// the informer, or add it to Config.Reads of the controller that reads it.
 var ErrNotRunning = errors.New("nobody runs the informer: call Run, or name it in Reads of the controller that reads from it")
 
-// Get returns a fresh copy of the object under key, which belongs to the caller.
+// Get returns a new copy of the object under key, which belongs to the caller.
 //
-// No read waits. Before the first list has ended, reads return the objects that have come so
-// far: WaitSynced waits for all of them, and controllers call no handler before that.
+// Reads never block. Before the first list has ended they return the objects that have arrived so far. Call WaitSynced
+// to wait for all of them; controllers do that before they call a handler.
 //
-// Errors: ErrNotRunning, and an object that cannot be read as a T.
+// Errors: ErrNotRunning, and an object that cannot be decoded as a T.
 func (i *Informer[T]) Get(key kube.Key) (obj T, found bool, err error) {
 	parts, err := i.core.readable()
 	if err != nil {
@@ -302,19 +289,19 @@ func (i *Informer[T]) decode(o *wire.Object) (T, error) {
 	return obj, nil
 }
 
-// Has reports whether the informer keeps an object under key, without reading it. While nobody runs
-// the informer, it says what was kept last; Get returns an error then.
+// Has reports whether the cache has an object under key, without reading it. If the informer does not run, it reports
+// the last state; Get returns an error then.
 func (i *Informer[T]) Has(key kube.Key) bool { return i.core.keptBy(i.core.allParts(), key) }
 
-// All iterates over fresh copies of all objects, in no order. See List.
+// All iterates over new copies of all objects, in no order. See List.
 func (i *Informer[T]) All() iter.Seq2[T, error] { return i.List(Query{}) }
 
-// List iterates over fresh copies of the objects that a query selects, in no order. Each
-// is decoded when its turn comes, so an early end costs nothing more; nothing is locked
-// meanwhile. Objects that come or go during the iteration may or may not be in it.
+// List iterates over new copies of the objects that query selects, in no order. Each object is decoded when it is
+// yielded, so an early end saves the rest. List holds no lock meanwhile: objects that are added or deleted during the
+// iteration may or may not be yielded.
 //
-// An error stands in place of an object that cannot be read as a T, or of everything when
-// the query names an index that there is not, or when nobody runs the informer (ErrNotRunning).
+// It yields an error in place of an object that cannot be decoded as a T. It yields a single error if query has an
+// unknown index, or if the informer does not run (ErrNotRunning).
 func (i *Informer[T]) List(query Query) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		parts, err := i.core.readable()
@@ -331,8 +318,8 @@ func (i *Informer[T]) List(query Query) iter.Seq2[T, error] {
 	}
 }
 
-// Count is the number of objects that a query selects. It decodes none. Errors: ErrNotRunning, and
-// a query of an index that the informer does not have.
+// Count returns the number of objects that query selects, without decoding them. Errors: ErrNotRunning, and an unknown
+// index in query.
 func (i *Informer[T]) Count(query Query) (int, error) {
 	parts, err := i.core.readable()
 	if err != nil {
@@ -349,7 +336,7 @@ func (i *Informer[T]) Count(query Query) (int, error) {
 	return n, nil
 }
 
-// Len is the number of objects kept; while nobody runs the informer, the number that was kept last.
+// Len returns the number of cached objects. If the informer does not run, it is the last number.
 func (i *Informer[T]) Len() int {
 	n := 0
 	for _, p := range i.core.allParts() {
@@ -358,28 +345,24 @@ func (i *Informer[T]) Len() int {
 	return n
 }
 
-// Listed iterates over one of a number of shares of the objects, each as a Change of type
-// Listed, which is valid until the next. Every object that is kept throughout is in exactly
-// one share, and stays there. share counts from 0.
+// Listed iterates over one of shares equal parts of the objects, each as a Change of type Listed, which is valid until
+// the next iteration. An object that stays in the cache is always in the same share. share counts from 0.
 //
-// It is for code that has to come to every object, but not at once.
+// Use it to process all objects over a longer time.
 func (i *Informer[T]) Listed(share, shares int) iter.Seq[Change] {
 	return i.core.listed(&states{kind: i.core.kind}, i.core.allParts(), share, shares)
 }
 
-// WaitSynced waits until everything has been listed once since the informer was
-// started. It returns ctx's error when that ends first, together with what stands in
-// the way.
+// WaitSynced waits until the first list since the start of the informer has ended. If ctx ends first, the error
+// contains ctx's error and why the informer is not synced.
 func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.core.waitSynced(ctx) }
 
-// Subscribe calls notify for every change from now on, beginning with a Listed for each
-// object that is kept already. What vanished while nobody ran the informer is not
-// announced: each session begins with Listed for what there is.
+// Subscribe calls notify for every later change, starting with a Listed for each cached object. Objects that were
+// deleted while the informer did not run are not announced: each session starts with a Listed for each present object.
 //
-// Calls come one at a time, and no object changes meanwhile. notify must return quickly
-// and must not call Subscribe or unsubscribe; it may read the informer. The Change is valid
-// during the call. A panic in notify ends the process. It belongs to code that puts keys into
-// queues.
+// Calls are sequential, and no object changes during a call. notify must return quickly. It may read the informer, but
+// must not call Subscribe or unsubscribe. The Change is valid only during the call. A panic in notify ends the process.
+// Subscribe is for code that adds keys to queues; package subscription delivers objects on channels.
 func (i *Informer[T]) Subscribe(notify func(Change)) (unsubscribe func()) {
 	return i.core.subscribe(notify)
 }

@@ -539,7 +539,7 @@ func TestContract05_InformerRunWaitsForItsList(t *testing.T) {
 	})
 }
 
-func TestWatchThatIsRefusedDoesNotDelayTheEnd(t *testing.T) {
+func TestRefusedWatchDoesNotDelayShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Fail("watch", apierrors.NewTooManyRequests("slow down", 1))
@@ -614,7 +614,7 @@ func TestJoinedRetrieverIsNotReadyBeforeAllParts(t *testing.T) {
 
 type embedded struct{ informer.Retriever[configMap] }
 
-func TestNewNamesMistakes(t *testing.T) {
+func TestNewReportsMistakes(t *testing.T) {
 	for name, test := range map[string]struct {
 		retriever informer.Retriever[configMap]
 		want      string
@@ -721,7 +721,7 @@ func TestContract09_AWatchThatBreaksAfterItWasOpenedIsNamed(t *testing.T) {
 	}
 }
 
-func TestTroubleWithAChangingPortIsLoggedOnce(t *testing.T) {
+func TestErrorWithChangingPortIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		port := 40000
@@ -770,7 +770,7 @@ func TestStreamedListThatStaysSilentIsGivenUp(t *testing.T) {
 }
 
 // A history that is gone now and then, with events in between, is not trouble.
-func TestHistoryThatIsGoneNowAndThenIsNoTrouble(t *testing.T) {
+func TestOccasional410IsNotAnError(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -931,7 +931,7 @@ func TestSlowStreamedListIsNotGivenUp(t *testing.T) {
 }
 
 // Errors that differ in ids are logged a bounded number of times.
-func TestTroubleWithChangingIDsIsLoggedRarely(t *testing.T) {
+func TestErrorWithChangingIDsIsLoggedRarely(t *testing.T) {
 	letters := func(n int) string {
 		var id strings.Builder
 		for ; id.Len() < 20; n = n*7 + 3 {
@@ -967,7 +967,7 @@ func TestTroubleWithChangingIDsIsLoggedRarely(t *testing.T) {
 	}
 }
 
-func TestWatchThatDoesNotCloseItsChannelDoesNotHoldTheEndForEver(t *testing.T) {
+func TestUnclosedWatchChannelDoesNotBlockShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		f := start(t, server, scripted{server, func(metav1.ListOptions) (watch.Interface, error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestLaterTellsWhatChangedThen: whatever has become of the object meanwhile.
-func TestLaterTellsWhatChangedThen(t *testing.T) {
+// TestLaterReturnsThePartsThatChangedThen: whatever has become of the object meanwhile.
+func TestLaterReturnsThePartsThatChangedThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))

@@ -194,7 +194,7 @@ func (f fixture) expectOnce(want ...string) {
 	}
 }
 
-func TestFirstListThatFailsMidwayTellsOfNothingTwice(t *testing.T) {
+func TestFailedFirstListAnnouncesNothingTwice(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -44,7 +44,7 @@ func (f fixture) waits() bool {
 	return err != nil
 }
 
-func TestOptionalInformerDoesWithoutWhatThereIsNot(t *testing.T) {
+func TestOptionalInformerIsReadyWithoutItsKind(t *testing.T) {
 	for name, problem := range unavailable() {
 		for _, watchList := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestOptionalInformerDoesWithoutWhatThereIsNot(t *testing.T) {
 	}
 }
 
-func TestOptionalInformerWhoseKindGoes(t *testing.T) {
+func TestOptionalInformerForgetsRemovedKind(t *testing.T) {
 	for name, problem := range unavailable() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

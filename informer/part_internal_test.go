@@ -82,23 +82,23 @@ func TestSessionBeginsWithoutMarks(t *testing.T) {
 	p, _ := newTestPart(t)
 	p.gone410, p.paged, p.pagedUntil = manyGone, time.Minute, time.Now().Add(time.Minute)
 	p.broke(ErrSilentWatch)
-	p.distrusts(ErrSilentWatch)
+	p.forceQuorumList(ErrSilentWatch)
 	p.foundPerObject()
 	p.checkedAt(time.Now())
-	if !p.silent || !p.suspect || p.distrust(metav1.ListOptions{ResourceVersion: "5"}).ResourceVersion != "" {
+	if !p.silent || !p.suspect || p.listOptions(metav1.ListOptions{ResourceVersion: "5"}).ResourceVersion != "" {
 		t.Fatalf("nothing is noted: %+v", p)
 	}
 	p.begin(func() {}, Listed)
 	if p.silent || p.suspect || p.perObject || p.complete || p.synced || p.broken || p.err != nil || p.gone410 != 0 || !p.checked.IsZero() {
 		t.Errorf("the next session knows of it: %+v", p)
 	}
-	if asked := p.distrust(metav1.ListOptions{ResourceVersion: "5"}).ResourceVersion; asked != "5" {
+	if asked := p.listOptions(metav1.ListOptions{ResourceVersion: "5"}).ResourceVersion; asked != "5" {
 		t.Errorf("its list asks for version %q", asked)
 	}
 }
 
-// A list that breaks leaves nothing to the next one: what it doubted may have been deleted since.
-func TestListForgetsTheDoubtsOfTheOneBefore(t *testing.T) {
+// A list that breaks leaves nothing to the next one: what it found may have been deleted since.
+func TestListDiscardsUnconfirmedObjectsOfThePreviousList(t *testing.T) {
 	for name, consistent := range map[string]bool{"consistent": true, "not older than": false} {
 		t.Run(name, func(t *testing.T) {
 			p, encode := newTestPart(t)
@@ -109,8 +109,8 @@ func TestListForgetsTheDoubtsOfTheOneBefore(t *testing.T) {
 			p.beginList(false, false)
 			p.arrived(encode("a", "101"), Added, fromList)
 			p.arrived(encode("deleted", "103"), Added, fromList)
-			if len(p.doubtful) != 1 {
-				t.Fatalf("%d objects are doubted, want one", len(p.doubtful))
+			if len(p.unconfirmed) != 1 {
+				t.Fatalf("%d objects are found, want one", len(p.unconfirmed))
 			}
 			// It breaks, and another begins.
 			p.beginList(consistent, false)

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// slowAnswer is how long a request may bring nothing until that is reported. kube-apiserver ends
-	// requests itself after 60 s by default.
+	// slowAnswer is the time without a response after which a request is reported. kube-apiserver ends requests itself
+	// after 60 s by default.
 	slowAnswer = 90 * time.Second
-	// noAnswer is how long a request may bring nothing until it is ended, and made again.
+	// noAnswer is the time without a response after which a request is ended, and made again.
 	noAnswer = 5 * time.Minute
 )
 
 // errNoAnswer is in the error of a request that brings nothing.
 var errNoAnswer = errors.New("the API server, or a proxy before it, does not answer")
 
-// patience reports and then ends a request that brings nothing: nothing else would, as there is no
-// limit for how long a list may take, and a connection that is alive has no error.
+// patience reports and then ends a request without a response. Nothing else does: a list has no time limit, and a live
+// connection has no error.
 type patience struct {
 	part     *part
 	verb     string
@@ -30,8 +30,8 @@ type patience struct {
 	reported atomic.Bool // since something has come
 }
 
-// patience begins to wait for the answer to a request, which must be made with the returned context.
-// The caller must call end when it is done with that.
+// patience starts to wait for the response to a request, which must be made with the returned context. The caller must
+// call end.
 func (p *part) patience(ctx context.Context, verb string) (context.Context, *patience) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &patience{part: p, verb: verb, cancel: cancel}

@@ -179,7 +179,7 @@ func TestIndexesAreChecked(t *testing.T) {
 	}
 }
 
-func TestSnapshotDoesNotMove(t *testing.T) {
+func TestSnapshotDoesNotChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))

@@ -24,7 +24,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-func TestAnInformerCoversWhatItHasListed(t *testing.T) {
+func TestCoversAfterList(t *testing.T) {
 	for name, test := range map[string]struct {
 		selections []informer.Selection
 		want       map[string]bool // by namespace, or by namespace and selector
@@ -129,7 +129,7 @@ func TestObjectsWithoutTheirType(t *testing.T) {
 
 // What nobody feeds any longer would be shown for ever: a client that reads from it asks the API
 // server instead.
-func TestAnInformerThatHasEndedShowsNoObject(t *testing.T) {
+func TestStoppedInformerReturnsNoObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, events := selected(t)
 		i, err := informer.New(informer.Config[*corev1.ConfigMap]{Retriever: informer.Retrieve[*corev1.ConfigMap](cluster)})
@@ -265,7 +265,7 @@ func newInformer(t *testing.T, server *fakeserver.Server, config informer.Config
 }
 
 // A read from an informer that nobody runs is an error, and not an empty answer.
-func TestReadsOfAnInformerThatNobodyRuns(t *testing.T) {
+func TestReadsOfStoppedInformer(t *testing.T) {
 	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"})
 	key := kube.Key{Namespace: "ns", Name: "a"}
 	server.Edit("configmaps", key, "user", func(map[string]any) bool { return true })

@@ -25,8 +25,7 @@ const (
 	backoffReset  = 2 * time.Minute // of quiet, after which the next trouble begins at backoffFirst
 )
 
-// run lists and watches until ctx ends, and returns when no call of the Retriever is
-// under way any more.
+// run lists and watches until ctx ends, and returns when all calls of the Retriever have returned.
 func (p *part) run(ctx context.Context) {
 	logger := logr.FromSlogHandler(debugOnly{p.core.logger.Handler()}).WithName("reflector")
 	// The Reflector abandons a List when its context ends; the gate waits for it.
@@ -64,8 +63,8 @@ func (p *part) run(ctx context.Context) {
 	calls.close()
 }
 
-// reflectorStore is the part as the Reflector sees it (cache.ReflectorStore): one that is
-// told when a list has come. Objects do not pass here, nor do events other than bookmarks.
+// reflectorStore is the part as a cache.ReflectorStore, which is notified of lists. Objects and events other than
+// bookmarks do not pass through it.
 type reflectorStore part
 
 // Add implements cache.ReflectorStore. It is never called: see stream.

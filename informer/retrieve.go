@@ -17,44 +17,38 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Selection says which objects of a kind a Retriever retrieves. The zero value means
-// all objects of the kind that T is registered for.
+// Selection selects objects of a kind. The zero value selects all objects of the kind that T is registered for.
 type Selection struct {
-	// Kind is required for *unstructured.Unstructured and *metav1.PartialObjectMetadata,
-	// whose Go type does not tell. Default: the kind that T is registered for.
+	// Kind is required for *unstructured.Unstructured and *metav1.PartialObjectMetadata, whose Go type does not
+	// determine it. Default: the kind that T is registered for.
 	Kind schema.GroupVersionKind
-	// Namespaces limits the objects to these namespaces; each is listed and watched on
-	// its own, so a Role in each of them is enough. Default: all namespaces, which needs
-	// a ClusterRole.
+	// Namespaces limits the objects to these namespaces. Each is listed and watched separately, so a Role in each of
+	// them is sufficient. Default: all namespaces, which requires a ClusterRole.
 	Namespaces []string
-	// LabelSelector limits the objects by label, as in "app=web,tier!=cache". Default: all.
+	// LabelSelector limits the objects by label, such as "app=web,tier!=cache". Default: all.
 	LabelSelector string
-	// FieldSelector limits the objects by field, as in "spec.nodeName=node-1". Which
-	// fields can be selected depends on the kind; the API server refuses the others.
-	// Default: all.
+	// FieldSelector limits the objects by field, such as "spec.nodeName=node-1". The selectable fields depend on the
+	// kind; the API server rejects others. Default: all.
 	FieldSelector string
 }
 
 // Retrieve returns a Retriever of all objects of type T in the cluster.
 //
-// T may be any type of k8s.io/api, or one that is registered (hand its AddToScheme to
-// kube.Connect). For unstructured
-// and metadata-only objects use RetrieveSelected, which names the kind. Mistakes, such as
-// a type that is not registered, are returned by New of the Informer or Controller that
-// the Retriever is given to; whether the cluster has the kind shows when it is listed.
+// T may be any type of k8s.io/api, or a registered one (pass its AddToScheme to kube.Connect). For unstructured and
+// metadata-only objects use RetrieveSelected, which sets the kind. New of the Informer or Controller returns mistakes,
+// such as a type that is not registered. A kind that the cluster does not have is reported when it is listed.
 //
-// An object that the Go type cannot read fails when it is read, and only then: its handler's
-// run fails, and the others go on. A CustomResourceDefinition should refuse what the Go type
-// refuses; the format "duration", for one, takes more than time.ParseDuration.
+// An object that the Go type cannot decode fails when it is read: its handler's run fails, and others continue. A
+// CustomResourceDefinition should reject values that the Go type rejects; for example, the format "duration" accepts
+// more than time.ParseDuration.
 //
-// Objects come as protobuf where the server has it and T can be decoded from it (the kinds
-// that are built in), otherwise as JSON (custom resources, and *unstructured.Unstructured).
+// Objects are sent as protobuf if the server supports it and T can be decoded from it (the built-in kinds), otherwise
+// as JSON (custom resources, and *unstructured.Unstructured).
 func Retrieve[T kube.Object](cluster *kube.Cluster) Retriever[T] {
 	return RetrieveSelected[T](cluster, Selection{})
 }
 
-// RetrieveSelected returns a Retriever of the objects of type T that selection selects.
-// See Retrieve.
+// RetrieveSelected returns a Retriever of the objects of type T that selection selects. See Retrieve.
 func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection) Retriever[T] {
 	if cluster == nil {
 		return &clusterRetriever[T]{problem: errors.New("retrieve: the cluster is nil: make one with kube.Connect")}

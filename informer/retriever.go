@@ -20,21 +20,18 @@ import (
 
 // Retriever lists and watches objects of type T.
 //
-// Retrieve makes one for any kind of a cluster, FromListerWatcher one from client-go's
-// parts, and Join makes one of several. To change what a Retriever does, embed it in a
-// struct of your own and override a method. (An informer reads the bytes of the API server
-// where it is given what Retrieve returns. What another Retriever returns are objects, which
-// it encodes: that costs time.)
+// Retrieve returns one for any kind of a cluster, FromListerWatcher one for client-go's types, and Join combines
+// several. To change the behavior of a Retriever, embed it in your own struct and override a method. An informer reads
+// the bytes of the API server directly only from a Retriever that Retrieve returns. It encodes the objects of other
+// Retrievers, which takes CPU time.
 type Retriever[T kube.Object] interface {
-	// List returns a list object whose items are of type T, in one page or, when
-	// opts.Limit is set, with a continue token. It must show what Watch has brought, at the
-	// same resource versions: a watch that has been quiet for minutes is checked against a
-	// list, which is then believed.
+	// List returns a list object with items of type T, in one page or, if opts.Limit is set, with a continue token. It
+	// must show the changes that Watch has delivered, at the same resource versions: after minutes without events the
+	// informer compares the cache with a list, and the list wins.
 	List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error)
-	// Watch streams changes of objects of type T from opts.ResourceVersion on, each state, in
-	// order: a controller tells its own writes from others' by that. It ends when ctx does.
-	// After Stop it must close its channel, as watch.Interface demands: the informer waits for
-	// that, 5 s at most.
+	// Watch streams the changes of objects of type T from opts.ResourceVersion on, each state, in order: controllers
+	// detect their own writes by that. It ends when ctx does. After Stop it must close its channel, as watch.Interface
+	// requires; the informer waits for that for at most 5 s.
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 	// Describe says what the Retriever retrieves. It makes no request.
 	Describe() Description[T]
@@ -45,20 +42,18 @@ type Retriever[T kube.Object] interface {
 type Description[T kube.Object] struct {
 	// Kind is the kind's name, for messages. Default: the name of the Go type.
 	Kind string
-	// GroupVersionKind is the kind, for objects that do not carry it: what is read as
-	// unstructured or as metadata only gets it. Default: such objects have none.
+	// GroupVersionKind is the kind of the objects. Objects that are read as unstructured or as metadata get it. Default:
+	// they have no kind.
 	GroupVersionKind schema.GroupVersionKind
 	// Selection says which objects of the kind, for messages. Default: all that the
 	// Retriever lists.
 	Selection string
-	// WatchList is true when Watch understands SendInitialEvents (KEP-3157), or refuses
-	// it with an error. When false, the informer lists and then watches. A Watch that
-	// ignores SendInitialEvents must leave this false: otherwise the informer waits for the list
-	// for 10 s to 5 min, logs a warning, and lists in pages for 10 min or longer.
+	// WatchList is true if Watch supports SendInitialEvents (KEP-3157), or returns an error for it. If it is false, the
+	// informer lists and then watches. It must be false for a Watch that ignores SendInitialEvents: otherwise the
+	// informer waits for the list for 10 s to 5 min, logs a warning, and lists in pages for 10 min or longer.
 	WatchList bool
-	// Problem is a mistake that was made when the Retriever was made, such as a type that
-	// is not registered or a selector that cannot be parsed. New of Informer and of
-	// Controller return it.
+	// Problem is a mistake in the configuration of the Retriever, such as a type that is not registered or an invalid
+	// selector. New of Informer and of Controller return it.
 	Problem error
 }
 
@@ -75,12 +70,11 @@ func (d Description[T]) kind() string {
 	return cmp.Or(d.Kind, strings.TrimLeft(fmt.Sprintf("%T", zero), "*"))
 }
 
-// FromListerWatcher makes a Retriever of a client-go ListerWatcher, for instance a
-// *cache.ListWatch, whose objects must be of type T.
+// FromListerWatcher returns a Retriever that uses a client-go ListerWatcher, such as a *cache.ListWatch, whose objects
+// must be of type T.
 //
-// The context is passed on where lw takes one (cache.ListerWatcherWithContext), and
-// WatchList is used unless lw says that it does not support it, as client-go's fake
-// clients do when they are wrapped by cache.ToListWatcherWithWatchListSemantics.
+// It passes the context on if lw accepts one (cache.ListerWatcherWithContext). It uses WatchList unless lw reports that
+// it does not support it, as client-go's fake clients do that are wrapped by cache.ToListWatcherWithWatchListSemantics.
 func FromListerWatcher[T kube.Object](lw cache.ListerWatcher) Retriever[T] {
 	d := Description[T]{}
 	if usercode.IsNil(lw) {
@@ -106,13 +100,12 @@ func (r listerWatcher[T]) Watch(ctx context.Context, opts metav1.ListOptions) (w
 
 func (r listerWatcher[T]) Describe() Description[T] { return r.description }
 
-// Join makes one Retriever of several of the same type, for instance one for each
-// namespace that a service account may read. An object should be seen by one of them
-// only; when several see it, readers get any of its copies.
+// Join combines several Retrievers of the same type, such as one for each namespace that a service account may read. An
+// object should be in one of them only; if it is in several, readers get any of the copies.
 //
-// An Informer lists and watches each part on its own, because resource versions of one
-// stream say nothing about how far another has come. Therefore a joined Retriever can
-// be given to an Informer or a Controller, but not wrapped: wrap its parts, then join.
+// An Informer lists and watches each Retriever separately, because resource versions of one stream are not related to
+// another stream. Therefore a joined Retriever can be passed to an Informer or a Controller, but not wrapped: wrap its
+// parts, then join them.
 func Join[T kube.Object](retrievers ...Retriever[T]) Retriever[T] {
 	var parts joined[T]
 	for _, r := range retrievers {
@@ -162,7 +155,7 @@ func (j joined[T]) Describe() Description[T] {
 	return d
 }
 
-// partsOf returns the Retrievers that are to be run one by one.
+// partsOf returns the Retrievers that are run separately.
 func partsOf[T kube.Object](r Retriever[T]) []Retriever[T] {
 	if j, ok := r.(joined[T]); ok {
 		return j

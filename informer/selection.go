@@ -10,8 +10,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// selection is which objects a part retrieves, as far as that can be told from an object. The
-// zero value is one of which nothing is known.
+// selection describes the objects that a part selects, as far as that can be determined from an object. The zero value
+// means that it is unknown.
 type selection struct {
 	namespace string               // empty: all
 	names     []fields.Requirement // on metadata.name and metadata.namespace
@@ -20,7 +20,7 @@ type selection struct {
 	known     bool                 // this is all that selects
 }
 
-// selects returns which objects r retrieves. What it cannot read is r's problem.
+// selects returns the selection of r. Errors in it are in r.problem.
 func (r *clusterRetriever[T]) selects() selection {
 	s := selection{namespace: r.namespace, fields: r.fields != "", known: true}
 	if selector, err := fields.ParseSelector(r.fields); err == nil {
@@ -42,19 +42,19 @@ const (
 	fieldNamespace = "metadata.namespace"
 )
 
-// belongs says whether an object is selected.
+// belongs reports whether an object is selected.
 type belongs int
 
 const (
-	// perhaps: it is, or it cannot be told.
+	// perhaps: it is, or it is unknown.
 	perhaps belongs = iota
 	// notNow: it is not selected in this state.
 	notNow
-	// never: it is selected in no state.
+	// never: it is not selected in any state.
 	never
 )
 
-// has says whether the object that was written is selected, or was when it was deleted.
+// has reports whether the written object is selected, or was selected when it was deleted.
 func (s selection) has(w cache.Write) belongs {
 	if s.namespace != "" && w.Key.Namespace != s.namespace {
 		return never
@@ -79,7 +79,7 @@ func meets(key kube.Key, requirement fields.Requirement) bool {
 	return (value == requirement.Value) == (requirement.Operator != "!=")
 }
 
-// covers reports whether s selects all that is in namespace and that selector matches.
+// covers reports whether s selects all objects in namespace that selector matches.
 func (s selection) covers(namespace string, selector labels.Selector) bool {
 	if !s.known || s.fields || s.namespace != "" && s.namespace != namespace {
 		return false
@@ -87,7 +87,7 @@ func (s selection) covers(namespace string, selector labels.Selector) bool {
 	return s.labels == nil || selector != nil && implies(selector, s.labels)
 }
 
-// implies reports whether narrow demands all that wide demands, in the same words.
+// implies reports whether narrow contains all requirements of wide.
 func implies(narrow, wide labels.Selector) bool {
 	demanded := requirements(narrow)
 	for _, requirement := range requirements(wide) {

@@ -126,7 +126,7 @@ func TestAwaitKnowsTheSelection(t *testing.T) {
 }
 
 // A run that creates an object and takes it out of the selection must not see it in between.
-func TestAwaitOfWhatLeavesTheSelectionBeforeItIsSeen(t *testing.T) {
+func TestAwaitOfObjectThatLeavesTheSelection(t *testing.T) {
 	for name, deleted := range map[string]bool{"relabelled": false, "relabelled and deleted": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -17,34 +17,31 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ErrSilentWatch is in the error of an informer's Health when a watch is open but brings
-// nothing, while a list shows that there is something to bring.
+// ErrSilentWatch is in the error of an informer's Health if a watch is open but delivers nothing, while a list shows
+// that objects have changed.
 var ErrSilentWatch = errors.New("the watch is silent while objects change")
 
 const (
-	// silentWatch is how long a watch may bring nothing until a list is asked whether there was
-	// nothing to bring, where watches have brought bookmarks before: an API server sends one
-	// about every minute, so that two in a row have been missed.
+	// silentWatch is the time without events after which the informer lists to verify a watch, if its watches have
+	// delivered bookmarks before. An API server sends a bookmark about every minute, so at least two have been missed.
 	silentWatch = 150 * time.Second
-	// silentWithoutBookmarks is the same where no bookmark has ever come, so that quiet is no
-	// sign of anything: it is what the lists cost against how long nobody would notice.
+	// silentWithoutBookmarks is the same for watches without bookmarks, where the absence of events is normal. It is a
+	// compromise between the cost of the lists and the time to detect a silent watch.
 	silentWithoutBookmarks = 10 * time.Minute
-	// inFlight is how long events have to arrive for what a list has shown, and how long a
-	// watch that was just opened has for what had happened before.
+	// inFlight is the time that events have to arrive after a list has shown their changes, and that a new watch has for
+	// earlier changes.
 	inFlight = 5 * time.Second
-	// verifyPage is the size of the pages of that list, verifyPatience the time for each.
+	// verifyPage is the size of the pages of that list, verifyPatience the timeout of each.
 	verifyPage     = 500
 	verifyPatience = time.Minute
-	// maxVersionPause is the longest pause between two requests for the present resource version
-	// after an interruption.
+	// maxVersionPause is the longest pause between two requests for the present resource version after an interruption.
 	maxVersionPause = time.Minute
-	// maxDifferences is how many differences of a list are remembered, to look at them again.
+	// maxDifferences is the maximum number of differences that are remembered and compared again.
 	maxDifferences = 100
 )
 
-// guard finds out when a watch has become silent: when nothing has come for long, it lists,
-// and compares the versions of the objects with those that are kept. An object that has
-// changed and does not come is what it looks for; then it ends the watch.
+// guard detects a silent watch: if nothing has arrived for a long time, it lists, and compares the versions of the
+// objects with the cached ones. If an object has changed and its event does not arrive, the guard ends the watch.
 type guard struct {
 	part   *part
 	stop   func() // ends the watch
@@ -54,7 +51,7 @@ type guard struct {
 	silent atomic.Bool // the guard has ended the watch
 }
 
-// begin begins to guard the watch, which has ended its list, if it had one, until ctx ends.
+// begin starts to guard the watch until ctx ends. A list that the watch streams must have ended.
 func (g *guard) begin(ctx context.Context) {
 	g.runs.Go(func() { g.run(ctx) }) // waited for by stream.pump
 }
@@ -89,14 +86,14 @@ func (g *guard) run(ctx context.Context) {
 	}
 }
 
-// end ends the watch, because of err.
+// end ends the watch because of err.
 func (g *guard) end(err error) {
-	g.part.distrusts(err)
+	g.part.forceQuorumList(err)
 	g.silent.Store(true)
 	g.stop()
 }
 
-// verify lists. It returns an error when the list shows what the watch should have brought.
+// verify lists. It returns an error if the list shows changes that the watch has not delivered.
 func (g *guard) verify(ctx context.Context) error {
 	p, began := g.part, time.Now()
 	differences, reset, err := p.compare(ctx)
@@ -130,8 +127,7 @@ func (g *guard) verify(ctx context.Context) error {
 	return nil
 }
 
-// difference is an object of a list that is not kept in that state, or one that is kept and
-// not listed.
+// difference is an object of a list that is not cached in that state, or a cached object that is not in the list.
 type difference struct {
 	key     kube.Key
 	uid     types.UID
@@ -139,8 +135,8 @@ type difference struct {
 	gone    bool
 }
 
-// compare lists, and returns where that shows something newer than what is kept, or that versions
-// went back (reset). err is that of the list.
+// compare lists, and returns the differences that are newer than the cached states, or that versions went back (reset).
+// err is the list's error.
 func (p *part) compare(ctx context.Context) (differences []difference, reset, err error) {
 	seen := p.newestSeen()
 	var versions versionCheck
@@ -182,7 +178,7 @@ func (p *part) compare(ctx context.Context) (differences []difference, reset, er
 	return differences, nil, nil
 }
 
-// page lists one page within verifyPatience.
+// page lists one page with the timeout verifyPatience.
 func (p *part) page(ctx context.Context, opts metav1.ListOptions, each func(*wire.Object)) (metav1.ListMeta, error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyPatience)
 	defer cancel()
@@ -192,7 +188,7 @@ func (p *part) page(ctx context.Context, opts metav1.ListOptions, each func(*wir
 	})
 }
 
-// has reports whether what is kept has come as far as d.
+// has reports whether the cached state is at least as new as d.
 func (p *part) has(d difference) bool {
 	kept, found := p.objects().Get(d.key)
 	if d.gone {
@@ -206,7 +202,7 @@ func (p *part) has(d difference) bool {
 	return version == d.version && kept.UID() == d.uid || older(d.version, version)
 }
 
-// silence returns the error that names d, which is one of a number of differences.
+// silence returns the error that describes d, which is one of several differences.
 func (p *part) silence(d difference, of int, at time.Time) error {
 	shows := fmt.Sprintf("%s at resource version %s", d.key, d.version)
 	if d.gone {
@@ -219,14 +215,14 @@ func (p *part) silence(d difference, of int, at time.Time) error {
 		p.describes, ErrSilentWatch, at.Sub(p.lastNews()).Round(time.Second), shows)
 }
 
-// silenced is what the Reflector is told of a silent watch: something that makes it list.
+// silenced returns the event for the Reflector after a silent watch: it makes the Reflector list.
 func silenced() watch.Event {
 	return watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired(ErrSilentWatch.Error()).ErrStatus}
 }
 
-// distrusts notes that a watch was silent, or that versions went back. The next list has to be of what there is now: a
-// server whose watches bring nothing may have a cache that shows nothing either.
-func (p *part) distrusts(err error) {
+// forceQuorumList records that a watch was silent, or that versions went back. The next list must be a consistent read:
+// if the watches of a server deliver nothing, its cache may be stale too.
+func (p *part) forceQuorumList(err error) {
 	if errors.Is(err, errHistoryReset) {
 		p.failed(err) // a list mends that
 	} else {
@@ -237,9 +233,9 @@ func (p *part) distrusts(err error) {
 	p.suspect = true
 }
 
-// distrust makes opts ask for what there is now, when the server's cache is not to be relied on, or
-// when versions do not tell how old its answer is.
-func (p *part) distrust(opts metav1.ListOptions) metav1.ListOptions {
+// listOptions makes opts ask for a consistent read if the server's cache may be stale, or if versions do not show how
+// old a response is.
+func (p *part) listOptions(opts metav1.ListOptions) metav1.ListOptions {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.suspect || p.perObject {
@@ -248,7 +244,7 @@ func (p *part) distrust(opts metav1.ListOptions) metav1.ListOptions {
 	return opts
 }
 
-// heardBookmark notes that a watch has brought a bookmark of its own accord.
+// heardBookmark records that a watch has delivered a periodic bookmark.
 func (p *part) heardBookmark() {
 	p.mu.Lock()
 	p.bookmarks = true
@@ -256,7 +252,7 @@ func (p *part) heardBookmark() {
 	p.agrees()
 }
 
-// agrees notes that the watch is not silent.
+// agrees records that the watch is not silent.
 func (p *part) agrees() {
 	p.mu.Lock()
 	silent := p.silent
@@ -272,7 +268,7 @@ func (p *part) checkedAt(at time.Time) {
 	p.checked = at
 }
 
-// quietUntil returns until when a watch that was opened at a moment may bring nothing.
+// quietUntil returns the time until which a watch that was opened at a time may deliver nothing.
 func (p *part) quietUntil(opened time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -292,7 +288,7 @@ func (p *part) quietUntil(opened time.Time) time.Time {
 	return due
 }
 
-// heardSince reports whether something has come since a moment.
+// heardSince reports whether an event has arrived since a time.
 func (p *part) heardSince(at time.Time) bool { return p.lastNews().After(at) }
 
 func (p *part) lastNews() time.Time {

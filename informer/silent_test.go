@@ -22,7 +22,7 @@ import (
 
 // A watch that is open and brings nothing, while there is something to bring, is named, and
 // what it has not brought is listed.
-func TestSilentWatchIsNamedAndListed(t *testing.T) {
+func TestSilentWatchIsReportedAndReplaced(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		for name, test := range map[string]struct {
 			bookmarks bool

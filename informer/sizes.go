@@ -2,28 +2,26 @@ package informer
 
 import "fmt"
 
-// Sizes is what an informer's objects cost at one moment. All figures are in bytes, but
-// Objects and Dictionaries.
+// Sizes is the memory use of an informer's cache at one time. All figures are in bytes, except Objects and
+// Dictionaries.
 type Sizes struct {
 	// Informer is the informer's name, Kind the kind of its objects.
 	Informer string
 	Kind     string
 	Objects  int
-	// Kept is what they take in memory: records, tables, indexes, dictionaries. An estimate.
+	// Kept is the estimated memory use of the objects: records, tables, indexes, dictionaries.
 	Kept int64
-	// Encoded is what the objects' bytes are when they are not compressed, without what was
-	// cut.
+	// Encoded is the size of the objects' bytes without compression and without the fields that were cut.
 	Encoded int64
-	// Dictionary is the part of Kept that compression needs, however many objects there are;
-	// Dictionaries is how many have been built, because the objects had come to look different.
+	// Dictionary is the part of Kept that compression needs for any number of objects. Dictionaries is the number of
+	// dictionaries that were built, because the shape of the objects changed.
 	Dictionary   int64
 	Dictionaries int
-	// Received is what has been read from the API server since the informer was made, where
-	// the informer reads from one itself.
+	// Received is the number of bytes read from the API server since New, if the informer reads them itself.
 	Received int64
 }
 
-// Sizes returns what the informer's objects cost. It walks no objects.
+// Sizes returns the memory use of the cache. It does not iterate over the objects.
 func (i *Informer[T]) Sizes() Sizes {
 	s := Sizes{Informer: i.core.name, Kind: i.core.kind.Kind, Received: i.core.counters.received.Load()}
 	for _, p := range i.core.allParts() {
@@ -37,7 +35,7 @@ func (i *Informer[T]) Sizes() Sizes {
 	return s
 }
 
-// String returns the sizes in a line, for logs.
+// String returns the sizes as one line, for logs.
 func (s Sizes) String() string {
 	each := int64(0)
 	if s.Objects > 0 {

@@ -9,17 +9,16 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Snapshot is what an informer kept at one moment. It does not change, holds nothing up, and
-// costs the memory of what has changed since. Of an informer of several Retrievers that were
-// joined, the moments of each part are a little apart.
+// Snapshot is the state of an informer's cache at one time. It never changes, blocks nothing, and uses memory for the
+// objects that have changed since. For joined Retrievers the times of the parts differ slightly.
 type Snapshot[T kube.Object] struct {
 	informer *Informer[T]
 	parts    []*store.Snapshot
 	err      error // nobody ran the informer
 }
 
-// Snapshot returns what the informer keeps now. When nobody runs the informer, the reads of the
-// Snapshot return ErrNotRunning. A Snapshot stays readable when the informer ends later.
+// Snapshot returns the current state of the cache. If the informer does not run, reads of the Snapshot return
+// ErrNotRunning. A Snapshot stays readable after the informer has stopped.
 func (i *Informer[T]) Snapshot() Snapshot[T] {
 	parts, err := i.core.readable()
 	s := Snapshot[T]{informer: i, err: err}
@@ -29,7 +28,7 @@ func (i *Informer[T]) Snapshot() Snapshot[T] {
 	return s
 }
 
-// Get is Informer.Get, of the snapshot's moment.
+// Get is Informer.Get at the time of the snapshot.
 func (s Snapshot[T]) Get(key kube.Key) (obj T, found bool, err error) {
 	for _, p := range s.parts {
 		if ref, found := p.Get(key); found {
@@ -40,7 +39,7 @@ func (s Snapshot[T]) Get(key kube.Key) (obj T, found bool, err error) {
 	return obj, false, s.err
 }
 
-// List is Informer.List, of the snapshot's moment: each object that there was is in it, once.
+// List is Informer.List at the time of the snapshot: it yields each object exactly once.
 func (s Snapshot[T]) List(query Query) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		if s.err != nil {
@@ -56,7 +55,7 @@ func (s Snapshot[T]) List(query Query) iter.Seq2[T, error] {
 	}
 }
 
-// Count is Informer.Count, of the snapshot's moment.
+// Count is Informer.Count at the time of the snapshot.
 func (s Snapshot[T]) Count(query Query) (int, error) {
 	n := 0
 	for _, p := range s.parts {
@@ -69,7 +68,7 @@ func (s Snapshot[T]) Count(query Query) (int, error) {
 	return n, s.err
 }
 
-// Len is the number of objects.
+// Len returns the number of objects.
 func (s Snapshot[T]) Len() int {
 	n := 0
 	for _, p := range s.parts {
@@ -87,7 +86,7 @@ func (i *Informer[T]) read(ref store.Ref) (obj T, err error) {
 	return obj, err
 }
 
-// yieldAll decodes objects as they come. It returns false when it was told to stop.
+// yieldAll decodes and yields objects. It returns false if yield returned false.
 func yieldAll[T kube.Object](i *Informer[T], objects iter.Seq2[*wire.Object, error], yield func(T, error) bool) bool {
 	for o, err := range objects {
 		var obj T

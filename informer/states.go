@@ -36,7 +36,7 @@ func (s *states) arrived(p *part, old store.Ref, replaced bool, obj *wire.Object
 	s.part, s.complete, s.fromList = p, from == unbroken, from == fromList
 }
 
-// kept makes s the states of an object that is kept and did not change.
+// kept sets s to an object that is cached and did not change.
 func (s *states) kept(ref store.Ref) {
 	s.old, s.oldRead = nil, true
 	s.newRef, s.new, s.newRead = ref, nil, false
@@ -50,11 +50,10 @@ func (s *states) gone(old store.Ref, complete bool, from origin) {
 	s.complete, s.fromList = complete, from == fromList
 }
 
-// besides makes s, which is a Deleted or the coming of an object, the states of an update
-// from or to the state that another part keeps. It returns false for the coming of what is
-// there already. (Of a Deleted it never does: who walks the objects may have left this one to
-// the part that has lost it, see Listed.)
-func (s *states) besides(other store.Ref, t ChangeType) (matters bool) {
+// mergeWithOtherPart turns s, which is a Deleted or an arriving object, into an update from or to the state of another
+// part. It returns false if the arriving object is the same as that state. It never returns false for a Deleted: an
+// iteration over the objects (see Listed) may have left this one to the part that has lost it.
+func (s *states) mergeWithOtherPart(other store.Ref, t ChangeType) (matters bool) {
 	s.complete = false
 	if t == Deleted {
 		s.newRef, s.new, s.newRead = other, nil, false
@@ -64,7 +63,7 @@ func (s *states) besides(other store.Ref, t ChangeType) (matters bool) {
 	return !other.Same(s.new)
 }
 
-// done lets go of what the change referred to.
+// done releases the states of the change.
 func (s *states) done() {
 	s.oldRef, s.newRef, s.old, s.new = store.Ref{}, store.Ref{}, nil, nil
 	s.oldRead, s.newRead = true, true

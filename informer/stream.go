@@ -19,32 +19,32 @@ import (
 )
 
 const (
-	// silentList is how long a streamed list may bring no item before it is given up. A
-	// server that streams lists sends the closing bookmark even of an empty one at once. Changes
-	// and deletions are not items: a server that ignores SendInitialEvents sends them for ever.
+	// silentList is the time without an item after which a streamed list is given up. A server that streams lists sends
+	// the closing bookmark at once even for an empty list. Changes and deletions are not items: a server that ignores
+	// SendInitialEvents sends them without end.
 	silentList = 10 * time.Second
-	// longList is how long the server may take to send a streamed list: creations look like items.
+	// longList is the time limit of a streamed list: creations look like items.
 	longList = 5 * time.Minute
-	// pagedLists is how long a part lists in pages after a streamed list was given up. It doubles
-	// with each that is given up, up to maxPagedLists.
+	// pagedLists is the time during which a part lists in pages after a streamed list was given up. It doubles each
+	// time, up to maxPagedLists.
 	pagedLists    = 10 * time.Minute
 	maxPagedLists = 24 * time.Hour
-	// standing is how long a watch must stand, when those before it broke, until it is
-	// believed to work although no event has come.
+	// standing is the time for which a watch must stay open without events, if the ones before it broke, until it counts
+	// as working.
 	standing = 10 * time.Second
-	// shortWatch is what the Reflector calls a very short watch, when it had no event.
+	// shortWatch is the duration below which the Reflector reports a watch without events as very short.
 	shortWatch = time.Second
-	// tellReflector is how often the Reflector learns how far the watch has come. It uses
-	// that when it opens the next one, and learns it then in any case.
+	// tellReflector is the interval at which the Reflector learns the progress of the watch. It uses the progress when
+	// it opens the next watch, and learns it then in any case.
 	tellReflector = 5 * time.Second
 )
 
-// stream is a watch: it puts what comes into the store, and tells the Reflector what that
-// needs to know, which are bookmarks and errors. Its Stop waits for the watch's end.
+// stream is a watch. It stores the objects of events, and passes bookmarks and errors to the Reflector. Its Stop waits
+// for the end of the watch.
 //
-// It also notes what the Reflector would only log: that the stream broke, and that it works.
-// A watch can break again and again after it was opened, for instance because an object
-// cannot be converted: the request succeeds, and an error comes as an event.
+// It also records a broken stream, which the Reflector would only log, and a working one. A watch can break repeatedly
+// after it was opened, for example because an object cannot be converted: the request succeeds, and the error is an
+// event.
 type stream struct {
 	part   *part
 	events events
@@ -66,8 +66,8 @@ type stream struct {
 	toldWhen time.Time // since when
 }
 
-// newStream begins to take the events of a watch that was opened under ctx with opts. It calls
-// release at the end, which ends ctx.
+// newStream starts to process the events of a watch that was opened under ctx with opts. At the end it calls release,
+// which ends ctx.
 func newStream(ctx context.Context, p *part, e events, opts metav1.ListOptions, release func()) *stream {
 	s := &stream{
 		part: p, events: e, opened: time.Now(), toldWhen: time.Now(),
@@ -88,8 +88,7 @@ func newStream(ctx context.Context, p *part, e events, opts metav1.ListOptions, 
 // ResultChan implements watch.Interface.
 func (s *stream) ResultChan() <-chan watch.Event { return s.out }
 
-// Stop implements watch.Interface. It returns when the watch has ended, or has had time
-// enough to.
+// Stop implements watch.Interface. It returns when the watch has ended, or after a timeout.
 func (s *stream) Stop() {
 	s.once.Do(func() { close(s.stop) })
 	s.events.stop()
@@ -100,7 +99,7 @@ func (s *stream) Stop() {
 	}
 }
 
-// pump takes the events until the watch ends or is stopped.
+// pump processes events until the watch ends or is stopped.
 func (s *stream) pump(ctx context.Context) {
 	defer close(s.out)
 	var silent atomic.Bool
@@ -157,8 +156,8 @@ func (s *stream) pump(ctx context.Context) {
 	}
 }
 
-// isOver ends the stream when there is a reason to: it has sent no list, it misses something,
-// or next has returned an error. It returns false when there is none.
+// isOver ends the stream if it has sent no list, if it misses changes, or if next has returned an error. Otherwise it
+// returns false.
 func (s *stream) isOver(err error, listsNothing, silent bool) bool {
 	switch {
 	case listsNothing:
@@ -182,7 +181,7 @@ func (s *stream) isStopped() bool {
 	}
 }
 
-// take does what an event says. It returns false when the stream is to end.
+// take processes an event. It returns false if the stream must end.
 func (s *stream) take(event wire.Event) bool {
 	s.got = true
 	if event.Type == watch.Error {
@@ -195,7 +194,7 @@ func (s *stream) take(event wire.Event) bool {
 	s.reached = event.Object.ResourceVersion
 	switch event.Type {
 	case watch.Added, watch.Modified:
-		s.part.arrived(event.Object, s.asNew(), s.origin(event.Type))
+		s.part.arrived(event.Object, s.typeForNew(), s.origin(event.Type))
 	case watch.Deleted:
 		s.part.gone(event.Object, s.origin(event.Type))
 	case watch.Bookmark:
@@ -222,7 +221,7 @@ func (s *stream) take(event wire.Event) bool {
 	return true
 }
 
-// failed reports an event that is an error, which is the last of its watch.
+// failed reports an error event, which is the last one of its watch.
 func (s *stream) failed(status *metav1.Status) {
 	err := apierrors.FromObject(status)
 	gone := isHistoryGone(err)
@@ -242,9 +241,9 @@ func (s *stream) failed(status *metav1.Status) {
 	}
 }
 
-func (s *stream) asNew() ChangeType {
+func (s *stream) typeForNew() ChangeType {
 	if s.listing {
-		return s.part.asNew()
+		return s.part.typeForNew()
 	}
 	return Added
 }
@@ -261,7 +260,7 @@ func (s *stream) origin(event watch.EventType) origin {
 	return fromStart
 }
 
-// end ends a stream as err demands, which the last next has returned.
+// end ends a stream after err, the last result of next.
 func (s *stream) end(err error) {
 	switch {
 	case !endsStream(err):
@@ -279,16 +278,14 @@ func (s *stream) end(err error) {
 	}
 }
 
-// endsStream reports whether err is what the end of a stream looks like, orderly or not: the
-// next watch goes on from there.
+// endsStream reports whether err is a normal or abrupt end of a stream. The next watch continues from there.
 func endsStream(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) ||
 		utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsHTTP2ConnectionLost(err) ||
 		strings.Contains(err.Error(), "stream error: stream ID") // HTTP/2's RST_STREAM, by proxies mostly
 }
 
-// tell lets the Reflector know how far the watch has come. It returns false when nobody
-// listens any more.
+// tell passes the progress of the watch to the Reflector. It returns false if the stream was stopped.
 func (s *stream) tell() bool {
 	if !s.ordered || s.reached == "" || s.reached == s.told {
 		return true

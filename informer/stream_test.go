@@ -111,7 +111,7 @@ func TestSlowSubscriberDoesNotEndStreamedLists(t *testing.T) {
 
 // A 410 to a list that asks for no history is no matter of history, and there is nothing to
 // follow it up with.
-func TestHistoryThatIsAlwaysGoneIsNamed(t *testing.T) {
+func TestRepeated410IsReported(t *testing.T) {
 	expired := apierrors.NewResourceExpired("too old")
 	for name, verbs := range map[string][]string{"lists": {"list", "watch"}, "watches": {"watch"}} {
 		t.Run(name, func(t *testing.T) {

@@ -10,21 +10,18 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// SetRetriever changes what the informer retrieves, while it runs or not: further
-// namespaces, fewer, another selection. It returns when the new watches have listed and the
-// old ones have ended.
+// SetRetriever replaces the Retriever, while the informer runs or not: it adds or removes namespaces, or changes the
+// selection. It returns when the new watches have listed and the old ones have ended.
 //
-// Flow: what retriever and the present one have in common (the same Retrievers, and those
-// of the same cluster and kind with the same selection) goes on untouched. What is new is
-// listed and watched, and its objects are announced as Added. Only then, what is no longer
-// wanted ends, and objects that no remaining part has are announced as Deleted. So an object
-// that is in the old selection and in the new never goes: it is announced as Updated.
+// Retrievers that are in both the old and the new one (the same value, or the same cluster, kind and selection)
+// continue unchanged. New ones are listed and watched, and their objects are announced as Added. Then the old ones end,
+// and objects that no remaining Retriever has are announced as Deleted. So an object in both the old and the new
+// selection is never deleted: it is announced as Updated.
 //
-// Errors: a mistake in retriever; a view through another type (see As), which cannot retrieve
-// what the informer keeps; or ctx ended before the new parts had listed, and then the
-// error says what stood in the way, and everything is as before. A call waits for the one before it;
-// when ctx ends meanwhile, nothing has changed. Until the call returns, Ready and WaitSynced depend
-// on the present parts only; that a new one fails is logged, and is in the error.
+// Errors: a mistake in retriever; a view through another type (see As), which cannot retrieve the informer's objects;
+// ctx ended before the new Retrievers had listed. In the last case the error contains the reason, and nothing has
+// changed. A call waits for the previous one; if ctx ends meanwhile, nothing has changed. Until the call returns, Ready
+// and WaitSynced depend on the present Retrievers only; a failing new one is logged, and in the error.
 func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) error {
 	fail := func(err error) error { return fmt.Errorf("informer %q: set the retriever: %w", i.Name(), err) }
 	if retriever == nil {

@@ -79,7 +79,7 @@ type selecting struct {
 	*fakeapi.Server[configMap]
 }
 
-func TestObjectInTheOldAndTheNewSelectionNeverGoes(t *testing.T) {
+func TestObjectInBothSelectionsIsNotDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := holding("a", "b")
 		f := start(t, server, nil)
@@ -227,7 +227,7 @@ func TestOverlappingCallsOfSetRetriever(t *testing.T) {
 	})
 }
 
-func TestRetrieverIsSetWhileNobodyRunsTheInformer(t *testing.T) {
+func TestSetRetrieverOfStoppedInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := holding("l"), holding("r")
 		f := start(t, left, nil)
@@ -299,7 +299,7 @@ func TestReadyForIgnoresAddedRetrieverThatHasNotListed(t *testing.T) {
 	})
 }
 
-func TestSetRetrieverNamesMistakes(t *testing.T) {
+func TestSetRetrieverReportsMistakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := holding("a")
 		f := start(t, server, nil)
@@ -355,7 +355,7 @@ func TestOverlappingPartsAreOneObject(t *testing.T) {
 }
 
 // The same object by two watches of one server comes once, and goes with the last.
-func TestPartsThatSeeTheSameStateTellItOnce(t *testing.T) {
+func TestSameStateInTwoPartsIsAnnouncedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := holding("a")
 		f := start(t, server, informer.Join[configMap](server, selecting{server}))

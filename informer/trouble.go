@@ -13,33 +13,33 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// isHistoryGone says that the server no longer has, or does not have yet, the resource
-// version that was asked for. That is answered by a relist and is nobody's failure.
+// isHistoryGone reports whether the server no longer has, or does not have yet, the requested resource version. The
+// informer lists again then, and reports no error.
 func isHistoryGone(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// asksForNoHistory says that a request is for what there is now. It cannot fail because history
-// is gone, and there is nothing to follow it up with if it does.
+// asksForNoHistory reports whether a request is for the present state. It cannot fail because history is gone, and
+// there is no fallback if it does.
 func asksForNoHistory(opts metav1.ListOptions) bool {
 	return opts.ResourceVersion == "" && opts.Continue == ""
 }
 
-// manyGone is how often history may be gone in a row. A list follows each time; it takes two,
-// when the server does not have the version of the first either.
+// manyGone is the number of consecutive requests for which history may be gone. A list follows each time; two are
+// needed if the server does not have the version of the first list either.
 const manyGone = 4
 
 const (
-	// maxReasons is how many reasons of one episode are remembered, and logged at once.
+	// maxReasons is the maximum number of reasons of one episode that are remembered, and logged at once.
 	maxReasons = 8
-	// maxReason is how many bytes of an error's text tell reasons apart.
+	// maxReason is the number of bytes of an error's text that distinguish reasons.
 	maxReason = 1024
-	// manyReasonsEvery is how often further reasons are logged.
+	// manyReasonsEvery is the interval at which further reasons are logged.
 	manyReasonsEvery = time.Hour
 )
 
-// historyGone notes that history is gone, which becomes trouble when nothing works in between.
+// historyGone records that history is gone. It becomes an error if no request succeeds in between.
 func (p *part) historyGone(err error) {
 	p.mu.Lock()
 	p.gone410++
@@ -50,11 +50,10 @@ func (p *part) historyGone(err error) {
 	}
 }
 
-// failed notes why the part cannot list or watch, and logs it once per reason.
+// failed records why the part cannot list or watch, and logs it once per reason.
 func (p *part) failed(err error) { p.trouble(err, false) }
 
-// broke is failed for a watch that had been opened: that one can be opened again does not
-// mean that it works.
+// broke is failed for a watch that had been opened. That the next one can be opened does not prove that it works.
 func (p *part) broke(err error) { p.trouble(err, true) }
 
 func (p *part) trouble(err error, broken bool) {
@@ -94,7 +93,7 @@ func (p *part) trouble(err error, broken bool) {
 	}
 }
 
-// letGo calls those who wait for what p will not show now.
+// letGo calls the waiters for writes that p cannot show now.
 func (p *part) letGo() {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()
@@ -114,23 +113,23 @@ func (p *part) problem() error {
 	return p.err
 }
 
-// isUnverified reports whether requests have failed, and no list has shown since that resource
-// versions did not go back meanwhile and that no awaited write is lost.
+// isUnverified reports whether requests have failed, and no list has shown since then that resource versions did not go
+// back and that no awaited write is lost.
 func (p *part) isUnverified() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.unverified
 }
 
-// verified notes that a list has shown the present resource version.
+// verified records that a list has shown the present resource version.
 func (p *part) verified() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unverified = false
 }
 
-// isUnavailable says that the cluster does not serve the kind, or does not let this user
-// read it: what an optional informer does without.
+// isUnavailable reports whether the cluster does not serve the kind, or forbids this user to read it. An optional
+// informer is degraded then.
 func isUnavailable(err error) bool {
 	return isNotServed(err) || apierrors.IsForbidden(err)
 }
@@ -139,8 +138,8 @@ func isNotServed(err error) bool {
 	return errors.Is(err, kube.ErrNotServed) || apierrors.IsNotFound(err)
 }
 
-// reasonOf returns the error's text in a form that does not change from one attempt to
-// the next: without the words that have digits, such as ports, times and ids of requests.
+// reasonOf returns the error's text without the words that contain digits, such as ports, times and request IDs, so
+// that it is the same for each attempt.
 func reasonOf(err error) string {
 	text := err.Error()
 	if len(text) > maxReason {
@@ -151,7 +150,7 @@ func reasonOf(err error) string {
 	return strings.Join(words, " ")
 }
 
-// opened notes that a watch was opened.
+// opened records that a watch was opened.
 func (p *part) opened() {
 	p.mu.Lock()
 	broken := p.broken
@@ -161,10 +160,10 @@ func (p *part) opened() {
 	}
 }
 
-// works notes that an event has come.
+// works records that an event has arrived.
 func (p *part) works() { p.mended(true) }
 
-// stands notes that a watch stands. Silent ones do, too.
+// stands records that a watch has stayed open. A silent watch also stays open, so it does not count.
 func (p *part) stands() {
 	p.mu.Lock()
 	silent := p.silent
@@ -174,7 +173,7 @@ func (p *part) stands() {
 	}
 }
 
-// mended notes that what was wrong is over; history says that it is there, too.
+// mended clears the error. history reports that history is available too.
 func (p *part) mended(history bool) {
 	p.mu.Lock()
 	if history {

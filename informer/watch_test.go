@@ -125,7 +125,7 @@ func (l listsFrom) List(ctx context.Context, opts metav1.ListOptions) (runtime.O
 	return l.scripted.List(ctx, opts)
 }
 
-func TestHistoryThatIsGoneIsListedAgainWithoutTrouble(t *testing.T) {
+func TestListAfter410IsNotAnError(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestHistoryThatIsGoneIsListedAgainWithoutTrouble(t *testing.T) {
 }
 
 // A proxy that cuts long answers, for instance: it is not silence, and no error comes.
-func TestStreamedListThatNeverComesToItsEndIsNamed(t *testing.T) {
+func TestEndlessStreamedListIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		a := server.Put(object("a", "1"))

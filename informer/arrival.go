@@ -1,0 +1,122 @@
+package informer
+
+import (
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/store"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// typeForNew returns the type with which an object is announced that was not cached.
+func (p *part) typeForNew() ChangeType {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.synced {
+		return Added
+	}
+	return p.first
+}
+
+// arrived stores an object of a list or an event, and announces the change, unless the cached state is the same or
+// newer. A consistent list also replaces newer states. An object that was not cached is announced as typeForNew.
+//
+// For items of lists, the content decides whether a state of the same version is the same: an API server that was
+// restored from a backup reuses versions, and one that converts objects differently than before keeps their versions.
+func (p *part) arrived(o *wire.Object, typeForNew ChangeType, from origin) {
+	p.core.events.Lock()
+	defer p.core.events.Unlock()
+	objects, newest := p.saw(o.ResourceVersion, from)
+	listed := from == fromList
+	believed := listed && p.consistent
+	delete(p.unconfirmed, o.Key)
+	p.store(objects, o, typeForNew, from, func(kept store.Ref, found bool) bool {
+		isOlder := found && older(o.ResourceVersion, kept.ResourceVersion())
+		switch {
+		case found && kept.Same(o) && (!listed || !p.core.states.hasOtherContent(kept, o)), isOlder && !believed:
+			objects.Mark(o.Key)
+			if listed && isOlder {
+				p.isAhead(kept.ResourceVersion())
+			}
+		case isOlder && p.streamed,
+			!found && listed && (p.streamed || !believed) && notAfter(o.ResourceVersion, newest):
+			p.postpone(o)
+		default:
+			return true
+		}
+		return false
+	})
+	p.shown(o.Key)
+}
+
+// store stores o, if accept returns true, and announces it. core.events must be held.
+func (p *part) store(objects *store.Store, o *wire.Object, typeForNew ChangeType, from origin, accept func(kept store.Ref, found bool) bool) {
+	old, replaced, put, err := objects.PutIf(o, accept)
+	if !put {
+		return
+	}
+	if err != nil {
+		p.unindexed(o.Key, err)
+	}
+	p.core.states.arrived(p, old, replaced, o, from)
+	as := typeForNew
+	if replaced {
+		as = Updated
+	}
+	p.core.announce(p, as, o.Key)
+}
+
+// unindexed logs that an index does not find an object. It is a warning once an hour, because an index may fail for
+// each state of each object. core.events must be held.
+func (p *part) unindexed(key kube.Key, err error) {
+	log := p.core.logger.Debug
+	if now := time.Now(); p.unindexedAt.IsZero() || now.Sub(p.unindexedAt) >= manyReasonsEvery {
+		log, p.unindexedAt = p.core.logger.Warn, now
+	}
+	log("informer keeps an object without an index", "informer", p.core.name, "key", key.String(), "error", usercode.Error(err))
+}
+
+// gone removes an object that an event has deleted.
+func (p *part) gone(o *wire.Object, from origin) {
+	p.core.events.Lock()
+	defer p.core.events.Unlock()
+	defer p.shown(o.Key)
+	objects, _ := p.saw(o.ResourceVersion, from)
+	if listed, found := p.unconfirmed[o.Key]; found && !older(o.ResourceVersion, listed.ResourceVersion) {
+		delete(p.unconfirmed, o.Key)
+	}
+	kept, found := objects.Get(o.Key)
+	if !found {
+		return
+	}
+	if kept.UID() != o.UID && (older(o.ResourceVersion, kept.ResourceVersion()) || p.isPerObject()) {
+		return // an earlier incarnation's end
+	}
+	p.forget(objects, o.Key, from == unbroken && kept.UID() == o.UID, from)
+}
+
+// forget removes the object under key and announces it. last is true if the cached state is the object's last one.
+// core.events must be held.
+func (p *part) forget(objects *store.Store, key kube.Key, last bool, from origin) {
+	if old, found := objects.Delete(key); found {
+		p.core.states.gone(old, last, from)
+		p.core.announce(p, Deleted, key)
+	}
+}
+
+// forgetAll removes all objects, because the informer no longer has the part, or the kind was removed with its objects.
+// Versions that were seen before are not related to those of a kind that is installed again.
+func (p *part) forgetAll() {
+	p.core.events.Lock()
+	defer p.core.events.Unlock()
+	p.unconfirmed = nil
+	p.mu.Lock()
+	p.newest = ""
+	p.mu.Unlock()
+	objects := p.objects()
+	for key := range objects.Keys() {
+		p.forget(objects, key, false, fromList)
+	}
+	p.release()
+}

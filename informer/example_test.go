@@ -1,0 +1,28 @@
+package informer_test
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Example is the code of the package documentation.
+func Example() {
+	_ = func(ctx context.Context, cluster *kube.Cluster) error {
+		pods, err := informer.New(informer.Config[*corev1.Pod]{Retriever: informer.Retrieve[*corev1.Pod](cluster)})
+		if err != nil {
+			return err
+		}
+		defer pods.Join(ctx)() // runs it until the function returns
+		if err := pods.WaitSynced(ctx); err != nil {
+			return err
+		}
+		pod, found, err := pods.Get(kube.Key{Namespace: "shop", Name: "web-1"})
+		fmt.Println(pod, found)
+		return err
+	}
+}
