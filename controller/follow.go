@@ -24,7 +24,7 @@ func (l *loop[T]) follow(ctx context.Context, r *running, outcome Outcome, reque
 		return nextRun{at: time.Now().Add(requeue.After), why: strings.TrimSuffix("as the handler asked ("+reason+")", " ()")}
 	case OutcomeCancelled:
 		l.failures.forget(key)
-		r.log().InfoContext(ctx, "handler was cancelled: this process is to work no longer", "error", err)
+		r.log().InfoContext(ctx, "handler cancelled: shutting down, or leadership lost", "error", err)
 		return nextRun{why: "at the next start"}
 	case OutcomeGone:
 		l.failures.forget(key)
@@ -42,7 +42,7 @@ func (l *loop[T]) succeeded(ctx context.Context, r *running, outcome Outcome) {
 	}
 	l.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
 	if before := l.failures.forget(key); before.inARow > 0 || before.stalled || before.terminal {
-		r.log().InfoContext(ctx, "handler succeeds again", "outcome", string(outcome), "failedFor", time.Since(before.since).Round(time.Millisecond))
+		r.log().InfoContext(ctx, "handler recovered", "outcome", string(outcome), "failedFor", time.Since(before.since).Round(time.Millisecond))
 	}
 }
 

@@ -30,8 +30,8 @@ func (panickingRecorder) ObserveController(string, func() controller.Stats) func
 }
 func (panickingRecorder) Triggered(string, string, controller.CauseType) { panic("Triggered") }
 func (panickingRecorder) Skipped(string, controller.SkipReason)          { panic("Skipped") }
-func (panickingRecorder) ProblemDetected(string, controller.ProblemType)        { panic("Problemd") }
-func (panickingRecorder) RunEnded(string, controller.RunSummary)             { panic("Handled") }
+func (panickingRecorder) ProblemDetected(string, controller.ProblemType) { panic("Problemd") }
+func (panickingRecorder) RunEnded(string, controller.RunSummary)         { panic("Handled") }
 func (panickingRecorder) Event(corev1.ObjectReference, string, string, string, string) {
 	panic("Event")
 }

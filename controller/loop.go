@@ -151,7 +151,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	synced := l.waitSynced(intake, informers)
 	if synced == nil {
 		entered(PhaseRunning)
-		l.logger.InfoContext(ctx, "controller works", "objects", l.informer.Len(), "workers", l.config.Workers)
+		l.logger.InfoContext(ctx, "controller started", "objects", l.informer.Len(), "workers", l.config.Workers)
 		l.works.Store(true)
 		for range l.config.Workers {
 			l.startWorker(workCtx)

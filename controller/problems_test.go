@@ -343,8 +343,8 @@ func TestContract26_LogLines(t *testing.T) {
 		w.put("widgets", "a", 3)
 		synctest.Wait()
 		lines = logs.take()
-		if n := count(lines, "level=INFO", "handler succeeds again"); n != 1 {
-			t.Errorf("that the handler succeeds again is logged %d times: %q", n, lines)
+		if n := count(lines, "level=INFO", "handler recovered"); n != 1 {
+			t.Errorf("that the handler recovered is logged %d times: %q", n, lines)
 		}
 	})
 }

@@ -267,7 +267,7 @@ func logLinesOfRuns(x *cell) {
 	}
 	x.mend("a", "works")
 	time.Sleep(20 * time.Minute)
-	if again := with(x.logs.take(), "level=INFO", "handler succeeds again", x.key("a").String()); len(again) != 1 {
+	if again := with(x.logs.take(), "level=INFO", "handler recovered", x.key("a").String()); len(again) != 1 {
 		x.t.Errorf("the handler's success after failures is logged %d times: %q", len(again), again)
 	}
 }
