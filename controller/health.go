@@ -9,10 +9,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 )
 
-// Phase is where a controller is in its life.
+// Phase is a controller's lifecycle phase.
 type Phase int
 
-// The phases, in the order in which they follow each other.
+// The phases, in their order.
 const (
 	// PhaseStopped: Run has not been called, or has returned.
 	PhaseStopped Phase = iota
@@ -22,11 +22,11 @@ const (
 	PhaseSyncing
 	// PhaseRunning: workers handle keys.
 	PhaseRunning
-	// PhaseDraining: no further key is begun, and handlers finish.
+	// PhaseDraining: no new run starts; running handlers finish.
 	PhaseDraining
 )
 
-// String returns the phase in a word.
+// String returns the phase as a word.
 func (p Phase) String() string {
 	switch p {
 	case PhaseStopped:
@@ -43,29 +43,29 @@ func (p Phase) String() string {
 	return fmt.Sprintf("phase %d", int(p))
 }
 
-// Stats are a controller's figures at one moment.
+// Stats are a controller's figures at one time.
 type Stats struct {
 	Phase Phase
-	// Queued is how many keys are due and wait for a worker.
+	// Queued is the number of keys that are ready and wait for a worker.
 	Queued int
-	// Waiting is how many keys wait for their time: requeues, and what is debounced.
+	// Waiting is the number of delayed keys: requeued or debounced.
 	Waiting int
-	// Busy is how many workers are handling a key; Workers is how many there are.
+	// Busy is the number of workers that run a key. Workers is Config.Workers.
 	Busy    int
 	Workers int
-	// BackOff is how many keys have failed and wait for their retry, and Held how many are kept
-	// back (see Run.Held). Neither is among those that are Waiting.
+	// BackOff is the number of keys that failed and wait for their retry. Held is the number of keys that are held
+	// back (see RunRecord.Held). Waiting includes neither.
 	BackOff int
 	Held    int
-	// Found is how many keys lists and polls have found that wait for room in the queue.
+	// Found is the number of keys that were found by lists and polls and wait for room in the queue.
 	Found int
-	// OldestWait is how long the key that has been due for longest waits for a worker.
+	// OldestWait is how long the oldest ready key has waited for a worker.
 	OldestWait time.Duration
-	// Failing is how many keys have failed at their last run, and FailingSince when the one that
-	// has failed for longest began to. Zero: none.
+	// Failing is the number of keys that failed in their last run. FailingSince is the time of the first failure of
+	// the key that has failed for longest; zero if no key fails.
 	Failing      int
 	FailingSince time.Time
-	// Problems is how many episodes of each type of problem last.
+	// Problems is the number of active problems, by type.
 	Problems map[ProblemType]int
 }
 
@@ -87,14 +87,13 @@ func (c *Controller[T]) Stats() Stats {
 	return s
 }
 
-// Ready returns nil when the controller does what it should: it works on a synced cache
-// with a live watch, or stands by while another process leads (which its LeaderElector
-// confirms, if that has a method Ready). Otherwise the error says
-// what is missing, down to the kind, the verb and the user of a refused request.
+// Ready returns nil if the controller works as it should: it runs with synced caches and live watches, or it stands
+// by while another process leads. If the LeaderElector has a method Ready, that must then return nil as well.
+// Otherwise the error names what is missing, including the kind, the verb and the user of a refused request.
 //
-// It suits a readiness probe; it makes no request. Controllers that are run in the work of one elector
-// do not run while their process stands by, and Ready then says that they are stopped: the probe of such
-// a program asks leader.Elector.ReadyWith.
+// Ready is suitable for a readiness probe; it makes no request. Controllers that one elector runs together do not run
+// while their process stands by, and Ready then returns that they are stopped. The readiness probe of such a program
+// must call leader.Elector.ReadyWith instead.
 func (c *Controller[T]) Ready() error {
 	c.mu.Lock()
 	phase := c.phase
@@ -122,7 +121,7 @@ func (c *Controller[T]) Ready() error {
 	return fmt.Errorf("controller %q is not ready: it is %s", c.config.Name, phase)
 }
 
-// sourcesReady says what the sources lack.
+// sourcesReady returns the errors of the sources that are not ready.
 func (c *Controller[T]) sourcesReady() error {
 	c.mu.Lock()
 	l := c.loop
@@ -133,7 +132,7 @@ func (c *Controller[T]) sourcesReady() error {
 	return errors.Join(l.sources.notReady()...)
 }
 
-// stuck names the handlers that are stuck, if that is to make the controller unready.
+// stuck returns an error that names the stuck handlers if Config.Stuck.Unready is set, or nil.
 func (c *Controller[T]) stuck() error {
 	if !c.config.Stuck.Unready {
 		return nil
@@ -147,10 +146,10 @@ func (c *Controller[T]) stuck() error {
 	return errors.Join(errs...)
 }
 
-// readyAll is notReady as one error.
+// readyAll returns the errors of notReady as one error.
 func readyAll(informers []informer.Any) error { return errors.Join(notReady(informers)...) }
 
-// notReady asks each informer once, however many sources share it, and returns what they lack.
+// notReady calls Ready of each informer once, even if several sources share it, and returns the errors.
 func notReady(informers []informer.Any) (errs []error) {
 	asked := map[informer.Any]bool{}
 	for _, inf := range informers {

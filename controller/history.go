@@ -8,19 +8,19 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// How much a controller remembers of what it did. A record takes about 0.75 KB, and some 200 B for
-// each further cause and write: some 1 MB at the most in usual use, whatever the number of objects.
+// Limits of a controller's history. A record takes about 0.75 KB, and each further cause and write some 200 B. The
+// total is usually at most 1 MB, and does not depend on the number of objects.
 const (
-	// recentRuns is how many runs are kept of a controller, keyRuns of one key, and recentKeys
-	// of how many keys: those that ran last.
+	// recentRuns is the number of runs that are kept per controller. keyRuns is the number of runs that are kept per
+	// key, for the recentKeys keys that ran last.
 	recentRuns = 256
 	keyRuns    = 4
 	recentKeys = 256
-	// recentSkips is how many enqueues are kept that did not lead to a run.
+	// recentSkips is the number of skipped enqueues that are kept.
 	recentSkips = 256
 )
 
-// Skip is a change or a trigger that did not put its key into the queue.
+// Skip is a change or a trigger that did not add its key to the queue.
 type Skip struct {
 	Time  time.Time
 	Key   kube.Key
@@ -28,31 +28,31 @@ type Skip struct {
 	Cause Cause
 }
 
-// SkipReason says why a change did not make the handler run. The set is small and fixed.
+// SkipReason is the reason why a change did not cause a run. The set is small and fixed.
 type SkipReason string
 
 // The reasons.
 const (
-	// SkipPredicate: Config.Predicate has dropped it.
+	// SkipPredicate: Config.Predicate dropped the change.
 	SkipPredicate SkipReason = "predicate"
-	// SkipOwnWrite: it shows exactly what the key's last run has written.
+	// SkipOwnWrite: the change shows exactly what the key's last run wrote.
 	SkipOwnWrite SkipReason = "own-write"
-	// SkipTerminal: the key has failed for good, and the change is none of the object's
+	// SkipTerminal: the key's last run failed with Terminal, and the change is not a change of the object's
 	// generation.
 	SkipTerminal SkipReason = "terminal"
 )
 
-// SkipReasons lists every SkipReason, for whoever wants to show zeros.
+// SkipReasons returns every SkipReason, for exporters that pre-register every label value.
 func SkipReasons() []SkipReason { return []SkipReason{SkipPredicate, SkipOwnWrite, SkipTerminal} }
 
-// history is what a controller remembers of its runs: all of the latest, and a few of each of
-// the keys that ran last. It survives terms of leadership.
+// history contains the latest runs of a controller, and a few runs of each of the keys that ran last. It is kept
+// across terms of leadership.
 type history struct {
 	mu    sync.Mutex
-	ids   uint64                   // guarded by mu; of the last run
+	ids   uint64                   // guarded by mu; ID of the last run
 	runs  ring[*record]            // guarded by mu
 	keys  map[kube.Key]*keyHistory // guarded by mu
-	first *keyHistory              // guarded by mu; of the key that ran last; its next is of the one before
+	first *keyHistory              // guarded by mu; key that ran last; its next ran before it
 	last  *keyHistory              // guarded by mu
 	skips ring[Skip]               // guarded by mu
 }
@@ -70,12 +70,12 @@ func newHistory() *history {
 	}
 }
 
-// begin keeps a run that begins, and numbers it.
+// begin adds a run that starts, and sets its ID.
 func (h *history) begin(r *record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ids++
-	r.run.ID = h.ids // nobody else knows the run yet
+	r.run.ID = h.ids // no lock is needed: the run is not shared yet
 	h.runs.add(r)
 	of := h.keys[r.run.Key]
 	switch {
@@ -84,7 +84,7 @@ func (h *history) begin(r *record) {
 	case len(h.keys) < recentKeys:
 		of = &keyHistory{key: r.run.Key, runs: ring[*record]{limit: keyRuns}}
 		h.keys[of.key] = of
-	default: // the key that has not run for longest makes room, and its memory is used again
+	default: // evict the key that has not run for longest, and reuse its memory
 		of = h.last
 		h.unlink(of)
 		delete(h.keys, of.key)
@@ -125,7 +125,7 @@ func (h *history) skip(s Skip) {
 	h.skips.add(s)
 }
 
-// all returns the latest runs, latest first.
+// all returns the latest runs in reverse chronological order.
 func (h *history) all() []RunRecord {
 	h.mu.Lock()
 	runs := h.runs.latestFirst()
@@ -133,7 +133,7 @@ func (h *history) all() []RunRecord {
 	return snapshots(runs)
 }
 
-// of returns the latest runs of key, latest first, and what was skipped of it.
+// of returns the latest runs and skips of key, both in reverse chronological order.
 func (h *history) of(key kube.Key) (runs []RunRecord, skips []Skip) {
 	h.mu.Lock()
 	var kept []*record
@@ -156,7 +156,7 @@ func snapshots(all []*record) []RunRecord {
 	return runs
 }
 
-// ring keeps the last limit values that were added.
+// ring contains the last limit values that were added.
 type ring[V any] struct {
 	limit  int
 	values []V
@@ -172,13 +172,13 @@ func (r *ring[V]) add(v V) {
 	r.next = (r.next + 1) % r.limit
 }
 
-// clear forgets what is kept, but not the memory for it.
+// clear removes all values and keeps the memory for reuse.
 func (r *ring[V]) clear() {
 	clear(r.values)
 	r.values, r.next = r.values[:0], 0
 }
 
-// latestFirst returns a copy of what is kept.
+// latestFirst returns a copy of the values in reverse order of addition.
 func (r *ring[V]) latestFirst() []V {
 	all := slices.Concat(r.values[r.next:], r.values[:r.next])
 	slices.Reverse(all)

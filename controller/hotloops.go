@@ -15,8 +15,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// hotObjects is how many written objects are watched for hot loops. Only those that are written
-// again and again within minutes take more than 200 B.
+// hotObjects is the number of written objects that are tracked for hot loops. Only objects that are written
+// repeatedly within minutes take more than 200 B.
 const hotObjects = 1024
 
 // known implements writer.
@@ -49,8 +49,8 @@ func (l *loop[T]) content(kind schema.GroupKind, o *wire.Object) (map[string]any
 // contentFunc decodes the states of one object.
 type contentFunc func(o *wire.Object) (map[string]any, error)
 
-// contentOnce returns a contentFunc for an object of a kind that decodes each state once. It is for
-// one goroutine; its results must not be changed.
+// contentOnce returns a contentFunc for an object of a kind that decodes each state once. The func must be used by
+// one goroutine only, and its results must not be changed.
 func (l *loop[T]) contentOnce(kind schema.GroupKind) contentFunc {
 	decoded := map[*wire.Object]map[string]any{}
 	return func(o *wire.Object) (map[string]any, error) {
@@ -65,7 +65,7 @@ func (l *loop[T]) contentOnce(kind schema.GroupKind) contentFunc {
 	}
 }
 
-// wroteAgain asks whether a write is a sign of a hot loop, and reports one that begins.
+// wroteAgain passes a write to the hot loop detector, and reports a hot loop if one starts.
 func (l *loop[T]) wroteAgain(ctx context.Context, r *running, kind schema.GroupKind, object kube.Key, was *before, is *wire.Object, content contentFunc) {
 	step := detect.Step{Content: content, Kind: kind, Object: object, After: is, Manager: is.Manager, Run: r.run.ID}
 	step.Causes, step.CausesDropped = detectCauses(r.run.Causes)
@@ -89,7 +89,7 @@ func (l *loop[T]) wroteAgain(ctx context.Context, r *running, kind schema.GroupK
 	l.problems.begin(ctx, problem, false)
 }
 
-// othersChange tells the detector of hot loops who changes what a suspect writes.
+// othersChange passes a change by another client, of an object that a suspect writes, to the hot loop detector.
 func (l *loop[T]) othersChange(key kube.Key, c informer.Change, manager string) {
 	if !l.hot.Suspect(key) {
 		return
@@ -107,7 +107,7 @@ func (l *loop[T]) othersChange(key kube.Key, c informer.Change, manager string) 
 	}
 }
 
-// forgetHotLoops forgets what is known of the writes of an object that has gone.
+// forgetHotLoops removes the write history of an object that was deleted.
 func (l *loop[T]) forgetHotLoops(key kube.Key) {
 	l.hot.Gone(key)
 	l.mu.Lock()
@@ -116,7 +116,7 @@ func (l *loop[T]) forgetHotLoops(key kube.Key) {
 	l.problems.endOf(key, ProblemHotLoop)
 }
 
-// pauseAfter notes, when a run of key has ended, for how long its next is held back.
+// pauseAfter sets for how long the next run of key is held back, after a run has ended.
 func (l *loop[T]) pauseAfter(key kube.Key) (pause time.Duration) {
 	now := time.Now()
 	pause = l.hot.Pause(key, now)

@@ -22,21 +22,20 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// Causes of handlers' contexts.
+// Cancellation causes of handlers' contexts.
 var (
 	errDrained = errors.New("the drain time is over")
 	errEnded   = errors.New("the controller has ended")
 )
 
-// slowSync is after how long a first list that is not there yet is logged.
+// slowSync is the time after which an initial list that has not completed is logged.
 const slowSync = 5 * time.Second
 
-// loop is one term of a controller: its queue, its workers, and what it remembers of keys.
+// loop is one term of a controller: its queue, its workers, and its state about keys.
 //
-// A change goes through triggers.go into the queue; a worker takes it out in workers.go, and
-// follow.go decides what is next. What is remembered in between: consistency.go (what runs
-// wrote), failures.go, ends.go (objects that have gone), timers.go, backlog.go (what lists have
-// found), resync.go.
+// enqueue.go adds the keys of changes to the queue, workers.go takes them out and runs them, and follow.go decides
+// what follows a run. The state between runs is in consistency.go (writes that the informers do not show yet),
+// failures.go, ends.go (deleted objects), timers.go, backlog.go (keys found by lists), and resync.go.
 type loop[T kube.Object] struct {
 	// Immutable after newLoop.
 	config   Config[T]
@@ -45,13 +44,14 @@ type loop[T kube.Object] struct {
 	sources  *sources
 	logger   *slog.Logger
 
-	kind     schema.GroupKind // of the controller's own objects; empty when it is not known
+	kind     schema.GroupKind // of the controller's own objects; empty if it is not known
 	rules    *retry.Rules
-	history  *history // the controller's, as problems
+	history  *history // shared by the controller's terms, as problems is
 	problems *problems
 
-	works atomic.Bool // workers have been started, or are about to be
-	// clusterScoped is set when an object without a namespace has been seen: all objects of a kind have one, or none.
+	works atomic.Bool // workers were started, or are about to be
+	// clusterScoped is set when an object without a namespace was seen: either all objects of a kind have a
+	// namespace, or no object has.
 	clusterScoped atomic.Bool
 	passes        passes
 	backlog       backlog
@@ -65,14 +65,14 @@ type loop[T kube.Object] struct {
 	hot         *detect.HotLoops
 	repeats     *detect.Repeats
 
-	// answers is what is cut from the objects in answers to writes. Immutable.
+	// answers defines the fields that are cut from the objects in write responses. Immutable.
 	answers *wire.Cut
 
 	working sync.WaitGroup
 	mu      sync.Mutex
 	workers map[*worker]struct{}   // guarded by mu
-	left    *sync.Cond             // of mu; a worker has ended
-	ending  bool                   // guarded by mu; the drain has begun: it waits for the workers that there are
+	left    *sync.Cond             // uses mu; signalled when a worker has ended
+	ending  bool                   // guarded by mu; the drain has started and waits for the current workers
 	pauses  map[kube.Key]time.Time // guarded by mu; until when keys in hot loops are held back
 }
 
@@ -105,7 +105,7 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 	return l
 }
 
-// gone reports whether the object uid (or, if that is empty, any) is not there under key.
+// gone reports whether the object uid is not in the cache under key. An empty uid means any object.
 func (l *loop[T]) gone(key kube.Key, uid types.UID) bool {
 	if uid == "" {
 		return !l.informer.Has(key)
@@ -120,11 +120,10 @@ func (l *loop[T]) timerFired(key kube.Key, name string) {
 	}
 }
 
-// run works until ctx ends or a source fails, and returns when everything that it
-// started has ended.
+// run runs the controller until ctx ends or a source fails. It returns when everything that it started has ended.
 func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
-	// The informer and the handlers outlive ctx: handlers that drain read the cache. Handlers are
-	// cancelled by the loss of leadership itself.
+	// The informer and the handlers outlive ctx: handlers read the cache during the drain. Loss of leadership itself
+	// cancels the handlers.
 	background := context.WithoutCancel(ctx)
 	leading, stopLeading := kube.UntilLeadershipLost(ctx)
 	defer stopLeading()
@@ -133,8 +132,8 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	defer stopIntake()
 	defer cancelWork(errEnded)
 
-	// Joined before anything else, so that what follows is about one session of each,
-	// whatever their other users do; left last, in the deferred order.
+	// The informers are joined first, so that everything below uses one session of each informer, even if the
+	// informer has other users. The deferred calls leave them last.
 	informers := append([]informer.Any{l.informer}, l.config.Reads...)
 	for _, inf := range informers {
 		defer inf.Join(background)()
@@ -159,11 +158,11 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 		others.Go(func() { l.feed(intake) })          // waited for below
 		others.Go(func() { l.watch(watch, workCtx) }) // waited for below
 	} else if intake.Err() == nil {
-		// No *informer.Informer fails before ctx ends.
+		// An *informer.Informer never fails before ctx ends.
 		synced = fmt.Errorf("controller %q: wait for what it reads: %w", l.config.Name, usercode.Error(synced))
 		stopIntake()
 	} else {
-		synced = nil // the end of the controller is no error
+		synced = nil // the end of ctx is not an error
 	}
 	<-intake.Done()
 	entered(PhaseDraining)
@@ -175,17 +174,17 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	} else {
 		l.queue.ShutDown()
 	}
-	// Sources are joined after the drain: one that is slow to end must not delay the
-	// cancelling of handlers.
+	// The drain comes before the wait for the sources: a source that ends slowly must not delay the cancellation of
+	// handlers.
 	l.drain(ctx, cancelWork)
 	stopWatch()
 	others.Wait()
 	return errors.Join(synced, l.sources.wait())
 }
 
-// waitSynced waits until all informers, and those of the sources, have listed, or ctx ends.
+// waitSynced waits until all informers, including those of the sources, have synced, or ctx ends.
 func (l *loop[T]) waitSynced(ctx context.Context, informers []informer.Any) error {
-	// What fails is logged by the informers; a list that is only slow is not.
+	// The informers log failures themselves, but do not log a list that is only slow.
 	slow := time.AfterFunc(slowSync, func() {
 		l.logger.InfoContext(ctx, "controller waits for its first list", "state", readyAll(append(slices.Clone(informers), l.sources.reads()...)))
 	})
@@ -198,17 +197,17 @@ func (l *loop[T]) waitSynced(ctx context.Context, informers []informer.Any) erro
 	return l.sources.waitSynced(ctx)
 }
 
-// drain waits for the workers, and cancels their handlers when the drain time is over. The loss of
-// leadership cancels them by itself: see run.
+// drain waits for the workers, and cancels their handlers when the drain time is over. Loss of leadership cancels
+// them independently: see run.
 func (l *loop[T]) drain(ctx context.Context, cancelWork context.CancelCauseFunc) {
 	ended := make(chan struct{})
-	go func() { // ends with the workers, whom this function waits for
+	go func() { // ends with the workers, which this function waits for
 		l.working.Wait()
 		close(ended)
 	}()
 	timeout := time.NewTimer(max(l.config.Shutdown.DrainTimeout, 0))
 	defer timeout.Stop()
-	// What is left in a queue that is being drained is not begun any more from here on.
+	// From here on, no key that is left in a draining queue is started.
 	defer l.queue.ShutDown()
 	if errors.Is(context.Cause(ctx), kube.ErrLeadershipLost) {
 		l.queue.ShutDown()

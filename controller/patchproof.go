@@ -10,14 +10,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// explains reports whether a patch is all that lies between two states: each field that differs
-// has the value that the request gives it. That a field is gone is never explained: the patch may
-// have left it out for any reason.
+// explains reports whether a patch accounts for every difference between two states: each field that differs has the
+// value in the request. A removed field is never explained, because the patch may have omitted it for any reason.
 func explains(request map[string]any, call kube.Call, from, to map[string]any) bool {
 	for name := range union(from, to) {
 		e, asked := explanation{lists: call.RequestType == string(types.MergePatchType)}, request[name]
 		if call.Subresource != "" && name != call.Subresource {
-			e, asked = explanation{}, nil // whatever the request says, it is not done
+			e, asked = explanation{}, nil // the patch cannot change this field, whatever the request contains
 		}
 		explained := e.value
 		switch name {
@@ -33,12 +32,12 @@ func explains(request map[string]any, call kube.Call, from, to map[string]any) b
 	return true
 }
 
-// explanation explains differences between two states by a request.
+// explanation checks whether a request accounts for the differences between two states.
 type explanation struct {
-	lists bool // the request has whole lists: other patches may leave elements out
+	lists bool // the request contains whole lists; other patches may omit elements
 }
 
-// metadata is value for an object's metadata, without what every write changes.
+// metadata is value for an object's metadata, and ignores the fields that every write changes.
 func (e explanation) metadata(request, from, to any) bool {
 	asked, _ := request.(map[string]any)
 	before, _ := from.(map[string]any)
@@ -55,8 +54,7 @@ func (e explanation) metadata(request, from, to any) bool {
 	return true
 }
 
-// value reports whether request explains the step of one field from a value to another. nil: the
-// field is not there.
+// value reports whether request accounts for the change of one field between two values. nil: the field is absent.
 func (e explanation) value(request, from, to any) bool {
 	switch {
 	case same(from, to):
@@ -78,8 +76,8 @@ func (e explanation) value(request, from, to any) bool {
 	return true
 }
 
-// replaces reports whether a patch that has the value to leads there from another value. What a
-// patch does not name, it leaves: that it is gone is another hand's doing.
+// replaces reports whether a patch with the value to changes the value from into to. A patch does not change what it
+// does not name: if that is gone, another client removed it.
 func (e explanation) replaces(from, to any) bool {
 	switch before := from.(type) {
 	case map[string]any:
@@ -94,8 +92,8 @@ func (e explanation) replaces(from, to any) bool {
 	return true
 }
 
-// asFields returns three values by the names of what is in them: of maps, and of lists whose
-// elements all have names, in the same field in all three lists and in the same order.
+// asFields returns three values by the names of their parts. They are maps, or lists with elements that all have a
+// name in the same field. Elements that are in both from and to must have the same order there.
 func asFields(request, from, to any) (asked, before, after map[string]any, ok bool) {
 	if after, ok = to.(map[string]any); ok {
 		asked, ok = request.(map[string]any)
@@ -119,8 +117,8 @@ func asFields(request, from, to any) (asked, before, after map[string]any, ok bo
 	return nil, nil, nil, false
 }
 
-// byName returns the elements of a list under the names that they have in field. ok is false for
-// what is no list, and when an element has no name, or two have the same.
+// byName returns the elements of a list by their names in field. ok is false if value is not a list, an element has
+// no name, or two elements have the same name.
 func byName(value any, field string) (elements map[string]any, order []string, ok bool) {
 	list, ok := value.([]any)
 	if !ok {
@@ -163,7 +161,7 @@ func union(a, b map[string]any) map[string]struct{} {
 	return names
 }
 
-// same reports whether two values are the same JSON.
+// same reports whether two values have the same JSON.
 func same(a, b any) bool {
 	switch a := a.(type) {
 	case string:
@@ -178,7 +176,7 @@ func same(a, b any) bool {
 			return slices.EqualFunc(a, other, same)
 		}
 	}
-	// The rest are numbers, of several Go types, and values that are quick to encode.
+	// All other values are numbers, of several Go types, and values that are quick to encode.
 	encodedA, errA := json.Marshal(a)
 	encodedB, errB := json.Marshal(b)
 	return errA == nil && errB == nil && bytes.Equal(encodedA, encodedB)

@@ -16,51 +16,51 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ProblemType is a kind of problem that would otherwise be silent. The set is small and fixed,
-// so that it can be a metric's label.
+// ProblemType is a type of problem that would otherwise be hard to detect. The set is small and fixed, so it may be
+// used as a metric label.
 type ProblemType string
 
-// The types of problem.
+// The problem types.
 const (
-	// ProblemHotLoop: a key is handled and writes again and again, and gets nowhere.
+	// ProblemHotLoop: a key runs and writes again and again without progress.
 	ProblemHotLoop ProblemType = "hot-loop"
 	// ProblemStuck: a handler has been running for longer than Config.Stuck.After.
 	ProblemStuck ProblemType = "stuck"
-	// ProblemStalled: a key was given up after its last retry.
+	// ProblemStalled: a key is not retried any further after its last retry failed.
 	ProblemStalled ProblemType = "stalled"
-	// ProblemFailing: a key has failed for long without a success.
+	// ProblemFailing: a key has failed for a long time without a success.
 	ProblemFailing ProblemType = "failing"
-	// ProblemQueueGrowing: more keys come than workers handle.
+	// ProblemQueueGrowing: keys are added faster than the workers handle them.
 	ProblemQueueGrowing ProblemType = "queue-growing"
-	// ProblemInformer: an informer cannot list or watch, or is silent. It is the informer's own
-	// problem, which has logged and counted it: see informer.Health.
+	// ProblemInformer: an informer cannot list or watch, or receives nothing. The informer logs and counts this
+	// problem itself: see informer.Health.
 	ProblemInformer ProblemType = "informer"
-	// ProblemSource: a source says that it cannot do its work: a poll of something outside, for
-	// instance. It is the source's own, as ProblemInformer is the informer's.
+	// ProblemSource: a source reports that it cannot work, for example that it cannot poll an external service. It is
+	// the source's own problem: the controller does not count it.
 	ProblemSource ProblemType = "source"
-	// ProblemUnseenWrite: an informer has not shown in time what a run wrote.
+	// ProblemUnseenWrite: an informer did not show in time what a run wrote.
 	ProblemUnseenWrite ProblemType = "unseen-write"
 )
 
-// ProblemTypes lists every ProblemType that a controller counts, which is all but
-// ProblemInformer and ProblemSource, for whoever wants to show zeros.
+// ProblemTypes returns every ProblemType that a controller counts, for exporters that pre-register every label value.
+// That is every type except ProblemInformer and ProblemSource.
 func ProblemTypes() []ProblemType {
 	return []ProblemType{
 		ProblemHotLoop, ProblemStuck, ProblemStalled, ProblemFailing, ProblemQueueGrowing, ProblemUnseenWrite,
 	}
 }
 
-// Problem is an problem: one log line, one count in metrics, one Event where an
-// object is concerned.
+// Problem is a problem of a controller or of one key. Each is one log line and one count in metrics, and one Event if
+// it has an object.
 type Problem struct {
 	Type ProblemType
-	// Key is the key concerned; empty for problem of the controller as a whole.
+	// Key is the affected key. Empty: the problem affects the whole controller.
 	Key kube.Key
-	// Since is when it began.
+	// Since is the time when it started.
 	Since time.Time
-	// Message says what is wrong, and what to do where that is known.
+	// Message describes the problem, and the remedy if that is known.
 	Message string
-	// Details say more: the fields that flip, the managers that write them, a stack.
+	// Details are more facts, for example the fields that change back and forth, their field managers, or a stack.
 	Details []slog.Attr
 }
 
@@ -69,16 +69,16 @@ type EventRecorder interface {
 	Event(regarding corev1.ObjectReference, eventType, reason, action, note string)
 }
 
-// maxProblems is how many episodes of keys are kept at the same time; the others are only
-// reported. Stuck handlers are kept in any case: there are no more of them than workers.
+// maxProblems is the number of problems of keys that are tracked at a time. Further ones are only reported. Stuck
+// handlers are always tracked: there are at most as many as workers.
 const maxProblems = 1024
 
-// problems are the episodes that last. Each is reported once: when it begins.
+// problems are the active problems. Each is reported once, when it starts.
 type problems struct {
 	mu     sync.Mutex
-	report func(ctx context.Context, t Problem, logged bool) // guarded by mu; the present term's
+	report func(ctx context.Context, t Problem, logged bool) // guarded by mu; set by the current term
 	open   map[problemID]Problem                             // guarded by mu
-	n      atomic.Int64                                      // how many are open: most runs need to know no more
+	n      atomic.Int64                                      // number of open problems; most runs need only this
 }
 
 type problemID struct {
@@ -86,12 +86,12 @@ type problemID struct {
 	key  kube.Key
 }
 
-// begin reports an episode, unless it lasts already. logged says that the log has it.
+// begin reports a problem, unless it is active already. logged is true if the log contains it already.
 func (t *problems) begin(ctx context.Context, problem Problem, logged bool) {
 	id := problemID{problem.Type, problem.Key}
 	t.mu.Lock()
 	_, known := t.open[id]
-	// Of the controller as a whole, and of stuck handlers, there are few, and readiness asks for them.
+	// Problems of the whole controller and stuck handlers are few, and readiness depends on them.
 	few := problem.Key == kube.Key{} || problem.Type == ProblemStuck
 	if !known && (few || len(t.open) < maxProblems) {
 		t.open[id] = problem
@@ -104,7 +104,7 @@ func (t *problems) begin(ctx context.Context, problem Problem, logged bool) {
 	}
 }
 
-// update replaces the message of an episode that lasts.
+// update replaces the message of an active problem.
 func (t *problems) update(kind ProblemType, key kube.Key, message string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,7 +114,7 @@ func (t *problems) update(kind ProblemType, key kube.Key, message string) {
 	}
 }
 
-// endOf ends the episodes of key of these types; of all types when none is named.
+// endOf ends the problems of key of these types, or of all types if none is given.
 func (t *problems) endOf(key kube.Key, types ...ProblemType) {
 	if t.n.Load() == 0 {
 		return
@@ -133,7 +133,7 @@ func (t *problems) endOf(key kube.Key, types ...ProblemType) {
 	t.n.Store(int64(len(t.open)))
 }
 
-// all returns the episodes that last, oldest first.
+// all returns the active problems, oldest first.
 func (t *problems) all() []Problem {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,7 +142,7 @@ func (t *problems) all() []Problem {
 	})
 }
 
-// counts returns how many episodes of each type last.
+// counts returns the number of active problems of each type.
 func (t *problems) counts() map[ProblemType]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,7 +156,7 @@ func (t *problems) counts() map[ProblemType]int {
 	return counts
 }
 
-// reportProblem logs and counts an problem, and writes an Event about its object.
+// reportProblem logs and counts a problem, and writes an Event about its object.
 func (l *loop[T]) reportProblem(ctx context.Context, t Problem, logged bool) {
 	if l.config.Metrics != nil {
 		l.config.Metrics.ProblemDetected(l.config.Name, t.Type)
@@ -183,7 +183,7 @@ func (l *loop[T]) reportProblem(ctx context.Context, t Problem, logged bool) {
 	}
 }
 
-// eventReason returns the type as an Event's reason: in CamelCase.
+// eventReason returns the type as an Event's reason, in CamelCase.
 func (t ProblemType) eventReason() string {
 	var reason strings.Builder
 	for word := range strings.SplitSeq(string(t), "-") {
@@ -192,14 +192,14 @@ func (t ProblemType) eventReason() string {
 	return reason.String()
 }
 
-// begun says who reports in the term that begins.
+// begun sets the report function of the term that starts.
 func (t *problems) begun(report func(ctx context.Context, t Problem, logged bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.report = report
 }
 
-// clear ends all episodes: a term has ended. What it remembers is not kept while the process stands by.
+// clear ends all problems at the end of a term: they are not kept while the process stands by.
 func (t *problems) clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

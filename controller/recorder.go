@@ -7,44 +7,41 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// Recorder receives a controller's measurements. Its methods are called on the way of
-// every event and run, Triggered and Skipped also while the informer announces a change: they must be
-// quick, safe for concurrent use, and must not call the controller or its informer.
+// Recorder receives a controller's measurements. Its methods are called for every event and run. Triggered and
+// Skipped are also called while the informer announces a change. All methods must be quick and safe for concurrent
+// use, and must not call the controller or its informer.
 type Recorder interface {
 	informer.Recorder
-	// ObserveController is called when a controller begins to run. The Recorder may call
-	// stats at any time until stop is called. It must accept several controllers of the
-	// same name.
+	// ObserveController is called when a controller starts to run. The Recorder may call stats at any time until stop
+	// is called. It must accept several controllers with the same name.
 	ObserveController(name string, stats func() Stats) (stop func())
-	// Triggered is called when something puts a key into the queue, also when it merges with one
-	// that is there. source is of a small fixed set: see Cause.
+	// Triggered is called when a key is added to the queue, also if it merges with an entry that is there already.
+	// source is from a small fixed set: see Cause.
 	Triggered(controller, source string, cause CauseType)
-	// Skipped is called when a change does not put its key into the queue.
+	// Skipped is called when a change does not add its key to the queue.
 	Skipped(controller string, why SkipReason)
-	// ProblemDetected is called when an problem begins.
+	// ProblemDetected is called when a problem starts.
 	ProblemDetected(controller string, problem ProblemType)
-	// Handled is called after each run.
+	// RunEnded is called after each run.
 	RunEnded(controller string, run RunSummary)
 }
 
-// Handled is what a Recorder learns of a run.
+// RunSummary is the summary of a run for a Recorder.
 type RunSummary struct {
 	Outcome Outcome
-	// Attempt is how many runs of the key failed in a row before this one: 0 unless this
-	// run was a retry.
+	// Attempt is the number of runs of the key that failed in a row before this one: 0 unless this run is a retry.
 	Attempt int
-	// Class is the class of the error of a run that failed. Otherwise empty.
+	// Class is the error class of a failed run. Otherwise empty.
 	Class retry.Class
-	// Wait is how long the key was due before the run, and Held for how much of that it was kept
-	// back.
+	// Wait is how long the key was ready before the run. Held is the part of it for which the key was held back.
 	Wait time.Duration
 	Held time.Duration
-	// Decode is how long reading the object from the cache took, Duration the whole run.
+	// Decode is the time for reading the object from the cache. Duration is the time of the whole run.
 	Decode   time.Duration
 	Duration time.Duration
-	// Writes is how many writes the run made that were done and changed something.
+	// Writes is the number of the run's writes that succeeded and changed something.
 	Writes int
-	// TraceID is the trace that the run belongs to. Empty: none.
+	// TraceID is the trace that the run belongs to. Empty: no trace.
 	TraceID string
 }
 

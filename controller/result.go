@@ -10,27 +10,27 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
-// maxDetail is the longest detail of a cause that is kept, in bytes.
+// maxDetail is the maximum length of a cause's detail, in bytes.
 const maxDetail = 256
 
-// RequeueAfter is a handler's answer that asks for another run after d. It is not a
-// failure: the retry count is reset, and nothing is logged as an error.
+// RequeueAfter is a handler result that requests another run after d. It is not a failure: the retry count is reset,
+// and nothing is logged as an error.
 //
-// It may be wrapped. Joined with a real error (errors.Join), the error wins: the run has
-// failed and is retried. A change of the object, or a resync, may run the key before; the
-// answer of that run then replaces this one. A d of zero or less means at once.
+// The error may be wrapped. Joined with another error (errors.Join), the other error takes precedence: the run has
+// failed and is retried. A change of the object, or a resync, may run the key earlier; the result of that run then
+// replaces this one. A d of zero or less means at once.
 //
-// A reason, if there is one, becomes the detail of the next run's cause, so it should be
-// one of few: RequeueAfter(time.Minute, "the certificate is being issued").
+// The optional reason becomes the detail of the next run's cause, so keep its cardinality low:
+// RequeueAfter(time.Minute, "the certificate is being issued").
 func RequeueAfter(d time.Duration, reason ...string) error {
 	return &RequeueError{After: d, Reason: strings.Join(reason, " ")}
 }
 
-// RequeueError is what RequeueAfter returns.
+// RequeueError is the error that RequeueAfter returns.
 type RequeueError struct {
-	// After is how long the key waits.
+	// After is the delay.
 	After time.Duration
-	// Reason is shown as the detail of the next run's cause. Optional.
+	// Reason becomes the detail of the next run's cause. Optional.
 	Reason string
 }
 
@@ -42,10 +42,10 @@ func (e *RequeueError) Error() string {
 	return fmt.Sprintf("requeue after %s", e.After)
 }
 
-// Terminal marks err as one that trying again cannot mend: the key is not run again,
-// not even by resync, until its object changes, a source asks for it, one of its timers fires, or
-// the controller is started again. Of an object that has a generation, a change is what makes another one;
-// of others (a ConfigMap), whatever changes. It counts as a failure. Terminal(nil) is nil.
+// Terminal marks err as an error that a retry cannot fix. The key does not run again, not even by resync, until its
+// object changes, a source enqueues it, one of its timers fires, or the controller is restarted. For an object with a
+// generation, only a change of the generation counts; for other objects (a ConfigMap), any change. The run counts as
+// a failure. Terminal(nil) is nil.
 func Terminal(err error) error {
 	if err == nil {
 		return nil
@@ -53,7 +53,7 @@ func Terminal(err error) error {
 	return &TerminalError{Err: err}
 }
 
-// TerminalError is what Terminal returns.
+// TerminalError is the error that Terminal returns.
 type TerminalError struct{ Err error }
 
 // Error implements error.
@@ -64,33 +64,31 @@ func (e *TerminalError) Error() string {
 	return "terminal: " + usercode.Text(e.Err)
 }
 
-// Unwrap gives errors.Is and errors.As the marked error.
+// Unwrap returns the marked error, for errors.Is and errors.As.
 func (e *TerminalError) Unwrap() error { return e.Err }
 
 // PanicError is the error of a run whose handler panicked.
 type PanicError struct {
-	// Value is what was passed to panic.
+	// Value is the argument of panic.
 	Value any
 	// Stack is the stack of the panic, as runtime/debug.Stack prints it.
 	Stack []byte
 }
 
-// Error implements error. The stack is not in it: it would be logged at every retry.
+// Error implements error. It omits the stack, which would otherwise be logged at every retry.
 func (e *PanicError) Error() string { return "handler panicked: " + usercode.ValueText(e.Value) }
 
-// Unwrap returns the value of the panic when it was an error, unless that one wraps itself.
+// Unwrap returns the panic's value if it is an error, unless that error wraps itself.
 func (e *PanicError) Unwrap() error { return usercode.ValueError(e.Value) }
 
-// RecoverPanic turns a panic into a *PanicError in err. It has to be deferred itself:
-// defer RecoverPanic(&err).
+// RecoverPanic converts a panic into a *PanicError in err. It must be deferred directly: defer RecoverPanic(&err).
 func RecoverPanic(err *error) {
 	if value := recover(); value != nil {
 		*err = &PanicError{Value: value, Stack: debug.Stack()}
 	}
 }
 
-// Outcome is how a run ended. The set is small and fixed, so that it can be a metric's
-// label.
+// Outcome is how a run ended. The set is small and fixed, so it may be used as a metric label.
 type Outcome string
 
 // The outcomes.
@@ -99,22 +97,22 @@ const (
 	OutcomeSuccess Outcome = "success"
 	// OutcomeRequeue: the handler returned RequeueAfter.
 	OutcomeRequeue Outcome = "requeue"
-	// OutcomeError: the handler returned an error, and will be tried again.
+	// OutcomeError: the handler returned an error, and is retried.
 	OutcomeError Outcome = "error"
-	// OutcomeTimeout: as OutcomeError, after Config.Timeout had passed.
+	// OutcomeTimeout: like OutcomeError, after Config.Timeout had passed.
 	OutcomeTimeout Outcome = "timeout"
-	// OutcomePanic: as OutcomeError, by a panic.
+	// OutcomePanic: like OutcomeError, but the handler panicked.
 	OutcomePanic Outcome = "panic"
 	// OutcomeTerminal: the handler returned Terminal.
 	OutcomeTerminal Outcome = "terminal"
-	// OutcomeCancelled: the handler was cancelled at the end of the drain time, or because
-	// leadership was lost, and returned an error.
+	// OutcomeCancelled: the handler returned an error after its context was cancelled, because the drain time was
+	// over or leadership was lost.
 	OutcomeCancelled Outcome = "cancelled"
-	// OutcomeGone: the object was gone; the handler was not called.
+	// OutcomeGone: the object does not exist; the handler was not called.
 	OutcomeGone Outcome = "gone"
 )
 
-// Outcomes lists every Outcome, for whoever wants to show zeros.
+// Outcomes returns every Outcome, for exporters that pre-register every label value.
 func Outcomes() []Outcome {
 	return []Outcome{
 		OutcomeSuccess, OutcomeRequeue, OutcomeError, OutcomeTimeout,
@@ -122,8 +120,7 @@ func Outcomes() []Outcome {
 	}
 }
 
-// Failed reports whether the handler was called and returned an error that is none of the
-// answers that are no failures.
+// Failed reports whether the handler was called and failed: the outcome is not success, requeue or gone.
 func (o Outcome) Failed() bool {
 	switch o {
 	case OutcomeError, OutcomeTimeout, OutcomePanic, OutcomeTerminal, OutcomeCancelled:
@@ -132,11 +129,11 @@ func (o Outcome) Failed() bool {
 	return false
 }
 
-// errGone is the answer for an object that is gone.
+// errGone is returned when the object does not exist.
 var errGone = errors.New("the object is gone")
 
-// outcomeOf reads a handler's answer, a sound one (see usercode.Error), and returns the
-// RequeueError in it, if that is what it comes to.
+// outcomeOf returns the outcome of a handler's error. err must be sound (see usercode.Error). For OutcomeRequeue it
+// also returns the RequeueError.
 func outcomeOf(err error, timedOut, cancelled bool) (Outcome, *RequeueError) {
 	switch {
 	case err == nil:
@@ -158,8 +155,8 @@ func outcomeOf(err error, timedOut, cancelled bool) (Outcome, *RequeueError) {
 	}
 }
 
-// OutcomeOf returns what a handler's answer comes to, for middleware. A run's own time limit, and
-// the end of the process's work, are known to the controller alone: they are errors here.
+// OutcomeOf returns the outcome of a handler's error, for middleware. Only the controller detects the timeout and the
+// cancellation of a run: they are errors here.
 func OutcomeOf(err error) Outcome {
 	if !usercode.Sound(err) {
 		return OutcomeError
@@ -168,12 +165,11 @@ func OutcomeOf(err error) Outcome {
 	return outcome
 }
 
-// IsRequeue reports whether err, a handler's answer, asks for another run and says
-// nothing else: it is a RequeueError, or wraps one, or joins errors of which each does.
+// IsRequeue reports whether err, a handler's result, only requests another run: it is a RequeueError, wraps one, or
+// joins errors that all do.
 func IsRequeue(err error) bool { return usercode.Sound(err) && soonest(err) != nil }
 
-// panicOf returns the PanicError in a sound error; nil: there is none. Unlike errors.As it calls
-// no As methods.
+// panicOf returns the PanicError in a sound error, or nil. Unlike errors.As it calls no As methods.
 func panicOf(err error) *PanicError {
 	for err != nil {
 		switch e := err.(type) { //nolint:errorlint // this walks the tree itself
@@ -192,14 +188,14 @@ func panicOf(err error) *PanicError {
 	return nil
 }
 
-// soonest returns the RequeueError that a sound error comes down to, of several the one that asks
-// for the earliest run; nil when there is anything else in err.
+// soonest returns the RequeueError in a sound error that contains no other error, or nil. If there are several, it
+// returns the one with the earliest run.
 func soonest(err error) *RequeueError {
 	switch e := err.(type) { //nolint:errorlint // this walks the tree itself
 	case nil:
 		return nil
 	case *PanicError:
-		return nil // whatever was panicked with
+		return nil // regardless of the panic's value
 	case *RequeueError:
 		return e
 	case interface{ Unwrap() []error }:
@@ -218,8 +214,8 @@ func soonest(err error) *RequeueError {
 	return soonest(errors.Unwrap(err))
 }
 
-// isTerminal reports whether a sound error is terminal: it is a TerminalError, or wraps one, or
-// joins errors of which each is terminal or asks for another run only.
+// isTerminal reports whether a sound error is terminal: it is a TerminalError, wraps one, or joins errors that are
+// all terminal or requeues, with at least one terminal error.
 func isTerminal(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // this walks the tree itself
 	case nil:
