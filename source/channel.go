@@ -7,12 +7,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Channel is a source that enqueues each key it receives, until the channel is closed
-// or the controller ends. name names the source in
-// causes and metrics, so it should be one of few.
+// Channel is a source that enqueues each key it receives, until the channel is closed or the controller stops. name
+// names the source in causes and metrics: keep its cardinality low.
 //
-// A key that is sent while the controller is not working (standby, draining) is received
-// when it works again, or never: the channel's buffer and its sender decide.
+// A key that is sent while the controller does not run handlers (standby, draining) is received when it runs them
+// again, or never: this depends on the channel's buffer and on the sender.
 func Channel(name string, keys <-chan kube.Key) controller.Source {
 	return channel{name, keys}
 }

@@ -15,22 +15,21 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Mapped is a source that enqueues the keys that keys returns for each object that comes,
-// changes or goes. For an object that changed, keys is asked about the state before and the
-// state after, so that what it no longer points to is enqueued as well. A change that one of
-// predicates drops enqueues nothing, and costs no decoding.
+// Mapped is a source that enqueues the keys that keys returns for each object that is listed, added, updated or
+// deleted. For an updated object, keys is called with the state before and the state after the change, so that keys
+// that the object no longer refers to are enqueued too. A change that one of predicates drops enqueues nothing, and is
+// not decoded.
 //
-// keys is called while the informer announces the change, one call at a time for each
-// informer, and the informer's next change waits for it: it must be quick. It may read
-// informers, also the one that announces (Get, List, Health, Ready), and gets the state that
-// is announced, or a later one. It must make no request, wait for nothing (such as
-// WaitSynced), and neither subscribe nor remove a source: that could wait for itself.
-// A panic in it is logged, its stack once; the keys for the state that it was asked about are not
-// enqueued. A predicate that panics lets the change pass. The object belongs to keys.
+// keys is called while the informer announces the change, one call at a time for each informer, and the informer's next
+// change waits for it: it must be fast. It may read informers, including the one that announces the change (Get, List,
+// Health, Ready), and gets the announced state or a later one. It must not make requests, must not wait (as WaitSynced
+// does), and must neither subscribe nor remove a source: that could deadlock. If it panics, the panic is logged, with
+// the stack once, and the keys of the state that it was called with are not enqueued. If a predicate panics, the change
+// passes. keys may modify the object.
 //
-// Where metadata is enough, give it an informer of informer.RetrieveMetadata: each change
-// costs decoding the object twice. A state that cannot be decoded as a T is logged to
-// the controller's logger and enqueues nothing; the other one does.
+// If metadata is enough, use an informer of informer.RetrieveMetadata: each change decodes the object twice. A state
+// that cannot be decoded as a T is logged to the controller's logger and enqueues nothing; the other state of the
+// change is still used.
 func Mapped[T kube.Object](objects *informer.Informer[T], keys func(obj T) []kube.Key, predicates ...informer.Predicate) controller.Source {
 	var problem error
 	if keys == nil {
@@ -45,19 +44,19 @@ func Mapped[T kube.Object](objects *informer.Informer[T], keys func(obj T) []kub
 	}))
 }
 
-// keysOf returns the keys that the states before and after a change lead to. Where one of
-// them cannot be read, there is an error, and the keys of the other: that it cannot be read
-// any more, or can be read again, is news for whom it concerned, or concerns.
+// keysOf returns the keys of the states before and after a change. If one state cannot be decoded, it returns an error
+// and the keys of the other state: an object that became undecodable, or decodable again, still affects the keys of its
+// other state.
 type keysOf func(informer.Change) (before, after []kube.Key, err error)
 
-// keysOfStates asks keys about each state of a change.
+// keysOfStates returns a keysOf that calls keys with each state of a change.
 func keysOfStates(keys func(*wire.Object) ([]kube.Key, error)) keysOf {
 	ask := func(state *wire.Object, err error) (found []kube.Key, _ error) {
 		if state == nil || err != nil {
 			return nil, err
 		}
 		if panicked := (*usercode.Guard)(nil).Call("the function", func() { found, err = keys(state) }, nil); panicked != nil {
-			return nil, panicked // one state's: the keys of the other one are enqueued
+			return nil, panicked // only for this state: the keys of the other state are enqueued
 		}
 		return found, err
 	}
@@ -111,8 +110,8 @@ func (s *mapped) Prepare(target controller.Target) (controller.PreparedSource, e
 	}, nil
 }
 
-// start subscribes. When run has returned, nothing more is enqueued: the end of the subscription waits for a change that
-// is being announced.
+// start subscribes to the informer. After run has returned, nothing more is enqueued: stop waits for a change that is
+// being announced.
 func (s *mapped) start(ctx context.Context, enqueue controller.Enqueue) (run func() error) {
 	stop := s.objects.Subscribe(func(c informer.Change) { s.changed(ctx, c, enqueue) })
 	return func() error {
@@ -124,10 +123,10 @@ func (s *mapped) start(ctx context.Context, enqueue controller.Enqueue) (run fun
 
 func (s *mapped) changed(ctx context.Context, c informer.Change, enqueue controller.Enqueue) {
 	if ctx.Err() != nil {
-		return // the end must not wait for all objects of a large list
+		return // shutdown must not wait for all objects of a large list
 	}
 	for _, matters := range s.predicates {
-		// A predicate that panics lets the change pass: a wake-up must not be lost.
+		// A predicate that panics lets the change pass: a change must not be lost.
 		if !usercode.Value(s.guard, "a predicate", true, func() bool { return matters(c) }) {
 			return
 		}
@@ -150,8 +149,7 @@ func (s *mapped) changed(ctx context.Context, c informer.Change, enqueue control
 	}
 }
 
-// missingFrom returns those of before that are not among after: most changes lead to the same
-// keys.
+// missingFrom returns the keys of before that are not in after. Most changes have the same keys before and after.
 func missingFrom(after, before []kube.Key) []kube.Key {
 	if slices.Equal(before, after) {
 		return nil

@@ -15,30 +15,28 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Owner says which owner references name objects of the controller.
+// Owner selects the owner references that identify objects of the controller.
 type Owner struct {
-	// Kind is the owners' kind; the version does not matter. Group may be empty (core).
-	// Required.
+	// Kind is the owners' kind; the version does not matter. Group may be empty (core). Required.
 	Kind schema.GroupKind
-	// ClusterScoped must be true when the owners live in no namespace. Default false: an owner is
-	// in the namespace of what it owns. (A controller whose own objects live in none notices that
-	// it was forgotten, handles the right ones, and says so in its log.)
+	// ClusterScoped must be true if the owners are cluster-scoped. Default false: an owner is in the namespace of its
+	// dependent. (A controller of cluster-scoped objects detects that this field was not set, enqueues the right keys,
+	// and logs it.)
 	ClusterScoped bool
-	// Any takes every owner. Default false: only the one that is the controller, of which
-	// there is one at most (metadata.ownerReferences.controller).
+	// Any selects every owner reference of the kind. Default false: only the controller reference
+	// (metadata.ownerReferences.controller), of which an object has at most one.
 	Any bool
 }
 
-// Owned is a source that enqueues the owner of each object of type T that comes, changes or
-// goes: a controller of Websites hears of the Deployments that it made for them. When the
-// owner references of an object change, the owners before and after are enqueued. A change
-// that one of predicates drops enqueues nothing.
+// Owned is a source that enqueues the owner of each object of type T that is listed, added, updated or deleted: a
+// controller of Websites runs when one of the Deployments that it created for them changes. When the owner references
+// of an object change, the owners before and after the change are enqueued. A change that one of predicates drops
+// enqueues nothing.
 //
-// It watches the metadata of all objects of the kind, with an informer of its own that logs to
-// slog.Default() and has no metrics: owner references are all that it needs. So predicates see
-// metadata only: predicate.StatusChanged passes every update, and predicate.Func gets objects
-// without spec and status. To compare those, to select objects, or to share an informer that
-// the handler reads from, use OwnedIn.
+// Owned watches the metadata of all objects of the kind, because owner references need no more. It has its own
+// informer, which logs to slog.Default() and has no metrics. So predicates see metadata only: predicate.StatusChanged
+// passes every update, and predicate.Func gets objects without spec and status. Use OwnedIn to compare spec or status,
+// to select objects, or to share an informer that the handler reads from.
 func Owned[T kube.Object](cluster *kube.Cluster, owner Owner, predicates ...informer.Predicate) controller.Source {
 	objects, err := metadataOf[T](cluster)
 	if err != nil {
@@ -47,17 +45,15 @@ func Owned[T kube.Object](cluster *kube.Cluster, owner Owner, predicates ...info
 	return OwnedIn(objects, owner, predicates...)
 }
 
-// OwnedIn is Owned for the objects of an informer, of any type. The controller runs it.
+// OwnedIn is Owned for the objects of an existing informer, of any type. The controller runs the informer.
 func OwnedIn(objects informer.Any, owner Owner, predicates ...informer.Predicate) controller.Source {
 	return newMapped("owned", objects, predicates, owner.validate(), keysOfStates(owner.keys))
 }
 
-// OwnedBy is OwnedIn where something else than an owner reference tells whose an object is, such as
-// the marks that package owned leaves on children, which lead from every namespace to every
-// other: owners returns the keys of the owners of a child, under the rules of Mapped. The child
-// is not decoded for it: it has a name, namespace, uid, resourceVersion, generation, labels,
-// annotations, owner references and finalizers, and nothing else. The controller runs the
-// informer.
+// OwnedBy is OwnedIn for children that are not identified by owner references, such as the labels and annotations that
+// package owned sets, which may refer to owners in other namespaces. owners returns the keys of the owners of a child,
+// under the rules of Mapped. The child is not decoded: it has a name, namespace, uid, resourceVersion, generation,
+// labels, annotations, owner references and finalizers, and nothing else. The controller runs the informer.
 func OwnedBy(objects informer.Any, owners func(child *metav1.PartialObjectMetadata) []kube.Key, predicates ...informer.Predicate) controller.Source {
 	var problem error
 	if owners == nil {
@@ -100,10 +96,9 @@ func (w Owner) keys(o *wire.Object) ([]kube.Key, error) {
 	return keys, nil
 }
 
-// OwnerLabel is a source that enqueues the object that a label of each object of type T
-// names, in the same namespace: for objects that cannot have an owner reference, or that
-// other tools make. When the label changes, the objects that it named before and after are
-// enqueued. It watches metadata only, as Owned does.
+// OwnerLabel is a source that enqueues the object that is named in a label of each object of type T, in the same
+// namespace. It is for objects that cannot have an owner reference, or that other tools create. When the label changes,
+// the objects that it named before and after the change are enqueued. OwnerLabel watches metadata only, as Owned does.
 func OwnerLabel[T kube.Object](cluster *kube.Cluster, label string, predicates ...informer.Predicate) controller.Source {
 	objects, err := metadataOf[T](cluster)
 	if err != nil {
@@ -112,8 +107,7 @@ func OwnerLabel[T kube.Object](cluster *kube.Cluster, label string, predicates .
 	return OwnerLabelIn(objects, label, predicates...)
 }
 
-// OwnerLabelIn is OwnerLabel for the objects of an informer, of any type. The controller runs
-// it.
+// OwnerLabelIn is OwnerLabel for the objects of an existing informer, of any type. The controller runs the informer.
 func OwnerLabelIn(objects informer.Any, label string, predicates ...informer.Predicate) controller.Source {
 	return newMapped("owner label", objects, predicates, validateLabel(label), keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
 		if name := o.Labels()[label]; name != "" {
@@ -133,7 +127,7 @@ func validateLabel(label string) error {
 	return nil
 }
 
-// metadataOf makes an informer of the metadata of all objects of type T.
+// metadataOf returns an informer of the metadata of all objects of type T.
 func metadataOf[T kube.Object](cluster *kube.Cluster) (informer.Any, error) {
 	objects, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
 		Retriever: informer.RetrieveMetadata[T](cluster, informer.Selection{}),

@@ -28,92 +28,84 @@ const (
 // MaxRetryAfter is the longest wait that a NextPollAfter error can ask for.
 const MaxRetryAfter = time.Hour
 
-// PollConfig says what is polled, and when. It is taken by value: Poll neither keeps nor
-// changes the caller's.
+// PollConfig configures Poll. Poll copies it and does not change the caller's copy.
 type PollConfig struct {
-	// Name names the source in causes, logs and readiness, so it should be one of few.
-	// Required.
+	// Name names the source in causes, logs and readiness: keep its cardinality low. Required.
 	Name string
-	// Poller finds out what is there now: ListFunc is a function as one, HTTP fetches a
-	// document. Required.
+	// Poller returns the current items. ListFunc makes a Poller of a function; HTTP fetches a document. Required.
 	Poller Poller
 
-	// KeysOf returns who else an item concerns, besides Item.Keys, at the moment at which it
-	// is listed, added, updated or removed: the objects of an informer that refer to it, for
-	// instance, which must be the controller's own or in its Config.Reads: one that nobody runs
-	// is empty. Of a removed item it gets the ID, and the Keys that it had. Its answers are
-	// not remembered: what an item itself says belongs into Item.Keys. It is called for one
-	// item after the other. After a panic in it, that item and those that follow are announced
-	// by the next poll. Default nil: nobody.
+	// KeysOf returns further keys for an item, in addition to Item.Keys, when the item is listed, added, updated or
+	// removed. For example, it returns the objects of an informer that refer to the item. That informer must be the
+	// controller's own or in its Config.Reads: an informer that does not run is empty. For a removed item, KeysOf gets
+	// the ID and the Keys that the item had. The result is not stored: keys that follow from the item itself belong in
+	// Item.Keys. It is called for one item at a time. If it panics, the poll fails, and the next poll announces that
+	// item and those that follow. Default nil: no further keys.
 	KeysOf func(item Item) []kube.Key
 
-	// KeepItems keeps the items that the latest poll has found, with their contents, so that
-	// handlers can read them with PollSource.Item. Default false: between polls about 200 bytes are
-	// kept for an item, and no content.
+	// KeepItems stores the items of the latest poll, with their contents, so that handlers can read them with
+	// PollSource.Item. Default false: between polls, about 200 bytes are stored for each item, and no content.
 	KeepItems bool
 
 	// Interval is the time from the end of a poll to the start of the next. Default 1 min.
 	Interval time.Duration
-	// MaxBackOff is the longest wait while polls fail: from the second failure in a row on,
-	// the wait doubles each time. At least Interval. Default: 32 times Interval, but no more
-	// than the longer of an hour and Interval.
+	// MaxBackOff is the longest wait while polls fail: from the second failure in a row on, the wait doubles each time.
+	// It must be at least Interval. Default: 32 times Interval, but at most one hour or Interval, whichever is longer.
 	MaxBackOff time.Duration
-	// Jitter is the largest part, from 0 to 1, by which each wait is lengthened at random, so
-	// that replicas do not poll in step. Default 0.1; negative: none.
+	// Jitter is the largest fraction, from 0 to 1, by which each wait is lengthened at random, so that replicas do not
+	// poll at the same time. Default 0.1; negative: no jitter.
 	Jitter float64
-	// Timeout is after how long a poll's context is cancelled, which makes it a failure if
-	// the Poller then says so. Default 30 s; negative: never.
+	// Timeout limits a poll: the poll's context is cancelled after it. The poll fails if the Poller then returns an
+	// error. Default 30 s; negative: no limit.
 	Timeout time.Duration
 
-	// Logger receives failing polls at warning level (panics, with their stack, at error
-	// level), once per reason until a poll succeeds, which is told at info level. Default:
-	// the controller's.
+	// Logger logs failed polls at warning level and panics, with the stack, at error level, once per reason until a
+	// poll succeeds. Recovery is logged at info level. Default: the controller's logger.
 	Logger *slog.Logger
 }
 
-// Item is one thing in the outside world that keys depend on: a document, a row, a machine.
+// Item is one thing outside the cluster that keys depend on, such as a document, a row or a machine.
 type Item struct {
-	// ID tells the item from the others of its source. The causes of the keys that it
-	// concerns show it, cut to 128 bytes. Required.
+	// ID identifies the item within its source. It is shown in the causes of the item's keys, cut to 128 bytes.
+	// Required.
 	ID string
-	// Version differs whenever the item differs: an ETag, a revision, a hash. It is only
-	// compared. Default: a hash of Content.
+	// Version differs whenever the item differs: an ETag, a revision, a hash. It is only compared for equality.
+	// Default: a hash of Content.
 	Version string
-	// Content is compared where there is no Version. It is kept with PollConfig.KeepItems only. An
-	// item with neither is only there, or not.
+	// Content is compared if Version is empty. It is stored only with PollConfig.KeepItems. An item with neither
+	// Version nor Content never changes: it is only added and removed.
 	Content []byte
-	// Keys are the keys that the item concerns. An item whose Keys differ (as a set) is
-	// updated, whatever its Version. May be empty.
+	// Keys are the keys to enqueue when the item changes. An item with other Keys than before (as a set) is updated,
+	// whatever its Version. May be empty.
 	Keys []kube.Key
 }
 
-// Poller finds out what there is of something outside the cluster. It remembers nothing
-// between polls but what it puts into PollResult.Token, so that several controllers may use
-// one. It may also have a method Validate() error, which is asked for mistakes in how it was
-// made.
+// Poller lists items outside the cluster. It stores nothing between polls except in PollResult.Token, so that several
+// controllers may share one. It may also have a method Validate() error, which Poll calls to find configuration
+// mistakes.
 type Poller interface {
-	// Poll returns all that is there now. An error, or a panic, changes nothing: a list that
-	// is only partly known is an error. Poll should return when ctx ends; until it does, no
-	// other poll begins, and the controller cannot stop.
+	// Poll returns all current items. An error or a panic changes nothing: if the list is incomplete, Poll must return
+	// an error. Poll should return when ctx ends: until it returns, no other poll begins, and the controller cannot
+	// stop.
 	//
-	// token is that of the result before. It is nil at the first poll of each Run of the
-	// source, and when not all of the result before could be announced.
+	// token is the Token of the previous result. It is nil for the first poll after each start of the source, and if
+	// the previous result could not be announced completely.
 	Poll(ctx context.Context, token any) (PollResult, error)
 }
 
-// PollResult is what a Poller has found.
+// PollResult is the result of a poll.
 type PollResult struct {
-	// Items are all that there are, in any order, each ID once. None: all are gone.
+	// Items are all current items, in any order, each ID once. Empty: all items are removed.
 	Items []Item
-	// Unchanged says that everything is as at the poll before; Items does not matter then. It
-	// is a mistake where token was nil.
+	// Unchanged means that nothing has changed since the previous poll; Items is then ignored. It is an error if token
+	// was nil.
 	Unchanged bool
-	// Token is given to the next poll: what it takes to find out cheaply whether anything
-	// has changed, such as an ETag. Nobody else looks into it.
+	// Token is passed to the next poll. It has the data that the Poller needs to detect changes cheaply, such as an
+	// ETag. Only the Poller reads it.
 	Token any
 }
 
-// ListFunc is a function that lists everything, as a Poller.
+// ListFunc is a Poller that lists all items with a function.
 type ListFunc func(ctx context.Context) ([]Item, error)
 
 // Poll implements Poller.
@@ -122,8 +114,8 @@ func (f ListFunc) Poll(ctx context.Context, _ any) (PollResult, error) {
 	return PollResult{Items: items}, err
 }
 
-// NextPollAfter marks the error of a poll: the next poll should not begin before delay has
-// passed, however short the interval is. More than MaxRetryAfter is cut to that.
+// NextPollAfter wraps the error of a poll: the next poll does not begin before delay has passed, however short the
+// interval is. A longer delay than MaxRetryAfter is cut to that.
 func NextPollAfter(delay time.Duration, err error) error {
 	return &retryAfterError{delay: delay, err: err}
 }
@@ -136,32 +128,29 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
-// Poll is a source of what no watch tells: it asks a Poller again and again what there is
-// outside the cluster, and enqueues the keys that are concerned when an item has come, changed
-// or gone. Its items need no objects in the cluster, only keys.
+// Poll is a source for systems that have no watch: it calls a Poller in an interval, and enqueues the keys of each item
+// that was added, changed or removed. The items need no objects in the cluster, only keys.
 //
 // Flow:
-//  1. The first poll begins at once. Each item of the first that succeeds is listed: its keys
-//     are enqueued with a cause of type CauseListed. Then every object of the controller is
-//     enqueued that was handled before, so that those whose item is missing are handled with that
-//     knowledge (controller.Trigger.All).
-//  2. From then on, what a poll finds is compared with the last: CauseAdded, CauseUpdated (also
-//     for the keys that an item had before) and CauseDeleted (for the keys that it had). What
-//     is the same enqueues nothing. A poll can find any number of keys at once: all are enqueued at
-//     low priority, when there is room in the queue (controller.Trigger.FromList).
-//  3. In each term of leadership this begins anew, with no memory of the last one.
+//  1. The first poll begins at once. Each item of the first successful poll is listed: its keys are enqueued with a
+//     cause of type CauseListed. Then every object that the controller handled before is enqueued
+//     (controller.Trigger.All), so that objects without an item are handled with that knowledge.
+//  2. Each later poll is compared with the previous one: CauseAdded, CauseUpdated (also for the keys that an item had
+//     before) and CauseDeleted (for the keys that the item had). Unchanged items enqueue nothing. Because a poll can
+//     find any number of keys at once, all are enqueued at low priority, when there is room in the queue
+//     (controller.Trigger.FromList).
+//  3. Each term of leadership starts again with the first poll; nothing is kept from the previous term.
 //
-// Guarantees: polls do not overlap. A poll that fails changes nothing, and does not end the
-// controller; Ready and Health tell, the log says so once per reason, and further polls follow
-// with back-off. A poll that is under way when the controller ends is cancelled. A handler that
-// runs because of an item reads it, or a later state of it, with Item.
+// Guarantees: polls do not overlap. A failed poll changes nothing and does not stop the controller; Ready and Health
+// report it, it is logged once per reason, and further polls follow with backoff. When the controller stops, a poll in
+// progress is cancelled. A handler that runs because of an item reads that state of the item, or a later one, with
+// Item.
 //
-// Caller must: expect handlers to be called before the first poll has succeeded, for no
-// controller waits for what is outside the cluster (Item then returns ErrNotPolled, and a handler
-// that returns that is called again as soon as a poll has succeeded); and nobody to see a change
-// that is undone between two polls.
+// Caller must: expect handler calls before the first poll has succeeded, because controllers do not wait for systems
+// outside the cluster. Item then returns ErrNotPolled; a handler that returns this error is called again as soon as a
+// poll has succeeded. The caller must also expect that a change that is undone between two polls is not detected.
 //
-// Mistakes in config are returned by controller.New and AddSource, as for every source.
+// controller.New and AddSource return the mistakes in config, as for every source.
 func Poll(config PollConfig) *PollSource {
 	config = config.withDefaults()
 	return &PollSource{config: config, problem: config.validate()}
@@ -183,7 +172,7 @@ func defaultMaxBackOff(interval time.Duration) time.Duration {
 	return 32 * interval
 }
 
-// validate names every mistake in a config with its defaults set.
+// validate returns every mistake in a config that has its defaults set.
 func (c PollConfig) validate() error {
 	var errs []error
 	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -191,7 +180,7 @@ func (c PollConfig) validate() error {
 	case "":
 		mistake("Name is required: causes, logs and readiness name the source by it")
 	case controller.SourceSelf, controller.SourceLoop:
-		// The default of EndBackoffIf, for one, would take an item for the object.
+		// Otherwise the default of EndBackoffIf, for one, would treat an item as the object.
 		mistake("Name is %q: causes call so what comes from the controller itself", c.Name)
 	}
 	if list, ok := c.Poller.(ListFunc); usercode.IsNil(c.Poller) || ok && list == nil {
@@ -213,8 +202,8 @@ func (c PollConfig) validate() error {
 	return errors.Join(errs...)
 }
 
-// wait returns how long to wait after a poll that failed with err, as the last of so many in a
-// row; after a success, these are nil and 0.
+// wait returns how long to wait after a poll. failures is the number of failed polls in a row, and err the error of the
+// last one; after a success, they are 0 and nil.
 func (c PollConfig) wait(failures int, err error) time.Duration {
 	d := c.Interval
 	for i := 1; i < failures && d < c.MaxBackOff; i++ {
@@ -229,19 +218,19 @@ func (c PollConfig) wait(failures int, err error) time.Duration {
 	}
 	jitter := rand.Float64() * c.Jitter * float64(d)
 	if jitter >= float64(math.MaxInt64-d) {
-		return math.MaxInt64 // whoever polls once in 200 years must not poll at once
+		return math.MaxInt64 // the sum would overflow to a negative wait
 	}
 	return d + time.Duration(jitter)
 }
 
-// PollSource is the source that Poll makes.
+// PollSource is the source that Poll returns.
 type PollSource struct {
 	// Immutable after Poll.
 	config  PollConfig
 	problem error
 
 	mu       sync.Mutex
-	runs     []*pollRun // guarded by mu; those under way
+	runs     []*pollRun // guarded by mu; runs in progress
 	polls    int64      // guarded by mu
 	failures int64      // guarded by mu
 	kept     keptItems  // guarded by mu
@@ -254,15 +243,14 @@ type keptItems struct {
 	items  map[string]Item
 }
 
-// ErrNotPolled is returned by PollSource.Item when no poll has succeeded since the source was
-// started.
+// ErrNotPolled is returned by PollSource.Item when no poll has succeeded since the source was started.
 var ErrNotPolled = errors.New("no poll has succeeded yet")
 
-// Item returns the item of an ID, as the latest poll has found it; found is false when it was not
-// there. It makes no request. The caller must not change the item's Content and Keys.
+// Item returns the item with an ID from the latest successful poll; found is false if that poll did not contain it. It
+// makes no request. The caller must not change the item's Content and Keys.
 //
-// Errors: ErrNotPolled, which says nothing about the item; a handler returns it, and is called again
-// when a poll has succeeded. It is also an error when PollConfig.KeepItems is not set.
+// Errors: ErrNotPolled, which does not mean that the item is missing; a handler that returns this error is called again
+// when a poll has succeeded. Item also returns an error if PollConfig.KeepItems is not set.
 func (s *PollSource) Item(id string) (item Item, found bool, err error) {
 	if !s.config.KeepItems {
 		return Item{}, false, fmt.Errorf("source %q: read item %q: set PollConfig.KeepItems", s.config.Name, shown(id))
@@ -276,15 +264,15 @@ func (s *PollSource) Item(id string) (item Item, found bool, err error) {
 	return item, found, nil
 }
 
-// keep keeps the items that a poll has found which began at a moment, unless a later poll has
-// found others: several controllers may run the source.
+// keep stores the items of the poll that began at began, unless the items of a later poll are stored: several
+// controllers may run the source.
 func (s *PollSource) keep(items []Item, began time.Time) {
 	if !s.config.KeepItems {
 		return
 	}
 	kept := keptItems{polled: true, began: began, items: make(map[string]Item, len(items))}
 	for _, item := range items {
-		// The Poller may use its answer again, and an ID may be a part of a large one.
+		// Copies: the Poller may reuse its result, and an ID may be a substring of a large one.
 		item.ID, item.Version = strings.Clone(item.ID), strings.Clone(item.Version)
 		item.Content, item.Keys = bytes.Clone(item.Content), cloned(item.Keys)
 		kept.items[item.ID] = item
@@ -308,9 +296,9 @@ func (s *PollSource) Prepare(target controller.Target) (controller.PreparedSourc
 	return controller.PreparedSource{Name: s.config.Name, Start: start, Ready: s.Ready}, nil
 }
 
-// start registers a run: from then on Item returns ErrNotPolled until a poll has succeeded, unless another controller
-// runs the source, so that no handler of a term reads what a poll of an earlier term has found. run polls until ctx ends,
-// and returns when the poll that is under way then has returned.
+// start registers a run. From then on, Item returns ErrNotPolled until a poll has succeeded, unless another controller
+// runs the source: no handler may read what a poll of an earlier term has found. run polls until ctx ends, and returns
+// after the poll in progress has returned.
 func (s *PollSource) start(ctx context.Context, enqueue controller.Enqueue, logger *slog.Logger) (run func() error) {
 	r := s.begin(enqueue, logger)
 	return func() error {

@@ -12,11 +12,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 )
 
-// maxReasons is how many reasons of failure are logged before a poll succeeds. More are a sign
-// of texts that never repeat, such as those with an ID of the request.
+// maxReasons is how many different failure reasons are logged until a poll succeeds. More reasons mean that the error
+// texts never repeat, for example because they contain a request ID.
 const maxReasons = 16
 
-// PollHealth is the truth about a PollSource at one moment.
+// PollHealth is the state of a PollSource at one moment.
 type PollHealth struct {
 	// Source is the source's name.
 	Source string
@@ -24,22 +24,20 @@ type PollHealth struct {
 	Running bool
 	// Listed is true once a poll has succeeded since the source was started.
 	Listed bool
-	// Items is how many items there were at the last poll that succeeded.
+	// Items is the number of items of the last successful poll.
 	Items int
-	// Polls is how many polls there have been since the source was made, and Failures how
-	// many of them failed.
+	// Polls is the number of polls since the source was created, and Failures how many of them failed.
 	Polls, Failures int64
-	// LastSuccess is when the last poll succeeded. Zero: none has since the source was
-	// started.
+	// LastSuccess is when the last poll succeeded. Zero: no poll has succeeded since the source was started.
 	LastSuccess time.Time
-	// Err is why the last poll failed, or has not returned in time. Nil when it succeeded.
+	// Err is why the last poll failed, or that it has not returned in time. Nil if it succeeded.
 	Err error
-	// ErrSince is when Err began.
+	// ErrSince is when polls began to fail.
 	ErrSince time.Time
 }
 
-// Ready returns nil when the last poll succeeded, however few items it found; otherwise an
-// error that says what is wrong. It makes no request.
+// Ready returns nil if the last poll succeeded, however few items it found; otherwise an error with the reason. It
+// makes no request.
 func (h PollHealth) Ready() error {
 	switch {
 	case !h.Running:
@@ -52,10 +50,11 @@ func (h PollHealth) Ready() error {
 	return nil
 }
 
-// Ready is Health().Ready(). Controller.Ready asks it.
+// Ready is Health().Ready(). Controller.Ready calls it.
 func (s *PollSource) Ready() error { return s.Health().Ready() }
 
-// Health returns the source's state. Where several controllers run it, it is the worst of each.
+// Health returns the source's state. If several controllers run the source, it merges the states of their runs: Listed
+// is true if all are, Items is the largest, LastSuccess and ErrSince are the earliest, and Err joins the errors.
 func (s *PollSource) Health() PollHealth {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,13 +81,13 @@ func (s *PollSource) Health() PollHealth {
 	return h
 }
 
-// begin registers a run, and end ends it.
+// begin registers a run, and end removes it.
 func (s *PollSource) begin(enqueue controller.Enqueue, logger *slog.Logger) *pollRun {
 	r := &pollRun{source: s, enqueue: enqueue, logger: logger, known: map[string]knownItem{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.runs) == 0 {
-		s.kept = keptItems{} // until here the handlers of an earlier run may have read it
+		s.kept = keptItems{} // not earlier: handlers of the previous run may have read it
 	}
 	s.runs = append(s.runs, r)
 	return r
@@ -110,8 +109,8 @@ func (s *PollSource) count(failed bool) {
 	}
 }
 
-// health returns the state, with a poll that takes much longer than it may as an error: its
-// Poller does not listen to its context, and would keep silent for ever.
+// health returns the state. A poll that takes more than twice Timeout is an error: its Poller ignores the context, and
+// would otherwise never be reported.
 func (r *pollRun) health() pollState {
 	r.mu.Lock()
 	state := r.state
@@ -128,7 +127,7 @@ func (r *pollRun) health() pollState {
 	return state
 }
 
-// failed notes why a poll failed, and logs it once per reason.
+// failed stores why a poll failed, and logs it once per reason.
 func (r *pollRun) failed(ctx context.Context, err error, wait time.Duration) {
 	r.source.count(true)
 	reason := reasonOf(err)
@@ -154,7 +153,7 @@ func (r *pollRun) failed(ctx context.Context, err error, wait time.Duration) {
 	logger.WarnContext(ctx, "a source cannot poll, will try again")
 }
 
-// succeeded notes that a poll succeeded, and logs that what was wrong is over.
+// succeeded stores that a poll succeeded, and logs the recovery after failures.
 func (r *pollRun) succeeded(ctx context.Context) {
 	r.source.count(false)
 	r.mu.Lock()
@@ -167,8 +166,7 @@ func (r *pollRun) succeeded(ctx context.Context) {
 	}
 }
 
-// reasonOf returns the error's text in a form that does not change from one poll to the next:
-// without numbers, such as ports.
+// reasonOf returns the error's text without digits: numbers such as ports may differ from one poll to the next.
 func reasonOf(err error) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {

@@ -20,48 +20,42 @@ import (
 // DefaultMaxBytes is the default of HTTPConfig.MaxBytes.
 const DefaultMaxBytes = 16 << 20
 
-// maxDrained is how much of a body that nobody wants is read, so that its connection can be
-// used again.
+// maxDrained is how many bytes of an ignored body are read, so that its connection can be reused.
 const maxDrained = 64 << 10
 
-// HTTPConfig says what HTTP fetches. It is taken by value: HTTP neither keeps nor changes the
-// caller's.
+// HTTPConfig configures HTTP. HTTP copies it and does not change the caller's copy.
 type HTTPConfig struct {
-	// URL is what is fetched, with GET. It may have a user, a password and a query, which
-	// errors, logs and causes do not show. Required.
+	// URL is fetched with GET. It may have a user, a password and a query; errors, logs and causes do not show them.
+	// Required.
 	URL string
-	// Header is sent with each request, such as Authorization or Accept. Default: none. For
-	// credentials that change, give Client a Transport that adds them.
+	// Header is sent with each request, such as Authorization or Accept. Default: empty. For credentials that change,
+	// set a Client with a Transport that adds them.
 	Header http.Header
-	// Client makes the requests, and says what becomes of redirects. Default: a client on
-	// http.DefaultTransport, which honours the proxy variables of the environment. Its
-	// requests end with the poll's context, so PollConfig.Timeout limits them.
+	// Client makes the requests and decides whether redirects are followed. Default: a client on http.DefaultTransport,
+	// which uses the proxy variables of the environment. Requests have the poll's context, so PollConfig.Timeout limits
+	// them.
 	Client *http.Client
-	// MaxBytes limits the body, after decompression: a longer one is an error. Default
-	// 16 MiB.
+	// MaxBytes limits the size of the body after decompression: a longer body is an error. Default 16 MiB.
 	MaxBytes int64
-	// Split finds the items in a body, which is its own. It is called only for a body that
-	// is another than the last. Default nil: the body is one item, whose ID is the URL
-	// without credentials and query.
+	// Split returns the items in a body; it may keep and change the body. It is called only if the body differs from
+	// the last one. Default nil: the body is one item with the URL, without credentials and query, as its ID.
 	Split func(body []byte) ([]Item, error)
-	// Keys are the keys that each item concerns that has none of its own. Default: none.
+	// Keys are the keys of each item without Keys. Default: none.
 	Keys []kube.Key
 }
 
-// HTTP is a Poller of a document at a URL.
+// HTTP returns a Poller that fetches a document from a URL.
 //
-// Flow: what the last answer said of ETag and Last-Modified is sent back as If-None-Match and
-// If-Modified-Since, the latter only where Last-Modified is old enough to be relied on.
+// Flow: the ETag and Last-Modified of the last response are sent as If-None-Match and If-Modified-Since, the latter
+// only if Last-Modified is old enough to be reliable.
 //  1. 304: nothing has changed.
-//  2. 200: the body decides. One that is the same as the last is unchanged, whatever the
-//     headers say.
-//  3. 404 and 410: there are no items, which removes those that were there; it is no error.
-//  4. Every other status is an error. For 429 and 503 the next poll waits for as long as
-//     Retry-After says.
+//  2. 200: the body decides. A body that equals the last one is unchanged, whatever the headers say.
+//  3. 404 and 410: there are no items, so existing items are removed. It is not an error.
+//  4. Every other status is an error. After 429 and 503, the next poll waits at least as long as Retry-After says.
 //
-// Redirects and compression are as net/http does them.
+// net/http handles redirects and compression.
 //
-// Errors: they name the URL without credentials and query.
+// Errors: they contain the URL without credentials and query.
 func HTTP(config HTTPConfig) Poller {
 	p := &httpPoller{config: config}
 	p.config.MaxBytes = cmp.Or(config.MaxBytes, DefaultMaxBytes)
@@ -88,11 +82,11 @@ func HTTP(config HTTPConfig) Poller {
 // httpPoller is immutable.
 type httpPoller struct {
 	config  HTTPConfig
-	shown   string // the URL, as people may see it
+	shown   string // the URL without credentials and query
 	problem error
 }
 
-// httpToken is what is remembered of an answer.
+// httpToken is the part of a response that is kept for the next poll.
 type httpToken struct {
 	etag, modified string
 	sum            [sha256.Size]byte // of the body
@@ -101,7 +95,7 @@ type httpToken struct {
 // Validate returns the mistakes in the HTTPConfig.
 func (p *httpPoller) Validate() error { return p.problem }
 
-// concernsNobody is true when no item can have a key.
+// concernsNobody reports whether no item can have a key.
 func (p *httpPoller) concernsNobody() bool { return p.config.Split == nil && len(p.config.Keys) == 0 }
 
 // Poll implements Poller.
@@ -133,10 +127,10 @@ func (p *httpPoller) fetch(ctx context.Context, token any) (PollResult, error) {
 	case status == http.StatusNotModified && (last.etag != "" || last.modified != ""):
 		return PollResult{Unchanged: true, Token: last}, nil
 	}
-	_, _ = io.CopyN(io.Discard, response.Body, maxDrained) // what it says does not matter
+	_, _ = io.CopyN(io.Discard, response.Body, maxDrained) // the body is ignored
 	switch status := response.StatusCode; status {
 	case http.StatusNotFound, http.StatusGone:
-		// No token: what comes back may have the ETag that it had.
+		// No token: a document that exists again may have the same ETag as before.
 		return PollResult{}, nil
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return PollResult{}, NextPollAfter(retryAfterOf(response), statusError(status))
@@ -152,7 +146,7 @@ func (p *httpPoller) request(ctx context.Context, last httpToken) (*http.Request
 	}
 	if p.config.Header != nil {
 		request.Header = p.config.Header.Clone()
-		request.Host = cmp.Or(request.Header.Get("Host"), request.Host) // net/http ignores it among headers
+		request.Host = cmp.Or(request.Header.Get("Host"), request.Host) // net/http ignores Host in Header
 	}
 	if last.etag != "" {
 		request.Header.Set("If-None-Match", last.etag)
@@ -163,7 +157,7 @@ func (p *httpPoller) request(ctx context.Context, last httpToken) (*http.Request
 	return request, nil
 }
 
-// read reads the body of a 200.
+// read reads the body of a response with status 200.
 func (p *httpPoller) read(response *http.Response, last httpToken, known bool) (PollResult, error) {
 	body, err := io.ReadAll(io.LimitReader(response.Body, min(p.config.MaxBytes, math.MaxInt64-1)+1))
 	if err != nil {
@@ -190,9 +184,9 @@ func (p *httpPoller) read(response *http.Response, last httpToken, known bool) (
 	return PollResult{Items: items, Token: token}, nil
 }
 
-// reliable returns Last-Modified when it is at least a second before the answer. It counts in
-// seconds: a document that was changed in the second of the answer may have been changed again
-// in the same one, and a server that is asked about that second would say that it was not.
+// reliable returns Last-Modified if it is at least one second before the response, otherwise "". The header has a
+// resolution of one second: a document that was changed in the second of the response may change again in the same
+// second, and the server would answer 304 to a condition with that second.
 func reliable(header http.Header) string {
 	modified := header.Get("Last-Modified")
 	changed, err := http.ParseTime(modified)
@@ -209,7 +203,8 @@ func reliable(header http.Header) string {
 	return modified
 }
 
-// retryAfterOf reads Retry-After, which counts seconds or is a date. 0: it says nothing.
+// retryAfterOf returns the wait of the Retry-After header, which is a number of seconds or a date. It returns 0 if the
+// header is missing or invalid.
 func retryAfterOf(response *http.Response) time.Duration {
 	text := response.Header.Get("Retry-After")
 	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -221,13 +216,12 @@ func retryAfterOf(response *http.Response) time.Duration {
 	return 0
 }
 
-// statusError names a status in our words: those of the server may be anything.
+// statusError returns an error with the status code and the text of net/http: the server's own text may be anything.
 func statusError(status int) error {
 	return fmt.Errorf("status %d %s", status, http.StatusText(status))
 }
 
-// withoutURL takes the URL out of an error of net/http and net/url: it has the query, and with
-// it what may be a secret.
+// withoutURL removes the URL from an error of net/http or net/url: the URL has the query, which may contain a secret.
 func withoutURL(err error) error {
 	for {
 		failed, ok := errors.AsType[*url.Error](err)

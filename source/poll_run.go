@@ -21,7 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// pollRun is one Run of a PollSource: what it knows of the outside world.
+// pollRun is one run of a PollSource: its state of the items outside the cluster.
 type pollRun struct {
 	// Immutable after begin.
 	source  *PollSource
@@ -29,40 +29,40 @@ type pollRun struct {
 	logger  *slog.Logger
 
 	// Owned by the run loop.
-	known    map[string]knownItem // by ID; nothing in it is part of an answer
-	most     int                  // the largest number of items in known since it was made
-	token    any                  // of the last poll that succeeded; nil: ask for everything
+	known    map[string]knownItem // by ID; shares no memory with a PollResult
+	most     int                  // the largest number of items in known since the map was made
+	token    any                  // of the last successful poll; nil: the Poller must list everything
 	failures int                  // in a row
 
 	mu    sync.Mutex
 	state pollState // guarded by mu
 }
 
-// pollState is what others may know of a pollRun.
+// pollState is the part of a pollRun that PollHealth reports.
 type pollState struct {
 	listed  bool // a poll has succeeded
 	items   int
 	success time.Time // when the last poll succeeded
-	began   time.Time // when the poll under way began; zero: none is
+	began   time.Time // when the poll in progress began; zero: no poll is in progress
 	err     error     // why the last poll failed
 	since   time.Time // when polls began to fail
 	logged  map[string]bool
 }
 
-// What is known of more than largeMap items is copied when at most one in shrinkAt of them is left: maps do not release memory by
-// themselves.
+// If known had more than largeMap items, it is copied when at most one in shrinkAt of them is left: a Go map never
+// shrinks.
 const (
 	largeMap = 4096
 	shrinkAt = 16
 )
 
-// knownItem is what is kept of an item.
+// knownItem is the stored state of an item.
 type knownItem struct {
 	digest [16]byte   // of its version or content
 	keys   []kube.Key // sorted, each once
 }
 
-// poll polls once, and returns how long to wait for the next time.
+// poll polls once, and returns how long to wait for the next poll.
 func (r *pollRun) poll(ctx context.Context) time.Duration {
 	began := time.Now()
 	r.mu.Lock()
@@ -70,14 +70,14 @@ func (r *pollRun) poll(ctx context.Context) time.Duration {
 	r.mu.Unlock()
 	result, err := r.ask(ctx)
 	if err == nil && !result.Unchanged {
-		// Until all has been announced, what is known is neither what there was nor what there
-		// is, and nothing can be unchanged since then.
+		// Until all changes are announced, known matches neither the previous result nor the current one, so the next
+		// poll must list everything.
 		r.token = nil
-		r.source.keep(result.Items, began) // before it is announced: handlers read it
+		r.source.keep(result.Items, began) // before the announcement: handlers read it
 		err = r.compare(ctx, result.Items)
 	}
 	if ctx.Err() != nil {
-		return 0 // the end of the run is nobody's failure
+		return 0 // the end of the run is not a failed poll
 	}
 	if err != nil {
 		r.failures++
@@ -129,8 +129,8 @@ func validateItems(items []Item) error {
 	return nil
 }
 
-// compare announces in what items differ from what is known. When it fails, the items that
-// have not been announced are not known either, so that the next poll finds them again.
+// compare announces the differences between items and known. If it fails, known does not change for the items that were
+// not announced, so that the next poll finds them again.
 func (r *pollRun) compare(ctx context.Context, items []Item) error {
 	r.mu.Lock()
 	first := !r.state.listed
@@ -179,8 +179,8 @@ func (r *pollRun) compare(ctx context.Context, items []Item) error {
 	return nil
 }
 
-// announce enqueues keys, and who else is concerned by what happened to an item. It fails when
-// ctx has ended: the end must not wait for all of a long list.
+// announce enqueues keys, and the keys that KeysOf returns for the item. It fails if ctx has ended: shutdown must not
+// wait for a long list.
 func (r *pollRun) announce(ctx context.Context, what controller.CauseType, item Item, keys []kube.Key) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -205,7 +205,7 @@ func (r *pollRun) alsoConcerned(item Item) (keys []kube.Key, err error) {
 	return r.source.config.KeysOf(item), nil
 }
 
-// digestOf returns what differs when the item does.
+// digestOf returns a hash of the item's version, or of its content without one.
 func digestOf(item Item) (digest [16]byte) {
 	h := sha256.New()
 	if item.Version != "" {
@@ -219,7 +219,7 @@ func digestOf(item Item) (digest [16]byte) {
 	return digest
 }
 
-// sorted returns keys in order, each once, in a slice of its own.
+// sorted returns a sorted copy of keys without duplicates.
 func sorted(keys []kube.Key) []kube.Key {
 	if len(keys) == 0 {
 		return nil
@@ -231,8 +231,8 @@ func sorted(keys []kube.Key) []kube.Key {
 	return slices.Compact(keys)
 }
 
-// cloned returns keys whose texts are their own: those of an item may be parts of a large
-// answer, which would be kept as long as they are.
+// cloned returns a copy of keys with copied strings: the strings of an item may be substrings of a large result, which
+// they would keep in memory.
 func cloned(keys []kube.Key) []kube.Key {
 	own := make([]kube.Key, len(keys))
 	for i, key := range keys {
@@ -241,10 +241,10 @@ func cloned(keys []kube.Key) []kube.Key {
 	return own
 }
 
-// maxShown is how many bytes of an ID are shown.
+// maxShown is the maximum length of a shown ID in bytes.
 const maxShown = 128
 
-// shown returns an ID as people may see it: on one line, and not too long.
+// shown returns an ID for logs, errors and causes: on one line, and cut to maxShown bytes.
 func shown(id string) string {
 	cut := id
 	if len(cut) > maxShown {
@@ -262,7 +262,7 @@ func shown(id string) string {
 	}, cut))
 }
 
-// panicError is a panic in a function of the user's, as the error of a poll.
+// panicError is the error of a poll in which a user's function panicked.
 type panicError struct {
 	who   string
 	value any
@@ -271,10 +271,10 @@ type panicError struct {
 
 func (e *panicError) Error() string { return e.who + " panicked: " + usercode.ValueText(e.value) }
 
-// Unwrap returns the value of the panic when it was an error, unless that one wraps itself.
+// Unwrap returns the value of the panic if it is an error that errors.Is and errors.As can walk.
 func (e *panicError) Unwrap() error { return usercode.ValueError(e.value) }
 
-// recovered turns a panic into a *panicError in err. It has to be deferred itself.
+// recovered turns a panic into a *panicError in err. It must be deferred directly.
 func recovered(who string, err *error) {
 	if value := recover(); value != nil {
 		*err = &panicError{who: who, value: value, stack: debug.Stack()}
