@@ -11,7 +11,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/finalizer"
 )
 
-// What keeps an object that should be gone, for whoever has to find out.
+// ExampleBlocking shows why an object that was deleted still exists.
 func ExampleBlocking() {
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	deleted := metav1.NewTime(now.Add(-20 * time.Minute))
@@ -26,7 +26,7 @@ func ExampleBlocking() {
 	// it is being deleted since 2026-03-04T11:40:00Z, and waits for the finalizer bank.example.com/audit
 }
 
-// Two steps of which the first one has been done by a process that is no more.
+// ExampleFinalizer_Teardown continues a teardown of two steps. An earlier process has done the first step.
 func ExampleFinalizer_Teardown() {
 	c, shop, stop := startServer() // in a program: client.New, and the object that is handled
 	defer stop()

@@ -53,7 +53,7 @@ func TestNewReportsAllMistakes(t *testing.T) {
 	}
 }
 
-// What steps are left follows from the names alone: programs change while objects are deleted.
+// remaining depends only on the names of the steps: the program may change while objects are being deleted.
 func TestRemainingSteps(t *testing.T) {
 	t.Parallel()
 	f, err := New(Config[*corev1.ConfigMap]{Client: new(client.Client), Name: own, Steps: []Step[*corev1.ConfigMap]{{"new", done}, {"a", done}, {"b", done}}})
@@ -62,7 +62,7 @@ func TestRemainingSteps(t *testing.T) {
 	}
 	for noted, want := range map[string]string{
 		"": "new a b", "u:a": "new b", "u:a,b": "new", "u:removed,a, b,new": "", "u:,,": "new a b",
-		// Of another object, or of nobody knows which.
+		// The annotation is of another object, or has no uid.
 		"other:a,b": "new a b", "a,b": "new a b", ":a,b": "new a b",
 	} {
 		obj := config(own)
@@ -77,7 +77,8 @@ func TestRemainingSteps(t *testing.T) {
 	}
 }
 
-// The resourceVersion vouches for the whole content: it moves only when the rest is the same.
+// takeOver copies the resourceVersion only if the rest of the object has not changed, because the resourceVersion
+// stands for the whole content.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	const note = own + "-done"
@@ -88,7 +89,7 @@ func TestTakeOver(t *testing.T) {
 		return later
 	}
 	for name, test := range map[string]struct {
-		edit    func(obj *corev1.ConfigMap) // by the handler, after before
+		edit    func(obj *corev1.ConfigMap) // a change of the handler after before was read
 		later   *corev1.ConfigMap
 		version string
 	}{

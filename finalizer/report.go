@@ -20,7 +20,7 @@ type Report struct {
 
 	// Only Finalizer.Blocking sets the following fields.
 
-	// Own is true if the Finalizer's own entry is among them.
+	// Own is true if the Finalizer's own entry is in Finalizers.
 	Own bool
 	// Step is the first step of the Finalizer's teardown that is not done, and Done are those that are. Empty unless
 	// Own.

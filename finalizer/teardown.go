@@ -31,7 +31,7 @@ type Step[T kube.Object] struct {
 	// exist anymore. Required.
 	//
 	// Any other return value is the result of the run: an error, or controller.RequeueAfter to check again later. The
-	// step is executed again then.
+	// next run executes the step again.
 	Run func(ctx context.Context, obj T) error
 }
 
@@ -42,7 +42,7 @@ type Config[T kube.Object] struct {
 	// Name is the finalizer's entry in the objects: a domain of your own and a name of at most 58 characters,
 	// "shop.example.com/cleanup". Required.
 	//
-	// It must not change while objects have it: nothing would remove the old one.
+	// It must not change while objects have it: the program would never remove the old one.
 	Name string
 	// Steps are the steps of the teardown, in this order. At least one is required.
 	//
@@ -58,8 +58,8 @@ type Config[T kube.Object] struct {
 //
 //  1. Ensure adds the entry to a live object, before the first external effect.
 //  2. The object is deleted; the entry keeps it.
-//  3. Teardown executes the steps that are not recorded as done, one after the other. After each step it records it
-//     in the object with a patch (an annotation with the name of the finalizer and "-done", and with the object's
+//  3. Teardown executes the steps that are not recorded as done, one after the other. After each step it records the
+//     step in the object with a patch (an annotation with the name of the finalizer and "-done", and with the object's
 //     uid, so that copies to other objects do not count).
 //  4. The patch after the last step removes the entry and the annotation.
 //
@@ -210,8 +210,8 @@ func assign[T kube.Object](obj, live T) error {
 	return nil
 }
 
-// done returns the steps that obj records as done for its own uid. Annotations are copied when an object is created
-// from another one, whose teardown does not count.
+// done returns the steps that obj records as done for its own uid. An object that is created from a copy of another one
+// may have its annotation; the uid shows that it does not count.
 func (f *Finalizer[T]) done(obj T) []string {
 	recorded, found := strings.CutPrefix(obj.GetAnnotations()[f.config.annotation()], string(obj.GetUID())+":")
 	if !found {

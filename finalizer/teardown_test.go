@@ -18,8 +18,8 @@ import (
 
 const cleanup = "shop.example.com/cleanup"
 
-// A step tears down what the object stands for as the cluster knows it: a cache that is behind does
-// not know the bucket that was noted last, and nobody would ever remove it.
+// Steps must see the live object: an outdated cache may lack the bucket that was recorded last, and that bucket would
+// never be deleted.
 func TestStepsSeeTheLiveObject(t *testing.T) {
 	t.Parallel()
 	server, c := newServer()
@@ -43,7 +43,7 @@ func TestStepsSeeTheLiveObject(t *testing.T) {
 	}
 }
 
-// What the run has changed in an object that is fresh stays.
+// Changes of the run to an object that is not outdated stay.
 func TestStepsSeeStatusOfRun(t *testing.T) {
 	t.Parallel()
 	server, c := newServer()
@@ -60,7 +60,7 @@ func TestStepsSeeStatusOfRun(t *testing.T) {
 	}
 }
 
-// Of an unstructured object the steps and what is known of the server do not share anything.
+// For an unstructured object, the steps and the last known state must share no memory.
 func TestTeardownOfUnstructuredObject(t *testing.T) {
 	t.Parallel()
 	server, c := newServer()
@@ -82,8 +82,8 @@ func TestTeardownOfUnstructuredObject(t *testing.T) {
 	}
 }
 
-// Somebody has created the object anew from what there was of an earlier one of its name, with the
-// notes of that one's teardown. What has been made for it since has to go.
+// Another client has created the object again from a copy of an earlier one with its name, including the annotation of
+// that object's teardown. Everything that was created for the new object must be cleaned up.
 func TestTeardownOfCopyRunsAllSteps(t *testing.T) {
 	t.Parallel()
 	server, c := newServer()
@@ -101,7 +101,7 @@ func TestTeardownOfCopyRunsAllSteps(t *testing.T) {
 	}
 }
 
-// one is a Finalizer of a step, and of another one that answers err.
+// one returns a Finalizer with two steps: first, and a step that returns err.
 func one[T kube.Object](t *testing.T, c *client.Client, first func(context.Context, T) error, err error) *finalizer.Finalizer[T] {
 	t.Helper()
 	f, failed := finalizer.New(finalizer.Config[T]{Client: c, Name: cleanup, Steps: []finalizer.Step[T]{

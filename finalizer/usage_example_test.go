@@ -12,7 +12,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/middleware"
 )
 
-// A handler that is never called without the finalizer, nor for an object that is being deleted.
+// The middleware never calls the handler for an object without the finalizer or for one that is being deleted.
 func Example() {
 	server, c := newServer() // in a program: client.New
 	defer server.Hook(nil)

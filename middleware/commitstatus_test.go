@@ -20,8 +20,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// The run has removed the last finalizer of a deleted object: there is no status any longer.
-// Whoever failed to remove it has one still.
+// A run that has removed the last finalizer of a deleted object must not write a status, because the object is gone. If
+// the removal failed, the object still exists, and its status is written.
 func TestStatusOfReleasedObject(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -49,7 +49,7 @@ func TestStatusOfReleasedObject(t *testing.T) {
 	}
 }
 
-// The end of the process is no failure of the object's: its status must not say so at every upgrade.
+// A shutdown of the process is not a failure of the object: otherwise each upgrade would write a failure to the status.
 func TestStatusIgnoresInterruption(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -88,7 +88,7 @@ func TestStatusIgnoresInterruption(t *testing.T) {
 	}
 }
 
-// What the Handler has taken over is of a later generation, which nobody has handled.
+// The Handler takes over a later generation from the API server. No run has handled that generation yet.
 func TestStatusObservesGenerationOfRun(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -96,7 +96,7 @@ func TestStatusObservesGenerationOfRun(t *testing.T) {
 	err := statusRun(t.Context(), t, server, c, serviceOptions{
 		SetObservedGeneration: func(_ *corev1.Service, generation int64) { got = generation },
 	}, func(ctx context.Context, service *corev1.Service) error {
-		edit(server, func(obj map[string]any) { obj["spec"] = map[string]any{"clusterIP": "None"} }) // meanwhile
+		edit(server, func(obj map[string]any) { obj["spec"] = map[string]any{"clusterIP": "None"} }) // during the run
 		answer, _, err := client.SetLabels(ctx, c, service, map[string]string{"a": "b"})
 		if err == nil {
 			*service = *answer
@@ -108,8 +108,7 @@ func TestStatusObservesGenerationOfRun(t *testing.T) {
 	}
 }
 
-// A note in the middle of a run is in the cluster before the run goes on, and is not written again
-// at its end.
+// CommitStatus writes the status before the run continues, and the end of the run does not write it again.
 func TestCommitStatus(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -140,7 +139,7 @@ func TestCommitStatus(t *testing.T) {
 		t.Errorf("the error is %v; at the end there were requests %q", err, got)
 	}
 
-	// What comes after it is the difference to it, also when others write in between.
+	// The commit at the end of the run writes only the later changes, also if other clients write in between.
 	err = statusRun(t.Context(), t, server, c, serviceOptions{}, func(ctx context.Context, service *corev1.Service) error {
 		status.Set(&service.Status.Conditions, status.False("One", 1, "Noted", ""))
 		if err := middleware.CommitStatus(ctx, service); err != nil {
@@ -148,7 +147,7 @@ func TestCommitStatus(t *testing.T) {
 		}
 		edit(server, func(obj map[string]any) {
 			entry := obj["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
-			entry["status"] = "Unknown" // by whom ever: the run has not changed it since
+			entry["status"] = "Unknown" // set by another client; the run has not changed it since
 		})
 		status.Set(&service.Status.Conditions, status.False("Two", 1, "Noted", ""))
 		return nil
@@ -161,8 +160,8 @@ func TestCommitStatus(t *testing.T) {
 	}
 }
 
-// A stale copy notes nothing, not at the end of the run either, and the run ends as a conflict,
-// whatever the Handler makes of it.
+// CommitStatus must not write from a stale copy, nor may the end of the run, and the run ends as a conflict, whatever
+// error the Handler returns.
 func TestCommitStatusRejectsStaleCopy(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(error) error{
@@ -194,7 +193,7 @@ func TestCommitStatusRejectsStaleCopy(t *testing.T) {
 	}
 }
 
-// What was refused once may be noted at the second try: then the end is as ever.
+// After a failed CommitStatus, a second one may succeed: then the end of the run commits as usual.
 func TestCommitStatusRetry(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -246,7 +245,8 @@ func TestCommitStatusValidatesArguments(t *testing.T) {
 	}
 }
 
-// The parts of a run: a note before something outside is made, and the status of its end.
+// The test has both commits of a run: CommitStatus before something outside of the cluster is created, and the commit
+// at the end.
 func TestCommitStatusWithinFinalizer(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)

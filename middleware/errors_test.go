@@ -22,7 +22,7 @@ type endlessError struct{}
 func (endlessError) Error() string   { return "endless" }
 func (e endlessError) Unwrap() error { return e }
 
-// errorReader is a tracer whose spans look into errors, as that of package tracing/otel does.
+// errorReader is a tracer whose spans read errors, like those of package tracing/otel.
 type errorReader struct{ notebook }
 
 func (r *errorReader) Start(ctx context.Context, run controller.RunRecord, obj kube.Object) (context.Context, middleware.Span) {
@@ -35,8 +35,8 @@ func (r *errorReader) End(_ context.Context, err error) {
 	r.note("%v %v", err.Error(), panicked)
 }
 
-// TestMiddlewareWithPanickingErrors: each middleware returns, and commits, logs and traces what
-// can be read of an error that wraps itself or has no text.
+// TestMiddlewareWithPanickingErrors checks errors that wrap themselves or have no text: each middleware returns, and
+// commits, logs and traces everything that can be read from them.
 func TestMiddlewareWithPanickingErrors(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

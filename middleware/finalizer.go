@@ -28,7 +28,7 @@ type FinalizerOptions[T kube.Object] struct {
 	// it was deleted before it got the finalizer, and other finalizers keep it. Its return value is the result of the
 	// run. Default: nothing is called.
 	Deleted func(ctx context.Context, obj T) error
-	// BlockedAfter is the time after which a deletion counts as blocked. Default 5 min; negative: immediately.
+	// BlockedAfter is the time after which a deletion counts as blocked. Default 5 min; negative: 0.
 	BlockedAfter time.Duration
 	// Blocked is called in each run of an object whose deletion is blocked, after the teardown, for example to set a
 	// condition. Default: nothing is called.
@@ -46,8 +46,9 @@ type FinalizerOptions[T kube.Object] struct {
 //     instead of the Handler. The result of a step is the result of the run.
 //   - For an object that is being deleted and does not have the finalizer, it only calls options.Deleted.
 //
-// If Blocked or Events is set, it reports deletions that take longer than BlockedAfter, whatever blocks them. A run
-// before that time requeues the object for then, unless a step has returned something else.
+// If Blocked or Events is set, it reports deletions that take longer than BlockedAfter, also if only finalizers of
+// other controllers block them. A run before that time requeues the object for then, unless a step has returned
+// something else.
 //
 // Finalizer panics if f is nil.
 func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOptions[T]) controller.Middleware[T] {
@@ -109,8 +110,8 @@ func (o FinalizerOptions[T]) deleting(ctx context.Context, f *finalizer.Finalize
 // referenceTo returns the object reference for an Event.
 func referenceTo(cluster *kube.Cluster, obj kube.Object) corev1.ObjectReference {
 	ref := corev1.ObjectReference{Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion()}
-	// Without a kind the Event still names the object. Only unregistered types have no kind, and their requests have
-	// failed before.
+	// The Event names the object even without a kind. Only unregistered types have no kind, and requests for them have
+	// failed earlier.
 	if kind, err := cluster.KindOf(obj); err == nil {
 		ref.APIVersion, ref.Kind = kind.GroupVersion().String(), kind.Kind
 	}

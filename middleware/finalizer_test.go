@@ -26,12 +26,12 @@ const (
 	foreign = "bank.example.com/audit"
 )
 
-// cleaning is a Finalizer of one step, and what has happened in order.
+// cleaning has a Finalizer with one step, and records calls and requests in order.
 type cleaning struct {
 	server  *fakeserver.Server
 	client  *client.Client
 	did     []string
-	answer  error // of the step
+	answer  error // the result of the step
 	options middleware.FinalizerOptions[*corev1.Service]
 }
 
@@ -41,7 +41,7 @@ func newCleaning(t *testing.T) *cleaning {
 	return &cleaning{server: server, client: c}
 }
 
-// finalizer is of one step, which writes down that it ran.
+// finalizer returns a Finalizer with one step, which records that it ran.
 func (c *cleaning) finalizer(t *testing.T, of *client.Client) *finalizer.Finalizer[*corev1.Service] {
 	t.Helper()
 	f, err := finalizer.New(finalizer.Config[*corev1.Service]{
@@ -58,7 +58,7 @@ func (c *cleaning) finalizer(t *testing.T, of *client.Client) *finalizer.Finaliz
 	return f
 }
 
-// run is a run of the object as it is now.
+// run makes one run for the live object.
 func (c *cleaning) run(t *testing.T, service *corev1.Service) error {
 	t.Helper()
 	handler := controller.Chain(func(_ context.Context, service *corev1.Service) error {
@@ -80,7 +80,7 @@ func (c *cleaning) expect(t *testing.T, did []string, requests []string) {
 	c.did = nil
 }
 
-// remove asks the server to delete the Service, at the time given.
+// remove deletes the Service at the given time.
 func (c *cleaning) remove(t *testing.T) {
 	t.Helper()
 	if err := client.Delete(t.Context(), c.client, web(t, c.server, c.client)); err != nil {
@@ -98,7 +98,7 @@ func TestFinalizerLifecycle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The entry is there before the handler begins, and the status needs no second try after it.
+	// The entry is added before the handler starts, and the status then needs only one patch.
 	run()
 	c.expect(t, []string{"handled with [" + cleanup + "]"}, []string{patchWeb, statusWeb})
 	run()
@@ -121,7 +121,7 @@ func TestFinalizerLifecycle(t *testing.T) {
 	if obj := c.server.Object("services", webKey()); obj != nil {
 		t.Errorf("the object is still there: %v", obj)
 	}
-	// A stale cache shows it still. Then another one of the name is there.
+	// A stale cache still contains the object. In the second case, another object with its name exists.
 	for _, what := range []string{"gone", "replaced"} {
 		if err := c.run(t, deleted.DeepCopy()); err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -131,7 +131,7 @@ func TestFinalizerLifecycle(t *testing.T) {
 	}
 }
 
-// Nothing outside is made for an object that is gone, or on its way.
+// The Handler must not create anything outside of the cluster for an object that is gone or being deleted.
 func TestFinalizerSkipsHandlerOfDeletedObject(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -144,7 +144,7 @@ func TestFinalizerSkipsHandlerOfDeletedObject(t *testing.T) {
 			edit(c.server, func(obj map[string]any) { obj["metadata"].(map[string]any)["finalizers"] = []any{foreign} })
 			c.remove(t)
 		}, []string{patchWeb, getWeb}},
-		// Its own entry is there, which its cache does not know.
+		// The object has the finalizer, but the cache does not show it.
 		"deleting, with the entry": {func(c *cleaning) {
 			edit(c.server, func(obj map[string]any) { obj["metadata"].(map[string]any)["finalizers"] = []any{cleanup} })
 			c.remove(t)
@@ -170,7 +170,7 @@ func TestFinalizerSkipsHandlerOfDeletedObject(t *testing.T) {
 	c.expect(t, nil, nil)
 }
 
-// recorder is an EventRecorder that writes down.
+// recorder is an EventRecorder that records Events as text.
 type recorder []string
 
 func (r *recorder) Event(regarding corev1.ObjectReference, eventType, reason, _, note string) {
@@ -209,7 +209,7 @@ func TestFinalizerReportsBlockedDeletion(t *testing.T) {
 			t.Errorf("the reports are %+v", reports)
 		}
 
-		// The own part is done: the other one is watched on.
+		// The Finalizer's own steps are done. The deletion is still reported while other finalizers block it.
 		c.answer = nil
 		if err := c.run(t, web(t, c.server, c.client)); err != nil {
 			t.Errorf("the answer is %v", err)
@@ -220,8 +220,8 @@ func TestFinalizerReportsBlockedDeletion(t *testing.T) {
 	})
 }
 
-// When the own part is done in time, the run asks to be told at the time when the rest is called
-// blocked.
+// If the Finalizer's own steps are done in time, the run requeues the object for the time at which the deletion counts
+// as blocked.
 func TestFinalizerRequeuesUntilBlockedAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -236,8 +236,8 @@ func TestFinalizerRequeuesUntilBlockedAfter(t *testing.T) {
 		if !errors.As(err, &requeue) || requeue.After < 9*time.Minute || requeue.After > 9*time.Minute+time.Second {
 			t.Fatalf("the answer is %v, want a run in 9 min", err)
 		}
-		// The second read is for the status: the removal has moved the resourceVersion, and the step
-		// says a new condition.
+		// The second read is for the commit of the status: removing the finalizer has changed the resourceVersion, and
+		// the step adds a new condition.
 		c.expect(t, []string{"step"}, []string{getWeb, patchWeb, getWeb, statusWeb})
 		time.Sleep(requeue.After)
 		if err := c.run(t, web(t, c.server, c.client)); err != nil || len(events) != 1 {
@@ -245,7 +245,7 @@ func TestFinalizerRequeuesUntilBlockedAfter(t *testing.T) {
 		}
 		c.expect(t, nil, nil)
 
-		// Nobody wants to know: no other run.
+		// Neither Blocked nor Events is set: the run does not requeue the object.
 		c.options.Events = (*event.Recorder)(nil)
 		c.options.Deleted = func(context.Context, *corev1.Service) error { return errBroken }
 		if err := c.run(t, web(t, c.server, c.client)); !errors.Is(err, errBroken) {

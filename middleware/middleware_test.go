@@ -29,7 +29,7 @@ func pod() *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
 }
 
-// handle calls the function, wrapped by m, with a Pod.
+// handle calls f, wrapped by m, with a Pod.
 func handle(ctx context.Context, m controller.Middleware[*corev1.Pod], f func(ctx context.Context, pod *corev1.Pod) error) error {
 	return controller.Chain(controller.Handler[*corev1.Pod](f), m)(ctx, pod())
 }
@@ -61,7 +61,7 @@ func TestRecoverKeepsResults(t *testing.T) {
 	}
 }
 
-// The reason for Recover: a middleware outside of it sees the panic as an error.
+// Recover lets a middleware outside of it receive a panic as an error.
 func TestRecoverReturnsErrorToOuterMiddleware(t *testing.T) {
 	t.Parallel()
 	var seen error
@@ -83,7 +83,7 @@ func TestTimeout(t *testing.T) {
 	const limit = time.Minute
 	for name, tc := range map[string]struct {
 		handler func(ctx context.Context) error
-		after   time.Duration // until it answers
+		after   time.Duration // the Handler's duration
 		want    string        // empty: nil
 		is      error
 	}{
@@ -123,7 +123,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// A requeue that comes late is still one, and the end of the controller is no timeout.
+// A RequeueAfter that is returned after the timeout stays one, and the shutdown of the controller is not a timeout.
 func TestTimeoutKeepsErrorClass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestTimeoutKeepsErrorClass(t *testing.T) {
 
 type runOf struct{ Key string }
 
-// record is a log record of a call, as JSON has it.
+// record is the log record of a call, decoded from JSON.
 type record struct {
 	Level, Msg, Controller, Causes, Error string
 	Run                                   runOf

@@ -20,7 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/middleware"
 )
 
-// onePod retrieves a single Pod that never changes.
+// onePod is a Retriever of a single Pod that never changes.
 type onePod struct{}
 
 func (onePod) List(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -39,7 +39,7 @@ func (onePod) Describe() informer.Description[*corev1.Pod] {
 	return informer.Description[*corev1.Pod]{Kind: "Pod"}
 }
 
-// In a controller, Log knows the run: its causes, and the run's logger where it has no own.
+// In a controller, Log logs the causes of the run, and uses the run's logger if it was created without one.
 func TestLogInController(t *testing.T) {
 	t.Parallel()
 	for name, own := range map[string]bool{"the run's logger": false, "a logger of its own": true} {

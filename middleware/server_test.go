@@ -12,15 +12,14 @@ import (
 
 func webKey() kube.Key { return kube.Key{Namespace: "shop", Name: "web"} }
 
-// The requests that tests count.
+// Requests that the tests count.
 const (
 	getWeb    = "GET /api/v1/namespaces/shop/services/web"
 	patchWeb  = "PATCH /api/v1/namespaces/shop/services/web"
 	statusWeb = "PATCH /api/v1/namespaces/shop/services/web/status"
 )
 
-// newServer returns a server with one Service, whose status has standard conditions, and a
-// client of it.
+// newServer returns a server with one Service that has standard conditions in its status, and a client of the server.
 func newServer(t *testing.T) (*fakeserver.Server, *client.Client) {
 	t.Helper()
 	server, c, err := makeServer()
@@ -30,7 +29,7 @@ func newServer(t *testing.T) (*fakeserver.Server, *client.Client) {
 	return server, c
 }
 
-// makeServer is newServer for examples too.
+// makeServer is like newServer, but returns errors, for examples.
 func makeServer() (*fakeserver.Server, *client.Client, error) {
 	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Service"), Resource: "services", Status: true})
 	cluster, err := kube.Connect(server.Config("test"))
@@ -45,7 +44,7 @@ func makeServer() (*fakeserver.Server, *client.Client, error) {
 	return server, c, nil
 }
 
-// edit changes the Service by another hand.
+// edit changes the Service as another client.
 func edit(server *fakeserver.Server, change func(obj map[string]any)) {
 	server.Edit("services", webKey(), "others", func(obj map[string]any) bool {
 		change(obj)
@@ -53,7 +52,7 @@ func edit(server *fakeserver.Server, change func(obj map[string]any)) {
 	})
 }
 
-// web reads the Service, as an informer would have it.
+// web reads the Service in the form that an informer would have.
 func web(t *testing.T, server *fakeserver.Server, c *client.Client) *corev1.Service {
 	t.Helper()
 	service, err := client.Get[*corev1.Service](t.Context(), c, webKey())

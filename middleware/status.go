@@ -163,8 +163,8 @@ func interrupted(ctx context.Context, answer error) bool {
 // create. ctx and obj must be the arguments of a Handler within Status, which commits later changes at the end of the
 // run. If nothing has changed, it makes no request.
 //
-// It writes only if the object has not changed since obj was read (see status.CommitLocked): an outdated copy must
-// not overwrite what it does not contain. obj gets the new resourceVersion and keeps other changes of the Handler.
+// It writes only if the object has not changed since obj was read (see status.CommitLocked): an outdated copy must not
+// overwrite later values. obj gets the new resourceVersion and keeps other changes of the Handler.
 //
 //	status.Set(&service.Status.Conditions, status.True("Named", service.Generation, "Named", "web-1.example.com"))
 //	if err := middleware.CommitStatus(ctx, service); err != nil {

@@ -31,7 +31,7 @@ import (
 
 type serviceOptions = middleware.StatusOptions[*corev1.Service]
 
-// statusRun is one run of a Handler with Status around it.
+// statusRun makes one run of a Handler that is wrapped with Status.
 func statusRun(
 	ctx context.Context, t *testing.T, server *fakeserver.Server, c *client.Client, options serviceOptions,
 	handle func(ctx context.Context, service *corev1.Service) error,
@@ -43,7 +43,7 @@ func statusRun(
 	return handler(ctx, service)
 }
 
-// said is what the Service's conditions say.
+// said formats the conditions of the Service in the cluster.
 func said(t *testing.T, server *fakeserver.Server, c *client.Client) string {
 	t.Helper()
 	var lines []string
@@ -59,8 +59,7 @@ func setReady(service *corev1.Service) {
 	status.SetReady(&service.Status.Conditions, 1, "Deployed", "")
 }
 
-// What the handler has put into the status is written once, whatever it answers, and the answer
-// stays the very same.
+// The changes of the Handler to the status are written once, whatever it returns, and its result is returned unchanged.
 func TestContract34_StatusIsCommittedWithAnyResult(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []error{
@@ -81,7 +80,7 @@ func TestContract34_StatusIsCommittedWithAnyResult(t *testing.T) {
 				}
 				want := []string{statusWeb}
 				if i > 0 {
-					want = nil // it says so already
+					want = nil // the live object already has this condition
 				}
 				if requests := server.Requests(); !slices.Equal(requests, want) {
 					t.Errorf("run %d made requests %q, want %q", i+1, requests, want)
@@ -115,7 +114,7 @@ func TestStatusCommitsAfterPanic(t *testing.T) {
 
 func panicking() { panic(errBroken) }
 
-// nameTakenError is an error that stays until somebody changes something.
+// nameTakenError is a persistent error: it stays until a person changes something.
 type nameTakenError struct{}
 
 func (nameTakenError) Error() string    { return "the name is taken" }
@@ -133,7 +132,7 @@ func TestStatusLogsFailedCommitAfterPanic(t *testing.T) {
 		return do(), nil
 	})
 	var log bytes.Buffer
-	before := slog.Default() // outside of a controller it is the run's logger
+	before := slog.Default() // outside of a controller, it is the logger of the run
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	defer slog.SetDefault(before)
 	err := statusRun(t.Context(), t, server, c, serviceOptions{}, func(_ context.Context, service *corev1.Service) error {
@@ -203,7 +202,8 @@ func TestStatusSetsFailureOfHandler(t *testing.T) {
 	}
 }
 
-// observedGeneration must not vouch for what a failed run has not said.
+// If a failed run has not set a status, observedGeneration must stay, because it would claim that the status is
+// current.
 func TestStatusSetsObservedGeneration(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -219,14 +219,14 @@ func TestStatusSetsObservedGeneration(t *testing.T) {
 		var got int64
 		_ = statusRun(t.Context(), t, server, c, serviceOptions{
 			SetObservedGeneration: func(_ *corev1.Service, generation int64) { got = generation }, OnError: test.onError,
-		}, func(context.Context, *corev1.Service) error { return test.answer }) // the answer, as ever
+		}, func(context.Context, *corev1.Service) error { return test.answer }) // the Handler's result is returned unchanged
 		if got != test.want {
 			t.Errorf("%s: generation %d was set, want %d", name, got, test.want)
 		}
 	}
 }
 
-// The run's time limit, and the end of the process, must not keep the status from being written.
+// The status is written even if the run's time limit has passed or the process is shutting down.
 func TestStatusCommitsAfterContextOfRun(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -271,8 +271,8 @@ func TestStatusTimeout(t *testing.T) {
 	})
 }
 
-// Nothing is written after the lease was lost: whether the run was cancelled for it, or had been
-// cancelled before.
+// Nothing is written after leadership is lost, whether the loss has cancelled the run or the run had been cancelled
+// before.
 func TestStatusDoesNotCommitAfterLossOfLeadership(t *testing.T) {
 	t.Parallel()
 	for name, cause := range map[string]error{"cancelled for it": kube.ErrLeadershipLost, "cancelled before": errBroken, "not cancelled": nil} {
@@ -299,7 +299,7 @@ func TestStatusDoesNotCommitAfterLossOfLeadership(t *testing.T) {
 	}
 }
 
-// A loss while the commit waits for an answer ends it.
+// A loss of leadership cancels a commit that waits for a response.
 func TestStatusEndsWhenLeadershipIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -324,7 +324,7 @@ func TestStatusEndsWhenLeadershipIsLost(t *testing.T) {
 	})
 }
 
-// When the commit fails the run has failed, of the commit's class; a real answer is kept beside it.
+// If the commit fails, the run fails with the class of the commit's error. The error of the Handler is kept too.
 func TestStatusReturnsErrorOfCommit(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -334,7 +334,7 @@ func TestStatusReturnsErrorOfCommit(t *testing.T) {
 		"success":  {nil, controller.OutcomeError},
 		"requeue":  {controller.RequeueAfter(time.Minute), controller.OutcomeError},
 		"error":    {errBroken, controller.OutcomeError},
-		"terminal": {controller.Terminal(errBroken), controller.OutcomeError}, // the status has to be written
+		"terminal": {controller.Terminal(errBroken), controller.OutcomeError}, // the status must be written by a retry
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

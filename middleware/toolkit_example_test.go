@@ -15,9 +15,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// The frame of a handler that makes something outside of the cluster and reports in the status:
-// nothing outside is made before the finalizer is kept, and whatever becomes of the run, the status
-// says it.
+// ExampleStatus is the structure of a handler that creates something outside of the cluster and reports in the status.
+// Nothing outside of the cluster is created before the finalizer is stored. The status shows the result of every run,
+// also of a failed one.
 func ExampleStatus() {
 	_, c, err := makeServer() // in a program: client.New
 	if err != nil {
@@ -51,7 +51,7 @@ func ExampleStatus() {
 	)
 
 	ctx := context.Background()
-	run := func() { // as a controller does it
+	run := func() { // in a program, the controller does this
 		service, err := client.Get[*corev1.Service](ctx, c, webKey())
 		if err != nil {
 			fmt.Println("it is gone:", errors.Is(err, client.ErrGone))
@@ -84,8 +84,8 @@ func ExampleStatus() {
 	// it is gone: true
 }
 
-// The name of what is about to be made outside of the cluster is kept before it is made: whenever the
-// process dies, another one finds it.
+// ExampleCommitStatus stores the name of something outside of the cluster before it is created: if the process crashes,
+// the next one finds it.
 func ExampleCommitStatus() {
 	server, c, err := makeServer() // in a program: client.New
 	if err != nil {
@@ -106,7 +106,7 @@ func ExampleCommitStatus() {
 		},
 		middleware.Status(c, middleware.StatusOptions[*corev1.Service]{}),
 	)
-	for range 2 { // as a controller does it
+	for range 2 { // in a program, the controller does this
 		service, err := client.Get[*corev1.Service](context.Background(), c, webKey())
 		if err != nil {
 			fmt.Println(err)

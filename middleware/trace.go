@@ -11,27 +11,25 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Tracer makes spans of runs. Package tracing/otel has one for OpenTelemetry. It must be safe
-// for concurrent use.
+// Tracer creates spans of runs. Package tracing/otel has one for OpenTelemetry. It must be safe for concurrent use.
 type Tracer interface {
-	// Start is called before the Handler. run is why and when it runs (controller.RunFrom);
-	// outside of a controller only Key and Started are set. obj is the object, to be read and
-	// not to be kept, because it is the Handler's; nil for a Reconciler.
+	// Start is called before the Handler. run contains the key, the causes and the times of the run
+	// (controller.RunFrom); outside of a controller only Key and Started are set. obj is the object, or nil for a
+	// Reconciler. Start may read obj but must not keep it, because it belongs to the Handler.
 	//
-	// The context that it returns is the Handler's: ctx, or one made of it. A nil Span says
-	// that this run is not recorded: nothing more is asked about it.
+	// The Handler receives the returned context, which must be ctx or derived from it. If the returned Span is nil, the
+	// run is not recorded, and Tracer is not called for it again.
 	Start(ctx context.Context, run controller.RunRecord, obj kube.Object) (context.Context, Span)
 }
 
-// Span is a run under way that is recorded.
+// Span is a recorded run that has not ended yet.
 type Span interface {
-	// CallObserver hears of the requests that are made with the Handler's context, as
-	// controller.RunRecord.Calls says. They may run at once, and may go on after End.
+	// CallObserver is called for the requests that are made with the Handler's context, which
+	// controller.RunRecord.Calls counts. Its methods may be called concurrently, and after End.
 	kube.CallObserver
-	// TraceID is what the trace can be found by, for logs and exemplars. Empty: by nothing.
+	// TraceID returns the ID of the trace, for logs and exemplars. "" means that the trace has no ID.
 	TraceID() string
-	// End is called once, with the Handler's context and answer: a *controller.PanicError for a
-	// panic.
+	// End is called once, with the Handler's context and result: a *controller.PanicError if it panicked.
 	End(ctx context.Context, err error)
 }
 
@@ -52,7 +50,7 @@ func Trace[T any](tracer Tracer) controller.Middleware[T] {
 	}
 }
 
-// errNoReturn is what a Span is told of a Handler that does not return.
+// errNoReturn is the error that a Span receives if the Handler does not return.
 var errNoReturn = errors.New("the handler ended its goroutine (runtime.Goexit; t.FailNow does that)")
 
 func traced(ctx context.Context, tracer Tracer, key kube.Key, obj kube.Object, handle func(context.Context) error) (err error) {
@@ -75,8 +73,7 @@ func traced(ctx context.Context, tracer Tracer, key kube.Key, obj kube.Object, h
 			return
 		}
 		span.End(ctx, &controller.PanicError{Value: value, Stack: debug.Stack()})
-		// From here, where the frames of the first panic are still on the stack for whoever
-		// prints it.
+		// Panic again here, where the stack still contains the frames of the first panic.
 		panic(value)
 	}()
 	return handle(kube.ObserveCalls(ctx, span))

@@ -24,8 +24,7 @@ import (
 
 type tracedKey struct{}
 
-// notebook is a Tracer that writes down what it is told, and the span of the one run that it
-// sees.
+// notebook is a Tracer that records its calls. It is also the span of the only run.
 type notebook struct {
 	off   bool // Start returns no Span
 	lines []string
@@ -66,14 +65,14 @@ func (n *notebook) expect(t *testing.T, want ...string) {
 	}
 }
 
-// answering is an API server that says 404 to everything.
+// answering is an API server that responds to every request with status 404.
 type answering struct{}
 
 func (answering) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: req}, nil
 }
 
-// get makes a request with ctx through a Cluster.
+// get makes a request with ctx, through a Cluster.
 func get(ctx context.Context, t *testing.T) {
 	t.Helper()
 	cluster, err := kube.Connect(&rest.Config{Host: "http://server", Transport: answering{}})
@@ -124,7 +123,7 @@ func TestTraceCostsNothingThatIsOff(t *testing.T) {
 		if got := middleware.Trace[kube.Key](nil)(reconciler); !sameFunction(got, reconciler) {
 			t.Error("without a tracer the reconciler is wrapped")
 		}
-		// What a program has whose tracer was not made, because tracing is off.
+		// A program without tracing may pass a nil pointer of its tracer's type.
 		var off *notebook
 		if got := middleware.Trace[*corev1.Pod](off)(handler); !sameFunction(got, handler) {
 			t.Error("with a nil pointer as the tracer the handler is wrapped")
@@ -147,12 +146,12 @@ func TestTraceCostsNothingThatIsOff(t *testing.T) {
 	})
 }
 
-// sameFunction reports whether two Handlers have the same code, which a wrapped Handler does not have.
+// sameFunction reports whether two Handlers have the same code. A wrapped Handler has other code.
 func sameFunction(a, b any) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
 
 func explode() { panic(errBroken) }
 
-// A panic ends the span and goes on, and whoever recovers it sees where it came from.
+// A panic ends the span and continues, and its stack still shows where it began.
 func TestTraceEndsWithAPanic(t *testing.T) {
 	t.Parallel()
 	var n notebook
@@ -185,7 +184,7 @@ func TestTraceEndsWithTheGoroutine(t *testing.T) {
 	}
 }
 
-// In a controller the tracer knows the run, and the run the trace.
+// In a controller, the tracer receives the run, and the run gets the trace's ID.
 func TestTraceInAController(t *testing.T) {
 	t.Parallel()
 	for name, reconciles := range map[string]bool{"a handler": false, "a reconciler": true} {

@@ -47,11 +47,10 @@ const maxAttempts = 5
 //     not lower status.observedGeneration, unless before has them: the object was restored from a backup with its
 //     status. The generation of a change is the condition's observedGeneration, or that of before if the run has set
 //     none.
-//   - Fields of conditions that T does not have stay. If the patch must write the whole list (a condition changes
-//     together with an object in the status that does not exist yet), Commit reads the list first.
+//   - Commit keeps fields of conditions that T does not have. If the patch must write the whole list (a condition
+//     changes together with an object in the status that does not exist yet), Commit reads the list first.
 //   - Commit does not write to another object that was created with the same name.
-//   - An object that is gone, or was replaced, is not an error, because its status is not needed anymore. changed is
-//     false then.
+//   - An object that is gone, or was replaced, is not an error, because it needs no status. changed is then false.
 //
 // # Requirements
 //
@@ -87,8 +86,8 @@ func Commit[T kube.Object](ctx context.Context, c *client.Client, before, after 
 
 // CommitLocked writes the differences between the statuses of before and after like Commit, but only if the object
 // still has the resourceVersion of after. It is for information that must be recorded before a run continues, such as
-// the name of an object outside of the cluster that the run will create: an outdated copy must not overwrite what it
-// does not contain.
+// the name of an object outside of the cluster that the run will create: an outdated copy must not overwrite later
+// values.
 //
 // after gets the new resourceVersion, and is the before of the next commit. If nothing differs, CommitLocked makes no
 // request and does not check the resourceVersion. In a Handler within middleware.Status, use middleware.CommitStatus.
@@ -96,8 +95,8 @@ func Commit[T kube.Object](ctx context.Context, c *client.Client, before, after 
 // Options: those of Commit.
 //
 // Errors: those of Commit, with client.ErrChanged at once if the object has changed; client.ErrGone and
-// client.ErrReplaced. After an error the run must end: nothing was written or, if the response was lost, it is
-// unknown.
+// client.ErrReplaced. After an error the run must end: nothing was written or, if the response was lost, it is unknown
+// whether it was written.
 func CommitLocked[T kube.Object](ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption) (changed bool, err error) {
 	r, err := runOf(c, before, after)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	patch = "PATCH /apis/shop.example.com/v1/namespaces/town/shops/books/status"
 )
 
-// setReady is what the runs of these tests say.
+// setReady makes the status changes of the runs in these tests.
 func setReady(shop *Shop) {
 	status.Set(&shop.Status.Conditions, at(given(), status.True("Ready", 1, "Deployed", "")))
 }
@@ -34,7 +34,7 @@ func TestCommitWithoutDifferencesMakesNoRequest(t *testing.T) {
 	w := newWorld(t)
 	before := w.shop(t)
 	after := before.copy()
-	after.Spec.Replicas = 7 // no part of the status
+	after.Spec.Replicas = 7 // not part of the status
 	after.Labels = map[string]string{"a": "b"}
 	slices.Reverse(after.Status.Conditions)
 	for range 2 {
@@ -46,7 +46,7 @@ func TestCommitWithoutDifferencesMakesNoRequest(t *testing.T) {
 	}
 	u := w.unstructured(t)
 	same := u.DeepCopy()
-	same.Object["status"].(map[string]any)["replicas"] = 0 // an int, where JSON gives int64
+	same.Object["status"].(map[string]any)["replicas"] = 0 // an int; decoded JSON has int64
 	if changed, err := status.Commit(t.Context(), w.client, u, same); changed || err != nil {
 		t.Errorf("unstructured: changed is %v, the error %v", changed, err)
 	}
@@ -144,7 +144,7 @@ func TestCommitWritesDifferences(t *testing.T) {
 
 	u := w.unstructured(t)
 	edited := u.DeepCopy()
-	edited.Object["status"].(map[string]any)["conditions"] = []map[string]any{condition("Ready", "True")} // not as JSON gives it
+	edited.Object["status"].(map[string]any)["conditions"] = []map[string]any{condition("Ready", "True")} // not the types of decoded JSON
 	if changed, err := status.Commit(t.Context(), w.client, u, edited); !changed || err != nil {
 		t.Errorf("unstructured: changed is %v, the error %v", changed, err)
 	}
@@ -162,7 +162,7 @@ func commit(t *testing.T, w *world, before, after *Shop) {
 	}
 }
 
-// Where it is known what is there, other writes do not disturb.
+// If the state in the cluster is known, writes of other clients to other fields cause no retry.
 func TestCommitIgnoresOtherWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -179,7 +179,7 @@ func TestCommitIgnoresOtherWrites(t *testing.T) {
 func TestCommitKeepsConditionsOfOtherClients(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	// A new condition, while others add one.
+	// The run adds a condition while other clients add another one.
 	before := w.shop(t)
 	after := before.copy()
 	setReady(after)
@@ -190,7 +190,7 @@ func TestCommitKeepsConditionsOfOtherClients(t *testing.T) {
 	commit(t, w, before, after)
 	w.expect(t, "3 [a] Theirs=False Ready=True Other=True New=True", patch, get, patch)
 
-	// The list is another one than was seen: the test of the JSON patch fails.
+	// The list differs from the one that the run has seen, so the test of the JSON patch fails.
 	before = w.shop(t)
 	after = before.copy()
 	status.Remove(&after.Status.Conditions, "New", "Ready")
@@ -201,7 +201,7 @@ func TestCommitKeepsConditionsOfOtherClients(t *testing.T) {
 	w.expect(t, "3 [a] First=True Theirs=False Other=True", patch, get, patch)
 }
 
-// Somebody, another instance for one, has written the same: nothing is left to do.
+// Another client, such as another replica, has already written the same status: no patch is sent.
 func TestCommitSkipsExistingChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -216,7 +216,7 @@ func TestCommitSkipsExistingChanges(t *testing.T) {
 	w.expect(t, "0 [a] Theirs=True Ready=False New=True", patch, get)
 }
 
-// A handler that writes the object itself takes over the answer; the lock is the answer's.
+// A handler that writes to the object takes over the response. The resourceVersion of the response is required then.
 func TestCommitAfterWriteOfRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -227,7 +227,7 @@ func TestCommitAfterWriteOfRun(t *testing.T) {
 	commit(t, w, before, after)
 	w.expect(t, "0 [a] Theirs=False Ready=True", patch)
 
-	// Another write of others in between does no harm.
+	// Another write of other clients before the commit does not matter.
 	before = w.shop(t)
 	w.say("Theirs", "True")
 	after = w.shop(t)
@@ -237,7 +237,7 @@ func TestCommitAfterWriteOfRun(t *testing.T) {
 	commit(t, w, before, after)
 	w.expect(t, "0 [a] Theirs=True Ready=True Other=True", patch, get, patch)
 
-	// But what came with the answer and has changed again would be overwritten with what was.
+	// A field that came with the response and has changed again would be overwritten with its old value.
 	before = w.shop(t)
 	w.say("Theirs", "False")
 	after = w.shop(t)
@@ -274,7 +274,7 @@ func TestCommitStopsAfterMaxAttempts(t *testing.T) {
 	}
 }
 
-// What the API server refuses because of the result is no conflict.
+// A patch that the API server rejects because of its result is not a conflict.
 func TestCommitDoesNotRetryInvalidStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -299,7 +299,7 @@ func TestCommitDoesNotRetryInvalidStatus(t *testing.T) {
 func TestCommitIgnoresMissingObject(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		again    bool // another object of the name is there
+		again    bool // an object with the same name was created
 		change   func(*Shop)
 		requests []string
 	}{

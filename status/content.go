@@ -95,15 +95,15 @@ func sameStatus(a, b kube.Object) bool {
 		reflect.DeepEqual(statusA.FieldByIndex(field.Index).Interface(), statusB.FieldByIndex(field.Index).Interface())
 }
 
-// contentOf returns the status of an object in the form of decoded JSON: numbers are int64 or float64. It is nil if
-// there is none. The caller must not change it.
+// contentOf returns the status of an object in the form of decoded JSON: numbers are int64 or float64. It is nil if the
+// object has no status. The caller must not change it.
 func contentOf(obj kube.Object) (map[string]any, error) {
 	var content any
 	switch obj := obj.(type) {
 	case *metav1.PartialObjectMetadata:
 		return nil, fmt.Errorf("a %T contains only metadata: read the whole object", obj)
 	case runtime.Unstructured:
-		// Encoded and decoded, because a handler may have set an int or a slice of maps.
+		// Encoding and decoding normalizes the content: a handler may have set an int or a slice of maps.
 		encoded, err := json.Marshal(obj.UnstructuredContent()["status"])
 		if err != nil {
 			return nil, fmt.Errorf("encode the status: %w", err)
@@ -112,7 +112,7 @@ func contentOf(obj kube.Object) (map[string]any, error) {
 			return nil, fmt.Errorf("decode the status: %w", err)
 		}
 	default:
-		// The converter of apimachinery panics at some unexported fields.
+		// The converter of apimachinery panics for some unexported fields.
 		encoded, err := json.Marshal(obj)
 		if err != nil {
 			return nil, fmt.Errorf("encode the object: %w", err)

@@ -117,7 +117,7 @@ func conditionChanges(before, after []any) []conditionChange {
 }
 
 // appliedTo returns a condition with the change applied; nil means that it does not exist. Fields that the run has
-// never seen stay.
+// never read stay.
 func (c conditionChange) appliedTo(condition any) any {
 	_, isObject := c.to.(map[string]any)
 	current, exists := condition.(map[string]any)

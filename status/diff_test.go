@@ -19,8 +19,8 @@ func decoded(tb testing.TB, text string) map[string]any {
 	return content
 }
 
-// FuzzMergePatch checks mergePatch against a library's idea of merge patches: what it makes of from
-// is to. Nulls mean nothing in statuses and cannot be written by merge patches.
+// FuzzMergePatch compares mergePatch with a library for merge patches: the library, applied to from, must return to.
+// Nulls are excluded: they have no meaning in statuses, and merge patches cannot write them.
 func FuzzMergePatch(f *testing.F) {
 	for _, seed := range [][2]string{
 		{`{}`, `{}`},
@@ -139,7 +139,7 @@ func TestFilledIgnoresZeros(t *testing.T) {
 		{"true", true, true},
 		{"integer zero", int64(0), false},
 		{"integer", int64(1), true},
-		{"float zero", float64(0), false}, // of a type with a MarshalJSON that writes 0.0
+		{"float zero", float64(0), false}, // from a type with a MarshalJSON that writes 0.0
 		{"float", 0.5, true},
 		{"empty list", []any{}, false},
 		{"list", []any{nil}, true},

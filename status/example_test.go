@@ -24,8 +24,8 @@ func ExampleSet() {
 	// true
 }
 
-// What a handler has learnt of the object's children, in words that `kubectl wait` and GitOps
-// tools understand.
+// ExampleSummarize sets conditions that `kubectl wait` and GitOps tools understand from the states of the object's
+// children.
 func ExampleSummarize() {
 	var conditions []metav1.Condition
 	status.Summarize(&conditions, 3,
@@ -46,7 +46,8 @@ func show(conditions []metav1.Condition) {
 	}
 }
 
-// Without middleware.Status: the object as it came, and as the run leaves it.
+// ExampleCommit shows Commit without middleware.Status: before is the object as the run received it, after is the
+// object at the end of the run.
 func ExampleCommit() {
 	c, stop := startServer() // in a program: client.New
 	defer stop()

@@ -17,7 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Shop is a custom kind with what statuses have: conditions, fields, other lists.
+// Shop is a custom kind. Its status has conditions, other fields and another list.
 type Shop struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -62,7 +62,7 @@ type world struct {
 	*fakeserver.Server
 	client *client.Client
 	sent   []string // the bodies of writes
-	// disturb is called before each write. Optional.
+	// disturb is called before each write, to change the object as another client. Optional.
 	disturb func()
 }
 
@@ -75,7 +75,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// startServer is newWorld for examples.
+// startServer is like newWorld, for examples.
 func startServer() (c *client.Client, stop func()) {
 	w, err := makeWorld()
 	if err != nil {
@@ -123,7 +123,7 @@ func condition(conditionType, status string) map[string]any {
 	return map[string]any{"type": conditionType, "status": status, "lastTransitionTime": "2026-01-02T03:04:05Z", "reason": "Why", "message": ""}
 }
 
-// edit changes the Shop's status by another hand.
+// edit changes the Shop's status as another client.
 func (w *world) edit(change func(status map[string]any)) {
 	w.Edit("shops", shopKey(), "others", func(obj map[string]any) bool {
 		status, ok := obj["status"].(map[string]any)
@@ -136,7 +136,7 @@ func (w *world) edit(change func(status map[string]any)) {
 	})
 }
 
-// say changes one condition by another hand.
+// say sets the status of one condition as another client.
 func (w *world) say(conditionType, value string) {
 	w.edit(func(status map[string]any) {
 		for i, entry := range status["conditions"].([]any) {
@@ -170,7 +170,7 @@ func (w *world) unstructured(t *testing.T) *unstructured.Unstructured {
 	return shop
 }
 
-// brief is a status in one line.
+// brief formats a status in one line.
 func brief(s ShopStatus) string {
 	text := fmt.Sprint(s.Replicas, s.Hosts)
 	for _, c := range s.Conditions {
@@ -189,7 +189,7 @@ func (w *world) expect(t *testing.T, wantStatus string, wantRequests ...string) 
 	}
 }
 
-// lastSent returns the last body that was written.
+// lastSent returns the body of the last write.
 func (w *world) lastSent(t *testing.T) any {
 	t.Helper()
 	var body any
@@ -199,7 +199,7 @@ func (w *world) lastSent(t *testing.T) any {
 	return body
 }
 
-// label changes the Shop's labels by another hand.
+// label sets a label of the Shop as another client.
 func (w *world) label(name, value string) {
 	w.Edit("shops", shopKey(), "others", func(obj map[string]any) bool {
 		obj["metadata"].(map[string]any)["labels"] = map[string]any{name: value}

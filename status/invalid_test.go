@@ -52,7 +52,7 @@ func TestCommitWithInvalidConditionsOfOtherClients(t *testing.T) {
 	w, before = sloppy(t)
 	after = before.copy()
 	status.Remove(&after.Status.Conditions, "Ready")
-	after.Status.Summary.First = "a" // for which the whole list has to be written
+	after.Status.Summary.First = "a" // this change requires to write the whole list
 	commit(t, w, before, after)
 	w.expect(t, "0 [a] Theirs=False =True Theirs=True", get, patch)
 

@@ -10,13 +10,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// What has to be noted before the run goes on: it is, or nothing is.
+// CommitLocked either writes the change before the run continues, or writes nothing.
 func TestCommitLocked(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change   func(*Shop)
 		happens  func(*world)
-		err      error // nil: it is written
+		err      error // nil: the change is written
 		requests []string
 		want     string
 	}{
@@ -83,15 +83,15 @@ func TestCommitLocked(t *testing.T) {
 	}
 }
 
-// A run that took over the answer of a write of its own, and then notes something: what it has is
-// the live state, so that nothing is unclear.
+// A run takes over the response of its own write and then calls CommitLocked. Its copy is the live state, so the origin
+// of every difference is known.
 func TestCommitLockedAfterWriteOfRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := w.shop(t)
 	w.edit(func(status map[string]any) { status["hosts"] = []any{"b"} })
 	w.say("Ready", "Unknown")
-	after := w.shop(t) // as the answer of a write
+	after := w.shop(t) // the response of a write
 	after.Status.Hosts = []string{"c"}
 	after.Status.Summary.First = "a"
 	setReady(after)
@@ -106,7 +106,7 @@ func TestCommitLockedUnchangedAfterWriteWithCondition(t *testing.T) {
 	w := newWorld(t)
 	before := w.shop(t)
 	w.say("New", "True")
-	after := w.shop(t) // as the answer of the run's own write
+	after := w.shop(t) // the response of the run's own write
 	changed, err := status.CommitLocked(t.Context(), w.client, before, after)
 	if changed || err != nil {
 		t.Errorf("changed is %v, the error %v", changed, err)

@@ -13,9 +13,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// TestStaleCommitsKeepOtherClientsChanges writes at random from states that are up to four writes old, while
-// another client adds, changes, removes and moves its own conditions among 30 before each patch. After
-// each commit the run's changes are in the cluster, and all else is as the other client left it.
+// TestStaleCommitsKeepOtherClientsChanges commits random changes of states that are up to four writes old. Before each
+// patch, another client adds, changes, removes and moves its own conditions among 30. After each commit the run's
+// changes must be in the cluster, and all other conditions must be as the other client has written them.
 func TestStaleCommitsKeepOtherClientsChanges(t *testing.T) {
 	t.Parallel()
 	for seed := range testlength.Count(6, 30) {
@@ -30,7 +30,7 @@ func TestStaleCommitsKeepOtherClientsChanges(t *testing.T) {
 			}
 			fields["conditions"] = list
 		})
-		disturbed := 0 // in this commit: it gives up after five attempts
+		disturbed := 0 // in this commit: Commit sends at most five patches
 		w.disturb = func() {
 			if disturbed++; disturbed > 3 || random.IntN(3) == 0 {
 				return
@@ -72,7 +72,7 @@ func TestStaleCommitsKeepOtherClientsChanges(t *testing.T) {
 			if err != nil {
 				t.Fatalf("seed %d, step %d: %v", seed, step, err)
 			}
-			wanted := maps.Clone(want) // what the other client did meanwhile
+			wanted := maps.Clone(want) // the changes of the other client during the commit
 			for n := range 4 {
 				name := fmt.Sprint("Own", n)
 				was, had := status.Get(before.Status.Conditions, name)

@@ -20,8 +20,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// A webhook refuses with the code of a test that has failed, and without causes. Nobody has written
-// meanwhile, so it is no conflict, and trying on is useless.
+// A webhook rejects the patch with the status code of a failed test and without causes. No other client has written, so
+// the error is not a conflict, and a retry is useless.
 func TestCommitRejectedByWebhook(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -59,14 +59,14 @@ func TestCommitRejectedByWebhook(t *testing.T) {
 	}
 }
 
-// A field that came with the answer of the run's own write has been changed once more: what the
-// run has not said itself is not said again.
+// A field that came with the response of the run's own write has changed again. The run has not set it, so Commit must
+// not write it.
 func TestCommitDoesNotRestoreFieldsRemovedByOtherClients(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := w.shop(t)
 	w.edit(func(status map[string]any) { status["hosts"] = []any{"b"} })
-	after := w.shop(t) // as the answer of a write
+	after := w.shop(t) // the response of a write
 	after.Status.Replicas = 3
 	w.edit(func(status map[string]any) { status["hosts"] = []any{"c"} })
 	_, err := status.Commit(t.Context(), w.client, before, after)
@@ -75,7 +75,7 @@ func TestCommitDoesNotRestoreFieldsRemovedByOtherClients(t *testing.T) {
 	}
 	w.expect(t, "0 [c] Theirs=True Ready=False", patch, get)
 
-	// What has not changed again is no obstacle, nor is a zero that is not there.
+	// Fields that have not changed again do not prevent the commit, nor do zeros of missing fields.
 	w.edit(func(status map[string]any) { delete(status, "replicas") })
 	before = w.shop(t)
 	w.edit(func(status map[string]any) { status["hosts"] = []any{"d"} })
@@ -91,13 +91,13 @@ func TestCommitDoesNotRestoreFieldsRemovedByOtherClients(t *testing.T) {
 	}
 }
 
-// Entries have fields that the Go type does not know: a later version of the type does, or
-// another program's. They stay, in the own entry and in those of others, whichever patch is made.
+// Conditions have fields that the Go type lacks: a later version of the type or another program has added them. They
+// stay in the run's own condition and in those of other clients, with every type of patch.
 func TestCommitKeepsUnknownFields(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change   func(*Shop)
-		happens  func(*world) // behind the back of the run
+		happens  func(*world) // a change by another client during the run
 		takeOver bool
 		requests []string
 	}{
@@ -177,7 +177,7 @@ func TestCommitKeepsUnknownFields(t *testing.T) {
 					t.Errorf("the entry %v has lost its severity", entry)
 				}
 			}
-			// And that is all.
+			// No other difference is left.
 			if changed, err := status.Commit(t.Context(), w.client, live, live.copy()); changed || err != nil {
 				t.Errorf("changed is %v, the error %v", changed, err)
 			}
@@ -185,7 +185,7 @@ func TestCommitKeepsUnknownFields(t *testing.T) {
 	}
 }
 
-// Null is nothing, for a merge patch: whoever takes one away has changed nothing.
+// A merge patch cannot distinguish null from a missing field: removing a null is not a change.
 func TestCommitRemovesNull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -199,7 +199,7 @@ func TestCommitRemovesNull(t *testing.T) {
 	w.expect(t, "0 [a] Theirs=True Ready=False")
 }
 
-// Kiosk has a field named Status that is another one than the status.
+// Kiosk has a field named Status that is not encoded as status.
 type Kiosk struct {
 	Shop
 	Status string     `json:"state"`
@@ -227,7 +227,7 @@ func TestCommitIgnoresOtherFieldNamedStatus(t *testing.T) {
 	w.expect(t, "3 [a] Theirs=True Ready=False", patch)
 }
 
-// Somebody writes to the object all the time, and not to the conditions: a new one gets in.
+// Another client changes the object before each patch, but not the conditions: a new condition is still added.
 func TestCommitAddsConditionDuringOtherWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -245,7 +245,7 @@ func TestCommitAddsConditionDuringOtherWrites(t *testing.T) {
 	commit(t, w, before, after)
 	w.expect(t, "0 [a] Theirs=True Ready=False New=True", patch, get, patch)
 
-	// An unstructured one shows at once what there is.
+	// For an unstructured object, the commit uses the complete live state.
 	u := w.unstructured(t)
 	edited := u.DeepCopy()
 	if err := status.Edit(edited, func(c *[]metav1.Condition) { status.Set(c, status.True("Newer", 1, "New", "")) }); err != nil {
@@ -257,8 +257,8 @@ func TestCommitAddsConditionDuringOtherWrites(t *testing.T) {
 	w.expect(t, "0 [a] Theirs=True Ready=False New=True Newer=True", patch)
 }
 
-// Edit leaves alone what it was not asked to change, as it stands in the list: otherwise a commit
-// would write the conditions of others, as this run saw them.
+// Edit must not change conditions that the callback has not changed, as they are in the list. Otherwise a commit would
+// overwrite conditions of other clients with outdated values.
 func TestEditKeepsOtherConditions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -277,7 +277,7 @@ func TestEditKeepsOtherConditions(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w.say("Theirs", "False") // since then
+	w.say("Theirs", "False") // after the run has read the object
 	if changed, err := status.Commit(t.Context(), w.client, u, edited); !changed || err != nil {
 		t.Errorf("changed is %v, the error %v", changed, err)
 	}
@@ -287,7 +287,7 @@ func TestEditKeepsOtherConditions(t *testing.T) {
 	if _, observed := ready["observedGeneration"]; observed || ready["severity"] != "Info" || list[0].(map[string]any)["severity"] != "Info" {
 		t.Errorf("the conditions are %v", list)
 	}
-	// Nothing was edited: it is the same object.
+	// An edit without changes does not change the object.
 	same := u.DeepCopy()
 	if err := status.Edit(same, func(c *[]metav1.Condition) { status.Set(c, status.False("Ready", 1, "Why", "")) }); err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func TestEditKeepsOtherConditions(t *testing.T) {
 	}
 }
 
-// Another instance has added the condition in the very moment: there are no two of it.
+// Another replica adds the same condition at the same time: it must exist only once.
 func TestCommitAddsConditionOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -308,7 +308,7 @@ func TestCommitAddsConditionOnce(t *testing.T) {
 	w.expect(t, "0 [a] Theirs=True Ready=False New=True", patch, get, patch)
 
 	w.disturb = func() { w.say("Newer", "False") }
-	u := w.unstructured(t) // of which the whole list is known
+	u := w.unstructured(t) // its whole list is known
 	edited := u.DeepCopy()
 	if err := status.Edit(edited, func(c *[]metav1.Condition) { status.Set(c, status.True("Newer", 1, "New", "")) }); err != nil {
 		t.Fatal(err)

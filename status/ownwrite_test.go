@@ -39,7 +39,7 @@ func TestCommitRemovesConditionsAfterWriteOfRun(t *testing.T) {
 				w := newWorld(t)
 				before := w.shop(t)
 				w.label("own", "write")
-				after := w.shop(t) // as the answer of a write
+				after := w.shop(t) // the response of a write
 				test.change(after)
 				if changed, err := commit(t, w, before, after); !changed || err != nil {
 					t.Errorf("changed is %v, the error %v", changed, err)
@@ -107,7 +107,7 @@ func TestCommitWithPrunedField(t *testing.T) {
 	w.expect(t, "0 [a] Theirs=True Ready=False New=True", patch, get, patch)
 }
 
-// An earlier run, whose response was lost, or another client has set the same status already: the transition time
+// An earlier run whose response was lost, or another client, has already set the same status: the transition time
 // stays.
 func TestCommitKeepsTransitionTimeAfterLostResponse(t *testing.T) {
 	t.Parallel()
@@ -129,7 +129,7 @@ func TestCommitKeepsTransitionTimeAfterLostResponse(t *testing.T) {
 		t.Fatal("no answer was lost")
 	}
 	w.expect(t, "0 [a] Theirs=True Ready=False New=True", patch)
-	// The next run comes a minute later, and its cache is behind.
+	// The next run starts a minute later with an outdated cache.
 	again := before.copy()
 	status.Set(&again.Status.Conditions, status.True("New", 1, "New", ""))
 	since := again.Status.Conditions[2].LastTransitionTime

@@ -22,8 +22,8 @@ func ready(shop *Shop, value metav1.ConditionStatus, generation int64, since tim
 	})
 }
 
-// A run that begins with an old state says again what is there since an earlier time: after a lost
-// response, or a hand-over.
+// A run with an outdated state sets a status that the cluster already has since an earlier time, as after a lost
+// response or a change of leadership.
 func TestStaleCommitKeepsTransitionTime(t *testing.T) {
 	t.Parallel()
 	first, second := given().Time, given().Add(time.Hour)
@@ -45,7 +45,7 @@ func TestStaleCommitKeepsTransitionTime(t *testing.T) {
 			t.Errorf("%s: %+v, want the transition at %s", name, got, first)
 		}
 
-		// With another message, which is written.
+		// The run changes the message too, and the message is written.
 		again = stale.copy()
 		ready(again, metav1.ConditionTrue, 1, second, "said again")
 		commit(t, w, stale, again)
@@ -74,8 +74,8 @@ func TestStaleUnstructuredCommitKeepsTransitionTime(t *testing.T) {
 	}
 }
 
-// A status that others have changed since changes again by this commit, so the transition is now, and
-// not when the run's state had it.
+// Another client has changed the condition's status since, so this commit changes it again. The transition time is now,
+// not the one in the run's state.
 func TestStaleCommitSetsTransitionTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -90,14 +90,14 @@ func TestStaleCommitSetsTransitionTime(t *testing.T) {
 	}
 }
 
-// A run that only changes the message of an old state does not take back the time of a transition that
-// it has not seen.
+// A run that changes only the message of an outdated state must not restore the old time of a transition that it has
+// not seen.
 func TestCommitOfMessageKeepsLaterTransitionTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	stale := w.shop(t)
 	later := given().Add(time.Hour)
-	w.edit(func(s map[string]any) { // True, and False again
+	w.edit(func(s map[string]any) { // set to True and back to False
 		s["conditions"].([]any)[1].(map[string]any)["lastTransitionTime"] = later.UTC().Format(time.RFC3339)
 	})
 	after := stale.copy()
@@ -108,8 +108,8 @@ func TestCommitOfMessageKeepsLaterTransitionTime(t *testing.T) {
 	}
 }
 
-// What a run with a later generation has said is not changed by one with an earlier generation:
-// conditions, their removal, and status.observedGeneration.
+// A run for an earlier generation must not overwrite what a run for a later generation has written: conditions, their
+// removal, and status.observedGeneration.
 func TestCommitOfOlderGenerationKeepsLaterOne(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(*Shop){
@@ -164,8 +164,8 @@ func (w *world) generation(n int64) {
 	})
 }
 
-// An object that was restored from a backup has a status of generations to come. A run that has found it so
-// writes its own generation, also when another client writes meanwhile.
+// An object that was restored from a backup has a status with later generations than its own. A run that has read that
+// status writes its own generation, even if another client writes at the same time.
 func TestCommitToRestoredObjectWritesItsGeneration(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

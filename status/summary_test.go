@@ -13,7 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// short writes conditions without their times.
+// short formats conditions without their times.
 func short(conditions []metav1.Condition) []string {
 	var lines []string
 	for _, c := range conditions {
@@ -22,7 +22,7 @@ func short(conditions []metav1.Condition) []string {
 	return lines
 }
 
-// Each summary follows from each other one, and leaves conditions of others alone.
+// The test makes every transition between two summaries. Conditions of other clients stay.
 func TestSummaries(t *testing.T) {
 	t.Parallel()
 	type summary struct {

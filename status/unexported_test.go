@@ -10,7 +10,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// notedShop is a Shop with a field of the program's own.
+// notedShop is a Shop with an unexported field.
 type notedShop struct {
 	Shop `json:",inline"`
 	seen metav1.Time
@@ -21,7 +21,8 @@ func (s *notedShop) DeepCopyObject() runtime.Object {
 	return &notedShop{Shop: *s.copy(), seen: s.seen}
 }
 
-// TestUnexportedFieldsInStatus are no part of the object, whatever their types can do.
+// TestUnexportedFieldsInStatus checks that unexported fields are not part of the object, whatever methods their types
+// have.
 func TestUnexportedFieldsInStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -21,7 +21,7 @@ func handle(ctx context.Context, shop *Shop) error {
 
 func deploy(ctx context.Context) error { return ctx.Err() }
 
-// The handler changes its copy of the object, and knows nothing of requests.
+// The handler changes only its copy of the object. It makes no requests.
 func Example() {
 	shop := &Shop{}
 	fmt.Println(handle(context.Background(), shop))
@@ -31,7 +31,7 @@ func Example() {
 	// Ready=True Deployed: 3 replicas are up
 }
 
-// A controller of a kind that it has no Go type of.
+// ExampleEdit sets a condition of a kind without a Go type.
 func ExampleEdit() {
 	shop := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "shop.example.com/v1", "kind": "Shop"}}
 	err := status.Edit(shop, func(conditions *[]metav1.Condition) {
