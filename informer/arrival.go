@@ -9,7 +9,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// typeForNew returns the type with which an object is announced that was not cached.
+// typeForNew returns the type with which an object that was not cached is announced.
 func (p *part) typeForNew() ChangeType {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -19,10 +19,10 @@ func (p *part) typeForNew() ChangeType {
 	return p.first
 }
 
-// arrived stores an object of a list or an event, and announces the change, unless the cached state is the same or
+// arrived stores an object of a list or an event and announces the change, unless the cached state is the same or
 // newer. A consistent list also replaces newer states. An object that was not cached is announced as typeForNew.
 //
-// For items of lists, the content decides whether a state of the same version is the same: an API server that was
+// For items of lists, two states of the same version are the same only if their content is. An API server that was
 // restored from a backup reuses versions, and one that converts objects differently than before keeps their versions.
 func (p *part) arrived(o *wire.Object, typeForNew ChangeType, from origin) {
 	p.core.events.Lock()
@@ -50,7 +50,7 @@ func (p *part) arrived(o *wire.Object, typeForNew ChangeType, from origin) {
 	p.shown(o.Key)
 }
 
-// store stores o, if accept returns true, and announces it. core.events must be held.
+// store stores and announces o, if accept returns true. core.events must be held.
 func (p *part) store(objects *store.Store, o *wire.Object, typeForNew ChangeType, from origin, accept func(kept store.Ref, found bool) bool) {
 	old, replaced, put, err := objects.PutIf(o, accept)
 	if !put {
@@ -67,8 +67,8 @@ func (p *part) store(objects *store.Store, o *wire.Object, typeForNew ChangeType
 	p.core.announce(p, as, o.Key)
 }
 
-// unindexed logs that an index does not find an object. It is a warning once an hour, because an index may fail for
-// each state of each object. core.events must be held.
+// unindexed logs that an index fails to find an object. It logs at most one warning an hour, because an index may fail
+// for each state of each object. core.events must be held.
 func (p *part) unindexed(key kube.Key, err error) {
 	log := p.core.logger.Debug
 	if now := time.Now(); p.unindexedAt.IsZero() || now.Sub(p.unindexedAt) >= manyReasonsEvery {
@@ -77,7 +77,7 @@ func (p *part) unindexed(key kube.Key, err error) {
 	log("informer keeps an object without an index", "informer", p.core.name, "key", key.String(), "error", usercode.Error(err))
 }
 
-// gone removes an object that an event has deleted.
+// gone removes an object after its delete event.
 func (p *part) gone(o *wire.Object, from origin) {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()
@@ -91,7 +91,7 @@ func (p *part) gone(o *wire.Object, from origin) {
 		return
 	}
 	if kept.UID() != o.UID && (older(o.ResourceVersion, kept.ResourceVersion()) || p.isPerObject()) {
-		return // an earlier incarnation's end
+		return // the event deleted an earlier object of this name
 	}
 	p.forget(objects, o.Key, from == unbroken && kept.UID() == o.UID, from)
 }
@@ -106,7 +106,7 @@ func (p *part) forget(objects *store.Store, key kube.Key, last bool, from origin
 }
 
 // forgetAll removes all objects, because the informer no longer has the part, or the kind was removed with its objects.
-// Versions that were seen before are not related to those of a kind that is installed again.
+// If the kind is installed again, its versions are not related to the earlier ones.
 func (p *part) forgetAll() {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()

@@ -22,7 +22,7 @@ func (c *core) await(w cache.Write, seen func()) (cancel func()) {
 		}
 	}
 	waits := len(write.awaited) > 0
-	write.Object = nil // the caller's; only the selections were asked about it
+	write.Object = nil // only the selections needed the caller's object
 	c.events.Unlock()
 	if !waits {
 		if write.shown {
@@ -64,7 +64,7 @@ func (c *core) readyFor(w cache.Write) error {
 	return errors.Join(errs...)
 }
 
-// showing returns the parts that must show writes: all except those that SetRetriever has added and that have not
+// showing returns the parts that must show writes: all parts except those that SetRetriever has added and that have not
 // listed.
 func (c *core) showing() (running bool, parts []*part) {
 	c.mu.Lock()
@@ -72,7 +72,7 @@ func (c *core) showing() (running bool, parts []*part) {
 	return c.session != nil, slices.DeleteFunc(slices.Clone(c.parts), func(p *part) bool { return p.isNew && !p.isComplete() })
 }
 
-// releaseAll calls all waiters, because the informer shows nothing more.
+// releaseAll calls all waiters, because the informer will not show more writes.
 func (c *core) releaseAll() {
 	c.events.Lock()
 	defer c.events.Unlock()
@@ -86,30 +86,30 @@ type waiter struct {
 	cache.Write
 	seen       func()
 	began      time.Time
-	version    uint64 // the ResourceVersion, when comparable
+	version    uint64 // the ResourceVersion, if comparable
 	comparable bool
-	shown      bool       // by a part, when it began
-	awaited    []*awaited // by the parts that have yet to show it
+	shown      bool       // a part showed the write when the wait began
+	awaited    []*awaited // one for each part that must still show the write
 }
 
 // awaited is a write that one part has not shown yet.
 type awaited struct {
 	*waiter
 	part        *part
-	place       int  // in awaits.byVersion; -1: it is not there
-	notSelected bool // the object is not selected after the write: it is to go
+	place       int  // index in awaits.byVersion; -1: not in it
+	notSelected bool // the write takes the object out of the selection, so that it will be removed
 }
 
 // awaits are the writes that a part has not shown yet. core.events must be held.
 type awaits struct {
 	byKey     map[kube.Key][]*awaited
-	byVersion versions // those of byKey whose versions can be compared
+	byVersion versions // the elements of byKey with comparable versions
 }
 
-// await adds write to the writes that p has not shown, unless p shows it. core.events must be held.
+// await adds write to the writes that p has not shown, unless p shows it or never will. core.events must be held.
 func (p *part) await(write *waiter) {
 	if p.isDegraded() {
-		return // nothing is watched
+		return // the part watches nothing
 	}
 	may := p.selects.has(write.Write)
 	if may == never {
@@ -140,7 +140,7 @@ func (p *part) shows(a *awaited) bool {
 		if perObject {
 			return gone && !p.awaitsBefore(a)
 		}
-		// Before the deletion there may have been a creation that is yet to come.
+		// An event that created the object may precede the deletion, and may not have arrived yet.
 		later := found && notAfter(a.ResourceVersion, kept.ResourceVersion())
 		return gone && (!a.comparable || passed || later || a.notSelected && !p.awaitsBefore(a))
 	}
@@ -149,22 +149,22 @@ func (p *part) shows(a *awaited) bool {
 		if version == a.ResourceVersion || notAfter(a.ResourceVersion, version) {
 			return true
 		}
-		// The watch has come further than the write, and has not brought it: the versions are those
-		// of each object. Only another object of the name shows that it was missed.
+		// The watch has passed the write's version without delivering the write. So the server counts the writes of
+		// each object, and only another object of the same name proves that the write was missed.
 		return passed && (!isComparable(version) || a.UID != "" && kept.UID() != a.UID)
 	}
 	return passed || a.notSelected && !p.awaitsBefore(a)
 }
 
-// awaitsBefore reports whether an earlier, selected state of a's object is awaited: it will arrive, and be removed
-// again.
+// awaitsBefore reports whether an earlier, selected state of a's object is awaited. That state will arrive, and will be
+// removed again.
 func (p *part) awaitsBefore(a *awaited) bool {
 	return slices.ContainsFunc(p.byKey[a.Key], func(other *awaited) bool {
 		return !other.notSelected && other.comparable && other.version < a.version
 	})
 }
 
-// shown calls the waiters for writes that p shows, after an event of the object under key. core.events must be held.
+// shown calls the waiters whose writes p shows, after an event of the object under key. core.events must be held.
 func (p *part) shown(key kube.Key) {
 	if len(p.byKey) == 0 {
 		return
@@ -177,9 +177,9 @@ func (p *part) shown(key kube.Key) {
 	p.shownUpToNewest()
 }
 
-// shownUpToNewest calls the waiters for writes up to the version that p has reached. A waiter that needs more is
-// checked again after the next event of its key: a deletion whose version is that of an earlier state. core.events must
-// be held.
+// shownUpToNewest calls the waiters for writes up to the version that p has reached. A waiter that p does not satisfy
+// yet is checked again after the next event of its key, for example the waiter for a deletion whose version is that of
+// an earlier state. core.events must be held.
 func (p *part) shownUpToNewest() {
 	newest, ok := parseVersion(p.resourceVersion())
 	for ok && len(p.byVersion) > 0 && p.byVersion[0].version <= newest {
@@ -190,7 +190,7 @@ func (p *part) shownUpToNewest() {
 	}
 }
 
-// shownAll is shown for all keys, after a list or a bookmark.
+// shownAll does the same as shown for all keys, after a list or a bookmark.
 func (p *part) shownAll() {
 	if len(p.byKey) == 0 {
 		return
@@ -214,7 +214,7 @@ func (p *part) sawAwaited(a *awaited) {
 	}
 }
 
-// release calls all waiters of p, which will not show their writes. core.events must be held.
+// release calls all waiters of p, because p will not show their writes. core.events must be held.
 func (p *part) release() {
 	for _, of := range p.byKey {
 		for _, a := range slices.Clone(of) {
@@ -225,7 +225,7 @@ func (p *part) release() {
 	}
 }
 
-// releaseBefore is release for waiters that started before a time.
+// releaseBefore does the same as release, for waiters that started before a time.
 func (p *part) releaseBefore(at time.Time) {
 	for _, of := range p.byKey {
 		for _, a := range slices.Clone(of) {
@@ -236,8 +236,8 @@ func (p *part) releaseBefore(at time.Time) {
 	}
 }
 
-// releaseLost is releaseBefore for writes with a later version than that of a consistent list, which started at a time:
-// a restore of etcd has lost them.
+// releaseLost does the same as releaseBefore, for writes whose version is later than that of a consistent list. The
+// list started at the time at. A restore of etcd has lost these writes.
 func (p *part) releaseLost(version string, at time.Time) {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()
@@ -267,7 +267,7 @@ func (p *part) forgetAwaited(a *awaited) {
 	}
 }
 
-// versions is a heap of awaited writes, the lowest version first.
+// versions is a heap of awaited writes. The lowest version is first.
 type versions []*awaited
 
 // Len implements heap.Interface.

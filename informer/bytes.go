@@ -18,13 +18,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
-// clusterFeed reads the bytes of the API server.
+// clusterFeed reads encoded objects from the API server.
 type clusterFeed struct {
 	cut      *wire.Cut
 	received *atomic.Int64
-	// request returns a request for the objects that are selected.
+	// request returns a request for the selected objects.
 	request func(ctx context.Context, opts metav1.ListOptions, as string) (*rest.Request, error)
-	// explain says what was being done when an error came.
+	// explain adds the failed operation to an error.
 	explain func(verb string, err error) error
 }
 
@@ -33,8 +33,7 @@ func (r *clusterRetriever[T]) feed(cut *wire.Cut, received *atomic.Int64) feed {
 	return clusterFeed{cut: cut, received: received, request: r.request, explain: r.explain}
 }
 
-// request returns a request for what r selects. as is the kind of answer for metadata-only
-// objects.
+// request returns a request for the objects that r selects. as is the response type of metadata-only requests.
 func (r *clusterRetriever[T]) request(ctx context.Context, opts metav1.ListOptions, as string) (*rest.Request, error) {
 	if r.problem != nil {
 		return nil, r.problem
@@ -48,8 +47,8 @@ func (r *clusterRetriever[T]) request(ctx context.Context, opts metav1.ListOptio
 		return nil, fmt.Errorf("retrieve %s: %w", r.Describe(), err)
 	}
 	opts.LabelSelector, opts.FieldSelector = r.labels, r.fields
-	// No retries: they would last as long as a Retry-After says, and nobody would know. The informer
-	// reports the error and asks again by its own back-off.
+	// Retries are disabled, because client-go would wait as long as a Retry-After demands, without a report. The
+	// informer reports the error and retries with its own backoff.
 	return client.Get().MaxRetries(0).
 		NamespaceIfScoped(r.namespace, r.namespace != "").
 		Resource(resource.Resource).
@@ -57,8 +56,8 @@ func (r *clusterRetriever[T]) request(ctx context.Context, opts metav1.ListOptio
 		SetHeader("Accept", r.accept(as)), nil
 }
 
-// accept returns the content types to ask for: those that the config names, otherwise
-// protobuf where T can be read from it, and JSON.
+// accept returns the content types to request: those of the config, otherwise protobuf (if T can be decoded from it)
+// and JSON.
 func (r *clusterRetriever[T]) accept(as string) string {
 	types := []string{runtime.ContentTypeJSON}
 	if reflect.TypeFor[T]() != reflect.TypeFor[*unstructured.Unstructured]() && wire.SupportsProtobuf[T]() {
@@ -114,7 +113,7 @@ func (f clusterFeed) watch(ctx context.Context, opts metav1.ListOptions) (events
 	return byteEvents{wire.NewEventReader(counted{body, f.received}, f.cut), body, cancel}, nil
 }
 
-// byteEvents are the events in the body of an answer.
+// byteEvents are the events in a response body.
 type byteEvents struct {
 	reader *wire.EventReader
 	body   io.Closer
@@ -125,12 +124,12 @@ func (e byteEvents) next() (wire.Event, error) { return e.reader.Next() }
 
 func (e byteEvents) stop() {
 	e.cancel()
-	_ = e.body.Close() // its end is all that is wanted
+	_ = e.body.Close() // the body is not needed anymore, so an error does not matter
 }
 
 func (e byteEvents) join() bool { e.stop(); return true }
 
-// counted counts what is read.
+// counted counts the bytes that are read.
 type counted struct {
 	io.Reader
 	n *atomic.Int64

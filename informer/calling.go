@@ -9,20 +9,20 @@ import (
 // blockedAfter is the duration after which a subscriber that has not returned is reported.
 const blockedAfter = time.Minute
 
-// calling stores when the current call of the subscribers began. Predicates and the functions of sources run in
-// it, and the informer takes no change until they have returned.
+// calling stores the start of the current call of the subscribers. Predicates and the functions of sources run in this
+// call. The informer processes no change until they have returned.
 type calling struct {
-	since  atomic.Int64 // nanoseconds since the informer was made; 0: none is being called
-	logged atomic.Int64 // since, of the last call that was logged
+	since  atomic.Int64 // nanoseconds since the informer was made; 0: no call is running
+	logged atomic.Int64 // value of since for the last call that was logged
 }
 
-// begin notes a call at a time since the informer was made.
+// begin records the start of a call, as a duration since the informer was made.
 func (c *calling) begin(now time.Duration) { c.since.Store(max(int64(now), 1)) }
 
-// end notes that the subscribers have returned.
+// end records that the subscribers have returned.
 func (c *calling) end() { c.since.Store(0) }
 
-// blockedFor returns for how long subscribers have not returned, or 0 while that is not long.
+// blockedFor returns the duration of the current call, or 0 if it is shorter than blockedAfter.
 func (c *calling) blockedFor(now time.Duration) time.Duration {
 	since := time.Duration(c.since.Load())
 	if since == 0 || now-since < blockedAfter {
@@ -31,7 +31,7 @@ func (c *calling) blockedFor(now time.Duration) time.Duration {
 	return now - since
 }
 
-// reportBlocked logs once that subscribers do not return.
+// reportBlocked logs, once per call, that the subscribers have not returned.
 func (p *part) reportBlocked(ctx context.Context) {
 	c := p.core
 	since, blocked := c.calling.since.Load(), c.calling.blockedFor(time.Since(c.made))

@@ -17,13 +17,13 @@ type ChangeType int
 
 // The types of changes.
 const (
-	// Listed: the object existed when the informer, or the subscription, started.
+	// Listed: the object existed when the informer or the subscription started.
 	Listed ChangeType = iota
-	// Added: the object was created, or matches the selection from now on.
+	// Added: the object was created, or entered the selection.
 	Added
 	// Updated: the object changed, or was deleted and created again in between.
 	Updated
-	// Deleted: the object was deleted, or no longer matches the selection.
+	// Deleted: the object was deleted, or left the selection.
 	Deleted
 )
 
@@ -50,15 +50,14 @@ type Change struct {
 }
 
 // Predicate reports whether a change is relevant. The informer calls it while it announces the change, so it must be
-// fast; package predicate has the common ones. A controller also calls it for the objects that a resync iterates over,
-// at the same time: it must be safe for concurrent use. If it panics, the change is relevant, and the stack is logged
-// once.
+// fast. Package predicate has common predicates. A controller also calls it for the objects of a resync, at the same
+// time, so it must be safe for concurrent use. If it panics, the change is relevant, and the stack is logged once.
 type Predicate func(Change) bool
 
-// NewChange returns a change of an object of kind, as a watch delivers it, for tests of predicates and sources. before is
-// nil for Listed and Added, after is nil for Deleted. A Deleted is Certain. The states are encoded, as protobuf where
-// their type supports it: Changed cannot separate the status from other fields then. An error means that a state cannot
-// be encoded.
+// NewChange returns a change of an object of kind, as a watch delivers it, for tests of predicates and sources. before
+// is nil for Listed and Added, after is nil for Deleted. A Deleted is Certain. The states are encoded, as protobuf
+// where their type supports it. In that case Changed cannot separate the status from other fields. An error means that
+// a state cannot be encoded.
 func NewChange(t ChangeType, kind schema.GroupVersionKind, before, after kube.Object) (Change, error) {
 	old, errOld := encodeState(before)
 	current, errNew := encodeState(after)
@@ -84,7 +83,7 @@ func encodeState(obj kube.Object) (*wire.Object, error) {
 	return wire.FromObject(obj, nil)
 }
 
-// States returns the encoded states, for the other packages of this module. Programs call Decode.
+// States returns the encoded states. It is for the other packages of this module. Programs call Decode.
 func (c Change) States() cache.States { return c.states }
 
 // Kind returns the kind of the object. It is empty if the Retriever does not specify it.
@@ -96,8 +95,9 @@ func (c Change) Kind() schema.GroupVersionKind {
 }
 
 // Changed returns which of parts differ between the states before and after an Updated. Subscribers that compare the
-// same parts share the result. The resource version, the generation, the UID and the deletion are cheap to compare; for
-// the other parts the state before is decompressed. It is zero for other types, and for states that cannot be read.
+// same parts share the result. The resource version, the generation, the UID and the deletion are cheap to compare. For
+// other parts, the state before is decompressed. The result is zero for other types of changes, and for states that
+// cannot be read.
 func (c Change) Changed(parts kube.ChangedParts) kube.ChangedParts {
 	if c.Type != Updated || c.states == nil {
 		return 0
@@ -105,8 +105,8 @@ func (c Change) Changed(parts kube.ChangedParts) kube.ChangedParts {
 	return c.states.compare(parts)
 }
 
-// Later returns a function that returns the result of Changed(kube.ChangedAnything), at any later time and from any
-// goroutine. It keeps both states in memory. It is nil for types other than Updated.
+// Later returns a function that returns the result of Changed(kube.ChangedAnything). The function may be called at any
+// later time and from any goroutine. It keeps both states in memory. Later returns nil for types other than Updated.
 func (c Change) Later() func() kube.ChangedParts {
 	if c.Type != Updated || c.states == nil {
 		return nil
@@ -114,9 +114,9 @@ func (c Change) Later() func() kube.ChangedParts {
 	return c.states.later(c.Key)
 }
 
-// Manager returns the field manager that wrote the state after the change last, according to metadata.managedFields,
-// whose times are in seconds. It is empty if that is unknown: for Deleted, and for objects that were already cached
-// when they were announced.
+// Manager returns the field manager that made the last write of the state after the change, according to
+// metadata.managedFields, whose times are in seconds. It is empty if the manager is unknown: for Deleted, and for
+// objects that were already cached when they were announced.
 func (c Change) Manager() string {
 	if c.states == nil || !c.states.newRead || c.states.new == nil {
 		return ""
@@ -124,21 +124,21 @@ func (c Change) Manager() string {
 	return c.states.new.Manager
 }
 
-// Certain reports, for a Deleted, whether the state before the change is the last one that the object had, or had in
-// the selection. It is false if a list no longer has the object.
+// Certain reports, for a Deleted, whether the state before the change is the last state that the object had, or had in
+// the selection. It is false if a list no longer contains the object.
 func (c Change) Certain() bool {
 	return c.Type == Deleted && c.states != nil && c.states.complete
 }
 
-// FromList reports whether a list found the change: each Listed, the changes that a list shows after a watch was
-// interrupted, and the objects that Informer.SetRetriever adds or removes. A list may bring any number of changes at
-// once, later than they happened. Changes from a watch are not FromList.
+// FromList reports whether a list found the change. That applies to each Listed, to changes that a list shows after a
+// watch was interrupted, and to objects that Informer.SetRetriever adds or removes. A list may deliver any number of
+// changes at once, later than they happened. Changes from a watch are not FromList.
 func (c Change) FromList() bool {
 	return c.Type == Listed || c.states != nil && c.states.fromList
 }
 
-// Decode returns the states before and after a change as objects of type T, which belong to the caller. A state that
-// does not exist is nil.
+// Decode returns the states before and after a change as objects of type T, which belong to the caller. A missing state
+// is nil.
 func Decode[T kube.Object](c Change) (before, after T, err error) {
 	decoder, err := wire.NewDecoder[T](c.Kind())
 	if err != nil {

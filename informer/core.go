@@ -19,51 +19,51 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// core is an informer without its type. All views of an informer share it.
+// core is an informer without its type parameter. All views of an informer share it.
 type core struct {
 	// Immutable after New.
 	made     time.Time
 	name     string
-	kind     schema.GroupVersionKind // empty when the Retriever does not tell it
-	keeps    reflect.Type            // of the objects that are retrieved: the T of New
+	kind     schema.GroupVersionKind // empty if the Retriever does not specify it
+	keeps    reflect.Type            // the type of the retrieved objects: the T of New
 	optional bool
-	whole    bool // objects are kept as they are, but for managedFields
+	whole    bool // objects are kept unchanged, except for managedFields
 	metrics  Recorder
 	logger   *slog.Logger
 	guard    *usercode.Guard
 	newStore func() *store.Store
 	counters counters
 
-	// events orders changes with subscriptions: it is held while a change is stored and
-	// announced, and while a subscriber is added and told what is there.
+	// events orders changes and subscriptions. It is held while a change is stored and announced, and while a
+	// subscriber is added and receives the present objects.
 	events      sync.Mutex
 	subscribers []*subscriber // guarded by events; replaced, never changed
 	states      states        // guarded by events
-	calling     calling       // the subscriber that is being called
+	calling     calling       // the current call of the subscribers
 
 	mu        sync.Mutex
 	retrieves string        // guarded by mu; what is listed and watched, for messages
 	parts     []*part       // guarded by mu; replaced, never changed
-	switching chan struct{} // has room for one; held by SetRetriever
-	session   *session      // guarded by mu; nil when nobody runs the informer
+	switching chan struct{} // capacity 1; held by SetRetriever
+	session   *session      // guarded by mu; nil if the informer does not run
 	ending    *session      // guarded by mu; a session whose watches are ending
 	synced    chan struct{} // guarded by mu; closed when the current session is synced
 }
 
-// counters are what is counted since the informer was made.
+// counters are measurements since the informer was made.
 type counters struct {
 	received   atomic.Int64 // bytes read from the API server
 	decoded    atomic.Int64 // objects decoded for readers
-	decodeTime atomic.Int64 // nanoseconds of that
-	lag        atomic.Int64 // nanoseconds that the last write that was awaited took to be shown
+	decodeTime atomic.Int64 // nanoseconds spent on decoding
+	lag        atomic.Int64 // nanoseconds until the last awaited write was shown
 }
 
 type subscriber struct{ notify func(Change) }
 
-// session is the time from the first Run to the return of the last.
+// session is the time from the first Run to the return of the last Run.
 type session struct {
 	users  int                             // guarded by core.mu
-	start  func(p *part, first ChangeType) // runs a part until the session, or the part, is ended
+	start  func(p *part, first ChangeType) // runs a part until the session or the part ends
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when all watches have ended
 }
@@ -101,7 +101,7 @@ func (c *core) leave(s *session) {
 	c.forgetEnding(s)
 }
 
-// forgetEnding lets the next session begin.
+// forgetEnding allows the next session to begin.
 func (c *core) forgetEnding(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *core) notSynced() {
 	}
 }
 
-// join returns the running session with one more user, or starts one.
+// join adds a user to the running session, or starts a session, and returns it.
 func (c *core) join(ctx context.Context) *session {
 	for {
 		c.mu.Lock()
@@ -140,21 +140,20 @@ func (c *core) join(ctx context.Context) *session {
 	}
 }
 
-// begin begins a session. It holds mu.
+// begin begins a session. mu must be held.
 func (c *core) begin(ctx context.Context) *session {
-	// The session outlives the Run that started it when others have joined, and the handler whose
-	// context that had.
+	// The session may outlive the Run that started it, if others have joined, and the handler that called that Run. So
+	// it must not end with ctx, nor keep the handler's call observer.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(kube.Unobserved(ctx)))
 	s := &session{cancel: cancel, ended: make(chan struct{})}
-	// running counts the parts, and the session itself until it is cancelled, so that parts
-	// may be added until then.
+	// running counts the parts, and the session itself until it is cancelled, so that parts may be added until then.
 	var running sync.WaitGroup
 	running.Go(func() { <-ctx.Done() }) // waited for by the goroutine below
 	s.start = func(p *part, first ChangeType) {
 		ctx, stop := context.WithCancel(ctx)
 		p.begin(stop, first)
 		ended := p.ended
-		running.Go(func() { // waited for by the goroutine below, and by whoever drops the part
+		running.Go(func() { // waited for by the goroutine below, and by drop
 			defer close(ended)
 			defer stop()
 			p.run(ctx)
@@ -173,7 +172,7 @@ func (c *core) begin(ctx context.Context) *session {
 	return s
 }
 
-// observe begins to report to the Recorder, whose panics are logged.
+// observe registers the informer with the Recorder. Panics of the Recorder are logged.
 func (c *core) observe() (stop func()) {
 	if c.metrics == nil {
 		return func() {}
@@ -186,7 +185,7 @@ func (c *core) observe() (stop func()) {
 	return func() { _ = c.guard.Call("the end of ObserveInformer of Config.Metrics", end, nil) }
 }
 
-// waitSynced waits until every part has listed, or may do without.
+// waitSynced waits until every part has listed, or is degraded.
 func (c *core) waitSynced(ctx context.Context) error {
 	c.mu.Lock()
 	synced := c.synced
@@ -207,7 +206,7 @@ func (c *core) subscribe(notify func(Change)) (unsubscribe func()) {
 	c.mu.Lock()
 	running, parts := c.session != nil, c.parts
 	c.mu.Unlock()
-	// What an ended session left is no news: the next one lists it again.
+	// The objects of an ended session are not announced, because the next session lists them again.
 	if running {
 		for change := range c.listed(&c.states, parts, 0, 1) {
 			c.calling.begin(time.Since(c.made))
@@ -223,8 +222,7 @@ func (c *core) subscribe(notify func(Change)) (unsubscribe func()) {
 	}
 }
 
-// listed iterates over a share of what parts keep; see Informer.Listed. s is what the changes
-// read their objects from.
+// listed iterates over a share of the objects of parts; see Informer.Listed. The changes read their objects from s.
 func (c *core) listed(s *states, parts []*part, share, shares int) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		for n, p := range parts {
@@ -242,11 +240,11 @@ func (c *core) listed(s *states, parts []*part, share, shares int) iter.Seq[Chan
 	}
 }
 
-// announce delivers a change of the object that p has, or had, under key to the subscribers. events must be held, and
-// states must be set.
+// announce delivers a change of the object under key to the subscribers. p has or had the object. events must be held,
+// and states must be set.
 //
-// An object that another part has too was neither added nor deleted: it is Updated. If it arrives in the same state,
-// nothing is announced.
+// If another part also has the object, the object was neither added nor deleted: the change is an Updated. If it
+// arrives in the same state as in the other part, nothing is announced.
 func (c *core) announce(p *part, t ChangeType, key kube.Key) {
 	defer c.states.done()
 	if t != Updated {
@@ -264,7 +262,7 @@ func (c *core) announce(p *part, t ChangeType, key kube.Key) {
 	c.calling.end()
 }
 
-// keptBeside returns the state under key of a part other than p.
+// keptBeside returns the state under key in a part other than p.
 func (c *core) keptBeside(p *part, key kube.Key) (ref store.Ref, found bool) {
 	for _, other := range c.allParts() {
 		if other == p {
@@ -284,7 +282,7 @@ func (c *core) keptBy(parts []*part, key kube.Key) bool {
 	})
 }
 
-// settle is called by a part when its first list is in the store, or when it is degraded.
+// settle is called by a part after its first list is stored, or when it is degraded.
 func (c *core) settle(p *part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -294,10 +292,10 @@ func (c *core) settle(p *part) {
 	c.checkSynced()
 }
 
-// checkSynced closes synced when every part is settled. It holds mu.
+// checkSynced closes synced if every part is settled. mu must be held.
 func (c *core) checkSynced() {
 	if c.session == nil {
-		return // a list that came after the last Run had ended
+		return // the list arrived after the last Run had ended
 	}
 	for _, p := range c.parts {
 		if !p.isNew && !p.isSettled() {
@@ -311,7 +309,7 @@ func (c *core) checkSynced() {
 	}
 }
 
-// observeDecode counts the decoding of an object that began at a moment.
+// observeDecode records that an object was decoded. began is the time at which decoding started.
 func (c *counters) observeDecode(began time.Time) {
 	c.decoded.Add(1)
 	c.decodeTime.Add(int64(time.Since(began)))

@@ -20,24 +20,24 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// feed is the origin of a part's encoded objects: the API server (clusterFeed), or the encoded objects of any Retriever
-// (objectFeed).
+// feed is the source of a part's encoded objects: the API server (clusterFeed), or any other Retriever, whose objects
+// are encoded (objectFeed).
 type feed interface {
-	// list reads one page, and calls each for every item as it comes.
+	// list reads one page, and calls each for every item when it arrives.
 	list(ctx context.Context, opts metav1.ListOptions, each func(*wire.Object) error) (metav1.ListMeta, error)
-	// watch opens a watch. It ends when ctx does.
+	// watch opens a watch, which ends when ctx ends.
 	watch(ctx context.Context, opts metav1.ListOptions) (events, error)
 }
 
 // events are the events of one watch.
 type events interface {
-	// next waits for the next event, which is valid until the next call. io.EOF: the
-	// watch has ended, or was stopped.
+	// next waits for the next event, which is valid until the next call. io.EOF means that the watch has ended, or was
+	// stopped.
 	next() (wire.Event, error)
 	// stop ends the watch. It may be called while next waits, and more than once.
 	stop()
-	// join waits for the end of what feeds the watch. It is called after next has
-	// returned for the last time. It returns false when that does not end.
+	// join waits until the watch has ended. It must be called after the last call of next has returned. It returns
+	// false if the watch does not end in time.
 	join() bool
 }
 
@@ -51,11 +51,11 @@ type objectFeed[T kube.Object] struct {
 	guard     *usercode.Guard
 }
 
-// errWrongType says that a Retriever does not keep to its type.
+// errWrongType is the error of a Retriever that returns objects of another type than T.
 var errWrongType = errors.New("the retriever returned an object of another type")
 
-// errNoName reports that a list or a watch contains an object without a name. It is not skipped: an object may have
-// been damaged, and its changes would be missed.
+// errNoName reports that a list or a watch contains an object without a name. Such an object is not skipped: it may be
+// a damaged object, whose changes would be missed.
 var errNoName = errors.New("an object without a name was received")
 
 func (f objectFeed[T]) encode(obj runtime.Object) (*wire.Object, error) {
@@ -70,7 +70,7 @@ func (f objectFeed[T]) encode(obj runtime.Object) (*wire.Object, error) {
 	return f.encoder.Encode(typed)
 }
 
-// guarded calls a method of the Retriever. A panic is logged, and is an error of the list or watch.
+// guarded calls a method of the Retriever. A panic is logged, and becomes an error of the list or watch.
 func (f objectFeed[T]) guarded(method string, call func() error) (err error) {
 	if panicked := f.guard.Call(method+" of the Retriever", func() { err = call() }, nil); panicked != nil {
 		return panicked
@@ -153,14 +153,14 @@ func (e *objectEvents[T]) stop() {
 	e.inner.Stop()
 }
 
-// join waits until the watch has closed its channel, which is how it shows that it has
-// ended (the contract of watch.Interface).
+// join waits until the watch has closed its channel. watch.Interface requires that a watch closes its channel when it
+// has ended.
 func (e *objectEvents[T]) join() bool {
 	patience := time.NewTimer(slowStop)
 	defer patience.Stop()
 	for {
 		select {
-		case _, open := <-e.inner.ResultChan(): // what was under way is dropped
+		case _, open := <-e.inner.ResultChan(): // the remaining events are dropped
 			if !open {
 				return true
 			}
@@ -170,7 +170,7 @@ func (e *objectEvents[T]) join() bool {
 	}
 }
 
-// statusOf returns an error as the API server would say it.
+// statusOf converts an error to the Status that the API server would send.
 func statusOf(err error) *metav1.Status {
 	var known apierrors.APIStatus
 	if errors.As(err, &known) {

@@ -9,7 +9,7 @@ import (
 
 // Health is the state of an informer at one time.
 type Health struct {
-	// Informer is the informer's name. Retrieves is a description of the objects that it lists and watches.
+	// Informer is the informer's name. Retrieves describes the objects that the informer lists and watches.
 	Informer  string
 	Retrieves string
 	// Running is true while the informer runs.
@@ -19,35 +19,35 @@ type Health struct {
 	// Optional is Config.Optional. Degraded is true while the cluster does not serve the kind, or forbids reading it.
 	Optional bool
 	Degraded bool
-	// ResourceVersion is the version up to which every watch of the informer has delivered all changes. Empty: it is not
-	// known yet.
+	// ResourceVersion is the version up to which every watch of the informer has delivered all changes. It is empty
+	// until the version is known.
 	ResourceVersion string
-	// Objects is the number of objects kept, Bytes an estimate of the memory that keeping
-	// them takes, Received the bytes that were read from the API server since the informer
-	// was made.
+	// Objects is the number of cached objects. Bytes is an estimate of the memory that they use. Received is the number
+	// of bytes that were read from the API server since New.
 	Objects  int
 	Bytes    int64
 	Received int64
-	// Decoded is the number of objects that were decoded for readers since New, and DecodeTime the total time of that.
+	// Decoded is the number of objects that were decoded for readers since New. DecodeTime is the total time spent on
+	// that.
 	Decoded    int64
 	DecodeTime time.Duration
 	// Staleness is the maximum age of the cached state while the informer runs, over all of its watches. With a healthy
-	// watch it stays below about a minute, because the API server sends a bookmark at least that often. Zero: the
-	// informer does not run, or has not listed.
+	// watch it stays below about a minute, because the API server sends a bookmark at least that often. It is zero if
+	// the informer does not run, or has not listed.
 	Staleness time.Duration
-	// Lag is the time until the informer showed the last write of this process that a controller waited for. Zero: it
-	// was shown at once, or there was none.
+	// Lag is the time until the informer showed the last write of this process that a controller waited for. It is zero
+	// if the write was shown at once, or if there was none.
 	Lag time.Duration
-	// LastEvent is the time of the last list, event or bookmark. Zero: none yet.
+	// LastEvent is the time of the last list, event or bookmark. It is zero if there was none.
 	LastEvent time.Time
-	// Err is why the informer cannot list or watch now. Nil: it can.
+	// Err is the reason why the informer cannot list or watch now, or nil.
 	Err error
-	// ErrSince is the time at which Err started.
+	// ErrSince is the time at which the informer began to fail with Err.
 	ErrSince time.Time
 }
 
 // Ready returns nil if the informer is synced and its watch works, or if it is optional and degraded. Otherwise the
-// error contains the informer and the reason.
+// error contains the informer's name and the reason.
 func (h Health) Ready() error {
 	switch {
 	case !h.Running:
@@ -63,7 +63,7 @@ func (h Health) Ready() error {
 // Health returns the informer's state.
 func (i *Informer[T]) Health() Health { return i.core.healthWithSizes() }
 
-// healthWithSizes is health with what the store has to count.
+// healthWithSizes returns health() with the number and the size of the cached objects, which the store must compute.
 func (c *core) healthWithSizes() Health {
 	h := c.health()
 	for _, p := range c.allParts() {
@@ -99,7 +99,7 @@ func (c *core) health() Health {
 		p.mu.Lock()
 		h.Synced = h.Synced && p.synced
 		degraded = degraded || p.degraded
-		// One part that fails otherwise is enough for trouble.
+		// A single part that fails for another reason makes the informer fail.
 		h.Degraded = h.Degraded && (p.degraded || p.err == nil && p.synced)
 		if p.lastEvent.After(h.LastEvent) {
 			h.LastEvent = p.lastEvent
@@ -124,7 +124,7 @@ func (c *core) health() Health {
 	return h
 }
 
-// presentParts returns the parts but those that SetRetriever waits for. It is called with mu held.
+// presentParts returns the parts except those whose first list SetRetriever waits for. mu must be held.
 func (c *core) presentParts() []*part {
 	if !slices.ContainsFunc(c.parts, func(p *part) bool { return p.isNew }) {
 		return c.parts
@@ -142,7 +142,7 @@ func (c *core) staleness() time.Duration {
 	return staleness(parts)
 }
 
-// staleness returns that of the part that lags behind most.
+// staleness returns the maximum staleness of parts.
 func staleness(parts []*part) time.Duration {
 	most := time.Duration(0)
 	for _, p := range parts {
@@ -156,8 +156,7 @@ func (i *Informer[T]) Ready() error { return i.core.health().Ready() }
 
 // Recorder receives an informer's measurements. metrics/prometheus has an adapter.
 type Recorder interface {
-	// ObserveInformer is called when an informer starts. The Recorder may call health
-	// at any time, for instance when it is scraped, until stop is called. It must
-	// accept several informers of the same name.
+	// ObserveInformer is called when an informer starts. The Recorder may call health at any time, for instance when it
+	// is scraped, until stop is called. It must accept several informers with the same name.
 	ObserveInformer(name string, health func() Health) (stop func())
 }

@@ -29,24 +29,24 @@ type Config[T kube.Object] struct {
 	Name string
 	// Retriever lists and watches the objects. Required.
 	Retriever Retriever[T]
-	// Optional lets controllers start and be ready while the cluster does not serve the kind, or forbids reading it. The
-	// informer is degraded then (Health returns why), retries at least every 15 s, and announces the objects once it can
-	// list them. Default false: the controller waits.
+	// Optional lets controllers start and be ready while the cluster does not serve the kind, or forbids reading it.
+	// Meanwhile the informer is degraded (Health returns the reason). It retries at least every 15 s, and announces the
+	// objects when it can list them. Default false: the controller waits.
 	Optional bool
 
 	// KeepManagedFields keeps metadata.managedFields. Default false: they are removed, because they are often more than
-	// half of an object and few handlers read them. An Update of an object without them does not change them.
+	// half of an object and few handlers read them. An Update of an object without managedFields does not change them.
 	KeepManagedFields bool
-	// KeepAppliedBy is a field manager whose entry in metadata.managedFields, which contains the fields that it has
-	// applied, is kept with each object. From it client.Apply detects that an object needs no apply, also after a
-	// restart. Objects that are read do not contain the entry. It takes some memory for each object (docs/cache.md).
-	// Default: none is kept.
+	// KeepAppliedBy is a field manager whose entry in metadata.managedFields is kept with each object. The entry
+	// contains the fields that the manager has applied. With it, client.Apply detects that an object needs no apply,
+	// also after a restart. Objects that are read do not contain the entry. It uses some memory for each object
+	// (docs/cache.md). Default: no entry is kept.
 	KeepAppliedBy string
 	// Cut are further fields to remove, as paths such as "spec.template.spec.containers.env" (without list indexes) or
 	// LastApplied. An object with such a cut must never be written by Update, which would delete the fields. Patch and
 	// apply are safe. Default: none.
 	Cut []string
-	// Indexes are additional indexes for queries. Namespaces, owners and labels are indexed without them. Default: none.
+	// Indexes are additional indexes for queries. Namespaces, owners and labels are always indexed. Default: none.
 	Indexes []Index[T]
 
 	// Metrics receives measurements. Default nil: none.
@@ -59,12 +59,12 @@ type Config[T kube.Object] struct {
 // Index finds objects by values that a function returns for each object, such as the node of a Pod, or a reference in
 // the spec.
 type Index[T kube.Object] struct {
-	// Name is what a query names. Required.
+	// Name identifies the index in a Query. Required.
 	Name string
 	// Values returns the index values of obj. The informer calls it once for each state of each object, when the state
-	// arrives, and decodes the object for it: with an index, every event costs as much as a handled one. Values must be
-	// fast and must not read the informer. If it panics, the object is cached, but this index does not find it.
-	// Required.
+	// arrives. It decodes the object for the call, so with an index every event costs as much CPU time as a read.
+	// Values must be fast and must not read the informer. If it panics, the object is cached, but this index does not
+	// find it. Required.
 	Values func(obj T) []string
 }
 
@@ -74,20 +74,20 @@ type Index[T kube.Object] struct {
 // Run lists the objects into a store and then watches. client-go's Reflector decides when to list and when to watch
 // (WatchList if the server supports it, bookmarks, 410, backoff). The informer compares each arriving object with the
 // cached one by the few fields that it reads from the encoded bytes. If the arriving object is newer, the store keeps
-// the bytes, and then the subscribers receive a Change. An object is decoded only when it is read.
+// its bytes, and then the subscribers receive a Change. An object is decoded only when it is read.
 //
 // Guarantees:
 //
 //   - When a subscriber receives a change, Get returns that state or a later one. If joined Retrievers overlap, Get
 //     returns the state of the first one that has the object.
 //   - For each object the cache only moves forward: an older resourceVersion never replaces a newer one of the same
-//     object. The exception is an API server whose history went back (etcd was restored from a backup): its consistent
-//     list wins.
-//   - A reconnect or a relist alone changes nothing: subscribers receive only real changes.
-//   - Until the informer is synced, and while it lists again, it has the objects that have arrived so far, each in a
-//     state that was current at some time.
-//   - Health, Ready and the log report at once a list or watch that fails. The informer retries it without limit, with
-//     a backoff of up to about 15 s, and ignores Retry-After. They report a request without a response after 90 s, and
+//     object. The exception is an API server whose versions went back (etcd was restored from a backup): its consistent
+//     list replaces the cached states.
+//   - A reconnect or a relist alone announces nothing: subscribers receive only real changes.
+//   - Until the informer is synced, and during a relist, the cache contains the objects that have arrived so far, each
+//     in a state that was current at some time.
+//   - Health, Ready and the log report a failing list or watch at once. The informer retries it without limit, with a
+//     backoff of up to about 15 s, and ignores Retry-After. They report a request without a response after 90 s, and
 //     the informer repeats it after 5 min.
 //   - A watch that is open but delivers nothing, while a list shows changes, is reported (ErrSilentWatch) and replaced.
 //   - Every object that is read is a new copy, which belongs to the reader.
@@ -98,7 +98,7 @@ type Informer[T kube.Object] struct {
 	cut     *wire.Cut // for Retrievers that are set later
 }
 
-// New returns an Informer. It starts nothing. The error contains every mistake in config.
+// New returns an Informer. It starts nothing. The error contains all mistakes in config.
 func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 	if config.Retriever == nil {
 		return nil, fmt.Errorf("new informer %q: Retriever is required: informer.Retrieve makes one", config.Name)
@@ -148,7 +148,7 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 	return i, nil
 }
 
-// checkObjectType returns an error unless objects can be decoded as a T.
+// checkObjectType returns an error if objects cannot be decoded as a T.
 func checkObjectType[T kube.Object]() error {
 	t := reflect.TypeFor[T]()
 	if t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct {
@@ -202,9 +202,10 @@ func (i *Informer[T]) newPart(r Retriever[T]) *part {
 }
 
 // As returns a view of an informer through another type: its objects as unstructured, as metadata only, or as a Go
-// type. The view and i are the same informer, with the same list, watch, store and subscribers. Running one runs both.
+// type. The view and i are the same informer, with the same list, watch, store and subscribers. Running one of them
+// runs both.
 //
-// Errors: an informer of metadata has no other data, and a Go type cannot be read as another Go type.
+// Errors: an informer of metadata has only metadata, and one Go type cannot be read as another Go type.
 func As[U, T kube.Object](i *Informer[T]) (*Informer[U], error) {
 	fail := func(reason string) (*Informer[U], error) {
 		var from T
@@ -234,9 +235,9 @@ func (i *Informer[T]) Kind() schema.GroupVersionKind { return i.core.kind }
 
 // Run lists and watches until ctx ends, and then returns nil.
 //
-// Several goroutines may run one Informer at the same time. The first Run starts the watch. The last one to end stops
-// it, and returns after all of its goroutines have ended. Reads then return ErrNotRunning. The next Run starts with an
-// empty cache.
+// Several goroutines may run one Informer at the same time. The first Run starts the watch. The last Run to end stops
+// the watch, and returns after all goroutines of the informer have ended. Reads then return ErrNotRunning. The next Run
+// starts with an empty cache.
 func (i *Informer[T]) Run(ctx context.Context) error {
 	leave := i.Join(ctx)
 	<-ctx.Done()
@@ -244,24 +245,24 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// Join starts the watch, or joins the one that runs, and returns at once. The caller must call leave exactly once,
-// which has the effect of the end of a Run. Join uses the values of ctx, but ignores its end.
+// Join starts the informer, or joins the running session, and returns at once. The caller must call leave exactly once.
+// leave has the effect of the end of a Run. Join uses the values of ctx, but ignores its end.
 //
-// Subscriptions and WaitSynced calls between Join and leave apply to the session that was joined, whatever the
-// informer's other users do.
+// Subscriptions and WaitSynced calls between Join and leave apply to the joined session, whatever other users of the
+// informer do.
 func (i *Informer[T]) Join(ctx context.Context) (leave func()) {
 	s := i.core.join(ctx)
 	return func() { i.core.leave(s) }
 }
 
-// ErrNotRunning is in the error of a read from an informer that does not run: its cache is empty, or becomes stale. Run
+// ErrNotRunning is in the error of a read from an informer that does not run, because its cache is empty or stale. Run
 // the informer, or add it to Config.Reads of the controller that reads it.
 var ErrNotRunning = errors.New("nobody runs the informer: call Run, or name it in Reads of the controller that reads from it")
 
 // Get returns a new copy of the object under key, which belongs to the caller.
 //
-// Reads never block. Before the first list has ended they return the objects that have arrived so far. Call WaitSynced
-// to wait for all of them; controllers do that before they call a handler.
+// Reads never block. Before the first list has ended, they return the objects that have arrived so far. Call WaitSynced
+// to wait for all objects. Controllers call it before they call a handler.
 //
 // Errors: ErrNotRunning, and an object that cannot be decoded as a T.
 func (i *Informer[T]) Get(key kube.Key) (obj T, found bool, err error) {
@@ -289,16 +290,16 @@ func (i *Informer[T]) decode(o *wire.Object) (T, error) {
 	return obj, nil
 }
 
-// Has reports whether the cache has an object under key, without reading it. If the informer does not run, it reports
-// the last state; Get returns an error then.
+// Has reports whether the cache contains an object under key, without decoding it. If the informer does not run, Has
+// reports the last state, while Get returns an error.
 func (i *Informer[T]) Has(key kube.Key) bool { return i.core.keptBy(i.core.allParts(), key) }
 
-// All iterates over new copies of all objects, in no order. See List.
+// All iterates over new copies of all objects, in no particular order. See List.
 func (i *Informer[T]) All() iter.Seq2[T, error] { return i.List(Query{}) }
 
-// List iterates over new copies of the objects that query selects, in no order. Each object is decoded when it is
-// yielded, so an early end saves the rest. List holds no lock meanwhile: objects that are added or deleted during the
-// iteration may or may not be yielded.
+// List iterates over new copies of the objects that query selects, in no particular order. Each object is decoded when
+// it is yielded, so an early end avoids the rest of the work. List holds no lock during the iteration: objects that are
+// added or deleted meanwhile may or may not be yielded.
 //
 // It yields an error in place of an object that cannot be decoded as a T. It yields a single error if query has an
 // unknown index, or if the informer does not run (ErrNotRunning).
@@ -336,7 +337,7 @@ func (i *Informer[T]) Count(query Query) (int, error) {
 	return n, nil
 }
 
-// Len returns the number of cached objects. If the informer does not run, it is the last number.
+// Len returns the number of cached objects. If the informer does not run, Len returns the last number.
 func (i *Informer[T]) Len() int {
 	n := 0
 	for _, p := range i.core.allParts() {
@@ -354,15 +355,15 @@ func (i *Informer[T]) Listed(share, shares int) iter.Seq[Change] {
 }
 
 // WaitSynced waits until the first list since the start of the informer has ended. If ctx ends first, the error
-// contains ctx's error and why the informer is not synced.
+// contains ctx's error and the reason why the informer is not synced.
 func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.core.waitSynced(ctx) }
 
 // Subscribe calls notify for every later change, starting with a Listed for each cached object. Objects that were
-// deleted while the informer did not run are not announced: each session starts with a Listed for each present object.
+// deleted while the informer did not run are not announced. Each session starts with a Listed for each present object.
 //
 // Calls are sequential, and no object changes during a call. notify must return quickly. It may read the informer, but
 // must not call Subscribe or unsubscribe. The Change is valid only during the call. A panic in notify ends the process.
-// Subscribe is for code that adds keys to queues; package subscription delivers objects on channels.
+// Subscribe is for code that adds keys to queues. Package subscription delivers objects on channels.
 func (i *Informer[T]) Subscribe(notify func(Change)) (unsubscribe func()) {
 	return i.core.subscribe(notify)
 }

@@ -18,22 +18,24 @@ import (
 type listing struct {
 	// consistent is true if the current list is a consistent read of etcd, which may contradict earlier states.
 	consistent bool
-	// streamed is true if the list arrives by a watch.
+	// streamed is true if the list arrives through a watch.
 	streamed bool
 	// open is true until the list has ended. began is the time at which it started.
 	open  bool
 	began time.Time
 	// ahead is the newest version of the cached objects that are newer than a list that is not consistent, and that the
-	// list does not have, or has in an older state. A failed list may have stored them before etcd was restored.
+	// list does not contain, or contains in an older state. A failed list may have stored them before etcd was
+	// restored.
 	ahead string
-	// unconfirmed are objects of the list that contradict earlier states, until the list has ended.
+	// unconfirmed are the objects of the list that contradict earlier states. It is kept until the list has ended.
 	//
 	// If the list is not consistent, these are the objects that were not cached, although everything up to their
 	// resource version has arrived. If the list turns out to be older than that, they have been deleted since.
 	//
 	// If the list is streamed, these are also the objects that are older than the cached state. KEP-3157 lets a server
-	// start with the content of its cache, which may be stale, and end the list when the cache is up to date: newer
-	// states follow in the same stream, and replace these. The rest at the end of a consistent list is valid.
+	// start with the content of its cache, which may be stale, and end the list when the cache is up to date. Newer
+	// states follow in the same stream, and replace these objects. Those that remain at the end of a consistent list
+	// are valid.
 	unconfirmed map[kube.Key]*wire.Object
 }
 
@@ -51,7 +53,7 @@ func (p *part) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 		if err := request.Err(); err != nil {
 			return err
 		}
-		answer.pause() // subscribers may take long
+		answer.pause() // a slow subscriber is not a slow response
 		defer answer.resume()
 		if o.Key.Name == "" {
 			return errNoName
@@ -78,7 +80,7 @@ func (p *part) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 	return &metav1.PartialObjectMetadataList{ListMeta: about}, nil
 }
 
-// beginList discards the state of an earlier list, whose pages may be of another time.
+// beginList discards the state of an earlier list, whose pages may be from another time.
 func (p *part) beginList(consistent, streamed bool) {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()
@@ -110,9 +112,9 @@ func (p *part) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 	case streamsList && isHistoryGone(err) && !asksForNoHistory(opts):
 		return nil, err
 	case streamsList:
-		// The Reflector falls back to a list, whose error is the one to report. It would
-		// sleep without regard to ctx for errors it deems transient, and not sleep at all for
-		// a history that is gone; behind errors.New it does not see that this is one.
+		// The Reflector falls back to a list, and the error of that list is reported. The Reflector must not recognize
+		// the type of this error: for errors that it considers transient, it sleeps and ignores ctx, and for an expired
+		// history it retries without a pause. errors.New hides the type.
 		return nil, errors.New(err.Error())
 	case ctx.Err() != nil:
 	case isHistoryGone(err):
@@ -129,7 +131,7 @@ func (p *part) refusesStreams() bool {
 	return time.Now().Before(p.pagedUntil)
 }
 
-// postpone keeps o until the list has ended. core.events must be held.
+// postpone stores o in unconfirmed until the list has ended. core.events must be held.
 func (p *part) postpone(o *wire.Object) {
 	if p.unconfirmed == nil {
 		p.unconfirmed = map[kube.Key]*wire.Object{}
@@ -137,8 +139,8 @@ func (p *part) postpone(o *wire.Object) {
 	p.unconfirmed[o.Key] = o.Clone()
 }
 
-// listed ends a list at resourceVersion, and forgets the objects that it did not have. It must be called before an
-// event that follows the list is stored. A second call does nothing.
+// listed ends a list at resourceVersion, and removes the objects that the list did not contain. It must be called
+// before an event that follows the list is stored. A second call does nothing.
 func (p *part) listed(resourceVersion string) {
 	as := p.typeForNew()
 	p.core.events.Lock()
@@ -155,7 +157,7 @@ func (p *part) listed(resourceVersion string) {
 		if p.streamed {
 			p.isCurrent(time.Now())
 		} else {
-			p.isCurrent(p.began) // what came while its pages did is not in it
+			p.isCurrent(p.began) // the list lacks changes that were made while its pages arrived
 		}
 		for _, o := range p.unconfirmed {
 			p.store(objects, o, as, fromList, func(kept store.Ref, found bool) bool {
@@ -171,7 +173,7 @@ func (p *part) listed(resourceVersion string) {
 		}
 		if !p.consistent && older(resourceVersion, kept.ResourceVersion()) {
 			p.isAhead(kept.ResourceVersion())
-			continue // the list is older than this object: it says nothing about it
+			continue // the list is older than this object, so it does not show whether the object exists
 		}
 		p.forget(objects, key, false, fromList)
 	}
@@ -182,7 +184,7 @@ func (p *part) listed(resourceVersion string) {
 		p.newestKept = p.ahead
 	}
 	p.synced, p.complete, p.suspect = true, true, false
-	// A list that is not consistent does not show which of the awaited writes are lost.
+	// Only a consistent list shows which of the awaited writes are lost.
 	p.unverified = p.newestKept != "" || p.unverified && !p.consistent && len(p.byKey) > 0
 	if p.streamed {
 		p.paged = 0
@@ -190,16 +192,15 @@ func (p *part) listed(resourceVersion string) {
 	p.mu.Unlock()
 	p.shownAll()
 	if p.consistent {
-		p.releaseBefore(p.began) // what the list does not show of them is lost
+		p.releaseBefore(p.began) // a write that the list does not show is lost
 	}
-	// A list in pages is followed by a watch, which has yet to stand; a streamed one is the
-	// beginning of it.
+	// A list in pages is followed by a watch, which is not open yet. A streamed list is the start of the watch.
 	if p.streamed {
 		p.opened()
 	}
 }
 
-// isAhead records that an object is cached in a newer version than the list has. core.events must be held.
+// isAhead records that the cache has an object in a newer version than the list. core.events must be held.
 func (p *part) isAhead(version string) {
 	if p.ahead == "" || older(p.ahead, version) {
 		p.ahead = version

@@ -14,7 +14,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ObjectList is a list of objects of type T, as the Retrievers of Retrieve return it.
+// ObjectList is a list of objects of type T. The Retrievers of Retrieve return it.
 type ObjectList[T kube.Object] struct {
 	metav1.TypeMeta
 	metav1.ListMeta
@@ -31,7 +31,7 @@ func (l *ObjectList[T]) DeepCopyObject() runtime.Object {
 	return copied
 }
 
-// decoded returns what decodes the objects of r.
+// decoded returns a feed of r's objects and a decoder for them.
 func (r *clusterRetriever[T]) decoded() (feed, wire.Decoder[T], error) {
 	decoder, err := wire.NewDecoder[T](r.kind)
 	return r.feed(nil, new(atomic.Int64)), decoder, errors.Join(r.problem, err)
@@ -66,7 +66,7 @@ func (r *clusterRetriever[T]) Watch(ctx context.Context, opts metav1.ListOptions
 		return nil, err
 	}
 	w := &decodedWatch{events: events, out: make(chan watch.Event), stopped: make(chan struct{})}
-	go func() { // ends with the watch; its end is seen by the closed channel
+	go func() { // ends with the watch; the closed channel shows the end
 		defer close(w.out)
 		defer events.join()
 		for w.hand(nextDecoded(events, decoder)) {
@@ -75,8 +75,7 @@ func (r *clusterRetriever[T]) Watch(ctx context.Context, opts metav1.ListOptions
 	return w, nil
 }
 
-// nextDecoded returns the next event with its object decoded. What cannot be read is an event
-// of type Error.
+// nextDecoded returns the next event with its object decoded. If the object cannot be decoded, it returns an error.
 func nextDecoded[T kube.Object](events events, decoder wire.Decoder[T]) (watch.Event, error) {
 	event, err := events.next()
 	if err != nil {
@@ -109,7 +108,7 @@ func (w *decodedWatch) Stop() {
 	w.events.stop()
 }
 
-// hand hands an event on. It returns false when it was the last.
+// hand sends an event, or an error as an event. It returns false after the last event.
 func (w *decodedWatch) hand(event watch.Event, err error) bool {
 	if err != nil {
 		if endsStream(err) {

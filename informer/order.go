@@ -6,15 +6,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// origin is the origin of an object.
+// origin is the way in which an object arrived.
 type origin int
 
 const (
-	// fromList: an item of a list, in no order.
+	// fromList: an item of a list. Items are in no particular order.
 	fromList origin = iota
-	// fromWatch: an event in the order of resource versions. All earlier ones have arrived.
+	// fromWatch: an event in the order of resource versions. All earlier events have arrived.
 	fromWatch
-	// fromStart: an event of a watch that starts with the present objects, in no order.
+	// fromStart: an event of a watch that starts with the present objects, in no particular order.
 	fromStart
 	// unbroken: as fromWatch, by a watch from a version up to which everything had arrived, and not a creation. So all
 	// states since the cached one have arrived.
@@ -31,7 +31,8 @@ func older(a, b string) bool {
 	return err == nil && order < 0
 }
 
-// notAfter reports whether resource version a is b or before it. It is false if the versions cannot be compared.
+// notAfter reports whether resource version a is equal to b or before it. It is false if the versions cannot be
+// compared.
 func notAfter(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order <= 0

@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	// slowAnswer is the time without a response after which a request is reported. kube-apiserver ends requests itself
-	// after 60 s by default.
+	// slowAnswer is the time without a response after which a request is reported. By default kube-apiserver ends
+	// requests after 60 s.
 	slowAnswer = 90 * time.Second
-	// noAnswer is the time without a response after which a request is ended, and made again.
+	// noAnswer is the time without a response after which a request is ended and repeated.
 	noAnswer = 5 * time.Minute
 )
 
-// errNoAnswer is in the error of a request that brings nothing.
+// errNoAnswer is in the error of a request without a response.
 var errNoAnswer = errors.New("the API server, or a proxy before it, does not answer")
 
-// patience reports and then ends a request without a response. Nothing else does: a list has no time limit, and a live
-// connection has no error.
+// patience reports and then ends a request without a response. Without it, such a request would never end: a list has
+// no time limit, and a live connection has no error.
 type patience struct {
 	part     *part
 	verb     string
 	cancel   context.CancelCauseFunc
 	timer    *time.Timer
-	paused   atomic.Bool // the timer may have fired before it was stopped, and starts itself again
-	reported atomic.Bool // since something has come
+	paused   atomic.Bool // pause was called; a timer that had already fired must not end the request
+	reported atomic.Bool // slowAnswer was reported since the last response data
 }
 
 // patience starts to wait for the response to a request, which must be made with the returned context. The caller must
@@ -36,7 +36,7 @@ func (p *part) patience(ctx context.Context, verb string) (context.Context, *pat
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &patience{part: p, verb: verb, cancel: cancel}
 	w.timer = time.AfterFunc(noAnswer, func() {
-		if ctx.Err() == nil { // otherwise nobody waits for the answer any more
+		if ctx.Err() == nil { // otherwise the request has ended
 			w.expired()
 		}
 	})
@@ -60,13 +60,13 @@ func (w *patience) err(after time.Duration) error {
 	return fmt.Errorf("%s %s: %w: nothing has come for %s", w.verb, w.part.describes, errNoAnswer, after)
 }
 
-// pause notes that something has come, and that nothing is waited for.
+// pause stops the timer, because data has arrived.
 func (w *patience) pause() {
 	w.paused.Store(true)
 	w.timer.Stop()
 }
 
-// resume waits for more.
+// resume starts the timer again, to wait for more data.
 func (w *patience) resume() {
 	w.reported.Store(false)
 	w.paused.Store(false)
@@ -79,7 +79,7 @@ func (w *patience) end() {
 	w.cancel(nil)
 }
 
-// explain returns err, or that the request was ended because nothing came.
+// explain returns err, or the timeout error if the request was ended because no response arrived.
 func (w *patience) explain(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errNoAnswer) {
 		return cause

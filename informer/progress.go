@@ -19,14 +19,14 @@ func (p *part) saw(resourceVersion string, from origin) (objects *store.Store, n
 	switch {
 	case !from.inOrder():
 	case older(resourceVersion, p.newest):
-		p.perObject = true // events come in the order of versions where those count all writes
+		p.perObject = true // otherwise events arrive in the order of versions
 	default:
 		p.newest = resourceVersion
 	}
 	return p.kept, p.newest
 }
 
-// isCurrent records that the cache had the newest state at a time.
+// isCurrent records that the cache was current at a time.
 func (p *part) isCurrent(at time.Time) { p.current.Store(int64(at.Sub(p.core.made)) + 1) }
 
 // staleness returns the maximum age of the cached state. Zero: the part has not listed.

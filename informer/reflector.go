@@ -15,20 +15,19 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Back-off between attempts to list and watch. client-go's own default goes up to a
-// minute, in which a granted permission or an installed CustomResourceDefinition would
-// not be noticed; this one asks at most every 10 to 15 s and no less often.
+// Backoff between attempts to list and watch. client-go's default grows to a minute, which would delay the detection of
+// a granted permission or an installed CustomResourceDefinition. This backoff grows to 10 to 15 s.
 const (
 	backoffFirst  = 800 * time.Millisecond
 	backoffMax    = 10 * time.Second
 	backoffJitter = 0.5
-	backoffReset  = 2 * time.Minute // of quiet, after which the next trouble begins at backoffFirst
+	backoffReset  = 2 * time.Minute // after this time without an error, the backoff starts at backoffFirst again
 )
 
 // run lists and watches until ctx ends, and returns when all calls of the Retriever have returned.
 func (p *part) run(ctx context.Context) {
 	logger := logr.FromSlogHandler(debugOnly{p.core.logger.Handler()}).WithName("reflector")
-	// The Reflector abandons a List when its context ends; the gate waits for it.
+	// The Reflector abandons a List when its context ends. The gate waits for the List.
 	var calls gate
 	lw := &listWatch{
 		ListWatch: &cache.ListWatch{
@@ -50,9 +49,9 @@ func (p *part) run(ctx context.Context) {
 		TypeDescription: p.describes,
 		Backoff:         &backoff,
 	})
-	// Not Reflector.RunWithContext: it hands every error to apimachinery's global error
-	// handlers, which sleep. The error of an attempt has been noted where it arose, so none
-	// is handed to Until, which goes on until ctx ends.
+	// Reflector.RunWithContext is not used, because it passes every error to apimachinery's global error handlers,
+	// which sleep. The part records the error of an attempt when it occurs. So no error is passed to Until, which
+	// continues until ctx ends.
 	again := backoff.DelayWithReset(clock.RealClock{}, backoffReset)
 	_ = again.Until(klog.NewContext(ctx, logger), true, true, func(ctx context.Context) (bool, error) {
 		if err := reflector.ListAndWatchWithContext(ctx); err != nil {
@@ -63,8 +62,8 @@ func (p *part) run(ctx context.Context) {
 	calls.close()
 }
 
-// reflectorStore is the part as a cache.ReflectorStore, which is notified of lists. Objects and events other than
-// bookmarks do not pass through it.
+// reflectorStore is the part as a cache.ReflectorStore, which is notified of lists. Objects, and events other than
+// bookmarks, do not pass through it.
 type reflectorStore part
 
 // Add implements cache.ReflectorStore. It is never called: see stream.
@@ -76,8 +75,8 @@ func (s *reflectorStore) Update(any) error { return nil }
 // Delete implements cache.ReflectorStore. It is never called: see stream.
 func (s *reflectorStore) Delete(any) error { return nil }
 
-// Replace implements cache.ReflectorStore: a list at resourceVersion has come. Its items
-// are in the store already, and a streamed one has been ended by its bookmark.
+// Replace implements cache.ReflectorStore. It is called after a list at resourceVersion. The items are already in the
+// store. A streamed list was already ended by its bookmark.
 func (s *reflectorStore) Replace(_ []any, resourceVersion string) error {
 	p := (*part)(s)
 	p.listed(resourceVersion)
@@ -85,20 +84,19 @@ func (s *reflectorStore) Replace(_ []any, resourceVersion string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore. Resyncs are the controllers' business.
+// Resync implements cache.ReflectorStore. It does nothing, because controllers implement resyncs.
 func (s *reflectorStore) Resync() error { return nil }
 
-// listWatch tells the Reflector whether it may stream lists.
+// listWatch specifies whether the Reflector may stream lists.
 type listWatch struct {
 	*cache.ListWatch
 	noWatchList bool
 }
 
-// IsWatchListSemanticsUnSupported is the name by which client-go asks.
+// IsWatchListSemanticsUnSupported implements the interface by which client-go checks the support for streamed lists.
 func (l *listWatch) IsWatchListSemanticsUnSupported() bool { return l.noWatchList }
 
-// debugOnly makes every record of the Reflector a debug record: what matters is logged
-// by the part itself, once.
+// debugOnly logs every record of the Reflector at debug level, because the part logs important events itself, once.
 type debugOnly struct{ slog.Handler }
 
 // Enabled implements slog.Handler.
@@ -109,7 +107,7 @@ func (h debugOnly) Enabled(ctx context.Context, _ slog.Level) bool {
 // Handle implements slog.Handler.
 func (h debugOnly) Handle(ctx context.Context, r slog.Record) error {
 	if !h.Enabled(ctx, r.Level) {
-		return nil // logr does not ask before it logs an error
+		return nil // logr does not call Enabled before it logs an error
 	}
 	r.Level = slog.LevelDebug
 	return h.Handler.Handle(ctx, r)
@@ -123,13 +121,13 @@ func (h debugOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler.
 func (h debugOnly) WithGroup(name string) slog.Handler { return debugOnly{h.Handler.WithGroup(name)} }
 
-// gate counts calls that are under way, and refuses new ones once closed. A WaitGroup
-// would not do: calls may begin while close waits.
+// gate counts running calls, and refuses new calls after it is closed. A WaitGroup is not sufficient, because calls may
+// begin while close waits.
 type gate struct {
 	mu     sync.Mutex
 	calls  int
 	closed bool
-	empty  chan struct{} // made by close when calls are under way
+	empty  chan struct{} // created by close if calls are running
 }
 
 func (g *gate) enter() bool {
@@ -151,7 +149,7 @@ func (g *gate) leave() {
 	}
 }
 
-// close refuses new calls and waits for those under way.
+// close refuses new calls and waits for the running ones.
 func (g *gate) close() {
 	g.mu.Lock()
 	g.closed = true
