@@ -12,7 +12,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// ring runs a source in the background, and returns what it enqueues and its answer.
+// ring runs a source in the background, and returns the keys that it enqueues and a channel for its error.
 func ring(ctx context.Context, keys <-chan kube.Key) (got *[]enqueued, ended <-chan error) {
 	got = &[]enqueued{}
 	answer := make(chan error, 1)
@@ -30,7 +30,7 @@ func TestChannelEnqueuesEachKeyUntilItIsClosed(t *testing.T) {
 	keys <- kube.Key{Namespace: "default", Name: "a"}
 	keys <- kube.Key{Name: "b"}
 	got, ended := ring(t.Context(), keys)
-	keys <- kube.Key{Namespace: "default", Name: "a"} // again: the queue merges, not the source
+	keys <- kube.Key{Namespace: "default", Name: "a"} // a second time: the queue merges keys, the source does not
 	close(keys)
 	if err := <-ended; err != nil {
 		t.Errorf("Run returned %v", err)
@@ -74,7 +74,7 @@ func TestChannelEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// The sender learns through the channel whether somebody receives.
+// A source that has stopped receives no more keys: they stay in the channel for the next run.
 func TestChannelLeavesKeysThatComeAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	keys := make(chan kube.Key, 1)

@@ -15,7 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// dynamicServer serves ConfigMaps that nothing has validated.
+// dynamicServer serves ConfigMaps that are not validated.
 func dynamicServer() *fakeapi.Server[*unstructured.Unstructured] {
 	return fakeapi.New[*unstructured.Unstructured](func() runtime.Object {
 		list := &unstructured.UnstructuredList{}
@@ -57,19 +57,19 @@ func TestAStateThatCannotBeDecodedIsLoggedAndTheOtherCounts(t *testing.T) {
 		q.expect(t)
 		logged("source=mapped informer=children key=ns/c change=listed error=")
 		server.Put(dynamicConfigMap("c", map[string]any{"to": "a"}))
-		q.expect(t, "ns/a: ns/c updated") // whom it concerns now
+		q.expect(t, "ns/a: ns/c updated") // the key of the state after the change
 		logged("change=updated")
 		server.Put(dynamicConfigMap("c", map[string]any{"to": "b"}))
 		q.expect(t, "ns/a: ns/c updated", "ns/b: ns/c updated")
 		logged("")
 		server.Put(dynamicConfigMap("c", "broken"))
-		q.expect(t, "ns/b: ns/c updated") // whom it concerned
+		q.expect(t, "ns/b: ns/c updated") // the key of the state before the change
 		logged("change=updated")
 		server.Delete(key("c"))
 		q.expect(t)
 		logged("change=deleted")
 		server.Put(dynamicConfigMap("d", map[string]any{"to": "a"}))
-		q.expect(t, "ns/a: ns/d added") // the others go on
+		q.expect(t, "ns/a: ns/d added") // other objects are not affected
 		logged("")
 	})
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// A controller of Deployments hears of the Pods that belong to them. With a cluster, pods
-// would be an informer of informer.Retrieve[*corev1.Pod](cluster); and as the handler only
-// counts Pods, source.Owned[*corev1.Pod](cluster, owner) would do as well.
+// A controller of Deployments runs when one of their Pods changes. In a cluster, pods would be an informer of
+// informer.Retrieve[*corev1.Pod](cluster). As the handler only counts Pods, source.Owned[*corev1.Pod](cluster, owner)
+// would be enough.
 func ExampleOwnedIn() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -33,7 +33,7 @@ func ExampleOwnedIn() {
 		fmt.Println(err)
 		return
 	}
-	// What the cluster's users and other controllers do between the runs of the handler.
+	// Changes by users and other controllers between the runs of the handler.
 	owner := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "uid-1", Controller: new(true)}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", OwnerReferences: []metav1.OwnerReference{owner}}}
 	then := []func(){
@@ -70,9 +70,8 @@ func ExampleOwnedIn() {
 	// web has 0 pods: owned pods: shop/web-1 deleted
 }
 
-// A controller of Pods handles them again when a ConfigMap changes that they are configured by:
-// the function asks the informer of Pods which those are. Labels are no configuration, so a
-// predicate leaves out what changes only them.
+// A controller of Pods runs when a ConfigMap that a Pod refers to changes: the function looks up these Pods in the
+// informer. Labels are not configuration, so a predicate drops changes of labels only.
 func ExampleMapped() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

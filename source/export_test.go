@@ -6,7 +6,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 )
 
-// WithLogger makes a source log to logger, whatever controller it serves.
+// WithLogger makes a source log to logger instead of its controller's logger.
 func WithLogger(s controller.Source, logger *slog.Logger) controller.Source {
 	return logging{s, logger}
 }

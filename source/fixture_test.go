@@ -33,12 +33,12 @@ func newServer() *fakeapi.Server[configMap] {
 	return fakeapi.New[configMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
 }
 
-// child is a ConfigMap of some owners.
+// child returns a ConfigMap with these owner references.
 func child(name string, owners ...metav1.OwnerReference) configMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: owners}}
 }
 
-// by is an owner reference of the controller.
+// by returns a controller reference to a Website.
 func by(name string) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Website", Name: name, UID: "u", Controller: new(true)}
 }
@@ -56,7 +56,7 @@ type enqueued struct {
 	Detail string
 }
 
-// queue is what a source enqueues into.
+// queue collects what a source enqueues.
 type queue struct {
 	mu  sync.Mutex
 	all []enqueued
@@ -74,7 +74,7 @@ func (q *queue) note(key kube.Key, text string) {
 	q.all = append(q.all, enqueued{key, text})
 }
 
-// take returns what has come since the last take, as "key: detail", sorted.
+// take returns what was enqueued since the last take, as "key: detail", sorted.
 func (q *queue) take() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,7 +87,7 @@ func (q *queue) take() []string {
 	return all
 }
 
-// expect compares what a source enqueues, once everything has come to rest.
+// expect compares what a source has enqueued, after all goroutines are idle.
 func (q *queue) expect(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -96,7 +96,7 @@ func (q *queue) expect(t *testing.T, want ...string) {
 	}
 }
 
-// logBuffer is what a source logs to.
+// logBuffer collects what a source logs.
 type logBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -116,7 +116,7 @@ func (b *logBuffer) String() string {
 
 func (b *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
-// newInformer makes the informer "children" of a server.
+// newInformer returns an informer of a server's objects, named "children".
 func newInformer[T kube.Object](t *testing.T, server informer.Retriever[T]) *informer.Informer[T] {
 	t.Helper()
 	objects, err := informer.New(informer.Config[T]{Name: "children", Retriever: server, Logger: slog.New(slog.DiscardHandler)})
@@ -126,8 +126,7 @@ func newInformer[T kube.Object](t *testing.T, server informer.Retriever[T]) *inf
 	return objects
 }
 
-// start runs a source with the informers that it reads, as a controller does, until stop, which
-// waits for the end of both.
+// start runs a source and the informers that it reads, as a controller does. stop stops both and waits for them.
 func start(t *testing.T, s controller.Source) (q *queue, stop func()) {
 	t.Helper()
 	q = &queue{}

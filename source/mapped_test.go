@@ -17,14 +17,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// pointing is a ConfigMap whose data name other objects.
+// pointing returns a ConfigMap with the names of other objects in its data.
 func pointing(name, to string) configMap {
 	obj := child(name)
 	obj.Data = map[string]string{"to": to}
 	return obj
 }
 
-// targets are the objects that a ConfigMap points to.
+// targets returns the keys of the objects that a ConfigMap names.
 func targets(obj configMap) []kube.Key {
 	var keys []kube.Key
 	for name := range strings.FieldsSeq(obj.Data["to"]) {
@@ -54,7 +54,7 @@ func TestMappedAsksAboutTheStatesBeforeAndAfter(t *testing.T) {
 	})
 }
 
-// Objects are the function's own, so that it may change them.
+// The function gets a copy of the object, so it may modify it.
 func TestMappedGivesObjectsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -88,15 +88,15 @@ func TestASourceThatJoinsLateIsToldWhatThereIs(t *testing.T) {
 		q.expect(t, "ns/a: ns/c listed")
 		stop()
 		server.Put(pointing("c", "b"))
-		q.expect(t) // it has ended
+		q.expect(t) // the source has stopped
 		q, stop = start(t, source.Mapped(objects, targets))
 		defer stop()
 		q.expect(t, "ns/b: ns/c listed")
 	})
 }
 
-// A source ends while the informer goes on for others, in the middle of an announcement. (Not
-// in a bubble: its time stands still while somebody waits for a lock.)
+// A source stops in the middle of an announcement, while the informer keeps running for others. (The test does not use
+// a synctest bubble: time does not advance there while a goroutine waits for a lock.)
 func TestNothingIsEnqueuedAfterRunHasReturned(t *testing.T) {
 	t.Parallel()
 	server := newServer()
@@ -117,7 +117,7 @@ func TestNothingIsEnqueuedAfterRunHasReturned(t *testing.T) {
 	q := &queue{}
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, s, q.add) }() // waited for below
-	<-asked                                     // about what is there; until the answer, Run subscribes
+	<-asked                                     // about the existing object; until the answer, start subscribes
 	answer <- struct{}{}
 	server.Put(pointing("c", "a"))
 	<-asked
@@ -137,7 +137,7 @@ func TestNothingIsEnqueuedAfterRunHasReturned(t *testing.T) {
 	q.take()
 	others := make(chan informer.Change, 10)
 	defer objects.Subscribe(func(c informer.Change) { others <- c })()
-	<-others // the two that are there
+	<-others // the two existing objects
 	<-others
 	server.Put(pointing("c", "b"))
 	<-others
@@ -149,7 +149,7 @@ func TestNothingIsEnqueuedAfterRunHasReturned(t *testing.T) {
 	}
 }
 
-// The end must not wait for a large list to be announced.
+// A source must not wait for the announcement of a large list when it stops.
 func TestAnEndedSourceAsksNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -174,8 +174,8 @@ func TestAnEndedSourceAsksNobody(t *testing.T) {
 	})
 }
 
-// A Mapped function and a predicate are called while the informer announces a change. Reading
-// the same informer then must neither wait for that nor see an older state.
+// A Mapped function and a predicate are called while the informer announces a change. Reading the same informer must
+// then neither block nor return an older state.
 func TestReadingTheInformerWhileItAnnounces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestReadingTheInformerWhileItAnnounces(t *testing.T) {
 		expect("deleted", "predicate: gone, 0 more", "mapped 2: gone, 0 more")
 		stop()
 
-		// The same while a subscription is being told what is there.
+		// The same while the informer announces the existing objects to a new subscription.
 		server.Put(pointing("c", "3"))
 		leave := objects.Join(t.Context())
 		defer leave()
@@ -260,7 +260,7 @@ func readAll(t *testing.T, objects *informer.Informer[configMap]) {
 	}
 }
 
-// Two informers whose functions read each other.
+// The functions of two informers read each other's informer.
 func TestReadingAnotherInformerThatReadsThisOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestReadingAnotherInformerThatReadsThisOne(t *testing.T) {
 	})
 }
 
-// The queue of a controller takes keys while the informer announces and a worker reads.
+// The controller's queue accepts keys while the informer announces a change and a worker reads.
 func TestAMappedSourceInAControllerThatSharesItsInformer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -33,7 +33,7 @@ func TestOwnedEnqueuesTheOwnerOfWhatHappensToAChild(t *testing.T) {
 		changed := child("c", by("a"))
 		changed.Data = map[string]string{"x": "y"}
 		server.Put(changed)
-		q.expect(t, "ns/a: ns/c updated") // once, although both states name it
+		q.expect(t, "ns/a: ns/c updated") // once, although both states have this owner
 		server.Delete(key("c"))
 		q.expect(t, "ns/a: ns/c deleted")
 		server.Put(child("nobodys"))
@@ -42,7 +42,7 @@ func TestOwnedEnqueuesTheOwnerOfWhatHappensToAChild(t *testing.T) {
 	})
 }
 
-// annotated finds owners by an annotation, in whatever namespace they are.
+// annotated returns the owner that is named in an annotation, which may be in any namespace.
 func annotated(child *metav1.PartialObjectMetadata) []kube.Key {
 	owner, err := kube.ParseKey(child.Annotations["owner"])
 	if err != nil {
@@ -70,7 +70,7 @@ func TestOwnedByFindsOwnersElsewhere(t *testing.T) {
 		q.expect(t)
 		server.Put(annotate("far/a"))
 		q.expect(t, "far/a: ns/c added")
-		server.Put(annotate("b")) // one that lives in no namespace
+		server.Put(annotate("b")) // a cluster-scoped owner
 		q.expect(t, "b: ns/c updated", "far/a: ns/c updated")
 		if seen.Namespace != "ns" || seen.Name != "c" || seen.ResourceVersion == "" || seen.Labels["l"] != "v" ||
 			len(seen.Finalizers) != 1 || len(seen.OwnerReferences) != 1 {
@@ -143,7 +143,7 @@ func TestOwnedTakesTheReferencesThatItIsTold(t *testing.T) {
 	}
 }
 
-// The other version of the same owner's API is the same owner.
+// An owner reference with another version of the owner's API group identifies the same owner.
 func TestOwnedKnowsTheOwnerByAnotherVersion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestPredicatesFilterASource(t *testing.T) {
 	})
 }
 
-// notRegistered is a type that no scheme knows.
+// notRegistered is a type that is not registered in any scheme.
 type notRegistered struct{ corev1.ConfigMap }
 
 func (n *notRegistered) DeepCopyObject() runtime.Object {
@@ -236,7 +236,7 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	keys := func(configMap) []kube.Key { return nil }
 	for name, test := range map[string]struct {
 		source controller.Source
-		want   []string // parts of the error; none: it is valid
+		want   []string // parts of the error; empty: the source is valid
 	}{
 		"Owned":               {source.Owned[configMap](cluster, owner), nil},
 		"OwnedIn":             {source.OwnedIn(objects, owner, predicate.LabelsChanged()), nil},
@@ -295,7 +295,7 @@ func TestControllerRefusesASourceWithAMistake(t *testing.T) {
 	}
 }
 
-// The kind names the informer that Owned makes.
+// The informer that Owned creates is named after the kind.
 func TestOwnedReadsMetadataOfTheKind(t *testing.T) {
 	t.Parallel()
 	cluster, err := kube.Connect(&rest.Config{Host: "https://api.example.com"})

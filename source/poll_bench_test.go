@@ -13,8 +13,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// BenchmarkPollUnchanged is a poll of many items of which none has changed, each with one key;
-// and what is kept of an item.
+// BenchmarkPollUnchanged measures a poll of many unchanged items with one key each, and the memory that is used for an
+// item.
 func BenchmarkPollUnchanged(b *testing.B) {
 	const items = 100_000
 	list := func() (all []source.Item) {

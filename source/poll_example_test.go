@@ -19,16 +19,15 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// A controller of Deployments handles those again that a machine outside the cluster serves,
-// when the inventory of machines says that it has come, changed or gone.
+// A controller of Deployments runs for the Deployments of a machine outside the cluster when the machine is added to,
+// changed in or removed from an inventory.
 func ExamplePoll() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	logger := slog.New(slog.DiscardHandler)
 	deployments := fakeapi.New[*appsv1.Deployment](func() runtime.Object { return &appsv1.DeploymentList{} }, true)
 
-	// The inventory. It answers when the handler has run, so that the example is the same
-	// each time.
+	// The inventory answers after the handler has run, so that the output is always the same.
 	inventory := make(chan []source.Item, 1)
 	web := []kube.Key{{Namespace: "shop", Name: "web"}}
 	then := []func(){
@@ -39,7 +38,7 @@ func ExamplePoll() {
 	}
 	machines := source.Poll(source.PollConfig{
 		Name:     "machines",
-		Interval: time.Millisecond, // a minute, elsewhere
+		Interval: time.Millisecond, // usually a minute
 		Poller: source.ListFunc(func(ctx context.Context) ([]source.Item, error) {
 			select {
 			case items := <-inventory:
@@ -78,7 +77,7 @@ func ExamplePoll() {
 	// web: machines: deleted (rack-1/m7)
 }
 
-// answers are those of a server, one after the other; the last one again and again.
+// answers are the responses of a server, in order; the last one is repeated.
 type answers []string
 
 // RoundTrip implements http.RoundTripper.
@@ -90,8 +89,8 @@ func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
-// A policy document concerns every object that there is when it changes; KeysOf would list an
-// informer. The server sends no ETag, so the bodies are compared.
+// A change of a policy document affects every object; in a program, KeysOf would list an informer. The server sends no
+// ETag, so the bodies are compared.
 func ExampleHTTP() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -99,12 +98,12 @@ func ExampleHTTP() {
 		Name: "policy",
 		Poller: source.HTTP(source.HTTPConfig{
 			URL:    "https://example.com/policy?token=0815",
-			Client: &http.Client{Transport: &answers{"allow", "allow", "allow", "deny"}}, // leave it out, elsewhere
+			Client: &http.Client{Transport: &answers{"allow", "allow", "allow", "deny"}}, // usually not set
 		}),
 		KeysOf:   func(source.Item) []kube.Key { return []kube.Key{{Namespace: "shop", Name: "web"}} },
-		Interval: time.Millisecond, // a minute, elsewhere
+		Interval: time.Millisecond, // usually a minute
 	})
-	// What a controller does with its Sources.
+	// A controller does this with its Sources.
 	prepared, err := policy.Prepare(controller.Target{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		fmt.Println(err)
@@ -127,8 +126,8 @@ func ExampleHTTP() {
 	// shop/web updated https://example.com/policy
 }
 
-// A handler reads what was polled. It may run before the first poll has succeeded: it then returns
-// ErrNotPolled, and is called again when one has.
+// A handler reads a polled item. It may run before the first poll has succeeded: it then returns ErrNotPolled, and is
+// called again after the first successful poll.
 func ExamplePollSource_Item() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

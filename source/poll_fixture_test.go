@@ -21,12 +21,12 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// outside is what there is outside of the cluster, as a Poller.
+// outside is a Poller of items outside the cluster.
 type outside struct {
 	mu    sync.Mutex
 	items []source.Item
 	err   error
-	hold  time.Duration // how long a poll takes
+	hold  time.Duration // duration of a poll
 	times []time.Duration
 	since time.Time
 }
@@ -43,7 +43,7 @@ func (o *outside) fail(err error) {
 	o.err = err
 }
 
-// Poll implements source.Poller. The items come with the error: nobody may look at them.
+// Poll implements source.Poller. It returns the items with the error too: the source must ignore them then.
 func (o *outside) Poll(ctx context.Context, _ any) (source.PollResult, error) {
 	o.mu.Lock()
 	o.times = append(o.times, time.Since(o.since))
@@ -59,7 +59,7 @@ func (o *outside) Poll(ctx context.Context, _ any) (source.PollResult, error) {
 	return source.PollResult{Items: slices.Clone(o.items)}, o.err
 }
 
-// polled returns when polls began, in minutes since the start.
+// polled returns when each poll began, in minutes since the start.
 func (o *outside) polled() (minutes []float64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,11 +73,11 @@ func item(id, version string, keys ...kube.Key) source.Item {
 	return source.Item{ID: id, Version: version, Keys: keys}
 }
 
-// triggers is what a poll has enqueued.
+// triggers collects what a poll has enqueued.
 type triggers struct {
 	mu  sync.Mutex
 	all []string
-	// asked is how often all objects were asked for.
+	// asked is how often a Trigger with All was enqueued.
 	asked int
 }
 
@@ -98,7 +98,7 @@ func (q *triggers) add(key kube.Key, why controller.Trigger) {
 	q.all = append(q.all, line)
 }
 
-// expect compares what has been enqueued since the last time, once everything is at rest.
+// expect compares what was enqueued since the last call, after all goroutines are idle.
 func (q *triggers) expect(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -111,8 +111,7 @@ func (q *triggers) expect(t *testing.T, want ...string) {
 	q.all = nil
 }
 
-// runPoll makes a source of a config, without jitter and log unless it says otherwise, and runs
-// it until stop.
+// runPoll creates a source and runs it until stop. Unless the config sets them, it has no jitter and no log.
 func runPoll(t *testing.T, c source.PollConfig) (s *source.PollSource, q *triggers, stop func()) {
 	t.Helper()
 	if c.Name == "" {
@@ -146,7 +145,7 @@ func rerun(t *testing.T, s *source.PollSource) (q *triggers, stop func()) {
 	}
 }
 
-// ready compares what Ready says; empty: nil.
+// ready compares the error of Ready; "" means nil.
 func ready(t *testing.T, s *source.PollSource, want string) {
 	t.Helper()
 	synctest.Wait()
@@ -155,38 +154,38 @@ func ready(t *testing.T, s *source.PollSource, want string) {
 	}
 }
 
-// pollerFunc is a function as a Poller.
+// pollerFunc is a function that implements source.Poller.
 type pollerFunc func(ctx context.Context, token any) (source.PollResult, error)
 
 func (f pollerFunc) Poll(ctx context.Context, token any) (source.PollResult, error) {
 	return f(ctx, token)
 }
 
-// site is a server in memory.
+// site is an HTTP server in memory.
 type site struct {
 	mu      sync.Mutex
 	answer  func(*http.Request) reply
-	request *http.Request // the last
+	request *http.Request // the last request
 }
 
-// does makes the site answer with what a function says.
+// does sets the function that answers requests.
 func (s *site) does(answer func(*http.Request) reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = answer
 }
 
-// says makes the site answer with a status, headers ("name: value") and a body.
+// says sets the response to all requests: a status, a body and headers ("name: value").
 func (s *site) says(status int, body string, headers ...string) {
 	s.does(func(*http.Request) reply { return reply{status: status, body: body, headers: headers} })
 }
 
-// reply is what a site answers.
+// reply is a response of a site.
 type reply struct {
 	status  int
 	body    string
 	headers []string // "name: value"
-	err     error    // in place of an answer; with a status, what breaks it off after the body
+	err     error    // instead of a response; with a status, the error after the body
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -212,7 +211,7 @@ func (s *site) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// conditions returns what the last request was conditional on.
+// conditions returns the conditions of the last request.
 func (s *site) conditions() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,14 +30,14 @@ func TestHTTPComparesBodies(t *testing.T) {
 		body       string
 		headers    []string
 		conditions string // of the request
-		want       string // what is enqueued, and why
+		want       string // what is enqueued, with its cause
 	}
 	listed := "listed " + shownURL + " (low)"
 	added, updated, deleted := "added "+shownURL, "updated "+shownURL, "deleted "+shownURL
 	for name, steps := range map[string][]step{
 		"without any header": {
 			{200, "red", nil, "", listed},
-			{200, "red", nil, "", ""}, // no header says so, but it is the same
+			{200, "red", nil, "", ""}, // no header, but the same body
 			{200, "green", nil, "", updated},
 			{200, "", nil, "", updated},
 			{200, "", nil, "", ""},
@@ -59,7 +59,7 @@ func TestHTTPComparesBodies(t *testing.T) {
 			{200, "green", []string{date, justNow}, "Sat, 01 Jan 2000 00:00:00 GMT", updated},
 			{200, "green", []string{date, justNow}, "", ""}, // it may change again in that second
 			{200, "blue", []string{date, "Last-Modified: last week"}, "", updated},
-			{200, "blue", []string{old}, "", ""}, // without Date, our clock counts
+			{200, "blue", []string{old}, "", ""}, // without Date, the local clock is used
 			{304, "", nil, "Sat, 01 Jan 2000 00:00:00 GMT", ""},
 		},
 		"both": {
@@ -75,7 +75,7 @@ func TestHTTPComparesBodies(t *testing.T) {
 			{200, "red", []string{`ETag: "1"`}, "", listed},
 			{404, "no such page", nil, `"1"`, deleted},
 			{404, "no such page", nil, "", ""},
-			{200, "red", []string{`ETag: "1"`}, "", added}, // a condition would have hidden it
+			{200, "red", []string{`ETag: "1"`}, "", added}, // a conditional request would have returned 304
 			{410, "", nil, `"1"`, deleted},
 		},
 	} {
@@ -223,7 +223,7 @@ func TestHTTPIsBoundByThePollsTimeout(t *testing.T) {
 	})
 }
 
-// MaxBytes counts what is decompressed: a small answer can be a large body.
+// MaxBytes limits the decompressed size: a small response can contain a large body.
 func TestHTTPLimitsWhatIsDecompressed(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -291,7 +291,7 @@ func canceled(t *testing.T) context.Context {
 	return ctx
 }
 
-// Two controllers may use one Poller: what the one has seen is nothing to the other.
+// Two controllers may share a Poller: they do not affect each other.
 func TestHTTPRemembersNothing(t *testing.T) {
 	t.Parallel()
 	web := &site{}

@@ -20,12 +20,12 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// content is an item with a content.
+// content returns an item with Content.
 func content(id, text string, keys ...kube.Key) source.Item {
 	return source.Item{ID: id, Content: []byte(text), Keys: keys}
 }
 
-// readItem returns what Item says of an ID.
+// readItem returns the result of Item as text.
 func readItem(s *source.PollSource, id string) string {
 	item, found, err := s.Item(id)
 	switch {
@@ -62,14 +62,14 @@ func TestPollItem(t *testing.T) {
 		time.Sleep(time.Hour)
 		expect(s, "x", "green")
 		expect(s, "y", "not found")
-		o.fail(errors.New("away")) // what is known stays
+		o.fail(errors.New("away")) // the items stay
 		time.Sleep(time.Hour)
 		expect(s, "x", "green")
 		stop()
 		expect(s, "x", "green") // handlers may still be running
 		_, stop = rerun(t, s)
 		defer stop()
-		expect(s, "x", "not polled") // a new term begins with nothing
+		expect(s, "x", "not polled") // a new term starts without items
 		o.set(content("x", "white"))
 		time.Sleep(time.Hour)
 		expect(s, "x", "white")
@@ -90,7 +90,7 @@ func TestPollItemNeedsKeepItems(t *testing.T) {
 	})
 }
 
-// What Item returns is not what the Poller may use again.
+// Item returns a copy, because the Poller may reuse its result.
 func TestPollItemIsACopy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,8 +108,8 @@ func TestPollItemIsACopy(t *testing.T) {
 	})
 }
 
-// A poll that two controllers run keeps the items of the poll that began last, also when an earlier
-// one ends after it.
+// If two controllers run a source, it keeps the items of the poll that began last, even if an earlier poll ends after
+// it.
 func TestPollItemOfTwoRunsIsTheLatest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,9 +134,9 @@ func TestPollItemOfTwoRunsIsTheLatest(t *testing.T) {
 	})
 }
 
-// Handlers that run before the first poll has succeeded are called again when it has: those whose
-// item is in the document, and those whose item is missing; those that return ErrNotPolled, and
-// those that do without. No object runs more than twice, and what an item says later ends a back-off.
+// Handlers that run before the first poll has succeeded are called again after it: for items in the document and for
+// missing items, whether they returned ErrNotPolled or not. No object runs more than twice, and a later change of the
+// item ends a backoff.
 func TestObjectsAreHandledAgainAfterTheFirstPoll(t *testing.T) {
 	t.Parallel()
 	for name, failing := range map[string]bool{"ErrNotPolled is returned": true, "ErrNotPolled is swallowed": false} {
@@ -228,7 +228,7 @@ func TestObjectsAreHandledAgainAfterTheFirstPoll(t *testing.T) {
 	}
 }
 
-// In a term, no handler reads what a poll of the term before has found.
+// No handler reads an item of a poll of an earlier term.
 func TestPollItemOfTheTermBeforeIsNotRead(t *testing.T) {
 	t.Parallel()
 	server := newServer()
@@ -302,8 +302,8 @@ type vicious struct{}
 func (vicious) Error() string { return "no" }
 func (vicious) As(any) bool   { panic("As must not be called") }
 
-// A Poller that ends its goroutine, or returns an error that panics when it is examined, ends the controller with an
-// error, and not the process; the controller does not go on without polls.
+// If a Poller ends its goroutine, or returns an error that panics when it is examined, the controller stops with an
+// error and the process continues. The controller does not continue without polls.
 func TestMisbehavingPollerEndsTheController(t *testing.T) {
 	t.Parallel()
 	for want, poll := range map[string]source.ListFunc{

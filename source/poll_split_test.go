@@ -29,7 +29,7 @@ func TestHTTPSplitsABody(t *testing.T) {
 					items[len(items)-1].Keys = []kube.Key{key("b")}
 				}
 			}
-			clear(body) // it is the function's own
+			clear(body) // Split may modify the body
 			if broken.Load() {
 				return items, errors.New("broken")
 			}
@@ -44,7 +44,7 @@ func TestHTTPSplitsABody(t *testing.T) {
 		if web.conditions() != "" {
 			t.Error("a body that could not be split is asked for on condition")
 		}
-		time.Sleep(time.Minute) // the server ignores the condition
+		time.Sleep(time.Minute) // the server ignores the conditional headers
 		q.expect(t)
 		if splits != 2 {
 			t.Errorf("an unchanged body is split again: %d times", splits)
@@ -58,7 +58,7 @@ func TestHTTPSplitsABody(t *testing.T) {
 	})
 }
 
-// A body that could not be announced must be fetched again, though it does not change.
+// If the items of a body could not be announced, the body must be fetched again, although it does not change.
 func TestHTTPFetchesAgainWhatWasNotAnnounced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestHTTPFetchesAgainWhatWasNotAnnounced(t *testing.T) {
 	})
 }
 
-// What comes back to what it was has changed twice, for those who have heard of the first time.
+// A body that changes and changes back is two changes.
 func TestHTTPTellsOfTheWayBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

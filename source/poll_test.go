@@ -35,7 +35,7 @@ func TestPollTellsWhatDiffers(t *testing.T) {
 		o.set(item("x", "2", key("a")))
 		time.Sleep(time.Minute)
 		q.expect(t, "ns/a: deleted z", "ns/b: deleted y", "ns/c: deleted y")
-		o.set(item("x", "2", key("a")), item("y", "1", key("b"))) // back again
+		o.set(item("x", "2", key("a")), item("y", "1", key("b"))) // added again
 		time.Sleep(time.Minute)
 		q.expect(t, "ns/b: added y")
 		o.set()
@@ -44,7 +44,7 @@ func TestPollTellsWhatDiffers(t *testing.T) {
 	})
 }
 
-// Whom an item no longer concerns has to hear of that.
+// Keys that an item had before its change must be enqueued too.
 func TestPollTellsTheKeysBeforeAndAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestPollComparesContentWhereThereIsNoVersion(t *testing.T) {
 		q.expect(t)
 		set("", "green")
 		q.expect(t, "ns/a: updated x")
-		set("green", "blue") // a version that is the content of before
+		set("green", "blue") // a version that equals the previous content
 		q.expect(t, "ns/a: updated x")
 		set("green", "white")
 		q.expect(t)
@@ -136,7 +136,7 @@ func TestPollNamesWhatIsWrongWithAList(t *testing.T) {
 	})
 }
 
-// Items that come after a failure at the start were there before, for all that is known.
+// Items that are found after failures at the start are listed, not added: they may have existed before.
 func TestPollListsAtItsFirstSuccess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestPollListsAtItsFirstSuccess(t *testing.T) {
 	})
 }
 
-// A service that has nothing is no service that fails.
+// A source without items is ready.
 func TestPollIsReadyWithoutItems(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestPollIsReadyWithoutItems(t *testing.T) {
 	})
 }
 
-// A source is run again in each term of leadership, and knows nothing of the last one.
+// A source runs again in each term of leadership, without state of the previous term.
 func TestPollListsAgainInEachRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestPollListsAgainInEachRun(t *testing.T) {
 		stop()
 		q, stop = rerun(t, s)
 		q.expect(t, "ns/a: listed x (low)")
-		// And beside itself, in another controller.
+		// The source also runs in another controller at the same time.
 		other, stopOther := rerun(t, s)
 		other.expect(t, "ns/a: listed x (low)")
 		stop()
@@ -221,7 +221,7 @@ func TestPollAsksWhoElseIsConcerned(t *testing.T) {
 		everybody.Store(&[]kube.Key{key("a"), key("b")})
 		_, q, stop := runPoll(t, source.PollConfig{Poller: o, KeysOf: func(item source.Item) []kube.Key {
 			asked = append(asked, source.Item{ID: item.ID, Keys: slices.Clone(item.Keys)})
-			clear(item.Keys) // it is the function's own
+			clear(item.Keys) // KeysOf may modify the keys
 			if item.ID == "y" {
 				return nil
 			}
@@ -231,7 +231,7 @@ func TestPollAsksWhoElseIsConcerned(t *testing.T) {
 		q.expect(t, "ns/a: listed x (low)", "ns/b: listed x (low)")
 		everybody.Store(&[]kube.Key{key("c"), key("c")})
 		time.Sleep(time.Minute)
-		q.expect(t) // who is concerned is no change of the item
+		q.expect(t) // other results of KeysOf are not a change of the item
 		o.set(item("x", "2", key("d"), key("e")), item("y", "1"))
 		time.Sleep(time.Minute)
 		q.expect(t, "ns/a: updated x", "ns/c: updated x", "ns/d: updated x", "ns/e: updated x")
@@ -247,8 +247,7 @@ func TestPollAsksWhoElseIsConcerned(t *testing.T) {
 	})
 }
 
-// What has not been announced is announced by the next poll, although the Poller could say then
-// that nothing has changed.
+// Items that were not announced are announced by the next poll, although the Poller could return Unchanged then.
 func TestPollAnnouncesLaterWhatAPanicHasStopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -314,8 +313,8 @@ func TestPollShowsIDsOnOneShortLine(t *testing.T) {
 	})
 }
 
-// Keys and IDs may be cut out of a large answer, which must not be kept for them: neither by the
-// source nor by the queue.
+// Keys and IDs may be substrings of a large result. Neither the source nor the queue may keep the result in memory
+// because of them.
 func TestPollKeepsNoContent(t *testing.T) {
 	t.Parallel()
 	const items, size = 64, 1 << 20
@@ -353,7 +352,7 @@ func TestPollKeepsNoContent(t *testing.T) {
 	})
 }
 
-// A document that shrinks leaves no memory behind.
+// After a document has shrunk, its memory is released.
 //
 //nolint:paralleltest // it measures the heap
 func TestMemoryOfAPollGoesBack(t *testing.T) {

@@ -110,7 +110,7 @@ func TestPollJitterLengthensWaits(t *testing.T) {
 	})
 }
 
-// A poll that takes too long has failed: nobody knows what there is.
+// A poll that exceeds Timeout has failed: its list is not known.
 func TestPollTimeoutIsAFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestPollWithoutTimeout(t *testing.T) {
 	})
 }
 
-// A Poller that does not listen to its context holds up the source, and not in silence.
+// A Poller that ignores its context blocks the source, and Ready reports it.
 func TestPollTellsOfAPollerThatDoesNotReturn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestPollTellsOfAPollerThatDoesNotReturn(t *testing.T) {
 		if polls != 1 {
 			t.Errorf("%d polls at a time", polls)
 		}
-		answer <- struct{}{} // better late than never
+		answer <- struct{}{} // the poll returns late
 		q.expect(t, "ns/a: listed x (low)")
 		ready(t, s, "")
 		close(answer)
@@ -204,7 +204,7 @@ func TestPollEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// What a poll finds after the end is for the next term.
+// A poll that ends after the source has stopped enqueues nothing: the next term polls again.
 func TestPollEnqueuesNothingAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestPollLogsEachReasonOnce(t *testing.T) {
 	})
 }
 
-// Texts that never repeat must not fill the log, nor memory.
+// Error texts that never repeat must fill neither the log nor memory.
 func TestPollLogsABoundedNumberOfReasons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
