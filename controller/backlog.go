@@ -10,27 +10,27 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// What lists find is put into the queue in batches, each when fewer than fewQueued keys wait for
-// workers: a queue of all objects of a large cluster would be larger than the cache.
+// batch is the number of keys from lists that are enqueued at once, as soon as fewer than fewQueued keys are ready: a
+// queue with all objects of a large cluster would be larger than the cache.
 const (
 	batch     = 512
 	fewQueued = 512
-	// manyQueued is how many keys may wait while workers have nothing to do, because the keys' groups are at
-	// their limit: those of other groups may be behind them.
+	// manyQueued is the maximum number of ready keys while workers are idle because the groups of the ready keys are at
+	// their limit: keys of other groups may come after them.
 	manyQueued = 16_384
-	// feedInterval is how often the feeder looks whether workers have nothing to do, and idleAfter after how long
-	// a worker has: one that waits for as long, while many keys are due, may take none of them.
+	// feedInterval is the interval at which the feeder checks for idle workers. A worker is idle after it has waited
+	// for idleAfter: if many keys are ready by then, group limits may prevent it from taking any of them.
 	feedInterval = time.Second
 	idleAfter    = 100 * time.Millisecond
 )
 
-// backlog holds the keys that lists and polls have found, until there is room for them in the
-// queue: a list brings any number of keys at once. A key is in the backlog at most once. A run of
-// the key that begins meanwhile removes it, because the handler then reads what was found.
+// backlog holds the keys that lists and polls found, until the queue has room for them: a list adds any number of keys
+// at once. A key is in the backlog at most once. A run of the key that starts in the meantime removes it, because the
+// handler then reads the state that was found.
 type backlog struct {
-	n  atomic.Int64 // how many keys are in it: most runs need to know no more
+	n  atomic.Int64 // number of keys; most runs need only this
 	mu sync.Mutex
-	// keys are the items by key, and first and last those in the order of arrival; guarded by mu.
+	// keys contains the items by key, and first and last are the ends of their list in order of arrival; guarded by mu.
 	keys        map[kube.Key]*backlogItem
 	first, last *backlogItem
 }
@@ -62,14 +62,13 @@ func (b *backlog) add(key kube.Key, cause Cause) {
 		b.keys[key] = it
 		b.n.Add(1)
 	case cause.Type == CauseListed:
-		// An owner can have thousands of children: only the first is named, the others are counted.
+		// An owner can have thousands of children: only the first is identified, the others are counted.
 		cause.Object = kube.Key{}
 	}
 	it.causes.add(cause)
 }
 
-// remove removes a key, which runs, or is about to be enqueued, and returns its item; nil when
-// there is none.
+// remove removes a key that runs, or is about to be enqueued. It returns the key's item, or nil if there is none.
 func (b *backlog) remove(key kube.Key) *backlogItem {
 	if b.n.Load() == 0 {
 		return nil
@@ -83,7 +82,7 @@ func (b *backlog) remove(key kube.Key) *backlogItem {
 	return it
 }
 
-// take removes the key that has been in the backlog for longest, and returns it.
+// take removes and returns the key that has been in the backlog for the longest time.
 func (b *backlog) take() (it *backlogItem, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,7 +94,7 @@ func (b *backlog) take() (it *backlogItem, ok bool) {
 	return it, true
 }
 
-// drop removes an item. It is called with mu held.
+// drop removes an item. mu must be held.
 func (b *backlog) drop(it *backlogItem) {
 	if it.previous == nil {
 		b.first = it.next
@@ -113,7 +112,7 @@ func (b *backlog) drop(it *backlogItem) {
 	}
 }
 
-// of returns why a key is in the backlog.
+// of returns the causes of a key in the backlog.
 func (b *backlog) of(key kube.Key) (causes Causes, ok bool) {
 	if b.n.Load() == 0 {
 		return Causes{}, false
@@ -124,27 +123,26 @@ func (b *backlog) of(key kube.Key) (causes Causes, ok bool) {
 	if it == nil {
 		return Causes{}, false
 	}
-	return NewCauses(it.causes.List()...), true // it grows while it waits
+	return NewCauses(it.causes.List()...), true // a copy: the original changes while the key waits
 }
 
-// passes are the walks over all objects that are under way or asked for: the first pass, and one
-// whenever a source asks for all objects (Trigger.All).
+// passes contains the passes over all objects that are running or requested: the first pass, and one for each time that
+// a source requests all objects (Trigger.All).
 type passes struct {
-	active atomic.Bool // there is a pass
+	active atomic.Bool // a pass is running or requested
 
 	mu   sync.Mutex
-	now  *pass // guarded by mu; under way, or to be begun
-	next *pass // guarded by mu; asked for while now was under way
+	now  *pass // guarded by mu; running, or the next to start
+	next *pass // guarded by mu; requested while now was running
 }
 
-// pass enqueues every object once, but for those that run for another reason after it was asked
-// for.
+// pass enqueues every object once, except objects that run for another reason after the pass was requested.
 type pass struct {
-	cause *Cause // why; nil for the first pass, whose objects are listed
+	cause *Cause // nil for the first pass: its objects have CauseListed
 	begun bool   // guarded by passes.mu
-	// ran are the keys that have run since the pass was asked for, or that others than the pass
-	// have enqueued since; guarded by passes.mu. For the first pass it has only the latter: nothing
-	// else runs a key for the first time.
+	// ran contains the keys that have run, or were enqueued for another reason, since the pass was requested; guarded
+	// by passes.mu. For the first pass it contains only the latter: no key runs for the first time without being
+	// enqueued by the pass or for another reason.
 	ran map[kube.Key]struct{}
 }
 
@@ -160,7 +158,7 @@ func (p *passes) ask(cause *Cause) {
 	p.active.Store(true)
 }
 
-// begin returns the pass that is to be walked now, or nil.
+// begin marks the current pass as begun and returns it. It returns nil if there is none.
 func (p *passes) begin() *pass {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,7 +168,7 @@ func (p *passes) begin() *pass {
 	return p.now
 }
 
-// end ends the pass that is under way.
+// end ends the current pass.
 func (p *passes) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,8 +176,8 @@ func (p *passes) end() {
 	p.active.Store(p.now != nil)
 }
 
-// enqueued notes a key that passes need not enqueue any more: it will run. When that is not certain, it is
-// noted for the first pass only, which any run satisfies.
+// enqueued records a key that passes need not enqueue, because it will run. If that is not certain, only the first pass
+// skips the key, because any run is enough for it.
 func (p *passes) enqueued(key kube.Key, certain bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,7 +188,7 @@ func (p *passes) enqueued(key kube.Key, certain bool) {
 	}
 }
 
-// began notes a run. It is called before the object is read.
+// began records that a run has started. It must be called before the object is read.
 func (p *passes) began(key kube.Key) {
 	if !p.active.Load() {
 		return
@@ -205,7 +203,7 @@ func (p *passes) began(key kube.Key) {
 	}
 }
 
-// needs reports whether a pass has to enqueue key.
+// needs reports whether a pass must enqueue key.
 func (p *passes) needs(pass *pass, key kube.Key) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -213,25 +211,25 @@ func (p *passes) needs(pass *pass, key kube.Key) bool {
 	return !ran
 }
 
-// feeder is what the goroutine knows that puts into the queue what nobody waits for.
+// feeder is the state of the goroutine that enqueues the keys of passes and of the backlog.
 type feeder struct {
-	wake   chan struct{} // has a token when the backlog has a key, or a pass was asked for
+	wake   chan struct{} // has a token when the backlog has a key, or a pass was requested
 	room   chan struct{} // has a token when there may be room
 	wanted atomic.Bool   // the goroutine waits for room
-	// batch are the latest keys that the goroutine has put into the queue, the last one at a moment;
-	// it owns both.
+	// batch contains the keys that the goroutine enqueued last, and at is the time of the last one. Only the goroutine
+	// accesses them.
 	batch []kube.Key
 	at    time.Time
 }
 
-// taken notes that a worker wants its next key.
+// taken is called when a worker asks for its next key. It wakes the goroutine when there is room.
 func (f *feeder) taken(queued func() int) {
 	if f.wanted.Load() && queued() < fewQueued {
 		signal(f.room)
 	}
 }
 
-// signal puts a token into a channel with room for one, unless there is one.
+// signal sends a token to a channel of capacity 1, unless the channel has one.
 func signal(channel chan struct{}) {
 	select {
 	case channel <- struct{}{}:
@@ -239,9 +237,9 @@ func signal(channel chan struct{}) {
 	}
 }
 
-// feed puts into the queue what nobody waits for, until ctx ends: every object in the first pass,
-// the backlog, and further passes. It stops while many keys wait for workers. Of the backlog it moves what is there
-// when it begins: keys that are found all the time must not keep passes and resyncs from going on.
+// feed enqueues every object in the first pass, then the backlog and further passes, until ctx ends. It pauses while
+// many keys are ready. It moves only the keys that are in the backlog at that time: keys that are found continuously
+// must not delay passes and resyncs.
 func (l *loop[T]) feed(ctx context.Context) {
 	var resync sync.WaitGroup
 	defer resync.Wait()
@@ -251,7 +249,7 @@ func (l *loop[T]) feed(ctx context.Context) {
 			return
 		}
 		if first {
-			resync.Go(func() { l.resync(ctx) }) // waited for above
+			resync.Go(func() { l.resync(ctx) }) // the deferred Wait waits for it
 		}
 		if pass != nil {
 			continue // another may have been asked for
@@ -265,14 +263,14 @@ func (l *loop[T]) feed(ctx context.Context) {
 	}
 }
 
-// While a list comes, keys are found again and again: those of owners with many children.
+// A running list finds some keys again and again: owners with many children.
 const (
-	listQuiet = 50 * time.Millisecond // after which a list is taken to have ended
-	listLasts = 2 * time.Second       // for which it is waited for at most
+	listQuiet = 50 * time.Millisecond // time without new keys after which a list counts as ended
+	listLasts = 2 * time.Second       // maximum wait for the end of a list
 )
 
-// waitForEndOfList waits until nothing more is found, or for long enough: a key that is handled
-// before the last of its children is listed is handled again.
+// waitForEndOfList waits until no more keys are found, at most listLasts: a key that is handled before the last of its
+// children is listed would be handled again.
 func (l *loop[T]) waitForEndOfList(ctx context.Context) {
 	latest := time.After(listLasts)
 	for {
@@ -291,7 +289,7 @@ func (l *loop[T]) waitForEndOfList(ctx context.Context) {
 	}
 }
 
-// walk is a pass. It returns false when ctx ends.
+// walk runs a pass. It returns false when ctx ends.
 func (l *loop[T]) walk(ctx context.Context, pass *pass) bool {
 	added := 0
 	for share := range walkShares {
@@ -305,7 +303,8 @@ func (l *loop[T]) walk(ctx context.Context, pass *pass) bool {
 			o := queueOptions{}
 			if pass.cause == nil {
 				o.Cause = l.causeOf(SourceSelf, c)
-				// It is removed before it is enqueued: what is found from here on comes again.
+				// The item must be removed before the key is enqueued: a key found from here on is added to the backlog
+				// again.
 				if it := l.backlog.remove(c.Key); it != nil && !it.causes.only(CauseListed) {
 					o.Causes = it.causes.without(&o.Cause)
 				}
@@ -313,7 +312,7 @@ func (l *loop[T]) walk(ctx context.Context, pass *pass) bool {
 				o.Cause = *pass.cause
 				if causes, found := l.backlog.of(c.Key); found {
 					if l.runsFor(c.Key, causes) {
-						continue // it is enqueued for reasons that say more
+						continue // the backlog will enqueue it, for more specific causes
 					}
 					l.backlog.remove(c.Key)
 					o.Causes = causes.without(&o.Cause)
@@ -331,8 +330,7 @@ func (l *loop[T]) walk(ctx context.Context, pass *pass) bool {
 	return true
 }
 
-// feedBacklog moves up to limit keys from the backlog into the queue. It returns false when ctx
-// ends.
+// feedBacklog moves at most limit keys from the backlog to the queue. It returns false when ctx ends.
 func (l *loop[T]) feedBacklog(ctx context.Context, limit int) bool {
 	for range limit {
 		it, ok := l.backlog.take()
@@ -348,9 +346,9 @@ func (l *loop[T]) feedBacklog(ctx context.Context, limit int) bool {
 	return ctx.Err() == nil
 }
 
-// feedKey puts a key into the queue that a list, a poll or a pass has found, when there is room. It
-// is not debounced: nothing has just happened to it, and keys that are debounced would leave room
-// for others. It returns false when ctx ends.
+// feedKey enqueues a key that a list, a poll or a pass found, as soon as there is room. It does not debounce the key:
+// the object has not just changed, and a debounced key is not ready, so it would leave room for further keys. It
+// returns false when ctx ends.
 func (l *loop[T]) feedKey(ctx context.Context, key kube.Key, o *queueOptions) bool {
 	if len(l.feeder.batch) == batch {
 		if !l.waitForRoom(ctx) {
@@ -362,7 +360,7 @@ func (l *loop[T]) feedKey(ctx context.Context, key kube.Key, o *queueOptions) bo
 	o.Priority, o.EndBackoffIf = workqueue.PriorityLow, l.config.Queue.EndBackoffIf
 	if l.config.Queue.Debounce > 0 {
 		if entry, ok := l.queue.Lookup(key); ok && entry.State == workqueue.Delayed {
-			o.Debounce = l.config.Queue.Debounce // it does not end the quiet time that the key waits for
+			o.Debounce = l.config.Queue.Debounce // the key stays debounced
 		}
 	}
 	l.add(key, o)
@@ -370,10 +368,10 @@ func (l *loop[T]) feedKey(ctx context.Context, key kube.Key, o *queueOptions) bo
 	return true
 }
 
-// waitForRoom waits until few keys wait for workers. Where changes keep the queue full, it waits
-// until a batch has been taken: keys have to be in the queue to get older than those
-// (workqueue.StarvationTimeout). Where groups are at their limit and workers have nothing to do, it does not wait for
-// long. It returns false when ctx ends.
+// waitForRoom waits until few keys are ready. If changes keep the queue full, it waits until workers have taken the
+// latest batch: a key must be in the queue to get older than the changes (workqueue.StarvationTimeout). If groups are
+// at their limit and workers are idle, it waits at most feedInterval, unless manyQueued keys are ready. It returns
+// false when ctx ends.
 func (l *loop[T]) waitForRoom(ctx context.Context) bool {
 	l.feeder.wanted.Store(true)
 	defer l.feeder.wanted.Store(false)
@@ -393,7 +391,7 @@ func (l *loop[T]) waitForRoom(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// isIdle reports whether a worker has nothing to do.
+// isIdle reports whether a worker is idle.
 func (l *loop[T]) isIdle() bool {
 	latest := time.Now().Add(-idleAfter).UnixNano()
 	l.mu.Lock()
@@ -406,11 +404,11 @@ func (l *loop[T]) isIdle() bool {
 	return false
 }
 
-// batchTaken reports whether no key of the latest batch waits for a worker any more.
+// batchTaken reports whether workers have taken all keys of the latest batch.
 func (l *loop[T]) batchTaken() bool {
 	for _, key := range l.feeder.batch {
 		if entry, ok := l.queue.Lookup(key); ok && entry.State == workqueue.Ready && !entry.Due.After(l.feeder.at) {
-			return false // since then: it has not been taken and added again
+			return false // ready since it was fed: it was not taken and added again
 		}
 	}
 	return true

@@ -19,17 +19,16 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// writer is what a run tells of its writes: the loop.
+// writer receives the writes of a run. The loop implements it.
 type writer interface {
-	// known returns an object as the run has written it last, or as informers show it, or nil.
+	// known returns the state of an object that the run wrote last, or that informers show; nil if neither is known.
 	known(r *running, kind schema.GroupVersionKind, object kube.Key) *before
-	// wrote is told of a write that was done: of what there was before, if that is known, and
-	// of what the API server answered.
+	// wrote is called after each completed write, with the state before it, if known, and the API server's response.
 	wrote(ctx context.Context, r *running, call kube.Call, was *before, a answer) WriteOutcome
 }
 
-// before is an object as it was known when a write of it was sent. whole is false when the
-// informer keeps only part of it, or another version.
+// before is the known state of an object when a write of it was sent. whole is false if the informer keeps only part of
+// the object, or another API version of it.
 type before struct {
 	object *wire.Object
 	whole  bool
@@ -72,7 +71,7 @@ func (r *running) CallEnded(ctx context.Context, call kube.Call) {
 	}
 }
 
-// noted tells the loop of a write that was done, and returns what is kept of any.
+// noted passes a completed write to the loop. It returns the record that is kept of every write.
 func (r *running) noted(ctx context.Context, call kube.Call, was *before) Write {
 	w := Write{
 		Verb: call.Verb, Kind: cmp.Or(call.Kind.Kind, call.Resource.Resource), Subresource: call.Subresource,
@@ -96,29 +95,29 @@ func (r *running) noted(ctx context.Context, call kube.Call, was *before) Write 
 	return w
 }
 
-// answer is what the API server said to a write that it has done.
+// answer is the API server's response to a completed write.
 type answer struct {
-	// object is the object after the write; nil when the answer is none.
+	// object is the object after the write; nil if the response contains none.
 	object *wire.Object
-	// kind is what the answer calls the object: for a scale, or for an answer of metadata alone,
-	// another one than that of what was written.
+	// kind is the kind of the object in the response. It differs from the kind that was written for a scale, and for a
+	// metadata-only response.
 	kind schema.GroupVersionKind
-	// uid is the object's, also when the answer is no object.
+	// uid is the object's UID, also if the response contains only a Status.
 	uid types.UID
 }
 
-// answerCut returns what is cut from the objects in answers: managedFields, which are often half of
-// an object, and which no comparison of two states looks at.
+// answerCut returns what is cut from the objects in responses: managedFields, which are often half of an object and are
+// never compared.
 func answerCut() *wire.Cut {
-	// In protobuf, the metadata of all kinds are where those of PartialObjectMetadata are.
+	// In protobuf, every kind has its metadata in the same field as PartialObjectMetadata.
 	cut, err := wire.NewCut(reflect.TypeFor[*metav1.PartialObjectMetadata](), wire.ManagedFields)
 	if err != nil {
-		return nil // nothing is cut: the path is not one of the metadata any more
+		return nil // nothing is cut: the metadata no longer have this path
 	}
 	return cut
 }
 
-// readAnswer reads the object in an answer without what is cut, or the uid in a Status.
+// readAnswer decodes the object in a response without the fields to cut, or the UID in a Status.
 func readAnswer(call kube.Call, cut *wire.Cut) answer {
 	if obj, err := wire.Parse(call.Answer, cut); err == nil && obj.UID != "" {
 		return answer{object: obj, kind: kindOf(call.Answer), uid: obj.UID}
@@ -139,7 +138,7 @@ func readAnswer(call kube.Call, cut *wire.Cut) answer {
 	return answer{uid: status.Details.UID}
 }
 
-// kindOf returns what an encoded object says that it is.
+// kindOf returns the kind that an encoded object names.
 func kindOf(encoded []byte) schema.GroupVersionKind {
 	var meta metav1.TypeMeta
 	if rest, isProtobuf := bytes.CutPrefix(encoded, []byte("k8s\x00")); isProtobuf {
@@ -154,8 +153,8 @@ func kindOf(encoded []byte) schema.GroupVersionKind {
 	return meta.GroupVersionKind()
 }
 
-// typeMetaOf returns the apiVersion and kind of an object in JSON. It reads no further than to them: API
-// servers write them first.
+// typeMetaOf returns the apiVersion and kind of an object in JSON. It stops reading after them: API servers write them
+// first.
 func typeMetaOf(encoded []byte) (meta metav1.TypeMeta) {
 	decoder := json.NewDecoder(bytes.NewReader(encoded))
 	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
@@ -180,7 +179,7 @@ func typeMetaOf(encoded []byte) (meta metav1.TypeMeta) {
 	return meta
 }
 
-// key returns the key of the object: that of a create is in the answer only.
+// key returns the object's key. The key of a create is known only from the response.
 func (a answer) key(asked kube.Key) kube.Key {
 	if a.object != nil && a.object.Key.Name != "" {
 		return a.object.Key
@@ -188,8 +187,8 @@ func (a answer) key(asked kube.Key) kube.Key {
 	return asked
 }
 
-// writeOf returns what informers will see of a write that was done. ok is false for one of
-// which nothing can be said: the deletion of many, or an answer without an object.
+// writeOf returns a completed write as informers will show it. ok is false if that is unknown: for a deletecollection,
+// or a response without an object (for a delete: without a UID).
 func writeOf(call kube.Call, a answer) (w cache.Write, ok bool) {
 	w = cache.Write{Key: a.key(call.Key), UID: a.uid, Object: a.object}
 	switch {
@@ -206,8 +205,7 @@ func writeOf(call kube.Call, a answer) (w cache.Write, ok bool) {
 	return w, true
 }
 
-// lastVersion returns the latest resource version that is known of an object that was deleted; ""
-// when none is.
+// lastVersion returns the latest known resource version of a deleted object, or "" if none is known.
 func lastVersion(call kube.Call, was *before, a answer) string {
 	var version string
 	var options metav1.DeleteOptions
@@ -225,7 +223,7 @@ func lastVersion(call kube.Call, was *before, a answer) string {
 	return ""
 }
 
-// readOptions reads the body of a deletion's request.
+// readOptions decodes the body of a delete request.
 func readOptions(encoded []byte, options *metav1.DeleteOptions) bool {
 	rest, isProtobuf := bytes.CutPrefix(encoded, []byte("k8s\x00"))
 	if !isProtobuf {
@@ -235,14 +233,13 @@ func readOptions(encoded []byte, options *metav1.DeleteOptions) bool {
 	return envelope.Unmarshal(rest) == nil && envelope.Kind == "DeleteOptions" && options.Unmarshal(envelope.Raw) == nil
 }
 
-// endedBy reports whether the object that an update or a patch was answered with is gone by it,
-// as is one that waited for its last finalizer only. The answer then has the resource version
-// from before.
+// endedBy reports whether the update or patch that returned o removed the object, as a write does that removes the last
+// finalizer of a deleted object. The response then has the resource version from before the write.
 func endedBy(o *wire.Object) bool {
 	if !o.Deleting || len(o.Finalizers()) > 0 {
 		return false
 	}
-	// In protobuf, the metadata of all kinds are where those of PartialObjectMetadata are.
+	// In protobuf, every kind has its metadata in the same field as PartialObjectMetadata.
 	content, err := detect.Content(o, func() kube.Object { return &metav1.PartialObjectMetadata{} })
 	if err != nil {
 		return false

@@ -13,7 +13,7 @@ import (
 type difference struct {
 	mu      sync.Mutex
 	compare func() kube.ChangedParts // guarded by mu; nil after the call
-	earlier *difference              // guarded by mu; of causes that were merged into this one's
+	earlier *difference              // guarded by mu; difference of causes that were merged into this one's
 	depth   int                      // guarded by mu; number of earlier ones
 	parts   kube.ChangedParts        // guarded by mu
 }
@@ -47,7 +47,7 @@ func (d *difference) Parts() kube.ChangedParts {
 	return d.parts
 }
 
-// merged returns a difference of d and an earlier one, each may be nil.
+// merged returns the difference that combines d and an earlier one. Either may be nil.
 func (d *difference) merged(earlier *difference) *difference {
 	if d == nil || earlier == nil || d == earlier {
 		if d == nil {

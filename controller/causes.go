@@ -77,7 +77,7 @@ func (c Causes) only(types ...CauseType) bool {
 	return !slices.ContainsFunc(c.list.List(), func(cause Cause) bool { return !slices.Contains(types, cause.Type) })
 }
 
-// detectCauses returns causes as the detector of hot loops reads them, and whether some were dropped.
+// detectCauses converts causes for the hot loop detector. dropped reports whether some causes were dropped.
 func detectCauses(c Causes) (causes []detect.Cause, dropped bool) {
 	causes = make([]detect.Cause, 0, len(c.list.List()))
 	for i := range c.list.List() {
@@ -90,7 +90,7 @@ func detectCauses(c Causes) (causes []detect.Cause, dropped bool) {
 	return causes, c.Dropped() > 0
 }
 
-// without returns a copy without a cause.
+// without returns a copy without the causes that are the same as cause.
 func (c Causes) without(cause *Cause) workqueue.Causes[Cause] {
 	return c.list.Without(func(other Cause) bool { return cause.same(&other) })
 }

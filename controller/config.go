@@ -20,57 +20,57 @@ import (
 const (
 	defaultWorkers        = 3
 	defaultResyncInterval = 3 * time.Minute
-	// defaultDrainTimeout ends 5 s before the kubelet kills: a Pod's
-	// terminationGracePeriodSeconds is 30 unless it is set.
+	// defaultDrainTimeout ends 5 s before the kubelet kills the process: the default of a Pod's
+	// terminationGracePeriodSeconds is 30.
 	defaultDrainTimeout = 25 * time.Second
-	// defaultConsistencyTimeout is far above the lag of a working watch, which is milliseconds.
+	// defaultConsistencyTimeout is far above the lag of a healthy watch, which is milliseconds.
 	defaultConsistencyTimeout = 10 * time.Second
 	defaultStuckAfter         = 5 * time.Minute
 )
 
-// Config configures a Controller. Required are Name; one of Cluster, Retriever and Informer; and
-// one of Handler and Reconciler. New neither keeps nor changes the caller's Config.
+// Config configures a Controller. Name is required, and exactly one of Cluster, Retriever and Informer, and exactly one
+// of Handler and Reconciler. New neither keeps nor changes the caller's Config.
 type Config[T kube.Object] struct {
 	// Name identifies the controller in logs, metrics and readiness.
 	Name string
 
 	Cluster   *kube.Cluster         // all objects of type T: the same as informer.Retrieve[T](cluster)
-	Retriever informer.Retriever[T] // lists and watches the objects, for a cache of the controller's own
-	Informer  *informer.Informer[T] // a cache to share with others; the controller runs it while it runs itself
+	Retriever informer.Retriever[T] // lists and watches the objects, for the controller's own cache
+	Informer  *informer.Informer[T] // a cache shared with other users; the controller runs it during Run
 
 	Handler    Handler[T] // called with each object
 	Reconciler Reconciler // called with each key, also of deleted objects
 
 	// Workers is the maximum number of objects that are handled at the same time. Default 3.
 	Workers int
-	// ResyncInterval is the time after which an idle object is handled again at low priority, changed or not.
-	// Objects that fail are left to their retries. Each object has a fixed offset in the interval, so the load
-	// is even. Default 3 min; negative: never.
+	// ResyncInterval is the time after which an idle object is handled again at low priority, changed or not. A failing
+	// object is handled again only by its retries. Each object has a fixed offset in the interval, so the load is even.
+	// Default 3 min; negative: never.
 	ResyncInterval time.Duration
 	// Timeout cancels the context of a handler that runs for longer. Default 0: never.
 	Timeout time.Duration
 
-	// Predicate selects the changes of T's objects that run the handler; package predicate has the usual ones.
-	// A change that it drops does nothing, until the next change or resync. Default nil: every change.
+	// Predicate selects the changes of T's objects that run the handler; package predicate has the usual ones. A change
+	// that it drops has no effect until the next change or resync. Default nil: every change.
 	Predicate informer.Predicate
 	// Sources enqueue further keys. Controller.AddSource adds more at run time. Default: none.
 	Sources []Source
 	// Reads are further informers that the handler reads from. The controller runs them, calls no handler before
 	// they are synced, and includes them in Ready. They enqueue no keys: a Source does. Default: none.
 	Reads []informer.Any
-	// Deleted is called with the last known state of an object that was deleted, before the handler is called for
-	// another object of the same name. stale is true when a list found the object gone: the state may not be the
-	// last one. Errors are retried like a handler's. It is a best effort: deletions while no process runs are
-	// missed, and so are those that Predicate drops. Cleanup that must happen needs a finalizer. Default: none.
+	// Deleted is called with the last known state of a deleted object, before the handler is called for another object
+	// of the same name. stale is true if a list showed that the object is gone: the state may not be the last one.
+	// Errors are retried like a handler's. Deleted is best effort: it misses deletions while no process runs, and
+	// deletions that Predicate drops. Cleanup that must happen needs a finalizer. Default: none.
 	Deleted func(ctx context.Context, last T, stale bool) error
 
 	Retry     retry.Config    // delays and number of retries, by class of the error
 	Queue     QueueConfig     // debouncing, priorities, fairness
 	Stuck     StuckConfig     // handlers that do not return
 	OwnWrites OwnWritesConfig // changes that the handler made itself
-	Shutdown  ShutdownConfig  // running handlers and ready keys at the end
+	Shutdown  ShutdownConfig  // running handlers and ready keys when Run ends
 
-	LeaderElector LeaderElector // package leader has one. Default nil: the controller works at once
+	LeaderElector LeaderElector // package leader has one. Default nil: the controller starts at once
 	Metrics       Recorder      // metrics/prometheus has one. Default nil (also a nil pointer): none
 	Events        EventRecorder // writes an Event for each Problem of an object; event.Recorder. Default: none
 	// Logger receives failed runs at warning level; panics, terminal errors and exhausted retries at error level;
@@ -80,28 +80,29 @@ type Config[T kube.Object] struct {
 
 // QueueConfig configures the order of a controller's keys. The zero value is the default.
 type QueueConfig struct {
-	// Debounce delays a key until nothing more has happened to it for this long, ten times this long at the most.
-	// Default 0: none.
+	// Debounce delays a key until nothing more has happened to it for this long, at most ten times this long. Default
+	// 0: no delay.
 	Debounce time.Duration
-	// Priority returns the priority of a change of the controller's own objects (Sources set Trigger.Priority).
-	// Ready keys of a lower priority wait for those of a higher one; after 30 s they get a
-	// share of the workers. It is called as Config.Predicate is. Default nil: first lists and resyncs are low,
-	// everything else is normal.
+	// Priority returns the priority of a change of the controller's own objects (Sources set Trigger.Priority). Ready
+	// keys of a lower priority wait for those of a higher one; after 30 s they get a share of the workers. Priority is
+	// called under the same conditions as Config.Predicate. Default nil: first lists and resyncs are low, everything
+	// else is normal.
 	Priority func(informer.Change) Priority
-	// Group returns the group of a key. Groups take turns, so that a group with many keys does not delay the
-	// others beyond its share. It is called with the queue's lock held: it must be quick and do nothing else.
-	// Default: the namespace.
+	// Group returns the group of a key. Groups take turns, so that a group with many keys does not delay the others
+	// beyond its share. Group is called with the queue's lock held: it must be quick and have no side effects. Default:
+	// the namespace.
 	Group func(key kube.Key) string
 	// GroupLimit is the maximum number of keys of one group that are handled at the same time. Default 0: Workers.
 	GroupLimit int
-	// EndBackoffIf reports whether a cause ends the backoff of a key; otherwise it is merged with the retry. The
-	// deletion of the object, and the creation of another one of its name, always end it. It is called with locks
-	// held: it must be quick, and do nothing else. RequeueAfter is not a backoff: whatever comes first runs the key.
+	// EndBackoffIf reports whether a cause ends the backoff of a key; otherwise the cause is merged with the retry. The
+	// deletion of the object, and the creation of another one of the same name, always end it. EndBackoffIf is called
+	// with locks held: it must be quick and have no side effects. RequeueAfter is not a backoff: an earlier cause runs
+	// the key earlier.
 	//
-	// Default nil: a change of the object itself, unless it is of the status alone; a timer of the object; and what
-	// a source enqueues for a reason of its own, such as a channel or a poll. Changes of other objects do not:
-	// children report their status all the time, and each report would run a key that fails because of something
-	// else. A handler that waits for another object has not failed: it returns RequeueAfter.
+	// Default nil: these causes end the backoff: a change of the object itself, unless only the status changed; a timer
+	// of the object; and a key from a source that is not a change of an object, such as a channel or a poll. Changes of
+	// other objects do not end it: children report their status often, and each report would run a key that fails for
+	// another reason. A handler that waits for another object has not failed: it returns RequeueAfter.
 	EndBackoffIf func(Cause) bool
 }
 
@@ -114,17 +115,18 @@ type StuckConfig struct {
 	Unready bool
 }
 
-// OwnWritesConfig configures how changes are treated that a run of the handler has written itself. Own writes are
-// those made with the handler's context, through a client of the same kube.Cluster as the informer's.
+// OwnWritesConfig configures the handling of changes that a run of the handler wrote itself. Own writes are those made
+// with the handler's context, through a client of the same kube.Cluster as the informer's.
 type OwnWritesConfig struct {
-	// Handle makes the handler run for its own writes. Default false: a change that is exactly what the key's last
-	// run has written does not run it again; a handler that writes in order to be called again returns
-	// RequeueAfter(0). Deletions, and changes made by other clients, always run it.
+	// Handle makes the handler run for its own writes. Default false: a change that is exactly what the key's last run
+	// wrote does not run the key again. A handler that needs another run returns RequeueAfter(0) instead. Deletions,
+	// and changes made by other clients, always run the handler.
 	Handle bool
 	// ConsistencyTimeout is the maximum time that a key waits until the informers (the controller's own, those in
-	// Config.Reads, and those of sources) show what its last run has written. Neither workers nor other keys wait.
-	// Then the handler runs anyway, and ProblemUnseenWrite is reported; but while an informer reports that it cannot
-	// watch, the key continues to wait. Default 10 s; negative: keys do not wait, and each write runs the handler.
+	// Config.Reads, and those of sources) show what its last run wrote. Workers and other keys do not wait. After the
+	// timeout, the handler runs anyway, and ProblemUnseenWrite is reported; but while an informer reports that it
+	// cannot watch, the key continues to wait. Default 10 s; negative: keys do not wait, and each write runs the
+	// handler.
 	ConsistencyTimeout time.Duration
 }
 
@@ -133,26 +135,26 @@ type ShutdownConfig struct {
 	// DrainTimeout is the time that running handlers have to finish, before their contexts are cancelled.
 	// Default 25 s; negative: they are cancelled at once.
 	DrainTimeout time.Duration
-	// DrainQueue makes workers handle the keys that are ready when the context ends, within DrainTimeout; also those
-	// that wait until an informer shows what their last run wrote. Default false: the next start handles every object.
+	// DrainQueue makes workers handle the keys that are ready when the context ends, within DrainTimeout, including
+	// keys that wait until an informer shows what their last run wrote. Default false: the next start handles every
+	// object.
 	DrainQueue bool
 }
 
 // LeaderElector runs work only while this process leads.
 type LeaderElector interface {
-	// Run calls work when leadership is gained, as often as that happens, until ctx ends.
+	// Run must call work each time that leadership is gained, until ctx ends.
 	//
-	// The context that work gets ends with ctx, or when leadership is lost; the latter is
-	// reported by the cause kube.ErrLeadershipLost. Run waits for work
-	// to return, and only then gives leadership up or stands again. When work returns
-	// while leading, Run gives leadership up and returns work's error.
+	// The context of work must end with ctx, and when leadership is lost; then its cause must be
+	// kube.ErrLeadershipLost. Run must wait for work to return before it gives leadership up or stands for election
+	// again. When work returns while this process leads, Run must give leadership up and return work's error.
 	//
-	// An elector may also have a method Ready() error, which says why it can neither lead
-	// nor stand by; Controller.Ready asks it.
+	// An elector may also have a method Ready() error, which returns why it can neither lead nor stand by;
+	// Controller.Ready calls it.
 	Run(ctx context.Context, work func(ctx context.Context) error) error
 }
 
-// retriever returns where the controller's own informer gets its objects from. Nil: it has none of its own.
+// retriever returns the Retriever of the controller's own informer; nil if it has no informer of its own.
 func (c Config[T]) retriever() informer.Retriever[T] {
 	if c.Retriever == nil && c.Cluster != nil {
 		return informer.Retrieve[T](c.Cluster)
@@ -174,7 +176,7 @@ func (c Config[T]) withDefaults() Config[T] {
 		c.Queue.EndBackoffIf = endsBackoffByDefault
 	}
 	c.Queue.EndBackoffIf = orOtherObject(c.Queue.EndBackoffIf)
-	// A nil pointer of an adapter's type is what a program has that has not made one.
+	// A typed nil pointer counts as nil.
 	if isNil(c.Metrics) {
 		c.Metrics = nil
 	}
@@ -187,7 +189,7 @@ func (c Config[T]) withDefaults() Config[T] {
 	return c
 }
 
-// validate names every mistake in a config with its defaults set.
+// validate reports every mistake in a config. The defaults must be set.
 func (c Config[T]) validate() error {
 	var errs []error
 	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -240,8 +242,7 @@ func (c Config[T]) validate() error {
 	return errors.Join(errs...)
 }
 
-// isNil reports whether v is nil, an adapter (HandlerFunc, ...) of a nil function, or a
-// nil pointer.
+// isNil reports whether v is nil, an adapter (HandlerFunc, ...) of a nil function, or a nil pointer.
 func isNil(v any) bool {
 	switch value := reflect.ValueOf(v); value.Kind() {
 	case reflect.Invalid:

@@ -12,47 +12,47 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// consistency remembers what the runs of each key wrote, until the informers show it. It is
-// why a handler sees its own writes, and why those do not make it run again.
+// consistency records what the runs of each key wrote, until the informers show it. It ensures that a handler sees its
+// own writes, and that these do not run the key again.
 //
-// A write is remembered when its answer comes, before the client returns it. When the run has
-// ended, the informers of the written kind are asked to say when they show it (Await); the
-// last answer forgets it, so that nothing is kept of keys at rest. A key that is to run before
-// is given back to the queue (workqueue.Hold), which no worker waits for.
+// A write is recorded when its response arrives, before the client returns it. After the run has ended, the informers
+// of the written kind are asked to report when they show the write (Await). The last report removes the record, so that
+// nothing is kept for idle keys. A key that is due earlier is given back to the queue (workqueue.Hold); no worker waits
+// for it.
 //
-// Lock order: an informer's events, then mu, then the queue's. So Await, which takes the
-// first, is called without the others.
+// Lock order: an informer's events, then mu, then the queue's lock. Await takes the first, so it must be called without
+// the others.
 type consistency struct {
 	// Immutable.
 	timeout time.Duration // negative: off
 	queue   *queue
 	watched func(kind schema.GroupKind) []cache.Informer
 
-	any  atomic.Int64 // how many keys are in unseen: most events need to know no more
+	any  atomic.Int64 // number of keys in keys; most events need only this
 	mu   sync.Mutex
 	keys map[kube.Key]*unseen // guarded by mu
 	most int                  // guarded by mu; see deleted
 }
 
-// unseen is what the last run of a key wrote, as far as it has not been seen.
+// unseen contains the writes of a key's last run that informers do not show yet.
 type unseen struct {
 	writes   []*unseenWrite
 	running  bool      // the run that writes has not ended
-	deadline time.Time // until when the key waits; set when the run has ended
+	deadline time.Time // end of the key's wait; set when the run has ended
 	held     bool      // the queue holds the key
 	late     bool      // the deadline has passed once
 }
 
 type unseenWrite struct {
 	ownWrite
-	by      []cache.Informer // who is to show it
-	waiting int              // how many of them have not yet
+	by      []cache.Informer // informers that must show it
+	waiting int              // number of them that do not show it yet
 	cancel  []func()
 }
 
-// wrote remembers a write of a run that has not ended. With forgive it also takes back that the
-// key was enqueued because of it: the informer may have been faster than the answer. It returns
-// what was taken back, and false when the run has ended: nobody will wait for the write.
+// wrote records a write of a run that has not ended. With forgive, it also removes the cause that the write added to
+// the queue, because the informer may have been faster than the response. It returns the removed cause. noted is false
+// if the run has ended: then nothing waits for the write.
 func (c *consistency) wrote(r *running, w ownWrite, forgive bool) (echo Cause, forgiven, noted bool) {
 	if c.timeout < 0 {
 		return echo, false, true
@@ -60,8 +60,8 @@ func (c *consistency) wrote(r *running, w ownWrite, forgive bool) (echo Cause, f
 	key, by := r.run.Key, c.watched(w.kind)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// With the lock, because what follows a run relies on what has been added for the key
-	// while it went on.
+	// finished must be read with the lock: the code after a run relies on the causes that were added for the key during
+	// the run.
 	if r.finished.Load() {
 		return echo, false, false
 	}
@@ -98,7 +98,7 @@ func (c *consistency) isEcho(key kube.Key, cause *Cause) bool {
 	return u != nil && slices.ContainsFunc(u.writes, func(w *unseenWrite) bool { return w.isBehind(cause) })
 }
 
-// last returns the latest state that the present run of key has given an object of a kind, or nil.
+// last returns the latest state of an object of a kind that the current run of key wrote, or nil.
 func (c *consistency) last(key kube.Key, kind schema.GroupVersionKind, object kube.Key) (last *before) {
 	if c.any.Load() == 0 {
 		return nil
@@ -119,7 +119,7 @@ func (c *consistency) last(key kube.Key, kind schema.GroupVersionKind, object ku
 	return last
 }
 
-// ended ends a run, and begins the wait for what it wrote.
+// ended ends a run, and starts the wait for its writes.
 func (c *consistency) ended(r *running) {
 	key := r.run.Key
 	c.mu.Lock()
@@ -139,14 +139,14 @@ func (c *consistency) ended(r *running) {
 			w.cancel = append(w.cancel, cancel)
 			c.mu.Unlock()
 		}
-		// It was for the run, which has ended, and holds the body of an answer.
+		// Only the run needed the object, which holds the body of a response.
 		c.mu.Lock()
 		w.Object = nil
 		c.mu.Unlock()
 	}
 }
 
-// seen notes that one more informer shows w.
+// seen records that one more informer shows w.
 func (c *consistency) seen(key kube.Key, u *unseen, w *unseenWrite) {
 	c.mu.Lock()
 	w.waiting--
@@ -166,7 +166,7 @@ func (c *consistency) seen(key kube.Key, u *unseen, w *unseenWrite) {
 	}
 }
 
-// forget drops what is known of key. It is called with mu held.
+// forget removes the record of key. mu must be held.
 func (c *consistency) forget(key kube.Key) {
 	if _, known := c.keys[key]; known {
 		c.keys = deleted(c.keys, key, &c.most)
@@ -174,8 +174,8 @@ func (c *consistency) forget(key kube.Key) {
 	}
 }
 
-// hold gives key, which has just been taken, back to the queue when its last run's writes are
-// not seen yet and the time for that is not over. late are those for which it is over now.
+// hold gives key, which was just taken, back to the queue if informers do not show the writes of its last run yet and
+// the deadline has not passed. late contains the writes whose deadline has just passed.
 func (c *consistency) hold(key kube.Key) (held bool, late []*unseenWrite) {
 	if c.any.Load() == 0 {
 		return false, nil
@@ -197,11 +197,10 @@ func (c *consistency) hold(key kube.Key) (held bool, late []*unseenWrite) {
 		c.mu.Lock()
 		if c.keys[key] != u {
 			c.mu.Unlock()
-			return false, nil // all has been seen meanwhile
+			return false, nil // informers show all writes by now
 		}
 		if failing {
-			// The informer knows that it is behind, and says so: until it is not, each run would
-			// be misled.
+			// The informer reports that it is behind: until it has caught up, each run would use stale data.
 			left = c.timeout
 			u.deadline = time.Now().Add(left)
 		}
@@ -221,7 +220,7 @@ func (c *consistency) hold(key kube.Key) (held bool, late []*unseenWrite) {
 	return false, late
 }
 
-// cancels makes the informers forget what they were asked. They are to be called without mu.
+// cancels returns the functions that cancel the requests to informers. They must be called without mu.
 func (u *unseen) cancels() []func() {
 	var all []func()
 	for _, w := range u.writes {
@@ -230,12 +229,12 @@ func (u *unseen) cancels() []func() {
 	return all
 }
 
-// isDelayed reports whether an informer that is to show w says that it cannot.
+// isDelayed reports whether an informer that must show w reports that it cannot.
 func (w *unseenWrite) isDelayed() bool {
 	return slices.ContainsFunc(w.by, func(i cache.Informer) bool { return i.ReadyFor(w.Write) != nil })
 }
 
-// unseenOf returns what the last run of key wrote and informers do not show yet.
+// unseenOf describes the writes of key's last run that informers do not show yet.
 func (c *consistency) unseenOf(key kube.Key) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,7 +249,7 @@ func (c *consistency) unseenOf(key kube.Key) []string {
 	return all
 }
 
-// String names a write for people.
+// String returns a description of the write for people.
 func (w *unseenWrite) String() string {
 	if w.Deleted {
 		return "the deletion of " + w.kind.Kind + " " + w.Key.String()
@@ -258,7 +257,7 @@ func (w *unseenWrite) String() string {
 	return w.kind.Kind + " " + w.Key.String() + " at resource version " + w.ResourceVersion
 }
 
-// stop makes the informers forget what they were asked. The loop has ended.
+// stop cancels the requests to informers after the loop has ended.
 func (c *consistency) stop() {
 	c.mu.Lock()
 	var cancels []func()
