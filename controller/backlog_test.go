@@ -15,7 +15,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// What a list has found of a key with many causes ends its back-off, also when the cause that does had no place.
+// TestDroppedCausesOfAListEndABackOff checks that a list ends the backoff of a key with many causes, even if the cause
+// that ends it was dropped because the maximum number of causes was reached.
 func TestDroppedCausesOfAListEndABackOff(t *testing.T) {
 	ctrl, err := New(Config[*corev1.ConfigMap]{
 		Name: "test", Retriever: fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true),
@@ -39,7 +40,7 @@ func TestDroppedCausesOfAListEndABackOff(t *testing.T) {
 		t.Errorf("%s with causes %s", entry.State, Causes{entry.Causes})
 	}
 	l.queue.ShutDown()
-	// A cause alone is counted once.
+	// A single cause is counted once.
 	l = newLoop(ctrl)
 	l.backlog.add(key, child(1))
 	l.feedBacklog(t.Context(), 10)

@@ -19,8 +19,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 )
 
-// BenchmarkEvent is the way of one event, from the watch's channel to the end of the
-// handler, without what decoding costs.
+// BenchmarkEvent measures the path of one event, from the watch's channel to the end of the handler, without the cost
+// of decoding.
 func BenchmarkEvent(b *testing.B) {
 	for name, keys := range map[string]int{"distinct": 10000, "hot": 10} {
 		b.Run(name, func(b *testing.B) { benchmarkEvent(b, keys) })

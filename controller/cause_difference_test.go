@@ -34,7 +34,8 @@ func TestDifferenceIsComputedOnDemand(t *testing.T) {
 	}
 }
 
-// Repeatedly merged differences must not keep all earlier states in memory.
+// TestMergedDifferencesAreBounded checks that differences that are merged repeatedly do not keep all earlier states in
+// memory.
 func TestMergedDifferencesAreBounded(t *testing.T) {
 	t.Parallel()
 	waiting := 0

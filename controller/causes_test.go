@@ -21,7 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// TestContract11_EveryRunKnowsItsCauses changes each class of thing in turn, by several hands.
+// TestContract11_EveryRunKnowsItsCauses makes each kind of change in turn, as several clients.
 func TestContract11_EveryRunKnowsItsCauses(t *testing.T) {
 	edit := func(w *world, manager string, change func(obj map[string]any)) {
 		w.Edit("widgets", key("a"), manager, func(obj map[string]any) bool { change(obj); return true })
@@ -79,7 +79,7 @@ func TestContract11_EveryRunKnowsItsCauses(t *testing.T) {
 	}
 }
 
-// TestContract11_CausesCarryTheirDetails: everything that a cause can say, for a machine.
+// TestContract11_CausesCarryTheirDetails checks every field that a cause provides to programs.
 func TestContract11_CausesCarryTheirDetails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -127,8 +127,8 @@ func TestContract11_CausesCarryTheirDetails(t *testing.T) {
 	})
 }
 
-// TestContract11_StalenessIsInCauses: a cause that does not come from the API server says for how
-// long nothing has.
+// TestContract11_StalenessIsInCauses checks that a cause that does not come from the API server has the time since the
+// last message from the API server.
 func TestContract11_StalenessIsInCauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -145,15 +145,14 @@ func TestContract11_StalenessIsInCauses(t *testing.T) {
 		w.run(c)
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
-		// The first run comes with the list; when it ends, nothing is stale. Ten seconds later the
-		// run is.
+		// The list causes the first run; nothing is stale when it ends. The second run, ten seconds later, is stale.
 		if want := []time.Duration{0, 0, 0, 10 * time.Second}; !slices.Equal(staleness, want) {
 			t.Errorf("causes and runs are stale by %s, want %s", staleness, want)
 		}
 	})
 }
 
-// TestContract11_CausesAreBounded: what finds no place is counted.
+// TestContract11_CausesAreBounded checks that causes beyond the maximum are counted.
 func TestContract11_CausesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -177,7 +176,8 @@ func TestContract11_CausesAreBounded(t *testing.T) {
 	})
 }
 
-// TestContract12_ARunIsARecord: what a run was, did, and led to.
+// TestContract12_ARunIsARecord checks that a record has the causes, the writes and the result of its run, and the time
+// and reason of the next run.
 func TestContract12_ARunIsARecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -262,8 +262,8 @@ func TestContract30_RecordsAreBounded(t *testing.T) {
 	})
 }
 
-// TestContract12_WhatDidNotRunIsExplained: a change that a predicate drops, and the states of a
-// key.
+// TestContract12_WhatDidNotRunIsExplained checks that Explain reports a change that a predicate drops, and the states
+// of a key.
 func TestContract12_WhatDidNotRunIsExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// in puts a widget of a namespace.
+// in puts a widget into a namespace.
 func (w *world) in(namespace, name string, value any) {
 	w.Edit("widgets", kube.Key{Namespace: namespace, Name: name}, "somebody", func(obj map[string]any) bool {
 		obj["spec"] = map[string]any{"value": value}
@@ -25,7 +25,7 @@ func (w *world) in(namespace, name string, value any) {
 	})
 }
 
-// TestContract16_NamespacesTakeTurns: one with many keys does not delay another beyond its share.
+// TestContract16_NamespacesTakeTurns checks that a namespace with many keys delays another one by at most its share.
 func TestContract16_NamespacesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -51,7 +51,7 @@ func TestContract16_NamespacesTakeTurns(t *testing.T) {
 	})
 }
 
-// TestContract16_GroupsHaveALimit: of one group no more are handled at the same time.
+// TestContract16_GroupsHaveALimit checks that at most GroupLimit keys of a group are handled concurrently.
 func TestContract16_GroupsHaveALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -84,7 +84,7 @@ func TestContract16_GroupsHaveALimit(t *testing.T) {
 	})
 }
 
-// TestContract16_WhatIsUrgentGoesFirst.
+// TestContract16_WhatIsUrgentGoesFirst checks that a key with high priority is handled before others.
 func TestContract16_WhatIsUrgentGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -114,7 +114,8 @@ func TestContract16_WhatIsUrgentGoesFirst(t *testing.T) {
 	})
 }
 
-// TestContract16_DebounceWaitsForQuiet, but not for ever.
+// TestContract16_DebounceWaitsForQuiet checks that a run waits until changes stop, but at most for MaxDebounce times
+// Debounce.
 func TestContract16_DebounceWaitsForQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -148,8 +149,8 @@ func TestContract16_DebounceWaitsForQuiet(t *testing.T) {
 	})
 }
 
-// TestContract16_DrainQueueHandlesWhatIsDue: with the switch the keys that are due at the end are
-// handled, without it they are not begun.
+// TestContract16_DrainQueueHandlesWhatIsDue checks that DrainQueue handles the keys that are ready at shutdown, and
+// that they are not started without it.
 func TestContract16_DrainQueueHandlesWhatIsDue(t *testing.T) {
 	for name, test := range map[string]struct {
 		drain bool
@@ -190,7 +191,7 @@ func TestContract16_DrainQueueHandlesWhatIsDue(t *testing.T) {
 	}
 }
 
-// TestContract21_InformersThatCannotWatchAreProblem: what Ready says is among the problems.
+// TestContract21_InformersThatCannotWatchAreProblem checks that Problems contains an error that Ready returns.
 func TestContract21_InformersThatCannotWatchAreProblem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -209,7 +210,7 @@ func TestContract21_InformersThatCannotWatchAreProblem(t *testing.T) {
 	})
 }
 
-// problemd is a source that cannot do its work.
+// problemd is a source that is never ready.
 type problemd struct{ name string }
 
 func (s problemd) Prepare(controller.Target) (controller.PreparedSource, error) {
@@ -220,8 +221,8 @@ func (s problemd) Prepare(controller.Target) (controller.PreparedSource, error) 
 	}, nil
 }
 
-// TestContract21_SourcesThatFailAreProblem: they are among the problems, and make the controller
-// unready.
+// TestContract21_SourcesThatFailAreProblem checks that a source that is not ready is a problem, and makes the
+// controller unready.
 func TestContract21_SourcesThatFailAreProblem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

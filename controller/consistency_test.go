@@ -23,7 +23,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// parts makes an informer of Parts.
+// parts creates an informer of Parts.
 func (w *world) parts(selection informer.Selection) *informer.Informer[unstructuredObject] {
 	w.t.Helper()
 	selection.Kind = kindOf("Part")
@@ -36,8 +36,8 @@ func (w *world) parts(selection informer.Selection) *informer.Informer[unstructu
 	return parts
 }
 
-// TestContract07_AHandlerSeesItsOwnWrites has a watch lag behind a handler that creates what it
-// does not see. It would create it twice.
+// TestContract07_AHandlerSeesItsOwnWrites delays the watch of a handler that creates an object if the cache does not
+// have it. Without the wait, the handler would create the object twice.
 func TestContract07_AHandlerSeesItsOwnWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -86,8 +86,8 @@ func TestContract07_AHandlerSeesItsOwnWrites(t *testing.T) {
 	})
 }
 
-// TestContract07_TheWaitIsBounded: an informer that never shows a write delays the key for
-// Config.OwnWrites.ConsistencyTimeout, once, and is reported once.
+// TestContract07_TheWaitIsBounded checks that an informer that never shows a write delays the key once, for
+// Config.OwnWrites.ConsistencyTimeout, and is reported once.
 func TestContract07_TheWaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -127,8 +127,8 @@ func TestContract07_TheWaitIsBounded(t *testing.T) {
 	})
 }
 
-// TestContract07_AnInformerThatFailsIsWaitedFor: as long as an informer says itself that it is
-// behind, every run would be misled.
+// TestContract07_AnInformerThatFailsIsWaitedFor checks that a key waits longer while an informer reports that it is
+// behind, because every run would read stale objects.
 func TestContract07_AnInformerThatFailsIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -168,8 +168,8 @@ func TestContract07_AnInformerThatFailsIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestContract07_WhatNoInformerWillShowIsNotWaitedFor writes objects of a kind without an
-// informer, outside the selection of the one there is, and deletes one.
+// TestContract07_WhatNoInformerWillShowIsNotWaitedFor writes objects of a kind without an informer, writes objects
+// outside an informer's selection, and deletes one.
 func TestContract07_WhatNoInformerWillShowIsNotWaitedFor(t *testing.T) {
 	for name, test := range map[string]struct {
 		selection *informer.Selection
@@ -196,7 +196,7 @@ func TestContract07_WhatNoInformerWillShowIsNotWaitedFor(t *testing.T) {
 			return w.patch(ctx, "parts", "old", `{"spec":{"value":"1"}}`)
 		}, false},
 		"a write that is refused": {&informer.Selection{}, func(w *world, ctx context.Context) error {
-			_ = w.create(ctx, "parts", "Part", "old") // it exists
+			_ = w.create(ctx, "parts", "Part", "old") // already exists
 			return nil
 		}, false},
 	} {
@@ -234,12 +234,12 @@ func TestContract07_WhatNoInformerWillShowIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestContract13_OwnWritesDoNotMakeTheHandlerRun: neither when the informer is slower than the
-// answer, nor when it is faster.
+// TestContract13_OwnWritesDoNotMakeTheHandlerRun checks an informer that is slower than the response, and one that is
+// faster.
 func TestContract13_OwnWritesDoNotMakeTheHandlerRun(t *testing.T) {
 	for name, test := range map[string]struct {
-		slow bool // the answers
-		on   bool // HandleOwnWrites
+		slow bool // the responses
+		on   bool // OwnWrites.Handle
 		want int
 	}{
 		"the answer comes first": {false, false, 1},
@@ -292,8 +292,8 @@ func TestContract13_OwnWritesDoNotMakeTheHandlerRun(t *testing.T) {
 	}
 }
 
-// TestContract13_AForeignChangeBehindAnOwnWriteIsNotMissed: a relist shows the handler's own
-// write, and hides that somebody else has changed the object before it.
+// TestContract13_AForeignChangeBehindAnOwnWriteIsNotMissed checks a relist that shows the handler's own write and hides
+// an earlier change by another client.
 func TestContract13_AForeignChangeBehindAnOwnWriteIsNotMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -321,9 +321,9 @@ func TestContract13_AForeignChangeBehindAnOwnWriteIsNotMissed(t *testing.T) {
 	})
 }
 
-// TestContract13_NoWakeUpIsLost lets a handler write, other hands change what it reads and what
-// it writes, answers get lost or come late, watches lag, break and begin anew, all at random. In
-// the end the handler must have seen the last state of each object.
+// TestContract13_NoWakeUpIsLost lets a handler write while other clients change the objects that it reads and writes.
+// Responses get lost or are late, and watches lag, break and restart, all at random. In the end the handler must have
+// seen the last state of each object.
 func TestContract13_NoWakeUpIsLost(t *testing.T) {
 	for seed := range testlength.Count(20, 150) {
 		synctest.Test(t, func(t *testing.T) {
@@ -341,7 +341,7 @@ func TestContract13_NoWakeUpIsLost(t *testing.T) {
 					return err
 				}
 				partValue := ""
-				if found && part.Object["spec"] != nil { // somebody has changed it
+				if found && part.Object["spec"] != nil { // another client has changed it
 					partValue = fmt.Sprint(part.Object["spec"])
 				}
 				mu.Lock()

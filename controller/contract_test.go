@@ -24,8 +24,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// The tests of this file are the list of what a controller promises. Contract 7 (a handler
-// sees its own writes) is not promised yet.
+// The tests of this file list the contracts of a controller. Contract 7 (a handler sees its own writes) is not part of
+// them yet.
 
 func TestContract01_OneKeyIsNeverHandledTwiceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -63,9 +63,8 @@ func TestContract01_OneKeyIsNeverHandledTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// After the last change to an object, its handler runs with that state, whatever happens
-// on the way: slow and failing handlers, panics, requeues, broken connections, compacted
-// history, refused requests.
+// TestContract02_NoLostWakeUp checks that the handler runs with an object's last state, whatever happens before: slow
+// and failing handlers, panics, requeues, broken connections, compacted history, refused requests.
 func TestContract02_NoLostWakeUp(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -76,7 +75,7 @@ func TestContract02_NoLostWakeUp(t *testing.T) {
 
 func noLostWakeUp(t *testing.T, random *rand.Rand) {
 	t.Helper()
-	var mu sync.Mutex // the handlers share random and seen
+	var mu sync.Mutex // guards random and seen, which the handlers share
 	roll := func(n int) int {
 		mu.Lock()
 		defer mu.Unlock()
@@ -136,8 +135,7 @@ func noLostWakeUp(t *testing.T, random *rand.Rand) {
 		}
 		time.Sleep(time.Duration(roll(60)) * time.Millisecond)
 	}
-	// The last change of every object, with handlers that still misbehave and a watch
-	// that has just been cut.
+	// The last change of every object comes while handlers still fail and just after the watch was cut.
 	server.Compact()
 	server.DropWatches()
 	for i := range 5 {
@@ -223,7 +221,7 @@ func TestContract03_ResyncLetsChangesGoFirst(t *testing.T) {
 		})
 		c.Workers = 1
 		start(t, newController(t, c))
-		time.Sleep(time.Second) // of five seconds of first handling
+		time.Sleep(time.Second) // the first pass takes five seconds
 		server.Put(object("urgent", "1"))
 		time.Sleep(time.Minute)
 		if at := slices.Index(order.take(), "urgent"); at < 0 || at > 12 {
@@ -271,7 +269,8 @@ func TestContract03_GoneObjectsAreNotResynced(t *testing.T) {
 	})
 }
 
-// Kooper never resets the count: old failures eat the budget of later ones.
+// TestContract04_SuccessResetsTheRetryCount exists because Kooper never resets the count: old failures consume the
+// retries of later ones.
 func TestContract04_SuccessResetsTheRetryCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("a")
@@ -323,7 +322,7 @@ func TestContract04_RequeueResetsTheRetryCount(t *testing.T) {
 	})
 }
 
-// Kooper counts a requeued failure as a success.
+// TestContract04_RetriesAreCountedAsFailures exists because Kooper counts a requeued failure as a success.
 func TestContract04_RetriesAreCountedAsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := newRecorder()
@@ -380,7 +379,7 @@ func TestContract04_ContextsAreCancelledAfterTheDrainTime(t *testing.T) {
 				if got := cancelled.Sub(began); got != test.want {
 					t.Errorf("the handler was cancelled %s after the stop, want %s", got, test.want)
 				}
-				// Kooper's handlers run under context.Background.
+				// Kooper runs handlers with context.Background.
 				if value != "from the caller" {
 					t.Errorf("the handler's context does not descend from Run's: its value is %v", value)
 				}
@@ -414,21 +413,22 @@ func TestContract04_HandlersFinishWithinTheDrainTime(t *testing.T) {
 		}
 		server.Put(object("late", "1"))
 		<-stopped
-		// One was under way and finished; the other was not begun.
+		// The handler that was running has finished; the other key was not started.
 		if got := done.take(); len(got) != 1 || !strings.HasSuffix(got[0], "err=<nil>") {
 			t.Errorf("finished while draining: %v", got)
 		}
 	})
 }
 
-// Kooper's Run returns at once and leaves its workers and its informer behind.
+// TestContract05_RunReturnsWhenEveryWorkerAndWatchHasEnded exists because Kooper's Run returns at once and leaves its
+// workers and its informer running.
 func TestContract05_RunReturnsWhenEveryWorkerAndWatchHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("a")
 		metrics := newRecorder()
 		var ended atomic.Bool
 		c := config(server, func(context.Context, configMap) error {
-			time.Sleep(time.Hour) // does not heed its context
+			time.Sleep(time.Hour) // ignores its context
 			ended.Store(true)
 			return nil
 		})
@@ -475,9 +475,9 @@ func TestContract05_RunStopsWhileTheFirstListIsMissing(t *testing.T) {
 	})
 }
 
-// elector is a LeaderElector whose leadership the test gives and takes.
+// elector is a LeaderElector. The test grants and revokes its leadership.
 type elector struct {
-	terms chan chan struct{} // each is a term, closed when it is lost
+	terms chan chan struct{} // one channel for each term, closed to lose leadership
 	ended journal
 }
 
@@ -509,7 +509,8 @@ func (e *elector) Run(ctx context.Context, work func(context.Context) error) err
 	}
 }
 
-// Kooper's controllers go on working after leadership is lost.
+// TestContract06_LostLeadershipCancelsWorkAtOnce exists because Kooper's controllers continue to work after leadership
+// is lost.
 func TestContract06_LostLeadershipCancelsWorkAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen journal
@@ -528,7 +529,7 @@ func TestContract06_LostLeadershipCancelsWorkAtOnce(t *testing.T) {
 		c.LeaderElector = e
 		c.Sources = []controller.Source{controller.SourceFunc(func(ctx context.Context, _ controller.Enqueue) error {
 			<-ctx.Done()
-			time.Sleep(10 * time.Second) // a source that is slow to end does not delay it
+			time.Sleep(10 * time.Second) // must not delay the loss of leadership
 			return nil
 		})}
 		ctrl := newController(t, c)
@@ -557,13 +558,13 @@ func TestContract06_LostLeadershipCancelsWorkAtOnce(t *testing.T) {
 			t.Errorf("work after the loss: %v", got)
 		}
 
-		e.terms <- make(chan struct{}) // it leads again, in the same process
+		e.terms <- make(chan struct{}) // the same process leads again
 		time.Sleep(time.Second)
 		if diff := cmp.Diff([]string{"begun"}, seen.take()); diff != "" {
 			t.Errorf("in the second term (-want +got):\n%s", diff)
 		}
 
-		// And a loss while it drains ends the drain.
+		// A loss of leadership during the drain ends the drain.
 		go func() { _ = stop() }() // waited for by the cleanup of start
 		time.Sleep(time.Second)
 		if got := seen.take(); got != nil {
@@ -632,7 +633,7 @@ func TestContract08_APanicIsAnErrorOfItsKey(t *testing.T) {
 				return nil
 			}
 			if run, _ := controller.RunFrom(ctx); run.Attempt < 4 {
-				_ = strings.Repeat("x", -len(obj.Name)) // panics, as users' code does
+				_ = strings.Repeat("x", -len(obj.Name)) // panics like users' code
 			}
 			return nil
 		})

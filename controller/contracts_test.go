@@ -21,11 +21,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// The contracts of this file are kept by other packages, whose own tests have the details. Here
-// it is seen that a controller's user gets what they promise.
+// Other packages implement the contracts of this file, and their tests cover the details. These tests check that the
+// user of a controller gets them.
 
-// TestContract18_AProblemOfAnObjectIsAnEventOnce: about the key's own object, once an episode,
-// and again when the key has succeeded in between.
+// TestContract18_AProblemOfAnObjectIsAnEventOnce checks that an Event is about the key's own object, and is recorded
+// once an episode. A success of the key ends the episode.
 func TestContract18_AProblemOfAnObjectIsAnEventOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -35,7 +35,8 @@ func TestContract18_AProblemOfAnObjectIsAnEventOnce(t *testing.T) {
 			if works.Load() {
 				return nil
 			}
-			// Its informer never shows this: each run comes too early, as the one before.
+			// The informer never shows this write, so each run starts before its informers show the writes of the run
+			// before.
 			return errors.Join(w.patch(ctx, "parts", "p", fmt.Sprintf(`{"spec":{"at":%d}}`, time.Now().Unix())), errors.New("no luck"))
 		})
 		c.Events, c.Reads = &told, []informer.Any{w.parts(informer.Selection{})}
@@ -64,7 +65,8 @@ func TestContract18_AProblemOfAnObjectIsAnEventOnce(t *testing.T) {
 	})
 }
 
-// TestContract22_AWatchThatIsSilentIsNamedAndMadeUpFor: the watch is open, and brings nothing.
+// TestContract22_AWatchThatIsSilentIsNamedAndMadeUpFor checks that a watch that is open and sends nothing is reported,
+// and that the changes that it missed are handled.
 func TestContract22_AWatchThatIsSilentIsNamedAndMadeUpFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -99,9 +101,9 @@ func TestContract22_AWatchThatIsSilentIsNamedAndMadeUpFor(t *testing.T) {
 	})
 }
 
-// TestContract24_WhatAPollFindsIsHandled: listed, added, updated, removed; what was handled before
-// the first poll succeeded, and is in none of its items; and nothing for what is as it was, nor for a
-// poll that fails.
+// TestContract24_WhatAPollFindsIsHandled checks items that are listed, added, updated and removed. It also checks an
+// object that was handled before the first successful poll and is in none of its items. Unchanged items and a failed
+// poll must not cause runs.
 func TestContract24_WhatAPollFindsIsHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -134,7 +136,7 @@ func TestContract24_WhatAPollFindsIsHandled(t *testing.T) {
 		time.Sleep(time.Second)
 		runs.take()
 		got := [][]string{poll(image("a", "1")), poll(image("a", "1"), image("b", "1")), poll(image("a", "2"), image("b", "1"))}
-		found.Store(nil) // it fails: that is no news
+		found.Store(nil) // the poll fails, which must not cause runs
 		time.Sleep(5 * time.Minute)
 		got = append(got, runs.take(), poll(image("a", "2")))
 		want := [][]string{
@@ -146,7 +148,7 @@ func TestContract24_WhatAPollFindsIsHandled(t *testing.T) {
 	})
 }
 
-// tracer is a middleware.Tracer, and the only Span of it.
+// tracer is a middleware.Tracer, and its only Span.
 type tracer struct{ journal }
 
 func (tr *tracer) Start(ctx context.Context, run controller.RunRecord, _ kube.Object) (context.Context, middleware.Span) {
@@ -164,7 +166,8 @@ func (tr *tracer) CallEnded(_ context.Context, call kube.Call) {
 
 func (tr *tracer) End(_ context.Context, err error) { tr.add("end: %v", err) }
 
-// TestContract27_ATraceHasTheRunItsCausesAndItsCalls, and the run has the trace.
+// TestContract27_ATraceHasTheRunItsCausesAndItsCalls checks that a trace has the run, its causes and its calls, and
+// that the run's record has the trace.
 func TestContract27_ATraceHasTheRunItsCausesAndItsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -179,7 +182,7 @@ func TestContract27_ATraceHasTheRunItsCausesAndItsCalls(t *testing.T) {
 		synctest.Wait()
 		want := []string{"run of ns/a: listed, waited 0s", "create ns/p: 201", "end: no luck"}
 		got := tr.take()
-		if len(got) > 1 && strings.HasPrefix(got[1], "create ns/:") { // the name of what is created is in the answer
+		if len(got) > 1 && strings.HasPrefix(got[1], "create ns/:") { // the response has the name of the created object
 			got[1] = strings.Replace(got[1], "ns/", "ns/p", 1)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -191,8 +194,8 @@ func TestContract27_ATraceHasTheRunItsCausesAndItsCalls(t *testing.T) {
 	})
 }
 
-// TestContract16_ANoisyNamespaceDelaysOthersLittle: groups are namespaces unless it is said
-// otherwise, and Config.Queue.GroupLimit bounds how many workers one has.
+// TestContract16_ANoisyNamespaceDelaysOthersLittle checks that keys are grouped by namespace by default, and that
+// Config.Queue.GroupLimit bounds the number of workers of a group.
 func TestContract16_ANoisyNamespaceDelaysOthersLittle(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit int

@@ -68,7 +68,8 @@ func TestNewNamesEveryMistakeAtOnce(t *testing.T) {
 	}
 }
 
-// Cluster stands for informer.Retrieve, and excludes the other two.
+// TestClusterIsWhereObjectsComeFrom checks that Cluster is equivalent to Retriever with informer.Retrieve, and that it
+// excludes Retriever and Informer.
 func TestClusterIsWhereObjectsComeFrom(t *testing.T) {
 	cluster, err := kube.Connect(&rest.Config{Host: "https://api.example.com"})
 	if err != nil {
@@ -96,7 +97,7 @@ func TestClusterIsWhereObjectsComeFrom(t *testing.T) {
 	}
 }
 
-// Kooper changes the config in its caller's hands.
+// TestConfigIsNeitherChangedNorKept exists because Kooper changes its caller's config.
 func TestConfigIsNeitherChangedNorKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var first, second atomic.Int32
@@ -472,7 +473,7 @@ func TestRunTwiceAtOnceIsRefused(t *testing.T) {
 		if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), "stopped") {
 			t.Errorf("Ready after the end: %v", err)
 		}
-		start(t, ctrl) // one after the other is fine, and begins anew
+		start(t, ctrl) // sequential runs are allowed, and start from the beginning
 		synctest.Wait()
 		if n := runs.Load(); n != 2 {
 			t.Errorf("%d runs in two lives, want 2", n)
@@ -568,7 +569,7 @@ func TestPhasesHaveNames(t *testing.T) {
 	}
 }
 
-// slowRelist is a Retriever that takes a second from its second list on.
+// slowRelist is a Retriever that takes a second for each list after the first one.
 type slowRelist struct {
 	informer.Retriever[configMap]
 	lists *atomic.Int32
@@ -581,11 +582,10 @@ func (r slowRelist) Watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 	return r.Retriever.Watch(ctx, opts)
 }
 
-// A Reconciler that takes what it does not find for deleted must never run before the
-// informer has listed, also when others come and go.
+// TestSharedInformerIsSyncedWheneverAHandlerRuns checks that a Reconciler never runs before the informer has listed,
+// because it treats missing objects as deleted. This must also hold while other users join and leave the informer.
 func TestSharedInformerIsSyncedWheneverAHandlerRuns(t *testing.T) {
-	// One processor runs goroutines in an order in which the last user leaves between the
-	// controller's first steps.
+	// With one processor, the last user leaves between the controller's first steps.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for i := range 10 {
 		synctest.Test(t, func(t *testing.T) {
@@ -654,7 +654,7 @@ func TestStackOfAPanicAfterAnotherFailureIsLogged(t *testing.T) {
 			case 0, 2:
 				return errors.New("failed")
 			case 1, 3:
-				panic(controller.RequeueAfter(time.Second)) // what is panicked with is no answer
+				panic(controller.RequeueAfter(time.Second)) // the value of a panic is not a handler result
 			}
 			return nil
 		})
@@ -726,7 +726,7 @@ func TestReconcilerPanicsAndRetriesAsAHandlerDoes(t *testing.T) {
 	})
 }
 
-// refusedElector stands by for ever, and says why.
+// refusedElector never leads, and reports why.
 type refusedElector struct{ err error }
 
 func (e refusedElector) Run(ctx context.Context, _ func(context.Context) error) error {
@@ -798,7 +798,8 @@ func TestReadsAreSyncedBeforeAHandlerRunsAndEndLast(t *testing.T) {
 	})
 }
 
-// next one of the name back from resyncs, and memory.
+// TestFailedForGoodIsForgottenWithTheObject checks that a terminal failure is forgotten together with its object.
+// Otherwise it would exclude the next object of that name from resyncs, and leak memory.
 func TestFailedForGoodIsForgottenWithTheObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("a")
@@ -836,7 +837,8 @@ func (unsyncedInformer) Join(context.Context) func()      { return func() {} }
 func (unsyncedInformer) WaitSynced(context.Context) error { return errors.New("it cannot sync") }
 func (unsyncedInformer) Ready() error                     { return nil }
 
-// An informer that fails to sync before the controller's context ends ends the controller.
+// TestUnsyncedInformerEndsTheController checks that Run returns the error of an informer that fails to sync before the
+// controller's context ends.
 func TestUnsyncedInformerEndsTheController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config(newServer("a"), func(context.Context, configMap) error { return nil })

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestContract13_AWriteOfNothingIsNoOwnWrite: a handler whose cache lags reads the object afresh and
-// writes it as it is. The answer has the version that another hand has made, whose change the
-// handler has yet to see.
+// TestContract13_AWriteOfNothingIsNoOwnWrite checks a handler that, while its cache lags, gets the live object and
+// writes it back unchanged. The response has the version of another client's write. The handler has not seen that
+// change yet.
 func TestContract13_AWriteOfNothingIsNoOwnWrite(t *testing.T) {
 	for name, write := range map[string]func(ctx context.Context, w *world, live *unstructured.Unstructured) error{
 		"update": func(ctx context.Context, w *world, live *unstructured.Unstructured) error {

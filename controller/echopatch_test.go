@@ -14,8 +14,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestJSONPatchNamesItsBaseVersion: a JSON patch that demands a resourceVersion led away from that
-// version, unless it changes the resourceVersion in another way too.
+// TestJSONPatchNamesItsBaseVersion checks that the base of a JSON patch that tests a resourceVersion is that version,
+// unless the patch also changes the resourceVersion in another way.
 func TestJSONPatchNamesItsBaseVersion(t *testing.T) {
 	t.Parallel()
 	lock := `{"op":"replace","path":"/metadata/resourceVersion","value":"7"}`
@@ -42,15 +42,15 @@ func TestJSONPatchNamesItsBaseVersion(t *testing.T) {
 		if got := baseOf(call, nil, answer{object: after}, nil); got != want {
 			t.Errorf("%s led away from %q, want %q", patch, got, want)
 		}
-		after.ResourceVersion = "7" // it has changed nothing
+		after.ResourceVersion = "7" // the patch changes nothing
 		if got := baseOf(call, nil, answer{object: after}, nil); got != "" {
 			t.Errorf("%s changed nothing, and led away from %q", patch, got)
 		}
 	}
 }
 
-// TestStatusPatchIsComparedByStatusAlone compares the two ways of telling that a patch of the status is
-// all that lies between two states: the fast one says so only where the other one does.
+// TestStatusPatchIsComparedByStatusAlone compares the two ways to detect that a status patch is the only change between
+// two states. The fast way must report this only if the other one does.
 func TestStatusPatchIsComparedByStatusAlone(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(5, 8))
@@ -122,7 +122,7 @@ func parsed(t *testing.T, object map[string]any) *wire.Object {
 	return parsed
 }
 
-// TestKindOfAnswer reads the kind of an answer wherever it is in it.
+// TestKindOfAnswer checks that the kind of a response is found at every position in it.
 func TestKindOfAnswer(t *testing.T) {
 	t.Parallel()
 	for encoded, want := range map[string]string{

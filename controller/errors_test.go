@@ -25,20 +25,20 @@ type endlessError struct{ again error }
 func (e *endlessError) Error() string { return "endless: " + e.again.Error() }
 func (e *endlessError) Unwrap() error { return e.again }
 
-// endlessListError lists itself.
+// endlessListError wraps itself in a list of errors.
 type endlessListError struct{}
 
 func (e endlessListError) Error() string   { return "endless list" }
 func (e endlessListError) Unwrap() []error { return []error{e, e} }
 
-// panickingMethodsError is an error whose methods panic.
+// panickingMethodsError is an error with methods that panic.
 type panickingMethodsError struct{}
 
 func (panickingMethodsError) Error() string { panic("Error panicked") }
 func (panickingMethodsError) As(any) bool   { panic("As panicked") }
 func (panickingMethodsError) Is(error) bool { panic("Is panicked") }
 
-// panickingUnwrapError is an error that cannot be unwrapped.
+// panickingUnwrapError is an error with an Unwrap method that panics.
 type panickingUnwrapError struct{}
 
 func (panickingUnwrapError) Error() string { return "readable" }
@@ -50,7 +50,7 @@ func endless() error {
 	return e
 }
 
-// misbehaving are errors that a handler can return, and what the run's record must say.
+// misbehaving returns errors that a handler can return, and the text that the run's record must contain.
 func misbehaving() map[string]struct {
 	err     error
 	outcome controller.Outcome
@@ -79,8 +79,8 @@ func misbehaving() map[string]struct {
 	}
 }
 
-// TestContract08_MisbehavingErrorsFailOnlyTheirKey: an error whose methods panic or do not return
-// ends neither the process nor a worker, in a handler, in a reconciler and in Config.Deleted.
+// TestContract08_MisbehavingErrorsFailOnlyTheirKey checks that an error with methods that panic or do not return ends
+// neither the process nor a worker, in a handler, in a reconciler and in Config.Deleted.
 func TestContract08_MisbehavingErrorsFailOnlyTheirKey(t *testing.T) {
 	for name, test := range misbehaving() {
 		fail := func() error {
@@ -147,8 +147,8 @@ func TestContract08_MisbehavingErrorsFailOnlyTheirKey(t *testing.T) {
 	}
 }
 
-// TestContract30_ErrorTextsAreBounded: what is kept and written of an error does not depend on the
-// length of its text.
+// TestContract30_ErrorTextsAreBounded checks that the memory and the output for an error do not depend on the length of
+// its text.
 func TestContract30_ErrorTextsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -211,7 +211,8 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// What the log says of an error is bounded, also how many fields the API server names.
+// TestLoggedFieldsAreBounded checks that the log text of an error is bounded, for any number of fields in the API
+// server's response.
 func TestLoggedFieldsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs journal

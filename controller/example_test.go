@@ -21,8 +21,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// fakePods is a Retriever of the given Pods in one of client-go's fake clientsets. In a
-// cluster it would be informer.Retrieve[*corev1.Pod](cluster).
+// fakePods returns a Retriever of the given Pods in a fake clientset of client-go. In a cluster, use
+// informer.Retrieve[*corev1.Pod](cluster).
 func fakePods(names ...string) informer.Retriever[*corev1.Pod] {
 	client := fake.NewClientset()
 	for _, name := range names {
@@ -43,7 +43,7 @@ func fakePods(names ...string) informer.Retriever[*corev1.Pod] {
 	}, client))
 }
 
-// runFor runs a controller for as long as an example takes.
+// runFor runs a controller until an example is done.
 func runFor[T kube.Object](config controller.Config[T], done <-chan struct{}) {
 	config.Logger = slog.New(slog.DiscardHandler)
 	ctrl, err := controller.New(config)
@@ -62,7 +62,7 @@ func runFor[T kube.Object](config controller.Config[T], done <-chan struct{}) {
 	}
 }
 
-// A Retriever and a Handler make a controller.
+// A controller needs a Retriever and a Handler.
 func ExampleNew() {
 	done := make(chan struct{})
 	runFor(controller.Config[*corev1.Pod]{
@@ -77,7 +77,7 @@ func ExampleNew() {
 	// Output: web is Running
 }
 
-// A mistake in a Config is named before anything runs, and so are all the others.
+// New returns all mistakes in a Config at once, before anything runs.
 func ExampleNew_mistakes() {
 	_, err := controller.New(controller.Config[*corev1.Pod]{Workers: -1, Handler: nil})
 	fmt.Println(err)
@@ -88,8 +88,8 @@ func ExampleNew_mistakes() {
 	// Workers is -1: at least one is needed (0 means 3)
 }
 
-// A failed run is tried again, and knows how often it failed. A handler that waits for
-// something says so with RequeueAfter, which is no failure. What can never succeed is Terminal.
+// A failed run is retried, and RunRecord.Attempt has the number of failures so far. RequeueAfter delays the next run
+// without a failure. Terminal marks an error that a retry cannot fix.
 func ExampleHandler_answers() {
 	done := make(chan struct{})
 	steps := 0
@@ -116,7 +116,7 @@ func ExampleHandler_answers() {
 	// web, attempt 0: requeue (the disk is being formatted)
 }
 
-// Middleware wraps a Handler; the first is the outermost.
+// Middleware wraps a Handler; the first one is the outermost.
 func ExampleChain() {
 	done := make(chan struct{})
 	announce := func(next controller.Handler[*corev1.Pod]) controller.Handler[*corev1.Pod] {
@@ -141,7 +141,7 @@ func ExampleChain() {
 	// end: handler panicked: out of order
 }
 
-// A source makes keys run for reasons that are not in the cluster.
+// A source enqueues keys for reasons outside the cluster.
 func ExampleSource() {
 	done := make(chan struct{})
 	bell := make(chan kube.Key)

@@ -40,7 +40,7 @@ func debug(mux *http.ServeMux, ctrl *controller.Controller[*corev1.Pod]) {
 
 // endregion
 
-// handlePod is a handler that says why it was called.
+// handlePod is a handler that reports why it was called.
 func handlePod(ctx context.Context, pod *corev1.Pod) error {
 	// region runfrom
 	run, _ := controller.RunFrom(ctx)
@@ -54,7 +54,7 @@ func handlePod(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// What a controller knows can be asked for over HTTP, at three in the morning, with curl.
+// A controller's state is available over HTTP, for example with curl.
 func ExampleController_Explain() {
 	done := make(chan struct{})
 	config := controller.Config[*corev1.Pod]{
@@ -88,7 +88,7 @@ func ExampleController_Explain() {
 	// Output: shop/web is at rest, and runs again when something changes
 }
 
-// TestDebugAnswers asks the other two questions of the example.
+// TestDebugAnswers requests the other two endpoints of the example.
 func TestDebugAnswers(t *testing.T) {
 	ctrl, err := controller.New(controller.Config[*corev1.Pod]{
 		Name: "pods", Retriever: fakePods("web"), Workers: 1, ResyncInterval: -1,

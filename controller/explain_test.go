@@ -32,8 +32,8 @@ import (
 //nolint:gochecknoglobals // a flag must be defined before the tests begin
 var update = flag.Bool("update", false, "write testdata/explain anew, which docs/causes.md shows: then run make docs")
 
-// TestExplanations has small stories happen to an operator, and compares what it says about them
-// with the files that docs/causes.md shows.
+// TestExplanations plays short scenarios with an operator, and compares its explanations with the files that
+// docs/causes.md shows.
 func TestExplanations(t *testing.T) {
 	for name, story := range map[string]func(s *shop) string{
 		"day":         anOrdinaryDay,
@@ -233,7 +233,7 @@ func aListThatIsForbidden(s *shop) string {
 	return s.explain("web")
 }
 
-// refused is the API server's answer to a request that it does not do.
+// refused is the API server's response to a request that it refuses.
 func refused(req *http.Request, why *apierrors.StatusError) (*http.Response, error) {
 	status := why.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -303,8 +303,7 @@ func askTheRegistry(answer chan struct{}) error {
 	return nil
 }
 
-// withoutMachine takes out of a stack what differs from one machine to the next, and the frames
-// below the handler.
+// withoutMachine removes from a stack the text that differs between machines, and the frames below the handler.
 func withoutMachine(stack string) string {
 	for _, replace := range []struct{ pattern, by string }{
 		{`goroutine \d+ \[([a-z ]*[a-z])[^\]]*\]`, "goroutine 128 [$1]"},
@@ -356,7 +355,7 @@ func theLogOfAHotLoop(s *shop) string {
 	return s.logged()
 }
 
-// fight has an autoscaler disagree with the operator.
+// fight lets an autoscaler change a field that the operator also writes.
 func fight(s *shop) {
 	s.site("web", 3)
 	s.open()
@@ -386,7 +385,8 @@ func failingForLong(s *shop) string {
 	return text.String()
 }
 
-// ownWritesOfEveryRun has a handler write the time at each run, and hear of it.
+// ownWritesOfEveryRun sets OwnWrites.Handle. The handler writes the time at each run, and each own write causes another
+// run.
 func ownWritesOfEveryRun(s *shop) string {
 	s.config.OwnWrites.Handle = true
 	s.handler(func(ctx context.Context, site unstructuredObject) error {

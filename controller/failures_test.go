@@ -21,15 +21,15 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// events is a controller.EventRecorder that writes down.
+// events is a controller.EventRecorder that records the Events in a journal.
 type events struct{ journal }
 
 func (e *events) Event(regarding corev1.ObjectReference, eventType, reason, _, note string) {
 	e.add("%s %s/%s (%s) %s: %s", eventType, regarding.Kind, regarding.Name, regarding.UID, reason, note)
 }
 
-// TestContract17_ErrorClassesHaveTheirPolicies: when the second run comes, how loud the first
-// failure is, and what it is called.
+// TestContract17_ErrorClassesHaveTheirPolicies checks the delay of the second run, the log level of the first failure,
+// and the name of its class.
 func TestContract17_ErrorClassesHaveTheirPolicies(t *testing.T) {
 	resource := schema.GroupResource{Group: "example.com", Resource: "widgets"}
 	for name, test := range map[string]struct {
@@ -89,8 +89,8 @@ func TestContract17_ErrorClassesHaveTheirPolicies(t *testing.T) {
 	}
 }
 
-// TestContract17_AfterItsLastRetryAKeyIsStalled: metric, log line and Event, once, until it
-// succeeds.
+// TestContract17_AfterItsLastRetryAKeyIsStalled checks that the metric, the log line and the Event come once, until the
+// key succeeds.
 func TestContract17_AfterItsLastRetryAKeyIsStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -138,7 +138,8 @@ func TestContract17_AfterItsLastRetryAKeyIsStalled(t *testing.T) {
 	})
 }
 
-// TestContract17_TerminalLastsUntilTheGenerationChanges.
+// TestContract17_TerminalLastsUntilTheGenerationChanges checks that a key with a terminal error runs again when the
+// generation changes.
 func TestContract17_TerminalLastsUntilTheGenerationChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -178,8 +179,8 @@ func TestContract17_TerminalLastsUntilTheGenerationChanges(t *testing.T) {
 	})
 }
 
-// TestContract17_BackOffIsEndedByWhatMayHelp: a change of the object itself, not of its parts,
-// nor of its status, unless Config.Queue.EndBackoffIf says so.
+// TestContract17_BackOffIsEndedByWhatMayHelp checks that a change of the object itself ends its backoff. A change of
+// its parts or of its status does not, unless Config.Queue.EndBackoffIf returns true for it.
 func TestContract17_BackOffIsEndedByWhatMayHelp(t *testing.T) {
 	for name, test := range map[string]struct {
 		endsBackoff func(controller.Cause) bool
@@ -231,8 +232,8 @@ func setStatus(w *world, resource, name string) {
 	})
 }
 
-// TestContract17_RequeueAfterAndEventsTheEarliestWins: an answer that is no failure is no
-// back-off.
+// TestContract17_RequeueAfterAndEventsTheEarliestWins checks that a RequeueAfter result, which is not a failure, does
+// not cause a backoff.
 func TestContract17_RequeueAfterAndEventsTheEarliestWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -261,7 +262,8 @@ func TestContract17_RequeueAfterAndEventsTheEarliestWins(t *testing.T) {
 	})
 }
 
-// TestContract21_KeysThatNeverSucceedAreReported once, after ten attempts and ten minutes.
+// TestContract21_KeysThatNeverSucceedAreReported checks that a key is reported once, after ten attempts and ten
+// minutes.
 func TestContract21_KeysThatNeverSucceedAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -22,7 +22,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// mixed is a controller with features chosen at random, and what its handler has seen.
+// mixed is a controller with features chosen at random, and the states that its handler has seen.
 type mixed struct {
 	*testing.T
 	random      *rand.Rand // guarded by mu
@@ -38,10 +38,10 @@ type mixed struct {
 	seen    map[string]string // by key; guarded by mu
 	running map[string]int    // by namespace; guarded by mu
 	busy    map[kube.Key]bool // guarded by mu
-	told    map[string]int    // by name: how often a source has asked; guarded by mu
-	epoch   int               // how often a source has asked for all; guarded by mu
-	quiet   bool              // nothing is asked for any more; guarded by mu
-	exists  map[kube.Key]bool // on the servers; the test's goroutine's
+	told    map[string]int    // requests of a source by name; guarded by mu
+	epoch   int               // requests of a source for all objects; guarded by mu
+	quiet   bool              // the source stops its requests; guarded by mu
+	exists  map[kube.Key]bool // on the servers; used only by the test's goroutine
 }
 
 func (m *mixed) chance(n int) bool { m.mu.Lock(); defer m.mu.Unlock(); return m.random.IntN(n) == 0 }
@@ -121,7 +121,7 @@ func newMixed(t *testing.T, seed int) *mixed {
 // has reports whether a feature is on.
 func (m *mixed) has(feature string) bool { return slices.Contains(m.features, feature) }
 
-// ask is a source that asks for keys and for all.
+// ask is a source that enqueues keys and all objects.
 func (m *mixed) ask(ctx context.Context, enqueue controller.Enqueue) error {
 	for {
 		select {
@@ -153,7 +153,7 @@ func (m *mixed) ask(ctx context.Context, enqueue controller.Enqueue) error {
 	}
 }
 
-// state is what a handler of key can see now.
+// state returns the state that a handler of key reads now.
 func (m *mixed) state(key kube.Key) string {
 	value := "absent"
 	if obj, found, err := m.objects.Get(key); err != nil {
@@ -214,7 +214,7 @@ func (m *mixed) handle(ctx context.Context, key kube.Key) error {
 	return nil
 }
 
-// change changes something.
+// change makes one random change.
 func (m *mixed) change(step int) {
 	server := m.own
 	namespace := fmt.Sprint("ns", m.n(3))
@@ -246,7 +246,7 @@ func (m *mixed) change(step int) {
 	}
 }
 
-// expect fails unless each object was handled with what there is now.
+// expect fails unless each object was last handled with its present state.
 func (m *mixed) expect(seed int) {
 	m.Helper()
 	for n := range 18 {
@@ -264,8 +264,9 @@ func (m *mixed) expect(seed int) {
 	}
 }
 
-// Features chosen at random work together: no wake-up is lost, no key is handled twice at once, and no group goes
-// beyond its limit, while objects come, change and go, watches break, sources come and go, and leadership changes hands.
+// TestFeaturesCombinedLoseNoWakeUp checks that features chosen at random work together. No wake-up is lost, no key is
+// handled concurrently with itself, and no group exceeds its limit. During the test, objects are created, changed and
+// deleted, watches break, sources are added and removed, and leadership moves.
 func TestFeaturesCombinedLoseNoWakeUp(t *testing.T) {
 	for seed := range testlength.Count(3, 15) {
 		synctest.Test(t, func(t *testing.T) {
@@ -324,7 +325,7 @@ func TestFeaturesCombinedLoseNoWakeUp(t *testing.T) {
 					close(term)
 					time.Sleep(time.Duration(m.n(300)) * time.Millisecond)
 					term = make(chan struct{})
-					e.terms <- term // the term before may still drain
+					e.terms <- term // the previous term may still drain
 				}
 				time.Sleep(time.Duration(m.n(60)) * time.Millisecond)
 				m.change(step)
@@ -344,7 +345,7 @@ func TestFeaturesCombinedLoseNoWakeUp(t *testing.T) {
 	}
 }
 
-// settle makes the source ask for nothing any more, and what there is the last.
+// settle stops the requests of the source, so that the present state is the last one.
 func (m *mixed) settle() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
 )
 
-// The first pass does not queue a large cluster as a whole: the queue would be larger than
-// the cache.
+// TestContract03_FirstPassQueuesLittleAndHandlesAll checks that the first pass does not queue a large cluster as a
+// whole. The queue would be larger than the cache.
 func TestContract03_FirstPassQueuesLittleAndHandlesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const objects = 5000
@@ -54,7 +54,8 @@ func TestContract03_FirstPassQueuesLittleAndHandlesAll(t *testing.T) {
 	})
 }
 
-// What changes during the first pass comes first, and counts as the object's first run.
+// TestContract03_ChangesDuringTheFirstPassComeFirst checks that an object that changes during the first pass is handled
+// first, and that this counts as its first run.
 func TestContract03_ChangesDuringTheFirstPassComeFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const objects = 3000
@@ -72,7 +73,7 @@ func TestContract03_ChangesDuringTheFirstPassComeFirst(t *testing.T) {
 		start(t, newController(t, c))
 		time.Sleep(100 * time.Millisecond)
 		before := runs.take()
-		waits := "" // an object that has not been handled
+		waits := "" // an object that has not been handled yet
 		for n := range objects {
 			if waits = "o" + strconv.Itoa(n); !slices.Contains(before, waits+"=1") {
 				break
@@ -91,7 +92,8 @@ func TestContract03_ChangesDuringTheFirstPassComeFirst(t *testing.T) {
 	})
 }
 
-// A predicate that selects objects is asked about those that are there, too.
+// TestFirstPassAndResyncsHeedThePredicate checks that existing objects also pass through a predicate that selects
+// objects.
 func TestFirstPassAndResyncsHeedThePredicate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs journal
@@ -109,7 +111,7 @@ func TestFirstPassAndResyncsHeedThePredicate(t *testing.T) {
 	})
 }
 
-// The first pass ends with its term, however many objects are left.
+// TestFirstPassEndsWithTheTerm checks that the first pass ends with its term, even if objects are left.
 func TestFirstPassEndsWithTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -136,7 +138,8 @@ func TestFirstPassEndsWithTheTerm(t *testing.T) {
 	})
 }
 
-// Workers that cannot keep up with changes must not keep the first pass from going on.
+// TestContract03_FirstPassGoesOnBesideMoreChangesThanCanBeHandled checks that the first pass continues although the
+// workers cannot keep up with changes.
 func TestContract03_FirstPassGoesOnBesideMoreChangesThanCanBeHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hot = 700
@@ -154,7 +157,7 @@ func TestContract03_FirstPassGoesOnBesideMoreChangesThanCanBeHandled(t *testing.
 			return nil
 		})
 		start(t, newController(t, c))
-		for range cold * 3 / 100 { // 700 changes a minute, of which 180 can be handled: what is overdue gets a quarter
+		for range cold * 3 / 100 { // 700 changes a minute, 180 can be handled; overdue keys get a quarter
 			for n := range hot {
 				server.Put(object("hot"+strconv.Itoa(n), "1"))
 			}
@@ -166,7 +169,8 @@ func TestContract03_FirstPassGoesOnBesideMoreChangesThanCanBeHandled(t *testing.
 	})
 }
 
-// A namespace at its GroupLimit, with many slow keys, does not keep workers idle while there are objects in others.
+// TestFirstPassFeedsOtherGroupsBesideOneAtItsLimit checks that a namespace at its GroupLimit with many slow keys does
+// not keep workers idle while other namespaces have objects to handle.
 func TestFirstPassFeedsOtherGroupsBesideOneAtItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const big, small = 3000, 60

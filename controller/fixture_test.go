@@ -43,7 +43,7 @@ func key(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
 
 type handlerFunc = controller.Handler[configMap]
 
-// config is a controller's config with what every test needs; the tests set the rest.
+// config returns a controller's config with the fields that every test needs. The tests set the other fields.
 func config(server informer.Retriever[configMap], handler handlerFunc) controller.Config[configMap] {
 	return controller.Config[configMap]{
 		Name:           "test",
@@ -63,8 +63,7 @@ func newController(t *testing.T, c controller.Config[configMap]) *controller.Con
 	return ctrl
 }
 
-// start runs a controller until the returned function is called, which waits for the end
-// of Run and returns its error.
+// start runs a controller until the returned function is called, which waits for the end of Run and returns its error.
 func start[T kube.Object](t *testing.T, ctrl *controller.Controller[T]) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -87,7 +86,7 @@ func start[T kube.Object](t *testing.T, ctrl *controller.Controller[T]) (stop fu
 	return stop
 }
 
-// journal writes down what handlers saw. It is safe for concurrent use.
+// journal records what handlers report. It is safe for concurrent use.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -145,7 +144,7 @@ func (r *recorder) observe(by int) {
 	r.watched += by
 }
 
-// observers is how many observers have not been stopped.
+// observers returns the number of observers that have not been stopped.
 func (r *recorder) observers() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

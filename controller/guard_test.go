@@ -18,7 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// panickingRecorder is a Recorder and an EventRecorder whose methods panic.
+// panickingRecorder is a Recorder and an EventRecorder with methods that panic.
 type panickingRecorder struct{}
 
 func (panickingRecorder) ObserveInformer(string, func() informer.Health) func() {
@@ -36,8 +36,8 @@ func (panickingRecorder) Event(corev1.ObjectReference, string, string, string, s
 	panic("Event")
 }
 
-// TestContract08_PanicsOfAnyUserCodeEndNothing: each function of the config panics. Every object is
-// handled all the same, also those that come, change and fail, and each stack is logged once.
+// TestContract08_PanicsOfAnyUserCodeEndNothing checks a panic of each function of the config. Every object is still
+// handled, including those that are created, changed or failing, and each stack is logged once.
 func TestContract08_PanicsOfAnyUserCodeEndNothing(t *testing.T) {
 	type config = controller.Config[unstructuredObject]
 	for name, set := range map[string]func(c *config){
@@ -95,7 +95,7 @@ func TestContract08_PanicsOfAnyUserCodeEndNothing(t *testing.T) {
 	}
 }
 
-// panickingReady is a source that panics when it is asked what it lacks.
+// panickingReady is a source with a Ready function that panics.
 type panickingReady struct{}
 
 func (panickingReady) Prepare(controller.Target) (controller.PreparedSource, error) {
@@ -105,8 +105,8 @@ func (panickingReady) Prepare(controller.Target) (controller.PreparedSource, err
 	}, nil
 }
 
-// TestContract08_APanicOfASourceEndsTheControllerInOrder: it is an error of the source, which Run
-// returns.
+// TestContract08_APanicOfASourceEndsTheControllerInOrder checks that Run returns a source's panic as an error of the
+// source.
 func TestContract08_APanicOfASourceEndsTheControllerInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -122,8 +122,8 @@ func TestContract08_APanicOfASourceEndsTheControllerInOrder(t *testing.T) {
 	})
 }
 
-// TestContract02_PanicsOfSourcesLoseNoWakeUp: a predicate that panics lets the change pass, and a
-// function that panics about one state of an object is asked about the other one.
+// TestContract02_PanicsOfSourcesLoseNoWakeUp checks that a predicate that panics accepts the change, and that a
+// function that panics for one state of an object is called with the other one.
 func TestContract02_PanicsOfSourcesLoseNoWakeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -155,12 +155,13 @@ func TestContract02_PanicsOfSourcesLoseNoWakeUp(t *testing.T) {
 	})
 }
 
-// panickingPrepare is a source whose method Prepare panics.
+// panickingPrepare is a source with a Prepare method that panics.
 type panickingPrepare struct{}
 
 func (panickingPrepare) Prepare(controller.Target) (controller.PreparedSource, error) { panic("no") }
 
-// A source that panics when it is prepared is refused, and so is one that can be run in two ways or in none.
+// TestSourceThatCannotBePreparedIsRefused checks that New and AddSource refuse a source that panics in Prepare, and one
+// that sets neither Run nor Start.
 func TestSourceThatCannotBePreparedIsRefused(t *testing.T) {
 	for want, source := range map[string]controller.Source{
 		"panicked: no": panickingPrepare{},

@@ -13,11 +13,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 )
 
-// A key that waits for what its last run wrote is due, so that DrainQueue handles it: when the
-// informer shows the write, or when ConsistencyTimeout is over, if the drain time allows that.
+// TestDrainQueueHandlesHeldKeys checks that DrainQueue handles a key that waits until an informer shows the writes of
+// its last run. It is handled when the informer shows them or after ConsistencyTimeout, if the drain time allows that.
 func TestDrainQueueHandlesHeldKeys(t *testing.T) {
 	for name, test := range map[string]struct {
-		shows        time.Duration // after which the informer shows the write; 0: never
+		shows        time.Duration // delay until the informer shows the write; 0: never
 		drainTimeout time.Duration
 		want         int
 	}{
@@ -65,8 +65,8 @@ func TestDrainQueueHandlesHeldKeys(t *testing.T) {
 	}
 }
 
-// The worker that takes the place of a stuck one works in the same namespace, although that is at
-// its limit with the stuck one.
+// TestReplacementOfAStuckHandlerWorksInItsNamespace checks that the worker that replaces a stuck one works in the same
+// namespace, although the stuck worker has used up the limit of that namespace.
 func TestReplacementOfAStuckHandlerWorksInItsNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		block := make(chan struct{})
@@ -101,8 +101,8 @@ func TestReplacementOfAStuckHandlerWorksInItsNamespace(t *testing.T) {
 	})
 }
 
-// A worker that got its replacement late, because there were too many stuck handlers, no more counts against
-// the limit of its group.
+// TestLateReplacementOfAStuckHandlerWorksInItsNamespace checks that a worker that was replaced late, because too many
+// handlers were stuck, stops counting against the limit of its group.
 func TestLateReplacementOfAStuckHandlerWorksInItsNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs journal
@@ -147,7 +147,8 @@ func TestLateReplacementOfAStuckHandlerWorksInItsNamespace(t *testing.T) {
 	})
 }
 
-// DrainQueue: a key that was added again while its handler was stuck is due.
+// TestDrainQueueHandlesAKeyThatWasStuck checks that DrainQueue handles a key that was added again while its handler was
+// stuck.
 func TestDrainQueueHandlesAKeyThatWasStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs journal
@@ -176,8 +177,8 @@ func TestDrainQueueHandlesAKeyThatWasStuck(t *testing.T) {
 	})
 }
 
-// A worker that was replaced while its handler was stuck does not work beside its replacement in a drain: no more than
-// Workers handlers that are not stuck run at once.
+// TestReplacedWorkerDoesNotAddToWorkersInADrain checks that a worker that was replaced while its handler was stuck does
+// not work in addition to its replacement during a drain. At most Workers handlers that are not stuck run at once.
 func TestReplacedWorkerDoesNotAddToWorkersInADrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs journal

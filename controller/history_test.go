@@ -9,7 +9,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// fill makes a history that cannot grow: every key that is kept has run as often as is kept.
+// fill fills a history until it cannot grow: every key in it has the maximum number of runs.
 func fill(h *history, writes int) {
 	for i := range 2 * recentKeys {
 		for round := range keyRuns {
@@ -27,8 +27,8 @@ func fill(h *history, writes int) {
 	}
 }
 
-// TestContract12_RecordsTakeLittleMemory measures a history that is full: a program with a
-// hundred controllers has that a hundred times.
+// TestContract12_RecordsTakeLittleMemory measures a full history. A program with a hundred controllers has a hundred of
+// them.
 func TestContract12_RecordsTakeLittleMemory(t *testing.T) {
 	for _, writes := range []int{0, 2} {
 		before := heap()

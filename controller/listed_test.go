@@ -28,7 +28,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// family is a controller of owners, which have children, and what it did.
+// family is a controller of owners with children, and the runs that it made.
 type family struct {
 	t                 *testing.T
 	owners, children  *fakeapi.Server[configMap]
@@ -39,12 +39,12 @@ type family struct {
 	runs              map[string]int
 	order             []string
 	mostQueued        int
-	causes            map[string]string // of the latest run
+	causes            map[string]string // of the last run
 	handlingTime      time.Duration
 	childrenOfAnOwner int
 }
 
-// child is a child of an owner, marked in every way that sources know.
+// child returns a child of an owner, marked in every way that sources support.
 func child(owner string, n int, value string) configMap {
 	obj := object(fmt.Sprintf("%s-%d", owner, n), value)
 	obj.Labels = map[string]string{"owner": owner}
@@ -83,7 +83,7 @@ func (f *family) informer(retriever informer.Retriever[configMap], optional bool
 	return inf
 }
 
-// source is the source of the children.
+// source returns the source of the children.
 func (f *family) source() controller.Source { return source.OwnerLabelIn(f.childInformer, "owner") }
 
 func (f *family) reconcile(ctx context.Context, key kube.Key) error {
@@ -108,7 +108,7 @@ func (f *family) start() (stop func() error) {
 	return start(f.t, f.ctrl)
 }
 
-// take returns how often each key ran since the last time, and in which order.
+// take returns the number of runs of each key since the last call, and the order of the runs.
 func (f *family) take() (runs map[string]int, order []string) {
 	synctest.Wait()
 	f.mu.Lock()
@@ -118,7 +118,7 @@ func (f *family) take() (runs map[string]int, order []string) {
 	return runs, order
 }
 
-// expectEachOnce fails unless n keys ran once each, and the queue stayed small.
+// expectEachOnce fails unless n keys ran once each and the queue stayed small.
 func (f *family) expectEachOnce(runs map[string]int, n int) {
 	f.t.Helper()
 	total := 0
@@ -133,9 +133,9 @@ func (f *family) expectEachOnce(runs map[string]int, n int) {
 	}
 }
 
-// Every owner is handled once at a start, and once when the controller takes over again, whatever
-// source leads from children to owners, and whichever list comes first. Fewer keys than owners are
-// queued meanwhile, also with Debounce.
+// TestContract03_FirstPassWithSourcesHandlesEachObjectOnce checks that every owner is handled once at a start, and once
+// when the controller leads again. This must hold for every kind of source that maps children to owners, for each order
+// of the lists, and with Debounce. The queue must always have fewer keys than there are owners.
 func TestContract03_FirstPassWithSourcesHandlesEachObjectOnce(t *testing.T) {
 	owner := source.Owner{Kind: schema.GroupKind{Kind: "ConfigMap"}}
 	sources := map[string]func(f *family) controller.Source{
@@ -153,7 +153,7 @@ func TestContract03_FirstPassWithSourcesHandlesEachObjectOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		source    string
 		debounce  time.Duration
-		late      string // whose list comes a minute late
+		late      string // the server with a list that comes a minute late
 		predicate informer.Predicate
 	}{
 		"owned":                       {"owned", 0, "", nil},
@@ -197,8 +197,8 @@ func TestContract03_FirstPassWithSourcesHandlesEachObjectOnce(t *testing.T) {
 	}
 }
 
-// What changed goes first, also when all owners are about to be handled because of their children:
-// in the first pass, and when a source is added.
+// TestContract03_ChangesGoBeforeWhatSourcesList checks that changed objects go first, even if all owners are about to
+// be handled because of their children: in the first pass, and when a source is added.
 func TestContract03_ChangesGoBeforeWhatSourcesList(t *testing.T) {
 	const owners = 3000
 	first := func(f *family) {
@@ -221,7 +221,7 @@ func TestContract03_ChangesGoBeforeWhatSourcesList(t *testing.T) {
 				begin(f)
 				time.Sleep(100 * time.Millisecond)
 				before, _ := f.take()
-				waits, parent := "", "" // two owners that have not been handled
+				waits, parent := "", "" // two owners that have not been handled yet
 				for n := range owners {
 					name := ownerName(n)
 					if before[name] > 0 {
@@ -249,9 +249,10 @@ func TestContract03_ChangesGoBeforeWhatSourcesList(t *testing.T) {
 	}
 }
 
-// What lists bring while the controller works is handled once, a bounded number at a time and
-// after what changes: a source or namespaces that are added, an informer that could not list before,
-// and what has changed while a watch was broken.
+// TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges checks that objects of lists that come while the
+// controller works are handled once, after changes, and that a bounded number of them is queued at a time. The lists
+// come from an added source, added namespaces, an informer that could not list before, and changes during a broken
+// watch.
 func TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges(t *testing.T) {
 	owners := testlength.Count(1500, 3000)
 	cut := func(server *fakeapi.Server[configMap], meanwhile func()) {
@@ -263,7 +264,7 @@ func TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges(t *testing.T) {
 		server.Compact()
 		server.Fail("list", nil)
 		server.Fail("watch", nil)
-		time.Sleep(time.Minute) // the longest wait of an informer that tries again
+		time.Sleep(time.Minute) // the longest retry delay of an informer
 	}
 	withOwners := func(names ...string) *fakeapi.Server[configMap] { return newServer(names...) }
 	for name, test := range map[string]struct {
@@ -347,7 +348,7 @@ func TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges(t *testing.T) {
 				runs, _ := f.take()
 				f.expectEachOnce(runs, owners+1)
 
-				f.handlingTime = 100 * time.Millisecond // so that much is left to do when the list has come
+				f.handlingTime = 100 * time.Millisecond // slow enough that many keys are left when the list has come
 				want := test.lists(f)
 				time.Sleep(time.Minute)
 				before, _ := f.take()
@@ -370,8 +371,8 @@ func TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges(t *testing.T) {
 	}
 }
 
-// Keys that the first pass does not come to are handled when their children are listed: those
-// without an object, and those that a predicate drops.
+// TestContract02_ListedChildrenOfKeysThatTheFirstPassLeavesOut checks keys that the first pass skips: keys without an
+// object, and keys that a predicate drops. They are handled when their children are listed.
 func TestContract02_ListedChildrenOfKeysThatTheFirstPassLeavesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFamily(t, 3, 1)
@@ -393,7 +394,8 @@ func TestContract02_ListedChildrenOfKeysThatTheFirstPassLeavesOut(t *testing.T) 
 	})
 }
 
-// A key that is found while it runs is handled again: its handler may have read the state before.
+// TestContract02_WhatIsListedDuringARunIsHandledAfterIt checks that a key that is listed during its run is handled
+// again, because the handler may have read the state before.
 func TestContract02_WhatIsListedDuringARunIsHandledAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFamily(t, 1, 1)
@@ -414,7 +416,7 @@ func TestContract02_WhatIsListedDuringARunIsHandledAfterIt(t *testing.T) {
 	})
 }
 
-// A key that waits for room in the queue is explained, and counted.
+// TestKeysThatWaitForRoomAreExplained checks that a key that waits for room in the queue is explained and counted.
 func TestKeysThatWaitForRoomAreExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFamily(t, 2000, 2)
@@ -450,12 +452,12 @@ func TestKeysThatWaitForRoomAreExplained(t *testing.T) {
 	})
 }
 
-// A source that asks for all objects has each handled once more, unless it has not been handled yet,
-// also when it asks in the middle of the first pass.
+// TestTriggerAll checks that a source that enqueues all objects causes one more run of each. An object that has not
+// been handled yet runs only once, even if the source enqueues all during the first pass.
 func TestTriggerAll(t *testing.T) {
 	for name, test := range map[string]struct {
 		after time.Duration
-		want  func(handled int) int // runs in all, by how many had been handled before
+		want  func(handled int) int // total of runs, by the number of objects handled before
 	}{
 		"before the first pass":    {-1, func(int) int { return 2000 }},
 		"during the first pass":    {300 * time.Millisecond, func(handled int) int { return 2000 + handled }},
@@ -499,7 +501,7 @@ func TestTriggerAll(t *testing.T) {
 				}
 				time.Sleep(time.Hour)
 				runs, order := f.take()
-				// A key that a worker has taken and not begun yet when the pass comes to it runs twice.
+				// A key runs twice if a worker has taken it and not yet started it when the pass reaches it.
 				if want := test.want(handled); len(order) < want || len(order) > want+f.config.Workers {
 					t.Errorf("%d runs, want %d; %d had run before", len(order), want, handled)
 				}
@@ -519,8 +521,8 @@ func TestTriggerAll(t *testing.T) {
 	}
 }
 
-// A run that began before the first pass came to its object counts as its first, whatever it was
-// for: also when a source has listed a child.
+// TestRunsDuringTheFirstPassCountAsFirstRuns checks that a run that starts before the first pass reaches its object
+// counts as the object's first run, for any cause, including a child that a source lists.
 func TestRunsDuringTheFirstPassCountAsFirstRuns(t *testing.T) {
 	for name, why := range map[string]controller.Trigger{
 		"triggered":               {Priority: controller.PriorityHigh},
@@ -542,7 +544,7 @@ func TestRunsDuringTheFirstPassCountAsFirstRuns(t *testing.T) {
 				f.start()
 				time.Sleep(time.Hour)
 				runs, order := f.take()
-				if len(runs) != 3000 || len(order) > 3000+12 { // those that had begun in 10 ms run again
+				if len(runs) != 3000 || len(order) > 3000+12 { // keys that started within 10 ms run again
 					t.Errorf("%d runs of %d objects", len(order), len(runs))
 				}
 			})
@@ -550,8 +552,8 @@ func TestRunsDuringTheFirstPassCountAsFirstRuns(t *testing.T) {
 	}
 }
 
-// A run asks for all objects while it is under way, and then writes. The watch shows the write before its
-// answer comes, so the cause is taken back. The key must run again for what was asked.
+// TestPassRunsAKeyWhoseOwnWriteWasTakenBack checks a run that enqueues all objects and then writes. The watch shows the
+// write before its response comes, so the cause is removed. The key must still run again for the pass.
 func TestPassRunsAKeyWhoseOwnWriteWasTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -588,7 +590,8 @@ func TestPassRunsAKeyWhoseOwnWriteWasTakenBack(t *testing.T) {
 	})
 }
 
-// A source that finds keys all the time, more than can be handled, keeps neither resyncs nor passes from going on.
+// TestKeysFoundAllTheTimeDoNotStopResyncsAndPasses checks that resyncs and passes make progress although a source
+// enqueues more keys than can be handled.
 func TestKeysFoundAllTheTimeDoNotStopResyncsAndPasses(t *testing.T) {
 	for name, resync := range map[string]time.Duration{"resync": time.Minute, "pass": -1} {
 		t.Run(name, func(t *testing.T) {
@@ -612,7 +615,7 @@ func TestKeysFoundAllTheTimeDoNotStopResyncsAndPasses(t *testing.T) {
 				})}
 				f.start()
 				time.Sleep(time.Minute)
-				want := 6 // of 10 resyncs, each of which waits for a round of the others
+				want := 6 // of 10 resyncs; each of them waits for a round of the other keys
 				if f.take(); resync < 0 {
 					all <- struct{}{}
 					want = 1
@@ -626,7 +629,8 @@ func TestKeysFoundAllTheTimeDoNotStopResyncsAndPasses(t *testing.T) {
 	}
 }
 
-// A pass ends the back-off of a key, also when something else is enqueued for the key meanwhile that does not.
+// TestPassEndsTheBackOffOfAKeyThatIsEnqueuedMeanwhile checks that a pass ends the backoff of a key, even if a cause
+// that does not end it is enqueued for the key at the same time.
 func TestPassEndsTheBackOffOfAKeyThatIsEnqueuedMeanwhile(t *testing.T) {
 	change := informer.Change{Type: informer.Listed, Key: key("child")}
 	for name, meanwhile := range map[string]controller.Trigger{
@@ -667,8 +671,9 @@ func TestPassEndsTheBackOffOfAKeyThatIsEnqueuedMeanwhile(t *testing.T) {
 	}
 }
 
-// A list brings the write of a run that is under way, and a pass over all objects is asked for. The cause is taken back
-// when the answer of the write comes. The key must run again for the pass.
+// TestPassRunsAKeyWhoseListedWriteWasTakenBack checks a list that shows the write of a running handler, and a pass over
+// all objects that is enqueued at that time. The cause is removed when the response to the write comes. The key must
+// run again for the pass.
 func TestPassRunsAKeyWhoseListedWriteWasTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -23,8 +23,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// TestNothingIsKeptOfObjectsThatAreGone lets objects come, be handled in all the ways there are,
-// and go, and looks at what the loop remembers.
+// TestNothingIsKeptOfObjectsThatAreGone creates objects, handles them in every possible way, deletes them, and inspects
+// the state that the loop keeps.
 func TestNothingIsKeptOfObjectsThatAreGone(t *testing.T) {
 	type config = Config[*corev1.ConfigMap]
 	fail := errors.New("no")
@@ -97,7 +97,8 @@ func TestNothingIsKeptOfObjectsThatAreGone(t *testing.T) {
 	}
 }
 
-// TestNoPauseIsKeptOfAKeyThatNeverRunsAgain: the pause of a hot loop is looked at before a run.
+// TestNoPauseIsKeptOfAKeyThatNeverRunsAgain checks that an expired pause of a hot loop is removed even if the key never
+// runs again. A key's own pause is checked only before a run.
 func TestNoPauseIsKeptOfAKeyThatNeverRunsAgain(t *testing.T) {
 	t.Parallel()
 	ctrl, err := New(Config[*corev1.ConfigMap]{
@@ -115,8 +116,8 @@ func TestNoPauseIsKeptOfAKeyThatNeverRunsAgain(t *testing.T) {
 	}
 }
 
-// TestManyProblemsDoNotHideAStuckHandler: readiness and metrics read it from the problems, of which
-// only so many are kept.
+// TestManyProblemsDoNotHideAStuckHandler checks that a stuck handler is always among the problems, although their
+// number is limited. Readiness and metrics depend on it.
 func TestManyProblemsDoNotHideAStuckHandler(t *testing.T) {
 	t.Parallel()
 	all := problems{open: map[problemID]Problem{}}
@@ -132,8 +133,8 @@ func TestManyProblemsDoNotHideAStuckHandler(t *testing.T) {
 	}
 }
 
-// TestAStuckWorkerIsReplacedWhileTheTermLasts, and no more often than is allowed: the drain waits
-// for the workers that there are when it begins.
+// TestAStuckWorkerIsReplacedWhileTheTermLasts checks that a stuck worker is replaced only during the term and at most
+// as often as allowed, because the drain waits for the workers that exist when it starts.
 func TestAStuckWorkerIsReplacedWhileTheTermLasts(t *testing.T) {
 	t.Parallel()
 	ctrl, err := New(Config[*corev1.ConfigMap]{
@@ -165,7 +166,7 @@ func TestAStuckWorkerIsReplacedWhileTheTermLasts(t *testing.T) {
 	}
 }
 
-// The records of runs do not keep the states of objects, however large.
+// TestRecordsKeepNoLargeStates checks that the records of runs do not keep the states of large objects.
 func TestRecordsKeepNoLargeStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
@@ -228,7 +229,7 @@ func (e oneTerm) Run(ctx context.Context, work func(context.Context) error) erro
 	return nil
 }
 
-// A process that stands by keeps nothing of the term before.
+// TestStandbyKeepsNothingOfItsTerm checks that a standby keeps nothing of its last term.
 func TestStandbyKeepsNothingOfItsTerm(t *testing.T) {
 	server := fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
 	for n := range 10 {
@@ -271,7 +272,7 @@ func TestStandbyKeepsNothingOfItsTerm(t *testing.T) {
 	}
 }
 
-// A storm of failures leaves no memory behind, beside a key that goes on failing.
+// TestMemoryOfFailuresGoesBack checks that the memory of many failures is freed while one key continues to fail.
 func TestMemoryOfFailuresGoesBack(t *testing.T) {
 	const storm = 100_000
 	f := failures{keys: map[kube.Key]*failing{}}
@@ -289,7 +290,7 @@ func TestMemoryOfFailuresGoesBack(t *testing.T) {
 	for _, key := range keys {
 		f.forget(key)
 	}
-	clear(keys) // and the names
+	clear(keys) // also frees the names
 	after := heap()
 	t.Logf("%d kB stay", (after-before)>>10)
 	if after-before > 200<<10 {
@@ -298,7 +299,7 @@ func TestMemoryOfFailuresGoesBack(t *testing.T) {
 	goruntime.KeepAlive(&f)
 }
 
-// Objects that have come and gone leave no memory behind.
+// TestMemoryOfSuccessesGoesBack checks that the memory of deleted objects is freed.
 func TestMemoryOfSuccessesGoesBack(t *testing.T) {
 	const storm = 100_000
 	s := newSuccesses()

@@ -12,14 +12,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// unmade is the adapter of a program that has not made one: every method needs what it points to.
+// unmade is an adapter type. Every method of a nil pointer to it panics.
 type unmade struct {
 	controller.Recorder
 	controller.EventRecorder
 }
 
-// A program that switches metrics or Events off leaves a nil pointer of the adapter's type in
-// the field, which is no nil interface. It must not wait for the first problem to end the process.
+// TestNilPointersAreNoAdapters checks nil pointers of an adapter type, which a program without metrics or Events may
+// leave in the fields. They are not nil interfaces, but they must not end the process at the first problem.
 func TestNilPointersAreNoAdapters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -36,11 +36,11 @@ func TestNilPointersAreNoAdapters(t *testing.T) {
 	})
 }
 
-// unmadeElector is an elector whose New has failed.
+// unmadeElector is an elector type. The test uses a nil pointer to it, as if its constructor had failed.
 type unmadeElector struct{ controller.LeaderElector }
 
-// A nil pointer of an elector does not mean that the controller works without leader election: the
-// function that was to make it has failed.
+// TestNilElectorIsRefused checks that a nil pointer in LeaderElector is an error and does not turn leader election off:
+// the elector's constructor has failed.
 func TestNilElectorIsRefused(t *testing.T) {
 	w := newWorld(t)
 	c := w.config(func(context.Context, unstructuredObject) error { return nil })

@@ -13,9 +13,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 )
 
-// A handler reads an informer that nobody runs. Its runs fail and name the informer: at once in the log and in
-// the record of the run, after ten minutes as a problem. Ready does not, because the controller
-// cannot know what its handler reads. When somebody runs the informer, the retries succeed.
+// TestHandlerReadsAnInformerThatNobodyRuns checks a handler that reads an informer that is not running. Its runs fail,
+// and the log and the run's record name the informer at once. After ten minutes, a problem names it. Ready returns nil,
+// because the controller cannot detect which informers a handler reads. When the informer is started, the retries
+// succeed.
 func TestHandlerReadsAnInformerThatNobodyRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		others, err := informer.New(informer.Config[configMap]{Name: "others", Retriever: newServer("x"), Logger: slog.New(slog.DiscardHandler)})
@@ -63,7 +64,7 @@ func TestHandlerReadsAnInformerThatNobodyRuns(t *testing.T) {
 		running, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- others.Run(running) }() // waited for below
-		time.Sleep(20 * time.Minute)                 // longer than any back-off
+		time.Sleep(20 * time.Minute)                 // longer than any backoff
 		if problems := ctrl.Problems(); len(problems) != 0 || ctrl.Stats().Failing != 0 {
 			t.Errorf("somebody runs the informer: problems %v, %+v", problems, ctrl.Stats())
 		}

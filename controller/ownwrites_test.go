@@ -20,8 +20,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestContract07_AChildThatWasCreatedAndDeletedIsNotSeen by the next run, although the informer
-// shows its creation before its deletion.
+// TestContract07_AChildThatWasCreatedAndDeletedIsNotSeen checks that the next run does not see the child, although the
+// informer shows its creation before its deletion.
 func TestContract07_AChildThatWasCreatedAndDeletedIsNotSeen(t *testing.T) {
 	finalized := func(w *world, ctx context.Context) error {
 		_, err := w.objects("parts").Patch(ctx, "p", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
@@ -32,7 +32,7 @@ func TestContract07_AChildThatWasCreatedAndDeletedIsNotSeen(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		do     []func(w *world, ctx context.Context) error
-		events int // of the part
+		events int // number of events for the part
 	}{
 		"deleted": {[]func(*world, context.Context) error{remove}, 2},
 		"deleted with a precondition": {[]func(*world, context.Context) error{func(w *world, ctx context.Context) error {
@@ -87,8 +87,8 @@ func TestContract07_AChildThatWasCreatedAndDeletedIsNotSeen(t *testing.T) {
 	}
 }
 
-// TestContract07_TheWaitIsBoundedWhileAnotherNamespaceIsForbidden: only the watch that is to show
-// the write can prolong the wait.
+// TestContract07_TheWaitIsBoundedWhileAnotherNamespaceIsForbidden checks that only the watch that must show the write
+// can extend the wait.
 func TestContract07_TheWaitIsBoundedWhileAnotherNamespaceIsForbidden(t *testing.T) {
 	for forbidden, want := range map[string]time.Duration{"other": 10 * time.Second, "ns": 5 * time.Minute} {
 		t.Run(forbidden, func(t *testing.T) {
@@ -142,8 +142,8 @@ func answerForbidden() *http.Response {
 	}
 }
 
-// TestASessionThatAHandlerStartsIsNotPartOfItsRun: the requests of an informer that a handler
-// starts with its context are not the run's, and the informer does not keep the run.
+// TestASessionThatAHandlerStartsIsNotPartOfItsRun checks that a handler can start an informer with its context. The
+// informer's requests are not part of the run's record, and the informer does not keep the run in memory.
 func TestASessionThatAHandlerStartsIsNotPartOfItsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -169,7 +169,8 @@ func TestASessionThatAHandlerStartsIsNotPartOfItsRun(t *testing.T) {
 	})
 }
 
-// TestUnobservedIsTheWorkersContext: the context below the first observer, whatever was added above it.
+// TestUnobservedIsTheWorkersContext checks that Unobserved returns the context below the first observer, without the
+// values that were added above it.
 func TestUnobservedIsTheWorkersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestContract13_OnlyWhatTheRequestSaysIsExplained: what else has changed is another hand's.
+// TestContract13_OnlyWhatTheRequestSaysIsExplained checks that a change is explained only if the request contains it.
+// Every other change was made by another client.
 func TestContract13_OnlyWhatTheRequestSaysIsExplained(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -66,8 +67,8 @@ func TestContract13_OnlyWhatTheRequestSaysIsExplained(t *testing.T) {
 	}
 }
 
-// TestContract13_WhatAnotherHandLeavesIsNeverExplained writes at random after another hand: if the
-// step is explained, the other hand has left no trace that the write would not have left itself.
+// TestContract13_WhatAnotherHandLeavesIsNeverExplained writes at random after another client's write. If a step is
+// explained, the state must be the same as without the other client's write.
 func TestContract13_WhatAnotherHandLeavesIsNeverExplained(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(13, 4))
@@ -91,7 +92,7 @@ func TestContract13_WhatAnotherHandLeavesIsNeverExplained(t *testing.T) {
 	}
 }
 
-// randomObject returns an object, or a patch of one, of few fields, so that many are the same.
+// randomObject returns an object or a patch with few fields, so that many of them are equal.
 func randomObject(random *rand.Rand) map[string]any {
 	object := map[string]any{"metadata": randomFields(random, 2)}
 	for _, name := range []string{"spec", "status"} {
@@ -155,8 +156,8 @@ func encoded(t *testing.T, object map[string]any) string {
 	return string(text)
 }
 
-// TestContract13_AJSONPatchIsWhatItMakesOfAState: what it does is computed, and nothing else may
-// lie between.
+// TestContract13_AJSONPatchIsWhatItMakesOfAState checks that the result of a JSON patch is computed, and that any other
+// change between the states is detected.
 func TestContract13_AJSONPatchIsWhatItMakesOfAState(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -20,7 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// TestContract19_AHotLoopIsNamedAndSlowed: two hands fight over a field.
+// TestContract19_AHotLoopIsNamedAndSlowed checks a hot loop of two clients that write the same field.
 func TestContract19_AHotLoopIsNamedAndSlowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -72,8 +72,8 @@ func TestContract19_AHotLoopIsNamedAndSlowed(t *testing.T) {
 	})
 }
 
-// TestContract20_AStuckHandlerIsReportedAndReplaced: its stack is logged once, readiness tells
-// where that is wanted, and another worker does its work.
+// TestContract20_AStuckHandlerIsReportedAndReplaced checks that the stack is logged once, that readiness reports the
+// stuck handler if it is configured to, and that another worker takes over.
 func TestContract20_AStuckHandlerIsReportedAndReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -116,7 +116,7 @@ func TestContract20_AStuckHandlerIsReportedAndReplaced(t *testing.T) {
 		if err := ctrl.Ready(); err != nil || len(ctrl.Problems()) != 0 {
 			t.Errorf("when it has returned: %v, problems %+v", err, ctrl.Problems())
 		}
-		// There is one worker again.
+		// The number of workers is one again.
 		w.put("widgets", "stuck", 2)
 		w.put("widgets", "b", 2)
 		synctest.Wait()
@@ -126,8 +126,8 @@ func TestContract20_AStuckHandlerIsReportedAndReplaced(t *testing.T) {
 	})
 }
 
-// TestContract20_AStuckHandlerIsReplacedWhenOthersReturn: when it was detected, there were too many
-// stuck handlers for another worker.
+// TestContract20_AStuckHandlerIsReplacedWhenOthersReturn checks that a stuck handler is replaced later if there were
+// too many stuck handlers for another worker when it was detected.
 func TestContract20_AStuckHandlerIsReplacedWhenOthersReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -175,7 +175,7 @@ func TestContract20_AStuckHandlerIsReplacedWhenOthersReturn(t *testing.T) {
 
 func waitForALongTime(release chan struct{}) { <-release }
 
-// TestContract21_AQueueThatOnlyGrowsIsReported once per episode.
+// TestContract21_AQueueThatOnlyGrowsIsReported checks that a growing queue is reported once per episode.
 func TestContract21_AQueueThatOnlyGrowsIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -210,7 +210,7 @@ func TestContract21_AQueueThatOnlyGrowsIsReported(t *testing.T) {
 	})
 }
 
-// TestContract23_TimersLiveAsLongAsTheirObjects.
+// TestContract23_TimersLiveAsLongAsTheirObjects checks that timers end with their objects, and outlive other runs.
 func TestContract23_TimersLiveAsLongAsTheirObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -233,11 +233,11 @@ func TestContract23_TimersLiveAsLongAsTheirObjects(t *testing.T) {
 		w.run(c)
 		time.Sleep(30 * time.Minute)
 		runs.take()
-		w.put("widgets", "stays", 2) // other runs do not supersede a timer
+		w.put("widgets", "stays", 2) // other runs do not stop a timer
 		w.remove("widgets", "goes")
 		w.remove("widgets", "returns")
 		synctest.Wait()
-		w.put("widgets", "returns", 1) // with a timer of its own
+		w.put("widgets", "returns", 1) // the new object gets a separate timer
 		time.Sleep(35 * time.Minute)
 		if got := runs.take(); !slices.Equal(got, []string{"stays: updated (spec) by somebody", "returns: added by somebody", "stays: timer (certificate)"}) {
 			t.Errorf("handled %q", got)
@@ -252,7 +252,8 @@ func TestContract23_TimersLiveAsLongAsTheirObjects(t *testing.T) {
 	}
 }
 
-// TestContract25_DeletedGetsTheLastState, and is told when that may not be the last.
+// TestContract25_DeletedGetsTheLastState checks that Deleted gets the last state, and an argument that reports whether
+// the state may be stale.
 func TestContract25_DeletedGetsTheLastState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -303,8 +304,8 @@ func TestContract25_DeletedGetsTheLastState(t *testing.T) {
 	})
 }
 
-// TestContract26_LogLines: each run at debug level, each change of the outcome at info level or
-// above, and the same error of a key once a second.
+// TestContract26_LogLines checks that each run is logged at debug level, that each change of the outcome is logged at
+// info level or above, and that the same error of a key is logged at most once a second.
 func TestContract26_LogLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -349,7 +350,8 @@ func TestContract26_LogLines(t *testing.T) {
 	})
 }
 
-// TestContract15_LiveStaleness: an informer says how old what it shows may be.
+// TestContract15_AnInformerSaysHowStaleItIs checks that an informer reports the maximum age of the objects that it
+// returns.
 func TestContract15_AnInformerSaysHowStaleItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -370,8 +372,8 @@ func TestContract15_AnInformerSaysHowStaleItIs(t *testing.T) {
 	})
 }
 
-// A predicate, or a function of a source, that does not return is reported: readiness, Problems and the log name the
-// informer that takes no changes meanwhile.
+// TestFunctionsOfChangesThatDoNotReturnAreReported checks that a predicate or a mapping function of a source that does
+// not return is reported. Readiness, Problems and the log name the informer, which is blocked until then.
 func TestFunctionsOfChangesThatDoNotReturnAreReported(t *testing.T) {
 	for _, what := range []string{"predicate", "mapper"} {
 		t.Run(what, func(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// TestContract02_TerminalDoesNotHideALaterGeneration: while a run goes on, the informer stores
-// another generation. The run ends with Terminal before the change is announced.
+// TestContract02_TerminalDoesNotHideALaterGeneration checks a new generation that the informer stores during a run. The
+// run returns Terminal before the controller is notified of the change. The new generation must still be handled.
 func TestContract02_TerminalDoesNotHideALaterGeneration(t *testing.T) {
 	for _, kind := range []string{"Handler", "Reconciler"} {
 		t.Run(kind, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestContract02_TerminalDoesNotHideALaterGeneration(t *testing.T) {
 				}
 				defer widgets.Subscribe(func(c informer.Change) {
 					if c.Type == informer.Updated {
-						time.Sleep(4 * time.Second) // stored, and not yet announced to the controller
+						time.Sleep(4 * time.Second) // stored, but the controller is not notified yet
 					}
 				})()
 				handle := func(generation int64) error {
@@ -65,8 +65,8 @@ func TestContract02_TerminalDoesNotHideALaterGeneration(t *testing.T) {
 	}
 }
 
-// TestContract17_ANewObjectOfTheNameBeginsAnew: an object that replaces another one of its name
-// inherits neither its failures and its back-off, nor that it was given up.
+// TestContract17_ANewObjectOfTheNameBeginsAnew checks that an object that replaces another one of the same name
+// inherits neither its failures, its backoff nor its stalled state.
 func TestContract17_ANewObjectOfTheNameBeginsAnew(t *testing.T) {
 	never := func(controller.Cause) bool { return false }
 	type test struct {
@@ -149,8 +149,8 @@ func TestContract17_ANewObjectOfTheNameBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestOrdinaryFailureEndsTerminal: a key that failed for good, ran for another reason and failed
-// in the ordinary way is woken by changes of its object, as every key in back-off.
+// TestOrdinaryFailureEndsTerminal checks a key that failed with a terminal error, ran for another reason and then
+// failed with an ordinary error. A change of its object ends its backoff, as for every other key.
 func TestOrdinaryFailureEndsTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -179,7 +179,7 @@ func TestOrdinaryFailureEndsTerminal(t *testing.T) {
 	})
 }
 
-// touch changes an object's labels by another hand, which leaves its generation.
+// touch changes an object's labels as another client, which leaves its generation unchanged.
 func (w *world) touch(resource, name string) {
 	w.Edit(resource, key(name), "somebody", func(obj map[string]any) bool {
 		obj["metadata"].(map[string]any)["labels"] = map[string]any{"at": fmt.Sprint(time.Now().UnixNano())}
@@ -187,8 +187,8 @@ func (w *world) touch(resource, name string) {
 	})
 }
 
-// TestContract25_DeletedIsCalledForEachObjectOfAName, in their order: two end before the first end
-// is handled, and one comes and goes while the hook is called.
+// TestContract25_DeletedIsCalledForEachObjectOfAName checks that Deleted is called for each object in order. Two
+// objects are deleted before the first call, and one is created and deleted during a call.
 func TestContract25_DeletedIsCalledForEachObjectOfAName(t *testing.T) {
 	for name, failure := range map[string]error{
 		"succeeds":          nil,
@@ -218,7 +218,7 @@ func TestContract25_DeletedIsCalledForEachObjectOfAName(t *testing.T) {
 					case value == "1" && failed == 0:
 						failed++
 						return failure
-					case value == "2": // another one comes and goes
+					case value == "2": // another object is created and deleted
 						w.put("widgets", "a", "3")
 						time.Sleep(time.Second)
 						w.remove("widgets", "a")
@@ -250,7 +250,8 @@ func TestContract25_DeletedIsCalledForEachObjectOfAName(t *testing.T) {
 	}
 }
 
-// TestEndsOfOneNameAreBounded: objects that come and go while Deleted does not return.
+// TestEndsOfOneNameAreBounded checks that the number of kept deletions is bounded while objects are created and deleted
+// and Deleted does not return.
 func TestEndsOfOneNameAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -282,7 +283,8 @@ func TestEndsOfOneNameAreBounded(t *testing.T) {
 	})
 }
 
-// The failure of a run whose object is replaced while it goes on is not counted for the next object.
+// TestFailureOfAReplacedObjectIsNotCountedForTheNext checks that a failed run of an object that is replaced during the
+// run is not counted for the next object.
 func TestFailureOfAReplacedObjectIsNotCountedForTheNext(t *testing.T) {
 	for name, seen := range map[string]bool{"the deletion is seen": true, "the deletion is unseen": false} {
 		t.Run(name, func(t *testing.T) {

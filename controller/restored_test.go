@@ -15,8 +15,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 )
 
-// restoredWhileAway restores what restore restores while the API server cannot be reached, as it is
-// when etcd is restored, and calls first before clients reach it again.
+// restoredWhileAway calls restore while the API server is unreachable, as during a restore of etcd, and calls first
+// before clients can reach the server again.
 func (w *world) restoredWhileAway(restore, first func()) {
 	var back atomic.Bool
 	w.Hook(func(_ *http.Request, do func() *http.Response) (*http.Response, error) {
@@ -33,9 +33,9 @@ func (w *world) restoredWhileAway(restore, first func()) {
 	back.Store(true)
 }
 
-// Resource versions go back when etcd is restored from a backup, and what a handler wrote after the
-// backup is lost. The handler is called again with the restored state, and each run sees what the
-// run before has written, as before.
+// TestContract07_HandlersGoOnAfterARestore checks a restore of etcd from a backup. Resource versions go back, and the
+// writes after the backup are lost. The handler must run with the restored state, and each run must still see the
+// writes of the run before.
 func TestContract07_HandlersGoOnAfterARestore(t *testing.T) {
 	for name, lags := range map[string]bool{"the informer had shown the lost write": false, "the informer had not shown it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestContract07_HandlersGoOnAfterARestore(t *testing.T) {
 				time.Sleep(time.Minute)
 				restore := w.Backup()
 				for i := range 20 {
-					w.put("parts", "other", i) // versions that are lost
+					w.put("parts", "other", i) // writes that the restore loses
 				}
 				synctest.Wait()
 				if lags {
@@ -108,8 +108,8 @@ func TestContract07_HandlersGoOnAfterARestore(t *testing.T) {
 	}
 }
 
-// After a restore another client's write can get the resource version that an own write had, which
-// is lost, and lead away from the same version. It is handled.
+// TestContract13_AVersionOfALostOwnWriteIsAnotherState checks another client's write after a restore. The write can get
+// the resource version of a lost own write, and can start from the same version. It must be handled.
 func TestContract13_AVersionOfALostOwnWriteIsAnotherState(t *testing.T) {
 	for name, lags := range map[string]bool{"the informer had shown the lost write": false, "the informer had not shown it": true} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { versionOfALostWrite(t, lags) }) })

@@ -17,7 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// resyncs counts the runs that a resync has caused, by name.
+// resyncs counts the runs that were caused by a resync, by name.
 type resyncs struct {
 	mu   sync.Mutex
 	runs map[string][]time.Time
@@ -35,7 +35,7 @@ func (r *resyncs) note(ctx context.Context, name string) {
 	r.runs[name] = append(r.runs[name], time.Now())
 }
 
-// take returns the runs since the last time.
+// take returns the runs since the last call.
 func (r *resyncs) take() map[string][]time.Time {
 	synctest.Wait()
 	r.mu.Lock()
@@ -119,7 +119,7 @@ func TestResyncFollowsWhatComesAndGoes(t *testing.T) {
 		if runs["goes"] != nil {
 			t.Error("an object that is gone was resynced")
 		}
-		delete(runs, "stays") // which has its moment in every hour
+		delete(runs, "stays") // it has a fixed offset in every hour
 		if len(runs) != 300 {
 			t.Errorf("%d objects were resynced, want 300", len(runs))
 		}
@@ -178,7 +178,8 @@ func TestResyncLeavesFailingObjectsToTheirRetries(t *testing.T) {
 	})
 }
 
-// What has run for another reason is resynced when the interval since then has passed.
+// TestContract29_ResyncCountsFromTheLastSuccess checks that an object that ran for another reason is resynced one
+// interval after that run.
 func TestContract29_ResyncCountsFromTheLastSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const interval = time.Hour
@@ -203,7 +204,7 @@ func TestContract29_ResyncCountsFromTheLastSuccess(t *testing.T) {
 	})
 }
 
-// A key whose retries are exhausted is handled again at the next resync.
+// TestResyncMeetsGivenUpObjects checks that a key with exhausted retries is handled again at the next resync.
 func TestResyncMeetsGivenUpObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen resyncs
@@ -243,7 +244,8 @@ func TestResyncEndsWithTheTerm(t *testing.T) {
 	})
 }
 
-// A process that was stopped for an hour does not owe its objects twenty resyncs.
+// TestResyncsThatWereMissedAreNotMadeUpFor checks that a process that was stopped for an hour does not make up for
+// twenty missed resyncs.
 func TestResyncsThatWereMissedAreNotMadeUpFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stall atomic.Bool

@@ -27,8 +27,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// answerWithMetadata makes an API server's answer what a metadata client asks for: an object
-// without its content.
+// answerWithMetadata replaces an API server's response with the one that a metadata client requests: an object without
+// its content.
 func answerWithMetadata(t *testing.T, resp *http.Response) *http.Response {
 	t.Helper()
 	body, err := io.ReadAll(resp.Body)
@@ -49,9 +49,9 @@ func answerWithMetadata(t *testing.T, resp *http.Response) *http.Response {
 	return resp
 }
 
-// TestContract13_AnAnswerOfPartOfAnObjectProvesNothing: a client of metadata writes twice, and is
-// answered without the field that another hand has changed in between. The second write changes
-// nothing: the version in its answer is the other hand's.
+// TestContract13_AnAnswerOfPartOfAnObjectProvesNothing checks a metadata client that writes twice. The responses do not
+// contain the field that another client changed between the writes. The second write changes nothing, so the version in
+// its response is that of the other client's write.
 func TestContract13_AnAnswerOfPartOfAnObjectProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -85,8 +85,8 @@ func TestContract13_AnAnswerOfPartOfAnObjectProvesNothing(t *testing.T) {
 	})
 }
 
-// TestNegativeConsistencyTimeoutLetsEveryWriteMakeTheHandlerRun, also where the informer is
-// faster than the answer.
+// TestNegativeConsistencyTimeoutLetsEveryWriteMakeTheHandlerRun checks that every own write causes a run, even if the
+// informer is faster than the response.
 func TestNegativeConsistencyTimeoutLetsEveryWriteMakeTheHandlerRun(t *testing.T) {
 	for name, slow := range map[string]time.Duration{"the answer comes first": 0, "the event comes first": time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestNegativeConsistencyTimeoutLetsEveryWriteMakeTheHandlerRun(t *testing.T)
 	}
 }
 
-// gatedInformer is an informer that waits where a test wants it to, when it is asked whether it shows a write.
+// gatedInformer is an informer with a gate: the check whether it shows a write blocks while gate is set.
 type gatedInformer struct {
 	*informer.Informer[unstructuredObject]
 	mu   sync.Mutex
@@ -144,8 +144,8 @@ func (g *gatedInformer) set(gate chan struct{}) {
 	g.gate = gate
 }
 
-// TestAWriteThatOutlivesItsRunIsNotWaitedFor: the run ends between the answer and the moment
-// in which it is noted. Nobody would begin to wait for the write, nor end it.
+// TestAWriteThatOutlivesItsRunIsNotWaitedFor checks that no run waits for a write if its run ends between the response
+// and the registration of the write. No later run would start or end that wait.
 func TestAWriteThatOutlivesItsRunIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -165,7 +165,7 @@ func TestAWriteThatOutlivesItsRunIsNotWaitedFor(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			time.Sleep(time.Second) // the write has been answered, and is about to be noted
+			time.Sleep(time.Second) // the write has its response, and is about to be registered
 			return nil
 		})
 		c.Reads = []informer.Any{gated}
@@ -194,7 +194,7 @@ func TestAWriteThatOutlivesItsRunIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// deletions is a hook for Config.Deleted that fails for objects of one value.
+// deletions returns a hook for Config.Deleted that fails for objects with certain values.
 func deletions(j *journal, fails map[string]error) func(context.Context, unstructuredObject, bool) error {
 	return func(_ context.Context, last unstructuredObject, _ bool) error {
 		value := fmt.Sprint(last.Object["spec"].(map[string]any)["value"])
@@ -203,8 +203,8 @@ func deletions(j *journal, fails map[string]error) func(context.Context, unstruc
 	}
 }
 
-// TestDeletedThatFailsForGoodEndsThere: the hook is not called again, and what comes after it is
-// handled as if it had succeeded.
+// TestDeletedThatFailsForGoodEndsThere checks that the hook is not called again after a terminal failure, and that the
+// next object of the name is handled as if the hook had succeeded.
 func TestDeletedThatFailsForGoodEndsThere(t *testing.T) {
 	for name, failure := range map[string]error{
 		"terminal":  controller.Terminal(errors.New("no such bucket")),
@@ -240,7 +240,8 @@ func TestDeletedThatFailsForGoodEndsThere(t *testing.T) {
 	}
 }
 
-// TestDeletedThatFailsForGoodDoesNotStopTheNextObject, which is there already.
+// TestDeletedThatFailsForGoodDoesNotStopTheNextObject checks that a terminal failure of the hook does not block the
+// next object of the name, which already exists.
 func TestDeletedThatFailsForGoodDoesNotStopTheNextObject(t *testing.T) {
 	for name, failure := range map[string]error{
 		"terminal": controller.Terminal(errors.New("no such bucket")),
@@ -273,7 +274,8 @@ func TestDeletedThatFailsForGoodDoesNotStopTheNextObject(t *testing.T) {
 	}
 }
 
-// TestDeletedIsRetriedBeforeTheNextObjectIsHandled, and is told of the object that was there.
+// TestDeletedIsRetriedBeforeTheNextObjectIsHandled checks that the hook is retried with the deleted object before the
+// next object of the name is handled.
 func TestDeletedIsRetriedBeforeTheNextObjectIsHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -306,8 +308,7 @@ func TestDeletedIsRetriedBeforeTheNextObjectIsHandled(t *testing.T) {
 	})
 }
 
-// TestADeletionThatThePredicateDropsIsNotTold: nothing of the object is left, neither for the hook
-// nor among the problems.
+// TestADeletionThatThePredicateDropsIsNotTold checks that the hook is not called and that the key has no problem left.
 func TestADeletionThatThePredicateDropsIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -338,8 +339,8 @@ func TestADeletionThatThePredicateDropsIsNotTold(t *testing.T) {
 	})
 }
 
-// TestATimerIsNotSetForAnotherObjectOfTheName: a handler sets one when its object has already
-// been deleted and created again.
+// TestATimerIsNotSetForAnotherObjectOfTheName checks that a timer that a handler sets after its object was deleted and
+// created again is not set for the new object.
 func TestATimerIsNotSetForAnotherObjectOfTheName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -366,7 +367,7 @@ func TestATimerIsNotSetForAnotherObjectOfTheName(t *testing.T) {
 	})
 }
 
-// TestExplainWhileEverythingChanges is for the race detector.
+// TestExplainWhileEverythingChanges gives the race detector concurrent calls of Explain and writes.
 func TestExplainWhileEverythingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -428,8 +429,8 @@ func TestExplainWhileEverythingChanges(t *testing.T) {
 	})
 }
 
-// TestFailuresOfTwoKindsBackOffTogether: a key that fails in two ways by turns is slowed down, and
-// given up, like one that fails in one way.
+// TestFailuresOfTwoKindsBackOffTogether checks that a key that alternates between two kinds of failures is delayed, and
+// stalls, like a key with one kind.
 func TestFailuresOfTwoKindsBackOffTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -451,7 +452,8 @@ func TestFailuresOfTwoKindsBackOffTogether(t *testing.T) {
 	})
 }
 
-// A Reconciler that sets a timer when its object has been replaced sets none for the next one.
+// TestATimerOfAReconcilerIsNotSetForAnotherObjectOfTheName checks that a timer that a Reconciler sets after its object
+// was replaced is not set for the next object.
 func TestATimerOfAReconcilerIsNotSetForAnotherObjectOfTheName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

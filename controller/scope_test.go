@@ -19,8 +19,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// TestContract02_AnOwnerOfAnotherScopeIsFound: a source that assumes the namespace of the child loses no wake-up of a
-// cluster-scoped owner.
+// TestContract02_AnOwnerOfAnotherScopeIsFound checks that a source that assumes the namespace of the child loses no
+// wake-up of a cluster-scoped owner.
 func TestContract02_AnOwnerOfAnotherScopeIsFound(t *testing.T) {
 	for _, reconciler := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestContract02_AnOwnerOfAnotherScopeIsFound(t *testing.T) {
 			var log bytes.Buffer
 			config := controller.Config[unstructuredObject]{
 				Name: "zones", Informer: zones, ResyncInterval: -1,
-				// ClusterScoped is forgotten.
+				// The test omits ClusterScoped.
 				Sources: []controller.Source{source.OwnedIn(parts, source.Owner{Kind: schema.GroupKind{Group: gv.Group, Kind: "Zone"}})},
 				Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 			}

@@ -18,13 +18,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// world is an API server of Widgets, which have a status, and of Parts, with a controller's
-// view of it and another hand's.
+// world is an API server of Widgets, which have a status, and of Parts. It has a client of the controller and methods
+// that change objects as another client.
 type world struct {
 	*fakeserver.Server
 	t       *testing.T
 	cluster *kube.Cluster
-	client  dynamic.Interface // of the controller: its calls are observed
+	client  dynamic.Interface // the controller's client; its calls are observed
 }
 
 type unstructuredObject = *unstructured.Unstructured
@@ -51,24 +51,24 @@ func kindOf(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: kind}
 }
 
-// objects returns a client of a resource in the tests' namespace.
+// objects returns a client for a resource in the tests' namespace.
 func (w *world) objects(resource string) dynamic.ResourceInterface {
 	return w.client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: resource}).Namespace("ns")
 }
 
-// patch applies a merge patch, as the controller.
+// patch applies a merge patch as the controller.
 func (w *world) patch(ctx context.Context, resource, name, patch string, subresources ...string) error {
 	_, err := w.objects(resource).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
 	return err
 }
 
-// jsonPatch applies a JSON patch, as the controller.
+// jsonPatch applies a JSON patch as the controller.
 func (w *world) jsonPatch(ctx context.Context, resource, name, patch string, subresources ...string) error {
 	_, err := w.objects(resource).Patch(ctx, name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
 	return err
 }
 
-// create creates an object, as the controller. labels are key and value, alternating.
+// create creates an object as the controller. labels are alternating keys and values.
 func (w *world) create(ctx context.Context, resource, kind, name string, labels ...string) error {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(kindOf(kind))
@@ -80,7 +80,7 @@ func (w *world) create(ctx context.Context, resource, kind, name string, labels 
 	return err
 }
 
-// put sets spec.value of an object by another hand, and creates it if it is not there.
+// put sets spec.value of an object as another client, and creates the object if it does not exist.
 func (w *world) put(resource, name string, value any) string {
 	return w.Edit(resource, key(name), "somebody", func(obj map[string]any) bool {
 		obj["spec"] = map[string]any{"value": value}
@@ -88,12 +88,12 @@ func (w *world) put(resource, name string, value any) string {
 	})
 }
 
-// remove deletes an object by another hand.
+// remove deletes an object as another client.
 func (w *world) remove(resource, name string) {
 	w.Edit(resource, key(name), "somebody", func(map[string]any) bool { return false })
 }
 
-// config is a config of a controller of Widgets.
+// config returns a config for a controller of Widgets.
 func (w *world) config(handle func(ctx context.Context, widget unstructuredObject) error) controller.Config[unstructuredObject] {
 	return controller.Config[unstructuredObject]{
 		Name:           "widgets",

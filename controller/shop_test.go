@@ -26,13 +26,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// shop is an operator of Websites, each of which has a Deployment of its name, and the API
-// server that it works on. It is what docs/causes.md shows the answers of.
+// shop is an operator of Websites and its API server. Each Website has a Deployment of the same name. docs/causes.md
+// shows the operator's explanations.
 type shop struct {
 	*fakeserver.Server
 	t       *testing.T
 	cluster *kube.Cluster
-	client  dynamic.Interface // the operator's
+	client  dynamic.Interface // the operator's client
 	config  controller.Config[unstructuredObject]
 	logs    journal
 	*controller.Controller[unstructuredObject]
@@ -84,9 +84,9 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// reconcile makes a site's Deployment, and says in the site's status how many replicas it has.
+// reconcile creates a site's Deployment, and writes the number of ready replicas into the site's status.
 func (s *shop) reconcile(ctx context.Context, children *informer.Informer[unstructuredObject], site unstructuredObject) error {
-	time.Sleep(12 * time.Millisecond) // it thinks
+	time.Sleep(12 * time.Millisecond) // simulates work
 	key := kube.KeyOf(site)
 	replicas, _, _ := unstructured.NestedInt64(site.Object, "spec", "replicas")
 	child, found, err := children.Get(key)
@@ -158,7 +158,7 @@ func (s *shop) rollout(name string, ready int) {
 	})
 }
 
-// slow makes the API server take so long for requests of a method; "" is any.
+// slow delays the API server's responses to requests with a method; "" means any method.
 func (s *shop) slow(method string, takes time.Duration) {
 	s.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 		if strings.Contains(req.Method, method) && req.URL.Query().Get("watch") == "" {
@@ -168,7 +168,7 @@ func (s *shop) slow(method string, takes time.Duration) {
 	})
 }
 
-// open begins to run the operator.
+// open starts the operator.
 func (s *shop) open() {
 	s.t.Helper()
 	ctrl, err := controller.New(s.config)
@@ -177,16 +177,16 @@ func (s *shop) open() {
 	}
 	s.Controller = ctrl
 	start(s.t, ctrl)
-	time.Sleep(1100 * time.Millisecond) // not at the moment of a retry
+	time.Sleep(1100 * time.Millisecond) // avoids the time of a retry
 }
 
-// explain is what an operator's author sees of a site.
+// explain returns the explanation of a site that an operator's author sees.
 func (s *shop) explain(name string) string {
 	synctest.Wait()
 	return s.Explain(kube.Key{Namespace: "shop", Name: name}).String()
 }
 
-// logged is what the controller has logged since the last time.
+// logged returns the log lines of the controller since the last call.
 func (s *shop) logged() string {
 	synctest.Wait()
 	lines := slices.DeleteFunc(s.logs.take(), func(line string) bool { return !strings.Contains(line, "controller=websites") })

@@ -7,7 +7,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// A source that is removed before its term begins is not run.
+// TestSourceRemovedBeforeItsTermBeginsIsNotRun checks that a source that is removed before its term starts does not
+// run.
 func TestSourceRemovedBeforeItsTermBeginsIsNotRun(t *testing.T) {
 	t.Parallel()
 	runs := make(chan string, 2)

@@ -27,7 +27,7 @@ import (
 // watching is a source that enqueues the names of another informer's objects.
 type watching struct {
 	objects *informer.Informer[configMap]
-	owners  bool // enqueue the owners of the objects, and say which change it was
+	owners  bool // enqueue the objects' owners, with the change
 	running atomic.Int32
 	mistake error
 }
@@ -59,13 +59,13 @@ func (w *watching) run(ctx context.Context, enqueue controller.Enqueue) error {
 	return nil
 }
 
-// watches returns how many watches of a server are open.
+// watches returns the number of open watches of a server.
 func watches(server *fakeapi.Server[configMap]) int {
 	_, _, open := server.Counts()
 	return open
 }
 
-// reconciled makes a config whose reconciler writes down keys and causes.
+// reconciled returns a config with a reconciler that records keys and causes.
 func reconciled(server informer.Retriever[configMap]) (controller.Config[configMap], *journal) {
 	runs := &journal{}
 	c := config(server, nil)
@@ -78,7 +78,7 @@ func reconciled(server informer.Retriever[configMap]) (controller.Config[configM
 	return c, runs
 }
 
-// sorted returns what was written down since the last time, in the order of the alphabet.
+// sorted returns the recorded lines since the last call, in alphabetical order.
 func (j *journal) sorted() []string {
 	synctest.Wait()
 	lines := j.take()
@@ -165,7 +165,7 @@ func TestSourcesAreAddedAndRemovedWhileTheControllerRuns(t *testing.T) {
 		if diff := cmp.Diff([]string{"a: updated (spec)"}, runs.sorted()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		// And again: it is the same source.
+		// The same source can be added again.
 		remove, err = ctrl.AddSource(w)
 		if err != nil {
 			t.Fatal(err)
@@ -225,7 +225,7 @@ func TestAddedSourcesWorkInEachTermOfLeadership(t *testing.T) {
 		ctrl := newController(t, c)
 		start(t, ctrl)
 		synctest.Wait()
-		remove, err := ctrl.AddSource(w) // a standby
+		remove, err := ctrl.AddSource(w) // on a standby
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,10 +245,10 @@ func TestAddedSourcesWorkInEachTermOfLeadership(t *testing.T) {
 				t.Errorf("after term %d the source runs, or its informer", term)
 			}
 		}
-		remove() // a standby
+		remove() // on a standby
 		lost := make(chan struct{})
 		e.terms <- lost
-		removeLate, err := ctrl.AddSource(newWatching(t, late)) // perhaps while it is syncing
+		removeLate, err := ctrl.AddSource(newWatching(t, late)) // possibly while it is syncing
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,8 +263,8 @@ func TestAddedSourcesWorkInEachTermOfLeadership(t *testing.T) {
 	})
 }
 
-// Who removes a source can rely on it that its Run has returned, and that its informers ran until
-// then.
+// TestRemoveWaitsForTheEndOfTheSource checks that the source's Run has returned when remove returns, and that its
+// informers ran until then.
 func TestRemoveWaitsForTheEndOfTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		others := newServer("other")
@@ -294,7 +294,7 @@ func TestRemoveWaitsForTheEndOfTheSource(t *testing.T) {
 type slowToEnd struct {
 	*watching
 	ended   atomic.Bool
-	unready error // of its informer, at its end
+	unready error // the error of its informer when the source ended
 }
 
 func (s *slowToEnd) Prepare(target controller.Target) (controller.PreparedSource, error) {
@@ -352,7 +352,7 @@ func TestSourcesComeAndGoDuringTheDrain(t *testing.T) {
 			t.Error("a source is begun during the drain")
 		}
 		removeLate()
-		removeTwo() // of the draining term
+		removeTwo() // from the draining term
 		close(release)
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -360,7 +360,7 @@ func TestSourcesComeAndGoDuringTheDrain(t *testing.T) {
 		if watches(others) != 0 || w.running.Load() != 0 {
 			t.Error("something is left after the end")
 		}
-		remove() // after the end
+		remove() // after the end of Run
 		again.Store(true)
 		began, release = make(chan struct{}), make(chan struct{})
 		close(release)
@@ -505,7 +505,7 @@ func TestPredicateSaysWhatIsHandled(t *testing.T) {
 		expect("b: added")
 		server.Delete(key("b"))
 		expect("b: deleted")
-		// What was dropped is in the cache, and handled at the next resync.
+		// A dropped change is in the cache, and is handled at the next resync.
 		obj, found, err := ctrl.Informer().Get(key("a"))
 		if err != nil || !found || obj.Data["value"] != "boring" {
 			t.Errorf("a is %v in the cache, %v, %v", obj, found, err)
@@ -519,7 +519,7 @@ func TestPredicateSaysWhatIsHandled(t *testing.T) {
 	})
 }
 
-// starting is a source that begins at once.
+// starting is a source that starts at once.
 type starting struct{ begun, stopped atomic.Bool }
 
 func (s *starting) Prepare(controller.Target) (controller.PreparedSource, error) {
@@ -536,8 +536,8 @@ func (s *starting) start(ctx context.Context, enqueue controller.Enqueue) (run f
 	}
 }
 
-// A source that can say when it has begun to listen has begun before the first handler is
-// called: what changes from then on is not missed.
+// TestSourcesBeginBeforeTheFirstHandling checks that a source with a Start function has started before the first
+// handler call, so that no later change is missed.
 func TestSourcesBeginBeforeTheFirstHandling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &starting{}
@@ -550,7 +550,7 @@ func TestSourcesBeginBeforeTheFirstHandling(t *testing.T) {
 		c.Sources = []controller.Source{source}
 		stop := start(t, newController(t, c))
 		synctest.Wait()
-		// The first pass adds its cause to the key, or finds that it has run, or that it runs.
+		// The first pass adds its cause to the key, or finds that the key has run or is running.
 		got := runs.take()
 		if len(got) == 0 || len(got) > 2 || !strings.HasPrefix(got[0], "a: controller_test.starting: triggered (begun)") || !strings.HasSuffix(got[0], "(begun: true)") {
 			t.Errorf("got %q, want a first run because the source has begun", got)
@@ -561,7 +561,7 @@ func TestSourcesBeginBeforeTheFirstHandling(t *testing.T) {
 	})
 }
 
-// nosy is a source that asks its controller things while it begins.
+// nosy is a source that calls methods of its controller in Start.
 type nosy struct{ ask func() }
 
 func (s nosy) Prepare(controller.Target) (controller.PreparedSource, error) {
@@ -604,13 +604,14 @@ func TestSourceMayUseItsControllerWhileItBegins(t *testing.T) {
 	})
 }
 
-// A source's informer that another user is just leaving cannot be joined before it has ended.
+// TestReadyDoesNotWaitForAnInformerThatIsEnding checks that Ready does not wait for a source's informer that its last
+// user leaves. Such an informer cannot be joined until it has ended.
 func TestReadyDoesNotWaitForAnInformerThatIsEnding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		slow := informer.FromListerWatcher[configMap](&cache.ListWatch{
 			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-				<-release // a list that does not heed its context
+				<-release // a list that ignores its context
 				return nil, errors.New("late")
 			},
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
@@ -639,7 +640,8 @@ func TestReadyDoesNotWaitForAnInformerThatIsEnding(t *testing.T) {
 	})
 }
 
-// A source whose informer cannot list holds up the first handling. Removing it must end that.
+// TestSourceThatIsRemovedWhileTheControllerSyncsHoldsNothingUp checks that removing a source with an informer that
+// cannot list ends the wait for the first handling.
 func TestSourceThatIsRemovedWhileTheControllerSyncsHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		others := newServer("other")

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// lines is what was logged to the default logger.
+// lines contains the output of the default logger.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer // guarded by mu
@@ -34,8 +34,9 @@ func (l *lines) with(text string) (found []string) {
 	return found
 }
 
-// A write that a handler makes with another context than its run's is neither in the run's record,
-// nor waited for, nor stopped when leadership is lost. Each call site is reported once.
+// TestWritesPastTheRunsContextAreReported checks that a write with a context other than the run's is reported once for
+// each call site. Such a write is not in the run's record, is not waited for, and is not stopped when leadership is
+// lost.
 func TestWritesPastTheRunsContextAreReported(t *testing.T) {
 	var logged lines
 	before := slog.Default()
@@ -69,7 +70,7 @@ func TestWritesPastTheRunsContextAreReported(t *testing.T) {
 		if runs := ctrl.RecentRuns(); len(runs) < 2 {
 			t.Errorf("%d runs, want several", len(runs))
 		}
-		_ = w.create(own, "parts", "Part", "p") // by nobody's handler
+		_ = w.create(own, "parts", "Part", "p") // outside any handler
 	})
 	found := logged.with("a handler wrote with a context that is not its run's")
 	if len(found) != 2 {

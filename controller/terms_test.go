@@ -16,14 +16,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// group is two controllers of one informer under one elector, and what their handlers have done.
+// group is two controllers with one informer and one elector, and the results of their handlers.
 type group struct {
 	*testing.T
 	controllers []*controller.Controller[configMap]
 
 	mu      sync.Mutex
 	working [2]map[string]bool   // guarded by mu
-	last    [2]map[string]string // guarded by mu; the value that each object was handled with last
+	last    [2]map[string]string // guarded by mu; the last value that was handled, by object
 }
 
 func newGroup(t *testing.T, server informer.Retriever[configMap]) *group {
@@ -67,7 +67,7 @@ func (g *group) handle(ctx context.Context, i int, obj configMap) error {
 	return ctx.Err()
 }
 
-// run is work for an elector.
+// run is the work function for an elector.
 func (g *group) run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for _, c := range g.controllers {
@@ -81,7 +81,7 @@ func (g *group) run(ctx context.Context) error {
 	return nil
 }
 
-// addSources adds a source to one of the controllers and removes it, until stop is closed.
+// addSources adds a source to one of the controllers and removes it again, until stop is closed.
 func (g *group) addSources(stop <-chan struct{}, children informer.Retriever[configMap]) {
 	for {
 		select {
@@ -100,7 +100,7 @@ func (g *group) addSources(stop <-chan struct{}, children informer.Retriever[con
 	}
 }
 
-// ask asks the controllers for all that they report, until stop is closed.
+// ask calls every reporting method of the controllers, until stop is closed.
 func (g *group) ask(stop <-chan struct{}) {
 	for {
 		select {
@@ -114,8 +114,8 @@ func (g *group) ask(stop <-chan struct{}) {
 	}
 }
 
-// Leadership comes and goes while objects change and sources are added and removed. In the last term both
-// controllers handle the last state of each object.
+// TestContract02_NoLostWakeUpOverTermsAndSources checks that both controllers handle the last state of each object in
+// the last term. Before that, leadership is gained and lost while objects change and sources are added and removed.
 func TestContract02_NoLostWakeUpOverTermsAndSources(t *testing.T) {
 	for range 3 {
 		synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// An object that cannot be read fails its own run, and the others go on.
+// TestUndecodableObjectFailsItsOwnRun checks that an object that cannot be decoded fails only its own run.
 func TestUndecodableObjectFailsItsOwnRun(t *testing.T) {
 	synctest.Test(t, testUndecodableObject)
 }

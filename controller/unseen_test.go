@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// slowInformer is an informer that shows a write when the test says so.
+// slowInformer is an informer that shows a write when the test calls seen.
 type slowInformer struct {
 	cache.Informer
 	ready func() error
@@ -30,7 +30,7 @@ func (i *slowInformer) Await(_ cache.Write, seen func()) (cancel func()) {
 	return func() {}
 }
 
-// newUnseen returns a consistency whose writes an informer is to show.
+// newUnseen returns a consistency that waits until an informer shows the writes.
 func newUnseen(by *slowInformer) *consistency {
 	return &consistency{
 		timeout: time.Second, queue: newQueue(nil, 0), keys: map[kube.Key]*unseen{},
@@ -38,7 +38,7 @@ func newUnseen(by *slowInformer) *consistency {
 	}
 }
 
-// write makes a run of key that writes version.
+// write simulates a run of key that writes version.
 func (c *consistency) write(key kube.Key, object *wire.Object, version string) {
 	r := &running{record: &record{run: RunRecord{Key: key}}}
 	c.wrote(r, ownWrite{
@@ -48,8 +48,8 @@ func (c *consistency) write(key kube.Key, object *wire.Object, version string) {
 	c.ended(r)
 }
 
-// TestHoldLooksAgainAfterAskingTheInformers: an informer shows the write while hold asks whether it
-// can.
+// TestHoldLooksAgainAfterAskingTheInformers checks an informer that shows the write while hold checks whether the
+// informer can show it.
 func TestHoldLooksAgainAfterAskingTheInformers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		by, key := &slowInformer{}, kube.Key{Name: "a"}
@@ -69,8 +69,8 @@ func TestHoldLooksAgainAfterAskingTheInformers(t *testing.T) {
 	})
 }
 
-// TestSeenDoesNotForgetTheWritesOfTheNextRun: the wait for a write has ended, and the informer shows
-// the write when the next run has written as well.
+// TestSeenDoesNotForgetTheWritesOfTheNextRun checks a write that the informer shows after the wait for it has ended and
+// the next run has written too.
 func TestSeenDoesNotForgetTheWritesOfTheNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		by, key := &slowInformer{ready: func() error { return nil }}, kube.Key{Name: "a"}
@@ -97,7 +97,7 @@ func TestSeenDoesNotForgetTheWritesOfTheNextRun(t *testing.T) {
 	})
 }
 
-// TestUnseenWritesKeepNoObjects: what waits for a write does not keep the body of its answer.
+// TestUnseenWritesKeepNoObjects checks that a wait for a write does not keep the body of the response in memory.
 func TestUnseenWritesKeepNoObjects(t *testing.T) {
 	by, key := &slowInformer{ready: func() error { return nil }}, kube.Key{Name: "a"}
 	c := newUnseen(by)

@@ -9,8 +9,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// BenchmarkWrote is the cost of a write: of the first and the second of an object, where
-// objects come for the first time and the table is full, and of a suspect.
+// BenchmarkWrote measures the cost of a write: the first and the second write of an object, the first write of an
+// object when the table is full, and a write of a suspect.
 func BenchmarkWrote(b *testing.B) {
 	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	w := newWorld(b)
@@ -87,7 +87,7 @@ func (w *world) cause() Cause {
 	return Cause{Changed: true, Kind: site, Object: shopWeb, ResourceVersion: "1"}
 }
 
-// BenchmarkChanged is the cost of an event: without any suspect, and where its key is none.
+// BenchmarkChanged measures the cost of an event without any suspect, and with suspects other than its key.
 func BenchmarkChanged(b *testing.B) {
 	w := newWorld(b)
 	change := Step{Kind: site, Object: shopWeb, Before: &wire.Object{}, After: &wire.Object{}, Manager: "kubectl"}

@@ -100,7 +100,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// Protobuf and JSON of the same state have the same fields.
+// TestContent checks that Protobuf and JSON of the same state have the same fields.
 func TestContent(t *testing.T) {
 	t.Parallel()
 	d := &appsv1.Deployment{
@@ -142,8 +142,8 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// Two states in different API versions, or of different objects, are not compared: all that
-// differs would look like a change.
+// TestStatesThatAreNotCompared checks that states in different API versions or of different objects are not compared,
+// because every difference would look like a change.
 func TestStatesThatAreNotCompared(t *testing.T) {
 	t.Parallel()
 	h := NewHotLoops(HotLoopsConfig{})

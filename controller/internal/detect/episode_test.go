@@ -16,13 +16,14 @@ import (
 
 func five(int) int { return 5 }
 
-// One episode, however long it lasts; it ends a window after its last sign; the next is another.
+// TestEpisodeBeginsAndEnds checks that a hot loop is one episode for any duration, that the episode ends one window
+// after the last sign, and that the next loop is a new episode.
 func TestEpisodeBeginsAndEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	fight(w, 10, time.Second, five)
 	w.one()
-	for range 20 { // slowed down, it goes on
+	for range 20 { // the slowed loop continues the episode
 		w.pass(4 * time.Minute)
 		fight(w, 1, 0, five)
 	}
@@ -31,7 +32,7 @@ func TestEpisodeBeginsAndEnds(t *testing.T) {
 	}
 	w.pass(DefaultWindow - time.Second)
 	w.runs(noChange)
-	w.writes(deployment, shopWeb, fields{"data": "something new"}) // no sign
+	w.writes(deployment, shopWeb, fields{"data": "something new"}) // not a sign of a hot loop
 	w.pass(time.Second)
 	if w.h.Pause(shopWeb, w.now) == 0 {
 		t.Error("the episode was over before the window had passed")
@@ -63,7 +64,7 @@ func TestPauseDoubles(t *testing.T) {
 		}
 		got = append(got, pause.String())
 		w.pass(pause)
-		fight(w, 2, 0, five) // two writes are one step
+		fight(w, 2, 0, five) // two writes count as one step
 	}
 	want := []string{"1s", "2s", "4s", "8s", "16s", "32s", "1m0s", "1m0s", "1m0s"}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -84,13 +85,13 @@ func TestSuspect(t *testing.T) {
 	if other := (kube.Key{Name: "somebody-else"}); w.h.Suspect(other) {
 		t.Errorf("%s is a suspect", other)
 	}
-	// Any event after a while acquits it.
+	// Any event after a window clears the suspicion.
 	w.pass(DefaultWindow + time.Second)
 	w.somebody("kubectl", site, shopWeb, fields{"spec": "x"})
 	if w.h.Suspect(shopWeb) || w.h.kept != 0 {
 		t.Errorf("a suspect for ever; %d bytes kept", w.h.kept)
 	}
-	// So does its own next write.
+	// The next write of the key clears it as well.
 	for i := range 4 {
 		w.writes(site, shopWeb, fields{"status": 10 + i})
 	}
@@ -101,7 +102,8 @@ func TestSuspect(t *testing.T) {
 	}
 }
 
-// A write that changes nothing is none, also where no cache tells what was there.
+// TestWritesThatChangeNothing checks that a write that changes nothing does not count, even if no cache has the state
+// before it.
 func TestWritesThatChangeNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -116,7 +118,7 @@ func TestWritesThatChangeNothing(t *testing.T) {
 	}
 }
 
-// What writes all the time, and well, is not compared all the time.
+// TestDullObjectsRest checks that an object that is written often without a hot loop is not compared all the time.
 func TestDullObjectsRest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -133,7 +135,7 @@ func TestDullObjectsRest(t *testing.T) {
 		t.Errorf("compared after %d writes of 600, want two or three times %d", compared, dullLimit)
 	}
 	w.none()
-	// And a loop in it is found in the end.
+	// A later loop of this object is still detected.
 	w.pass(DefaultWindow)
 	fight(w, 10, time.Second, five)
 	w.one()
@@ -191,7 +193,7 @@ func TestManyFields(t *testing.T) {
 	}
 }
 
-// States that cannot be decoded are found by their number alone.
+// TestUndecodableObjects checks that loops of states that cannot be decoded are detected by the number of states alone.
 func TestUndecodableObjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -207,7 +209,7 @@ func TestUndecodableObjects(t *testing.T) {
 	}
 }
 
-// Memory is bounded also where every object is large.
+// TestKeptStatesAreBounded checks that memory is bounded even if every object is large.
 func TestKeptStatesAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -230,7 +232,7 @@ func TestKeptStatesAreBounded(t *testing.T) {
 	}
 }
 
-// Under the race detector: everything at once.
+// TestHotLoopsConcurrently gives the race detector concurrent calls of all methods.
 func TestHotLoopsConcurrently(t *testing.T) {
 	t.Parallel()
 	shared := newWorld(t).h
@@ -251,8 +253,8 @@ func TestHotLoopsConcurrently(t *testing.T) {
 	}
 }
 
-// Objects that are not written any more are forgotten, with the states that were kept of them, also
-// where no other write comes.
+// TestIdleObjectsAreForgotten checks that objects without recent writes are forgotten together with their states, even
+// if no other write comes.
 func TestIdleObjectsAreForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -273,7 +275,7 @@ func TestIdleObjectsAreForgotten(t *testing.T) {
 	}
 }
 
-// What is known of a key goes with its object, and so does an episode.
+// TestKeysThatAreGoneAreForgotten checks that the state of a key is removed with its object, including an episode.
 func TestKeysThatAreGoneAreForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

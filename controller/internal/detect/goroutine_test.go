@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// blockForTest is what the stack is looked for.
+// blockForTest is the function that the tests look for in the stack.
 func blockForTest(started chan<- Goroutine, release <-chan struct{}) {
 	started <- CurrentGoroutine()
 	<-release
@@ -27,7 +27,7 @@ func TestStackOf(t *testing.T) {
 		if !strings.Contains(stack, "blockForTest") || !strings.Contains(stack, "chan receive") {
 			t.Errorf("the stack of a blocked goroutine: %s", stack)
 		}
-		if strings.Contains(stack, "\n\n") || strings.Count(stack, "goroutine ") > 2 { // its own, and "created by ... in goroutine"
+		if strings.Contains(stack, "\n\n") || strings.Count(stack, "goroutine ") > 2 { // the goroutine and its "created by ... in goroutine"
 			t.Errorf("more than one stack: %s", stack)
 		}
 		close(release)
@@ -54,11 +54,11 @@ func deep(n int, started chan<- Goroutine, release <-chan struct{}) {
 	runtime.KeepAlive(n)
 }
 
-// Long dumps are read whole, up to a limit, and one long stack is cut.
+// TestLongStacks checks that long dumps are read completely up to a limit, and that a long stack is truncated.
 func TestLongStacks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// Runtime's own limit is 100 frames for each stack: long ones need many goroutines.
+		// The runtime limits each stack to 100 frames, so a long dump needs many goroutines.
 		started, release := make(chan Goroutine), make(chan struct{})
 		var last Goroutine
 		for range 50 {

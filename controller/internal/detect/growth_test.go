@@ -13,8 +13,8 @@ func TestGrowth(t *testing.T) {
 		lengths  []int
 		oldest   time.Duration
 		interval time.Duration
-		first    []int // the samples that begin an episode
-		grows    []int // the samples that say that one lasts
+		first    []int // the samples that start an episode
+		grows    []int // the samples that report that an episode continues
 	}{
 		"it grows for a minute": {lengths: []int{90, 100, 110, 120, 130, 140, 150}, first: []int{6}, grows: []int{6}},
 		"once per episode, until it is below half of the peak": {

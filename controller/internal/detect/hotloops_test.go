@@ -13,10 +13,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Histories that are hot loops.
+// The following histories are hot loops.
 
-// fight plays two controllers that each want another number of replicas, while a third reports
-// each change in the status, with a counter.
+// fight simulates two controllers that set different numbers of replicas, while a third one reports each change in the
+// status, with a counter.
 func fight(w *world, rounds int, pause time.Duration, theirs func(round int) int) {
 	w.runs(noChange)
 	w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": 3}})
@@ -79,7 +79,7 @@ func TestLoopsByOwnEchoes(t *testing.T) {
 		pattern Pattern
 		path    string
 		message string
-		writes  int // until it is found
+		writes  int // number until the loop is detected
 	}{
 		"two values": {
 			status:  func(i int) fields { return fields{"phase": []string{"A", "B"}[i%2], "fixed": "x"} },
@@ -135,7 +135,8 @@ func TestLoopsByOwnEchoes(t *testing.T) {
 	}
 }
 
-// Who merely writes the field as well is not named: only who takes away what the key wrote.
+// TestOpponents checks that only a manager that overwrites the key's value is named. A manager that merely writes the same
+// field is not.
 func TestOpponents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -150,7 +151,7 @@ func TestOpponents(t *testing.T) {
 	}
 }
 
-// Of a kind without an informer nothing is known but what the key itself has written.
+// TestLoopWithoutCache checks a kind without an informer, for which only the key's own writes are known.
 func TestLoopWithoutCache(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -165,8 +166,8 @@ func TestLoopWithoutCache(t *testing.T) {
 	}
 }
 
-// A handler that changes its own mind, kept going by what others do about it: with own echoes
-// suppressed, this is what is left of a ping-pong.
+// TestFlipping checks a handler that alternates between two values because of another client's reactions. Without own
+// echoes, this is the remaining form of a loop between two clients.
 func TestFlipping(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -207,7 +208,7 @@ func TestLoopOfManyKeysIsFoundInSome(t *testing.T) {
 	}
 }
 
-// Histories that are not.
+// The following histories are not hot loops.
 
 func TestNoFalseAlarm(t *testing.T) {
 	t.Parallel()
@@ -300,7 +301,7 @@ func TestNoFalseAlarm(t *testing.T) {
 				w.pass(time.Second)
 				w.runs(w.somebody("kubelet", pod, shopWeb, fields{"status": fields{"ready": i%2 == 0}}))
 				w.writes(site, shopWeb, fields{"status": fields{"ready": i%2 == 0}})
-				// With own echoes not suppressed: a run that writes nothing.
+				// Own echoes are not suppressed here, so a run follows that changes nothing.
 				w.runs(w.changed(site, shopWeb))
 				w.writes(site, shopWeb, fields{"status": fields{"ready": i%2 == 0}})
 			}
@@ -334,7 +335,7 @@ func TestNoFalseAlarm(t *testing.T) {
 			for i := range 50 {
 				w.pass(time.Second)
 				w.runs(w.somebody("kubelet", pod, shopWeb, fields{"status": fields{"ready": i}}))
-				switch i % 4 { // 0 -> 1, away, back with 0: nobody else has set it to 0
+				switch i % 4 { // 0 -> 1, removed, back with 0: no other client has set it to 0
 				case 0, 3:
 					w.writes(site, shopWeb, fields{"spec": fields{"part": fields{"x": 0, "y": 1}}})
 				case 1:

@@ -26,7 +26,7 @@ func TestRepeats(t *testing.T) {
 		{a, "y", 0, true, 0},
 		{a, "x", time.Second - 1, false, 0},
 		{a, "x", time.Second, true, 2},
-		{a, "x", 2*time.Second - 1, false, 0}, // a second since it was said, not since it came
+		{a, "x", 2*time.Second - 1, false, 0}, // a second since the last output, not since the last call
 		{a, "x", 2 * time.Second, true, 1},
 		{a, "x", 9 * time.Second, true, 0},
 		{b, "x", 9 * time.Second, true, 0},

@@ -13,8 +13,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// world is an API server with a clock, and one controller whose runs the tests play. Its cache
-// shows everything at once, unless told otherwise.
+// world is an API server with a clock, and one controller with runs that the tests simulate. Its cache shows every
+// write at once, unless lagging is set.
 type world struct {
 	tb      testing.TB
 	h       *HotLoops
@@ -22,7 +22,7 @@ type world struct {
 	version int
 	objects map[name]*wire.Object
 	cached  map[name]*wire.Object
-	lagging bool // the cache stands still
+	lagging bool // the cache gets no updates
 	found   []Episode
 	run     uint64
 	causes  []Cause
@@ -51,10 +51,10 @@ type name struct {
 	key  kube.Key
 }
 
-// fields are the top-level fields of an object beside its metadata: spec, status, data.
+// fields are the top-level fields of an object except its metadata: spec, status, data.
 type fields map[string]any
 
-// put makes the fields of an object those given (others stay), and returns what it was and is.
+// put sets fields of an object, keeps its other fields, and returns the states before and after.
 func (w *world) put(kind schema.GroupKind, key kube.Key, f fields) (before, after *wire.Object) {
 	w.tb.Helper()
 	id := name{kind, key}
@@ -67,7 +67,7 @@ func (w *world) put(kind schema.GroupKind, key kube.Key, f fields) (before, afte
 	}
 	old := encode(content)
 	maps.Copy(content, f)
-	// Through JSON, so that types do not differ where values are equal.
+	// The comparison uses JSON, so that equal values of different types are equal.
 	if before != nil && encode(content) == old {
 		return before, before
 	}
@@ -88,13 +88,13 @@ func (w *world) put(kind schema.GroupKind, key kube.Key, f fields) (before, afte
 	return before, after
 }
 
-// runs begins a run.
+// runs starts a run.
 func (w *world) runs(causes ...Cause) {
 	w.run++
 	w.causes = causes
 }
 
-// writes is a write of the key shop/web in its present run.
+// writes simulates a write of the key shop/web in its current run.
 func (w *world) writes(kind schema.GroupKind, object kube.Key, f fields) {
 	w.tb.Helper()
 	cached := w.cached[name{kind, object}]
@@ -109,7 +109,7 @@ func (w *world) wrote(s Step) {
 	}
 }
 
-// somebody is a write by another, which the informer shows and which enqueues the key.
+// somebody simulates a write of another client. The informer shows the write, and the write enqueues the key.
 func (w *world) somebody(manager string, kind schema.GroupKind, object kube.Key, f fields) Cause {
 	w.tb.Helper()
 	before, after := w.put(kind, object, f)
@@ -117,13 +117,13 @@ func (w *world) somebody(manager string, kind schema.GroupKind, object kube.Key,
 	return w.changed(kind, object)
 }
 
-// changed is the cause that the last change of an object makes.
+// changed returns the cause for the last change of an object.
 func (w *world) changed(kind schema.GroupKind, object kube.Key) Cause {
 	after := w.objects[name{kind, object}]
 	return Cause{Changed: true, Kind: kind, Object: object, ResourceVersion: after.ResourceVersion}
 }
 
-// one returns the episode that was found, and fails when there is not exactly one.
+// one returns the only episode that was detected, and fails if there is not exactly one.
 func (w *world) one() Episode {
 	w.tb.Helper()
 	if len(w.found) != 1 {
@@ -132,7 +132,7 @@ func (w *world) one() Episode {
 	return w.found[0]
 }
 
-// none fails when an episode was found.
+// none fails if an episode was detected.
 func (w *world) none() {
 	w.tb.Helper()
 	for _, e := range w.found {
