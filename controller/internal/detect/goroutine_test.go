@@ -27,7 +27,7 @@ func TestStackOf(t *testing.T) {
 		if !strings.Contains(stack, "blockForTest") || !strings.Contains(stack, "chan receive") {
 			t.Errorf("the stack of a blocked goroutine: %s", stack)
 		}
-		if strings.Contains(stack, "\n\n") || strings.Count(stack, "goroutine ") > 2 { // the goroutine and its "created by ... in goroutine"
+		if strings.Contains(stack, "\n\n") || strings.Count(stack, "goroutine ") > 2 { // the header and "created by"
 			t.Errorf("more than one stack: %s", stack)
 		}
 		close(release)

@@ -135,8 +135,8 @@ func TestLoopsByOwnEchoes(t *testing.T) {
 	}
 }
 
-// TestOpponents checks that only a manager that overwrites the key's value is named. A manager that merely writes the same
-// field is not.
+// TestOpponents checks that only a manager that overwrites the key's value is named. A manager that merely writes the
+// same field is not.
 func TestOpponents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
