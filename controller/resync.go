@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// walkShares is in how many shares the objects are walked.
+	// walkShares is the number of shares in which the objects are walked.
 	walkShares = 256
-	// resyncStep is the least time between two shares of a resync: short intervals have fewer.
+	// resyncStep is the minimum time between two shares of a resync: short intervals have fewer shares.
 	resyncStep = 20 * time.Millisecond
 )
 
-// looks is how often each object is looked at in a resync interval: one that ran of late is run
-// again when the interval since its last success has passed, or a quarter of it later at the most.
+// looks is how often each object is checked per resync interval. An object that ran recently is resynced when the
+// interval since its last success has passed, or at most a quarter of an interval later.
 const looks = 8
 
-// resync enqueues every object once per interval, a share of them at a time, until ctx ends.
+// resync enqueues every object once per interval, one share at a time, until ctx ends.
 //
-// It walks the informer instead of keeping a timer per object: objects at rest cost nothing.
-// Each of those has its moment in the interval. What has been run for another reason than a
-// list or a resync is resynced an interval after its last success (see successes).
+// It walks the informer and keeps no timer per object, so idle objects cost nothing. Each idle object has a fixed
+// offset in the interval. An object that ran for another reason than a list or a resync is resynced one interval
+// after its last success (see successes).
 func (l *loop[T]) resync(ctx context.Context) {
 	interval := l.config.ResyncInterval
 	if interval < 0 {
@@ -37,8 +37,8 @@ func (l *loop[T]) resync(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ; ; began = began.Add(interval) {
-		// What was missed, because the process was stopped or a walk takes longer than the
-		// interval, is not made up for.
+		// An interval that was missed is not made up for: the process was stopped, or a walk takes longer than the
+		// interval.
 		if now := time.Now(); now.Sub(began) > interval {
 			began = now
 		}
@@ -57,11 +57,11 @@ func (l *loop[T]) resync(ctx context.Context) {
 	}
 }
 
-// shareOrder returns the order in which shares have their turns. Shares that follow each other have
-// turns that are far apart: where there are fewer objects than shares, each is alone in one of the
-// first shares, and their resyncs must be spread over the interval all the same.
+// shareOrder returns the order in which the shares are walked. Neighbouring shares are walked far apart in time: with
+// fewer objects than shares, each object is alone in one of the first shares, and the resyncs must still be spread
+// over the interval.
 func shareOrder(shares int) []int {
-	stride := max(shares*618/1000, 1) // the golden ratio: any number of first shares is spread evenly
+	stride := max(shares*618/1000, 1) // golden ratio: spreads any number of first shares evenly
 	for gcd(stride, shares) != 1 {
 		stride++
 	}
@@ -79,8 +79,8 @@ func gcd(a, b int) int {
 	return a
 }
 
-// resyncShare enqueues those objects of a share that are due: those that ran of late when that
-// is an interval ago, and all others if their moment has come.
+// resyncShare enqueues the objects of a share that are due: an object that ran recently if its last success was at
+// least an interval ago, and every other object if moment is true.
 func (l *loop[T]) resyncShare(share, shares int, moment bool) {
 	if !moment && l.successes.none() {
 		return
@@ -97,22 +97,22 @@ func (l *loop[T]) resyncShare(share, shares int, moment bool) {
 	}
 }
 
-// resyncMoment is when a share's turn is, from the beginning of an interval: in the last nine
-// tenths of it, so that the first resync does not follow the first pass at once.
+// resyncMoment returns when a share is walked, from the start of an interval. It is in the last nine tenths of the
+// interval, so that the first resync does not follow the first pass immediately.
 func resyncMoment(interval time.Duration, share, shares int) time.Duration {
 	spread := interval / 10 * 9
 	return interval - spread + time.Duration(float64(spread)*float64(share+1)/float64(shares))
 }
 
-// successes are the moments of the last success of objects that have been run for another
-// reason than a list or a resync. It keeps hashes instead of keys, about 26 B for an object: two
-// keys of one hash would be resynced at the moment of one of them, which does no harm.
+// successes contains the time of the last success of each object that ran for another reason than a list or a resync.
+// It keeps hashes instead of keys, about 26 B per object. Two keys with the same hash are resynced at the time of one
+// of them, which is harmless.
 type successes struct {
 	seed  maphash.Seed
 	epoch time.Time
 
 	mu   sync.Mutex
-	at   map[uint64]uint32 // guarded by mu; milliseconds/64 since epoch, which lasts for 8 years
+	at   map[uint64]uint32 // guarded by mu; milliseconds/64 since epoch, enough for 8 years
 	most int               // guarded by mu; see deleted
 }
 
@@ -122,7 +122,7 @@ func newSuccesses() successes {
 	return successes{seed: maphash.MakeSeed(), epoch: time.Now(), at: map[uint64]uint32{}}
 }
 
-// note notes a success of key at a moment. It returns false when there was nothing to note.
+// note records a success of key at now. It returns false if there was nothing to record.
 func (s *successes) note(key kube.Key, causes Causes, now time.Time) bool {
 	hash := maphash.Comparable(s.seed, key)
 	ordinary := causes.only(CauseListed, CauseResync)

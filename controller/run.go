@@ -18,70 +18,69 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// Run is one call of a handler for one key: while it lasts, what the handler may know about
-// being called (RunFrom); afterwards, the record of it (Controller.RecentRuns, Controller.Explain).
+// RunRecord is one call of a handler for one key. While the run lasts, RunFrom returns it to the handler. Afterwards,
+// Controller.RecentRuns and Controller.Explain return it.
 type RunRecord struct {
-	// Controller is the controller's name, and ID counts its runs from 1.
+	// Controller is the controller's name. ID is the number of the run; the controller's first run has ID 1.
 	Controller string
 	ID         uint64
-	// Key is the object's key. UID and Generation are the object's when it was read; zero for
-	// an object that was gone, and for a Reconciler, which reads it itself.
+	// Key is the object's key. UID and Generation are the object's when it was read. They are zero for an object that
+	// does not exist, and for a Reconciler, which reads the object itself.
 	Key        kube.Key
 	UID        types.UID
 	Generation int64
-	// Causes is why the handler runs.
+	// Causes are the reasons for the run.
 	Causes Causes
-	// Attempt is how many runs of this key failed in a row before this one, and AttemptClass
-	// the class of their last error. Zero unless this is a retry.
+	// Attempt is the number of runs of this key that failed in a row before this one. AttemptClass is the class of
+	// their last error. Both are zero unless this run is a retry.
 	Attempt      int
 	AttemptClass retry.Class
-	// Wait is how long the key was due before this run, and Held for how much of that it was kept
-	// back, because an informer did not yet show what the run before had written, or because of
-	// a hot loop.
+	// Wait is how long the key was ready before this run. Held is the part of it for which the key was held back:
+	// because an informer did not show yet what the previous run wrote, or because of a hot loop.
 	Wait time.Duration
 	Held time.Duration
-	// Started is when the run began.
+	// Started is the time when the run started.
 	Started time.Time
-	// Staleness is how long ago the informer of the controller's objects had last heard from
-	// the API server: how old what the handler reads may be.
+	// Staleness is the time since the informer of the controller's objects last received something from the API
+	// server. The objects that the handler reads may be stale by that time.
 	Staleness time.Duration
 
-	// The following grow while the run lasts.
+	// The following fields grow during the run.
 
-	// Calls is how many requests the handler made, and CallTime how long they took in all.
-	// Only those are known that were made with the handler's context, through a client of the
-	// same kube.Cluster: its HTTPClient, or a config that is its RESTConfig.
+	// Calls is the number of requests that the handler made. CallTime is their total duration. A request is counted
+	// only if it was made with the handler's context and through a client of the same kube.Cluster: its HTTPClient,
+	// or a config that is its RESTConfig.
 	Calls    int
 	CallTime time.Duration
-	// Writes are those of them that were to change something, at most maxWrites; the others are
-	// counted in WritesDropped.
+	// Writes are the calls that were meant to change something, at most maxWrites. WritesDropped is the number of
+	// further ones.
 	Writes        []Write
 	WritesDropped int
-	writesDone    int // also of those that were dropped
-	// TraceID is the trace that the run belongs to, when middleware.Trace is used.
+	writesDone    int // includes dropped ones
+	// TraceID is the trace that the run belongs to, if middleware.Trace is used.
 	TraceID string
 
-	// The following are known when the run has ended.
+	// The following fields are set when the run has ended.
 
-	// Decode is how long reading the object from the cache took, Duration the whole run.
+	// Decode is the time for reading the object from the cache. Duration is the time of the whole run.
 	Decode   time.Duration
 	Duration time.Duration
 	Outcome  Outcome
-	// Class is the class of Error. Both are empty unless the run has failed.
+	// Class is the class of Error. Both are empty unless the run failed.
 	Class retry.Class
 	Error string
-	// NextRun is the time of the next run, as far as it is known. Zero: NextReason says what leads to it.
+	// NextRun is the time of the next run, if it is known. Zero: NextReason describes what causes the next run.
 	NextRun    time.Time
 	NextReason string
 }
 
 // nextRun is what follows a run.
 type nextRun struct {
-	at  time.Time // zero: why says what leads to it
+	at  time.Time // zero: why describes what causes it
 	why string
 }
 
-// maxWrites is how many writes a Run keeps.
+// maxWrites is the maximum number of writes in a RunRecord.
 const maxWrites = 16
 
 // WriteOutcome is how a write ended.
@@ -89,36 +88,35 @@ type WriteOutcome string
 
 // The outcomes of writes.
 const (
-	// WriteDone: the API server has done it.
+	// WriteDone: the API server performed the write.
 	WriteDone WriteOutcome = "done"
-	// WriteNoChange: the API server has accepted it, and nothing has changed.
+	// WriteNoChange: the API server accepted the write, and nothing changed.
 	WriteNoChange WriteOutcome = "no change"
-	// WriteDryRun: the API server would do it.
+	// WriteDryRun: the API server would perform the write.
 	WriteDryRun WriteOutcome = "dry run"
-	// WriteRejected: the API server has refused it; see Status.
+	// WriteRejected: the API server rejected the write; see Status.
 	WriteRejected WriteOutcome = "rejected"
-	// WriteUnknown: no answer came. It may have been done.
+	// WriteUnknown: no response was received. The write may have been performed.
 	WriteUnknown WriteOutcome = "unknown"
 )
 
 // Write is one write of a run.
 type Write struct {
-	// Verb is create, update, patch, delete or deletecollection; Kind the kind, or the
-	// resource where the kind is not known; Subresource is empty for the object itself.
+	// Verb is create, update, patch, delete or deletecollection. Kind is the kind, or the resource if the kind is not
+	// known. Subresource is empty for the object itself.
 	Verb        string
 	Kind        string
 	Subresource string
 	Key         kube.Key
 	Outcome     WriteOutcome
-	// Status is the HTTP status of the answer. 0: none came.
+	// Status is the HTTP status of the response. 0: no response was received.
 	Status int
-	// ResourceVersion is the object's after the write, where the answer tells.
+	// ResourceVersion is the object's after the write, if the response contains it.
 	ResourceVersion string
 	Duration        time.Duration
 }
 
-// String returns the write in a line:
-// "patch Deployment/status shop/web: done (resource version 4711)".
+// String returns the write in one line: "patch Deployment/status shop/web: done (resource version 4711)".
 func (w Write) String() string {
 	what := w.Kind
 	if w.Subresource != "" {
@@ -127,7 +125,7 @@ func (w Write) String() string {
 	switch {
 	case w.Key.Name != "":
 		what += " " + w.Key.String()
-	case w.Key.Namespace != "": // of a create that was refused, the answer says no name
+	case w.Key.Namespace != "": // the response to a rejected create contains no name
 		what += " in " + w.Key.Namespace
 	}
 	s := fmt.Sprintf("%s %s: %s", w.Verb, what, w.Outcome)
@@ -140,32 +138,32 @@ func (w Write) String() string {
 	return s
 }
 
-// record is what is kept of a Run. It holds on to nothing of the loop, which it may outlive.
+// record contains a RunRecord. It must not reference the loop, because it may outlive the loop.
 type record struct {
 	mu  sync.Mutex
 	run RunRecord // guarded by mu
 }
 
-// running is a Run under way, which several goroutines of a handler may write to.
+// running is a run in progress. Several goroutines of a handler may write to it.
 type running struct {
 	*record
-	logger   *slog.Logger // carries the controller
+	logger   *slog.Logger // includes the controller's name
 	timers   *timers
 	writer   writer
-	cut      *wire.Cut   // of the objects in answers
+	cut      *wire.Cut   // for the objects in responses
 	stuck    atomic.Bool // reported as stuck
 	finished atomic.Bool // the handler has returned; set with consistency.mu held
-	ending   *end        // for which Config.Deleted has failed; the worker's
-	// uid and generation are those of the object that the run is about, as they were when it was
-	// read, or when a Reconciler was called; the worker's. An empty uid: there was none.
+	ending   *end        // the end for which Config.Deleted failed; only for the worker
+	// uid and generation identify the object that the run is about: as it was read, or as the cache showed it when a
+	// Reconciler was called. Only for the worker. An empty uid: there was no object.
 	uid        types.UID
 	generation int64
-	// timersOf is the uid of the object whose timers the handler sets, guarded by mu: uid, but empty in
+	// timersOf is the uid of the object that timers of the handler belong to, guarded by mu: uid, or empty in
 	// Config.Deleted.
 	timersOf types.UID
 }
 
-// snapshot returns the run as it is now.
+// snapshot returns a copy of the run's current state.
 func (r *record) snapshot() RunRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,15 +172,15 @@ func (r *record) snapshot() RunRecord {
 	return run
 }
 
-// log returns a logger that carries the controller, the key and the run's number. It is made
-// when it is asked for: few runs log anything.
+// log returns a logger with the controller, the key and the run's ID. It is created on demand, because few runs log
+// anything.
 func (r *running) log() *slog.Logger {
 	logger := r.logger.With(slog.Group("run", "key", r.run.Key.String(), "id", r.run.ID))
 	r.mu.Lock()
 	trace := r.run.TraceID
 	r.mu.Unlock()
 	if trace != "" {
-		logger = logger.With("trace_id", trace) // as OpenTelemetry calls it
+		logger = logger.With("trace_id", trace) // OpenTelemetry's name for it
 	}
 	return logger
 }
@@ -194,8 +192,8 @@ func runningFrom(ctx context.Context) *running {
 	return r
 }
 
-// RunFrom returns the run that ctx, a handler's context, belongs to, as it is now. Outside a
-// handler ok is false.
+// RunFrom returns the current state of the run that ctx, a handler's context, belongs to. ok is false outside a
+// handler.
 func RunFrom(ctx context.Context) (run RunRecord, ok bool) {
 	if r := runningFrom(ctx); r != nil {
 		return r.snapshot(), true
@@ -203,8 +201,8 @@ func RunFrom(ctx context.Context) (run RunRecord, ok bool) {
 	return RunRecord{}, false
 }
 
-// LoggerFrom returns a logger that carries the controller and, as a group "run", the key and
-// the run's number. Outside a handler it is slog.Default().
+// LoggerFrom returns a logger with the controller and, as a group "run", the key and the run's ID. Outside a handler
+// it returns slog.Default().
 func LoggerFrom(ctx context.Context) *slog.Logger {
 	if r := runningFrom(ctx); r != nil {
 		return r.log()
@@ -212,8 +210,8 @@ func LoggerFrom(ctx context.Context) *slog.Logger {
 	return slog.Default()
 }
 
-// SetTraceID notes the trace that the run of ctx belongs to, for its record, its log lines
-// and exemplars. middleware.Trace calls it.
+// SetTraceID sets the trace ID of the run that ctx belongs to, for its record, its log lines and exemplars.
+// middleware.Trace calls it.
 func SetTraceID(ctx context.Context, id string) {
 	if r := runningFrom(ctx); r != nil {
 		r.mu.Lock()

@@ -10,13 +10,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Source enqueues keys of objects for another reason than their own changes: changes of another kind (source.Owned,
-// source.Mapped), an external service (source.Poll), a channel (source.Channel). A function is a Source as SourceFunc.
+// Source enqueues keys of objects for other reasons than their own changes: changes of another kind (source.Owned,
+// source.Mapped), an external service (source.Poll), a channel (source.Channel). SourceFunc makes a function a
+// Source.
 //
 // A Source may be used by several controllers.
 type Source interface {
-	// Prepare returns how the controller runs the source, or the mistakes in its configuration. New and AddSource call
-	// it once; it must start nothing and make no request.
+	// Prepare returns how the controller runs the source, or an error if its configuration is invalid. New and
+	// AddSource call it once. It must start nothing and make no request.
 	Prepare(target Target) (PreparedSource, error)
 }
 
@@ -26,7 +27,7 @@ type Target struct {
 	Controller string
 	// Kind is the kind of the controller's objects. Empty: it is not known.
 	Kind schema.GroupVersionKind
-	// Logger is the controller's. Its lines name the controller.
+	// Logger is the controller's logger. Its lines contain the controller's name.
 	Logger *slog.Logger
 	// Metrics is for informers that the source makes. May be nil.
 	Metrics informer.Recorder
@@ -34,9 +35,9 @@ type Target struct {
 
 // PreparedSource is a Source as one controller runs it. Exactly one of Run and Start is required.
 //
-// The controller runs it when its informers (its own, Config.Reads, and Reads) run, though they may not be synced yet,
-// and again in each term of leadership. A key without an object makes a run with OutcomeGone, in which the Handler is
-// not called. When the controller's objects are cluster-scoped, a key's namespace is ignored.
+// The controller runs it while its informers (its own, Config.Reads, and Reads) run, though they may not be synced
+// yet, and again in each term of leadership. A key without an object causes a run with OutcomeGone, in which the
+// Handler is not called. If the controller's objects are cluster-scoped, a key's namespace is ignored.
 type PreparedSource struct {
 	// Name identifies the source in causes and metrics: keep its cardinality low. Default: the type of the Source.
 	Name string
@@ -44,10 +45,10 @@ type PreparedSource struct {
 	Reads []informer.Any
 	// Run enqueues keys until ctx ends. An error ends the controller.
 	Run func(ctx context.Context, enqueue Enqueue) error
-	// Start starts the source, and returns when it misses nothing from then on: no handler is called before. The
-	// controller then calls run once, which returns when ctx has ended. An error of run ends the controller.
+	// Start starts the source. It must return once the source misses no further event: no handler is called before.
+	// The controller then calls run once, which must return when ctx has ended. An error of run ends the controller.
 	Start func(ctx context.Context, enqueue Enqueue) (run func() error)
-	// Ready returns what keeps the source from its work, or nil. It is called while the source runs, by
+	// Ready returns an error if the source cannot work, or nil. It is called while the source runs, by
 	// Controller.Ready and Controller.Problems. Default nil: the source is always ready.
 	Ready func() error
 }
@@ -60,28 +61,26 @@ func (f SourceFunc) Prepare(Target) (PreparedSource, error) {
 	return PreparedSource{Name: "func", Run: f}, nil
 }
 
-// Enqueue is what a Source calls for a key that should be run. It never blocks.
+// Enqueue is the function that a Source calls for a key that should run. It never blocks.
 type Enqueue func(key kube.Key, why Trigger)
 
-// Trigger is why a source enqueues a key. The zero value says nothing, which is allowed.
+// Trigger is the reason why a source enqueues a key. The zero value is valid and gives no reason.
 type Trigger struct {
-	// Change is what the source has learnt of, when it was a change that an informer
-	// announced. The cause then says which object it was, what changed and who wrote it; and
-	// the controller finds out when it was nothing but the key's own write.
+	// Change is the change that an informer announced, if the source reacts to one. The cause then contains the
+	// object, what changed and who wrote it, and the controller detects whether it was only the key's own write.
 	Change informer.Change
-	// Type is the type of the cause. Default: that of Change; without one, CauseTriggered.
+	// Type is the type of the cause. Default: that of Change; without a Change, CauseTriggered.
 	Type CauseType
-	// Detail says more, for people. It becomes the detail of the cause.
+	// Detail is more information for people. It becomes the detail of the cause.
 	Detail string
-	// Priority orders the key among those that are due. Default PriorityNormal.
+	// Priority orders the key among the ready keys. Default PriorityNormal.
 	Priority Priority
-	// FromList is for what the source has not learnt from an event, but from a list or a poll,
-	// which can bring many keys at once. Unless Priority is high, the key waits until there is
-	// room in the queue, and is then enqueued at low priority, once, and without Config.Queue.Debounce.
-	// Changes go first. Default false; a Change that is FromList, and CauseListed, imply it.
+	// FromList marks a trigger that comes from a list or a poll instead of an event: such triggers can enqueue many
+	// keys at once. Unless Priority is high, the key waits until there is room in the queue, and is then enqueued
+	// once, at low priority and without Config.Queue.Debounce. Changes go first. Default false; a Change that is
+	// FromList, and CauseListed, imply it.
 	FromList bool
-	// All means every object of the controller instead of key, which does not matter then: those
-	// that have not run since are enqueued at low priority, as in the first pass. Before the first
-	// pass it does nothing.
+	// All means every object of the controller, and key is ignored: objects that have not run since are enqueued at
+	// low priority, as in the first pass. Before the first pass it has no effect.
 	All bool
 }

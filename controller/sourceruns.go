@@ -13,25 +13,24 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
-// sources are the sources of one term of a controller. They may be added and removed while
-// the term lasts.
+// sources are the sources of one term of a controller. Sources may be added and removed during the term.
 type sources struct {
 	// Immutable after newSources.
 	controller string
 	guard      *usercode.Guard
-	enqueue    func(source string) Enqueue // of the source of that name
+	enqueue    func(source string) Enqueue // for the source with that name
 
 	mu      sync.Mutex
-	waiting []*sourceRun // guarded by mu; added before the term began
-	// start makes a source active. launch runs it, and must be called without mu: it waits for
-	// informers that are just ending, and calls the source. nil: the term is ending.
-	start  func(r *sourceRun) (launch func()) // guarded by mu; nil before the term begins and after it has ended
+	waiting []*sourceRun // guarded by mu; added before the term started
+	// start makes a source active. launch runs it, and must be called without mu, because it waits for informers that
+	// are ending and calls the source. A nil launch: the term is ending.
+	start  func(r *sourceRun) (launch func()) // guarded by mu; nil before the term starts and after it has ended
 	active []*sourceRun                       // guarded by mu; started, and not removed
 	errs   []error                            // guarded by mu
 	runs   sync.WaitGroup
 }
 
-// namedSource is a prepared source, with the name that errors show.
+// namedSource is a prepared source and its name in errors.
 type namedSource struct {
 	PreparedSource
 	label string
@@ -69,11 +68,11 @@ func (c *Controller[T]) prepare(source Source, label string) (*namedSource, erro
 // sourceRun is one source in one term.
 type sourceRun struct {
 	*namedSource
-	// Set when it is made active.
+	// Set when the source becomes active.
 	stop  context.CancelFunc
-	over  <-chan struct{} // closed when it is to end
-	ended chan struct{}   // closed when it has run
-	leave []func()        // of the informers that it reads; set before it runs
+	over  <-chan struct{} // closed when it must end
+	ended chan struct{}   // closed when the source has ended
+	leave []func()        // of the informers that it reads; set before the source starts
 }
 
 func newSources(controller string, guard *usercode.Guard, enqueue func(source string) Enqueue, all []*namedSource) *sources {
@@ -84,8 +83,8 @@ func newSources(controller string, guard *usercode.Guard, enqueue func(source st
 	return s
 }
 
-// begin starts the sources under intake. Their informers run until leave, under background.
-// A source that fails calls stopIntake.
+// begin starts the sources under intake. Their informers run until leave, under background. A source that fails calls
+// stopIntake.
 func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 	s.mu.Lock()
 	s.start = func(r *sourceRun) func() {
@@ -136,12 +135,12 @@ func (s *sources) failed(err error) {
 	s.errs = append(s.errs, err)
 }
 
-// add starts a source, at once or when the term begins. remove ends it.
+// add starts a source: at once, or when the term starts. remove ends it.
 func (s *sources) add(source *namedSource) (remove func()) {
 	r := &sourceRun{namedSource: source}
 	s.mu.Lock()
 	launch := func() {}
-	if s.start == nil { // the term has not begun, or will not be there any more
+	if s.start == nil { // the term has not started, or has ended
 		s.waiting = append(s.waiting, r)
 	} else {
 		launch = s.start(r)
@@ -162,7 +161,7 @@ func (s *sources) remove(r *sourceRun) {
 	ending := s.start == nil
 	if started && !ending {
 		s.active = slices.DeleteFunc(s.active, is)
-		s.runs.Add(1) // for the informers, which the term's end must not outrun
+		s.runs.Add(1) // the end of the term must wait until the informers are left
 		defer s.runs.Done()
 	}
 	s.mu.Unlock()
@@ -190,7 +189,7 @@ func (s *sources) reads() []informer.Any {
 	return all
 }
 
-// notReady says what sources that can tell lack.
+// notReady returns the errors of the sources that have a Ready function.
 func (s *sources) notReady() (errs []error) {
 	s.mu.Lock()
 	active := slices.Clone(s.active)
@@ -206,9 +205,8 @@ func (s *sources) notReady() (errs []error) {
 	return errs
 }
 
-// waitSynced waits until the informers of all sources have listed, or ctx ends. It does not
-// wait for a source that is removed meanwhile, whose informers nobody may run any more, nor for
-// one that is added.
+// waitSynced waits until the informers of all sources have synced, or ctx ends. It does not wait for a source that is
+// removed during the wait, because its informers may not run then, nor for one that is added.
 func (s *sources) waitSynced(ctx context.Context) error {
 	s.mu.Lock()
 	active := slices.Clone(s.active)
@@ -221,7 +219,7 @@ func (s *sources) waitSynced(ctx context.Context) error {
 	return nil
 }
 
-// waitSynced waits until the informers of an active source have listed, or it is removed.
+// waitSynced waits until the informers of an active source have synced, or the source is removed.
 func (r *sourceRun) waitSynced(ctx context.Context) error {
 	waiting, cancel := context.WithCancel(ctx)
 	var removed sync.WaitGroup
@@ -244,10 +242,10 @@ func (r *sourceRun) waitSynced(ctx context.Context) error {
 	return nil
 }
 
-// wait waits until all sources have ended, and returns what they failed with.
+// wait waits until all sources have ended, and returns their errors.
 func (s *sources) wait() error {
 	s.mu.Lock()
-	s.start = nil // nothing is started from here on
+	s.start = nil // no source is started from here on
 	s.mu.Unlock()
 	s.runs.Wait()
 	s.mu.Lock()
@@ -255,7 +253,7 @@ func (s *sources) wait() error {
 	return errors.Join(s.errs...)
 }
 
-// leave ends the informers of the sources, which have ended.
+// leave leaves the informers of the sources. The sources must have ended.
 func (s *sources) leave() {
 	s.mu.Lock()
 	active := s.active
@@ -269,7 +267,7 @@ func (s *sources) leave() {
 	}
 }
 
-// started starts a source, and returns what is left to run.
+// started starts a source, and returns the function that runs it.
 func (s *sources) started(ctx context.Context, r *sourceRun, enqueue Enqueue) (run func() error) {
 	if r.Start == nil {
 		return func() error { return r.Run(ctx, enqueue) }

@@ -11,11 +11,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// maxMoments is how many runs and skips an Explanation's text has.
+// maxMoments is the number of runs and skips in an Explanation's text.
 const maxMoments = 12
 
-// String returns the explanation as text for people: first where the key is now, and what stands
-// in its way; then what has happened, latest first. Times are counted from now on.
+// String returns the explanation as text for people: first the state of the key and what blocks it, then what has
+// happened, latest first. Times are relative to now.
 func (e Explanation) String() string {
 	now := time.Now()
 	var s strings.Builder
@@ -49,7 +49,7 @@ func (e Explanation) String() string {
 	return s.String()
 }
 
-// state says where the key is, as the rest of a sentence that begins with the key.
+// state returns the state of the key, as the rest of a sentence that starts with the key.
 func (e Explanation) state(now time.Time) string {
 	switch {
 	case e.Phase == PhaseStandby:
@@ -81,10 +81,10 @@ func (e Explanation) state(now time.Time) string {
 	return fmt.Sprintf("is %s: %s", e.Queued.State, e.Queued.Causes)
 }
 
-// works reports whether the controller knows its objects.
+// works reports whether the controller is running or draining: only then are its objects known.
 func (e Explanation) works() bool { return e.Phase == PhaseRunning || e.Phase == PhaseDraining }
 
-// restsUntil says what ends the rest of a key that is not in the queue.
+// restsUntil returns what makes a key run that is not in the queue.
 func (e Explanation) restsUntil() string {
 	switch {
 	case !e.Exists:
@@ -95,7 +95,7 @@ func (e Explanation) restsUntil() string {
 	return ", and runs again " + e.Runs[0].NextReason
 }
 
-// started is when the run that goes on began.
+// started returns when the current run started.
 func (e Explanation) started(now time.Time) time.Time {
 	if len(e.Runs) == 0 {
 		return now
@@ -103,7 +103,7 @@ func (e Explanation) started(now time.Time) time.Time {
 	return e.Runs[0].Started
 }
 
-// timeline returns what has happened, latest first.
+// timeline returns the runs and skips, latest first.
 func (e Explanation) timeline(now time.Time) []string {
 	type moment struct {
 		at    time.Time
@@ -120,7 +120,7 @@ func (e Explanation) timeline(now time.Time) []string {
 	slices.SortStableFunc(all, func(a, b moment) int { return b.at.Compare(a.at) })
 	var texts []string
 	for i, m := range all {
-		if i+1 < len(all) && all[i+1].text == m.text { // the same again
+		if i+1 < len(all) && all[i+1].text == m.text { // merge equal entries
 			all[i+1].count += m.count
 			all[i+1].at = m.at
 			continue
@@ -149,10 +149,10 @@ func (r RunRecord) chapter() string {
 	return s.String()
 }
 
-// String returns the run in a line.
+// String returns the run in one line.
 func (r RunRecord) String() string { return fmt.Sprintf("run %d of %s: %s", r.ID, r.Key, r.story()) }
 
-// Times below these are not worth a word in a line.
+// Shorter times are not shown.
 const (
 	tellingWait      = 100 * time.Millisecond
 	tellingDecode    = 10 * time.Millisecond
@@ -160,7 +160,7 @@ const (
 	tellingStaleness = 2 * time.Minute // bookmarks come each minute
 )
 
-// story says why the run was, what became of it, and where the time went, if it took some.
+// story returns the causes of the run, its outcome, and where the time went if the run was slow.
 func (r RunRecord) story() string {
 	var s strings.Builder
 	s.WriteString(r.Causes.String())
@@ -193,7 +193,7 @@ func (r RunRecord) story() string {
 	return s.String()
 }
 
-// took says what of the run's time was not the handler's own.
+// took returns the parts of the run's time that were not spent in the handler's own code.
 func (r RunRecord) took() string {
 	var parts []string
 	if r.Decode >= tellingDecode {
@@ -208,7 +208,7 @@ func (r RunRecord) took() string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// after says what follows a run that ended at that time.
+// after returns what follows a run that ended at the given time.
 func (n nextRun) after(ended time.Time) string {
 	if n.at.IsZero() {
 		return n.why
@@ -216,7 +216,7 @@ func (n nextRun) after(ended time.Time) string {
 	return fmt.Sprintf("in %s, %s", rounded(n.at.Sub(ended)), n.why)
 }
 
-// String returns the problem as text: a sentence, and a line for each detail.
+// String returns the problem as text: a sentence, and a line per detail.
 func (t Problem) String() string {
 	if t.Key == (kube.Key{}) {
 		return t.text()
@@ -235,7 +235,7 @@ func (t Problem) text() string {
 
 func ago(t, now time.Time) string { return rounded(now.Sub(t)) + " ago" }
 
-// rounded returns d as people read it: with some three digits.
+// rounded returns d as text with about three digits.
 func rounded(d time.Duration) string {
 	unit := time.Microsecond
 	switch d = d.Abs(); {

@@ -12,14 +12,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// SetTimer makes the key that ctx, a handler's context, belongs to run once after d, with a
-// cause of type timer whose detail is name. A timer lives as long as its object: unlike
-// RequeueAfter it is not superseded by other runs, only by another SetTimer of the same name;
-// and it is gone when the object is deleted, or deleted and created again, and when the
-// process stops working. So set it in each run that should have it; a timer that is set again starts again.
+// SetTimer makes the key of the run that ctx, a handler's context, belongs to run once after d, with a cause of type
+// CauseTimer and the detail name. A timer lives as long as its object. Unlike RequeueAfter it is not superseded by
+// other runs, only by another SetTimer with the same name. It is removed when the object is deleted, or deleted and
+// recreated, and when the controller stops or loses leadership. So set it in each run that needs it; setting a timer
+// again restarts it.
 //
-// It returns an error outside a handler. A d of zero or less means at once. name should be one
-// of few.
+// SetTimer returns an error outside a handler. A d of zero or less means at once. Keep the cardinality of name low.
 func SetTimer(ctx context.Context, name string, d time.Duration) error {
 	r := runningFrom(ctx)
 	if r == nil {
@@ -32,8 +31,7 @@ func SetTimer(ctx context.Context, name string, d time.Duration) error {
 	return nil
 }
 
-// StopTimer stops a timer of the object that is being handled. It does nothing when there is
-// none.
+// StopTimer stops a timer of the object that is being handled. It does nothing if there is no such timer.
 func StopTimer(ctx context.Context, name string) {
 	if r := runningFrom(ctx); r != nil {
 		r.timers.stop(r.run.Key, name)
@@ -45,7 +43,7 @@ var errNoRun = errors.New("the context is no handler's context")
 // timers are the timers of the objects of one term.
 type timers struct {
 	fire func(key kube.Key, name string)
-	// gone reports whether key has another object than uid, or none.
+	// gone reports whether key has no object, or another one than uid.
 	gone func(key kube.Key, uid types.UID) bool
 
 	mu    sync.Mutex
@@ -54,11 +52,11 @@ type timers struct {
 	ended bool                                // guarded by mu
 }
 
-// set sets a timer of the object uid, unless that is gone. An empty uid means whichever is there.
+// set sets a timer of the object uid, unless it does not exist. An empty uid means the current object.
 func (t *timers) set(key kube.Key, uid types.UID, name string, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// With mu held, because an object that goes after this was asked takes its timers along.
+	// Called with mu held: if the object is deleted after this check, stopAll removes the timer.
 	if t.ended || t.gone(key, uid) {
 		return
 	}
@@ -69,8 +67,7 @@ func (t *timers) set(key kube.Key, uid types.UID, name string, d time.Duration) 
 		old.Stop()
 	}
 	var timer *time.Timer
-	// The function needs no one to wait for it: it does nothing when the timer is not there
-	// any more, and nothing but to enqueue when it is.
+	// Nothing waits for this function: it does nothing if the timer was removed, and otherwise only enqueues.
 	timer = time.AfterFunc(d, func() {
 		t.mu.Lock()
 		current := t.keys[key][name] == timer
@@ -94,7 +91,7 @@ func (t *timers) stop(key kube.Key, name string) {
 	}
 }
 
-// drop forgets a timer. It is called with mu held.
+// drop removes a timer. It must be called with mu held.
 func (t *timers) drop(key kube.Key, name string) {
 	delete(t.keys[key], name)
 	if len(t.keys[key]) == 0 {
@@ -102,7 +99,7 @@ func (t *timers) drop(key kube.Key, name string) {
 	}
 }
 
-// stopAll stops the timers of an object that is gone.
+// stopAll stops the timers of an object that was deleted.
 func (t *timers) stopAll(key kube.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,7 +109,7 @@ func (t *timers) stopAll(key kube.Key) {
 	t.keys = deleted(t.keys, key, &t.most)
 }
 
-// end stops all timers. None is set any more.
+// end stops all timers. No timer can be set afterwards.
 func (t *timers) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

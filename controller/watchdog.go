@@ -14,15 +14,14 @@ import (
 )
 
 const (
-	// sampling is how often the watchdog looks, unless StuckAfter asks for more.
+	// sampling is the interval of the watchdog's checks, unless Config.Stuck.After requires a shorter one.
 	sampling = detect.GrowthInterval
-	// replacements is how many workers may stand in for stuck ones, for each worker that the
-	// controller is to have: a goroutine cannot be ended from outside, and each keeps its memory.
+	// replacements is the maximum number of replacements for stuck workers, per configured worker: a goroutine cannot
+	// be ended from outside, and each keeps its memory.
 	replacements = 3
 )
 
-// watch is the watchdog: it looks for handlers that do not return and for a queue that only
-// grows, until ctx ends.
+// watch is the watchdog: it detects handlers that do not return and a queue that only grows, until ctx ends.
 func (l *loop[T]) watch(ctx, workCtx context.Context) {
 	every := sampling
 	if l.config.Stuck.After > 0 {
@@ -71,25 +70,25 @@ func (l *loop[T]) lookForStuck(ctx, workCtx context.Context, now time.Time) {
 		case !replaced:
 			message = fmt.Sprintf("a handler has been running for %s, and so many others do that no further worker takes its place", rounded(now.Sub(r.run.Started)))
 		default:
-			l.queue.Exempt(r.run.Key) // or its group's limit would keep the other worker from working there
+			l.queue.Exempt(r.run.Key) // otherwise its group's limit would block the other worker
 		}
 		l.problems.begin(ctx, Problem{
 			Type: ProblemStuck, Key: r.run.Key, Since: r.run.Started, Message: message,
 			Details: []slog.Attr{slog.String("causes", r.run.Causes.String()), slog.String("stack", detect.StackOf(w.goroutine))},
 		}, false)
 		if w.run.Load() != r {
-			l.problems.endOf(r.run.Key, ProblemStuck) // it has ended meanwhile, and could not end this
+			l.problems.endOf(r.run.Key, ProblemStuck) // the run ended during the report, and could not end this problem
 		}
 	}
 }
 
-// stuckMessage is the message about a handler that is stuck and was replaced.
+// stuckMessage returns the message about a stuck handler that was replaced.
 func stuckMessage(running time.Duration) string {
 	return fmt.Sprintf("a handler has been running for %s: another worker takes its place until it returns", rounded(running))
 }
 
-// replaceLate replaces workers that were reported as stuck when there were too many of them, now
-// that others have returned.
+// replaceLate replaces workers that were reported as stuck when there were too many replacements, now that others
+// have returned.
 func (l *loop[T]) replaceLate(ctx, workCtx context.Context, waiting map[*worker]*running) {
 	for w, r := range waiting {
 		if w.run.Load() != r {
@@ -104,8 +103,8 @@ func (l *loop[T]) replaceLate(ctx, workCtx context.Context, waiting map[*worker]
 	}
 }
 
-// replace starts another worker in the place of one that is stuck. ended says that the term is
-// ending, and replaced that there were not too many already.
+// replace starts another worker in place of a stuck one. ended is true if the term is ending. replaced is true if
+// there were not too many workers already.
 func (l *loop[T]) replace(ctx context.Context, w *worker) (ended, replaced bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +134,7 @@ func (l *loop[T]) lookForGrowth(ctx context.Context, growth *detect.Growth, now 
 	}
 }
 
-// endHotLoops ends the episodes of hot loops that have shown no sign for long enough.
+// endHotLoops ends the hot loop problems that have shown no sign for long enough.
 func (l *loop[T]) endHotLoops(now time.Time) {
 	lasting := map[kube.Key]bool{}
 	for _, episode := range l.hot.Episodes(now) {
@@ -148,10 +147,10 @@ func (l *loop[T]) endHotLoops(now time.Time) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.pauses, func(_ kube.Key, until time.Time) bool { return until.Before(now) }) // of keys that never ran again
+	maps.DeleteFunc(l.pauses, func(_ kube.Key, until time.Time) bool { return until.Before(now) }) // keys that never ran again
 }
 
-// writesUnseen reports that informers have not shown in time what a run of key wrote.
+// writesUnseen reports that informers did not show in time what a run of key wrote.
 func (l *loop[T]) writesUnseen(ctx context.Context, key kube.Key, late []*unseenWrite, waits bool) {
 	var names []string
 	for _, w := range late {

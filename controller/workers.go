@@ -24,10 +24,11 @@ import (
 // worker takes keys from the queue and runs them, one at a time.
 type worker struct {
 	goroutine detect.Goroutine
-	run       atomic.Pointer[running] // what it is at; nil: it waits for a key
-	// waitsSince is since when it has been waiting for a key, in nanoseconds of Unix time; 0: it is not waiting.
+	run       atomic.Pointer[running] // current run; nil: the worker waits for a key
+	// waitsSince is the time since when the worker has waited for a key, in nanoseconds of Unix time; 0: it is not
+	// waiting.
 	waitsSince atomic.Int64
-	replaced   atomic.Bool // its handler was stuck, and another has taken its place
+	replaced   atomic.Bool // its handler was stuck, and another worker has replaced it
 }
 
 // startWorker starts a worker. The drain waits for it.
@@ -44,11 +45,11 @@ func (l *loop[T]) addWorker(ctx context.Context) {
 	l.working.Go(func() { l.work(ctx, w) }) // waited for by drain
 }
 
-// work is one worker.
+// work is the goroutine of one worker.
 func (l *loop[T]) work(ctx context.Context, w *worker) {
 	w.goroutine = detect.CurrentGoroutine()
-	// Goroutines that handlers start inherit the label, and kube finds by it what they write past
-	// their run's context.
+	// Goroutines that handlers start inherit the label. kube uses the label to detect their writes that do not use
+	// the run's context.
 	ctx = pprof.WithLabels(ctx, pprof.Labels(leadership.ControllerLabel, l.config.Name))
 	pprof.SetGoroutineLabels(ctx)
 	returned := false
@@ -57,8 +58,8 @@ func (l *loop[T]) work(ctx context.Context, w *worker) {
 		defer l.mu.Unlock()
 		delete(l.workers, w)
 		if !returned && !w.replaced.Load() {
-			// A handler has called runtime.Goexit, as t.FailNow does: this goroutine ends, and
-			// another takes its place.
+			// A handler called runtime.Goexit, as t.FailNow does: this goroutine ends, and another worker replaces
+			// it.
 			l.addWorker(ctx)
 		}
 		l.left.Broadcast()
@@ -100,7 +101,7 @@ func (l *loop[T]) takePlace(w *worker) bool {
 	return true
 }
 
-// heldBack gives a key that must not run yet back to the queue.
+// heldBack returns a key that must not run yet to the queue.
 func (l *loop[T]) heldBack(ctx context.Context, key kube.Key) bool {
 	held, late := l.consistency.hold(key)
 	if len(late) > 0 {
@@ -111,7 +112,7 @@ func (l *loop[T]) heldBack(ctx context.Context, key kube.Key) bool {
 	}
 	if pause := l.paused(key); pause > 0 {
 		if l.queue.Stats().Down {
-			l.queue.Done(key) // a drain does not wait for what is slowed down: the next start handles it
+			l.queue.Done(key) // a drain does not wait for a hot loop: the next start handles the key
 		} else {
 			l.queue.Hold(key, pause)
 		}
@@ -120,10 +121,10 @@ func (l *loop[T]) heldBack(ctx context.Context, key kube.Key) bool {
 	return false
 }
 
-// errNoReturn is the error of a handler that has not returned.
+// errNoReturn is the error of a handler that did not return.
 var errNoReturn = errors.New("the handler ended its goroutine (runtime.Goexit; t.FailNow does that)")
 
-// handle runs one key and decides what follows.
+// handle runs one key and determines what follows.
 func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kube.Key, Cause]) {
 	r := l.begin(item)
 	w.run.Store(r)
@@ -142,19 +143,19 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kub
 			l.problems.endOf(item.Key, ProblemStuck)
 			r.log().InfoContext(runCtx, "the handler that was stuck has returned", "after", time.Since(r.run.Started).Round(time.Millisecond))
 		}
-		// Only now: what was added for the key is filed before the key can be taken again,
-		// so that it merges with what came in meanwhile.
+		// Done must come last: the keys added by finish are then in the queue before another worker can take the key,
+		// and merge with what was added during the run.
 		l.queue.Done(item.Key)
 		l.feeder.taken(l.queued)
 	}()
 	l.passes.began(item.Key)
 	l.backlog.remove(item.Key)
-	// Here, so that nothing behind it calls methods of an error that panic or do not return, and
-	// keeps no text of any size.
+	// Replaced here, so that the code below calls no methods of an error that panic or do not return, and keeps no
+	// text of unlimited size.
 	err = usercode.Error(l.call(runCtx, r))
 }
 
-// begin makes the record of a run.
+// begin creates the record of a run.
 func (l *loop[T]) begin(item workqueue.Item[kube.Key, Cause]) *running {
 	r := &running{logger: l.logger, timers: &l.timers, writer: l, cut: l.answers}
 	failed := l.failedBefore(r, item.Key)
@@ -175,8 +176,8 @@ func (l *loop[T]) begin(item workqueue.Item[kube.Key, Cause]) *running {
 	return r
 }
 
-// failedBefore returns what is known of the failures of the object that a run will be about. Those
-// of an earlier object of the name are forgotten.
+// failedBefore returns the failures of the object that a run will be about. Failures of an earlier object of the same
+// name are removed.
 func (l *loop[T]) failedBefore(r *running, key kube.Key) failing {
 	if !l.failures.some() {
 		return failing{}
@@ -197,13 +198,13 @@ func (l *loop[T]) failedBefore(r *running, key kube.Key) failing {
 	return failing{}
 }
 
-// forgetFailures forgets what is known of the failures of key, and ends the problems that they are.
+// forgetFailures removes the failures of key, and ends the problems about them.
 func (l *loop[T]) forgetFailures(key kube.Key) {
 	l.failures.forget(key)
 	l.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
 }
 
-// readIdentity notes which object the informer shows under key.
+// readIdentity sets the uid and generation of r to those of the object that the informer shows under key.
 func (l *loop[T]) readIdentity(r *running, key kube.Key) {
 	r.uid, r.generation = "", 0
 	if kept, found := l.informer.Untyped().Encoded(key); found {
@@ -211,7 +212,7 @@ func (l *loop[T]) readIdentity(r *running, key kube.Key) {
 	}
 }
 
-// call calls the handler, or the reconciler, and turns a panic into an error.
+// call calls the handler or the reconciler, and converts a panic into an error.
 func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 	defer RecoverPanic(&err)
 	key := r.run.Key
@@ -223,7 +224,7 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 		if !l.informer.Has(key) && l.redirect(key, r.run.Causes) {
 			return errGone
 		}
-		// Before it is called: what it reads may be later than that, but never earlier.
+		// Before the call: the object that the reconciler reads may be newer than this, but never older.
 		l.readIdentity(r, key)
 		r.mu.Lock()
 		r.timersOf = r.uid
@@ -249,12 +250,12 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 	return l.config.Handler(ctx, obj)
 }
 
-// wrote implements writer: it remembers the write until the informers show it.
+// wrote implements writer: it tracks the write until the informers show it.
 func (l *loop[T]) wrote(ctx context.Context, r *running, call kube.Call, was *before, a answer) WriteOutcome {
 	seen, ok := writeOf(call, a)
 	kind := call.Kind.GroupKind()
 	if r.finished.Load() {
-		return WriteDone // by a goroutine that has outlived its handler: nobody will wait for it
+		return WriteDone // by a goroutine that has outlived its handler: nothing waits for this write
 	}
 	w := ownWrite{Write: seen, kind: kind, created: call.Status == http.StatusCreated && call.Subresource == ""}
 	if !ok || kind.Kind == "" {
@@ -264,8 +265,7 @@ func (l *loop[T]) wrote(ctx context.Context, r *running, call kube.Call, was *be
 		return WriteNoChange
 	}
 	if w.Deleted {
-		// Without a version an informer that has not shown the object yet would seem to show that
-		// it is gone.
+		// Without a version, an informer that does not show the object yet would seem to show its deletion.
 		w.ResourceVersion = lastVersion(call, was, a)
 	}
 	content := l.contentOnce(kind)
