@@ -60,7 +60,7 @@ func (c *consistency) wrote(r *running, w ownWrite, forgive bool) (echo Cause, f
 	key, by := r.run.Key, c.watched(w.kind)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// finished must be read with the lock: the code after a run relies on the causes that were added for the key during
+	// finished must be read with the lock: the code after a run relies on everything that was added for the key during
 	// the run.
 	if r.finished.Load() {
 		return echo, false, false

@@ -13,12 +13,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// Controller runs a Handler for the objects of a Retriever. See Handler for what it
-// promises, Config for what can be set.
+// Controller runs a Handler for the objects of a Retriever. Handler documents the guarantees, and Config the settings.
 type Controller[T kube.Object] struct {
 	// Immutable after New.
 	config   Config[T]
-	sources  []*namedSource // of config
+	sources  []*namedSource // of config.Sources
 	informer *informer.Informer[T]
 	rules    *retry.Rules
 	history  *history
@@ -27,18 +26,17 @@ type Controller[T kube.Object] struct {
 
 	mu    sync.Mutex
 	phase Phase          // guarded by mu
-	loop  *loop[T]       // guarded by mu; nil unless the controller works
+	loop  *loop[T]       // guarded by mu; nil while the controller is stopped or in standby
 	added []*addedSource // guarded by mu
 }
 
 // addedSource is a source that was added at run time.
 type addedSource struct {
 	source *namedSource
-	remove func() // from the present term; guarded by Controller.mu
+	remove func() // removes it from the current term; guarded by Controller.mu
 }
 
-// New makes a Controller. It starts nothing and makes no request. The error names every
-// mistake in config at once.
+// New returns a Controller. It starts nothing and makes no request. The error contains every mistake in config.
 func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 	config = config.withDefaults()
 	err := config.validate()
@@ -74,25 +72,23 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 // Name returns the controller's name.
 func (c *Controller[T]) Name() string { return c.config.Name }
 
-// Informer returns the controller's cache: the one it was given, or its own.
+// Informer returns the controller's informer: Config.Informer, or the controller's own.
 func (c *Controller[T]) Informer() *informer.Informer[T] { return c.informer }
 
-// Run works until ctx ends.
+// Run runs the controller until ctx ends.
 //
 // Flow:
-//  1. With a LeaderElector, it waits until it leads.
-//  2. It runs the informer and waits until everything has been listed. What stands in
-//     the way (a permission, a missing CustomResourceDefinition, a network) is logged,
-//     shown by Ready and in metrics, and waited for.
-//  3. Workers handle every listed object once, and from then on what changes.
-//  4. When ctx ends, no further key is begun; handlers may finish for the drain time,
-//     and then their contexts are cancelled. When leadership is lost, they are cancelled
-//     at once, and Run goes back to step 1.
-//  5. It returns when every worker, source and watch has ended: a handler that heeds its
-//     context bounds how long that takes.
+//  1. With a LeaderElector, it waits until this process leads.
+//  2. It runs the informer and waits until all objects are listed. It logs what prevents this (a missing permission, a
+//     missing CustomResourceDefinition, a network failure), reports it in Ready and in metrics, and keeps waiting.
+//  3. Workers handle every listed object once, and then every change.
+//  4. When ctx ends, workers start no further key (but see ShutdownConfig.DrainQueue). Handlers may finish within
+//     ShutdownConfig.DrainTimeout; then their contexts are cancelled. When leadership is lost, their contexts are
+//     cancelled at once, and Run goes back to step 1.
+//  5. Run returns when every worker, source and watch has ended. A handler that ignores its context delays this.
 //
-// It returns nil when ctx ended; otherwise the error of a source or of the elector, or
-// that the controller runs already. It may be called again after it has returned.
+// Run returns nil if ctx ended. Otherwise it returns the error of a source or of the elector, or an error if the
+// controller is running already. Run may be called again after it has returned.
 func (c *Controller[T]) Run(ctx context.Context) error {
 	begins := PhaseStandby
 	if c.config.LeaderElector == nil {
@@ -114,7 +110,7 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 	})
 }
 
-// work is one term: from being allowed to work to the end of ctx.
+// work runs one term: from the start, or from gaining leadership, until ctx ends.
 func (c *Controller[T]) work(ctx context.Context) error {
 	l := newLoop(c)
 	c.problems.begun(l.reportProblem)
@@ -129,13 +125,11 @@ func (c *Controller[T]) work(ctx context.Context) error {
 	return l.run(ctx, func(p Phase) { c.set(p, l) })
 }
 
-// AddSource adds a source, as if it were in Config.Sources from now on: it is run at once when
-// the controller works, and in each later term. A controller that works does not wait for the
-// informers of the source. remove ends the source, waits for its end, and stops its informers
-// unless others use them; it may be called at any time, once.
+// AddSource adds a source as if it were in Config.Sources from now on: the controller runs it at once if it is running,
+// and in each later term. A running controller does not wait for the informers of the source. remove ends the source,
+// waits for its end, and stops its informers unless others use them. It may be called at any time, but only once.
 //
-// It is how watches come and go at run time: for kinds that a user's object names, for
-// instance.
+// AddSource makes it possible to add and remove watches at run time, for example for kinds that a user's object names.
 func (c *Controller[T]) AddSource(source Source) (remove func(), err error) {
 	prepared, err := c.prepare(source, fmt.Sprintf("added source (%T)", source))
 	if err != nil {
@@ -147,7 +141,7 @@ func (c *Controller[T]) AddSource(source Source) (remove func(), err error) {
 	l := c.loop
 	c.mu.Unlock()
 	if l != nil {
-		// Not under mu: it may have to wait for an informer that is just ending.
+		// mu must not be held: add may have to wait for an informer that is just ending.
 		removeNow := l.sources.add(prepared)
 		c.mu.Lock()
 		if c.loop == l {
@@ -166,7 +160,7 @@ func (c *Controller[T]) removeSource(a *addedSource) {
 	removeNow()
 }
 
-// reads returns everything whose readiness is the controller's.
+// reads returns the informers whose readiness is part of the controller's.
 func (c *Controller[T]) reads() []informer.Any {
 	c.mu.Lock()
 	l := c.loop

@@ -1,7 +1,6 @@
-// Package controller is the loop: a Retriever and a Handler make a Controller.
+// Package controller runs a Handler for the objects of a Retriever.
 //
-// The way of an event: the informer stores an object and announces the change; the
-// controller puts the object's key, with the cause, into its workqueue; a worker takes
-// the key, reads the object, and calls the Handler; the Handler's answer decides when
-// the key is run again.
+// Event path: the informer stores an object and reports the change; the controller enqueues the object's key with the
+// cause; a worker takes the key, reads the object and calls the Handler; the Handler's result decides when the key runs
+// again.
 package controller

@@ -17,35 +17,33 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ownWrite is a write of a run, as informers will see it.
+// ownWrite is a write of a run, as informers will show it.
 //
-// Its event is an echo, which need not run the key again, when nothing is in it but the write:
-// when the state before it is one that the informer has announced, and the step from there is
-// the write's alone. That the resource version is the one in the answer does not say so. A write
-// that changes nothing is answered with the state that somebody else has made, whose event may
-// still be on its way; and a write without a precondition may have followed another hand's that
-// no event will show, because the watch broke and a list came in its place. So an echo is
+// The event of a write is an echo if it contains nothing but the write. An echo need not run the key again. The state
+// before an echo must be one that the informer has reported, and only the write may lie between the two states. The
+// resource version of the response does not prove this. A write that changes nothing returns the state that another
+// client made, whose event may not have arrived yet. A write without a precondition may follow a change made by another
+// client that no event will show, because the watch broke and a list replaced it. These events are echoes:
 //
-//   - the coming of an object that the run has created, in the state that it was created in;
-//   - the step from the version that an update or patch named as its precondition to the
-//     version that it was answered with;
-//   - the step from the version that the run knew (from the informer, or by its own last write)
-//     to the one that a patch was answered with, if every difference between the two is in the
-//     request, or what a JSON patch makes of the one is the other. (An update without a
-//     precondition explains any difference, also that from a state of another hand's, which the
-//     handler has read past the cache.)
+//   - an object that the run created is added, in the state in which it was created;
+//   - an object changes from the version that an update or patch named as its precondition to the version in its
+//     response;
+//   - an object changes from the version that the run knew (from the informer, or from its own last write) to the
+//     version in the response to a patch, if every difference between the two is in the request, or if the JSON patch
+//     turns the one into the other. (An update without a precondition explains any difference, including a change made
+//     by another client that the handler read without the cache.)
 //
-// Deletions are no echoes: they are wishes, whose fulfilment others decide on. Nor is what a list shows:
-// see offer.
+// Deletes are never echoes: other clients decide when they complete (finalizers). Changes found by a list are not
+// echoes either: see offer.
 type ownWrite struct {
 	cache.Write
 	kind    schema.GroupKind
-	whole   schema.GroupVersionKind // of Object; empty when that is not the whole object
+	whole   schema.GroupVersionKind // kind of Object; empty if Object is not the whole object
 	created bool
-	base    string // the version that the write led away from; empty: not known for certain
+	base    string // version from which the write started; empty: not known for certain
 }
 
-// isBehind reports whether cause is the coming of exactly what w has written.
+// isBehind reports whether cause is the event of exactly what w wrote.
 func (w *ownWrite) isBehind(cause *Cause) bool {
 	if w.Deleted || w.ResourceVersion == "" || w.ResourceVersion != cause.ResourceVersion ||
 		w.Key != cause.Object || w.UID != cause.UID || w.kind != cause.Kind {
@@ -55,17 +53,17 @@ func (w *ownWrite) isBehind(cause *Cause) bool {
 		cause.Type == CauseUpdated && w.base != "" && w.base == cause.Previous
 }
 
-// baseOf returns the version that an update or patch led away from to after, if nothing but the
-// write lies between.
+// baseOf returns the version from which an update or patch started, if only the write lies between that version and the
+// response; otherwise "".
 func baseOf(call kube.Call, was *before, a answer, content contentFunc) string {
 	after := a.object
 	if after == nil || call.Verb != "update" && call.Verb != "patch" {
 		return ""
 	}
-	// Read without the kind's type, which is known only where an informer keeps whole objects.
+	// The request is parsed without the kind's type, which is known only if an informer keeps whole objects.
 	if sent, err := wire.Parse(call.Request, nil); err == nil && sent.ResourceVersion != "" {
 		if sent.ResourceVersion == after.ResourceVersion {
-			return "" // it has changed nothing: the state is another hand's, read since was
+			return "" // no change: the state is another client's, and the run read it after was
 		}
 		return sent.ResourceVersion
 	}
@@ -76,10 +74,10 @@ func baseOf(call kube.Call, was *before, a answer, content contentFunc) string {
 		return version
 	}
 	if call.Verb == "update" {
-		return "" // a whole object: it may have been read past the cache, with another hand's change
+		return "" // a whole object: the run may have read it, with another client's change, without the cache
 	}
 	if a.kind != call.Kind {
-		return "" // only part of the object: what else has changed does not show
+		return "" // only part of the object: its other changes are not visible
 	}
 	if was == nil || !was.whole || was.object.UID != after.UID || was.object.ResourceVersion == after.ResourceVersion {
 		return ""
@@ -92,7 +90,7 @@ func baseOf(call kube.Call, was *before, a answer, content contentFunc) string {
 		return ""
 	}
 	if call.RequestType == string(types.JSONPatchType) && was.object.Format == wire.JSON {
-		// The patch is applied to the bytes, without decoding and encoding the state for it.
+		// The patch is applied to the encoded state, which avoids decoding and encoding the state.
 		if !isPatched(call, was.object.Bytes, to) {
 			return ""
 		}
@@ -105,7 +103,7 @@ func baseOf(call kube.Call, was *before, a answer, content contentFunc) string {
 	return was.object.ResourceVersion
 }
 
-// lockOf returns the resourceVersion that the JSON patch of a call demands; "" if it demands none.
+// lockOf returns the resourceVersion that the JSON patch of a call requires, or "" if it requires none.
 func lockOf(call kube.Call) (version string) {
 	const path = "/metadata/resourceVersion"
 	if call.RequestType != string(types.JSONPatchType) || !bytes.Contains(call.Request, []byte(path)) {
@@ -124,14 +122,14 @@ func lockOf(call kube.Call) (version string) {
 		case o.Path == path && isText && version == "" && (o.Op == "test" || o.Op == "add" || o.Op == "replace"):
 			version = value
 		case strings.HasPrefix(path, o.Path) || strings.HasPrefix(path, o.From) && o.From != "":
-			return "" // it does something else to the resourceVersion too
+			return "" // it reads or changes the resourceVersion in another way too
 		}
 	}
 	return version
 }
 
-// isStatusPatched is isPatched for a patch of the status. It decodes the statuses only, when nothing
-// else differs; false says nothing.
+// isStatusPatched is isPatched for a patch of the status. It decodes only the statuses, and only if nothing else
+// differs. A false result proves nothing.
 func isStatusPatched(call kube.Call, from, to *wire.Object) bool {
 	const rest = kube.ChangedAnything &^ (kube.ChangedResourceVersion | kube.ChangedStatus)
 	if call.RequestType != string(types.JSONPatchType) || call.Subresource != "status" || from.Format != wire.JSON || to.Format != wire.JSON ||
@@ -144,7 +142,7 @@ func isStatusPatched(call kube.Call, from, to *wire.Object) bool {
 	}
 	operations = slices.DeleteFunc(operations, func(o jsonpatch.Operation) bool {
 		path, err := o.Path()
-		return err == nil && o.Kind() == "test" && !strings.HasPrefix(path, "/status") // the API server has looked
+		return err == nil && o.Kind() == "test" && !strings.HasPrefix(path, "/status") // the API server has tested it
 	})
 	var before, after struct {
 		Status json.RawMessage `json:"status,omitempty"`
@@ -161,7 +159,7 @@ func isStatusPatched(call kube.Call, from, to *wire.Object) bool {
 	return err == nil && jsonpatch.Equal(made, encodedAfter)
 }
 
-// liesBetween reports whether a patch is all that lies between two states.
+// liesBetween reports whether a patch is the only difference between two states.
 func liesBetween(call kube.Call, from, to map[string]any) bool {
 	if call.RequestType == string(types.JSONPatchType) {
 		encoded, err := json.Marshal(from)
@@ -171,15 +169,15 @@ func liesBetween(call kube.Call, from, to map[string]any) bool {
 	return utiljson.Unmarshal(call.Request, &request) == nil && explains(request, call, from, to)
 }
 
-// isPatched reports whether the JSON patch of a call is all that lies between a state, encoded as
-// JSON, and another one. What the patch does to a state can be computed exactly, also what it
-// removes: nothing is left for the request to explain.
+// isPatched reports whether the JSON patch of a call is the only difference between from, encoded as JSON, and to. The
+// result of a JSON patch can be computed exactly, including what it removes: the request need not explain any
+// difference.
 func isPatched(call kube.Call, from []byte, to map[string]any) bool {
 	made, ok := patched(from, call.Request)
 	return ok && explains(nil, call, made, to)
 }
 
-// patched returns what a JSON patch makes of a state, and whether it can be applied to it.
+// patched returns the result of a JSON patch of a state, and whether the patch can be applied.
 func patched(state, patch []byte) (map[string]any, bool) {
 	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
@@ -190,8 +188,8 @@ func patched(state, patch []byte) (map[string]any, bool) {
 	if err != nil || utiljson.Unmarshal(made, &content) != nil {
 		return nil, false
 	}
-	// The API server keeps no empty lists and maps there: without its last finalizer an object has
-	// no finalizers.
+	// The API server removes empty lists and maps from the metadata: an object whose last finalizer was removed has no
+	// finalizers field.
 	if metadata, ok := content["metadata"].(map[string]any); ok {
 		maps.DeleteFunc(metadata, func(_ string, value any) bool {
 			list, isList := value.([]any)

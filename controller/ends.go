@@ -14,25 +14,25 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// maxEnds is how many objects of one name may wait for Config.Deleted: a hook that does not
-// return, or keeps failing, must not keep the states of all objects that come and go meanwhile.
+// maxEnds is the maximum number of objects of one name that wait for Config.Deleted: a hook that does not return, or
+// keeps failing, must not retain the states of all objects that are created and deleted in the meantime.
 const maxEnds = 16
 
-// ends are the objects that have gone, for Config.Deleted, until it was called for them.
+// ends contains the deleted objects for which Config.Deleted must still be called.
 type ends struct {
 	mu   sync.Mutex
-	keys map[kube.Key][]*end // guarded by mu; of one key in the order in which they went
+	keys map[kube.Key][]*end // guarded by mu; the objects of a key in order of their deletion
 	most int                 // guarded by mu; see deleted
 }
 
-// end is the last known state of an object that has gone.
+// end is the last known state of a deleted object.
 type end struct {
 	state *wire.Object
 	stale bool
 }
 
-// note remembers the state before a change that ended an object. It returns the end that it has
-// dropped because there were too many; nil: none.
+// note records the state before a change that ended an object. It returns the end that it dropped because there were
+// too many, or nil.
 func (e *ends) note(c informer.Change) (dropped *end) {
 	old, err := c.States().Old()
 	if err != nil || old == nil {
@@ -44,13 +44,12 @@ func (e *ends) note(c informer.Change) (dropped *end) {
 	if len(of) == maxEnds {
 		dropped, of = of[0], of[1:]
 	}
-	// An object that took the place of another came by one event only: that the first was
-	// deleted was not seen.
+	// A single event reports that an object replaced another one: the deletion of the first was not seen.
 	e.keys[c.Key] = append(slices.Clip(of), &end{state: old.Clone(), stale: c.Type != informer.Deleted || !c.Certain()})
 	return dropped
 }
 
-// first returns the object of key that went first; nil: there is none.
+// first returns the object of key that was deleted first, or nil.
 func (e *ends) first(key kube.Key) *end {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -60,7 +59,7 @@ func (e *ends) first(key kube.Key) *end {
 	return nil
 }
 
-// handled forgets an end, and no other one that has come meanwhile.
+// handled removes an end. It keeps ends that were added in the meantime.
 func (e *ends) handled(key kube.Key, done *end) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -72,7 +71,7 @@ func (e *ends) handled(key kube.Key, done *end) {
 	}
 }
 
-// noteLastState remembers the state before a change that ended an object, for Config.Deleted.
+// noteLastState records the state before a change that ended an object, for Config.Deleted.
 func (l *loop[T]) noteLastState(c informer.Change) {
 	if dropped := l.ends.note(c); dropped != nil {
 		l.logger.Warn("Deleted is not called for an object: too many of its name wait for it",
@@ -80,15 +79,15 @@ func (l *loop[T]) noteLastState(c informer.Change) {
 	}
 }
 
-// endOf calls Config.Deleted for each object of the key that has gone, in the order in which they
-// went. called is false when there is none.
+// endOf calls Config.Deleted for each deleted object of the key, in order of their deletion. called is false if there
+// is none.
 func (l *loop[T]) endOf(ctx context.Context, r *running) (called bool, err error) {
 	key := r.run.Key
 	if l.config.Deleted == nil {
 		return false, nil
 	}
 	for end := l.ends.first(key); end != nil; end = l.ends.first(key) {
-		called, r.uid, r.ending = true, end.state.UID, end // also when Deleted panics
+		called, r.uid, r.ending = true, end.state.UID, end // before the call, because Deleted may panic
 		last, err := cache.Decode[T](l.informer.Untyped(), end.state)
 		if err != nil {
 			return true, fmt.Errorf("read the last state of %s: %w", key, err)
@@ -102,8 +101,8 @@ func (l *loop[T]) endOf(ctx context.Context, r *running) (called bool, err error
 	return called, nil
 }
 
-// endGivenUp is for a run in which Config.Deleted has failed for the last time. What is left of
-// the object is forgotten, so that it does not stand in the way of the next one of the name.
+// endGivenUp handles a run in which Config.Deleted failed for the last time. It removes the object's last state, so
+// that it does not block the next object of the name.
 func (l *loop[T]) endGivenUp(r *running) nextRun {
 	key := r.run.Key
 	l.ends.handled(key, r.ending)

@@ -10,12 +10,12 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// changed is the informer's subscriber: a change of the controller's own objects.
+// changed handles a change of the controller's own objects. It subscribes to the informer.
 func (l *loop[T]) changed(c informer.Change) {
 	if c.Key.Namespace == "" && !l.clusterScoped.Load() {
 		l.clusterScoped.Store(true)
 	}
-	// What is listed before the controller works is in the store when the first pass walks it.
+	// The first pass finds these objects in the store.
 	if c.Type == informer.Listed && !l.works.Load() {
 		return
 	}
@@ -23,7 +23,7 @@ func (l *loop[T]) changed(c informer.Change) {
 	l.noteEnd(c, matters)
 	switch {
 	case !matters:
-		if c.Type == informer.Deleted { // no run will find that it is gone
+		if c.Type == informer.Deleted { // no run will detect the deletion
 			l.forgetFailures(c.Key)
 		}
 		l.skip(SkipPredicate, c.Key, Cause{Type: typeOf(c), Source: SourceSelf, Kind: l.kind, Object: c.Key})
@@ -35,8 +35,8 @@ func (l *loop[T]) changed(c informer.Change) {
 	l.enqueue(c)
 }
 
-// noteEnd notes the end of an object, which may be that another has taken its place. told says
-// that its key will run.
+// noteEnd records the end of an object: its deletion, or its replacement by another one. told is true if its key will
+// run.
 func (l *loop[T]) noteEnd(c informer.Change, told bool) {
 	replaced := c.Type == informer.Updated && c.Changed(kube.ChangedUID) != 0
 	if c.Type != informer.Deleted && !replaced {
@@ -55,12 +55,12 @@ func (l *loop[T]) noteEnd(c informer.Change, told bool) {
 	}
 }
 
-// matters reports whether a change of the controller's own objects is to make the handler run.
+// matters reports whether a change of the controller's own objects must run the handler.
 func (l *loop[T]) matters(c informer.Change) bool {
 	return l.config.Predicate == nil || l.config.Predicate(c)
 }
 
-// enqueue adds the key of a change of the controller's own objects.
+// enqueue enqueues the key of a change of the controller's own objects.
 func (l *loop[T]) enqueue(c informer.Change) {
 	priority := PriorityNormal
 	switch {
@@ -74,7 +74,7 @@ func (l *loop[T]) enqueue(c informer.Change) {
 	l.offer(c.Key, &cause, priority, c.FromList())
 }
 
-// triggered is what the source of a name calls.
+// triggered returns the function that a source calls to enqueue keys.
 func (l *loop[T]) triggered(source string) Enqueue {
 	return func(key kube.Key, why Trigger) {
 		if l.clusterScoped.Load() {
@@ -93,15 +93,15 @@ func (l *loop[T]) triggered(source string) Enqueue {
 		cause.Detail = why.Detail
 		if !why.All {
 			l.offer(key, &cause, why.Priority, found)
-		} else if l.works.Load() { // otherwise the first pass is yet to come
+		} else if l.works.Load() { // otherwise the first pass is still to come
 			l.passes.ask(&cause)
 			signal(l.feeder.wake)
 		}
 	}
 }
 
-// causeOf returns the cause that a change is. What a list brings is not looked at: there is
-// much of it, and nothing to compare it with.
+// causeOf returns the cause for a change. It does not read listed objects: there are many of them, and no earlier state
+// to compare them with.
 func (l *loop[T]) causeOf(source string, c informer.Change) Cause {
 	cause := Cause{Type: typeOf(c), Source: source, Kind: c.Kind().GroupKind(), Object: c.Key, Time: time.Now()}
 	if c.Type != informer.Added && c.Type != informer.Updated {
@@ -114,7 +114,7 @@ func (l *loop[T]) causeOf(source string, c informer.Change) Cause {
 	if c.Type == informer.Updated {
 		cause.Previous, cause.difference = c.States().OldVersion(), newDifference(c.Later())
 		if c.Changed(kube.ChangedDeletion) != 0 {
-			cause.Manager = "" // who deletes is no field manager: the object names who wrote it before
+			cause.Manager = "" // a delete has no field manager: the object names the manager that wrote it before
 		}
 	}
 	return cause
@@ -132,9 +132,8 @@ func typeOf(c informer.Change) CauseType {
 	return CauseUpdated
 }
 
-// offer puts key into the queue because something has happened, unless that was the key's own
-// write. found says that a list or a poll has found it: such a key waits in the backlog until there
-// is room, unless its priority is high.
+// offer enqueues key for cause, unless cause is the key's own write. found is true if a list or a poll found the key:
+// such a key waits in the backlog until there is room, unless its priority is high.
 func (l *loop[T]) offer(key kube.Key, cause *Cause, priority Priority, found bool) {
 	if !found && !l.config.OwnWrites.Handle && l.consistency.isEcho(key, cause) {
 		l.skip(SkipOwnWrite, key, *cause)
@@ -142,7 +141,7 @@ func (l *loop[T]) offer(key kube.Key, cause *Cause, priority Priority, found boo
 	}
 	if found && priority < PriorityHigh {
 		if !l.works.Load() && l.config.Predicate == nil && l.informer.Has(key) {
-			return // the first pass is yet to come, and handles it; or its deletion does
+			return // the first pass, or the object's deletion, will handle it
 		}
 		l.backlog.add(key, *cause)
 		signal(l.feeder.wake)
@@ -152,16 +151,16 @@ func (l *loop[T]) offer(key kube.Key, cause *Cause, priority Priority, found boo
 	l.add(key, &queueOptions{Cause: *cause, Priority: workqueue.Priority(priority), Debounce: l.config.Queue.Debounce, EndBackoffIf: l.config.Queue.EndBackoffIf})
 }
 
-// willRun notes that key is about to be enqueued for causes, so that no pass has to.
+// willRun records that key is about to be enqueued for causes, so that passes skip it.
 func (l *loop[T]) willRun(key kube.Key, causes Causes) {
 	if l.passes.active.Load() {
 		l.passes.enqueued(key, l.runsFor(key, causes))
 	}
 }
 
-// runsFor reports whether it is certain that key runs soon, and from its beginning, when it is enqueued for causes. It
-// is not while the key is running: causes may turn out to be the run's own writes, and be removed (Queue.RemoveCauses).
-// Neither is it while the key is in back-off, unless one of causes ends that.
+// runsFor reports whether key is certain to run soon, and from its beginning, when it is enqueued for causes. A key
+// that is running is not certain: causes may prove to be the run's own writes, and be removed (Queue.RemoveCauses). A
+// key in backoff is not certain either, unless one of causes ends the backoff.
 func (l *loop[T]) runsFor(key kube.Key, causes Causes) bool {
 	switch entry, _ := l.queue.Lookup(key); entry.State {
 	case workqueue.Processing, workqueue.ProcessingAgain:
@@ -170,13 +169,13 @@ func (l *loop[T]) runsFor(key kube.Key, causes Causes) bool {
 	return l.endsBackoff(key, causes)
 }
 
-// endsBackoff reports whether key is not in back-off, or one of causes ends that.
+// endsBackoff reports whether key is not in backoff, or one of causes ends the backoff.
 func (l *loop[T]) endsBackoff(key kube.Key, causes Causes) bool {
 	entry, _ := l.queue.Lookup(key)
 	return entry.State != workqueue.Backoff || causes.Dropped() > 0 || slices.ContainsFunc(causes.List(), l.config.Queue.EndBackoffIf)
 }
 
-// again puts key into the queue for a reason of the loop's own.
+// again enqueues key for a cause of the loop itself.
 func (l *loop[T]) again(key kube.Key, cause Cause, o queueOptions) bool {
 	cause.Source, cause.Time, cause.Staleness = SourceLoop, time.Now(), l.informer.Untyped().Staleness()
 	o.Cause = cause

@@ -7,12 +7,12 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// RecentRuns returns the latest runs, latest first, those under way included: 256 at the most. They
-// outlive terms of leadership, not the process.
+// RecentRuns returns the latest runs, latest first, including runs in progress: at most 256. They survive a change of
+// leadership, but not a restart of the process.
 func (c *Controller[T]) RecentRuns() []RunRecord { return c.history.all() }
 
-// Problems returns the problems that last, oldest first, and what keeps sources and
-// informers from doing their work.
+// Problems returns the current problems, oldest first, and then the errors that prevent sources and informers from
+// working.
 func (c *Controller[T]) Problems() []Problem {
 	all := c.problems.all()
 	c.mu.Lock()
@@ -28,15 +28,14 @@ func (c *Controller[T]) Problems() []Problem {
 		if h := read.Health(); h.Err != nil && !h.Degraded {
 			problem := Problem{Type: ProblemInformer, Since: h.ErrSince, Message: h.Ready().Error()}
 			if !slices.ContainsFunc(all, func(t Problem) bool { return t.Type == problem.Type && t.Message == problem.Message }) {
-				all = append(all, problem) // once, however many sources share the informer
+				all = append(all, problem) // once, even if several sources share the informer
 			}
 		}
 	}
 	return all
 }
 
-// Queue returns at most limit of the keys that are queued, waiting or being handled, in no
-// order.
+// Queue returns at most limit of the keys that are ready, delayed or processing, in no particular order.
 func (c *Controller[T]) Queue(limit int) []QueueEntry {
 	c.mu.Lock()
 	l := c.loop
@@ -52,42 +51,41 @@ func (c *Controller[T]) Queue(limit int) []QueueEntry {
 	return all
 }
 
-// Explanation says of one key why it ran, why it runs, or why it does not.
+// Explanation describes why a key ran, why it will run, or why it does not run.
 type Explanation struct {
 	Key kube.Key
-	// Phase is the controller's.
+	// Phase is the controller's phase.
 	Phase Phase
-	// NotReady is what Controller.Ready says: a list that cannot be had, for instance. Empty: it
-	// is ready.
+	// NotReady is the error of Controller.Ready, for example of a list that fails. Empty: the controller is ready.
 	NotReady string
-	// Exists is true when the informer has the object. Retrieves is what it retrieves.
+	// Exists is true if the informer has the object. Retrieves describes the objects that the informer retrieves.
 	Exists    bool
 	Retrieves string
-	// Queued is the key's place in the queue. Nil: it is not in it.
+	// Queued is the key's entry in the queue. Nil: the key is not in the queue.
 	Queued *QueueEntry
-	// Found is why the key is to be enqueued, at low priority, when there is room in the queue:
-	// lists and polls have found it. Empty: it does not wait for that.
+	// Found contains the causes of a key that lists and polls found and that waits for room in the queue, to be
+	// enqueued at low priority. Empty: the key does not wait for room.
 	Found Causes
-	// Stats are the controller's figures: what else it has to do.
+	// Stats contains the controller's figures, such as its other work.
 	Stats Stats
-	// Failures is how many runs failed in a row, the last one with LastError, since
-	// FailingSince. Terminal is true when nothing but a change of the object runs the key again.
+	// Failures is the number of consecutive failed runs since FailingSince; LastError is the error of the last one.
+	// Terminal is true if only a change of the object runs the key again.
 	Failures     int
 	FailingSince time.Time
 	LastError    string
 	Terminal     bool
-	// Unseen is what the last run has written and informers do not show yet.
+	// Unseen describes the writes of the last run that informers do not show yet.
 	Unseen []string
-	// Runs are the latest runs of the key, latest first, one under way included. At most 4, of
-	// the 256 keys that ran last.
+	// Runs contains the latest runs of the key, latest first, including a run in progress: at most 4. Only the runs of
+	// the 256 keys that ran last are kept.
 	Runs []RunRecord
-	// Skipped is what of late did not make it run, latest first: of the last 256 of all keys.
+	// Skipped contains recent changes that did not run the key, latest first. Only the last 256 of all keys are kept.
 	Skipped []Skip
-	// Problems are those of the key that last.
+	// Problems contains the current problems of the key.
 	Problems []Problem
 }
 
-// Explain says of a key why it ran, why it runs, or why it does not. It makes no request.
+// Explain returns why a key ran, why it will run, or why it does not run. It makes no request.
 func (c *Controller[T]) Explain(key kube.Key) Explanation {
 	e := Explanation{Key: key, Stats: c.Stats()}
 	if err := c.Ready(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// When a key that keeps failing is called failing (ProblemFailing): after both.
+// A key is reported as failing (ProblemFailing) after both failingAttempts and failingTime.
 const (
 	failingAttempts = 10
 	failingTime     = 10 * time.Minute
@@ -34,8 +34,8 @@ func endsBackoffByDefault(cause Cause) bool {
 	return cause.Source == SourceSelf
 }
 
-// orOtherObject returns a condition that ends a backoff also when the object is deleted, or another one of the same
-// name is created, which has not failed yet.
+// orOtherObject returns configured, extended by two conditions: it also ends a backoff if the object is deleted, or if
+// another object of the same name, which has not failed yet, is created.
 func orOtherObject(configured func(Cause) bool) func(Cause) bool {
 	return func(cause Cause) bool {
 		cause = cause.compared()
@@ -53,44 +53,44 @@ func orOtherObject(configured func(Cause) bool) func(Cause) bool {
 	}
 }
 
-// maxClasses is how many classes of errors are counted of one key.
+// maxClasses is the maximum number of error classes that are counted per key.
 const maxClasses = 32
 
-// failures remembers the keys whose last run has failed.
+// failures contains the keys whose last run failed.
 type failures struct {
 	mu   sync.Mutex
 	keys map[kube.Key]*failing // guarded by mu
 	most int                   // guarded by mu; see deleted
-	n    atomic.Int64          // how many keys there are: most events and runs need to know no more
+	n    atomic.Int64          // number of keys; most events and runs need only this
 }
 
-// some reports whether any key has failed at its last run.
+// some reports whether there is a key whose last run failed.
 func (f *failures) some() bool { return f.n.Load() > 0 }
 
-// failing is what is remembered of a key whose last run has failed.
+// failing is the record of a key whose last run failed.
 type failing struct {
-	since   time.Time // of the first failure in a row
-	inARow  int       // of all classes
+	since   time.Time // time of the first consecutive failure
+	inARow  int       // consecutive failures of all classes
 	class   retry.Class
-	ofClass int // of the class of the last one; others may have come in between
+	ofClass int // failures of class; those of other classes may lie between
 	err     string
 	stack   bool // the stack of a panic was logged
 
-	// counts are how many failures in a row are of each class. A class counts on when others
-	// come in between: by turns they would never back off.
-	counts map[retry.Class]int // not to be read from copies
+	// counts contains the number of consecutive failures of each class. A failure of another class does not reset it:
+	// otherwise alternating classes would never back off.
+	counts map[retry.Class]int // must not be read from copies
 
-	stalled  bool // it was given up after the last retry
-	reported bool // as failing for long
-	// uid is the object that failed: another one of the same name begins anew. Empty: the runs
+	stalled  bool // given up after the last retry
+	reported bool // reported as ProblemFailing
+	// uid identifies the object that failed: another object of the same name starts with no failures. Empty: the runs
 	// found no object.
 	uid types.UID
-	// terminal is true when it was given up until its object changes, which was in generation.
+	// terminal is true if the key was given up until its object changes. generation is the generation that failed.
 	terminal   bool
 	generation int64
 }
 
-// of returns a copy of what is known of key; zero when it has not failed.
+// of returns a copy of key's record, or the zero value if its last run has not failed.
 func (f *failures) of(key kube.Key) failing {
 	if !f.some() {
 		return failing{}
@@ -103,8 +103,7 @@ func (f *failures) of(key kube.Key) failing {
 	return failing{}
 }
 
-// failed counts a failure of the object uid, and lets note say more of it. It returns what is known
-// then.
+// failed counts a failure of the object uid, and calls note to add to the record. It returns a copy of the record.
 func (f *failures) failed(key kube.Key, uid types.UID, class retry.Class, err error, now time.Time, note func(*failing)) failing {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +116,7 @@ func (f *failures) failed(key kube.Key, uid types.UID, class retry.Class, err er
 		f.keys[key] = known
 	}
 	if len(known.counts) == maxClasses {
-		clear(known.counts) // classes are to be few: these are not
+		clear(known.counts) // too many classes: errors should have few
 	}
 	known.inARow++
 	known.counts[class]++
@@ -128,8 +127,8 @@ func (f *failures) failed(key kube.Key, uid types.UID, class retry.Class, err er
 	return *known
 }
 
-// gaveUp notes that a key has no retries left: what follows begins a new budget. It returns
-// false when it had been given up before without a success since.
+// gaveUp records that a key has no retries left. The next failure starts a new retry budget. gaveUp returns false if
+// the key was given up before, without a success since then.
 func (f *failures) gaveUp(key kube.Key) (news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -143,7 +142,7 @@ func (f *failures) gaveUp(key kube.Key) (news bool) {
 	return news
 }
 
-// forGood notes that key is given up until its object, which is in generation, changes.
+// forGood records that key is given up until its object, now at generation, changes.
 func (f *failures) forGood(key kube.Key, generation int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +151,7 @@ func (f *failures) forGood(key kube.Key, generation int64) {
 	}
 }
 
-// reported notes that key has been reported as failing for long.
+// reported records that key was reported as ProblemFailing.
 func (f *failures) reported(key kube.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -161,8 +160,7 @@ func (f *failures) reported(key kube.Key) {
 	}
 }
 
-// forget drops key, whose run has not failed, or has no object any more. It returns what was
-// known.
+// forget removes key, because its run has not failed or its object is gone. It returns the removed record.
 func (f *failures) forget(key kube.Key) failing {
 	if !f.some() {
 		return failing{}
@@ -178,8 +176,8 @@ func (f *failures) forget(key kube.Key) failing {
 	return *known
 }
 
-// resyncs reports whether a resync may run a listed object: not while it waits for its retry, which
-// has its own times, nor when only a change can mend it. One that was given up it may.
+// resyncs reports whether a resync may run a listed object. It must not if the key waits for a retry, which has its own
+// schedule, or if only a change can fix it. It may if the key was given up after its last retry.
 func (f *failures) resyncs(c informer.Change) bool {
 	if !f.some() {
 		return true
@@ -196,10 +194,10 @@ func (f *failures) resyncs(c informer.Change) bool {
 		return true
 	}
 	obj, err := c.States().New()
-	return err == nil && obj != nil && obj.UID != uid // an earlier object of the name has failed
+	return err == nil && obj != nil && obj.UID != uid // the failed object was an earlier one of the same name
 }
 
-// objectEnded reports whether key is known to have failed with the object whose end c is.
+// objectEnded reports whether c is the end of the object with which key failed.
 func (f *failures) objectEnded(c informer.Change) bool {
 	if !f.some() {
 		return false
@@ -218,9 +216,9 @@ func (f *failures) objectEnded(c informer.Change) bool {
 	return err == nil && old != nil && old.UID == uid
 }
 
-// ignores reports whether a change of a key's object is none to a key that has failed for good:
-// the generation, by which the API server counts the states that are wanted, is the same. Kinds
-// that count none have generation 0: each change counts.
+// ignores reports whether a change does not run a key that was given up until its object changes: the generation, which
+// the API server increments when the desired state changes, is the same. Kinds without generations have generation 0:
+// then every change runs the key.
 func (f *failures) ignores(c informer.Change) bool {
 	if !f.some() {
 		return false
@@ -241,7 +239,7 @@ func (f *failures) ignores(c informer.Change) bool {
 	return err == nil && obj != nil && obj.UID == uid && obj.Generation == generation
 }
 
-// figures are how many keys fail now, and since when the one that has failed for longest.
+// figures returns the number of failing keys, and the start of the longest failure.
 func (f *failures) figures() (failing int, oldest time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

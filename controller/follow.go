@@ -10,7 +10,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// follow decides what follows a run, and does it.
+// follow decides what follows a run, and does it: it enqueues the key again, or gives it up.
 func (l *loop[T]) follow(ctx context.Context, r *running, outcome Outcome, requeue *RequeueError, err error) nextRun {
 	key := r.run.Key
 	switch outcome {
@@ -34,11 +34,11 @@ func (l *loop[T]) follow(ctx context.Context, r *running, outcome Outcome, reque
 	return l.failed(ctx, r, outcome, err)
 }
 
-// succeeded notes a run that did not fail.
+// succeeded records a run that did not fail.
 func (l *loop[T]) succeeded(ctx context.Context, r *running, outcome Outcome) {
 	key := r.run.Key
 	if l.successes.note(key, r.run.Causes, time.Now()) && !l.informer.Has(key) {
-		l.successes.forget(key) // a run for an object that is gone; its deletion may have been told before
+		l.successes.forget(key) // the object is gone, and its deletion may have been reported before
 	}
 	l.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
 	if before := l.failures.forget(key); before.inARow > 0 || before.stalled || before.terminal {
@@ -59,7 +59,7 @@ func (l *loop[T]) classOf(outcome Outcome, err error) retry.Class {
 	return l.rules.Classify(err)
 }
 
-// failed notes a failed run, and enqueues the key again or gives it up.
+// failed records a failed run, and enqueues the key again or gives it up.
 func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err error) nextRun {
 	key, class := r.run.Key, l.classOf(outcome, err)
 	panicked := panicOf(err)
@@ -72,7 +72,7 @@ func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err e
 	r.run.Class = class
 	r.mu.Unlock()
 	if logStack {
-		// Once: the retries of the same panic would only repeat it.
+		// The stack is logged once: retries of the same panic would only repeat it.
 		r.log().ErrorContext(ctx, "handler panicked", "error", err, "stack", string(panicked.Stack))
 	}
 	if class == retry.Terminal {
@@ -96,10 +96,10 @@ func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err e
 	return nextRun{at: time.Now().Add(decision.Delay), why: fmt.Sprintf("retry %d (%s)", f.inARow, class)}
 }
 
-// maxFields is how many fields of an error a log line names.
+// maxFields is the maximum number of an error's fields in a log line.
 const maxFields = 16
 
-// fieldsOf returns the fields that the API server names in err, as a log line shows them.
+// fieldsOf returns the fields that the API server names in err, shortened for a log line.
 func fieldsOf(err error) []string {
 	fields := retry.Fields(err)
 	if more := len(fields) - maxFields; more > 0 {
@@ -111,8 +111,8 @@ func fieldsOf(err error) []string {
 	return fields
 }
 
-// logFailure logs a failure that will be retried: at debug level while it is no news, and the
-// same error of a key at most once a second.
+// logFailure logs a failure that will be retried: at debug level if the decision is quiet, and the same error of a key
+// at most once a second.
 func (l *loop[T]) logFailure(ctx context.Context, r *running, err error, decision retry.Decision, attrs []any) {
 	if decision.Quiet {
 		r.log().DebugContext(ctx, "handler failed, will try again", attrs...)
@@ -128,7 +128,7 @@ func (l *loop[T]) logFailure(ctx context.Context, r *running, err error, decisio
 	r.log().WarnContext(ctx, "handler failed, will try again", attrs...)
 }
 
-// failedForGood notes that a key is not to be tried again until its object changes.
+// failedForGood records that a key must not be retried until its object changes.
 func (l *loop[T]) failedForGood(ctx context.Context, r *running, err error) nextRun {
 	key := r.run.Key
 	if r.ending != nil {
@@ -136,11 +136,11 @@ func (l *loop[T]) failedForGood(ctx context.Context, r *running, err error) next
 		return l.endGivenUp(r)
 	}
 	if l.informer.Has(key) {
-		// Of the object that the run began with: the informer may show a later generation by now,
-		// which no run has seen.
+		// The generation is that of the object at the start of the run: the informer may show a later generation by
+		// now, which no run has seen.
 		l.failures.forGood(key, r.generation)
 	} else {
-		// Without an object there is no resync to hold back, and no end of it to hear of.
+		// Without an object, there is no resync to hold back, and no deletion event to wait for.
 		l.forgetFailures(key)
 	}
 	r.log().ErrorContext(ctx, "handler failed for good: not tried again until the object changes", "error", err)
@@ -160,13 +160,13 @@ func (l *loop[T]) stalled(ctx context.Context, r *running, f failing, err error,
 		return l.endGivenUp(r)
 	}
 	if !l.informer.Has(r.run.Key) {
-		// Without an object there is no resync, and no end of it to hear of.
+		// Without an object, there is no resync, and no deletion event to wait for.
 		l.forgetFailures(r.run.Key)
 	}
 	return nextRun{why: fmt.Sprintf("when something changes or the object is resynced (given up after %s)", counted(f.inARow, "attempt"))}
 }
 
-// failsForLong reports a key that has failed often and for long, once.
+// failsForLong reports a key that has failed often and for a long time. It reports it once.
 func (l *loop[T]) failsForLong(ctx context.Context, r *running, f failing) {
 	if f.reported || f.inARow < failingAttempts || time.Since(f.since) < failingTime {
 		return

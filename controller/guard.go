@@ -11,9 +11,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// guarded returns the config with the user's functions behind a guard, which recovers from their
-// panics. What they were asked is then decided in favour of a run: a wake-up must not be lost. The
-// Handler, the Reconciler and Deleted are not among them: their panics are errors of a key.
+// guarded returns the config with the user's functions behind a guard, which recovers from their panics. A function
+// that panics returns a value that makes the handler run: a change must not be lost. The Handler, the Reconciler and
+// Deleted are not guarded: their panics are errors of a key.
 func (c Config[T]) guarded(g *usercode.Guard) Config[T] {
 	if predicate := c.Predicate; predicate != nil {
 		c.Predicate = func(change informer.Change) bool {
@@ -46,7 +46,7 @@ func (c Config[T]) guarded(g *usercode.Guard) Config[T] {
 	return c
 }
 
-// guardedRecorder is a Recorder whose panics do no harm: what it was told is lost.
+// guardedRecorder is a Recorder that recovers from panics. The recorded value is lost.
 type guardedRecorder struct {
 	recorder Recorder
 	guard    *usercode.Guard
@@ -93,7 +93,7 @@ func (r guardedRecorder) RunEnded(controller string, run RunSummary) {
 
 func (r guardedRecorder) call(f func()) { _ = r.guard.Call("Config.Metrics", f, nil) }
 
-// guardedEvents is an EventRecorder whose panics do no harm: the Event is lost.
+// guardedEvents is an EventRecorder that recovers from panics. The Event is lost.
 type guardedEvents struct {
 	recorder EventRecorder
 	guard    *usercode.Guard
@@ -107,10 +107,10 @@ func (e guardedEvents) Event(regarding corev1.ObjectReference, eventType, reason
 		})
 }
 
-// errSourceNoReturn is the error of a source that has not returned.
+// errSourceNoReturn is the error of a source that ended its goroutine instead of returning.
 var errSourceNoReturn = errors.New("the source ended its goroutine (runtime.Goexit; t.FailNow does that)")
 
-// guardedRun calls a method of a source that returns an error. A panic is an error.
+// guardedRun calls a method of a source that returns an error. It returns a panic as an error.
 func guardedRun(g *usercode.Guard, name string, f func() error) error {
 	var err error
 	if panicked := g.Call(name, func() { err = f() }, nil); panicked != nil {
