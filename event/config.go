@@ -31,8 +31,8 @@ type Config struct {
 	// Controller is the Events' reportingController, a qualified name such as "shop-operator" or
 	// "shop.example.com/operator". Required.
 	Controller string
-	// Instance is the Events' reportingInstance, which identifies the process, at most 128 bytes. Default:
-	// the host's name, in a Pod the Pod's name.
+	// Instance is the Events' reportingInstance, which identifies the process, at most 128 bytes. Default: the host
+	// name, which is the Pod's name in a Pod.
 	Instance string
 
 	// QueueSize is the maximum number of new events that wait to be sent. Default 1000.
@@ -42,8 +42,8 @@ type Config struct {
 	// min.
 	ObjectBurst    int
 	ObjectInterval time.Duration
-	// Objects is the number of objects whose budget and last events the Recorder keeps: those of the most
-	// recent events. It uses about 1 KB of memory for each kept event. Default 1000.
+	// Objects is the maximum number of objects with a stored budget and stored events. The Recorder keeps the objects
+	// of the most recent events. It uses about 1 KB of memory for each kept event. Default 1000.
 	Objects int
 	// RepeatInterval is the minimum time between two updates of the count of a repeated event. It should be
 	// well below the lifetime of Events in the API server, 1 h by default. Default 5 min.

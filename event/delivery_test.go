@@ -18,7 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Both cases are status 403, but a Role helps only in one of them.
+// Both cases have status 403, but a Role helps only in one of them.
 func TestRoleHintOnlyForMissingPermission(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

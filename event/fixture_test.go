@@ -102,7 +102,7 @@ func resource() schema.GroupResource {
 	return schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
 }
 
-// problemsOf validates a new Event as Kubernetes does.
+// problemsOf validates a new Event like Kubernetes.
 func problemsOf(e *eventsv1.Event, namespace string) string {
 	var problems []string
 	check := func(ok bool, problem string) {

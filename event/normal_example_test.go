@@ -31,7 +31,7 @@ func ExampleRecorder_Normal() {
 		events.Normal(website, "Published", "Publish", "serves at %s", url)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // Run sends what there is, and ends
+	cancel() // Run sends the queued events, and returns
 	if err := events.Run(ctx); err != nil {
 		fmt.Println(err)
 	}

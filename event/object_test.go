@@ -135,7 +135,7 @@ func TestInvalidObjectIsDroppedAndLogged(t *testing.T) {
 			t.Errorf("logged %d times, want once", got)
 		}
 		time.Sleep(time.Minute)
-		recorder.Record(event.Entry{Regarding: podObject("web"), Related: unknown, Reason: "A"}) // half of it is worth saying
+		recorder.Record(event.Entry{Regarding: podObject("web"), Related: unknown, Reason: "A"}) // without the related object
 		synctest.Wait()
 		if got := server.one(t); got.Related != nil {
 			t.Errorf("Related is %v", got.Related)

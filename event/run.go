@@ -132,7 +132,7 @@ func (s *sender) stopping() bool {
 	}
 }
 
-// deliver sends a series, and retries it until it succeeds or fails for good.
+// deliver sends a series. It retries until the series is sent or has failed permanently.
 func (s *sender) deliver(ctx context.Context, series *series) {
 	for began := time.Now(); ; {
 		count, err := s.send(ctx, series)

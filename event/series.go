@@ -39,7 +39,7 @@ type series struct {
 	sent    int32     // the last count that was sent
 	due     time.Time // when the next count may be sent
 
-	// createAttempted is used by Run only. If it is true, an existing Event with this name is our own.
+	// createAttempted is used by Run only. If it is true, an existing Event with this name belongs to this Recorder.
 	createAttempted bool
 }
 
@@ -70,7 +70,7 @@ type object struct {
 	series    map[identity]*series
 }
 
-// takeToken refills the budget and takes one token. It returns false if there is none.
+// takeToken refills the budget and takes one token. It returns false if the budget is empty.
 func (o *object) takeToken(now time.Time, burst int, interval time.Duration) bool {
 	o.tokens = min(float64(burst), o.tokens+float64(now.Sub(o.refilled))/float64(interval))
 	o.refilled = now

@@ -35,8 +35,8 @@ func (r *errorReader) End(_ context.Context, err error) {
 	r.note("%v %v", err.Error(), panicked)
 }
 
-// TestMiddlewareWithPanickingErrors checks errors that wrap themselves or have no text: each middleware returns, and
-// commits, logs and traces everything that can be read from them.
+// TestMiddlewareWithPanickingErrors checks errors that wrap themselves or have no text. Each middleware must return,
+// and commit, log and trace the readable parts of the error.
 func TestMiddlewareWithPanickingErrors(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -26,8 +26,8 @@ func Recover[T any]() controller.Middleware[T] {
 }
 
 // Timeout cancels the context of the wrapped Handler after d; never if d is zero or less. If the Handler then returns
-// an error, Timeout wraps it with a text that says so. The outcome of the run is OutcomeError; OutcomeTimeout is that
-// of controller.Config.Timeout.
+// an error, Timeout wraps it with a text that names the time limit. The outcome of the run is OutcomeError;
+// OutcomeTimeout is that of controller.Config.Timeout.
 func Timeout[T any](d time.Duration) controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		if d <= 0 {

@@ -123,7 +123,8 @@ func (p *pass) unready(wave int) string {
 	return waitText(pending, "ready")
 }
 
-// waitText says that a wave is not in this state because of the pending children; "" for no children.
+// waitText returns a message with the pending children of a wave that is not in this state: "wave 1 is not ready: ...".
+// It returns "" for no children.
 func waitText(pending []Result, state string) string {
 	if len(pending) == 0 {
 		return ""

@@ -138,8 +138,8 @@ func (p *pass) update(ctx context.Context, i *item, live *metav1.PartialObjectMe
 	return p.recreate(ctx, i, live, reason)
 }
 
-// configurationHash returns the option that notes in the child what was applied. A CreateOnly child has no hash,
-// because other clients change its fields.
+// configurationHash returns the option that stores a hash of the applied configuration in the child. A CreateOnly child
+// has no hash, because other clients change its fields.
 func (i *item) configurationHash() []client.ApplyOption {
 	if i.CreateOnly {
 		return nil

@@ -86,11 +86,11 @@ type Config struct {
 	// child, which is noted in an annotation; Plan shows them. Default: none; such fields stay, and Apply reports those of
 	// the program's own manager names.
 	FormerManagers []string
-	// FormerChildren also finds children without the labels of the set: objects of which the owner is the controller and
-	// that one of FormerManagers has written. Those that are not desired are pruned. It is a label selector for these
-	// objects, such as "app.kubernetes.io/managed-by=webapp"; "!" + LabelSet selects all objects without a set. They are
-	// listed from the API server once per owner and process, and again if the owner was not handled for a day. If an owner
-	// has several sets, each must select only its own children. Default "": none.
+	// FormerChildren also finds children without the labels of the set: objects that have the owner as their controller
+	// and were written by one of FormerManagers. Those that are not desired are pruned. It is a label selector for
+	// these objects, such as "app.kubernetes.io/managed-by=webapp"; "!" + LabelSet selects all objects without a set.
+	// They are listed from the API server once per owner and process, and again if the owner was not handled for a day.
+	// If an owner has several sets, each must select only its own children. Default "": none.
 	FormerChildren string
 
 	// ForceRemoveFinalizers are the exact names of other controllers' finalizers that are removed from children that have

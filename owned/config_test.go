@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// integration/owned has the tests that need an API server.
+// Tests that need an API server are in integration/owned.
 
 func newClient(t *testing.T, fieldOwner string) *client.Client {
 	t.Helper()

@@ -25,12 +25,12 @@ import (
 //  2. It deletes them, with the uid as precondition, in reverse order: the highest wave first (noted in an annotation),
 //     and within a wave in the reverse order of Config.Kinds. It reports children that are terminating, and does not
 //     delete them again.
-//  3. It lists the kinds again of which it has deleted children. When all children of a wave are gone, it continues with
-//     the next lower wave.
+//  3. It lists the kinds of the deleted children again. When all children of a wave are gone, it continues with the
+//     next lower wave.
 //
-// The report says which children are gone (Deleted), which are not and why (Terminating), and which wait for them
-// (Waiting). Delete does not wait: a source of the controller enqueues the owner when a child is gone, and the next run
-// continues.
+// The report contains the children that are gone (Deleted), those that still exist, with the reason (Terminating), and
+// those that wait for them (Waiting). Delete does not wait: a source of the controller enqueues the owner when a child
+// is gone, and the next run continues.
 //
 // Guarantees: those of Apply about which objects are children. Delete does not read owner, which need not be
 // terminating. It ignores how owner is deleted: if kubectl delete --cascade=orphan should keep the children, do not call

@@ -20,8 +20,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// A handler that keeps a ConfigMap, and a Deployment which is applied when the ConfigMap is
-// ready. report.Pending goes into a condition of the owner's status.
+// ExampleSet_Apply is a handler with two children. The Deployment is applied when the ConfigMap is ready.
+// report.Pending becomes the message of a condition in the owner's status.
 func ExampleSet_Apply() {
 	_ = func(children *owned.Set) controller.Handler[*appsv1.Deployment] {
 		return func(ctx context.Context, owner *appsv1.Deployment) error {
@@ -41,7 +41,7 @@ func ExampleSet_Apply() {
 	}
 }
 
-// An owner is handled again when one of its children changes, in whatever namespace that is.
+// ExampleOwnerKeys enqueues an owner when one of its children changes, in any namespace.
 func ExampleOwnerKeys() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -89,7 +89,8 @@ func ExampleOwnerKeys() {
 	// shop/web: mapped configs: proxies/web deleted
 }
 
-// What a plan looks like. Set.Plan makes one; this one is made by hand.
+// ExamplePlan_String shows the format of a plan. Programs get plans from Set.Plan; this one is constructed for the
+// example.
 func ExamplePlan_String() {
 	result := func(kind, name string, outcome owned.ChildOutcome, changed ...client.FieldChange) owned.Result {
 		return owned.Result{

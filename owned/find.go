@@ -76,8 +76,8 @@ func (p *pass) listChildren(ctx context.Context, kind schema.GroupVersionKind, n
 	return nil
 }
 
-// lookUp returns the object in the place of a child as far as it is known; nil if none is known. It makes no request,
-// because a child is created only if the API server has no object in its place.
+// lookUp returns the last known state of the object in the place of a child; nil if it knows no such object. It makes
+// no request, because a child is created only if the API server has no object in its place.
 func (p *pass) lookUp(ctx context.Context, i *item) (*metav1.PartialObjectMetadata, error) {
 	if obj, ok := p.found[i.identity()]; ok {
 		return obj, nil
@@ -97,7 +97,7 @@ func (p *pass) getLive(ctx context.Context, i *item) (*metav1.PartialObjectMetad
 	return client.Get[*metav1.PartialObjectMetadata](ctx, p.client, kube.KeyOf(i.object), client.OfKind(i.kind), client.FromAPI())
 }
 
-// isCovered reports whether an informer has the object in the place of a child, whether it belongs to the set or not.
+// isCovered reports whether an informer shows the object in the place of a child, whether or not it belongs to the set.
 func (p *pass) isCovered(i *item) bool {
 	for _, informer := range p.client.Config().Informers {
 		if untyped := informer.Untyped(); untyped.Kind() == i.kind && untyped.Covers(i.object.GetNamespace(), nil) {

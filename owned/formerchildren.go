@@ -80,10 +80,10 @@ func (p *pass) noteSearched() {
 	}
 }
 
-// minSearchedFor is how long an owner is remembered at least after its last run.
+// minSearchedFor is the minimum time for which an owner is stored after its last run.
 const minSearchedFor = 12 * time.Hour
 
-// searchedOwners remembers the uids of owners without former children. It forgets owners that are not handled anymore.
+// searchedOwners stores the uids of owners without former children. It drops owners that are not handled anymore.
 type searchedOwners struct {
 	mu              sync.Mutex
 	recent, earlier map[types.UID]bool // guarded by mu
@@ -107,7 +107,7 @@ func (s *searchedOwners) add(owner types.UID) {
 	s.recent[owner] = true
 }
 
-// expire forgets the owners that were not handled for minSearchedFor. s.mu must be held.
+// expire drops the owners that were not handled for minSearchedFor. s.mu must be held.
 func (s *searchedOwners) expire() {
 	if s.recent == nil || time.Since(s.since) > minSearchedFor {
 		s.earlier, s.recent, s.since = s.recent, map[types.UID]bool{}, time.Now()

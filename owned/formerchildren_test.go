@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// An owner whose former children were searched for is remembered as long as it is handled.
+// An owner that was searched for former children stays stored while it is handled.
 func TestSearchedOwnersExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -22,9 +22,9 @@ func (p *pass) formerOwner(obj metav1.Object) (former metav1.OwnerReference, ok 
 		schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind() == p.ownerKind.GroupKind()
 }
 
-// replaceFormer handles an object of a former owner in the place of a child. The garbage collector should delete it. It
-// misses the deletion of the former owner if it is restarted, or its watch breaks, while the owner is deleted and
-// created again. So the child is deleted here if it still exists after Config.FormerOwnerGrace.
+// replaceFormer handles an object of a former owner in the place of a child. The garbage collector should delete it.
+// The collector misses the deletion of the former owner if it is restarted, or its watch breaks, while the owner is
+// deleted and created again. So the child is deleted here if it still exists after Config.FormerOwnerGrace.
 func (p *pass) replaceFormer(ctx context.Context, i *item, live *metav1.PartialObjectMetadata, former metav1.OwnerReference) error {
 	// Names are unique: if the owner exists with its uid, the former owner is gone.
 	if err := p.checkOwner(ctx); err != nil {
@@ -78,7 +78,7 @@ func (s *Set) formerOwnerDeadline(owner, child metav1.Object) time.Time {
 	return since.Add(s.config.FormerOwnerGrace)
 }
 
-// runAgainIn sets Report.RunAgain, if it is not earlier already.
+// runAgainIn sets Report.RunAgain to d, unless an earlier time is already set.
 func (p *pass) runAgainIn(d time.Duration) {
 	if p.runAgain == 0 || d < p.runAgain {
 		p.runAgain = d

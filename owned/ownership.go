@@ -26,7 +26,8 @@ const (
 	// annotationWave is the annotation with the wave of a child, unless it is 0. It determines when a child that is not
 	// desired anymore is deleted.
 	annotationWave = "evenkeel.dev/wave"
-	// annotationTakenOver is the annotation with those Config.FormerManagers whose fields were taken over.
+	// annotationTakenOver is the annotation that lists the former managers (Config.FormerManagers) with taken-over
+	// fields.
 	annotationTakenOver = "evenkeel.dev/taken-over"
 	// annotationConfiguration is the annotation with a hash of the fields that were applied last. It shows, also after a
 	// restart, that a child needs no apply. A CreateOnly child has none.
@@ -132,7 +133,7 @@ func (s *Set) ownershipOf(owner, obj metav1.Object) (ownership ownershipState, h
 }
 
 // mayDelete reports whether obj is certainly a child of owner. A cache has shown it with the labels of owner's
-// children, but it may have changed since, or be a copy. If it is not certain, reason says why.
+// children, but it may have changed since, or be a copy. If it is not certain, ok is false, and reason explains it.
 func (s *Set) mayDelete(owner, obj metav1.Object, referable bool) (ok bool, reason string) {
 	if s.isFormerChild(owner, obj) {
 		return true, ""

@@ -149,7 +149,8 @@ func withoutServerFields(obj kube.Object) (kube.Object, error) {
 	return copied, nil
 }
 
-// copyOf returns a deep copy. DeepCopy of an unstructured object panics at an int, which hand-written maps contain.
+// copyOf returns a deep copy. DeepCopy of an unstructured object panics for an int, a type that hand-written maps
+// contain.
 func copyOf(obj kube.Object) (kube.Object, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {

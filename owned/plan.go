@@ -25,8 +25,8 @@ type Plan struct {
 // the plan contains defaults, results of admission and rejections. It does not contain changes between the plan and the
 // apply.
 //
-// Children of waves that would have to wait are planned too, from the current state. A child whose namespace or kind is
-// only planned cannot be tried; its Note says so.
+// Children of waves that would have to wait are planned too, from the current state. A dry run of a child is not
+// possible if its namespace or kind is only planned; its Note reports that.
 //
 // The error is that of Apply. The plan contains the results so far.
 func (s *Set) Plan(ctx context.Context, owner kube.Object, children ...Child) (Plan, error) {

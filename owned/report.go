@@ -85,7 +85,7 @@ type Result struct {
 	Waits string
 	// Terminating is set if the object is being deleted.
 	Terminating *Deletion
-	// Note is additional information for people. It is empty for most children.
+	// Note is additional information for people. Most children have no note.
 	Note string
 	// Err is the reason why the child is not in its desired state.
 	Err error

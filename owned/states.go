@@ -5,7 +5,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// States returns the states of the desired children, and of undesired ones whose deletion failed, as the input of
+// States returns the states of the desired children, and of undesired ones that could not be deleted, as the input of
 // status.Summarize. The message of each state that is not ready names the child.
 //
 // A child that could not be applied or deleted is Failed if its error is persistent (retry.Persistent): its object

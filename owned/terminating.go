@@ -40,7 +40,7 @@ func (p *pass) terminating(ctx context.Context, r *Result, obj *metav1.PartialOb
 	return p.forceRemoveFinalizers(ctx, r, live)
 }
 
-// deletionOf returns the Deletion of an object whose deletion the API server has accepted.
+// deletionOf returns the Deletion of an object after the API server has accepted its deletion.
 func deletionOf(obj metav1.Object) *Deletion {
 	deletion := &Deletion{Finalizers: slices.Clone(obj.GetFinalizers())}
 	if deleted := obj.GetDeletionTimestamp(); deleted != nil {

@@ -17,14 +17,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// A set is made once, and names all kinds that it ever had: what is no longer desired is looked for
-// among these.
+// ExampleNew creates a set. A program creates it once, with all kinds that its children have ever had, because Apply
+// searches these kinds for undesired children.
 func ExampleNew() {
 	var (
 		app        *appsv1.StatefulSet // the owner
 		config     *corev1.ConfigMap
 		service    *corev1.Service
-		deployment *appsv1.Deployment // which is applied when config and service are ready
+		deployment *appsv1.Deployment // applied when config and service are ready
 	)
 	_ = func(ctx context.Context, c *client.Client) error {
 		kinds := []schema.GroupVersionKind{
@@ -41,14 +41,14 @@ func ExampleNew() {
 		fmt.Println(report.Pending())
 		return nil
 	}
-	_, err := owned.New(owned.Config{Name: "webapp"}) // all mistakes come at once
+	_, err := owned.New(owned.Config{Name: "webapp"}) // the error lists all mistakes
 	fmt.Println(err)
 	// Output:
 	// new set of owned objects: Client is required: client.New makes one
 	// Kinds is required: all kinds of children, including those of earlier versions of the program
 }
 
-// What has become of the children, as conditions of their owner.
+// ExampleReport_States sets the owner's conditions from the states of its children.
 func ExampleReport_States() {
 	app := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Generation: 3}}
 	report := owned.Report{Results: []owned.Result{{

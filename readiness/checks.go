@@ -42,9 +42,9 @@ func Condition(conditionType string, status metav1.ConditionStatus) Check {
 	}
 }
 
-// Ready is a Check for kinds with a condition Ready: it requires Of and that the condition is True. Of alone
-// returns Current for a new object whose controller has not set a status yet. A Stalled object is Failed,
-// which ends client.WaitFor at once.
+// Ready is a Check for kinds with a condition Ready: it requires Of and that the condition is True. Of alone returns
+// Current for a new object before its controller has set a status. A Stalled object is Failed, which ends
+// client.WaitFor at once.
 func Ready(obj kube.Object) State {
 	return evaluate(obj, func(o object) State {
 		if state := generalRule(o); !state.Ready() {
@@ -54,9 +54,9 @@ func Ready(obj kube.Object) State {
 	})
 }
 
-// When returns a Check for objects of type T: Current if holds returns true, otherwise InProgress. what is
-// the message in that case, such as "the database has no address". An object of another type than T is
-// Failed. The check ignores deletion.
+// When returns a Check for objects of type T: Current if holds returns true, otherwise InProgress. The message of
+// InProgress is what, such as "the database has no address". An object of another type than T is Failed. The check
+// ignores deletion.
 //
 // holds must not change the object, and must be safe for concurrent use.
 func When[T kube.Object](what string, holds func(obj T) bool) Check {
@@ -194,8 +194,8 @@ func Any(checks ...Check) Check {
 	}
 }
 
-// Not returns a Check: InProgress if check is Current, otherwise Current. what is the message of InProgress,
-// such as "the database is in maintenance".
+// Not returns a Check: InProgress if check is Current, otherwise Current. The message of InProgress is what, such as
+// "the database is in maintenance".
 func Not(what string, check Check) Check {
 	if problem := nilCheck([]Check{check}); problem != nil {
 		return problem
@@ -224,7 +224,7 @@ func statusRank(s Status) int {
 	return slices.Index([]Status{Current, InProgress, Terminating, Failed}, s)
 }
 
-// nilCheck returns a Check that reports the first nil in checks, or nil if there is none.
+// nilCheck returns a Check that reports the first nil in checks, or nil if no check is nil.
 func nilCheck(checks []Check) Check {
 	for i, check := range checks {
 		if check == nil {

@@ -76,7 +76,7 @@ func generalRule(o object) State {
 // rule returns the state of an object that is not being deleted.
 type rule func(o object) State
 
-// The API groups outside k8s.io/api whose kinds have rules.
+// API groups outside of k8s.io/api with kinds that have rules.
 const (
 	groupCRD        = "apiextensions.k8s.io"
 	groupAPIService = "apiregistration.k8s.io"

@@ -32,7 +32,7 @@ const (
 // State is a Status with its reason.
 type State struct {
 	Status Status
-	// Message describes what is missing. It is empty for Current.
+	// Message describes the missing part of the desired state. It is empty for Current.
 	Message string
 }
 

@@ -66,7 +66,7 @@ func deployment(o object) State {
 	return state
 }
 
-// replicaFailure returns why the controller cannot create replicas: ": FailedCreate: exceeded quota", or "".
+// replicaFailure returns the reason why the controller cannot create replicas: ": FailedCreate: exceeded quota", or "".
 func (o object) replicaFailure() string {
 	c, found := o.hasCondition("ReplicaFailure", metav1.ConditionTrue)
 	if !found {

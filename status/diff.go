@@ -225,7 +225,7 @@ func apply(changes []conditionChange, list []any) []any {
 }
 
 // contested returns the path of a field that the run changes in a merge patch and that another client has changed to
-// another value since from; "" if there is none.
+// another value since from; "" if no field is contested.
 func contested(patch, from, live map[string]any, path string) string {
 	for _, name := range slices.Sorted(maps.Keys(patch)) {
 		value, old, current := patch[name], from[name], live[name]

@@ -55,7 +55,7 @@ func TestStaleCommitKeepsTransitionTime(t *testing.T) {
 	}
 }
 
-// The same for unstructured objects, whose state is exact.
+// The same, for unstructured objects: their state in the cluster is fully known.
 func TestStaleUnstructuredCommitKeepsTransitionTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

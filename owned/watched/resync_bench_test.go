@@ -30,11 +30,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned"
 )
 
-// applyServer is a fakeserver that knows the applies of one manager to ConfigMaps: the one that
-// creates an object, and the same again. It refuses others.
+// applyServer is a fakeserver that supports server-side apply of ConfigMaps by one manager: an apply that creates an
+// object, and the same apply again. It rejects other applies.
 type applyServer struct {
 	*fakeserver.Server
-	requests atomic.Int64 // applies
+	requests atomic.Int64 // number of applies
 }
 
 const applier = "tests"
@@ -80,7 +80,7 @@ func (s *applyServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(encoded))}, err
 }
 
-// leaves are the managedFields of a map of strings.
+// leaves returns the managedFields of a map of strings.
 func leaves(value any) map[string]any {
 	fields := map[string]any{}
 	entries, _ := value.(map[string]any)
@@ -90,9 +90,9 @@ func leaves(value any) map[string]any {
 	return fields
 }
 
-// What a resync costs with EVENKEEL_CHILDREN children (default 1000) of as many owners: applies, and
-// the CPU time of the process, which has the server, too. With "memory" the informer keeps nothing of
-// managedFields. Run it with -benchtime 1x.
+// BenchmarkResync measures a resync with EVENKEEL_CHILDREN children (default 1000) of as many owners: the applies, and
+// the CPU time of the process, which includes the server. With "memory" the informer keeps no managedFields. Run it
+// with -benchtime 1x.
 func BenchmarkResync(b *testing.B) {
 	n := 1000
 	if text := os.Getenv("EVENKEEL_CHILDREN"); text != "" {

@@ -1,7 +1,8 @@
-// Package watched creates a set of children and its connections to a controller from one list of kinds: for each kind an
-// informer of the children and the source that enqueues the owner when a child changes, and for all kinds the client that
-// reads from the informers and the set (package owned). If these were created by hand, a kind that is missing in one of
-// them would be noticed late: as requests of idle objects, as a child that is never deleted, or as unnoticed drift.
+// Package watched creates a set of children and its connections to a controller from one list of kinds: for each kind
+// an informer of the children and the source that enqueues the owner when a child changes, and for all kinds the client
+// that reads from the informers and the set (package owned). If these were created by hand, a kind that is missing in
+// one of them would cause problems that are detected late: requests for idle objects, a child that is never deleted, or
+// undetected drift.
 //
 //	children, err := watched.New(watched.Config{
 //		Client: client.Config{Cluster: cluster, FieldOwner: "webapp-operator"},

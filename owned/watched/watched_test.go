@@ -91,7 +91,7 @@ func TestNewCreatesInformerAndSourcePerKind(t *testing.T) {
 	}
 }
 
-// requests records the requests, serves discovery, and rejects everything else.
+// requests is a transport that records the requests, serves discovery, and rejects all other requests.
 type requests struct{ paths []string }
 
 // RoundTrip implements http.RoundTripper.
