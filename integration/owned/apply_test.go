@@ -30,7 +30,7 @@ func (e env) loadBalancer(name string) *corev1.Service {
 	}
 }
 
-// giveAddress makes a load balancer ready, as its controller would.
+// giveAddress makes a load balancer ready, as its controller would do.
 func (e env) giveAddress(name string) {
 	e.Helper()
 	before := must(client.Get[*corev1.Service](e.Context(), e.c, e.key(name)))(e)
@@ -385,7 +385,7 @@ func TestImmutableFields(t *testing.T) {
 	clustertest.Eventually(t, func() string {
 		report = e.apply(set, app, children...)
 		if r := report.Results[1]; r.Object == nil {
-			return r.String() + " " + string(r.Outcome) // the Job's own finalizer, orphan, may hold it
+			return r.String() + " " + string(r.Outcome) // the Job's orphan finalizer may delay the deletion
 		}
 		return ""
 	})
@@ -400,7 +400,7 @@ func TestOtherInvalidFieldsDoNotRecreate(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(func(c *owned.Config) { c.Recreate = true }), e.app("web")
 	e.apply(set, app, owned.Of(job(e.namespace, "one"))...)
-	bad := job(e.namespace, "two") // immutable, and
+	bad := job(e.namespace, "two") // an immutable field is changed, and another field is invalid
 	bad.Spec.Parallelism = new(int32(-1))
 	report, err := set.Apply(t.Context(), app, owned.Of(bad)...)
 	e.want(report.Results, "Job migrate: failed")
@@ -416,7 +416,7 @@ func TestOtherInvalidFieldsDoNotRecreate(t *testing.T) {
 func TestInvalidChildrenRejectedWithoutRequest(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
-	e.apply(set, app) // the cluster's kinds are known
+	e.apply(set, app) // the kinds that the cluster serves are cached
 	seen := &calls{}
 	ctx := kube.ObserveCalls(t.Context(), seen)
 	nameless := e.configMap("")

@@ -20,7 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned/watched"
 )
 
-// An informer of the set's label covers its children: there is no request at rest.
+// An informer that selects the set's label covers its children: an idle set makes no request.
 func TestIdleSetWithLabelInformersMakesNoRequest(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -41,8 +41,7 @@ func TestIdleSetWithLabelInformersMakesNoRequest(t *testing.T) {
 	})
 }
 
-// With informers that cover the kinds there is no request at rest; a foreign object in a child's
-// place costs none either.
+// If informers cover the kinds, an idle set makes no request, even if a foreign object has the name of a child.
 func TestIdleSetMakesNoRequest(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -58,7 +57,7 @@ func TestIdleSetMakesNoRequest(t *testing.T) {
 		owned.Child{Object: e.configMap("once"), CreateOnly: true})
 	seen := &calls{}
 	ctx := kube.ObserveCalls(t.Context(), seen)
-	clustertest.Eventually(t, func() string { // until the informers show it all
+	clustertest.Eventually(t, func() string { // until the informers show all writes
 		_, err := set.Apply(ctx, app, children...)
 		if err == nil {
 			t.Fatal("nothing is said of the foreign object")
@@ -77,9 +76,8 @@ func TestIdleSetMakesNoRequest(t *testing.T) {
 	}
 }
 
-// A controller whose sources are those of package watched goes through the waves, mends what others delete
-// or change, in other namespaces too, finishes what is created anew, and clears everything away
-// before its finalizer goes.
+// A controller with the sources of package watched applies all waves, reverts other clients' deletions and changes,
+// also in other namespaces, completes recreated children, and deletes all children before its finalizer is removed.
 func TestSetInController(t *testing.T) {
 	e := newEnv(t)
 	other := clustertest.Namespace(t, e.c)

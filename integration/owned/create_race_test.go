@@ -19,8 +19,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/ownerref"
 )
 
-// A user creates an object while Apply is about to create a child of the same name. Exactly one of
-// them creates it, and the user's object is never changed.
+// A user creates an object while Apply is about to create a child of the same name. Exactly one of them creates it, and
+// the user's object is never changed.
 func TestApplyDoesNotAdoptConcurrentlyCreatedObject(t *testing.T) {
 	e := newEnv(t)
 	set := e.set(func(c *owned.Config) { c.Kinds = []schema.GroupVersionKind{configMapKind} })
@@ -73,8 +73,8 @@ func TestApplyDoesNotAdoptConcurrentlyCreatedObject(t *testing.T) {
 	}
 }
 
-// A run that is cut off after its create was done, and one whose response was lost, have created
-// the owner's child: the next run takes it as such, whatever a cache shows.
+// If a run is cancelled after its create was processed, or the response is lost, the child of the owner exists. The
+// next run detects it as its child, whatever the cache shows.
 func TestChildIsFoundAfterLostResponse(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -95,13 +95,13 @@ func TestChildIsFoundAfterLostResponse(t *testing.T) {
 		if !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatalf("the error is %v", err)
 		}
-		behind, _ := e.behind() // its cache shows nothing
+		behind, _ := e.behind() // a set with an empty cache
 		e.want(e.apply(behind, app, child).Results, outcomes([]owned.Result{{Kind: configMapKind, Key: kube.KeyOf(child.Object), Outcome: owned.Unchanged}})...)
 	}
 }
 
-// The namesake of a child in another namespace, where no owner reference is possible, is not
-// adopted either.
+// An object with the name of a child in another namespace, where owner references are not possible, is not adopted
+// either.
 func TestApplyKeepsUncachedObjectOfUser(t *testing.T) {
 	e := newEnv(t)
 	far := clustertest.Namespace(t, e.c)

@@ -14,8 +14,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// frozen is an informer of ConfigMaps that shows what the test has put into it: a cache that
-// has fallen behind.
+// frozen is an informer of ConfigMaps that shows the objects that the test has put into it: a stale cache.
 type frozen struct {
 	cache.Informer
 	t       *testing.T
@@ -47,7 +46,7 @@ func (f *frozen) Objects(namespace string, selector labels.Selector) iter.Seq2[k
 	}
 }
 
-// recorder keeps Events.
+// recorder collects Events.
 type recorder struct {
 	mu  sync.Mutex
 	all []string

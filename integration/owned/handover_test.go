@@ -20,7 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// behind returns a set that reads ConfigMaps from a cache which shows what the test puts into it.
+// behind returns a set that reads ConfigMaps from a cache that shows the objects that the test puts into it.
 func (e env) behind(change ...func(*owned.Config)) (*owned.Set, *frozen) {
 	e.Helper()
 	cache := &frozen{t: e.T, objects: map[kube.Key]*corev1.ConfigMap{}}
@@ -33,8 +33,8 @@ func (e env) merge(obj *corev1.ConfigMap, patch string) {
 	must(client.Patch(e.Context(), e.c, obj, client.RawPatch(types.MergePatchType, []byte(patch))))(e)
 }
 
-// What a user has taken out of the set, so that it stays, is not deleted by a run whose cache
-// still shows it as a child.
+// An object that a user has removed from the set, to keep it, is not deleted by a run with a cache that still shows it
+// as a child.
 func TestPruneKeepsObjectRemovedFromSet(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -56,7 +56,7 @@ func TestPruneKeepsObjectRemovedFromSet(t *testing.T) {
 	}
 }
 
-// What is being deleted is not deleted again, although the cache does not show that yet.
+// A terminating object is not deleted again, even if the cache does not show the deletion yet.
 func TestPruneReportsTerminatingChild(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -73,7 +73,7 @@ func TestPruneReportsTerminatingChild(t *testing.T) {
 	}
 }
 
-// What was nobody's in the cache, and has become somebody else's, is not taken over.
+// An object that is an orphan in the cache, but belongs to another owner now, is not adopted.
 func TestAdoptionRequiresOrphan(t *testing.T) {
 	e := newEnv(t)
 	app, other := e.app("web"), clustertest.Namespace(t, e.c)
@@ -93,7 +93,7 @@ func TestAdoptionRequiresOrphan(t *testing.T) {
 	}
 }
 
-// An owner that goes in the middle of a run gets no more children that nobody would clear away.
+// If the owner is deleted during a run, the run creates no more children: they would never be deleted.
 func TestOwnerDeletedDuringApply(t *testing.T) {
 	e := newEnv(t)
 	app, other := e.app("web"), clustertest.Namespace(t, e.c)
@@ -115,15 +115,15 @@ func TestOwnerDeletedDuringApply(t *testing.T) {
 	}
 }
 
-// A child that an earlier owner of the name had is the garbage collector's, and not there for long:
-// that is no failure which somebody has to mend.
+// The garbage collector deletes the child of an earlier owner of the same name soon: this is a wait, not a failure that
+// needs an action.
 func TestApplyWaitsForChildrenOfFormerOwner(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	earlier := app.DeepCopy()
 	earlier.SetUID("earlier")
 	old := e.configMap("old")
-	old.Finalizers = []string{"example.com/volume"} // so that the garbage collector does not get it away
+	old.Finalizers = []string{"example.com/volume"} // so that the garbage collector cannot remove it
 	if err := ownerref.SetController(t.Context(), e.c, earlier, old); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,8 @@ func TestApplyWaitsForChildrenOfFormerOwner(t *testing.T) {
 	}
 }
 
-// An owner of the same name in another namespace is no earlier one: nobody collects what is its.
+// An owner of the same name in another namespace is not an earlier owner: the garbage collector does not delete its
+// children.
 func TestChildrenOfSameNameInOtherNamespaceAreForeign(t *testing.T) {
 	e := newEnv(t)
 	app, far := e.app("web"), clustertest.Namespace(t, e.c)
@@ -168,7 +169,7 @@ func TestChildrenOfSameNameInOtherNamespaceAreForeign(t *testing.T) {
 	}
 }
 
-// No object is its own child.
+// An owner cannot be its own child.
 func TestOwnerAsChildIsRejected(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -181,7 +182,7 @@ func TestOwnerAsChildIsRejected(t *testing.T) {
 	}
 }
 
-// Children are found when the version in which the program knew their kind is served no longer.
+// Children are found after the version in which the program knew their kind is not served anymore.
 func TestKindsInVersionsNotServed(t *testing.T) {
 	e := newEnv(t)
 	app, other := e.app("web"), clustertest.Namespace(t, e.c)
@@ -219,9 +220,9 @@ func TestKindsInVersionsNotServed(t *testing.T) {
 		return ""
 	})
 
-	// The API server may refuse lists for a moment while it changes versions.
+	// The API server may reject lists for a moment while it changes versions.
 	throttled := func(err error) bool { return client.ReasonOf(err) == client.ReasonThrottled }
-	// A program that has known the version, and one that is started now.
+	// A program that has cached the version, and one that starts now.
 	for name, c := range map[string]*client.Client{"running": e.c, "started": fresh()} {
 		set := e.set(configure, func(config *owned.Config) { config.Client = c })
 		clustertest.Eventually(t, func() string {

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m, localcluster.Config{Controllers: true}, func(c *localcluster.Cluster) { local = c })
 }
 
-// The kinds that the tests' children have.
+// Kinds of the tests' children.
 var (
 	configMapKind   = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	secretKind      = corev1.SchemeGroupVersion.WithKind("Secret")
@@ -49,7 +49,7 @@ func allKinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{configMapKind, secretKind, serviceKind, jobKind, clusterRoleKind}
 }
 
-// env is what a test has of the cluster: a namespace of its own, and a client without informers.
+// env is the environment of a test: a namespace of its own, and a client without informers.
 type env struct {
 	*testing.T
 	cluster   *kube.Cluster
@@ -67,7 +67,7 @@ func newEnv(t *testing.T) env {
 	return e
 }
 
-// definition is the CustomResourceDefinition of a kind that takes everything.
+// definition returns a CustomResourceDefinition of a kind that accepts all fields.
 func definition(kind schema.GroupVersionKind, plural, scope string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -132,7 +132,7 @@ func configMapIn(namespace, name string, data ...string) *corev1.ConfigMap {
 	return config
 }
 
-// get returns a ConfigMap, or nil when it is gone.
+// get returns a ConfigMap, or nil if it does not exist.
 func (e env) get(key kube.Key) *corev1.ConfigMap {
 	e.Helper()
 	config, err := client.Get[*corev1.ConfigMap](e.Context(), e.c, key)
@@ -147,13 +147,13 @@ func (e env) get(key kube.Key) *corev1.ConfigMap {
 
 func (e env) key(name string) kube.Key { return kube.Key{Namespace: e.namespace, Name: name} }
 
-// apply applies children, and fails at an error.
+// apply applies children, and fails the test on an error.
 func (e env) apply(set *owned.Set, owner kube.Object, children ...owned.Child) owned.Report {
 	e.Helper()
 	return must(set.Apply(e.Context(), owner, children...))(e)
 }
 
-// outcomes returns "Kind name: outcome" of the results.
+// outcomes returns "Kind name: outcome" for each result.
 func outcomes(results []owned.Result) []string {
 	var all []string
 	for _, r := range results {
@@ -162,7 +162,7 @@ func outcomes(results []owned.Result) []string {
 	return all
 }
 
-// unready says what is missing; "" for nothing.
+// unready returns why the report is not ready, or "".
 func unready(report owned.Report, err error) string {
 	if err != nil {
 		return err.Error()
@@ -187,7 +187,7 @@ func must[T any](value T, err error) func(testing.TB) T {
 	}
 }
 
-// calls writes down the requests of a context.
+// calls records the requests of a context.
 type calls struct {
 	mu  sync.Mutex
 	all []kube.Call
@@ -201,7 +201,7 @@ func (c *calls) CallEnded(_ context.Context, call kube.Call) {
 	c.all = append(c.all, call)
 }
 
-// discoveries returns how often it was asked since how kinds are served.
+// discoveries returns the number of discovery requests since the last call.
 func (c *calls) discoveries() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +215,7 @@ func (c *calls) discoveries() int {
 	return n
 }
 
-// take returns what was called since, but for how kinds are served.
+// take returns the requests since the last call, without discovery requests.
 func (c *calls) take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned"
 )
 
-// TestRandomPlansMatchApply compares the plan with the apply that follows, at random: children, orphans,
-// objects of a former manager, a user's edits, fields that cannot be changed; and what the set's config allows.
+// TestRandomPlansMatchApply compares random plans with the apply that follows: with children, orphans, objects of a
+// former manager, a user's edits, immutable fields, and different configs of the set.
 func TestRandomPlansMatchApply(t *testing.T) {
 	e := newEnv(t)
 	kinds := []schema.GroupVersionKind{configMapKind, appsv1.SchemeGroupVersion.WithKind("Deployment"), serviceKind}
@@ -66,13 +66,13 @@ func TestRandomPlansMatchApply(t *testing.T) {
 					s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "metrics", Port: 9090})
 				}
 				if random.IntN(3) == 0 {
-					s.Spec.ClusterIP = "None" // which cannot be changed
+					s.Spec.ClusterIP = "None" // an immutable field
 				}
 				all = append(all, s)
 			}
 			return all
 		}
-		for _, obj := range desired() { // what is there already
+		for _, obj := range desired() { // existing objects
 			switch random.IntN(4) {
 			case 0: // orphan
 				must(client.Create(t.Context(), e.c, obj, client.FieldOwner("user")))(t)
@@ -88,7 +88,7 @@ func TestRandomPlansMatchApply(t *testing.T) {
 				if _, ok := obj.(*corev1.ConfigMap); ok {
 					patch = `{"data":{"x":"edited"}}`
 				}
-				// It fails for those that do not exist.
+				// The patch fails for objects that do not exist.
 				_, _ = client.Patch(t.Context(), e.c, obj, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("user"))
 			}
 		}
@@ -99,7 +99,7 @@ func TestRandomPlansMatchApply(t *testing.T) {
 			var all []string
 			for _, r := range results {
 				if r.Waits != "" {
-					continue // a plan says what comes after the wait
+					continue // a plan contains the outcome after the wait
 				}
 				line := fmt.Sprintf("%s: %s", r, r.Outcome)
 				if r.Outcome == owned.Updated {

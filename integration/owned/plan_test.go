@@ -14,7 +14,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned"
 )
 
-// A plan writes nothing, hides the values of Secrets, and is what Apply then does.
+// A plan writes nothing, hides the values of Secrets, and matches the following Apply.
 func TestPlanMatchesApply(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
@@ -62,7 +62,7 @@ func TestPlanMatchesApply(t *testing.T) {
 	}
 	expected := slices.Clone(plan.Results)
 	for n := range expected {
-		if expected[n].Waits != "" { // what comes when the foreign object is away
+		if expected[n].Waits != "" { // the outcome after the foreign object is gone
 			expected[n].Outcome = owned.Waiting
 		}
 	}
@@ -79,7 +79,7 @@ func TestPlanMatchesApply(t *testing.T) {
 	}
 }
 
-// Waves that would wait are planned too, and so is what would be pruned after them.
+// A plan includes waves that would wait, and children that would be pruned after them.
 func TestPlanIncludesWaitingWaves(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")

@@ -20,8 +20,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned"
 )
 
-// A policy of the cluster demands a label that a former manager has written. The child was applied, so
-// it does not fail because that label cannot be tried without.
+// A policy of the cluster requires a label that a former manager has written. The child was applied, so its result is
+// not an error, although the API server rejects the dry run without that label.
 func TestApplyWithLeftFieldsProtectedByPolicy(t *testing.T) {
 	for _, reason := range []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge} {
 		t.Run(string(reason), func(t *testing.T) { testLeftFieldsMayNotGo(newEnv(t), reason) })
@@ -50,7 +50,7 @@ func testLeftFieldsMayNotGo(e env, reason metav1.StatusReason) {
 	}
 }
 
-// demandLabel has the API server refuse Deployments of the namespace that lack a label, as of now, with a reason.
+// demandLabel makes the API server reject Deployments of the namespace without a label, from now on, with a reason.
 func (e env) demandLabel(label string, has *appsv1.Deployment, reason metav1.StatusReason) {
 	e.Helper()
 	name := e.namespace + "-demands-" + label

@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// refusing returns a set whose client refuses requests of a verb from now on, while on is true.
+// refusing returns a set with a client that rejects requests of a verb while on is true.
 func (e env) refusing(on *bool, verb client.Verb) *owned.Set {
 	e.Helper()
 	c := must(e.c.With(func(c *client.Config) {
@@ -32,7 +32,7 @@ func (e env) refusing(on *bool, verb client.Verb) *owned.Set {
 	return e.set(func(config *owned.Config) { config.Client = c })
 }
 
-// A child that may not be deleted keeps its owner from being ready, as the error of Apply says.
+// An owner is not ready while a child cannot be deleted, and Apply returns the error.
 func TestApplyWithFailedPruneIsNotReady(t *testing.T) {
 	e := newEnv(t)
 	refuse := true
@@ -53,7 +53,7 @@ func TestApplyWithFailedPruneIsNotReady(t *testing.T) {
 	}
 }
 
-// When nobody can tell whether children are gone, they are not said to be gone.
+// If a list fails, its children are not reported as deleted.
 func TestDeleteWithFailedListIsNotAllDeleted(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")

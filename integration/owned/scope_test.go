@@ -19,8 +19,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/ownerref"
 )
 
-// Children that cannot have an owner reference are found by their labels, lead back to the
-// owner, are pruned, and are deleted by Delete.
+// Children that cannot have an owner reference are found by their labels, enqueue their owner, are pruned, and are
+// deleted by Delete.
 func TestNamespacedAndClusterScopedChildren(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -38,7 +38,7 @@ func TestNamespacedAndClusterScopedChildren(t *testing.T) {
 		t.Errorf("another set has it: %v", keys)
 	}
 
-	// A user's copy, labels and annotations and all, is no child.
+	// A user's copy with the labels and annotations of a child is not a child.
 	duplicate := configMapIn(other, "copy")
 	duplicate.Labels, duplicate.Annotations = far.Labels, far.Annotations
 	must(client.Create(t.Context(), e.c, duplicate))(t)
@@ -63,8 +63,7 @@ func TestNamespacedAndClusterScopedChildren(t *testing.T) {
 	}
 }
 
-// An owner that lives in no namespace is the controller of children everywhere, and the garbage
-// collector clears them away.
+// A cluster-scoped owner is the controller of children in every namespace, and the garbage collector deletes them.
 func TestClusterScopedOwner(t *testing.T) {
 	e := newEnv(t)
 	owner := &unstructured.Unstructured{}
@@ -90,8 +89,8 @@ func TestClusterScopedOwner(t *testing.T) {
 	})
 }
 
-// For an owner that is gone, which the cache does not know yet, nothing is created that the
-// garbage collector would not find; for one that is being deleted, nothing at all.
+// If the owner is deleted, but the cache does not show it yet, no child is created that the garbage collector would not
+// find. If the owner is terminating, no child is created at all.
 func TestApplyForDeletedOwner(t *testing.T) {
 	e := newEnv(t)
 	other := clustertest.Namespace(t, e.c)
@@ -105,7 +104,7 @@ func TestApplyForDeletedOwner(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	e.want(report.Results, "ConfigMap far: failed")
-	again := e.app("web") // of the same name
+	again := e.app("web") // with the same name
 	if _, err := set.Apply(t.Context(), app, owned.Of(configMapIn(other, "far"))...); !errors.Is(err, client.ErrReplaced) {
 		t.Errorf("the error is %v", err)
 	}
@@ -120,7 +119,7 @@ func TestApplyForDeletedOwner(t *testing.T) {
 	}
 }
 
-// A run that has an old state of the owner prunes nothing that a run with the new one has made.
+// A run with a stale owner prunes no child that a run with the current owner has created.
 func TestStaleOwnerPrunesNothing(t *testing.T) {
 	e := newEnv(t)
 	set, old := e.set(), e.app("web")
@@ -138,7 +137,7 @@ func TestStaleOwnerPrunesNothing(t *testing.T) {
 	e.want(e.apply(set, next, owned.Of(e.configMap("a"))...).Results, "ConfigMap a: unchanged", "ConfigMap b: pruned")
 }
 
-// Kinds that the cluster does not serve (any longer) have no objects.
+// Kinds that the cluster does not serve, or not anymore, have no objects.
 func TestKindsNotServed(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(func(c *owned.Config) {
@@ -158,8 +157,8 @@ func TestKindsNotServed(t *testing.T) {
 	}
 }
 
-// A kind that was missing, and is served now, is looked for when a child of it is desired, and from
-// then on: also when none is any more, for nothing would wake the owner later.
+// A kind that was not served at first is discovered when a child of it is desired. From then on it is checked even if
+// no child of it is desired: no later event would enqueue the owner.
 func TestKindsServedLater(t *testing.T) {
 	e := newEnv(t)
 	late := schema.GroupVersionKind{Group: "late.example.com", Version: "v1", Kind: "Late"}

@@ -11,14 +11,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned"
 )
 
-// Of two sets of one owner, neither changes or deletes a child of the other: with an owner reference,
-// and in another namespace, where none is possible.
+// Two sets of one owner never change or delete each other's children: neither with an owner reference, nor in another
+// namespace, where owner references are not possible.
 func TestSetsOfOneOwnerKeepEachOthersChildren(t *testing.T) {
 	e := newEnv(t)
 	far, app := clustertest.Namespace(t, e.c), e.app("web")
 	named := func(name string) *owned.Set {
 		return e.set(func(c *owned.Config) {
-			// Like two controllers that have a field owner each.
+			// As two controllers with different field owners.
 			c.Name, c.Namespaces = name, []string{far}
 			c.Client = must(e.c.With(func(config *client.Config) { config.FieldOwner = name }))(t)
 		})
@@ -38,7 +38,7 @@ func TestSetsOfOneOwnerKeepEachOthersChildren(t *testing.T) {
 			plan, _ := second.Plan(t.Context(), app, child)
 			e.want(plan.Results, "ConfigMap shared: foreign")
 		}
-		e.apply(second, app) // prunes what the second set has
+		e.apply(second, app) // prunes the children of the second set
 		must(second.Delete(t.Context(), app))(t)
 		e.want(e.apply(first, app, owned.Of(shared("the first"))...).Results, "ConfigMap shared: unchanged")
 		e.apply(first, app)

@@ -17,8 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/ownerref"
 )
 
-// A run that has an old state of the owner deletes no child for what a run with the new one has
-// made of it.
+// A run with a stale owner does not recreate a child that a run with the current owner has applied.
 func TestStaleOwnerRecreatesNothing(t *testing.T) {
 	e := newEnv(t)
 	set, old := e.set(func(c *owned.Config) { c.Recreate = true }), e.app("web")
@@ -44,7 +43,7 @@ func TestStaleOwnerRecreatesNothing(t *testing.T) {
 	e.want(e.apply(set, next, owned.Of(frozenConfig("blue"))...).Results, "ConfigMap frozen: recreating")
 }
 
-// What a user has copied from a child into the place of another is the user's.
+// A user's copy of a child, under the name of another child, belongs to the user.
 func TestCopyInPlaceOfChildIsForeign(t *testing.T) {
 	e := newEnv(t)
 	other := clustertest.Namespace(t, e.c)
@@ -65,7 +64,7 @@ func TestCopyInPlaceOfChildIsForeign(t *testing.T) {
 	}
 }
 
-// Finalizers are released from children, and from nothing else.
+// Finalizers are removed from children only.
 func TestFinalizersOfOrphansAreKept(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -86,7 +85,8 @@ func TestFinalizersOfOrphansAreKept(t *testing.T) {
 	}
 }
 
-// A CreateOnly child keeps its marks, or it would not be found when it is no longer desired.
+// A CreateOnly child keeps the labels and annotations of the set. Without them, it would not be found when it is not
+// desired anymore.
 func TestCreateOnlyRestoresLabels(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
@@ -114,8 +114,7 @@ func TestCreateOnlyRestoresLabels(t *testing.T) {
 	e.want(e.apply(set, app).Results, "ConfigMap once: pruned")
 }
 
-// A CreateOnly child of an earlier owner keeps its fields, although it is the set that has given
-// them to it.
+// A CreateOnly child of an earlier owner keeps its fields, although the set has applied them.
 func TestCreateOnlyAdoptsChildOfFormerOwner(t *testing.T) {
 	e := newEnv(t)
 	other := clustertest.Namespace(t, e.c)

@@ -17,9 +17,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// A child that cannot be applied before somebody changes something makes the owner stalled: whether
-// the handler summarises the report, or returns the error and leaves the conditions to
-// middleware.FailureConditions.
+// If a child cannot be applied until a user changes something, the owner is stalled, whether the handler summarizes the
+// report, or returns the error and middleware.FailureConditions sets the conditions.
 func TestOwnerOfInvalidChildIsStalled(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(func(c *owned.Config) { c.Kinds = append(c.Kinds, appKind) }), e.app("web")
@@ -69,7 +68,7 @@ func TestOwnerOfInvalidChildIsStalled(t *testing.T) {
 			}
 		}
 	}
-	// What is wrong before any request makes the owner stalled or not, and never ready.
+	// An error that occurs before any request makes the owner stalled or not, but never ready.
 	report, err := e.set().Apply(t.Context(), app, owned.Of(mistyped(appKind, map[string]any{}))...)
 	var conditions []metav1.Condition
 	status.Summarize(&conditions, 1, report.States()...)

@@ -51,8 +51,8 @@ func (e env) containers() []string {
 	return names
 }
 
-// What an earlier version of the program wrote by Update, and is not desired, is removed once its
-// manager is named, and shown by Plan before. What other clients have written stays.
+// Undesired fields that an earlier version of the program wrote by Update are removed if the config names its manager,
+// and Plan shows this before. Fields of other clients stay.
 func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -111,7 +111,7 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 	}
 }
 
-// An apply that leaves fields which the same program has written by Update says so.
+// Apply reports the fields that it leaves although the same program wrote them by Update.
 func TestLeftFieldsOfProgramAreReported(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")

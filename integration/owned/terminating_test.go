@@ -19,7 +19,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned"
 )
 
-// stuck applies a child, and deletes it while finalizers hold it.
+// stuck applies a child with finalizers, and deletes it.
 func (e env) stuck(set *owned.Set, app kube.Object, name string, finalizers ...string) {
 	e.Helper()
 	e.apply(set, app, owned.Of(e.configMap(name))...)
@@ -33,7 +33,7 @@ func (e env) stuck(set *owned.Set, app kube.Object, name string, finalizers ...s
 	}
 }
 
-// free removes the finalizers, so that the namespace can go; the test's context may have ended.
+// free removes the finalizers so that the namespace can be deleted; the test's context may have ended.
 func (e env) free(name string) {
 	e.Helper()
 	ctx := context.WithoutCancel(e.Context())
@@ -46,8 +46,8 @@ func (e env) free(name string) {
 	must(client.Patch(ctx, e.c, now, client.MergeFrom(now, after)))(e)
 }
 
-// A child that is terminating is reported with what holds it, and neither applied nor deleted
-// again. Its finalizers are not touched.
+// A terminating child is reported with its finalizers, and is neither applied nor deleted again. Its finalizers are not
+// removed.
 func TestStuckChildrenAreReported(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
@@ -80,7 +80,7 @@ func TestStuckChildrenAreReported(t *testing.T) {
 	}
 }
 
-// Delete tells of what it has deleted whether it is gone.
+// Delete reports which of the deleted children still exist.
 func TestDeleteReportsRemainingChildren(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
@@ -101,7 +101,8 @@ func TestDeleteReportsRemainingChildren(t *testing.T) {
 	}
 }
 
-// Only the finalizers that are named are removed, only after the time, and it is told everywhere.
+// Only the named finalizers are removed, only after the timeout, and every removal is reported, logged and recorded as
+// an Event.
 func TestForceRemoveFinalizers(t *testing.T) {
 	e := newEnv(t)
 	app, recorder, logged := e.app("web"), &recorder{}, &bytes.Buffer{}
@@ -142,8 +143,8 @@ func TestForceRemoveFinalizers(t *testing.T) {
 	}
 }
 
-// Finalizers that change between the look at them and their removal are a conflict, which is tried
-// again at once, and not a mistake of the request, which would not.
+// If the finalizers change between the read and the removal, the result is a conflict that is retried at once, not an
+// invalid request, which would not be retried.
 func TestForceRemoveFinalizersDuringOtherWrite(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")

@@ -22,9 +22,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned/watched"
 )
 
-// TestChildrenRecoverFromUserChanges: a user does one to three things to children at once, at random:
-// edits, takes fields by force, removes marks, owner references or managedFields, deletes, creates anew
-// without marks. Each time the children become as desired, without a resync.
+// TestChildrenRecoverFromUserChanges makes one to three random changes to children at once, as a user: edits, forced
+// applies, removal of the set's labels and annotations, owner references or managedFields, deletion, and creation
+// without the set's labels and annotations. After each round the children must match the desired state, without a
+// resync.
 func TestChildrenRecoverFromUserChanges(t *testing.T) {
 	e := newEnv(t)
 	other := clustertest.Namespace(t, e.c)
@@ -107,7 +108,7 @@ func TestChildrenRecoverFromUserChanges(t *testing.T) {
 		for range 1 + random.IntN(3) {
 			child, name := desired()[random.IntN(2)], names[random.IntN(len(names))]
 			child.Data = nil
-			// The controller may be faster: then there is no such object, or one that exists already.
+			// The controller may be faster: the object then does not exist, or exists already.
 			did = append(did, fmt.Sprint(name, " ", child.Name, ": ", acts[name](child)))
 		}
 		clustertest.Eventually(t, func() string {

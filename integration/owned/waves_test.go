@@ -21,8 +21,7 @@ import (
 
 const volume = "example.com/volume"
 
-// threeWaves are children of which those named base are applied first, and top last. The one named
-// held has a finalizer.
+// threeWaves returns children of three waves: base is applied first, top last. held has a finalizer.
 func (e env) threeWaves() []owned.Child {
 	e.Helper()
 	held := e.configMap("held")
@@ -31,7 +30,7 @@ func (e env) threeWaves() []owned.Child {
 	return slices.Concat(owned.Wave(2, e.configMap("top")), owned.Wave(1, held, e.configMap("loose")), owned.Of(e.configMap("base")))
 }
 
-// wantUntouched fails if an object is being deleted.
+// wantUntouched fails if an object is terminating.
 func (e env) wantUntouched(names ...string) {
 	e.Helper()
 	for _, name := range names {
@@ -41,13 +40,14 @@ func (e env) wantUntouched(names ...string) {
 	}
 }
 
-// What was applied last goes first, and what is below a child that is not gone stays, and says so.
+// The wave that was applied last is deleted first. Children of lower waves stay until it is gone, and report that they
+// wait.
 func TestDeleteWavesInReverse(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	e.apply(set, app, e.threeWaves()...)
 	want := []string{"ConfigMap top: deleted", "ConfigMap loose: deleted", "ConfigMap held: terminating", "ConfigMap base: waiting"}
-	for range 2 { // what is terminating already holds what is below it, too
+	for range 2 { // a terminating child also blocks lower waves
 		report := must(set.Delete(t.Context(), app))(t)
 		e.want(report.Results, want...)
 		e.wantUntouched("base")
@@ -65,7 +65,7 @@ func TestDeleteWavesInReverse(t *testing.T) {
 	}
 }
 
-// Nothing but a copy is above the child: that holds nothing.
+// A copy of a child does not block the waves below it.
 func TestCopyDoesNotBlockWave(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
@@ -76,7 +76,7 @@ func TestCopyDoesNotBlockWave(t *testing.T) {
 	e.want(must(set.Delete(t.Context(), app))(t).Results, "ConfigMap top: deleted", "ConfigMap copy: foreign", "ConfigMap base: deleted")
 }
 
-// What is no longer desired goes in reverse, too: each run takes a wave, when those above are gone.
+// Undesired children are pruned in reverse order too: each run prunes one wave, after the higher waves are gone.
 func TestPruneWavesInReverse(t *testing.T) {
 	for _, prune := range []owned.PrunePolicy{owned.PruneLast, owned.PruneFirst} {
 		e := newEnv(t)
@@ -100,7 +100,7 @@ func TestPruneWavesInReverse(t *testing.T) {
 	}
 }
 
-// What the cache still shows, and is gone, holds nothing; nor is it said to have been pruned again.
+// A deleted child that the cache still shows blocks no wave and is not reported as pruned again.
 func TestDeletedChildDoesNotBlockWave(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -115,7 +115,7 @@ func TestDeletedChildDoesNotBlockWave(t *testing.T) {
 	e.want(e.apply(set, app).Results, "ConfigMap base: pruned")
 }
 
-// The wave is noted where it is not 0, and follows the child, its fields being its own or not.
+// The annotation has the wave unless it is 0, and is updated with it, for CreateOnly children too.
 func TestWaveAnnotation(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
@@ -145,7 +145,7 @@ func TestWaveAnnotation(t *testing.T) {
 	}
 }
 
-// A plan of a deletion writes nothing, tells the order, and is what Delete then does.
+// A plan of a deletion writes nothing, shows the order, and matches the following Delete.
 func TestPlanDelete(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
@@ -167,7 +167,7 @@ func TestPlanDelete(t *testing.T) {
 	if got := plan.String(); got != want || !changes(plan) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	plan = must(set.Plan(t.Context(), app))(t) // of pruning
+	plan = must(set.Plan(t.Context(), app))(t) // of a prune
 	e.want(plan.Results, "ConfigMap top: pruned", "ConfigMap held: pruned", "ConfigMap loose: pruned", "ConfigMap base: pruned")
 	if plan.Results[0].Waits != "" || plan.Results[3].Waits == "" {
 		t.Errorf("%s", plan)
@@ -186,8 +186,8 @@ func TestPlanDelete(t *testing.T) {
 	}
 }
 
-// A controller goes on with the waves below when a child is gone: its source says so, and nothing
-// else makes it run.
+// When a child is gone, the controller continues with the lower waves: its source enqueues the owner, and nothing else
+// does.
 func TestControllerPrunesWavesInReverse(t *testing.T) {
 	e := newEnv(t)
 	selection := informer.Selection{LabelSelector: owned.LabelSet + "=webapp"}
