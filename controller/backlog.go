@@ -68,7 +68,8 @@ func (b *backlog) add(key kube.Key, cause Cause) {
 	it.causes.add(cause)
 }
 
-// remove removes a key that runs, or is about to be enqueued. It returns the key's item, or nil if there is none.
+// remove removes a key that runs, or is about to be enqueued. It returns the key's item, or nil if the
+// backlog does not contain the key.
 func (b *backlog) remove(key kube.Key) *backlogItem {
 	if b.n.Load() == 0 {
 		return nil
@@ -158,7 +159,7 @@ func (p *passes) ask(cause *Cause) {
 	p.active.Store(true)
 }
 
-// begin marks the current pass as begun and returns it. It returns nil if there is none.
+// begin marks the current pass as begun and returns it, or returns nil if no pass is running or requested.
 func (p *passes) begin() *pass {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -106,8 +106,8 @@ type answer struct {
 	uid types.UID
 }
 
-// answerCut returns what is cut from the objects in responses: managedFields, which are often half of an object and are
-// never compared.
+// answerCut returns the fields to cut from the objects in responses: managedFields, which are often half of an object
+// and are never compared.
 func answerCut() *wire.Cut {
 	// In protobuf, every kind has its metadata in the same field as PartialObjectMetadata.
 	cut, err := wire.NewCut(reflect.TypeFor[*metav1.PartialObjectMetadata](), wire.ManagedFields)

@@ -154,7 +154,7 @@ type LeaderElector interface {
 	Run(ctx context.Context, work func(ctx context.Context) error) error
 }
 
-// retriever returns the Retriever of the controller's own informer; nil if it has no informer of its own.
+// retriever returns the Retriever of the controller's own informer; nil if Config.Informer is set instead.
 func (c Config[T]) retriever() informer.Retriever[T] {
 	if c.Retriever == nil && c.Cluster != nil {
 		return informer.Retrieve[T](c.Cluster)

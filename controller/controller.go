@@ -160,7 +160,7 @@ func (c *Controller[T]) removeSource(a *addedSource) {
 	removeNow()
 }
 
-// reads returns the informers whose readiness is part of the controller's.
+// reads returns the informers that must be ready before the controller is ready.
 func (c *Controller[T]) reads() []informer.Any {
 	c.mu.Lock()
 	l := c.loop

@@ -79,8 +79,8 @@ func (l *loop[T]) noteLastState(c informer.Change) {
 	}
 }
 
-// endOf calls Config.Deleted for each deleted object of the key, in order of their deletion. called is false if there
-// is none.
+// endOf calls Config.Deleted for each deleted object of the key, in order of their deletion. called is false if
+// the key has no deleted object.
 func (l *loop[T]) endOf(ctx context.Context, r *running) (called bool, err error) {
 	key := r.run.Key
 	if l.config.Deleted == nil {

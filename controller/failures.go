@@ -64,7 +64,7 @@ type failures struct {
 	n    atomic.Int64          // number of keys; most events and runs need only this
 }
 
-// some reports whether there is a key whose last run failed.
+// some reports whether the last run of any key failed.
 func (f *failures) some() bool { return f.n.Load() > 0 }
 
 // failing is the record of a key whose last run failed.
