@@ -16,15 +16,15 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// edited is what a call of Add or Remove is expected to do.
+// edited is a call of Add or Remove, and its expected result.
 type edited struct {
 	obj        kube.Object
 	remove     bool
 	changed    bool
 	err        error // wrapped
 	calls      []string
-	finalizers []string // that obj has then
-	current    bool     // obj has the live resourceVersion then
+	finalizers []string // of obj after the call
+	current    bool     // obj has the live resourceVersion after the call
 }
 
 func (e env) edit(what string, want edited) {
@@ -74,8 +74,7 @@ func TestAddAndRemove(t *testing.T) {
 	e.edit("remove two", edited{obj: obj, remove: true, changed: true, calls: []string{"patch"}, finalizers: []string{other}, current: true})
 }
 
-// The cache is stale: what is written is right all the same, and costs another try only when the
-// finalizers are other ones.
+// With a stale object, the result is correct too. A second try is necessary only if the finalizers differ.
 func TestAddAndRemoveWithStaleObject(t *testing.T) {
 	e := newEnv(t)
 	stale := func(name string, before, after []string) *corev1.ConfigMap {
@@ -105,7 +104,7 @@ func TestAddAndRemoveWithStaleObject(t *testing.T) {
 		e.change(name, func(c *corev1.ConfigMap) { c.Labels = map[string]string{"a": "b"} })
 		return obj
 	}
-	// The resourceVersion stays behind: the content is not that of the live object.
+	// The resourceVersion stays old, because the content is not that of the live object.
 	e.edit("labels have changed, add", edited{obj: labeled("g"), changed: true, calls: twice[:1], finalizers: []string{own}})
 	e.edit("labels have changed, remove", edited{obj: labeled("h", own), remove: true, changed: true, calls: twice[:1]})
 }
@@ -160,7 +159,7 @@ func TestAddValidatesArguments(t *testing.T) {
 		t.Error("no client was taken")
 	}
 	observer.expect(t, "mistakes")
-	// What the API server refuses for another reason is that error, at once.
+	// If the API server rejects the request for another reason, that error is returned without a retry.
 	e.change("a", func(c *corev1.ConfigMap) { c.Immutable = new(true) })
 	if _, err := finalizer.Add(ctx, e.client, obj, own, client.FieldOwner("not\x00printable")); !apierrors.IsInvalid(err) {
 		t.Errorf("the error is %v", err)

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m, localcluster.Config{}, func(c *localcluster.Cluster) { local = c })
 }
 
-// The finalizers of the tests.
+// Finalizers of the tests.
 const (
 	own   = "shop.example.com/cleanup"
 	other = "bank.example.com/audit"
@@ -46,7 +46,7 @@ func newEnv(t *testing.T) env {
 	return env{T: t, cluster: cluster, client: c, namespace: clustertest.Namespace(t, c)}
 }
 
-// create creates a ConfigMap with finalizers, which go at the end of the test.
+// create creates a ConfigMap with finalizers. They are removed at the end of the test.
 func (e env) create(name string, finalizers ...string) *corev1.ConfigMap {
 	e.Helper()
 	created, err := client.Create(e.Context(), e.client, &corev1.ConfigMap{
@@ -76,7 +76,7 @@ func (e env) exists(name string) bool {
 	return exists
 }
 
-// change changes the object by another hand, whatever state it is in.
+// change changes the live object as another client.
 func (e env) change(name string, change func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	e.Helper()
 	live := e.live(name)
@@ -96,13 +96,13 @@ func (e env) remove(name string) {
 	}
 }
 
-// calls counts requests.
+// calls records requests.
 type calls struct {
 	mu   sync.Mutex
 	seen []string
 }
 
-// CallBegan implements kube.CallObserver. What is seen to have come of a call has been counted.
+// CallBegan implements kube.CallObserver. A call is recorded before it has any visible effect.
 func (c *calls) CallBegan(ctx context.Context, call kube.Call) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/finalizer"
 )
 
-// Two controllers add and remove their finalizers on the same objects, by states that are stale most
-// of the time; a third hand writes labels, and a fourth has finalizers of its own, which it writes as
-// carefully as it can: merge patches with a lock. Nobody ever loses an entry, and none comes back.
+// Two controllers add and remove their finalizers on the same objects, from states that are stale most of the time. A
+// third client writes labels, and a fourth adds and removes its own finalizers as safely as possible: with merge
+// patches and optimistic locking. No entry is ever lost, and no removed entry comes back.
 func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 	const objects, rounds = 3, 250
 	e := newEnv(t)
@@ -27,7 +27,7 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var hands, racers sync.WaitGroup
-	hands.Go(func() { // labels, all the time
+	hands.Go(func() { // labels, continuously
 		for i := 0; ctx.Err() == nil; i++ {
 			obj := created[i%objects]
 			labeled := obj.DeepCopy()
@@ -38,7 +38,7 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 		}
 	})
 	var foreign atomic.Int32
-	hands.Go(func() { // finalizers, by another way
+	hands.Go(func() { // finalizers, with merge patches
 		for i := 0; ctx.Err() == nil; i++ {
 			obj, err := client.Live(ctx, e.client, created[i%objects])
 			if err != nil {
@@ -48,7 +48,7 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 			if slices.Contains(obj.Finalizers, third) {
 				changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(name string) bool { return name == third })
 			} else {
-				changed.Finalizers = slices.Insert(changed.Finalizers, 0, third) // so that indexes move
+				changed.Finalizers = slices.Insert(changed.Finalizers, 0, third) // moves the other entries
 			}
 			_, err = client.Patch(ctx, e.client, obj, client.MergeFrom(obj, changed).Locked(obj))
 			if err == nil {
@@ -70,7 +70,7 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 					if has[i] {
 						edit = finalizer.Remove
 					}
-					// Who believes its cache here would do nothing: what it asks for is there already.
+					// With the stale object, the call would do nothing: it already has the requested state.
 					if finalizer.Has(obj, name) != has[i] {
 						obj = e.live(obj.Name) //nolint:contextcheck // the other hand's, which has the test's
 					}
@@ -83,7 +83,7 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 						if !apierrors.IsConflict(err) {
 							break
 						}
-						conflicts.Add(1) // ten in a row: nothing was written, and it is tried again
+						conflicts.Add(1) // ten conflicts in a row: nothing was written, and the call is repeated
 						changed, err = edit(ctx, e.client, obj, name)
 					}
 					if err != nil || !changed {
@@ -98,7 +98,7 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 						return
 					}
 					if round%3 == 0 {
-						cached[i] = live // otherwise it gets staler
+						cached[i] = live // otherwise it stays stale
 					}
 				}
 			}
@@ -123,7 +123,7 @@ func count(list []string, name string) int {
 	return n
 }
 
-// All begin the list of one new object at the same moment: the create race, many times.
+// Several clients add the first finalizer of a new object at the same time, in many rounds.
 func TestConcurrentFirstFinalizers(t *testing.T) {
 	const racers, rounds = 4, 60
 	e := newEnv(t)
@@ -138,7 +138,7 @@ func TestConcurrentFirstFinalizers(t *testing.T) {
 				}
 			})
 		}
-		// An impatient one, twice at once: the entry must not be there twice.
+		// One client adds its finalizer twice at once: the entry must not be there twice.
 		for range 2 {
 			mine := obj.DeepCopy()
 			wg.Go(func() {

@@ -23,13 +23,13 @@ import (
 
 const progress = own + "-done"
 
-// process is one life of a program that tears down. It dies, with a panic, after some of the things
-// that it does: the moments before and after each step's effect, and before and after each request.
+// process is one run of a program that tears down an object. It crashes with a panic at one of its moments: before and
+// after the effect of each step, and before and after each request.
 type process struct {
-	left     int      // moments until it dies; negative: it lives
+	left     int      // moments until it crashes; negative: it does not crash
 	begun    []string // steps
 	effected []string // steps that took effect
-	effect   func()   // happens with each of them. Optional.
+	effect   func()   // called at each effect; optional
 }
 
 var errKilled = errors.New("killed")
@@ -41,7 +41,7 @@ func (p *process) moment() {
 	p.left--
 }
 
-// teardown is a process's run for the object as it is now. It returns errKilled if it died.
+// teardown runs the teardown of obj. It returns errKilled if the process crashed.
 func (p *process) teardown(e env, obj *corev1.ConfigMap) (err error) {
 	e.Helper()
 	mortal, err := e.client.With(func(c *client.Config) {
@@ -49,7 +49,7 @@ func (p *process) teardown(e env, obj *corev1.ConfigMap) (err error) {
 			return func(ctx context.Context, r *client.Request) error {
 				p.moment()
 				err := next(ctx, r)
-				p.moment() // the answer is lost
+				p.moment() // the response is lost
 				return err
 			}
 		})
@@ -95,13 +95,13 @@ func (p *process) finalizer(e env, c *client.Client, fail map[string]error) *fin
 
 func forever() *process { return &process{left: -1} }
 
-// notedOf returns the steps that an object says are done.
+// notedOf returns the completed steps in the object's annotation.
 func notedOf(obj *corev1.ConfigMap) string {
 	return strings.TrimPrefix(obj.Annotations[progress], string(obj.UID)+":")
 }
 
-// Wherever the process dies, the next one ends the teardown: each step took effect, in order, and
-// none was begun again but the one that had not been noted. Another's finalizer is still there.
+// After a crash at any moment, the next process completes the teardown: each step takes effect, in order, and only the
+// step that was not recorded runs again. The finalizer of another client stays.
 func TestContract35_TeardownContinuesAfterCrash(t *testing.T) {
 	e := newEnv(t)
 	for moment := 0; ; moment++ {
@@ -122,7 +122,7 @@ func TestContract35_TeardownContinuesAfterCrash(t *testing.T) {
 			t.Fatal(err)
 		}
 		noted := strings.FieldsFunc(notedOf(e.live(name)), func(r rune) bool { return r == ',' })
-		// The restarted one has a cache: once a fresh one, once a stale one.
+		// The restarted process has a fresh cache in half of the rounds, and a stale one in the others.
 		obj := e.live(name)
 		if moment%2 == 1 {
 			delete(obj.Annotations, progress)
@@ -168,12 +168,12 @@ func TestTeardownContinuesAfterError(t *testing.T) {
 	if live := e.live("a"); notedOf(live) != "dns" || live.ResourceVersion != obj.ResourceVersion {
 		t.Errorf("the progress is %q; resourceVersions are %s, live %s", live.Annotations[progress], obj.ResourceVersion, live.ResourceVersion)
 	}
-	// A step that speaks of something else that is gone does not end the teardown.
+	// A step that returns ErrGone for another object does not complete the teardown.
 	err = p.finalizer(e, e.client, map[string]error{"bucket": fmt.Errorf("find the bucket: %w", client.ErrGone)}).Teardown(ctx, obj)
 	if !errors.Is(err, client.ErrGone) || len(obj.Finalizers) != 1 {
 		t.Errorf("the answer is %v, the finalizers are %q", err, obj.Finalizers)
 	}
-	// The end of the run does not begin another step, and what is done is noted all the same.
+	// After the context has ended, no further step begins, but a completed step is recorded.
 	ending, cancel := context.WithCancel(ctx)
 	cancel()
 	if err := p.finalizer(e, e.client, nil).Teardown(ending, obj); !errors.Is(err, context.Canceled) {
@@ -197,7 +197,8 @@ func TestTeardownContinuesAfterError(t *testing.T) {
 	}
 }
 
-// Between two steps the object is forced away, and another one of its name is there.
+// Between two steps the finalizers are removed by force, so that the object is deleted. Another object of the same name
+// may then be created.
 func TestTeardownOfReplacedObject(t *testing.T) {
 	e := newEnv(t)
 	for _, again := range []bool{false, true} {
@@ -234,15 +235,15 @@ func TestTeardownOfReplacedObject(t *testing.T) {
 	}
 }
 
-// outside is what the objects stand for, beside the cluster.
+// outside has the records outside the cluster that belong to the objects.
 type outside struct {
 	mu      sync.Mutex
 	records map[string]bool
-	asked   map[string]int // how often a removal was asked for
+	asked   map[string]int // number of removal requests
 	runs    int
 }
 
-// In a controller, from the creation to the end; at rest there are no calls.
+// In a controller, from creation to deletion. Idle objects cause no calls.
 func TestFinalizerInController(t *testing.T) {
 	e := newEnv(t)
 	out := &outside{records: map[string]bool{}, asked: map[string]int{}}
@@ -279,7 +280,7 @@ func TestFinalizerInController(t *testing.T) {
 				return next(kube.ObserveCalls(ctx, observer), obj)
 			}
 		}, middleware.Finalizer(f, middleware.FinalizerOptions[*corev1.ConfigMap]{})),
-		ResyncInterval: 200 * time.Millisecond, OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: 10 * time.Minute}, // however late the watch is
+		ResyncInterval: 200 * time.Millisecond, OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: 10 * time.Minute}, // even if the watch is late
 	})
 	const objects = 5
 	for i := range objects {

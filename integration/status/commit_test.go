@@ -36,7 +36,7 @@ func TestCommitOnServer(t *testing.T) {
 	after.Annotations = map[string]string{"not": "status"}
 	run(created, after, false)
 
-	// The first status at all.
+	// The first status.
 	status.SetReady(&after.Status.Conditions, after.Generation, "Open", "")
 	after.Status.ObservedGeneration = 1
 	run(created, after, true, "patch shops/status")
@@ -46,14 +46,15 @@ func TestCommitOnServer(t *testing.T) {
 	}
 	run(live, live.copy(), false)
 
-	// A field of a stale object passes; a condition needs another try, and keeps what was written.
+	// A change of a field is accepted with a stale object. A change of a condition is retried with the live object, and
+	// keeps the conditions that were written in between.
 	stale := live
 	after = live.copy()
 	after.round("a", 1)
 	run(live, after, true, "patch shops/status")
 	after = stale.copy()
 	after.round("b", 1)
-	run(stale, after, true, "patch shops/status", "get shops", "patch shops/status") // both began the map
+	run(stale, after, true, "patch shops/status", "get shops", "patch shops/status") // both create the map
 	after = stale.copy()
 	after.Status.ObservedGeneration = 7
 	run(stale, after, true, "patch shops/status")
@@ -65,7 +66,7 @@ func TestCommitOnServer(t *testing.T) {
 		t.Errorf("the status is %+v", live.Status)
 	}
 
-	// The list is in another order than was seen.
+	// The order of the list differs from that of the stale object.
 	stale = live
 	after = live.copy()
 	slices.Reverse(after.Status.Conditions)
@@ -80,7 +81,7 @@ func TestCommitOnServer(t *testing.T) {
 		t.Errorf("the status is %+v", live.Status)
 	}
 
-	// Removed to the last one.
+	// All conditions are removed.
 	after = live.copy()
 	after.Status.Conditions = nil
 	run(live, after, true, "patch shops/status")
@@ -88,13 +89,13 @@ func TestCommitOnServer(t *testing.T) {
 		t.Errorf("conditions are left: %v", live.Status.Conditions)
 	}
 
-	// The first status, without conditions.
+	// The first status has no conditions.
 	created = e.create("wine")
 	after = created.copy()
 	after.Status.ObservedGeneration = 1
 	run(created, after, true, "patch shops/status")
 
-	// Unstructured, and with what a handler puts in without thinking of JSON.
+	// An unstructured object, with an int instead of an int64.
 	u, err := client.Get[*unstructured.Unstructured](t.Context(), e.client, kube.KeyOf(live), client.OfKind(gv().WithKind("Shop")))
 	if err != nil {
 		t.Fatal(err)
@@ -112,10 +113,10 @@ func TestCommitOnServer(t *testing.T) {
 	}
 }
 
-// A condition list with a schema: what Set makes of anything is what the API server takes.
+// A condition list with a schema: the API server accepts every condition that Set creates.
 func TestServerAcceptsConditionsOfSet(t *testing.T) {
 	e := newEnv(t)
-	// The Service's conditions are validated as every metav1.Condition is.
+	// The conditions of a Service are validated as every metav1.Condition.
 	service, err := client.Create(t.Context(), e.client, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "web"},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
@@ -144,7 +145,7 @@ func TestCommitToMissingObject(t *testing.T) {
 		"fields":     func(s *Shop) { s.Status.ObservedGeneration = 1 },
 		"conditions": func(s *Shop) { status.SetReady(&s.Status.Conditions, 1, "Open", "") },
 	}
-	// With a status of its own, which is the same for each object of the name.
+	// The objects have an existing status, the same for each object of a name.
 	begin := func(name string) *Shop {
 		e.create(name)
 		before := e.live(name)

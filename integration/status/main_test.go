@@ -26,8 +26,7 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m, localcluster.Config{}, func(c *localcluster.Cluster) { local = c })
 }
 
-// Shop is a custom kind; Stall is the same without a status subresource, and Town is one that lives
-// in no namespace.
+// Shop is a custom kind. Stall is the same without a status subresource, and Town the same with cluster scope.
 type Shop struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -65,7 +64,7 @@ func gv() schema.GroupVersion {
 	return schema.GroupVersion{Group: "status.evenkeel.dev", Version: "v1"}
 }
 
-// env is what a test has: clients of one cluster, and a namespace.
+// env is the environment of a test: clients of one cluster, and a namespace.
 type env struct {
 	*testing.T
 	cluster   *kube.Cluster
@@ -85,7 +84,7 @@ func newEnv(t *testing.T) env {
 	return e
 }
 
-// install makes sure that there is a custom kind.
+// install installs a custom kind unless it exists.
 func (e env) install(kind string, status bool, scope string) {
 	e.Helper()
 	plural := strings.ToLower(kind) + "s"
@@ -107,7 +106,7 @@ func (e env) install(kind string, status bool, scope string) {
 			"versions": []any{version},
 		},
 	}}
-	_, _ = client.Create(e.Context(), e.client, crd) // another test may have done it; what counts is below
+	_, _ = client.Create(e.Context(), e.client, crd) // it may exist already; the check is below
 	clustertest.Eventually(e, func() string {
 		probe := e.object(kind, "probe")
 		if scope == "Cluster" {
@@ -148,13 +147,13 @@ func (e env) live(name string) *Shop {
 	return shop
 }
 
-// calls counts requests.
+// calls records requests.
 type calls struct {
 	mu   sync.Mutex
 	seen []string
 }
 
-// CallBegan implements kube.CallObserver. What is seen to have come of a call has been counted.
+// CallBegan implements kube.CallObserver. A call is recorded before it has any visible effect.
 func (c *calls) CallBegan(ctx context.Context, call kube.Call) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()

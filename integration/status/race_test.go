@@ -22,9 +22,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// Several writers each say their own condition and field of one object, each by its own state, which
-// is stale most of the time; a third hand writes labels. Whatever a commit has reported as written
-// stays until its owner says something else.
+// Several writers each set their own condition and field of one object, from a state that is stale most of the time,
+// while another client writes labels. A condition that a commit has reported as written stays until its writer sets it
+// again.
 func TestContract33_ConcurrentCommitsKeepAllConditions(t *testing.T) {
 	const writers, rounds = 3, 200
 	e := newEnv(t)
@@ -48,13 +48,13 @@ func TestContract33_ConcurrentCommitsKeepAllConditions(t *testing.T) {
 			before := shop
 			for round, tries := 0, 0; round < rounds; tries++ {
 				live := e.live("books") //nolint:contextcheck // the other hand's, which has the test's
-				// What was said last is still there.
+				// The last message of this writer is still there.
 				if got, _ := status.Get(live.Status.Conditions, name); got.Message != said {
 					t.Errorf("%s said %q, and now it says %q", name, said, got.Message)
 					return
 				}
 				if tries%3 == 2 {
-					before = live // otherwise it gets staler
+					before = live // otherwise it stays stale
 				}
 				after := before.copy()
 				text := fmt.Sprint("round ", round)
@@ -63,7 +63,7 @@ func TestContract33_ConcurrentCommitsKeepAllConditions(t *testing.T) {
 				_, err := status.Commit(ctx, e.client, before, after)
 				switch {
 				case apierrors.IsConflict(err) && errors.Is(err, client.ErrChanged) && tries < 50*rounds:
-					conflicts.Add(1) // five in a row: nothing was written, and the run is done again
+					conflicts.Add(1) // five conflicts in a row: nothing was written, and the run is repeated
 				case err != nil:
 					t.Error(err)
 					return
@@ -83,8 +83,8 @@ func TestContract33_ConcurrentCommitsKeepAllConditions(t *testing.T) {
 	t.Logf("%d commits, and %d that met five conflicts in a row", writers*rounds, conflicts.Load())
 }
 
-// Two controllers with the middleware, on the same objects: each says its condition of each
-// generation. In the end both are there, and nothing is written any longer.
+// Two controllers with the middleware on the same objects: each sets its condition for each generation. In the end both
+// conditions exist, and nothing is written anymore.
 func TestTwoControllersWithOwnConditions(t *testing.T) {
 	e := newEnv(t)
 	const shops = 10
@@ -114,7 +114,7 @@ func TestTwoControllersWithOwnConditions(t *testing.T) {
 			}, middleware.Status(e.client, middleware.StatusOptions[*Shop]{
 				SetObservedGeneration: func(shop *Shop, generation int64) { shop.Status.ObservedGeneration = generation },
 			})),
-			Workers: 4, OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: 10 * time.Minute}, // however late the watch is
+			Workers: 4, OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: 10 * time.Minute}, // even if the watch is late
 		})
 	}
 	done := func(labels int) func() string {
@@ -142,7 +142,7 @@ func TestTwoControllersWithOwnConditions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	clustertest.Eventually(t, done(1)) // also of the one that panics
+	clustertest.Eventually(t, done(1)) // also the condition of the handler that panics
 	for _, observer := range observers {
 		observer.take()
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// stale runs a handler that says Ready, under middleware.Status, with an old state of the Shop.
+// runStale runs a handler that sets Ready, under middleware.Status, with a stale state of the Shop.
 func (e env) runStale(shop *Shop, c *client.Client, value metav1.ConditionStatus, message string, since time.Time) error {
 	handler := controller.Chain(func(_ context.Context, shop *Shop) error {
 		status.Set(&shop.Status.Conditions, metav1.Condition{
@@ -29,9 +29,8 @@ func (e env) runStale(shop *Shop, c *client.Client, value metav1.ConditionStatus
 	return handler(e.Context(), shop.copy())
 }
 
-// A run whose response was lost, and the one of another replica after a hand-over, begin with an old
-// state, and do not change what was written since: neither when the status changed last, nor what was
-// said of a later generation.
+// A run after a lost response, or of another replica after a handover, starts with a stale state. It must not change
+// what was written since: the lastTransitionTime, and conditions of a later generation.
 func TestStaleCommitsOnServer(t *testing.T) {
 	e := newEnv(t)
 	losing, err := e.client.With(func(c *client.Config) {

@@ -15,7 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// begin gives a Shop a status, with a field in a condition that the Go type does not have.
+// begin writes a status to a Shop, with a condition that has a field unknown to the Go type.
 func (e env) begin(name string) *Shop {
 	e.Helper()
 	shop := e.create(name)
@@ -28,7 +28,7 @@ func (e env) begin(name string) *Shop {
 	return shop
 }
 
-// Whatever patch is made, the API server takes it, and what the type does not know stays.
+// The API server accepts every patch of Commit, and fields that are unknown to the Go type stay.
 func TestCommitKeepsUnknownFields(t *testing.T) {
 	e := newEnv(t)
 	for name, test := range map[string]struct {
@@ -70,7 +70,7 @@ func TestCommitKeepsUnknownFields(t *testing.T) {
 		if got := e.live(name); got.Status.Conditions[0].Status != after.Status.Conditions[0].Status || got.Status.Rounds["a"] != after.Status.Rounds["a"] {
 			t.Errorf("%s: the status is %+v", name, got.Status)
 		}
-		// The exact list, which has a time as Go does not write it, can be tested.
+		// The patch can test the exact list, although Go would format its time differently.
 		stale := e.live(name)
 		if _, _, err := client.SetLabels(t.Context(), e.client, stale, map[string]string{"a": "b"}); err != nil {
 			t.Fatal(err)
@@ -99,7 +99,7 @@ func TestCommitLockedOnServer(t *testing.T) {
 	if live := e.live("books"); !changed || err != nil || live.Status.ObservedGeneration != 7 || live.ResourceVersion != noted.ResourceVersion {
 		t.Errorf("changed is %v, the error %v; the Shop is %+v, and live %+v", changed, err, noted, live)
 	}
-	// The run goes on from there.
+	// The run continues with the returned state.
 	after := noted.copy()
 	status.Set(&after.Status.Conditions, status.True("Ready", 1, "Open", ""))
 	if changed, err := status.CommitLocked(t.Context(), e.client, noted, after); !changed || err != nil {
@@ -132,8 +132,8 @@ func TestCommitLockedOnServer(t *testing.T) {
 	}
 }
 
-// The run has written to the object, has taken over the answer, and then removes conditions of which
-// the answer had still told.
+// The run writes the object, continues with the returned object, and then removes conditions that the returned object
+// still had.
 func TestCommitRemovesConditionsAfterWriteOfRun(t *testing.T) {
 	e := newEnv(t)
 	before := e.begin("books")
@@ -148,7 +148,7 @@ func TestCommitRemovesConditionsAfterWriteOfRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	after = after.copy()
-	status.SetReady(&after.Status.Conditions, 0, "Open", "") // which ends Reconciling, and has no generation
+	status.SetReady(&after.Status.Conditions, 0, "Open", "") // this removes Reconciling, and sets no generation
 	observer := &calls{}
 	changed, err := status.Commit(kube.ObserveCalls(t.Context(), observer), e.client, before, after)
 	if got, want := observer.take(), []string{"get shops", "patch shops/status"}; !changed || err != nil || !slices.Equal(got, want) {
