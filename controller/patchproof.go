@@ -76,8 +76,8 @@ func (e explanation) value(request, from, to any) bool {
 	return true
 }
 
-// replaces reports whether a patch with the value to changes the value from into to. A patch does not change what it
-// does not name: if that is gone, another client removed it.
+// replaces reports whether a patch with the value to changes the value from into to. A patch keeps each field and
+// element that it does not name: if one is gone, another client removed it.
 func (e explanation) replaces(from, to any) bool {
 	switch before := from.(type) {
 	case map[string]any:

@@ -67,7 +67,7 @@ func (e *TerminalError) Error() string {
 // Unwrap returns the marked error, for errors.Is and errors.As.
 func (e *TerminalError) Unwrap() error { return e.Err }
 
-// PanicError is the error of a run whose handler panicked.
+// PanicError is the error of a run in which the handler panicked.
 type PanicError struct {
 	// Value is the argument of panic.
 	Value any

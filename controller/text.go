@@ -14,8 +14,8 @@ import (
 // maxMoments is the number of runs and skips in an Explanation's text.
 const maxMoments = 12
 
-// String returns the explanation as text for people: first the state of the key and what blocks it, then what has
-// happened, latest first. Times are relative to now.
+// String returns the explanation as text for people: first the state of the key and what blocks it, then the runs and
+// skips, latest first. Times are relative to now.
 func (e Explanation) String() string {
 	now := time.Now()
 	var s strings.Builder

@@ -144,7 +144,7 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kub
 			r.log().InfoContext(runCtx, "the handler that was stuck has returned", "after", time.Since(r.run.Started).Round(time.Millisecond))
 		}
 		// Done must come last: the keys added by finish are then in the queue before another worker can take the key,
-		// and merge with what was added during the run.
+		// and merge with those added during the run.
 		l.queue.Done(item.Key)
 		l.feeder.taken(l.queued)
 	}()

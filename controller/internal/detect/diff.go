@@ -18,19 +18,19 @@ import (
 
 // FieldChange is one field that differs between two states of an object.
 type FieldChange struct {
-	// Path names the field as people write it: spec.replicas, metadata.labels[example.com/team],
+	// Path names the field in the usual notation: spec.replicas, metadata.labels[example.com/team],
 	// status.conditions[Ready].reason, spec.containers[web].image, spec.rules[0].
 	Path string
-	// From and To are its values as JSON. Empty: the field is not there.
+	// From and To are its values as JSON. Empty: the field is absent.
 	From, To string
 }
 
-// isTime is true when the field's new value is a time, and its old one was too, or was not there.
+// isTime reports whether the field's new value is a time, and its old value a time or absent.
 func (c FieldChange) isTime() bool {
 	return looksLikeTime(c.To) && (c.From == "" || looksLikeTime(c.From))
 }
 
-// looksLikeTime recognises the JSON of a metav1.Time or MicroTime.
+// looksLikeTime reports whether encoded is the JSON of a metav1.Time or MicroTime.
 func looksLikeTime(encoded string) bool {
 	if len(encoded) < len(`"2006-01-02T15:04:05Z"`) || encoded[0] != '"' || encoded[11] != 'T' {
 		return false
@@ -39,9 +39,8 @@ func looksLikeTime(encoded string) bool {
 	return err == nil
 }
 
-// Content decodes an object for Diff. A JSON object is decoded as it is. Protobuf does not say
-// what its fields are called: twin makes a new typed object of the kind, which knows. It is not
-// needed for JSON.
+// Content decodes an object for Diff. A JSON object is decoded directly. Protobuf contains no field names: twin
+// returns a new typed object of the kind, which defines them. JSON does not need twin.
 func Content(o *wire.Object, twin func() kube.Object) (map[string]any, error) {
 	decoder, err := wire.NewDecoderVia[*unstructured.Unstructured](schema.GroupVersionKind{}, twin)
 	if err != nil {
@@ -54,14 +53,14 @@ func Content(o *wire.Object, twin func() kube.Object) (map[string]any, error) {
 	return u.Object, nil
 }
 
-// Diff returns the fields in which two states of an object differ, ordered by path, at most
-// limit of them, and how many there are in all.
+// Diff returns the fields that differ between two states of an object, ordered by path and at most limit, and the
+// total number of such fields.
 //
-// Left out is what every write changes, and what says who and what an object is: apiVersion,
-// kind, and of the metadata uid, resourceVersion, generation, creationTimestamp and
-// managedFields. A null is as good as no field. The elements of a list of objects are compared
-// by their name, type or key, where each has another, or else by their place; other lists are
-// one value. What one state has and the other has not is one field, however large.
+// It ignores the fields that identify an object or change in every write: apiVersion, kind, and in the metadata uid,
+// resourceVersion, generation, creationTimestamp, managedFields and selfLink. A null equals an absent field. The
+// elements of a list of objects are compared by their name, type or key, if every element has a unique one, and
+// otherwise by their index. Any other list is one value. A value that only one state has is one field, however large
+// it is.
 func Diff(before, after map[string]any, limit int) (changes []FieldChange, total int) {
 	d := differ{limit: limit}
 	d.maps("", before, after)
@@ -98,8 +97,7 @@ func (d *differ) maps(path string, before, after map[string]any) {
 	}
 }
 
-// join appends a name to a path. Names with dots or slashes, which labels have, are put in
-// brackets.
+// join appends a name to a path. A name with dots or slashes, as labels have, is put in brackets.
 func join(path, name string) string {
 	if strings.ContainsAny(name, "./") {
 		return path + "[" + name + "]"
@@ -123,7 +121,7 @@ func (d *differ) values(path string, before, after any) {
 			return
 		}
 	}
-	// Without the encoding for the usual case, in which nothing has changed.
+	// The usual case, an unchanged value, must not need the encoding.
 	if sameScalar(before, after) {
 		return
 	}
@@ -152,14 +150,14 @@ func sameScalar(before, after any) bool {
 	return false
 }
 
-// encode returns a value as JSON, in which 3 and 3.0 are the same.
+// encode returns a value as JSON, in which 3 and 3.0 are equal.
 func encode(value any) string {
 	if value == nil {
 		return ""
 	}
 	encoded, err := json.Marshal(value)
 	if err != nil {
-		return fmt.Sprint(value) // not from an object: JSON has come this way before
+		return fmt.Sprint(value) // not reachable for an object's values: they can all be encoded
 	}
 	return string(encoded)
 }
@@ -203,8 +201,8 @@ func at(list []any, i int) any {
 	return list[i]
 }
 
-// byKey returns the elements under the names that they have in the field key. ok is false when
-// one has none, or two have the same.
+// byKey returns the elements by their names in the field key. ok is false if an element has no name, or if two
+// elements have the same name.
 func byKey(list []any, key string) (elements map[string]any, ok bool) {
 	elements = make(map[string]any, len(list))
 	for _, e := range list {

@@ -13,39 +13,43 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Pattern is what a hot loop looks like.
+// Pattern is a pattern of writes that identifies a hot loop. In this package, another client is any writer other than
+// the runs of the key, for example another key of the same controller.
 //
-// Not called a hot loop, because they do no harm or have a reason outside: runs that write
-// nothing, however many; drift that is repaired now and then; many objects written once each;
-// progress that is written again and again, by runs that a timer, a requeue or the progress of
-// other objects has caused; a status that follows something that flaps; times that are written
-// for each event (heartbeats). Nor are retries and requeues: they have a pace of their own.
+// The following are not hot loops, because they are harmless or have an external reason:
+//   - any number of runs that write nothing;
+//   - drift that is repaired now and then;
+//   - many objects that are written once each;
+//   - progress that is written again and again, by runs that are caused by a timer, a requeue or the progress of
+//     other objects;
+//   - a status that follows something that flaps;
+//   - times that are written for each event (heartbeats);
+//   - retries and requeues, which have their own pace.
 type Pattern string
 
 // The patterns.
 const (
-	// PatternUndone: the key has written the same value into the same field at least five times
-	// within the window, and each time somebody else had changed it in between. Times do not
-	// count. The causes of the runs do not matter. (A flag that the handler sets and somebody else
-	// takes away, again and again, looks the same.)
+	// PatternUndone: the key wrote the same value into the same field at least five times within the window, and
+	// another client changed it in between each time. Times do not count. The causes of the runs do not matter. (A
+	// flag that the handler sets and another client removes, again and again, looks the same.)
 	PatternUndone Pattern = "undone"
-	// PatternReturning: nothing but the key's own writes has caused its runs, and they have written
-	// the same, at least five times in a row: A, B, A, B, or the same with another time in it.
+	// PatternReturning: only the key's own writes caused its runs, and these wrote the same at least five times in a
+	// row: A, B, A, B, or the same with another time in it.
 	PatternReturning Pattern = "returning"
-	// PatternEndless: nothing but the key's own writes has caused its runs, 300 writes of the object
-	// in a row within the window, whatever they wrote.
+	// PatternEndless: only the key's own writes caused its runs, and these wrote the object 300 times in a row within
+	// the window, whatever they wrote.
 	PatternEndless Pattern = "endless"
-	// PatternFlipping: 30 runs within the window, each after others had changed the object in some
-	// way, have written what an earlier run had written, and the run before something else: two
-	// parts of the handler disagree, and what others do about it keeps it going. (A status that
-	// mirrors a field of its own object, which others flip as often, looks the same.)
+	// PatternFlipping: 30 runs within the window, each caused by a change of the object by another client, wrote what
+	// an earlier run had written, while the run before wrote something else. Two parts of the handler disagree, and
+	// the reactions of other clients keep the loop going. (A status that mirrors a field of its own object looks the
+	// same, if other clients flip the field as often.)
 	PatternFlipping Pattern = "flipping"
 )
 
 const (
-	// maxEpisodeFields is how many fields an Episode names.
+	// maxEpisodeFields is the maximum number of fields in an Episode.
 	maxEpisodeFields = 8
-	// maxValue is how much of a value it shows, in bytes.
+	// maxValue is the maximum length of a value in an Episode, in bytes.
 	maxValue = 40
 )
 
@@ -53,44 +57,44 @@ const (
 type Episode struct {
 	Pattern Pattern
 	Key     kube.Key
-	// Kind and Object name the object that is written again and again.
+	// Kind and Object identify the object that is written again and again.
 	Kind   schema.GroupKind
 	Object kube.Key
-	// Fields are those that go back and forth, by path: at most eight. MoreFields is how many
-	// others there are. Empty when the object's states could not be compared.
+	// Fields are the fields that change back and forth, ordered by path, at most eight. MoreFields is the number of
+	// further ones. Fields is empty if the object's states could not be compared.
 	Fields     []FieldValues
 	MoreFields int
-	// Managers are the field managers that write them, the key's own first. The others are those
-	// that were seen to undo what the key wrote; there may be some that were not seen.
+	// Managers are the field managers that write the fields, the key's own first. The others are those that were seen
+	// to undo the key's writes; there may be more.
 	Managers []string
-	// Writes is how many writes were counted, and Since when the counting began.
+	// Writes is the number of counted writes, and Since the time of the first one.
 	Writes int
 	Since  time.Time
-	// Message is a sentence that says what happens and what to look at.
+	// Message is a sentence that describes the problem and what to check.
 	Message string
 }
 
-// FieldValues is a field and the last two values that it had: what the key found, and what it
-// wrote. Values are JSON, cut to some 40 bytes; those of Secrets are not shown.
+// FieldValues is a field and its last two values: the one that the key found, and the one that it wrote. Values are
+// JSON, cut to some 40 bytes. The values of Secrets are hidden.
 type FieldValues struct {
 	Path   string
 	Values [2]string
 }
 
-// episode is one that lasts.
+// episode is an active episode.
 type episode struct {
 	Episode
-	sign   time.Time // the last sign of it
+	sign   time.Time // time of the last sign
 	pause  time.Duration
-	raised time.Time // when the pause was raised last
+	raised time.Time // time when the pause was last raised
 }
 
-// judge notes what a write has changed, and begins an episode when that settles it.
+// judge records what a write changed, and begins an episode if that is sufficient evidence.
 func (h *HotLoops) judge(l *look, w *Step, d difference, now time.Time) (Episode, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if tr, ok := h.tracks.peek(l.id); !ok || tr != l.track || tr.history != l.history {
-		return Episode{}, false // forgotten meanwhile
+		return Episode{}, false // removed in the meantime
 	}
 	var s signs
 	if l.echo {
@@ -117,7 +121,7 @@ func (h *HotLoops) judge(l *look, w *Step, d difference, now time.Time) (Episode
 func (h *HotLoops) note(l *look, w *Step, d difference, now time.Time) (s signs) {
 	k := l.history
 	if older(w.After.ResourceVersion, k.version) {
-		d.known = false // two writes at once: their order is lost
+		d.known = false // two concurrent writes: their order is unknown
 	} else {
 		k.version = w.After.ResourceVersion
 		h.keep(k, d.after)
@@ -140,7 +144,7 @@ func (h *HotLoops) note(l *look, w *Step, d difference, now time.Time) (s signs)
 	return s
 }
 
-// decide fills in the pattern, if there is one.
+// decide sets the pattern, its writes and its start if the signs show a pattern. Otherwise it returns false.
 func (e *Episode) decide(l *look, s signs) bool {
 	k, echoes := l.history, l.track.echoes
 	switch {
@@ -158,7 +162,7 @@ func (e *Episode) decide(l *look, s signs) bool {
 	return true
 }
 
-// describe fills in what a pattern's reader needs.
+// describe sets the fields, the managers and the message.
 func (e *Episode) describe(k *history, now time.Time) {
 	onlyTimes := false
 	if k != nil {
@@ -173,7 +177,7 @@ func (e *Episode) describe(k *history, now time.Time) {
 	e.Message = e.message(k, onlyTimes, now.Sub(e.Since))
 }
 
-// addFields adds the fields that the pattern is about.
+// addFields adds the fields of the pattern. It reports whether all of them are times.
 func (e *Episode) addFields(k *history) (onlyTimes bool) {
 	onlyTimes = true
 	for path, f := range k.fields {
@@ -220,7 +224,7 @@ func (e *Episode) message(k *history, onlyTimes bool, lasted time.Duration) stri
 	}
 }
 
-// fields names the fields with their values, for the message.
+// fields returns the fields with their values, for the message.
 func (e *Episode) fields() string {
 	if len(e.Fields) == 0 {
 		return "its fields are not known"
@@ -235,7 +239,7 @@ func (e *Episode) fields() string {
 	return strings.Join(words, ", ")
 }
 
-// opponents names who undoes what a key writes.
+// opponents returns the field managers that undo the key's writes.
 func opponents(k *history) string {
 	if len(k.opposing) == 0 {
 		return "somebody else"
@@ -250,7 +254,7 @@ func opponents(k *history) string {
 	return strings.Join(words, ", ")
 }
 
-// shorten makes a change's values fit into a message.
+// shorten cuts a change's values to the length for a message.
 func shorten(c FieldChange) FieldChange {
 	return FieldChange{Path: c.Path, From: shortValue(c.From), To: shortValue(c.To)}
 }

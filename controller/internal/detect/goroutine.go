@@ -8,27 +8,28 @@ import (
 )
 
 const (
-	// MaxStack is how much of a goroutine's stack StackOf returns, in bytes.
+	// MaxStack is the maximum length of the stack that StackOf returns, in bytes.
 	MaxStack = 32 << 10
-	// firstDump and maxDump bound the buffer for the stacks of all goroutines. usualStack is
-	// how much of it one takes, so that mostly they have to be stopped only once.
+	// firstDump and maxDump are the minimum and the maximum size of the buffer for the stacks of all goroutines.
+	// usualStack is the usual size of one goroutine's stack in it, so that the goroutines are usually stopped only
+	// once.
 	firstDump  = 64 << 10
 	maxDump    = 16 << 20
 	usualStack = 1 << 10
 )
 
-// Goroutine names one goroutine of this process. Numbers are not used again. Zero names none.
+// Goroutine identifies a goroutine of this process. Numbers are not reused. Zero is no goroutine.
 type Goroutine uint64
 
-// CurrentGoroutine returns the goroutine that calls it. It costs about a microsecond: a worker
-// asks once, when it starts.
+// CurrentGoroutine returns the calling goroutine. It costs about a microsecond: a worker calls it once, when it
+// starts.
 func CurrentGoroutine() Goroutine {
 	var buffer [64]byte
 	id, _ := goroutineOf(buffer[:runtime.Stack(buffer[:], false)])
 	return id
 }
 
-// goroutineOf reads the first line of a stack: "goroutine 7 [running]:".
+// goroutineOf parses the first line of a stack: "goroutine 7 [running]:".
 func goroutineOf(stack []byte) (id Goroutine, ok bool) {
 	rest, ok := bytes.CutPrefix(stack, []byte("goroutine "))
 	if !ok {
@@ -39,12 +40,12 @@ func goroutineOf(stack []byte) (id Goroutine, ok bool) {
 	return Goroutine(n), err == nil
 }
 
-// StackOf returns the stack that g has now, at most MaxStack bytes of it: where a handler that
-// does not return is waiting. It is empty when g has ended.
+// StackOf returns the current stack of g, at most MaxStack bytes: it shows where a handler that does not return is
+// blocked. It is empty if g has ended.
 //
-// It stops all goroutines while it writes down their stacks (some 15 ms where there are ten
-// thousand of them), so it is for the rare case, and once per case. Where the stacks of all
-// goroutines take more than 16 MiB, g may be among those that were cut off; then the text says so.
+// StackOf stops all goroutines while it writes their stacks (some 15 ms for ten thousand goroutines), so call it
+// rarely and once per case. If the stacks of all goroutines take more than 16 MiB, the stack of g may be cut off;
+// StackOf then returns a text that reports this.
 func StackOf(g Goroutine) string {
 	return stackIn(g, maxDump)
 }
@@ -57,7 +58,7 @@ func stackIn(g Goroutine, limit int) string {
 		buffer := make([]byte, size)
 		n := runtime.Stack(buffer, true)
 		if n == size && size < limit {
-			continue // cut off, and there is room for more
+			continue // truncated, and the buffer may still grow
 		}
 		stack := findStack(buffer[:n], g)
 		if stack == nil && n == size {
@@ -67,7 +68,7 @@ func stackIn(g Goroutine, limit int) string {
 	}
 }
 
-// findStack returns the part of a dump that is the stack of g, cut to MaxStack.
+// findStack returns the stack of g in a dump, cut to MaxStack.
 func findStack(dump []byte, g Goroutine) []byte {
 	for stack := range bytes.SplitSeq(dump, []byte("\n\n")) {
 		if id, ok := goroutineOf(stack); !ok || id != g {

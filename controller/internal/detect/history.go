@@ -10,90 +10,89 @@ import (
 )
 
 const (
-	// undoneLimit is how many times the same value of a field must have been written again
-	// after somebody else had changed it: five times the same write.
+	// undoneLimit is how many times the same value of a field must have been written again after another client
+	// changed it: five times the same write.
 	undoneLimit = 4
-	// returnLimit is how many times in a row of echoes the same must have been written.
+	// returnLimit is how many times the same must have been written in one series of echoes.
 	returnLimit = 5
-	// endlessLimit is how long a row of echoes may be.
+	// endlessLimit is the number of writes in a series of echoes that makes it a hot loop.
 	endlessLimit = 300
-	// flipLimit is how many runs must have left the object as an earlier one had.
+	// flipLimit is the number of runs that must have left the object as an earlier run did.
 	flipLimit = 30
-	// dullLimit is how many writes in a row without any sign of a loop are enough.
+	// dullLimit is the number of writes in a row without any sign of a loop after which an object is ignored for a
+	// window.
 	dullLimit = 64
-	// maxStates is how many different states of what was written are remembered: cycles of more
-	// are not seen.
+	// maxStates is the number of different written states that are kept: longer cycles are not detected.
 	maxStates = 16
-	// maxManagers is how many field managers are remembered, of each side.
+	// maxManagers is the maximum number of field managers that are kept: of the key's own, and of the others.
 	maxManagers = 4
 )
 
-// history is what is known of the writes of one object by a suspect.
+// history is the history of a suspect's writes of one object.
 //
-// The detectors do not look at whole states of the object: others write to it as well (a status
-// follows each fight over a spec, with counters in it), so that whole states hardly ever return.
-// They look at what the key has written: for each field the last value. Times count as one
-// value.
+// The detectors do not compare whole states of the object. Other clients also write to it (after each conflict over a
+// spec, the status changes, with counters in it), so whole states hardly ever return. The detectors compare what the
+// key has written: the last value of each field. All times count as one value.
 type history struct {
 	last    *wire.Object // the state after the last write; nil: not kept
-	version string       // of the last write that was noted
+	version string       // of the last recorded write
 
-	fields map[string]*field // what the key has changed, by path
-	// state is a hash of the values in fields, and states are those of the last writes.
+	fields map[string]*field // fields that the key has changed, by path
+	// state is a hash of the values in fields. states are the hashes after the last writes.
 	state  uint64
 	states []returning
 
-	// For PatternFlipping: runs are compared by what they leave, so that what a run sets and
-	// takes back does not count.
+	// For PatternFlipping: runs are compared by the state that they leave, so that a change that a run reverts itself
+	// does not count.
 	run    uint64
-	about  bool     // a change of the object by others had caused the run
-	left   uint64   // the state that the run before left
+	about  bool     // a change of the object by another client caused the run
+	left   uint64   // the state that the previous run left
 	before []uint64 // the states that earlier runs left
 	flips  tally
 
 	dull     int      // writes in a row without a sign
 	own      []string // the key's field managers
-	opposing []string // the others that have undone what the key wrote
+	opposing []string // other managers that have undone the key's writes
 }
 
 type returning struct {
 	state  uint64
-	echoes tally // in the present row
+	echoes tally // in the current series
 }
 
-// field is one that the key has changed.
+// field is a field that the key has changed.
 type field struct {
-	to uint64 // hash of the value that the key has written last
-	// mixed: the value may not be the key's, or the key itself has changed what contains the field
-	// or what the field contains. Nothing follows from finding another value in it.
+	to uint64 // hash of the value that the key wrote last
+	// mixed: the value may be another client's, or the key itself has changed a parent or a child of the field. A
+	// different value in the field then proves nothing.
 	mixed   bool
-	time    bool        // it has only ever been a time
+	time    bool        // all its values were times
 	changes int         // by the key
 	undone  tally       // how often the key has restored the value
-	others  int         // how often meanwhile it has found that others had changed it
+	others  int         // how often, since undone.since, another client's change was found
 	last    FieldChange // shortened
 }
 
-// fought tells that the key restores what others change. Who mostly leaves their values alone
-// does not: then a value that looks restored is one that they wrote during the key's write.
+// fought reports whether the key restores values that other clients change. A key that mostly keeps their values does
+// not: a value that looks restored is then one that they wrote during the key's write.
 func (f *field) fought() bool { return f.undone.count >= undoneLimit && f.others <= 2*f.undone.count }
 
-// signs is what one write has shown.
+// signs are the signs of a loop in one write.
 type signs struct {
-	undone  *field // somebody else has changed the field since the key wrote the same
-	returns int    // how many times the same was written in a row of echoes
-	flip    bool   // the run before has left what an earlier one had
+	undone  *field // another client changed the field since the key wrote the same value
+	returns int    // how many times the same was written in a series of echoes
+	flip    bool   // the previous run left the state that an earlier run left
 }
 
 func newHistory() *history { return &history{fields: make(map[string]*field)} }
 
-// forget is for a write that cannot be compared: what the key has written is not known any more.
+// forget clears the history after a write that cannot be compared: the key's last values are then unknown.
 func (k *history) forget() {
 	clear(k.fields)
 	k.state, k.left, k.states, k.before = 0, 0, nil, nil
 }
 
-// note adds a write's changes, and says what they show.
+// note adds a write's changes, and returns their signs.
 func (k *history) note(seed maphash.Seed, d difference, l *look, run uint64, now time.Time, window time.Duration) (s signs) {
 	if run != k.run {
 		s.flip = k.settle(now, window)
@@ -125,8 +124,7 @@ func (k *history) note(seed maphash.Seed, d difference, l *look, run uint64, now
 	return s
 }
 
-// write notes that the key has changed a field. undone is true when that only restored what it
-// had written before.
+// write records that the key changed a field. undone is true if the key only restored its own last value.
 func (k *history) write(seed maphash.Seed, c FieldChange, sure bool) (f *field, undone bool) {
 	to := hashValue(seed, c.To)
 	f, known := k.fields[c.Path]
@@ -152,7 +150,7 @@ func (k *history) write(seed maphash.Seed, c FieldChange, sure bool) (f *field, 
 	return f, undone
 }
 
-// present returns the entry of the present state.
+// present returns the entry of the current state.
 func (k *history) present() *returning {
 	i := slices.IndexFunc(k.states, func(r returning) bool { return r.state == k.state })
 	if i < 0 {
@@ -165,8 +163,8 @@ func (k *history) present() *returning {
 	return &k.states[i]
 }
 
-// settle notes what the last run has left, and tells whether that was a flip: another state than
-// the run before had left, but one that there has been.
+// settle records the state that the last run left, and reports whether the run was a flip: its state differs from
+// that of the run before, but equals that of an earlier run, and a change by another client caused the run.
 func (k *history) settle(now time.Time, window time.Duration) (flip bool) {
 	if k.state == k.left {
 		return false
@@ -185,14 +183,14 @@ func (k *history) settle(now time.Time, window time.Duration) (flip bool) {
 	return false
 }
 
-// endRow is for a write of a run that something else than the key's own writes has caused.
+// endRow ends the series of echoes: something else than the key's own writes caused the run of a write.
 func (k *history) endRow() {
 	for i := range k.states {
 		k.states[i].echoes = tally{}
 	}
 }
 
-// oppose notes a change by somebody else: whether it undoes what the key has written.
+// oppose records manager as opposing if a change by another client undoes what the key wrote.
 func (k *history) oppose(seed maphash.Seed, changes []FieldChange, manager string) {
 	for _, c := range changes {
 		f := k.fields[c.Path]
@@ -210,12 +208,12 @@ func addManager(managers []string, manager string) []string {
 	return append(managers, manager)
 }
 
-// within tells whether path is a part of what outer names.
+// within reports whether path is a part of outer.
 func within(path, outer string) bool {
 	return len(path) > len(outer) && strings.HasPrefix(path, outer) && (path[len(outer)] == '.' || path[len(outer)] == '[')
 }
 
-// hashValue hashes a field's value. All times are one.
+// hashValue returns the hash of a field's value. All times have the same hash.
 func hashValue(seed maphash.Seed, encoded string) uint64 {
 	if looksLikeTime(encoded) {
 		encoded = "time"

@@ -14,59 +14,55 @@ import (
 )
 
 const (
-	// DefaultWindow is the time within which writes are seen together, and after which an
-	// episode without further signs is over.
+	// DefaultWindow is the default of HotLoopsConfig.Window.
 	DefaultWindow = 5 * time.Minute
-	// DefaultMaxObjects is how many written objects are remembered.
+	// DefaultMaxObjects is the default of HotLoopsConfig.MaxObjects.
 	DefaultMaxObjects = 4096
-	// MinPause is how long a key in a hot loop is held back at first.
+	// MinPause is how long a key in a hot loop is held back initially.
 	MinPause = time.Second
 	// MaxPause is how long it is held back at most.
 	MaxPause = time.Minute
 
-	// unseenWrites is how many writes of an object within the window are only counted.
+	// unseenWrites is the number of writes of an object within the window that are only counted.
 	unseenWrites = 2
-	// maxFields is how many fields of an object a write may change: more is no loop.
+	// maxFields is the number of fields that a write may change: a write with more is not part of a loop.
 	maxFields = 64
-	// maxKept bounds the states that are kept for comparison, in bytes, for all keys.
+	// maxKept is the maximum total size of the states that are kept for comparison, in bytes, for all keys.
 	maxKept = 16 << 20
 )
 
 // HotLoopsConfig configures HotLoops. The zero value is valid.
 type HotLoopsConfig struct {
-	// Content decodes a state of an object of kind, as Content does. It must be safe for
-	// concurrent use. Default: JSON is decoded; protobuf is not, and a loop that writes only
-	// objects that cannot be decoded is found by PatternEndless alone.
+	// Content decodes a state of an object of kind, like the function Content. It must be safe for concurrent use.
+	// Default: JSON is decoded, protobuf is not. If a loop writes only objects that cannot be decoded, only
+	// PatternEndless detects it.
 	Content func(kind schema.GroupKind, o *wire.Object) (map[string]any, error)
-	// Window is the time within which writes are seen together, and after which an episode
-	// without further signs is over. Default DefaultWindow.
+	// Window is the time within which writes are counted together, and after which an episode without further signs
+	// ends. Default DefaultWindow.
 	Window time.Duration
-	// MaxObjects is how many written objects are remembered. Default DefaultMaxObjects.
+	// MaxObjects is the number of written objects that are tracked. Default DefaultMaxObjects.
 	MaxObjects int
 }
 
-// HotLoops finds keys that are run and write again and again without getting anywhere. See
-// Pattern for what is called so, and for what is not.
+// HotLoops detects keys that run and write again and again without progress. Pattern defines what is and what is not
+// a hot loop.
 //
-// Its flow:
+// The flow:
 //
-//  1. The controller tells of every write that a run has made (Wrote). The first two writes of
-//     one object by one key within the window are only counted, which takes some 100 ns.
-//  2. From the third on the key is a suspect (Suspect): its writes are compared with what was
-//     there before, field by field, and the controller also tells who else changes the object
-//     (Changed).
-//  3. Wrote returns an Episode, once, when there is no doubt any more.
+//  1. The controller passes every write of a run (Wrote). The first two writes of one object by one key within the
+//     window are only counted, which takes some 100 ns.
+//  2. From the third write on, the key is a suspect (Suspect): its writes are compared field by field with the state
+//     before. The controller also passes the changes of the object by other clients (Changed).
+//  3. Wrote returns an Episode, once, when the evidence is certain.
 //  4. While the episode lasts, the controller holds the key back (Pause).
-//  5. The episode is over when the window has passed without another sign of it.
+//  5. The episode ends when the window has passed without another sign.
 //
-// Memory is bounded: by the number of objects, and 16 MiB for the states that are compared. What was
-// not written within the window is forgotten when Episodes is called, and what is known of an object
-// that is gone when Gone or ObjectGone tells so. An
-// object that 64 writes in a row have shown to be well is left alone for a window. So that a
-// loop of more keys than there is room for is still found in some of them, a newcomer mostly
-// takes the place of another newcomer once the room is used up.
+// Memory is bounded: by the number of objects, and 16 MiB for the states that are compared. Episodes removes objects
+// that were not written within the window. Gone and ObjectGone remove deleted objects. An object without a sign of a
+// loop in 64 writes in a row is ignored for a window. When the tracks are full, a new track usually replaces another
+// new one, so that a loop of more keys than tracks is still detected for some of the keys.
 //
-// It is safe for concurrent use. Made by NewHotLoops.
+// HotLoops is safe for concurrent use. Create it with NewHotLoops.
 type HotLoops struct {
 	// Immutable after NewHotLoops.
 	content func(kind schema.GroupKind, o *wire.Object) (map[string]any, error)
@@ -77,37 +73,36 @@ type HotLoops struct {
 
 	mu        sync.Mutex
 	tracks    *lru[trackID, *track] // guarded by mu; by key and object
-	newcomers int                   // guarded by mu; tracks made while there was no room
+	newcomers int                   // guarded by mu; tracks created while the limit was reached
 	kept      int                   // guarded by mu; bytes of all histories' last states
 	episodes  map[kube.Key]*episode // guarded by mu
 	some      atomic.Bool           // whether there are episodes
 }
 
-// Step is a write that a run has made, or a change that an informer has shown.
+// Step is a write of a run, or a change that an informer announced.
 type Step struct {
-	// Kind and Object name the object, Kind as the causes of runs name it.
+	// Kind and Object identify the object. Kind is the same as in the causes of runs.
 	Kind   schema.GroupKind
 	Object kube.Key
-	// Before is the state before the step: for a write, what the cache showed when the request
-	// was sent. Nil: not known. After is the state after it: for a write, what the API server has
-	// answered. Nil: the object is gone.
+	// Before is the state before the step: for a write, the cached state when the request was sent. Nil: not known.
+	// After is the state after the step: for a write, the one in the API server's response. Nil: the object no longer
+	// exists.
 	//
-	// Both must be in the same API version and with the same fields cut; managedFields may be cut
-	// from one of them. They must stay valid during the call; what is kept of them is copied.
+	// Both must have the same API version and the same fields cut; managedFields may be cut from only one of them.
+	// They must stay valid during the call; HotLoops copies what it keeps.
 	Before, After *wire.Object
 	// Manager is the field manager that made the step. Empty: not known.
 	Manager string
 
-	// Content, if set, is used in place of HotLoopsConfig.Content, by a caller that has decoded some
-	// of the states already. Its results are not changed.
+	// Content, if set, replaces HotLoopsConfig.Content for this step, for a caller that has already decoded some of
+	// the states. Its results are not modified.
 	Content func(o *wire.Object) (map[string]any, error)
 
-	// The following are read by Wrote alone.
+	// Only Wrote reads the following fields.
 
-	// Run tells the runs of a key apart: the writes of one run have the same, those of the next
-	// another.
+	// Run identifies the run among the runs of its key: all writes of a run have the same Run.
 	Run uint64
-	// Causes are why the run was made. CausesDropped is true if there were more.
+	// Causes are the causes of the run. CausesDropped is true if there were more.
 	Causes        []Cause
 	CausesDropped bool
 }
@@ -121,7 +116,7 @@ type Cause struct {
 	ResourceVersion string
 }
 
-// NewHotLoops returns a HotLoops that has seen nothing.
+// NewHotLoops returns a HotLoops without any history.
 func NewHotLoops(config HotLoopsConfig) *HotLoops {
 	if config.Content == nil {
 		config.Content = func(_ schema.GroupKind, o *wire.Object) (map[string]any, error) { return Content(o, nil) }
@@ -140,9 +135,9 @@ func NewHotLoops(config HotLoopsConfig) *HotLoops {
 	}
 }
 
-// Wrote tells that a run of key has done w. A write that left the object as it was (the
-// resourceVersion is that of Before, or of the key's last write) is none. The Episode is valid
-// when began is true: this write has made it certain that key is in a hot loop.
+// Wrote records the write w of a run of key. A write that did not change the object is ignored: its resourceVersion
+// is that of Before, or of the key's last write. began is true if this write makes it certain that key is in a hot
+// loop; only then is found valid.
 func (h *HotLoops) Wrote(key kube.Key, w *Step, now time.Time) (found Episode, began bool) {
 	if w.After != nil && w.Before != nil && w.After.ResourceVersion == w.Before.ResourceVersion {
 		return Episode{}, false
@@ -153,17 +148,17 @@ func (h *HotLoops) Wrote(key kube.Key, w *Step, now time.Time) (found Episode, b
 	}
 	var d difference
 	if look.history != nil {
-		d = h.difference(&look, w) // not under the lock: it decodes objects
+		d = h.difference(&look, w) // without the lock: it decodes objects
 	}
 	return h.judge(&look, w, d, now)
 }
 
-// Suspect tells whether Changed wants to know of the changes that cause runs of key. It costs a
-// few nanoseconds. It may be true of a key that is none.
+// Suspect reports whether the changes that cause runs of key should be passed to Changed. It costs a few nanoseconds.
+// It may return true for a key that is not a suspect.
 func (h *HotLoops) Suspect(key kube.Key) bool { return h.suspects.may(key) }
 
-// Changed tells that an informer has shown c, which is why key is enqueued. It is of use for
-// suspects only, and finds out who works against them.
+// Changed records the change c that an informer announced and that enqueues key. It is only used for suspects, to
+// find the clients that undo their writes.
 func (h *HotLoops) Changed(key kube.Key, c *Step, now time.Time) {
 	if !h.suspects.may(key) || c.Before == nil || c.After == nil || c.Manager == "" {
 		return
@@ -183,8 +178,7 @@ func (h *HotLoops) Changed(key kube.Key, c *Step, now time.Time) {
 	}
 }
 
-// follows tells whether an object is looked at closely, and version is later than the key's
-// last write of it.
+// follows reports whether an object's writes are compared, and version is newer than the key's last write of it.
 func (h *HotLoops) follows(id trackID, version string, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -199,15 +193,15 @@ func (h *HotLoops) follows(id trackID, version string, now time.Time) bool {
 	return older(tr.version, version)
 }
 
-// difference is what a write of a suspect has changed.
+// difference contains the changes made by a suspect's write.
 type difference struct {
-	// own are the changes by the write. known is false when it cannot be told which.
+	// own are the changes by the write. known is false if they cannot be determined.
 	own   []FieldChange
 	known bool
-	// sure is false when changes by others may be among own: the cache did not yet show the key's
-	// last write.
+	// sure is false if own may include changes by other clients, because the cache did not show the key's last write
+	// yet.
 	sure bool
-	// others are the changes that others have made since the key's last write, where that is known.
+	// others are the changes by other clients since the key's last write, if they are known.
 	others []FieldChange
 	after  *wire.Object // a copy of the state after the write
 }
@@ -223,8 +217,8 @@ func (h *HotLoops) difference(l *look, w *Step) (d difference) {
 	return d
 }
 
-// compare returns in which fields two states of a step's object differ; known is false when that
-// cannot be told.
+// compare returns the fields that differ between two states of a step's object. known is false if they cannot be
+// determined.
 func (h *HotLoops) compare(s *Step, before, after *wire.Object) (changes []FieldChange, known bool) {
 	if before == nil || before.UID != after.UID {
 		return nil, false
@@ -245,7 +239,7 @@ func (h *HotLoops) compare(s *Step, before, after *wire.Object) (changes []Field
 	return changes, total <= maxFields
 }
 
-// older reports whether resourceVersion a is before b. False when it cannot be told.
+// older reports whether resourceVersion a is before b. It returns false if they cannot be compared.
 func older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0

@@ -2,12 +2,11 @@ package detect
 
 import "iter"
 
-// lru is a map of bounded size that forgets what was used least recently. It is not safe for
-// concurrent use.
+// lru is a map of bounded size that evicts the least recently used entry. It is not safe for concurrent use.
 type lru[K comparable, V any] struct {
 	limit   int
 	entries map[K]*entry[K, V]
-	ring    entry[K, V] // ring.next was used last, ring.prev longest ago
+	ring    entry[K, V] // ring.next is the most recently used entry, ring.prev the least recently used
 }
 
 type entry[K comparable, V any] struct {
@@ -24,7 +23,7 @@ func newLRU[K comparable, V any](limit int) *lru[K, V] {
 
 func (l *lru[K, V]) len() int { return len(l.entries) }
 
-// get returns what is kept under key, and counts as a use of it.
+// get returns the value of key, and marks it as used.
 func (l *lru[K, V]) get(key K) (value V, ok bool) {
 	e := l.entries[key]
 	if e == nil {
@@ -35,7 +34,7 @@ func (l *lru[K, V]) get(key K) (value V, ok bool) {
 	return e.value, true
 }
 
-// peek is get without being a use.
+// peek returns the value of key without marking it as used.
 func (l *lru[K, V]) peek(key K) (value V, ok bool) {
 	e := l.entries[key]
 	if e == nil {
@@ -44,9 +43,8 @@ func (l *lru[K, V]) peek(key K) (value V, ok bool) {
 	return e.value, true
 }
 
-// add keeps value under key, which is new. When there are limit entries already, the one used
-// least recently goes and is returned. A guest takes the place of that one in the order: it is
-// the next to go, unless it is used before.
+// add adds a value under key, which must be new. If there are limit entries already, it evicts and returns the least
+// recently used value. A guest becomes the least recently used entry: it is evicted next, unless it is used before.
 func (l *lru[K, V]) add(key K, value V, guest bool) (gone V, full bool) {
 	var e *entry[K, V]
 	if len(l.entries) < l.limit {
@@ -67,13 +65,13 @@ func (l *lru[K, V]) add(key K, value V, guest bool) (gone V, full bool) {
 	return gone, full
 }
 
-// oldest returns what was used least recently.
+// oldest returns the least recently used entry.
 func (l *lru[K, V]) oldest() (key K, value V, ok bool) {
 	e := l.ring.prev
 	return e.key, e.value, e != &l.ring
 }
 
-// all iterates over what is kept, in no order. The loop may remove what it is at.
+// all iterates over the entries in no particular order. The loop body may remove the current entry.
 func (l *lru[K, V]) all() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for key, e := range l.entries {

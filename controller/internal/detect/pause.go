@@ -10,10 +10,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Pause returns how long the next run of key is to be held back, from the end of its last: zero
-// when it is in no episode. It begins with MinPause, and doubles up to MaxPause each time that
-// the key shows another sign of the loop after a pause. It costs nanoseconds while there are no
-// episodes.
+// Pause returns how long the next run of key must be held back, from the end of its last run: zero if the key is in
+// no episode. The pause starts at MinPause, and doubles up to MaxPause each time the key shows another sign of the
+// loop after a pause. Pause costs nanoseconds while there are no episodes.
 func (h *HotLoops) Pause(key kube.Key, now time.Time) time.Duration {
 	if !h.some.Load() {
 		return 0
@@ -26,8 +25,7 @@ func (h *HotLoops) Pause(key kube.Key, now time.Time) time.Duration {
 	return 0
 }
 
-// Episodes returns the episodes that last, the oldest first: those whose last sign is no longer
-// ago than the window.
+// Episodes returns the active episodes, oldest first: the age of their last sign is at most the window.
 func (h *HotLoops) Episodes(now time.Time) []Episode {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -43,7 +41,7 @@ func (h *HotLoops) Episodes(now time.Time) []Episode {
 	return all
 }
 
-// begin keeps a new episode. It returns false when there are too many.
+// begin adds a new episode. It returns false if there are too many.
 func (h *HotLoops) begin(found Episode, now time.Time) bool {
 	if len(h.episodes) >= h.tracks.limit {
 		if h.sweep(now); len(h.episodes) >= h.tracks.limit {
@@ -55,7 +53,7 @@ func (h *HotLoops) begin(found Episode, now time.Time) bool {
 	return true
 }
 
-// lasting returns the episode that key is in; nil: none.
+// lasting returns the active episode of key, or nil.
 func (h *HotLoops) lasting(key kube.Key, now time.Time) *episode {
 	e := h.episodes[key]
 	if e != nil && e.over(now, h.window) {
@@ -66,11 +64,11 @@ func (h *HotLoops) lasting(key kube.Key, now time.Time) *episode {
 	return e
 }
 
-// Gone tells that the object of key is gone: what was known of its runs is forgotten. The next
-// object of the name begins anew.
+// Gone removes the history of key after the deletion of its object. A new object of the same name starts without
+// history.
 func (h *HotLoops) Gone(key kube.Key) {
 	if !h.some.Load() && !h.suspects.may(key) {
-		return // what is left of others is small, and goes by time
+		return // tracks of keys that are not suspects are small, and expire
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,7 +82,7 @@ func (h *HotLoops) Gone(key kube.Key) {
 	}
 }
 
-// ObjectGone tells that an object that runs of key may write is gone.
+// ObjectGone removes the history of an object, which runs of key may write, after its deletion.
 func (h *HotLoops) ObjectGone(key kube.Key, kind schema.GroupKind, object kube.Key) {
 	if !h.suspects.may(key) {
 		return
@@ -98,7 +96,7 @@ func (h *HotLoops) ObjectGone(key kube.Key, kind schema.GroupKind, object kube.K
 	}
 }
 
-// dropOld forgets the objects that were not written within the window.
+// dropOld removes the objects that were not written within the window.
 func (h *HotLoops) dropOld(now time.Time) {
 	for id, tr := range h.tracks.all() {
 		if now.Sub(tr.at) > h.window {
@@ -108,7 +106,7 @@ func (h *HotLoops) dropOld(now time.Time) {
 	}
 }
 
-// sweep forgets the episodes that are over.
+// sweep removes the episodes that have ended.
 func (h *HotLoops) sweep(now time.Time) {
 	for key, e := range h.episodes {
 		if e.over(now, h.window) {
@@ -120,7 +118,7 @@ func (h *HotLoops) sweep(now time.Time) {
 
 func (e *episode) over(now time.Time, window time.Duration) bool { return now.Sub(e.sign) > window }
 
-// again notes another sign. Several within one pause are one: a run may write twice.
+// again records another sign. Several signs within one pause count as one: a run may write twice.
 func (e *episode) again(now time.Time) {
 	e.sign = now
 	if now.Sub(e.raised) >= e.pause {

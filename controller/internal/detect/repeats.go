@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// RepeatInterval is how long a line about a key is not said again.
+	// RepeatInterval is the minimum time between equal lines about a key.
 	RepeatInterval = time.Second
-	// maxRepeats is how many different lines are remembered.
+	// maxRepeats is the number of different lines that are tracked.
 	maxRepeats = 1024
 )
 
-// Repeats keeps the same line about the same key from being logged twice within RepeatInterval.
-// It remembers the last 1,024 different lines; of those that it has forgotten, one may come too
-// soon, and its count is lost. It is safe for concurrent use. Made by NewRepeats.
+// Repeats prevents the same line about the same key from being logged twice within RepeatInterval. It tracks the last
+// 1,024 different lines. A line that was evicted may be logged too soon, and its count is lost. Repeats is safe for
+// concurrent use. Create it with NewRepeats.
 type Repeats struct {
 	seed maphash.Seed
 
@@ -27,7 +27,7 @@ type Repeats struct {
 
 type line struct {
 	key  kube.Key
-	text uint64 // its hash: error texts can be long
+	text uint64 // hash: error texts can be long
 }
 
 type repeat struct {
@@ -35,13 +35,13 @@ type repeat struct {
 	suppressed int
 }
 
-// NewRepeats returns a Repeats that has seen nothing.
+// NewRepeats returns a Repeats without any lines.
 func NewRepeats() *Repeats {
 	return &Repeats{seed: maphash.MakeSeed(), lines: newLRU[line, *repeat](maxRepeats)}
 }
 
-// Allow returns whether text about key may be logged at now, and if so, how many times it was
-// not since it was logged last: a number to add to the line.
+// Allow reports whether text about key may be logged at now. If so, suppressed is how many times it was suppressed
+// since it was last logged, to be added to the line.
 func (r *Repeats) Allow(key kube.Key, text string, now time.Time) (ok bool, suppressed int) {
 	l := line{key: key, text: maphash.String(r.seed, text)}
 	r.mu.Lock()

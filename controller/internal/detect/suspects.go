@@ -7,8 +7,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// suspects tells quickly, and without a lock, that a key is none: it counts suspects by the hash
-// of their keys. Where the count is zero, none is there.
+// suspects reports quickly, and without a lock, that a key is not a suspect. It counts suspects by the hash of their
+// keys. A count of zero means that no key with that hash is a suspect.
 type suspects struct {
 	seed   maphash.Seed
 	all    atomic.Int32

@@ -10,11 +10,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// guests is how many newcomers come when there is no room, until one stays.
+// guests: when the tracks are full, every 32nd new track stays, and the others are evicted next.
 const guests = 32
 
-// trackID is the hash of a key and an object that its runs write. One number is quicker to look
-// up than six strings. Two of the 4,096 tracks are one by mistake once in 10^12.
+// trackID is the hash of a key and an object that its runs write. One number is faster to look up than six strings.
+// The probability that two of the 4,096 tracks have the same ID is 10^-12.
 type trackID uint64
 
 func (h *HotLoops) id(key kube.Key, kind schema.GroupKind, object kube.Key) trackID {
@@ -25,25 +25,24 @@ func (h *HotLoops) id(key kube.Key, kind schema.GroupKind, object kube.Key) trac
 	}{key, kind, object}))
 }
 
-// track is what is known of the writes of one object by one key.
+// track is the state of one key's writes of one object.
 type track struct {
 	key     kube.Key
 	version string    // the resourceVersion of the last write
-	at      time.Time // of the last write
-	run     uint64    // that made it
+	at      time.Time // time of the last write
+	run     uint64    // run of the last write
 	// versionBefore is the resourceVersion of the last write before that run.
 	versionBefore string
 
 	writes tally
-	// echoes counts the writes of runs that nothing but the key's own writes had caused, since
-	// the last run of another kind.
+	// echoes counts the writes of runs that only the key's own writes caused, since the last run with another cause.
 	echoes tally
-	rest   time.Time // not to be looked at closely before
-	// history is what is known of a suspect. Nil: it is none.
+	rest   time.Time // writes are not compared before
+	// history is the history of a suspect. Nil: the key is not a suspect for this object.
 	history *history
 }
 
-// tally counts what happens within a window, which begins with the first.
+// tally counts events within a window. The window starts with the first event.
 type tally struct {
 	count int
 	since time.Time
@@ -57,18 +56,18 @@ func (t *tally) add(now time.Time, window time.Duration) int {
 	return t.count
 }
 
-// look is what Wrote takes with it from under the lock.
+// look is the state of a track that Wrote uses after it has released the lock.
 type look struct {
 	id      trackID
 	track   *track
-	history *history     // nil: the object rests
+	history *history     // nil: writes of the object are not compared now
 	base    *wire.Object // the state before the write; nil: not known
 	last    *wire.Object // the state after the key's last write; nil: not kept
-	echo    bool         // nothing but the key's own writes has caused the run
-	about   bool         // a change of the object by others is among the run's causes
+	echo    bool         // only the key's own writes caused the run
+	about   bool         // a change of the object by another client is among the run's causes
 }
 
-// count notes a write. It returns false when there is nothing more to be found out about it.
+// count counts a write. It returns false if the write needs no further check.
 func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 	l := look{id: h.id(key, w.Kind, w.Object)}
 	h.mu.Lock()
@@ -88,7 +87,7 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 	}
 	if now.Sub(tr.at) > h.window {
 		h.unfollow(tr)
-		*tr = track{key: key} // another story
+		*tr = track{key: key} // the writes before the window do not count
 	}
 	previous := tr.version
 	if tr.run != w.Run {
@@ -113,7 +112,7 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 	return l, true
 }
 
-// newcomer makes a track.
+// newcomer creates a track. It removes the oldest track if that is older than the window or if there is no room.
 func (h *HotLoops) newcomer(id trackID, key kube.Key, now time.Time) *track {
 	if old, tr, ok := h.tracks.oldest(); ok && now.Sub(tr.at) > h.window {
 		h.unfollow(tr)
@@ -131,7 +130,7 @@ func (h *HotLoops) newcomer(id trackID, key kube.Key, now time.Time) *track {
 	return tr
 }
 
-// unfollow forgets what is known of a suspect.
+// unfollow removes the history of a suspect.
 func (h *HotLoops) unfollow(tr *track) {
 	if tr.history != nil {
 		h.keep(tr.history, nil)
@@ -140,7 +139,7 @@ func (h *HotLoops) unfollow(tr *track) {
 	}
 }
 
-// keep makes last the state that the next write is compared with, if there is room for it.
+// keep keeps last as the state that the next write is compared with, if the limit maxKept allows it.
 func (h *HotLoops) keep(known *history, last *wire.Object) {
 	if known.last != nil {
 		h.kept -= len(known.last.Bytes)
@@ -153,20 +152,21 @@ func (h *HotLoops) keep(known *history, last *wire.Object) {
 	}
 }
 
-// base returns the state that a write has found: what the cache showed, or what the key's last
-// write, with the given version, had left when the cache did not show that yet.
+// base returns the state before a write: the cached state or, if the cache did not show the key's last write
+// (version) yet, the state after that write.
 func base(w *Step, last *wire.Object, version string) *wire.Object {
 	b := w.Before
 	if b == nil || older(b.ResourceVersion, version) {
 		b = last
 	}
 	if b != nil && !older(b.ResourceVersion, w.After.ResourceVersion) {
-		return nil // the cache was ahead, or versions cannot be compared
+		return nil // the cache was newer than the write, or the versions cannot be compared
 	}
 	return b
 }
 
-// origin looks at what has caused the run that makes a write.
+// origin examines the causes of the run that makes a write. echo: all are the key's own writes. about: one is a
+// change of the written object by another client.
 func (h *HotLoops) origin(key kube.Key, w *Step) (echo, about bool) {
 	echo = len(w.Causes) > 0 && !w.CausesDropped
 	for i := range w.Causes {
@@ -182,7 +182,7 @@ func (h *HotLoops) origin(key kube.Key, w *Step) (echo, about bool) {
 	return echo, about
 }
 
-// own tells whether a change is the last write of the key before a run.
+// own reports whether a change is the key's last write before a run.
 func (h *HotLoops) own(key kube.Key, c *Cause, run uint64) bool {
 	tr, ok := h.tracks.peek(h.id(key, c.Kind, c.Object))
 	if !ok || c.ResourceVersion == "" {
