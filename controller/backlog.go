@@ -68,8 +68,8 @@ func (b *backlog) add(key kube.Key, cause Cause) {
 	it.causes.add(cause)
 }
 
-// remove removes a key that runs, or is about to be enqueued. It returns the key's item, or nil if the
-// backlog does not contain the key.
+// remove removes a key that runs, or is about to be enqueued. It returns the key's item, or nil if the backlog does not
+// contain the key.
 func (b *backlog) remove(key kube.Key) *backlogItem {
 	if b.n.Load() == 0 {
 		return nil

@@ -43,8 +43,8 @@ type Config[T kube.Object] struct {
 
 	// Workers is the maximum number of objects that are handled at the same time. Default 3.
 	Workers int
-	// ResyncInterval is the time after which an idle object is handled again at low priority, changed or not. A failing
-	// object is handled again only by its retries. Each object has a fixed offset in the interval, so the load is even.
+	// ResyncInterval is the time after which an idle object is handled again at low priority, changed or not. An object
+	// that waits for a retry is not resynced. Each object has a fixed offset in the interval, so the load is even.
 	// Default 3 min; negative: never.
 	ResyncInterval time.Duration
 	// Timeout cancels the context of a handler that runs for longer. Default 0: never.

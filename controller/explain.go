@@ -79,7 +79,8 @@ type Explanation struct {
 	// Runs contains the latest runs of the key, latest first, including a run in progress: at most 4. Only the runs of
 	// the 256 keys that ran last are kept.
 	Runs []RunRecord
-	// Skipped contains recent changes that did not run the key, latest first. Only the last 256 of all keys are kept.
+	// Skipped contains recent changes that did not run the key, latest first. Only the last 256 skips of all keys are
+	// kept.
 	Skipped []Skip
 	// Problems contains the current problems of the key.
 	Problems []Problem
