@@ -37,8 +37,7 @@ const (
 	SkipPredicate SkipReason = "predicate"
 	// SkipOwnWrite: the change shows exactly what the key's last run wrote.
 	SkipOwnWrite SkipReason = "own-write"
-	// SkipTerminal: the key's last run failed with Terminal, and the change is not a change of the object's
-	// generation.
+	// SkipTerminal: the key's last run failed with Terminal, and the change left the object's generation as it was.
 	SkipTerminal SkipReason = "terminal"
 )
 

@@ -26,7 +26,7 @@ const (
 	ProblemHotLoop ProblemType = "hot-loop"
 	// ProblemStuck: a handler has been running for longer than Config.Stuck.After.
 	ProblemStuck ProblemType = "stuck"
-	// ProblemStalled: a key is not retried any further after its last retry failed.
+	// ProblemStalled: the last retry of a key failed, and no further retry follows.
 	ProblemStalled ProblemType = "stalled"
 	// ProblemFailing: a key has failed for a long time without a success.
 	ProblemFailing ProblemType = "failing"
