@@ -11,9 +11,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// versionOfNoObject is a resourceVersion that no object has. An apply with it creates an object, because the
-// API server compares resourceVersions only if the object exists, and then reports a conflict. It is the
-// largest one, because servers that count the versions of each object begin at 1.
+// versionOfNoObject is a resourceVersion that no object has. An apply with it creates an object, because the API server
+// compares resourceVersions only if the object exists, and then reports a conflict. It is the largest possible version,
+// because some servers count the versions of each object from 1.
 const versionOfNoObject = "9223372036854775807"
 
 func checkIfAbsent(obj kube.Object, s settings) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 )
 
-// TestApplyAnsweredByInterceptorIsNotStored: an interceptor that has answered itself may have done
-// anything or nothing, and the other clients of the cluster do not take that for an apply.
+// TestApplyAnsweredByInterceptorIsNotStored: an interceptor that answers an apply itself may or may not have written
+// the object, so the other clients of the cluster must not store the result.
 func TestApplyAnsweredByInterceptorIsNotStored(t *testing.T) {
 	t.Parallel()
 	_, c, stop := startServer()
@@ -43,13 +43,13 @@ func TestApplyAnsweredByInterceptorIsNotStored(t *testing.T) {
 	suspended, sending := answering(0), answering(http.StatusOK)
 	for n, test := range []struct {
 		c    *client.Client
-		want int // requests until then
+		want int // total requests
 	}{
 		{suspended, 1},
 		{suspended, 2},
 		{sending, 3},
 		{sending, 3},
-		{suspended, 3}, // it is as it should be, whoever asks
+		{suspended, 3}, // the object matches, for every client
 	} {
 		if _, err := client.Apply(t.Context(), test.c, set); err != nil || requests != test.want {
 			t.Errorf("apply %d: %d requests, want %d (%v)", n, requests, test.want, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 )
 
-// intercepted returns a client that has answer in the place of the API server, for some verbs.
+// intercepted returns a client with answer instead of the API server, for some verbs.
 func intercepted(c *client.Client, answer client.RoundTrip, verbs ...client.Verb) *client.Client {
 	changed, err := c.With(func(config *client.Config) {
 		config.FieldOwner = "shop"
@@ -26,7 +26,7 @@ func intercepted(c *client.Client, answer client.RoundTrip, verbs ...client.Verb
 	return changed
 }
 
-// Apply sends the set fields only.
+// ExampleApply shows that Apply sends only the set fields.
 func ExampleApply() {
 	_, c, stop := startServer() // in a program: client.New
 	defer stop()
@@ -50,7 +50,7 @@ func ExampleApply() {
 	// created <nil>
 }
 
-// An object is changed where it is not as it should be.
+// ExampleCreateOrUpdate changes an object only if it differs from the desired state.
 func ExampleCreateOrUpdate() {
 	_, c, stop := startServer() // in a program: client.New
 	defer stop()
@@ -75,7 +75,7 @@ func ExampleCreateOrUpdate() {
 	// updated [spec.replicas: 3 -> 5] <nil>
 }
 
-// Labels that are there already cost nothing.
+// ExampleSetLabels makes no request for labels that the object already has.
 func ExampleSetLabels() {
 	_, c, stop := startServer() // in a program: client.New
 	defer stop()

@@ -80,7 +80,7 @@ func TestInvalidArgumentsMakeNoRequest(t *testing.T) {
 	}
 }
 
-// TestNamesInvalidInPaths: client-go refuses them, before the request.
+// TestNamesInvalidInPaths: client-go rejects these names before the request.
 func TestNamesInvalidInPaths(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -95,7 +95,7 @@ func TestNamesInvalidInPaths(t *testing.T) {
 	}
 }
 
-// TestSubresourceRequiresConcreteType to be read into.
+// TestSubresourceRequiresConcreteType: the response must be decoded into a concrete type.
 func TestSubresourceRequiresConcreteType(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -107,7 +107,7 @@ func TestSubresourceRequiresConcreteType(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 	}
-	// Requests and responses have a type.
+	// The type of the request's body also determines the type of the response.
 	var body kube.Object = &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "u1", ResourceVersion: "7"}}
 	if answer, err := client.UpdateSubresource(t.Context(), c, database(), "scale", body); err != nil || answer.GetName() != "db" {
 		t.Errorf("the answer is %v, %v", answer, err)

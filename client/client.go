@@ -34,25 +34,24 @@ type Config struct {
 	// Namespace limits the client to one namespace: objects without a namespace get it, and requests for other
 	// namespaces and for cluster-scoped kinds are rejected before they are sent. Default: all.
 	Namespace string
-	// Informers answer reads in place of the API server, as far as they can: see Informer. No
-	// read ever starts one. Default: every read asks the API server.
+	// Informers answer reads instead of the API server, if they can: see Informer. A read never starts an informer.
+	// Default: every read makes a request to the API server.
 	Informers []Informer
-	// Interceptors see every request, in this order: see Interceptor. Default: none.
+	// Interceptors receive every request, in this order: see Interceptor. Default: none.
 	Interceptors []Interceptor
 	// Logger receives the API server's warnings (deprecated versions, unknown fields), each text once. Default:
 	// slog.Default() at the time of New.
 	Logger *slog.Logger
 }
 
-// Informer is what a Client reads from in place of the API server; *informer.Informer[T] is one
+// Informer is a source of objects that a Client reads instead of the API server. *informer.Informer[T] implements it
 // for every T.
 //
-// What an informer shows is always a little old, and what the caller itself has just written
-// may not be there yet: package controller waits for that between two runs of a key, not
-// within a run. Read as another type than the informer's, an object lacks what the informer's
-// type does not know. FromAPI asks past the informers.
+// An informer is always slightly stale, and may lack the caller's own recent writes: package controller waits for these
+// between two runs of a key, but not within a run. An object that is read as another type than the informer's lacks the
+// fields that the informer's type lacks. Option FromAPI reads from the API server.
 type Informer interface {
-	// Untyped is for the packages of this module.
+	// Untyped is only for the packages of this module.
 	Untyped() cache.Informer
 }
 
@@ -76,7 +75,7 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// unchained returns a client that cannot send yet: see chain.
+// unchained returns a client that cannot send requests yet: see chain.
 func unchained(config Config) (*Client, error) {
 	config.Informers, config.Interceptors = slices.Clone(config.Informers), slices.Clone(config.Interceptors)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
@@ -86,7 +85,7 @@ func unchained(config Config) (*Client, error) {
 	return &Client{config: config, warnings: newWarnings(config.Logger), applied: newAppliedMemory(), shapes: &shapes{}}, nil
 }
 
-// chain wraps the sending of requests in the interceptors, and those in the memory of applies.
+// chain wraps the sending of requests with the interceptors, and these with the memory of applies.
 func (c *Client) chain() {
 	c.send = c.roundTrip
 	for _, intercept := range slices.Backward(c.config.Interceptors) {
@@ -95,9 +94,9 @@ func (c *Client) chain() {
 	c.send = c.applied.intercept(c.send)
 }
 
-// With returns a client whose Config is changed by change, for example for a dry run, for one namespace, or
-// with another interceptor. Both clients share the logged warnings and, for the same cluster, the states of
-// applies. (So an interceptor that changes applies must be in all clients of a field owner, or in none.)
+// With returns a client with a Config that change has changed, for example for a dry run, for one namespace, or with
+// another interceptor. Both clients share the logged warnings and, for the same cluster, the states of applies. (So an
+// interceptor that changes applies must be in all clients of a field owner, or in none.)
 //
 //	plan, err := c.With(func(config *client.Config) { config.DryRun = true })
 //
@@ -178,7 +177,7 @@ func checkFieldValidation(policy string) error {
 		[]string{metav1.FieldValidationIgnore, metav1.FieldValidationWarn, metav1.FieldValidationStrict})
 }
 
-// informersOf returns the informers that may know objects of kind.
+// informersOf returns the informers that may have objects of kind.
 func (c *Client) informersOf(kind schema.GroupVersionKind) iter.Seq[cache.Informer] {
 	return func(yield func(cache.Informer) bool) {
 		for _, informer := range c.config.Informers {

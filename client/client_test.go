@@ -37,7 +37,8 @@ func TestNewReportsAllConfigErrors(t *testing.T) {
 	}
 }
 
-// TestInterceptorsSeeEveryRequest: in their order, with what they may change before and read after.
+// TestInterceptorsSeeEveryRequest: interceptors are called in their order. They may change the request before it is
+// sent, and read the response after it.
 func TestInterceptorsSeeEveryRequest(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -165,7 +166,7 @@ func TestRecordingIsSafeForConcurrentUse(t *testing.T) {
 	}
 }
 
-// TestWarningsAreLoggedOnce: of a client and of those that With has made of it.
+// TestWarningsAreLoggedOnce: a client and the clients that With has derived from it log each warning once in total.
 func TestWarningsAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -214,7 +215,7 @@ func TestWithRejectsInvalidConfig(t *testing.T) {
 	}
 }
 
-// TestRequestWithoutResponse: the reason reports a missing response, and a write may have been done.
+// TestRequestWithoutResponse: the reason reports a missing response; a write may have been done.
 func TestRequestWithoutResponse(t *testing.T) {
 	t.Parallel()
 	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"})
@@ -237,7 +238,7 @@ func TestRequestWithoutResponse(t *testing.T) {
 	}
 }
 
-// Which requests a piece of code may make is said in its test.
+// ExampleRecording tests which requests a piece of code makes.
 func ExampleRecording() {
 	server, c, stop := startServer() // in a program: client.New
 	defer stop()
@@ -272,7 +273,7 @@ func ExampleRecording() {
 	// get Node n2: NotFound
 }
 
-// What an interceptor sets is sent, or is an error: a dropped option would change what is asked for.
+// An option that an interceptor sets is either sent or returns an error: dropping it would change the request.
 func TestOptionsSetByInterceptorsAreSentOrRejected(t *testing.T) {
 	t.Parallel()
 	server, c, stop := startServer()
@@ -344,7 +345,7 @@ func TestNilInformerRejected(t *testing.T) {
 	}
 }
 
-// TestListAnsweredByInterceptor.
+// TestListAnsweredByInterceptor: an interceptor may answer a list instead of the API server.
 func TestListAnsweredByInterceptor(t *testing.T) {
 	t.Parallel()
 	_, c := newServer(t)

@@ -27,7 +27,7 @@ func encodeObject(cluster *kube.Cluster, r *Request) ([]byte, error) {
 		}
 	}
 	own := obj.GetObjectKind().GroupVersionKind()
-	if (own.Kind == "" || own.Version == "") && !own.Empty() { // incomplete: it would be duplicated
+	if (own.Kind == "" || own.Version == "") && !own.Empty() { // incomplete: the kind would be duplicated
 		obj = obj.DeepCopyObject().(kube.Object)
 		obj.GetObjectKind().SetGroupVersionKind(kind)
 		own = kind

@@ -17,8 +17,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestMissingCollectionIsNotServed: what an aggregated API answers when it has no such kind any longer
-// would else be taken for "there are none", and everything that is kept for them be deleted.
+// TestMissingCollectionIsNotServed: the response of an aggregated API server that has dropped a kind must not count as
+// an empty list. Otherwise a controller would delete all dependents of the missing objects.
 func TestMissingCollectionIsNotServed(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -37,7 +37,7 @@ func TestMissingCollectionIsNotServed(t *testing.T) {
 	}
 }
 
-// TestDecodeErrorNamesObject, for of thousands it is one that is wrong.
+// TestDecodeErrorNamesObject: a list may have thousands of objects and only one that cannot be decoded.
 func TestDecodeErrorNamesObject(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -48,7 +48,7 @@ func TestDecodeErrorNamesObject(t *testing.T) {
 			body = `{"type":"ADDED","object":` + odd + `}`
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(body)) // a client that went away shows below
+		_, _ = w.Write([]byte(body)) // the test fails below if the client has closed the connection
 		return true
 	}
 	_, err := client.All[*corev1.Pod](t.Context(), c)
@@ -66,11 +66,11 @@ func TestDecodeErrorNamesObject(t *testing.T) {
 	}
 }
 
-// TestListEndsWhenEveryPageExpires, by a server that always offers to go on.
+// TestListEndsWhenEveryPageExpires: the server always offers a token to continue.
 func TestListEndsWhenEveryPageExpires(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
-	asked := 0 // by one request after the other
+	asked := 0 // by sequential requests
 	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
 		asked++
 		if asked == 1 {
@@ -93,7 +93,7 @@ func TestListEndsWhenEveryPageExpires(t *testing.T) {
 	}
 }
 
-// TestMetadataFromServersWithoutPartialObjects: of aggregated APIs, some have the whole object only.
+// TestMetadataFromServersWithoutPartialObjects: some aggregated API servers return only whole objects.
 func TestMetadataFromServersWithoutPartialObjects(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -120,7 +120,7 @@ func TestMetadataFromServersWithoutPartialObjects(t *testing.T) {
 	}
 }
 
-// TestNullEqualsMissingFieldInMergePatch in a merge patch, which would be sent in every run.
+// TestNullEqualsMissingFieldInMergePatch: otherwise every run would send a merge patch for the null.
 func TestNullEqualsMissingFieldInMergePatch(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -141,7 +141,7 @@ func TestNullEqualsMissingFieldInMergePatch(t *testing.T) {
 	}
 }
 
-// TestDeleteAllOfRejectsEmptySelector: one that was made of what turned out to be empty.
+// TestDeleteAllOfRejectsEmptySelector: an empty selector may have been computed from an empty value.
 func TestDeleteAllOfRejectsEmptySelector(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -157,7 +157,7 @@ func TestDeleteAllOfRejectsEmptySelector(t *testing.T) {
 	if got := server.log(); got != nil {
 		t.Errorf("requests were made all the same: %q", got)
 	}
-	// An empty one beside another takes nothing away from that.
+	// An empty selector in addition to another one does not widen the selection of the other.
 	err := client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop"), client.WithLabels(nil), client.LabelSelector("app=web"))
 	if err != nil || len(server.log()) != 1 || !strings.Contains(server.log()[0], "labelSelector=app%3Dweb") {
 		t.Errorf("%v; the requests are %q", err, server.log())

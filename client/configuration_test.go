@@ -20,7 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// gauge is a custom type with what the types of k8s.io/api do not have.
+// gauge is a custom type with properties that the types of k8s.io/api lack.
 //
 //nolint:modernize // omitempty of structs, as types of the field have it
 type gauge struct {
@@ -62,7 +62,6 @@ type gaugeStatus struct {
 
 func (g *gauge) DeepCopyObject() runtime.Object { copied := *g; return &copied }
 
-// The configuration of an object.
 func TestConfigurationOf(t *testing.T) {
 	t.Parallel()
 	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
@@ -71,7 +70,7 @@ func TestConfigurationOf(t *testing.T) {
 		obj         kube.Object
 		subresource string
 		unchanged   bool
-		want        string // but apiVersion, kind, and the metadata's name and namespace
+		want        string // without apiVersion, kind, and the metadata's name and namespace
 	}{
 		"structs that nobody has touched": {
 			kind: appsv1.SchemeGroupVersion.WithKind("Deployment"),
@@ -200,7 +199,7 @@ func TestInvalidConfiguration(t *testing.T) {
 	}
 }
 
-// The object of the caller is not changed.
+// Computing the configuration must not change the caller's object.
 func TestConfigurationIsACopy(t *testing.T) {
 	t.Parallel()
 	u := &unstructured.Unstructured{Object: fromJSON(t, `{"metadata":{"uid":"u","resourceVersion":"1"},"spec":{"a":{}},"status":{}}`).(map[string]any)}
@@ -231,10 +230,10 @@ func toJSON(t *testing.T, value any) string {
 	return string(encoded)
 }
 
-// newBareClient returns a client that has no cluster, for what makes no request.
+// newBareClient returns a client without a cluster, for code that makes no request.
 func newBareClient() *Client { return &Client{shapes: &shapes{}} }
 
-// shadowed has a field that is not exported, and that is named as another one in JSON.
+// shadowed has an unexported field with the same name as the JSON name of another field.
 type shadowed struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -249,7 +248,7 @@ type shadowedSpec struct {
 
 func (s *shadowed) DeepCopyObject() runtime.Object { copied := *s; return &copied }
 
-// A field that is not exported says nothing about the one that is encoded under its name.
+// An unexported field must not affect the exported field that is encoded with its name.
 func TestContentOfAFieldWithAnUnexportedNamesake(t *testing.T) {
 	t.Parallel()
 	obj := &shadowed{Spec: shadowedSpec{Part: gaugePart{Weight: 3}}}

@@ -21,12 +21,12 @@ func contentOf(obj kube.Object) (map[string]any, error) { return (&shapes{}).con
 
 // contentOf is the function contentOf with cached shapes.
 func (s *shapes) contentOf(obj kube.Object) (map[string]any, error) {
-	// JSON is the form of the requests. DeepCopy of unstructured objects panics at ints, which people write by
-	// hand, and the converter of apimachinery includes unexported fields.
+	// JSON is the form of the requests. DeepCopy of unstructured objects panics for ints, which hand-written content
+	// contains, and the converter of apimachinery includes unexported fields.
 	var value any = obj
 	u, isUnstructured := obj.(*unstructured.Unstructured)
 	if isUnstructured {
-		value = u.Object // its own encoder wants a kind
+		value = u.Object // its own encoder requires a kind
 	}
 	encoded, err := json.Marshal(value)
 	if err != nil {
@@ -73,14 +73,14 @@ type shapes struct {
 	known sync.Map // of reflect.Type to shape; as many as the program has types of objects
 }
 
-// shape is how a struct is encoded. It has no fields for one that encodes itself.
+// shape is the encoding of a struct. It has no fields for a struct that encodes itself.
 type shape []shapedField
 
 type shapedField struct {
 	index    int
 	name     string // in JSON
 	inline   bool   // its own fields are encoded in its place
-	optional bool   // it is a struct that may be left out
+	optional bool   // it is a struct that may be omitted
 }
 
 func (s *shapes) of(t reflect.Type) shape {
@@ -112,23 +112,22 @@ func shapeOf(index int, field reflect.StructField) shapedField {
 	return f
 }
 
-// encodesItself reports whether a type has its own way to JSON: times, quantities, numbers or
-// strings.
+// encodesItself reports whether a type implements its own JSON encoding, like times, quantities, and types for numbers
+// or strings.
 func encodesItself(t reflect.Type) bool {
 	pointer := reflect.PointerTo(t)
 	return pointer.Implements(reflect.TypeFor[json.Marshaler]()) ||
 		pointer.Implements(reflect.TypeFor[interface{ ToUnstructured() any }]())
 }
 
-// dropUnset removes from content, which is value in JSON, the unset fields:
+// dropUnset removes the unset fields from content, which is value as decoded JSON:
 //
-//   - nulls, which nil slices and maps become, and zero times,
-//   - empty structs that are not behind a pointer, where their field may be left out
-//     (omitempty), for there Go cannot say "not set": a Deployment's strategy, a container's
-//     resources.
+//   - nulls, which encode nil slices and maps, and zero times,
+//   - empty structs with omitempty that are not behind a pointer, because Go cannot express that they are unset: a
+//     Deployment's strategy, a container's resources.
 //
-// An empty value behind a pointer is set: emptyDir: {}. So are the elements of lists and maps, and structs
-// without omitempty: a NetworkPolicy's podSelector {} selects all Pods.
+// An empty value behind a pointer is set: emptyDir: {}. So are the elements of lists and maps, and structs without
+// omitempty: a NetworkPolicy's podSelector {} selects all Pods.
 func (s *shapes) dropUnset(value reflect.Value, content any) {
 	switch value.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -179,9 +178,9 @@ func (s *shapes) dropUnsetFields(value reflect.Value, content map[string]any) {
 	}
 }
 
-// appendZeros appends to digestible which structs in value that may be left out are zero: dropUnset drops
-// those, and other values may be encoded in the same way, as the quantity 0 is. It also appends the types in
-// interfaces. Values of a type with the same encoding and the same appended bytes have the same content.
+// appendZeros appends to digestible which structs in value that may be omitted are zero. dropUnset drops those, but
+// other values may have the same encoding: the quantity 0, for example. It also appends the types in interfaces. Values
+// of a type with the same encoding and the same appended bytes have the same content.
 func (s *shapes) appendZeros(digestible []byte, value reflect.Value) []byte {
 	switch value.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -217,7 +216,7 @@ func (s *shapes) appendZeros(digestible []byte, value reflect.Value) []byte {
 	return digestible
 }
 
-// hasFields reports whether appendZeros may find something in the values of a type.
+// hasFields reports whether appendZeros may append something for values of a type.
 func (s *shapes) hasFields(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Struct:

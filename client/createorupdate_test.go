@@ -15,8 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestUnstructuredObjectsWithInts: an int in an unstructured object is none that its DeepCopy knows, and
-// panics at.
+// TestUnstructuredObjectsWithInts: DeepCopy of an unstructured object panics for an int.
 func TestUnstructuredObjectsWithInts(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -41,7 +40,7 @@ func TestUnstructuredObjectsWithInts(t *testing.T) {
 	const body = `{"apiVersion":"shop.example.com/v1","kind":"Widget","metadata":{"name":"w","namespace":"shop"},"spec":{"list":["a"],"size":3}}`
 	for name, test := range map[string]struct {
 		do   func() error
-		want string // the end of the last request
+		want string // the suffix of the last request
 	}{
 		"create": {func() error { return first(client.Create(t.Context(), c, written())) }, body},
 		"update": {func() error { return first(client.Update(t.Context(), c, written())) }, body},
@@ -75,7 +74,7 @@ func TestUnstructuredObjectsWithInts(t *testing.T) {
 	}
 }
 
-// TestStatusIsWrittenAfterKindsAreForgotten: another request may have met a kind that is gone.
+// TestStatusIsWrittenAfterKindsAreForgotten: another request may have dropped the discovery because of a missing kind.
 func TestStatusIsWrittenAfterKindsAreForgotten(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -96,8 +95,7 @@ func TestStatusIsWrittenAfterKindsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestUpdateKeepsFieldsUnknownToInformersType: who writes unstructured objects does so for
-// the sake of such fields.
+// TestUpdateKeepsFieldsUnknownToInformersType: callers use unstructured objects to keep such fields.
 func TestUpdateKeepsFieldsUnknownToInformersType(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -129,7 +127,7 @@ func TestUpdateKeepsFieldsUnknownToInformersType(t *testing.T) {
 	if newer, _, _ := unstructured.NestedString(written.Object.Object, "spec", "newer"); newer == "" || !cmp.Equal(server.verbs(), []string{http.MethodGet, http.MethodPut}) {
 		t.Errorf("the requests are %q", server.log())
 	}
-	// An informer of unstructured objects knows all that any type does.
+	// An informer of unstructured objects has all fields of every type.
 	shown := databases(true, "*")
 	shown.model, shown.objects = &unstructured.Unstructured{}, []kube.Object{written.Object}
 	c = with(t, c, func(config *client.Config) { config.Informers = []client.Informer{shown} })

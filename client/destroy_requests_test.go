@@ -19,8 +19,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// A server that asks to be asked later is the caller's to think about: its key waits in the
-// queue, where a request that is repeated below the caller would hold a worker for as long.
+// TestDestructiveRequestsAreSentOnce: a Retry-After is returned to the caller. The key then waits in the workqueue,
+// whereas a retry below the caller would block a worker for as long.
 func TestDestructiveRequestsAreSentOnce(t *testing.T) {
 	t.Parallel()
 	for name, act := range acts() {

@@ -18,13 +18,13 @@ import (
 
 var errNeeded = errors.New("it is needed")
 
-// conditionOrDryRun is an option of DeleteLive and of ScaleLive.
+// conditionOrDryRun is an option that both DeleteLive and ScaleLive accept.
 type conditionOrDryRun = interface {
 	client.ApplyOption
 	client.DeleteOption
 }
 
-// acts are the destructive functions, by name.
+// acts returns the destructive functions by name.
 func acts() map[string]func(t *testing.T, c *client.Client, check func(*appsv1.StatefulSet) error, options ...conditionOrDryRun) error {
 	return map[string]func(*testing.T, *client.Client, func(*appsv1.StatefulSet) error, ...conditionOrDryRun) error{
 		"delete": func(t *testing.T, c *client.Client, check func(*appsv1.StatefulSet) error, options ...conditionOrDryRun) error {
@@ -54,8 +54,8 @@ func done(t *testing.T, server *apiServer) bool {
 func TestContract14_DestructiveRequestsAffectOnlyTheSameObject(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		before  func(*unstructured.Unstructured) // since the cache was filled
-		between func(*unstructured.Unstructured) // after the live read
+		before  func(*unstructured.Unstructured) // a change after the cache was filled
+		between func(*unstructured.Unstructured) // a change after the live read
 		check   func(*appsv1.StatefulSet) error
 		options []conditionOrDryRun
 		want    error

@@ -178,7 +178,7 @@ func (d *differ) compareLists(path string, from, to []any) bool {
 			d.add(path+"[name="+name+"]", nil, to[i])
 		}
 	}
-	return len(d.changes) > already // otherwise it is the order
+	return len(d.changes) > already // otherwise only the order differs
 }
 
 // compareByIndex compares lists of maps; other lists are easier to read as a whole.
@@ -223,8 +223,8 @@ func (d *differ) add(path string, before, after any) {
 	d.changes = append(d.changes, FieldChange{Path: path, Before: before, After: after})
 }
 
-// holdsSecret reports whether what a Secret has at path, or below it, must not be shown. kubectl apply keeps
-// a copy of the data in an annotation.
+// holdsSecret reports whether the value of a Secret at path contains data that must be hidden. kubectl apply keeps a
+// copy of the data in an annotation.
 func holdsSecret(path string) bool {
 	isBelow := func(path, field string) bool {
 		rest, ok := strings.CutPrefix(path, field)

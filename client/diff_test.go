@@ -110,7 +110,8 @@ func TestDiffOfTypes(t *testing.T) {
 	typed := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))}}
 	asMap := object(t, `{"metadata":{"labels":{"a":"b"}},"spec":{"replicas":2,"template":{},"selector":null}}`)
 	if diff := cmp.Diff([]client.FieldChange{{Path: "spec.replicas", Before: int64(1), After: int64(2)}}, client.Diff(typed, asMap)); diff != "" {
-		// A Deployment's template is no pointer and must be there: {"spec":{}}, with empty structs left out, {}.
+		// The template of a Deployment is not a pointer, so it is always encoded: as {"spec":{}}, or as {} if empty
+		// structs are omitted.
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for name, changes := range map[string][]client.FieldChange{

@@ -86,7 +86,7 @@ func CreateOrPatch[T kube.Object](ctx context.Context, c *Client, obj T, mutate 
 	return createOr(ctx, c, "create or patch", obj, mutate, patchBoth[T], options)
 }
 
-// keyOf is kube.KeyOf for an object that may be nil.
+// keyOf is like kube.KeyOf, but accepts a nil object.
 func keyOf(obj kube.Object) kube.Key {
 	if usercode.IsNil(obj) {
 		return kube.Key{}
@@ -193,7 +193,7 @@ func tryOnce[T kube.Object](
 	return written, again, err
 }
 
-// copyOf returns a copy of obj. DeepCopy of unstructured objects panics at ints, which people write by hand.
+// copyOf returns a copy of obj. DeepCopy of unstructured objects panics for ints, which hand-written maps contain.
 func copyOf[T kube.Object](obj T) (T, error) {
 	u, ok := any(obj).(*unstructured.Unstructured)
 	if !ok {

@@ -41,7 +41,7 @@ var ErrTerminating = errors.New("it is being deleted")
 // that treated it as ErrGone would leave the object behind.
 var errElsewhere = errors.New("not the object but something else was not found")
 
-// explain adds to an error of the API server what it means for the request.
+// explain adds to an error of the API server its meaning for the request.
 func (c *Client) explain(ctx context.Context, r *Request, err error) error {
 	cluster := c.config.Cluster
 	unknownPath := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
@@ -55,8 +55,7 @@ func (c *Client) explain(ctx context.Context, r *Request, err error) error {
 	case r.Subresource != "" && !c.hasSubresource(ctx, r):
 		return fmt.Errorf("its kind has no %s subresource: %w: %w", r.Subresource, kube.ErrNotServed, err)
 	case unknownPath, r.isCollection() && isAbout(r, err):
-		// The API server does not know the kind: its definition was removed. A collection exists as long as
-		// its kind.
+		// The API server does not serve the kind: its definition was removed. Collections exist as long as their kind.
 		cluster.Forget(r.Kind.GroupVersion())
 		return fmt.Errorf("%w: %w", kube.ErrNotServed, err)
 	case !isAbout(r, err):
@@ -110,7 +109,7 @@ func detailsOf(err error) *metav1.StatusDetails {
 	return answerOf(err).Details
 }
 
-// answerOf returns the status in the API server's response that err wraps, or an empty one.
+// answerOf returns the Status that err wraps as the response of the API server, or an empty one.
 func answerOf(err error) metav1.Status {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -119,10 +118,10 @@ func answerOf(err error) metav1.Status {
 	return status.Status()
 }
 
-// ChangedError returns ErrChanged, of which apierrors.IsConflict is true, for a write that failed with why
-// because obj has changed. It is for callers whose JSON patch tests the state that they read. The API server
-// reports a failed test as invalid, and invalid requests are not retried soon; so ChangedError keeps only the
-// text of why, unless why is a conflict itself.
+// ChangedError returns ErrChanged, for which apierrors.IsConflict is true, for a write that failed with why because obj
+// has changed. It is for callers that test the state of obj in a JSON patch. The API server reports a failed test as
+// invalid, and invalid requests are not retried soon. So ChangedError keeps only the text of why, unless why is a
+// conflict itself.
 func ChangedError(ctx context.Context, c *Client, obj kube.Object, why error) error {
 	if apierrors.IsConflict(why) {
 		return asChanged(why)

@@ -15,7 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// unknown is of a type that no cluster was told of.
+// unknown is a type that is not registered with any cluster.
 type unknown struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -23,8 +23,8 @@ type unknown struct {
 
 func (u *unknown) DeepCopyObject() runtime.Object { copied := *u; return &copied }
 
-// TestChangedErrorIsConflict, whatever it was found by: the API server calls a failed test invalid, for
-// which nobody would try again.
+// TestChangedErrorIsConflict: the API server reports a failed test of a JSON patch as invalid, which would not be
+// retried soon, so ChangedError must return a conflict.
 func TestChangedErrorIsConflict(t *testing.T) {
 	t.Parallel()
 	_, c := newServer(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// A handler that scales databases down which are not needed, and does not trust its cache when
-// it comes to that.
+// ExampleScaleLive is a handler that scales down databases that are not needed. It checks the live object, because its
+// cache may be stale.
 func ExampleScaleLive() {
 	server, c, stop := startServer() // in a program: client.New
 	defer stop()
@@ -23,7 +23,7 @@ func ExampleScaleLive() {
 	}
 	handle := func(ctx context.Context, database *appsv1.StatefulSet) error {
 		if needed(database) || *database.Spec.Replicas == 0 {
-			return nil // the cache says so, and it costs nothing to believe it
+			return nil // nothing to do; a stale cache does no harm here
 		}
 		return client.ScaleLive(ctx, c, database, 0, func(live *appsv1.StatefulSet) error {
 			if needed(live) {
@@ -34,7 +34,7 @@ func ExampleScaleLive() {
 	}
 
 	cached := database()
-	server.edit(databasePath, func(live *unstructured.Unstructured) { // and the cache does not know yet
+	server.edit(databasePath, func(live *unstructured.Unstructured) { // the cache does not show this change yet
 		live.SetAnnotations(map[string]string{"shop.example.com/needed": "until Friday"})
 		live.SetResourceVersion("8")
 	})
@@ -62,7 +62,7 @@ func ExampleMergeFrom() {
 	// true
 }
 
-// What a handler does about an error depends on why it came.
+// ExampleReasonOf shows a handler that reacts to the reason of an error.
 func ExampleReasonOf() {
 	_, c, stop := startServer() // in a program: client.New
 	defer stop()

@@ -82,14 +82,13 @@ func ownable(configuration map[string]any) map[string]any {
 	return fields
 }
 
-// matcher compares fields, as managedFields have them, with a configuration and with the content of
-// the object. In fields, "f:x" is the field x of a map, "k:{...}" the element of a list that has
-// these keys, "v:..." that value in a list, and "." the element or map itself. A field without
-// subfields is owned as a whole.
+// matcher compares managedFields with a configuration and with the content of the object. In managedFields, "f:x" is
+// the field x of a map, "k:{...}" the element of a list with these keys, "v:..." that value in a list, and "." the
+// element or map itself. A field without subfields is owned as a whole.
 type matcher struct {
-	hasContent   bool // otherwise content is nil everywhere
+	hasContent   bool // otherwise content is always nil
 	values       bool // values must be as configured
-	needsContent bool // set when only the content tells
+	needsContent bool // set if the result depends on the content
 }
 
 func (m *matcher) object(fields, wanted map[string]any, content any) bool {
@@ -111,8 +110,8 @@ func (m *matcher) object(fields, wanted map[string]any, content any) bool {
 	return owned == elements(fields)
 }
 
-// emptyList reports whether a field that is not owned is an empty list, and so is the object's:
-// lists that are merged are owned by their elements.
+// emptyList reports whether a field without an owner is an empty list both in the configuration and in the object. An
+// empty merged list has no owner, because its elements are owned, not the list.
 func (m *matcher) emptyList(wanted, content any) bool {
 	if list, isList := wanted.([]any); !isList || len(list) > 0 {
 		return false
@@ -135,8 +134,8 @@ func (m *matcher) value(fields map[string]any, wanted, content any) bool {
 	return false
 }
 
-// shows reports whether content has what is wanted, in this order, and perhaps more: defaults, and what
-// other clients have added. An empty list or map is the same as a missing one, and null asks for nothing.
+// shows reports whether content has the wanted values in the same order. It may have more values: defaults, and values
+// of other clients. An empty list or map equals a missing one, and null matches every value.
 func shows(content, wanted any) bool {
 	switch wanted := wanted.(type) {
 	case nil:
@@ -163,8 +162,8 @@ func shows(content, wanted any) bool {
 	return reflect.DeepEqual(wanted, content)
 }
 
-// list compares a list that is merged. Its elements must be in the order of the configuration, which
-// managedFields do not have.
+// list compares a merged list. Its elements must be in the order of the configuration, which managedFields do not
+// contain.
 func (m *matcher) list(fields map[string]any, wanted []any, content any) bool {
 	if elements(fields) != len(wanted) {
 		return false
@@ -195,8 +194,8 @@ func (m *matcher) list(fields map[string]any, wanted []any, content any) bool {
 	return true
 }
 
-// ownedElement finds an element of a configured list in fields, of those that are not taken. key is a
-// value, or the keys of an element, of which the configuration may lack some: those have defaults.
+// ownedElement finds the element of a configured list in fields, except the taken ones. key is a value, or the keys of
+// the element. The configuration may lack some of the keys, which then have defaults.
 func ownedElement(fields map[string]any, element any, taken map[string]bool) (path string, key any, found bool) {
 	best := -1
 	for name := range fields {
@@ -221,11 +220,11 @@ func ownedElement(fields map[string]any, element any, taken map[string]bool) (pa
 	return path, key, best > 0
 }
 
-// sameKeys reports whether an element has those of its keys that were applied: one element may have
-// a key that another one has by default.
+// sameKeys reports whether a configured element sets exactly those keys that were applied to the owned element. The
+// other keys have default values: one element may set a key to the value that another element has by default.
 func sameKeys(fields map[string]any, keys, element any) bool {
 	if elements(fields) == 0 {
-		return true // it is owned as a whole
+		return true // the element is owned as a whole
 	}
 	wanted, _ := keys.(map[string]any)
 	given, _ := element.(map[string]any)
@@ -238,7 +237,7 @@ func sameKeys(fields map[string]any, keys, element any) bool {
 	return true
 }
 
-// elementKey reads "k:{...}" and "v:...".
+// elementKey parses "k:{...}" and "v:...".
 func elementKey(name string) (key any, keyed, known bool) {
 	text, keyed := strings.CutPrefix(name, "k:")
 	if !keyed {
@@ -246,7 +245,7 @@ func elementKey(name string) (key any, keyed, known bool) {
 			return nil, false, false
 		}
 	}
-	var decoded map[string]any // for numbers as they are in objects
+	var decoded map[string]any // for numbers of the same types as in objects
 	if utiljson.Unmarshal([]byte(`{"key":`+text+`}`), &decoded) != nil {
 		return nil, false, false
 	}
@@ -256,7 +255,7 @@ func elementKey(name string) (key any, keyed, known bool) {
 	return decoded["key"], keyed, true
 }
 
-// commonKeys returns how many of keys element has; -1 when it has another value in one of them.
+// commonKeys returns the number of keys that element has with the same value; -1 if a value differs.
 func commonKeys(keys, element any) int {
 	wanted, _ := keys.(map[string]any)
 	fields, _ := element.(map[string]any)
@@ -274,8 +273,8 @@ func commonKeys(keys, element any) int {
 	return common
 }
 
-// elementAt returns the place of the first element with a key, from a place on; -1 when there is
-// none.
+// elementAt returns the index of the first element with key, searching from index from; -1 if the list has no such
+// element.
 func elementAt(list []any, key any, from int) int {
 	for i := from; i < len(list); i++ {
 		keys, keyed := key.(map[string]any)
@@ -286,7 +285,7 @@ func elementAt(list []any, key any, from int) int {
 	return -1
 }
 
-// elements is how many fields there are, but for ".".
+// elements returns the number of fields other than ".".
 func elements(fields map[string]any) int {
 	if _, self := fields["."]; self {
 		return len(fields) - 1
@@ -294,7 +293,7 @@ func elements(fields map[string]any) int {
 	return len(fields)
 }
 
-// hashConfiguration stores the digest of a configuration in an annotation of it. It returns the digest of the
+// hashConfiguration stores the digest of a configuration in one of its annotations. It returns the digest of the
 // configuration with that annotation.
 func hashConfiguration(configuration map[string]any, annotation string) (digest, error) {
 	metadata, _ := configuration["metadata"].(map[string]any)

@@ -90,7 +90,7 @@ func TestFieldsMatch(t *testing.T) {
 	}
 }
 
-// contentFromJSON reads numbers as objects have them.
+// contentFromJSON decodes numbers into the same types as in objects.
 func contentFromJSON(t *testing.T, text string) map[string]any {
 	t.Helper()
 	content := map[string]any{}
@@ -100,8 +100,8 @@ func contentFromJSON(t *testing.T, text string) map[string]any {
 	return content
 }
 
-// TestMalformedManagedFieldsDoNotPanic compares random managedFields with random contents: an API server
-// keeps what a client has sent, and an aggregated one may send anything.
+// TestMalformedManagedFieldsDoNotPanic compares random managedFields with random contents: an API server stores the
+// managedFields that a client has sent, and an aggregated API server may return anything.
 func TestMalformedManagedFieldsDoNotPanic(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 5))

@@ -29,18 +29,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // apiServer stores objects by path, and checks preconditions as a real API server.
 type apiServer struct {
-	// handle answers requests for objects that it reports to have answered, in place of the rest.
-	// Nil: none.
+	// handle may answer a request instead of the server; it reports whether it has. Optional.
 	handle func(w http.ResponseWriter, r *http.Request, body []byte) bool
-	// afterGet is called when a GET of an object has been answered, before anything else is.
-	// Nil: nothing happens.
+	// afterGet is called after a GET of an object was answered, before the next request. Optional.
 	afterGet func()
 
 	mu       sync.Mutex
 	objects  map[string]*unstructured.Unstructured // guarded by mu
 	requests []string                              // guarded by mu; of objects: "GET /api/..." and the body
-	unserved bool                                  // guarded by mu; no path is known, as after the end of a CRD
-	asked    int                                   // guarded by mu; how often kinds were asked for
+	unserved bool                                  // guarded by mu; every path returns 404, as after the CRD was removed
+	asked    int                                   // guarded by mu; number of discovery requests
 }
 
 const (
@@ -57,8 +55,7 @@ func newServer(t *testing.T) (*apiServer, *client.Client) {
 	return server, c
 }
 
-// startServer starts one that has a database of three replicas, one Pod of it, a Node and a
-// custom object.
+// startServer starts an apiServer with a database of three replicas, one Pod of it, a Node and a custom object.
 func startServer() (server *apiServer, c *client.Client, stop func()) {
 	server = &apiServer{objects: map[string]*unstructured.Unstructured{}}
 	server.put(databasePath, database())
@@ -119,7 +116,7 @@ func (s *apiServer) put(path string, obj runtime.Object) {
 	s.objects[path] = &unstructured.Unstructured{Object: content}
 }
 
-// edit changes an object as another client would; a nil change deletes it.
+// edit changes an object as another client. If change is nil, it deletes the object.
 func (s *apiServer) edit(path string, change func(*unstructured.Unstructured)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +244,7 @@ func (s *apiServer) scale(w http.ResponseWriter, r *http.Request, obj *unstructu
 		return
 	}
 	if r.URL.Query().Get("dryRun") == "" {
-		replicas, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas") // 0 when it is left out
+		replicas, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas") // 0 if it is missing
 		obj.Object["spec"].(map[string]any)["replicas"] = replicas
 	}
 	answer(w, http.StatusOK, scale)
@@ -278,7 +275,7 @@ func resourcesOf(groupVersion string) *metav1.APIResourceList {
 func answer(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // a client that went away shows in its test
+	_ = json.NewEncoder(w).Encode(body) // the test fails elsewhere if the client has closed the connection
 }
 
 func refuse(w http.ResponseWriter, err *apierrors.StatusError) {

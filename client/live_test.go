@@ -20,7 +20,7 @@ func TestLiveReadsObjectsOfAnyType(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	for _, path := range []string{databasePath, nodePath, widgetPath} {
-		server.edit(path, touch) // what the caller has is old
+		server.edit(path, touch) // the caller's copy is outdated
 	}
 	stale := database()
 	got, err := client.Live(t.Context(), c, stale)
@@ -29,7 +29,7 @@ func TestLiveReadsObjectsOfAnyType(t *testing.T) {
 	}
 	want := database()
 	want.ResourceVersion = "8"
-	got.TypeMeta = want.TypeMeta // of no interest: decoders differ in whether they set it
+	got.TypeMeta = want.TypeMeta // irrelevant: not all decoders set it
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("typed (-want +got):\n%s", diff)
 	}

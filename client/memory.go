@@ -169,8 +169,8 @@ func (m *appliedMemory) replace(id appliedID, last *appliedState, state appliedS
 	m.put(id.object, known)
 }
 
-// forget drops a state except its resourceVersion, because it may be outdated. With the resourceVersion, a
-// later call detects that an informer is still behind the last apply.
+// forget drops a state except its resourceVersion, because it may be outdated. With the resourceVersion, a later call
+// detects that an informer does not show the last apply yet.
 func (m *appliedMemory) forget(id appliedID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,7 +224,7 @@ func (m *appliedMemory) forgetCollection(all collection) {
 	}
 }
 
-// noteWrite notes that an object was written. An informer's older object confirms no apply for some time,
+// noteWrite records that an object was written. For some time, an older object of an informer then confirms no apply,
 // except an apply of the applier that made the write.
 func (m *appliedMemory) noteWrite(object digest, by unique.Handle[applier]) {
 	m.mu.Lock()
@@ -255,7 +255,7 @@ func (m *appliedMemory) intercept(send RoundTrip) RoundTrip {
 		case verb == VerbDeleteCollection:
 			m.forgetCollection(collection{r.Kind.GroupKind(), r.Key.Namespace})
 		case r.Key.Name != "" && r.Subresource == "status":
-			m.forgetAll(objectID(r.Kind.GroupKind(), r.Key)) // informers may show an older status only
+			m.forgetAll(objectID(r.Kind.GroupKind(), r.Key)) // informers may show an older status
 		case r.Key.Name != "":
 			m.forgetWritten(objectID(r.Kind.GroupKind(), r.Key))
 		}

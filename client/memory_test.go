@@ -75,7 +75,7 @@ func TestAppliedMemory(t *testing.T) {
 	if !known(0) || !known(generationSize-1) {
 		t.Error("something was dropped before it was full")
 	}
-	m.store(id(-1), appliedState{}) // the others are the old generation now
+	m.store(id(-1), appliedState{}) // the other objects are now in the old generation
 	if !known(5) {
 		t.Error("an old entry was dropped at once")
 	}
@@ -163,7 +163,7 @@ func TestAppliedMemoryForgetsWrittenObjects(t *testing.T) {
 	}
 }
 
-// Of one object the latest appliers are remembered, and of others nothing is lost for that.
+// If an object has too many appliers, the latest ones stay stored, and states of other objects are not dropped.
 func TestAppliedMemoryLimitsAppliers(t *testing.T) {
 	t.Parallel()
 	m := newAppliedMemory()
@@ -173,7 +173,7 @@ func TestAppliedMemoryLimitsAppliers(t *testing.T) {
 	m.store(id(1, 0), appliedState{uid: "u"})
 	for by := range 2 * maxAppliers {
 		m.store(id(0, by), appliedState{uid: "u"})
-		m.store(id(0, by), appliedState{uid: "u"}) // again is not another one
+		m.store(id(0, by), appliedState{uid: "u"}) // the same applier again
 	}
 	known := func(id appliedID) bool { _, ok := m.get(id); return ok }
 	if n := len(m.of(digest{1}).states); n != maxAppliers {
@@ -184,7 +184,7 @@ func TestAppliedMemoryLimitsAppliers(t *testing.T) {
 	}
 }
 
-// What an informer shows in a later version counts for the state that it was compared with.
+// If an informer shows an object in a later version, the stored state gets that version.
 func TestAppliedMemoryConfirmsLaterVersions(t *testing.T) {
 	t.Parallel()
 	m := newAppliedMemory()
@@ -194,7 +194,7 @@ func TestAppliedMemoryConfirmsLaterVersions(t *testing.T) {
 	state, _ := m.get(id)
 	m.confirm(id, state, "4", digest{}, digest{})
 	m.confirm(id, state, "9", digest{}, digest{})
-	m.confirm(id, state, "12", digest{}, digest{}) // of a state that is no longer what is known
+	m.confirm(id, state, "12", digest{}, digest{}) // for a state that is not stored anymore
 	mine, _ := m.get(id)
 	others, _ := m.get(other)
 	if mine.version != "9" || others.version != "5" {
@@ -202,16 +202,16 @@ func TestAppliedMemoryConfirmsLaterVersions(t *testing.T) {
 	}
 }
 
-// What an informer shows as applied is remembered, unless the client has written or applied meanwhile: the
-// informer may be behind that.
+// A state that an informer shows is stored, unless the client has written or applied in between: the informer may not
+// show that yet.
 func TestAppliedMemoryReplace(t *testing.T) {
 	t.Parallel()
 	id := appliedID{object: digest{1}, collection: unique.Make(collection{namespace: "shop"}), applier: unique.Make(applier{fieldOwner: "me"})}
 	other := appliedID{object: id.object, collection: id.collection, applier: unique.Make(applier{fieldOwner: "other"})}
 	for name, test := range map[string]struct {
-		known     bool // a state is remembered when the informer is read
+		known     bool // a state is stored when the informer is read
 		meanwhile func(m *appliedMemory)
-		want      string // the version that is remembered at the end
+		want      string // the stored version at the end
 	}{
 		"nothing":                                     {false, func(*appliedMemory) {}, "9"},
 		"nothing, of an object that is known":         {true, func(*appliedMemory) {}, "9"},
@@ -239,8 +239,8 @@ func TestAppliedMemoryReplace(t *testing.T) {
 	}
 }
 
-// An apply with the same input has the configuration of the one before; the Go type and the annotation of
-// the hash are part of the input.
+// An apply with the same input as the previous one has the same configuration. The Go type and the annotation of the
+// hash are part of the input.
 func TestDigestOfInput(t *testing.T) {
 	t.Parallel()
 	shapes := &shapes{}
@@ -268,13 +268,13 @@ func TestDigestOfInput(t *testing.T) {
 	}
 }
 
-// Answers to applies that ran at once are noted in any order: the older one says nothing, and
-// neither does the newer one any longer, for nobody knows in which order they were done.
+// Responses to concurrent applies may be stored in any order. The older response is not stored, and the newer one is
+// dropped, because the order of the applies is unknown.
 func TestAppliedMemoryOfConcurrentApplies(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		first, second appliedState
-		want          string // the version that is remembered
+		want          string // the stored version
 	}{
 		"in order":         {appliedState{uid: "u", version: "9"}, appliedState{uid: "u", version: "10"}, "10"},
 		"the same version": {appliedState{uid: "u", version: "9"}, appliedState{uid: "u", version: "9"}, "9"},

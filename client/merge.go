@@ -25,9 +25,9 @@ func sameObject(before, after kube.Object) error {
 	return nil
 }
 
-// mergePatch returns the JSON merge patch that makes after of before, "{}" when there is nothing
-// to do. Whole numbers stay whole, of any size. The kinds are left out: objects of Go types that
-// were read have one, and those that were made have none.
+// mergePatch returns the JSON merge patch that turns before into after, "{}" if nothing differs. Whole numbers stay
+// whole, of any size. The kinds are omitted: typed objects that were read have one, and typed objects that the program
+// created have none.
 func mergePatch(before, after any) ([]byte, error) {
 	from, err := plainFields(before)
 	if err != nil {
@@ -40,7 +40,7 @@ func mergePatch(before, after any) ([]byte, error) {
 	return json.Marshal(mergeDifference(from, to))
 }
 
-// plainFields returns the fields of an object, but its kind.
+// plainFields returns the fields of an object without its kind.
 func plainFields(obj any) (map[string]any, error) {
 	encoded, err := json.Marshal(obj)
 	if err != nil {
@@ -55,7 +55,7 @@ func plainFields(obj any) (map[string]any, error) {
 	return content, nil
 }
 
-// mergeDifference returns what a merge patch has to say. In one, null means "not there".
+// mergeDifference returns the content of a merge patch, in which null means that the field must not exist.
 func mergeDifference(before, after map[string]any) map[string]any {
 	patch := map[string]any{}
 	for name, was := range before {

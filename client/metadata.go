@@ -27,7 +27,7 @@ func SetLabels[T kube.Object](ctx context.Context, c *Client, obj T, labels map[
 	return setMetadata(ctx, c, obj, "set labels", "labels", valuesOf(labels), checkLabels(labels), options)
 }
 
-// RemoveLabels removes the labels with these keys from the object. Otherwise it works as SetLabels.
+// RemoveLabels removes the labels with these keys from the object. Otherwise it works like SetLabels.
 func RemoveLabels[T kube.Object](ctx context.Context, c *Client, obj T, keys []string, options ...WriteOption) (T, bool, error) {
 	return setMetadata(ctx, c, obj, "remove labels", "labels", removed(keys), nil, options)
 }

@@ -90,7 +90,7 @@ func TestWaitDeletedOfKind(t *testing.T) {
 	s := newWaitServer(t)
 	s.put(1)
 	obj := s.Object("deployments", webKey())
-	obj.SetGroupVersionKind(schema.GroupVersionKind{}) // as an object that an informer of metadata has lost the kind of
+	obj.SetGroupVersionKind(schema.GroupVersionKind{}) // an informer of metadata has lost its kind
 	s.delete()
 	kind := appsv1.SchemeGroupVersion.WithKind("Deployment")
 	if err := client.WaitDeleted(t.Context(), s.client, obj, client.OfKind(kind), client.Timeout(time.Minute)); err != nil {

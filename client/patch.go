@@ -54,7 +54,7 @@ type Operation struct {
 	// Path is a JSON pointer (RFC 6901), From another one, for move and copy.
 	Path string `json:"path"`
 	From string `json:"from,omitempty"`
-	// Value is encoded as JSON; null for operations that have none.
+	// Value is encoded as JSON; null for operations without a value.
 	Value any `json:"value"`
 }
 
@@ -187,7 +187,7 @@ func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody
 func JSONPointer(names ...string) string {
 	var pointer strings.Builder
 	for _, name := range names {
-		if strings.ContainsAny(name, "~/") { // rare, and the order of the two matters
+		if strings.ContainsAny(name, "~/") { // common names contain neither; the order of the two replacements matters
 			name = strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 		}
 		pointer.WriteByte('/')

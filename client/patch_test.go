@@ -78,7 +78,7 @@ func TestLockedPatches(t *testing.T) {
 	}
 }
 
-// TestLockedRequiresResourceVersion.
+// TestLockedRequiresResourceVersion: Locked needs an object with a resourceVersion.
 func TestLockedRequiresResourceVersion(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)

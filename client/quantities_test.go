@@ -13,8 +13,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 )
 
-// Go encodes a quantity that is not set as the quantity 0. Apply leaves out the first and applies the second,
-// also right after each other: the configurations differ.
+// Go encodes an unset quantity as the quantity 0. Apply omits an unset quantity and applies the quantity 0, also
+// directly after each other: the configurations differ.
 func TestApplyDistinguishesUnsetQuantities(t *testing.T) {
 	t.Parallel()
 	set := func(divisor resource.Quantity) *appsv1.StatefulSet {

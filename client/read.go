@@ -67,7 +67,7 @@ func get[T kube.Object](ctx context.Context, t target, s settings, like T) (T, e
 	return exchange(ctx, t, r, like)
 }
 
-// exchange sends r and decodes the answer as an object of the target's kind.
+// exchange sends r and decodes the response as an object of the target's kind.
 func exchange[T kube.Object](ctx context.Context, t target, r *Request, like T) (T, error) {
 	answer := newLike(like)
 	r.Answer = answer

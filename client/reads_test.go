@@ -22,7 +22,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// paged answers lists of Pods a, b, c, two on a page, and forgets its state after the first page.
+// paged answers lists of the Pods a, b and c with two Pods on a page, and drops its state after the first page.
 func paged(forgets bool, token string) func(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	return func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 		query := r.URL.Query()
@@ -86,7 +86,7 @@ func TestPages(t *testing.T) {
 				for pod, e := range client.List[*corev1.Pod](t.Context(), c, client.PageSize(2)) {
 					if e != nil {
 						err = e
-						continue // nothing may come after it
+						continue // nothing may follow an error
 					}
 					got = append(got, pod)
 				}
@@ -197,8 +197,8 @@ func (r *restarted) Objects(namespace string, selector labels.Selector) iter.Seq
 	return r.shelf.Objects(namespace, selector)
 }
 
-// TestInformerRestartsDuringRead: an informer that has listed only after it was read, or has
-// been stopped before, does not say that an object is missing.
+// TestInformerRestartsDuringRead: an informer that has listed only after it was read, or was stopped before, does not
+// prove that an object is missing.
 func TestInformerRestartsDuringRead(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -254,8 +254,8 @@ func databases(whole bool, covers string) shelf {
 	}
 }
 
-// TestReadsFromInformers: what an informer shows, and what it knows not to be there, is not asked
-// of the API server.
+// TestReadsFromInformers: objects that an informer shows, and objects that it covers and does not have, are not
+// requested from the API server.
 func TestReadsFromInformers(t *testing.T) {
 	t.Parallel()
 	key, other := kube.Key{Namespace: "shop", Name: "db"}, kube.Key{Namespace: "shop", Name: "other"}
@@ -268,7 +268,7 @@ func TestReadsFromInformers(t *testing.T) {
 	for name, test := range map[string]struct {
 		informer shelf
 		read     func(c *client.Client) (any, error)
-		requests bool // made
+		requests bool // whether requests were made
 		gone     bool
 	}{
 		"it shows the object":                {informer: databases(true, ""), read: get(key)},
@@ -351,8 +351,8 @@ func TestReadsFromInformers(t *testing.T) {
 	}
 }
 
-// TestFieldSelectorsAreCombined, as those of labels do: a deletion by the last one would take more than
-// was meant.
+// TestFieldSelectorsAreCombined: field selectors must all match, like label selectors. If only the last one counted, a
+// deletion would delete too many objects.
 func TestFieldSelectorsAreCombined(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -367,8 +367,7 @@ func TestFieldSelectorsAreCombined(t *testing.T) {
 	}
 }
 
-// TestEmptyNotOlderThanReadsFromAPIServer: the version of an object that did not come from the
-// cluster.
+// TestEmptyNotOlderThanReadsFromAPIServer: "" is the resourceVersion of an object that was not read from the cluster.
 func TestEmptyNotOlderThanReadsFromAPIServer(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)

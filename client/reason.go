@@ -12,7 +12,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// Reason is why a request failed, for callers that switch on it. Package retry decides when to retry.
+// Reason is the reason why a request failed, for callers that switch on it. Package retry decides when to retry.
 type Reason string
 
 // The reasons. For an error that joins several failures, ReasonOf returns the first one in this order: the most

@@ -101,7 +101,7 @@ func TestIgnoreNotFoundAndAlreadyExists(t *testing.T) {
 	other := errors.New("another failure")
 	for _, test := range []struct {
 		err                     error
-		withoutGone, withoutOld bool // nil is left
+		withoutGone, withoutOld bool // the result is nil
 	}{
 		{nil, true, true},
 		{gone, true, false},

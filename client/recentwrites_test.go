@@ -24,7 +24,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// appliedShelf is an informer that shows one ConfigMap, and what "me" has applied to it.
+// appliedShelf is an informer that shows one ConfigMap and the fields that "me" has applied to it.
 type appliedShelf struct {
 	cache.Informer
 	object *corev1.ConfigMap
@@ -45,8 +45,8 @@ func (s appliedShelf) Object(kube.Key) (kube.Object, *metav1.ManagedFieldsEntry,
 	}, true, nil
 }
 
-// What this client has just done to an object is not in what an informer shows: until it may be, the
-// informer is not believed when it shows the object as desired.
+// An informer may not show the client's own recent write yet. Until it certainly does, Apply must not rely on an
+// informer that shows the object as desired.
 func TestApplyIgnoresStaleInformerAfterOwnWrite(t *testing.T) {
 	t.Parallel()
 	config := func(mode string) *corev1.ConfigMap {
@@ -58,7 +58,7 @@ func TestApplyIgnoresStaleInformerAfterOwnWrite(t *testing.T) {
 	for name, test := range map[string]struct {
 		write func(ctx context.Context, c *client.Client) error
 		sends bool
-		uid   types.UID // of the object that requests find; default that of shown
+		uid   types.UID // of the object that requests return; default: that of shown
 	}{
 		"nothing":    {func(context.Context, *client.Client) error { return nil }, false, ""},
 		"a deletion": {func(ctx context.Context, c *client.Client) error { return client.Delete(ctx, c, shown) }, true, ""},

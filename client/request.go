@@ -71,7 +71,7 @@ type Request struct {
 	// Stream is the response of a watch.
 	Stream watch.Interface
 
-	model any // of the type of the objects that are asked for, which decides in which form they come
+	model any // of the type of the requested objects; it determines the format of the response
 }
 
 // isCollection reports whether the request is for several objects of a kind.

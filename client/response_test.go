@@ -16,8 +16,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestResponsesAreDecodedIntoCallersType: names of fields are compared by case, whole numbers stay whole,
-// the kind is there.
+// TestResponsesAreDecodedIntoCallersType: field names are case-sensitive, whole numbers stay whole, and the kind is
+// set.
 func TestResponsesAreDecodedIntoCallersType(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -44,7 +44,7 @@ func TestResponsesAreDecodedIntoCallersType(t *testing.T) {
 	}
 }
 
-// TestStatusResponseHasNoObject: it is read into nothing else.
+// TestStatusResponseHasNoObject: a Status is not decoded into an object of another type.
 func TestStatusResponseHasNoObject(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -56,7 +56,7 @@ func TestStatusResponseHasNoObject(t *testing.T) {
 	if got, err := client.CreateSubresource(t.Context(), c, pod, "binding", &corev1.Binding{Target: corev1.ObjectReference{Name: "n1"}}); err != nil || got == nil || got.Kind != "" {
 		t.Errorf("the answer is %+v, %v", got, err)
 	}
-	// A type with a struct as its status, into which a text cannot be decoded.
+	// The type has a struct as its status, into which a string cannot be decoded.
 	if got, err := client.CreateSubresource(t.Context(), c, pod, "resize", pod); err != nil || got.Name != "" {
 		t.Errorf("the answer is %+v, %v", got, err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 )
 
-// An API server whose etcd was restored from a backup gives versions a second time. The object in the
-// version that an apply was answered with may be another state then, and is applied again.
+// An API server whose etcd was restored from a backup uses resourceVersions again. An object with the resourceVersion
+// of the response to an apply may then be another state, and Apply must send its request again.
 func TestApplyAfterResourceVersionIsReused(t *testing.T) {
 	t.Parallel()
 	config := func() *appsv1.StatefulSet {
@@ -25,9 +25,9 @@ func TestApplyAfterResourceVersionIsReused(t *testing.T) {
 	live := config()
 	live.UID, live.ResourceVersion = "u1", "7"
 	for name, test := range map[string]struct {
-		change func(shown *appsv1.StatefulSet) // what the informer shows in the same version
-		shown  func(shown *appsv1.StatefulSet) // what it shows from the beginning
-		first  int                             // requests until nothing is to be done
+		change func(shown *appsv1.StatefulSet) // changes the object that the informer shows, without its version
+		shown  func(shown *appsv1.StatefulSet) // changes the object that the informer shows from the beginning
+		first  int                             // requests until Apply makes no more
 		after  int                             // requests after the change
 	}{
 		"the same state": {first: 1, change: func(*appsv1.StatefulSet) {}},
@@ -37,7 +37,7 @@ func TestApplyAfterResourceVersionIsReused(t *testing.T) {
 		"another field": {first: 1, change: func(shown *appsv1.StatefulSet) {
 			shown.Spec.Template.Spec.Containers = []corev1.Container{{Name: "db"}}
 		}},
-		// One request shows that this is how the informer shows the state.
+		// One request shows that the informer omits this field.
 		"the informer lacks an applied field": {first: 2, shown: func(shown *appsv1.StatefulSet) {
 			shown.Spec.ServiceName = ""
 		}, change: func(*appsv1.StatefulSet) {}},
@@ -50,7 +50,7 @@ func TestApplyAfterResourceVersionIsReused(t *testing.T) {
 			_, c, stop := startServer()
 			defer stop()
 			shown, requests := live.DeepCopy(), 0
-			shown.ResourceVersion = "6" // until something was applied
+			shown.ResourceVersion = "6" // until the first apply
 			if test.shown != nil {
 				test.shown(shown)
 			}

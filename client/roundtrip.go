@@ -13,9 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// roundTrip sends a request to the API server. It is sent once: client-go would wait for a
-// Retry-After and send it again, up to ten times, in the handler; Throttled errors carry it to
-// the workqueue instead.
+// roundTrip sends a request to the API server, once. client-go would wait for a Retry-After and repeat the request up
+// to ten times, within the handler. Instead, Throttled errors carry the Retry-After to the workqueue.
 func (c *Client) roundTrip(ctx context.Context, r *Request) error {
 	client, err := c.config.Cluster.RESTClient(r.Resource.GroupVersion())
 	if err != nil {
@@ -31,7 +30,7 @@ func (c *Client) roundTrip(ctx context.Context, r *Request) error {
 	}
 	result := req.Do(ctx)
 	result.StatusCode(&r.Status)
-	// Not Raw's error, which has not read what the API server says of it.
+	// The error of Raw does not contain the response of the API server.
 	if err := result.Error(); err != nil {
 		return c.explain(ctx, r, err)
 	}
@@ -52,7 +51,7 @@ func (c *Client) roundTrip(ctx context.Context, r *Request) error {
 	return nil
 }
 
-// encode makes client-go's request.
+// encode returns the request for client-go.
 func (c *Client) encode(client rest.Interface, r *Request) (*rest.Request, error) {
 	if err := checkOptions(r); err != nil {
 		return nil, err
@@ -95,8 +94,8 @@ func (c *Client) encode(client rest.Interface, r *Request) (*rest.Request, error
 		if r.DryRun {
 			options.DryRun = []string{metav1.DryRunAll}
 		}
-		// Encoded here, because what a Cluster's client makes of a type depends on what else is
-		// registered.
+		// The options are encoded here, because their encoding by the Cluster's client depends on the other registered
+		// types.
 		encoded, err := json.Marshal(options)
 		if err != nil {
 			return nil, fmt.Errorf("encode the options: %w", err)
@@ -106,7 +105,7 @@ func (c *Client) encode(client rest.Interface, r *Request) (*rest.Request, error
 	return req, nil
 }
 
-// listParams sends every option that is set, also those that only an interceptor sets.
+// listParams sets every option that is set, including those that only an interceptor sets.
 func listParams(req *rest.Request, r *Request) error {
 	options := r.List
 	options.TypeMeta = metav1.TypeMeta{}
@@ -123,8 +122,8 @@ func listParams(req *rest.Request, r *Request) error {
 	return nil
 }
 
-// checkOptions refuses options that the request's verb does not have, which only an interceptor can
-// have set: dropping them would change what is asked for without an error.
+// checkOptions rejects options that the verb of the request does not have. Only an interceptor can have set them.
+// Dropping them would silently change the request.
 func checkOptions(r *Request) error {
 	list := r.List
 	list.TypeMeta = metav1.TypeMeta{}
@@ -148,7 +147,7 @@ func writeParams(req *rest.Request, r *Request) {
 		req.Param("dryRun", metav1.DryRunAll)
 	}
 	if r.Verb == VerbDelete || r.Verb == VerbDeleteCollection {
-		return // nobody comes to manage fields by it
+		return // the options have no field manager
 	}
 	if r.FieldOwner != "" {
 		req.Param("fieldManager", r.FieldOwner)
@@ -176,7 +175,7 @@ func method(verb Verb) string {
 	}
 }
 
-// accept asks for objects in the form that the caller's type can be read from.
+// accept returns the Accept header for a format that can be decoded into the caller's type.
 func accept(r *Request) string {
 	if _, metadata := r.model.(*metav1.PartialObjectMetadata); !metadata || r.Subresource != "" {
 		return runtime.ContentTypeJSON
@@ -185,6 +184,6 @@ func accept(r *Request) string {
 	if r.Verb == VerbList || r.Verb == VerbDeleteCollection {
 		as = "PartialObjectMetadataList"
 	}
-	// The whole object will do, where an aggregated API has nothing else.
+	// The whole object is accepted too, because some aggregated API servers return nothing else.
 	return runtime.ContentTypeJSON + ";as=" + as + ";g=meta.k8s.io;v=v1," + runtime.ContentTypeJSON
 }

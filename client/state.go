@@ -17,15 +17,15 @@ import (
 type state[T kube.Object] struct {
 	object  T
 	exists  bool
-	cached  bool // an informer shows it
-	applied bool // it is known to be as an apply would make it
-	// entry says what the field manager that the informer keeps has applied; nil: not known.
+	cached  bool // read from an informer
+	applied bool // the apply would not change it
+	// entry contains the fields that the informer's field manager has applied; nil: unknown.
 	entry   *metav1.ManagedFieldsEntry
-	partial bool // fields may be missing that the type of the informer's objects does not know
+	partial bool // fields that the Go type of the informer lacks may be missing
 }
 
-// cachedState finds the object in the client's informers that keep whole objects, or also in those
-// that keep parts. answered is false when the API server has to be asked.
+// cachedState reads the object from the client's informers that keep whole objects; with parts, also from those that
+// keep parts of objects. If answered is false, the caller must read from the API server.
 func cachedState[T kube.Object](t target, like T, parts bool) (seen state[T], answered bool, err error) {
 	covered := false
 	for informer := range t.client.informersOf(t.kind) {
@@ -33,8 +33,8 @@ func cachedState[T kube.Object](t target, like T, parts bool) (seen state[T], an
 		if !whole && !parts {
 			continue
 		}
-		// An informer that begins to cover after it was read may have the object by now, and one
-		// that was stopped meanwhile has lost it: neither says that the object is missing.
+		// An informer that covers the object only after it was read may have the object by now. One that was stopped in
+		// between has lost it. Neither proves that the object is missing.
 		covers := informer.Covers(t.key.Namespace, nil)
 		obj, entry, found, err := informer.Object(t.key)
 		if err != nil {
@@ -67,13 +67,13 @@ func readState[T kube.Object](ctx context.Context, t target, like T) (state[T], 
 	return state[T]{object: obj, exists: true}, nil
 }
 
-// gone returns the error of who needs an object that is not there.
+// gone returns the error for an object that does not exist.
 func (t target) gone() error {
 	return fmt.Errorf("%w: %w", ErrGone, apierrors.NewNotFound(t.resource.GroupResource(), t.key.Name))
 }
 
-// currentState finds the state of the object, from an informer if one shows it or covers its
-// namespace, otherwise from the API server.
+// currentState returns the state of the object: from an informer if one shows it or covers its namespace, otherwise
+// from the API server.
 func currentState[T kube.Object](ctx context.Context, t target, like T) (state[T], error) {
 	seen, answered, err := cachedState(t, like, false)
 	if err != nil || answered {
@@ -82,10 +82,11 @@ func currentState[T kube.Object](ctx context.Context, t target, like T) (state[T
 	return readState(ctx, t, like)
 }
 
-// stateBefore is currentState for an apply: also whether the object is as the apply would make it.
+// stateBefore is like currentState, for an apply: it also determines whether the apply would not change the object.
 func stateBefore[T kube.Object](ctx context.Context, a application, like T) (state[T], error) {
 	if isMetadata(like) {
-		// An informer that keeps parts only can tell that they are right, and not what is wrong.
+		// An informer that keeps only parts of objects can show that the apply would change nothing. It cannot show the
+		// changes that the apply would make.
 		seen, _, err := cachedState(a.target, like, true)
 		if err == nil && seen.exists {
 			seen.applied, err = a.isApplied(seen.object, a.entryOf(seen.object, seen.entry))
@@ -102,8 +103,8 @@ func stateBefore[T kube.Object](ctx context.Context, a application, like T) (sta
 	return seen, err
 }
 
-// isApplied reports whether shown, which an informer shows, is what the apply would make of it. entry
-// is the field owner's in managedFields; nil when it is not known.
+// isApplied reports whether the apply would not change shown, the informer's object. entry is the field owner's entry
+// in managedFields; nil if it is unknown.
 func (a application) isApplied(shown kube.Object, entry *metav1.ManagedFieldsEntry) (bool, error) {
 	if a.settings.unchanged || a.uid != "" && a.uid != shown.GetUID() {
 		return false, nil
@@ -114,13 +115,12 @@ func (a application) isApplied(shown kube.Object, entry *metav1.ManagedFieldsEnt
 	sameTerm = sameTerm && last.configured.same(a.configured)
 	var shownAs digest
 	if sameTerm && last.version == shown.GetResourceVersion() {
-		// The version alone does not say so: an API server that was restored from a backup uses
-		// versions again.
+		// The version alone is not enough: an API server that was restored from a backup uses versions again.
 		if shownAs = digestOfShown(shown); last.shownAs.same(shownAs) {
 			if last.input != a.input {
 				a.client.applied.confirm(a.id, last, last.version, shownAs, a.input)
 			}
-			return true, nil // the very state
+			return true, nil // the same state
 		}
 	}
 	isOlder := known && older(shown.GetResourceVersion(), last.version)
@@ -137,7 +137,7 @@ func (a application) isApplied(shown kube.Object, entry *metav1.ManagedFieldsEnt
 		return false, nil
 	}
 	if entry != nil && !last.entry.same(a.digestOfEntry(entry)) || entry == nil && len(shown.GetManagedFields()) > 0 {
-		return false, nil // another client has taken fields, or given some to the owner
+		return false, nil // another client has removed fields from the entry, or added some
 	}
 	now, err := a.shownIn(shown)
 	if err != nil || !last.shown.same(now) {
@@ -150,9 +150,9 @@ func (a application) isApplied(shown kube.Object, entry *metav1.ManagedFieldsEnt
 	return true, nil
 }
 
-// rememberSeen remembers that the object is as the apply would make it, in the state that an informer
-// shows, so that the next apply need not compare that state with the configuration. last is what is
-// remembered, if anything is known; it is about the same configuration and term with sameTerm.
+// rememberSeen stores that the apply would not change the informer's object, so that the next apply need not compare
+// the object with the configuration. last is the stored state, if known is true. With sameTerm, it has the same
+// configuration and term.
 func (a application) rememberSeen(shown kube.Object, last appliedState, known, sameTerm bool) {
 	shownAs := digestOfShown(shown)
 	if sameTerm {
@@ -163,14 +163,14 @@ func (a application) rememberSeen(shown kube.Object, last appliedState, known, s
 	if known {
 		replaced = &last
 	}
-	// shown and entry stay unknown: with managedFields they are not needed, and take time to compute.
+	// The fields shown and entry stay unset: they are not needed with managedFields, and computing them takes time.
 	a.client.applied.replace(a.id, replaced, appliedState{
 		uid: shown.GetUID(), version: shown.GetResourceVersion(), input: a.input, configured: a.configured, shownAs: shownAs, term: a.term,
 	})
 }
 
-// matches reports whether the fields that the field owner has applied, and the object, are as the
-// configuration says. Nothing is remembered for it, so it holds after a restart, too.
+// matches reports whether both the fields that the field owner has applied and the object match the configuration. It
+// uses no stored state, so it also works after a restart.
 func (a application) matches(shown kube.Object, entry *metav1.ManagedFieldsEntry) (bool, error) {
 	sameConfiguration := false
 	if a.settings.hash != "" {
@@ -188,7 +188,7 @@ func (a application) matches(shown kube.Object, entry *metav1.ManagedFieldsEntry
 	return fieldsMatch(entry, a.desired.declared, sameConfiguration, func() (map[string]any, error) { return a.contents.of(shown) })
 }
 
-// hash is the configuration's own, with option ConfigurationHash.
+// hash returns the hash in the configuration, with option ConfigurationHash.
 func (a application) hash() string {
 	metadata, _ := a.desired.declared["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
@@ -196,8 +196,8 @@ func (a application) hash() string {
 	return hash
 }
 
-// isUnchanged reports whether the apply has changed nothing. before is nil when it is not known, known
-// is the field owner's entry in it, and last is what was remembered until now.
+// isUnchanged reports whether the apply has changed nothing. before is nil if it is unknown, known is the field owner's
+// entry in before, and last is the stored state before the apply.
 func (a application) isUnchanged(
 	before kube.Object, known *metav1.ManagedFieldsEntry, after, last appliedState, noChanges bool,
 ) (bool, error) {
@@ -215,17 +215,17 @@ func (a application) isUnchanged(
 		entry = digest{}
 	}
 	if a.request.DryRun {
-		// The resourceVersion is that of the object before, whatever would have changed.
+		// A dry run returns the resourceVersion of the object before, even if it would change the object.
 		return before != nil && noChanges && (entry == digest{} || entry.same(after.entry)), nil
 	}
 	if before != nil && before.GetResourceVersion() == after.version || remembered && last.version == after.version {
 		return true, nil
 	}
 	if a.settings.unchanged {
-		return false, nil // the version that it was made for was the object's, and is not any more
+		return false, nil // the apply required the version of before, and the version has changed
 	}
-	// Somebody has written since. It was not this apply, if the owner's fields have the values that
-	// were known, and the API server has not noted another change by the owner.
+	// Another write has changed the object. It was not this apply if the field owner's fields have the known values,
+	// and its entry in managedFields is unchanged.
 	if !entry.same(after.entry) {
 		return false, nil
 	}

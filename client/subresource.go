@@ -31,7 +31,7 @@ func GetSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.O
 //
 // Options: DryRun, FieldOwner, FieldValidation.
 //
-// Errors: those of GetSubresource. The reason of an eviction that a PodDisruptionBudget forbids at the moment is
+// Errors: those of GetSubresource. If a PodDisruptionBudget forbids an eviction at the moment, the reason is
 // ReasonThrottled.
 func CreateSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.Object, subresource string, body S, options ...WriteOption) (S, error) {
 	return subresourceCall(ctx, c, VerbCreate, parent, subresource, body, PatchBody{}, options)

@@ -222,7 +222,7 @@ func (d *differ) strip(path string, fields map[string]any, others []map[string]a
 		below, _ := fields[name].(map[string]any)
 		_, itself := below["."]
 		switch {
-		case len(shared) == 0 && (itself || elements(below) == 0): // otherwise nobody owns the map itself
+		case len(shared) == 0 && (itself || elements(below) == 0): // otherwise the map itself has no owner
 			d.add(at, value, nil)
 			content = replaced(name, index, content, nil)
 		case elements(below) > 0:

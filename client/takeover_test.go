@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What kubectl apply has written of a Secret has the data twice, once in an annotation. Neither is shown as a
-// left field, whether other managers have fields beside them or not.
+// A Secret that was written by kubectl apply contains the data twice, once in an annotation. LeftFields must show
+// neither, whether or not other managers own neighbouring fields.
 func TestLeftFieldsOfSecretHideLastAppliedConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, others := range map[string]string{

@@ -47,7 +47,7 @@ func (c *Client) targetOf(ctx context.Context, obj kube.Object) (target, error) 
 	return t, nil
 }
 
-// targetFor returns the target with this key, of the kind of T or the kind that the caller has named.
+// targetFor returns the target with this key, of the kind of T or the kind in option OfKind.
 func targetFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, named schema.GroupVersionKind) (target, error) {
 	if err := c.check(); err != nil {
 		return target{}, err
@@ -67,7 +67,7 @@ func targetFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, name
 	return t, t.resolve(ctx)
 }
 
-// kindFor returns the kind of T, or the kind that the caller has named.
+// kindFor returns the kind of T, or the kind in option OfKind.
 func kindFor[T kube.Object](c *Client, named schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
 		if named.Empty() {
@@ -114,7 +114,7 @@ func (t *target) resolve(ctx context.Context) error {
 	case only != "" && t.key.Namespace != only:
 		return fmt.Errorf("%s is not in namespace %s, the only one that this client is for", t, only)
 	case t.resource.Namespaced && t.key.Namespace == "" && t.key.Name != "":
-		// Another object could be met, or none, which would then seem gone.
+		// Otherwise the request could find another object or none, and the object would seem to be gone.
 		return fmt.Errorf("%s has no namespace, and its kind lives in namespaces", t)
 	}
 	return nil

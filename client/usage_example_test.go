@@ -53,7 +53,7 @@ func shopClient() *client.Client {
 	return c
 }
 
-// An object is read, and one field of it is changed.
+// Example reads an object and changes one of its fields.
 func Example() {
 	ctx, cluster := context.Background(), newShop() // in a program: kube.Connect
 	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "shop-operator"})
@@ -74,7 +74,7 @@ func Example() {
 	// true <nil>
 }
 
-// Only set fields are applied: not the empty template of a typed Deployment.
+// ExampleApplyConfiguration applies only the set fields: not the empty template of a typed Deployment.
 func ExampleApplyConfiguration() {
 	ctx := context.Background()
 	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
@@ -91,7 +91,7 @@ func ExampleApplyConfiguration() {
 	// updated <nil>
 }
 
-// A client that writes nothing, beside one that does.
+// ExampleClient_With derives a client for dry runs from another client.
 func ExampleClient_With() {
 	ctx, c := context.Background(), shopClient() // in a program: client.New
 	plan, err := c.With(func(config *client.Config) { config.DryRun = true })
@@ -107,7 +107,7 @@ func ExampleClient_With() {
 	// <nil> false
 }
 
-// An object that matches is not written.
+// ExampleCreateOrUpdate_configMap does not write an object that already matches.
 func ExampleCreateOrUpdate_configMap() {
 	ctx, c := context.Background(), shopClient() // in a program: client.New
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}}
@@ -123,7 +123,7 @@ func ExampleCreateOrUpdate_configMap() {
 	// unchanged map[mode:fast] <nil>
 }
 
-// The Pods of an application, page by page.
+// ExampleList lists the Pods of an application page by page.
 func ExampleList() {
 	c := shopClient() // in a program: client.New
 	show := func(ctx context.Context) error {
@@ -141,7 +141,7 @@ func ExampleList() {
 	// <nil>
 }
 
-// A deleted object needs no deletion.
+// ExampleDelete ignores that the object is already deleted.
 func ExampleDelete() {
 	ctx, c := context.Background(), shopClient() // in a program: client.New
 	pod, err := client.Get[*corev1.Pod](ctx, c, kube.Key{Namespace: "shop", Name: "web-0"})
@@ -158,7 +158,7 @@ func ExampleDelete() {
 	// <nil>
 }
 
-// What a handler answers to its controller depends on why a request has failed.
+// ExampleReasonOf_answers returns a result to the controller that depends on the reason of the failed request.
 func ExampleReasonOf_answers() {
 	answer := func(err error) error {
 		switch client.ReasonOf(err) {
@@ -184,7 +184,7 @@ func noDeletions(next client.RoundTrip) client.RoundTrip {
 	}
 }
 
-// A client that refuses some requests.
+// ExampleInterceptor rejects some requests of a client.
 func ExampleInterceptor() {
 	c, err := client.New(client.Config{Cluster: newShop(), Interceptors: []client.Interceptor{noDeletions}})
 	if err != nil {
@@ -199,7 +199,7 @@ func ExampleInterceptor() {
 	// delete Pod shop/web-0: nothing is deleted here
 }
 
-// A Deployment is scaled without its spec being read or written.
+// ExamplePatchSubresource scales a Deployment without reading or writing its spec.
 func ExamplePatchSubresource() {
 	ctx := context.Background()
 	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
@@ -217,7 +217,7 @@ func ExamplePatchSubresource() {
 	// 2 <nil>
 }
 
-// How many replicas are asked for, of whatever kind can be scaled.
+// ExampleGetSubresource reads the desired number of replicas of an object of any kind that can be scaled.
 func ExampleGetSubresource() {
 	ctx := context.Background()
 	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
@@ -232,7 +232,7 @@ func ExampleGetSubresource() {
 	// 3 <nil>
 }
 
-// A Pod is asked to leave, as kubectl drain does it.
+// ExampleCreateSubresource evicts a Pod, like kubectl drain.
 func ExampleCreateSubresource() {
 	ctx := context.Background()
 	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {

@@ -171,7 +171,7 @@ func TestRequestsOfTheVerbs(t *testing.T) {
 	}
 }
 
-// TestConfigAppliesToAllRequests: the settings of Config are in every write, and in no read.
+// TestConfigAppliesToAllRequests: the settings in Config are part of every write and of no read.
 func TestConfigAppliesToAllRequests(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)

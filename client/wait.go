@@ -334,7 +334,7 @@ func (w *waiting[T]) isPassing(err error) bool {
 	return false
 }
 
-// The pauses between tries that fail.
+// Pauses between failed attempts.
 const (
 	minPause = 200 * time.Millisecond
 	maxPause = 10 * time.Second

@@ -29,9 +29,9 @@ func TestWaitDeleted(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		before []func(*waitServer)
-		during []func(*waitServer) // a second after the begin, and each a second after the other
+		during []func(*waitServer) // changes, one per second
 		after  time.Duration
-		want   string // of the error; "": none
+		want   string // text of the error; "": no error
 	}{
 		"gone before": {before: []func(*waitServer){(*waitServer).delete}},
 		"deleted":     {during: []func(*waitServer){(*waitServer).delete}, after: time.Second},

@@ -13,7 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// An installer that creates a Deployment and goes on when it is rolled out.
+// ExampleWaitFor is an installer that creates a Deployment and continues when it is rolled out.
 func ExampleWaitFor() {
 	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments"})
 	cluster, err := kube.Connect(server.Config("installer"))
@@ -52,7 +52,7 @@ func ExampleWaitFor() {
 	// wait for Deployment shop/web: the object has failed: a Deployment cannot be done
 }
 
-// A handler that replaces a Deployment would not wait, but return; a command may.
+// ExampleWaitDeleted is a command that replaces a Deployment. A handler must not wait, but return.
 func ExampleWaitDeleted() {
 	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments"})
 	key := kube.Key{Namespace: "shop", Name: "web"}

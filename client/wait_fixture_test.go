@@ -25,7 +25,7 @@ type waitServer struct {
 
 	mu       sync.Mutex
 	requests []string // guarded by mu; "discover", "list", "watch"
-	unserved bool     // guarded by mu; no kind is known
+	unserved bool     // guarded by mu; no kind is served
 }
 
 func newWaitServer(t *testing.T) *waitServer {
@@ -68,7 +68,7 @@ func (s *waitServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return s.Server.RoundTrip(req)
 }
 
-// asked returns the requests since the last call.
+// asked returns the requests since the last call of asked.
 func (s *waitServer) asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *waitServer) serve(served bool) {
 
 func webKey() kube.Key { return kube.Key{Namespace: "shop", Name: "web"} }
 
-// put creates or changes the Deployment: so many of three replicas are available.
+// put creates or changes the Deployment, with this number of available replicas of three.
 func (s *waitServer) put(available int64) {
 	s.Edit("deployments", webKey(), "controller", func(obj map[string]any) bool {
 		obj["spec"] = map[string]any{"replicas": int64(3)}
@@ -96,7 +96,7 @@ func (s *waitServer) put(available int64) {
 	})
 }
 
-// fail makes the Deployment one that makes no progress.
+// fail sets condition Progressing of the Deployment to False: it makes no progress.
 func (s *waitServer) fail() {
 	s.Edit("deployments", webKey(), "controller", func(obj map[string]any) bool {
 		obj["status"] = map[string]any{
@@ -115,7 +115,7 @@ func (s *waitServer) wait(ctx context.Context, options ...client.WaitOption) (*a
 	return client.WaitFor[*appsv1.Deployment](ctx, s.client, webKey(), readiness.RolledOut, options...)
 }
 
-// waiting is a wait in another goroutine.
+// waiting is a wait that runs in another goroutine.
 type waiting struct {
 	obj   *appsv1.Deployment
 	err   error
@@ -134,7 +134,7 @@ func (s *waitServer) begin(ctx context.Context, options ...client.WaitOption) *w
 	return w
 }
 
-// has fails the test unless the wait has ended after a time, without an error.
+// has fails the test unless the wait has ended after this time and without an error.
 func (w *waiting) has(t *testing.T, after time.Duration) {
 	t.Helper()
 	<-w.ended

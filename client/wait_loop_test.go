@@ -17,7 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 )
 
-// watchOf answers a watch with one event, and ends it after a time.
+// watchOf answers a watch with one event, and ends the watch after this time.
 func watchOf(t *testing.T, eventType string, obj any, lasts time.Duration) *http.Response {
 	t.Helper()
 	event, err := json.Marshal(map[string]any{"type": eventType, "object": obj})
@@ -28,7 +28,7 @@ func watchOf(t *testing.T, eventType string, obj any, lasts time.Duration) *http
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body}
 }
 
-// lateBody is a body that comes after a time.
+// lateBody is a body that delays its content.
 type lateBody struct {
 	*bytes.Reader
 	lasts  time.Duration
@@ -62,7 +62,7 @@ func TestWaitForPausesBetweenShortWatches(t *testing.T) {
 		requests := 0
 		s.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 			if requests++; requests > 1000 {
-				return nil, io.ErrUnexpectedEOF // after which there is a pause
+				return nil, io.ErrUnexpectedEOF // causes a pause
 			}
 			if req.URL.Query().Has("watch") {
 				return watchOf(t, "MODIFIED", map[string]any{"metadata": map[string]any{"namespace": "shop", "name": "web"}}, 0), nil
@@ -76,8 +76,8 @@ func TestWaitForPausesBetweenShortWatches(t *testing.T) {
 	})
 }
 
-// TestWaitForContinuesWithoutPauseAfterLongWatch, whatever its last word was: pauses grow by failures in a
-// row.
+// TestWaitForContinuesWithoutPauseAfterLongWatch: a long watch resets the pause, even if it ends with an error, because
+// pauses grow only with consecutive failures.
 func TestWaitForContinuesWithoutPauseAfterLongWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

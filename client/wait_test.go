@@ -79,7 +79,7 @@ func TestWaitForReopensWatches(t *testing.T) {
 				s.HoldWatches("deployments")
 				s.put(3)
 				s.Break("deployments", history)
-				w.has(t, 3*time.Minute) // at once, for the watch had been a good one
+				w.has(t, 3*time.Minute) // without a pause, because the watch was long
 				if got := len(s.asked()); got != 14 {
 					t.Errorf("%d requests, want one for the kind, a list and a watch for each of six watches, and the last list", got)
 				}
@@ -88,7 +88,7 @@ func TestWaitForReopensWatches(t *testing.T) {
 	}
 }
 
-// What happens between a list and its watch may be forgotten before the watch begins.
+// The API server may drop the version of a list before the watch begins.
 func TestWaitForListsAgainAfterExpiredVersion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestWaitForRespectsRetryAfter(t *testing.T) {
 	})
 }
 
-// staleInformer shows a Deployment as it was: rolled out.
+// staleInformer shows an old state of the Deployment: rolled out.
 type staleInformer struct{ cache.Informer }
 
 func (s staleInformer) Untyped() cache.Informer { return s }
@@ -214,7 +214,7 @@ func TestWaitForKindThatIsNotServedYet(t *testing.T) {
 		if w.err != nil || w.after > 3*time.Second {
 			t.Errorf("after %s: %v", w.after, w.err)
 		}
-		s.serve(false) // the kind is known, and has gone
+		s.serve(false) // the kind was found, and is not served anymore
 		s.put(1)
 		_, err := s.wait(t.Context(), client.Timeout(time.Minute))
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, kube.ErrNotServed) {
@@ -415,8 +415,8 @@ func TestInterceptorsSeeTheRequestsOfWaitFor(t *testing.T) {
 	})
 }
 
-// TestWaitForIgnoresOtherObjects: whatever else a server sends that does not know the selector, as
-// those of aggregated APIs may not.
+// TestWaitForIgnoresOtherObjects: a server that ignores the selector, such as some aggregated API servers, may send
+// other objects.
 func TestWaitForIgnoresOtherObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -6,11 +6,10 @@ import (
 	"sync"
 )
 
-// maxWarnings is how many texts are remembered; further ones are logged each time.
+// maxWarnings is the maximum number of stored texts. Further texts are logged each time.
 const maxWarnings = 1000
 
-// warnings logs what API servers warn of, each text once. It implements
-// rest.WarningHandlerWithContext.
+// warnings logs the warnings of API servers, each text once. It implements rest.WarningHandlerWithContext.
 type warnings struct {
 	logger *slog.Logger
 
@@ -24,7 +23,7 @@ func newWarnings(logger *slog.Logger) *warnings {
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
 func (w *warnings) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
-	const miscellaneous = 299 // the one code that API servers use (RFC 7234, 5.5)
+	const miscellaneous = 299 // the only code that API servers use (RFC 7234, 5.5)
 	if code != miscellaneous || text == "" || w.knows(text) {
 		return
 	}

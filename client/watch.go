@@ -58,22 +58,22 @@ func (c *Client) watch(ctx context.Context, req *rest.Request, r *Request) error
 		return c.explain(ctx, r, err)
 	}
 	r.Status = http.StatusOK
-	like, _ := r.model.(kube.Object) // it always is one
+	like, _ := r.model.(kube.Object) // always an object
 	source := &watchEvents{body: body, frames: json.NewDecoder(body), kind: r.Kind, like: like, ended: ctx.Done(), end: cancel}
-	// Its goroutine is the caller's to end, by Stop or ctx.
+	// The caller ends its goroutine, by Stop or ctx.
 	stream := watch.NewStreamWatcher(source, apierrors.NewClientErrorReporter(http.StatusInternalServerError, string(VerbWatch), "ClientWatchDecoding"))
 	context.AfterFunc(ctx, stream.Stop) // if the caller ends ctx and stops reading
 	r.Stream = stream
 	return nil
 }
 
-// watchEvents reads a watch's events from the body of its answer. It implements watch.Decoder.
+// watchEvents decodes the events of a watch from the body of the response. It implements watch.Decoder.
 type watchEvents struct {
 	body   io.ReadCloser
 	frames *json.Decoder
 	kind   schema.GroupVersionKind
-	like   kube.Object     // of the type that objects are to have
-	ended  <-chan struct{} // closed when the watch is over
+	like   kube.Object     // of the type of the events' objects
+	ended  <-chan struct{} // closed when the watch has ended
 	end    context.CancelFunc
 }
 
@@ -102,5 +102,5 @@ func (e *watchEvents) Decode() (watch.EventType, runtime.Object, error) {
 // Close implements watch.Decoder.
 func (e *watchEvents) Close() {
 	e.end()
-	_ = e.body.Close() // nothing is read any more
+	_ = e.body.Close() // nothing reads from it anymore
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// stream answers a watch with these events, and then waits for the client to go.
+// stream answers a watch with these events, and then waits until the client closes the connection.
 func stream(events ...string) func(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	return func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 		w.Header().Set("Content-Type", "application/json;stream=watch")
@@ -52,7 +52,7 @@ func watched[T kube.Object](t *testing.T, c *client.Client, options ...client.Wa
 		t.Errorf("the event is %+v, want an error", event)
 	}
 	w.Stop()
-	w.Stop() // does no harm
+	w.Stop() // a second Stop is safe
 	for range w.ResultChan() {
 		t.Error("an event after Stop")
 	}
@@ -74,7 +74,7 @@ func TestWatchDecodesIntoCallersType(t *testing.T) {
 	}
 }
 
-// TestWatchEndsWithContext: also if the caller does not read the events.
+// TestWatchEndsWithContext: the watch ends even if the caller does not read the events.
 func TestWatchEndsWithContext(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
@@ -91,7 +91,7 @@ func TestWatchEndsWithContext(t *testing.T) {
 			t.Errorf("the end of the caller's context came as an error: %+v", event)
 		}
 	}
-	// goleak sees the goroutine of this one if it stays.
+	// goleak reports the goroutine of this watch if it does not end.
 	ctx, cancel = context.WithCancel(t.Context())
 	if _, err := client.Watch[*corev1.Pod](ctx, c); err != nil {
 		t.Error(err)
@@ -121,7 +121,7 @@ func TestRejectedWatch(t *testing.T) {
 	w.Stop()
 }
 
-// TestRejectedWatchSetsRequestStatus for interceptors.
+// TestRejectedWatchSetsRequestStatus: interceptors see the status of a rejected watch.
 func TestRejectedWatchSetsRequestStatus(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)

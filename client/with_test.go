@@ -12,7 +12,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// connected returns a cluster that is not there.
+// connected returns a Cluster for a server that does not exist.
 func connected(t *testing.T) *kube.Cluster {
 	t.Helper()
 	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"})
@@ -22,8 +22,8 @@ func connected(t *testing.T) *kube.Cluster {
 	return cluster
 }
 
-// TestClientsFromWithShareAppliedMemory: a client made for each run, or for each object,
-// knows what the others have applied, and has no memory of its own.
+// TestClientsFromWithShareAppliedMemory: clients that With derives, for example for each run or object, share the
+// stored states of applies.
 func TestClientsFromWithShareAppliedMemory(t *testing.T) {
 	t.Parallel()
 	c, err := New(Config{Cluster: connected(t)})
@@ -46,8 +46,8 @@ func TestClientsFromWithShareAppliedMemory(t *testing.T) {
 	}
 }
 
-// An interceptor is put around the requests of a client once, also of one that was made of another:
-// what it keeps for itself (a limit, a counter) is there once.
+// Each client wraps its requests once with an interceptor, also if With has derived the client from another one.
+// Otherwise an interceptor with a state (a limit, a counter) would count twice.
 func TestInterceptorsAreChainedOnce(t *testing.T) {
 	t.Parallel()
 	chained := 0
@@ -61,7 +61,8 @@ func TestInterceptorsAreChainedOnce(t *testing.T) {
 	}
 }
 
-// What a client does is known by what it asks for, whatever its interceptors make of that.
+// The verb of the caller's request determines which stored states are dropped, whatever the interceptors change in the
+// request.
 func TestInterceptedWritesInvalidateAppliedMemory(t *testing.T) {
 	t.Parallel()
 	pod, key := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, kube.Key{Namespace: "shop", Name: "web"}
@@ -89,7 +90,7 @@ func TestInterceptedWritesInvalidateAppliedMemory(t *testing.T) {
 				if test.intercept != nil {
 					test.intercept(r)
 				}
-				return errors.New("the answer is lost") // it may have been done
+				return errors.New("the answer is lost") // the write may have been done
 			}
 		}}})
 		if err != nil {

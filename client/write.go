@@ -59,7 +59,7 @@ func (c *Client) targetToCreate(ctx context.Context, obj kube.Object) (target, e
 	if err := t.resolve(ctx); err != nil {
 		return t, err
 	}
-	// Without a name it looks like a collection, which may be of all namespaces.
+	// A target without a name looks like a collection, which may span all namespaces.
 	if t.resource.Namespaced && t.key.Namespace == "" {
 		return t, fmt.Errorf("%s %s* has no namespace, and its kind lives in namespaces", t.kind.Kind, obj.GetGenerateName())
 	}
