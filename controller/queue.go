@@ -9,8 +9,8 @@ import (
 
 // Priority orders keys that are ready. Values beyond the constants are treated as the nearest constant.
 //
-// Keys with a higher priority go first. A priority is overdue if one of its keys has been ready for 30 s: one in four of
-// the keys that workers then get has the overdue priority (one in eight if two priorities are overdue).
+// Keys with a higher priority go first. A priority is overdue if one of its keys has been ready for 30 s: one in four
+// of the keys that workers then get has the overdue priority (one in eight if two priorities are overdue).
 type Priority int
 
 // The priorities.

@@ -147,7 +147,8 @@ func (l *loop[T]) endHotLoops(now time.Time) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.pauses, func(_ kube.Key, until time.Time) bool { return until.Before(now) }) // keys that never ran again
+	// Pauses of keys that never ran again.
+	maps.DeleteFunc(l.pauses, func(_ kube.Key, until time.Time) bool { return until.Before(now) })
 }
 
 // writesUnseen reports that informers did not show in time what a run of key wrote.
