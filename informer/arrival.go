@@ -105,8 +105,8 @@ func (p *part) forget(objects *store.Store, key kube.Key, last bool, from origin
 	}
 }
 
-// forgetAll removes all objects, because the informer no longer has the part, or the kind was removed with its objects.
-// If the kind is installed again, its versions are not related to the earlier ones.
+// forgetAll removes all objects, because the part was dropped, or because the kind was removed with its objects. If the
+// kind is installed again, its versions are not related to the earlier ones.
 func (p *part) forgetAll() {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()

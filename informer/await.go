@@ -164,7 +164,7 @@ func (p *part) awaitsBefore(a *awaited) bool {
 	})
 }
 
-// shown calls the waiters whose writes p shows, after an event of the object under key. core.events must be held.
+// shown calls the waiters for writes that p shows, after an event of the object under key. core.events must be held.
 func (p *part) shown(key kube.Key) {
 	if len(p.byKey) == 0 {
 		return

@@ -55,7 +55,7 @@ type objectFeed[T kube.Object] struct {
 var errWrongType = errors.New("the retriever returned an object of another type")
 
 // errNoName reports that a list or a watch contains an object without a name. Such an object is not skipped: it may be
-// a damaged object, whose changes would be missed.
+// damaged, and its changes would be missed.
 var errNoName = errors.New("an object without a name was received")
 
 func (f objectFeed[T]) encode(obj runtime.Object) (*wire.Object, error) {

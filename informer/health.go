@@ -124,7 +124,7 @@ func (c *core) health() Health {
 	return h
 }
 
-// presentParts returns the parts except those whose first list SetRetriever waits for. mu must be held.
+// presentParts returns the parts except those that SetRetriever has added and still waits for. mu must be held.
 func (c *core) presentParts() []*part {
 	if !slices.ContainsFunc(c.parts, func(p *part) bool { return p.isNew }) {
 		return c.parts

@@ -299,7 +299,7 @@ func (i *Informer[T]) All() iter.Seq2[T, error] { return i.List(Query{}) }
 
 // List iterates over new copies of the objects that query selects, in no particular order. Each object is decoded when
 // it is yielded, so an early end avoids the rest of the work. List holds no lock during the iteration: objects that are
-// added or deleted meanwhile may or may not be yielded.
+// added or deleted during that time may or may not be yielded.
 //
 // It yields an error in place of an object that cannot be decoded as a T. It yields a single error if query has an
 // unknown index, or if the informer does not run (ErrNotRunning).

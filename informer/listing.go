@@ -80,7 +80,7 @@ func (p *part) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 	return &metav1.PartialObjectMetadataList{ListMeta: about}, nil
 }
 
-// beginList discards the state of an earlier list, whose pages may be from another time.
+// beginList discards the state of an earlier list. The pages of that list may be from another time.
 func (p *part) beginList(consistent, streamed bool) {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()

@@ -22,8 +22,8 @@ type Selection struct {
 	// Kind is required for *unstructured.Unstructured and *metav1.PartialObjectMetadata, whose Go type does not
 	// determine it. Default: the kind that T is registered for.
 	Kind schema.GroupVersionKind
-	// Namespaces limits the objects to these namespaces. Each is listed and watched separately, so a Role in each of
-	// them is sufficient. Default: all namespaces, which requires a ClusterRole.
+	// Namespaces limits the objects to these namespaces. Each of them is listed and watched separately, so a Role in
+	// each of them is sufficient. Default: all namespaces, which requires a ClusterRole.
 	Namespaces []string
 	// LabelSelector limits the objects by label, such as "app=web,tier!=cache". Default: all.
 	LabelSelector string
@@ -34,13 +34,14 @@ type Selection struct {
 
 // Retrieve returns a Retriever of all objects of type T in the cluster.
 //
-// T may be any type of k8s.io/api, or a registered one (pass its AddToScheme to kube.Connect). For unstructured and
-// metadata-only objects use RetrieveSelected, which sets the kind. New of the Informer or Controller returns mistakes,
-// such as a type that is not registered. A kind that the cluster does not have is reported when it is listed.
+// T may be any type of k8s.io/api, or a registered type (pass its AddToScheme to kube.Connect). For unstructured and
+// metadata-only objects use RetrieveSelected, which sets the kind. Mistakes, such as a type that is not registered, are
+// returned by New of the Informer or the Controller. A kind that the cluster does not have is reported when it is
+// listed.
 //
-// An object that the Go type cannot decode fails when it is read: its handler's run fails, and others continue. A
-// CustomResourceDefinition should reject values that the Go type rejects; for example, the format "duration" accepts
-// more than time.ParseDuration.
+// An object that the Go type cannot decode fails when it is read: the handler's run for this object fails, and runs for
+// other objects continue. A CustomResourceDefinition should reject values that the Go type rejects. For example, the
+// format "duration" accepts more values than time.ParseDuration.
 //
 // Objects are sent as protobuf if the server supports it and T can be decoded from it (the built-in kinds), otherwise
 // as JSON (custom resources, and *unstructured.Unstructured).
@@ -84,10 +85,9 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 	return Join(parts...)
 }
 
-// RetrieveMetadata returns a Retriever of the metadata of the objects of type T that selection
-// selects: labels, annotations, owners, finalizers. The API server sends nothing else, so it
-// suits whoever only needs to know that an object is there and whose it is. T is the objects'
-// own type. See Retrieve.
+// RetrieveMetadata returns a Retriever of the metadata of the objects of type T that selection selects: labels,
+// annotations, owners, finalizers. The API server sends only the metadata. Use it if only the existence, the owners or
+// the labels of the objects are needed. T is the objects' own type. See Retrieve.
 func RetrieveMetadata[T kube.Object](cluster *kube.Cluster, selection Selection) Retriever[*metav1.PartialObjectMetadata] {
 	if cluster != nil {
 		kind, problem := resolveType[T](cluster, selection.Kind)
@@ -99,8 +99,8 @@ func RetrieveMetadata[T kube.Object](cluster *kube.Cluster, selection Selection)
 	return RetrieveSelected[*metav1.PartialObjectMetadata](cluster, selection)
 }
 
-// clusterRetriever retrieves the objects of one kind in one namespace, or in all. Informers
-// use its feed; List and Watch are for whoever embeds it in a Retriever of their own.
+// clusterRetriever retrieves the objects of one kind in one namespace, or in all namespaces. Informers use its feed.
+// List and Watch are for Retrievers of programs that embed it.
 type clusterRetriever[T kube.Object] struct {
 	cluster   *kube.Cluster
 	kind      schema.GroupVersionKind
@@ -110,7 +110,7 @@ type clusterRetriever[T kube.Object] struct {
 	problem   error
 }
 
-// resolveType finds the kind of T.
+// resolveType returns the kind of T.
 func resolveType[T kube.Object](cluster *kube.Cluster, kind schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 	if err := checkObjectType[T](); err != nil {
 		return kind, fmt.Errorf("retrieve: %w", err)
@@ -154,8 +154,8 @@ func (r *clusterRetriever[T]) Describe() Description[T] {
 	}
 }
 
-// explain says what was being done, and drops what is known of the kind when the server
-// says that it is not there.
+// explain adds the verb and the Retriever to err. If the server does not find the kind, explain removes the discovered
+// kinds of its group version, so that they are requested again.
 func (r *clusterRetriever[T]) explain(verb string, err error) error {
 	if err == nil {
 		return nil
@@ -166,8 +166,8 @@ func (r *clusterRetriever[T]) explain(verb string, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, r.Describe(), err)
 }
 
-// resource returns the kind's resource. It is asked for at each request, so that one that
-// went and came back in another scope is found.
+// resource returns the kind's resource. Each request calls it, so that a kind that was removed and installed again with
+// another scope is detected.
 func (r *clusterRetriever[T]) resource(ctx context.Context) (kube.Resource, error) {
 	resource, err := r.cluster.Resource(ctx, r.kind)
 	if err != nil {

@@ -20,36 +20,36 @@ import (
 
 // Retriever lists and watches objects of type T.
 //
-// Retrieve returns one for any kind of a cluster, FromListerWatcher one for client-go's types, and Join combines
-// several. To change the behavior of a Retriever, embed it in your own struct and override a method. An informer reads
-// the bytes of the API server directly only from a Retriever that Retrieve returns. It encodes the objects of other
-// Retrievers, which takes CPU time.
+// Retrieve returns one for any kind of a cluster, FromListerWatcher returns one for a client-go ListerWatcher, and Join
+// combines several. To change the behavior of a Retriever, embed it in your own struct and override a method. An
+// informer reads the bytes of the API server directly only from a Retriever that Retrieve returns. It encodes the
+// objects of other Retrievers, which takes CPU time.
 type Retriever[T kube.Object] interface {
 	// List returns a list object with items of type T, in one page or, if opts.Limit is set, with a continue token. It
-	// must show the changes that Watch has delivered, at the same resource versions: after minutes without events the
-	// informer compares the cache with a list, and the list wins.
+	// must show the changes that Watch has delivered, at the same resource versions. After minutes without events the
+	// informer compares the cache with a list, and the list replaces the cached states.
 	List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error)
-	// Watch streams the changes of objects of type T from opts.ResourceVersion on, each state, in order: controllers
-	// detect their own writes by that. It ends when ctx does. After Stop it must close its channel, as watch.Interface
-	// requires; the informer waits for that for at most 5 s.
+	// Watch streams the changes of objects of type T from opts.ResourceVersion on. It must deliver each state, in
+	// order, because controllers use this to detect their own writes. It must end when ctx ends. After Stop it must
+	// close its channel, as watch.Interface requires. The informer waits for that for at most 5 s.
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
-	// Describe says what the Retriever retrieves. It makes no request.
+	// Describe returns a description of the retrieved objects. It makes no request.
 	Describe() Description[T]
 }
 
-// Description is what a Retriever says about itself. The zero value is a valid one: a
-// Retriever of objects of type T that promises nothing more.
+// Description describes a Retriever. The zero value is valid: a Retriever of objects of type T without optional
+// features.
 type Description[T kube.Object] struct {
 	// Kind is the kind's name, for messages. Default: the name of the Go type.
 	Kind string
-	// GroupVersionKind is the kind of the objects. Objects that are read as unstructured or as metadata get it. Default:
-	// they have no kind.
+	// GroupVersionKind is the kind of the objects. Objects that are read as unstructured or as metadata get it.
+	// Default: they have no kind.
 	GroupVersionKind schema.GroupVersionKind
-	// Selection says which objects of the kind, for messages. Default: all that the
-	// Retriever lists.
+	// Selection describes the selected objects of the kind, for messages. Default: all objects that the Retriever
+	// lists.
 	Selection string
 	// WatchList is true if Watch supports SendInitialEvents (KEP-3157), or returns an error for it. If it is false, the
-	// informer lists and then watches. It must be false for a Watch that ignores SendInitialEvents: otherwise the
+	// informer lists and then watches. It must be false for a Watch that ignores SendInitialEvents. Otherwise the
 	// informer waits for the list for 10 s to 5 min, logs a warning, and lists in pages for 10 min or longer.
 	WatchList bool
 	// Problem is a mistake in the configuration of the Retriever, such as a type that is not registered or an invalid
@@ -70,11 +70,12 @@ func (d Description[T]) kind() string {
 	return cmp.Or(d.Kind, strings.TrimLeft(fmt.Sprintf("%T", zero), "*"))
 }
 
-// FromListerWatcher returns a Retriever that uses a client-go ListerWatcher, such as a *cache.ListWatch, whose objects
+// FromListerWatcher returns a Retriever that uses a client-go ListerWatcher, such as a *cache.ListWatch. Its objects
 // must be of type T.
 //
 // It passes the context on if lw accepts one (cache.ListerWatcherWithContext). It uses WatchList unless lw reports that
-// it does not support it, as client-go's fake clients do that are wrapped by cache.ToListWatcherWithWatchListSemantics.
+// it does not support it. client-go's fake clients report that if they are wrapped by
+// cache.ToListWatcherWithWatchListSemantics.
 func FromListerWatcher[T kube.Object](lw cache.ListerWatcher) Retriever[T] {
 	d := Description[T]{}
 	if usercode.IsNil(lw) {
@@ -101,11 +102,11 @@ func (r listerWatcher[T]) Watch(ctx context.Context, opts metav1.ListOptions) (w
 func (r listerWatcher[T]) Describe() Description[T] { return r.description }
 
 // Join combines several Retrievers of the same type, such as one for each namespace that a service account may read. An
-// object should be in one of them only; if it is in several, readers get any of the copies.
+// object should be in only one of them. If it is in several, readers get any of the copies.
 //
-// An Informer lists and watches each Retriever separately, because resource versions of one stream are not related to
-// another stream. Therefore a joined Retriever can be passed to an Informer or a Controller, but not wrapped: wrap its
-// parts, then join them.
+// An Informer lists and watches each Retriever separately, because the resource versions of one stream are not related
+// to those of another. Therefore a joined Retriever can be passed to an Informer or a Controller, but must not be
+// wrapped: wrap its parts, then join them.
 func Join[T kube.Object](retrievers ...Retriever[T]) Retriever[T] {
 	var parts joined[T]
 	for _, r := range retrievers {
@@ -155,7 +156,7 @@ func (j joined[T]) Describe() Description[T] {
 	return d
 }
 
-// partsOf returns the Retrievers that are run separately.
+// partsOf returns the Retrievers that are listed and watched separately.
 func partsOf[T kube.Object](r Retriever[T]) []Retriever[T] {
 	if j, ok := r.(joined[T]); ok {
 		return j

@@ -10,17 +10,17 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// selection describes the objects that a part selects, as far as that can be determined from an object. The zero value
-// means that it is unknown.
+// selection describes the objects that a part selects, as far as an object shows whether it is selected. The zero value
+// means that the selection is unknown.
 type selection struct {
 	namespace string               // empty: all
-	names     []fields.Requirement // on metadata.name and metadata.namespace
+	names     []fields.Requirement // the requirements on metadata.name and metadata.namespace
 	labels    labels.Selector      // nil: all
-	fields    bool                 // fields select, also those that an object does not tell
-	known     bool                 // this is all that selects
+	fields    bool                 // there is a field selector
+	known     bool                 // the selection has no other conditions
 }
 
-// selects returns the selection of r. Errors in it are in r.problem.
+// selects returns the selection of r. Errors in the selection are in r.problem.
 func (r *clusterRetriever[T]) selects() selection {
 	s := selection{namespace: r.namespace, fields: r.fields != "", known: true}
 	if selector, err := fields.ParseSelector(r.fields); err == nil {
@@ -36,17 +36,17 @@ func (r *clusterRetriever[T]) selects() selection {
 	return s
 }
 
-// The fields that can be selected of objects of all kinds.
+// The fields by which objects of all kinds can be selected.
 const (
 	fieldName      = "metadata.name"
 	fieldNamespace = "metadata.namespace"
 )
 
-// belongs reports whether an object is selected.
+// belongs is the result of checking whether an object is selected.
 type belongs int
 
 const (
-	// perhaps: it is, or it is unknown.
+	// perhaps: it is selected, or that is unknown.
 	perhaps belongs = iota
 	// notNow: it is not selected in this state.
 	notNow
@@ -75,7 +75,7 @@ func meets(key kube.Key, requirement fields.Requirement) bool {
 	if requirement.Field == fieldNamespace {
 		value = key.Namespace
 	}
-	// There is nothing else than equality and its opposite.
+	// Field selectors have only two operators: equal and not equal.
 	return (value == requirement.Value) == (requirement.Operator != "!=")
 }
 

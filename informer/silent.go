@@ -23,35 +23,35 @@ var ErrSilentWatch = errors.New("the watch is silent while objects change")
 
 const (
 	// silentWatch is the time without events after which the informer lists to verify a watch, if its watches have
-	// delivered bookmarks before. An API server sends a bookmark about every minute, so at least two have been missed.
+	// delivered bookmarks before. An API server sends a bookmark about every minute, so at least two are missing then.
 	silentWatch = 150 * time.Second
-	// silentWithoutBookmarks is the same for watches without bookmarks, where the absence of events is normal. It is a
-	// compromise between the cost of the lists and the time to detect a silent watch.
+	// silentWithoutBookmarks is the same for watches without bookmarks, for which the absence of events is normal. It
+	// is a compromise between the cost of the lists and the time to detect a silent watch.
 	silentWithoutBookmarks = 10 * time.Minute
-	// inFlight is the time that events have to arrive after a list has shown their changes, and that a new watch has for
-	// earlier changes.
+	// inFlight is the time that events have to arrive after a list has shown their changes. A new watch has the same
+	// time to deliver earlier changes.
 	inFlight = 5 * time.Second
-	// verifyPage is the size of the pages of that list, verifyPatience the timeout of each.
+	// verifyPage is the page size of that list. verifyPatience is the timeout of each page.
 	verifyPage     = 500
 	verifyPatience = time.Minute
 	// maxVersionPause is the longest pause between two requests for the present resource version after an interruption.
 	maxVersionPause = time.Minute
-	// maxDifferences is the maximum number of differences that are remembered and compared again.
+	// maxDifferences is the maximum number of differences that are stored and compared again.
 	maxDifferences = 100
 )
 
-// guard detects a silent watch: if nothing has arrived for a long time, it lists, and compares the versions of the
-// objects with the cached ones. If an object has changed and its event does not arrive, the guard ends the watch.
+// guard detects a silent watch. If nothing has arrived for a long time, it lists, and compares the versions of the
+// objects with the cached versions. If an object has changed and its event does not arrive, the guard ends the watch.
 type guard struct {
 	part   *part
 	stop   func() // ends the watch
 	opened time.Time
 	runs   sync.WaitGroup
-	busy   atomic.Bool // what has come is being taken
+	busy   atomic.Bool // an event is being processed
 	silent atomic.Bool // the guard has ended the watch
 }
 
-// begin starts to guard the watch until ctx ends. A list that the watch streams must have ended.
+// begin starts to guard the watch until ctx ends. If the watch streams a list, the list must have ended.
 func (g *guard) begin(ctx context.Context) {
 	g.runs.Go(func() { g.run(ctx) }) // waited for by stream.pump
 }
@@ -65,14 +65,14 @@ func (g *guard) run(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		if left := time.Until(g.part.quietUntil(g.opened)); left > 0 {
-			// No longer than that, because the first bookmark makes it impatient.
+			// The sleep is limited, because the first bookmark reduces the time to silentWatch.
 			if !sleep(ctx, min(left, silentWatch)) {
 				return
 			}
 			continue
 		}
 		if g.busy.Load() {
-			// Subscribers take long. What the server has sent meanwhile has yet to be read.
+			// A subscriber is slow. Unread events from the server must be processed first.
 			g.part.reportBlocked(ctx)
 			if !sleep(ctx, inFlight) {
 				return
@@ -86,14 +86,15 @@ func (g *guard) run(ctx context.Context) {
 	}
 }
 
-// end ends the watch because of err.
+// end ends the watch, because of err.
 func (g *guard) end(err error) {
 	g.part.forceQuorumList(err)
 	g.silent.Store(true)
 	g.stop()
 }
 
-// verify lists. It returns an error if the list shows changes that the watch has not delivered.
+// verify lists. It returns an error if the list shows changes that the watch has not delivered, or that versions went
+// back.
 func (g *guard) verify(ctx context.Context) error {
 	p, began := g.part, time.Now()
 	differences, reset, err := p.compare(ctx)
@@ -101,7 +102,7 @@ func (g *guard) verify(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return nil //nolint:nilerr // the watch has ended; the next one is asked about
 	case err != nil:
-		// The watch may be well all the same. If the server cannot be reached, it will end.
+		// The watch may still work. If the server is unreachable, the watch will end.
 		p.core.logger.Debug("informer cannot find out whether a quiet watch misses something",
 			"informer", p.core.name, "retrieves", p.describes, "error", err)
 		p.checkedAt(time.Now())
@@ -114,7 +115,7 @@ func (g *guard) verify(ctx context.Context) error {
 		return nil
 	}
 	if g.busy.Load() || p.heardSince(began) {
-		return nil // it is not silent
+		return nil // an event has arrived or is being processed
 	}
 	for _, d := range differences {
 		if !p.has(d) {
@@ -135,20 +136,20 @@ type difference struct {
 	gone    bool
 }
 
-// compare lists, and returns the differences that are newer than the cached states, or that versions went back (reset).
-// err is the list's error.
+// compare lists. It returns the differences that are newer than the cached states, or an error if versions went back
+// (reset). err is the error of the list.
 func (p *part) compare(ctx context.Context) (differences []difference, reset, err error) {
 	seen := p.newestSeen()
 	var versions versionCheck
 	objects := p.objects()
-	objects.BeginList() // no other list is under way while a watch stands
+	objects.BeginList() // no other list runs while a watch is open
 	defer objects.EndList()
 	note := func(d difference) {
 		if len(differences) < maxDifferences && !p.has(d) {
 			differences = append(differences, d)
 		}
 	}
-	// A list of what there is now does not come from a cache that may have stopped as well.
+	// A consistent read does not use the server's cache, which may be stale too.
 	opts := metav1.ListOptions{Limit: verifyPage}
 	for {
 		about, err := p.page(ctx, opts, func(o *wire.Object) {
@@ -195,7 +196,7 @@ func (p *part) has(d difference) bool {
 		return !found || kept.UID() != d.uid || kept.ResourceVersion() != d.version
 	}
 	if !found {
-		// It may have come and gone since.
+		// The object may have been deleted since.
 		return !p.isPerObject() && notAfter(d.version, p.resourceVersion())
 	}
 	version := kept.ResourceVersion()
@@ -215,16 +216,16 @@ func (p *part) silence(d difference, of int, at time.Time) error {
 		p.describes, ErrSilentWatch, at.Sub(p.lastNews()).Round(time.Second), shows)
 }
 
-// silenced returns the event for the Reflector after a silent watch: it makes the Reflector list.
+// silenced returns the event that makes the Reflector list after a silent watch.
 func silenced() watch.Event {
 	return watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired(ErrSilentWatch.Error()).ErrStatus}
 }
 
-// forceQuorumList records that a watch was silent, or that versions went back. The next list must be a consistent read:
-// if the watches of a server deliver nothing, its cache may be stale too.
+// forceQuorumList records that a watch was silent, or that versions went back. The next list must be a consistent read,
+// because the cache of a server whose watches deliver nothing may be stale too.
 func (p *part) forceQuorumList(err error) {
 	if errors.Is(err, errHistoryReset) {
-		p.failed(err) // a list mends that
+		p.failed(err) // a list corrects the cached state
 	} else {
 		p.broke(err)
 	}
@@ -233,7 +234,7 @@ func (p *part) forceQuorumList(err error) {
 	p.suspect = true
 }
 
-// listOptions makes opts ask for a consistent read if the server's cache may be stale, or if versions do not show how
+// listOptions makes opts request a consistent read if the server's cache may be stale, or if versions do not show how
 // old a response is.
 func (p *part) listOptions(opts metav1.ListOptions) metav1.ListOptions {
 	p.mu.Lock()
@@ -252,7 +253,7 @@ func (p *part) heardBookmark() {
 	p.agrees()
 }
 
-// agrees records that the watch is not silent.
+// agrees records that the watch is not silent, and clears the error of a silent watch.
 func (p *part) agrees() {
 	p.mu.Lock()
 	silent := p.silent
@@ -268,7 +269,7 @@ func (p *part) checkedAt(at time.Time) {
 	p.checked = at
 }
 
-// quietUntil returns the time until which a watch that was opened at a time may deliver nothing.
+// quietUntil returns the time until which a watch may deliver nothing. opened is the time at which it was opened.
 func (p *part) quietUntil(opened time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -280,7 +281,7 @@ func (p *part) quietUntil(opened time.Time) time.Time {
 	if p.checked.After(news) {
 		news = p.checked
 	}
-	// That a watch has ended and another was opened is no news of the objects.
+	// The start of a new watch does not extend the time, because it shows no events.
 	due := news.Add(patience)
 	if first := opened.Add(inFlight); due.Before(first) {
 		return first
@@ -288,7 +289,7 @@ func (p *part) quietUntil(opened time.Time) time.Time {
 	return due
 }
 
-// heardSince reports whether an event has arrived since a time.
+// heardSince reports whether a list, an event or a bookmark has arrived since a time.
 func (p *part) heardSince(at time.Time) bool { return p.lastNews().After(at) }
 
 func (p *part) lastNews() time.Time {
@@ -297,7 +298,7 @@ func (p *part) lastNews() time.Time {
 	return p.lastEvent
 }
 
-// sleep waits for d. It returns false when ctx has ended.
+// sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -5,7 +5,7 @@ import "fmt"
 // Sizes is the memory use of an informer's cache at one time. All figures are in bytes, except Objects and
 // Dictionaries.
 type Sizes struct {
-	// Informer is the informer's name, Kind the kind of its objects.
+	// Informer is the informer's name. Kind is the kind of its objects.
 	Informer string
 	Kind     string
 	Objects  int
@@ -13,8 +13,8 @@ type Sizes struct {
 	Kept int64
 	// Encoded is the size of the objects' bytes without compression and without the fields that were cut.
 	Encoded int64
-	// Dictionary is the part of Kept that compression needs for any number of objects. Dictionaries is the number of
-	// dictionaries that were built, because the shape of the objects changed.
+	// Dictionary is the part of Kept that compression uses independently of the number of objects. Dictionaries is the
+	// number of dictionaries that were built, because the shape of the objects changed.
 	Dictionary   int64
 	Dictionaries int
 	// Received is the number of bytes read from the API server since New, if the informer reads them itself.

@@ -9,12 +9,12 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Snapshot is the state of an informer's cache at one time. It never changes, blocks nothing, and uses memory for the
-// objects that have changed since. For joined Retrievers the times of the parts differ slightly.
+// Snapshot is the state of an informer's cache at one time. It never changes, and it blocks nothing. It uses memory for
+// the objects that have changed since. For joined Retrievers, the times of the parts differ slightly.
 type Snapshot[T kube.Object] struct {
 	informer *Informer[T]
 	parts    []*store.Snapshot
-	err      error // nobody ran the informer
+	err      error // ErrNotRunning, or nil
 }
 
 // Snapshot returns the current state of the cache. If the informer does not run, reads of the Snapshot return
@@ -28,7 +28,7 @@ func (i *Informer[T]) Snapshot() Snapshot[T] {
 	return s
 }
 
-// Get is Informer.Get at the time of the snapshot.
+// Get does the same as Informer.Get, at the time of the snapshot.
 func (s Snapshot[T]) Get(key kube.Key) (obj T, found bool, err error) {
 	for _, p := range s.parts {
 		if ref, found := p.Get(key); found {
@@ -39,7 +39,7 @@ func (s Snapshot[T]) Get(key kube.Key) (obj T, found bool, err error) {
 	return obj, false, s.err
 }
 
-// List is Informer.List at the time of the snapshot: it yields each object exactly once.
+// List does the same as Informer.List, at the time of the snapshot. It yields each object exactly once.
 func (s Snapshot[T]) List(query Query) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		if s.err != nil {
@@ -55,7 +55,7 @@ func (s Snapshot[T]) List(query Query) iter.Seq2[T, error] {
 	}
 }
 
-// Count is Informer.Count at the time of the snapshot.
+// Count does the same as Informer.Count, at the time of the snapshot.
 func (s Snapshot[T]) Count(query Query) (int, error) {
 	n := 0
 	for _, p := range s.parts {
@@ -77,7 +77,7 @@ func (s Snapshot[T]) Len() int {
 	return n
 }
 
-// read decodes a kept object.
+// read decodes a cached object.
 func (i *Informer[T]) read(ref store.Ref) (obj T, err error) {
 	err = ref.Read(func(o *wire.Object) error {
 		obj, err = i.decode(o)

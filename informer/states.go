@@ -8,51 +8,49 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// states are what a Change reads its objects from. Each informer has one, which is used
-// again for every change, while events is held.
+// states holds the states of an object before and after a change. Each informer has one instance, which is reused for
+// every change while core.events is held.
 type states struct {
 	kind             schema.GroupVersionKind
 	comparer         wire.Comparer
-	oldRef, newRef   store.Ref    // read when somebody asks
-	old, new         *wire.Object // what was read, or given; nil: there is none
+	oldRef, newRef   store.Ref    // decompressed on first use
+	old, new         *wire.Object // the decompressed or given states; nil: no such state
 	oldRead, newRead bool
-	oldKept, newKept wire.Object // with buffers that are used again
+	oldKept, newKept wire.Object // reused buffers
 
-	asked, differs kube.ChangedParts // what was compared, and what of it differs
-	// complete is true when the change came by a watch that has missed nothing since the
-	// state before.
+	asked, differs kube.ChangedParts // the compared parts, and those of them that differ
+	// complete is true if the change arrived by a watch that has missed nothing since the state before.
 	complete bool
-	// fromList is true when a list, or the end of what is retrieved, has brought the change.
+	// fromList is true if the change was found by a list, or because a Retriever was removed.
 	fromList bool
-	// part is where the change came; nil: it does not matter. Others may have the object, too.
+	// part is the part in which an object arrived, or nil for other changes. Other parts may have the object too.
 	part *part
 }
 
-// arrived makes s the states of a change to an object that has just come to p; old is its
-// kept state, if there was one.
+// arrived sets s to the states of an object that has just arrived in p. old is its cached state, if replaced.
 func (s *states) arrived(p *part, old store.Ref, replaced bool, obj *wire.Object, from origin) {
 	s.oldRef, s.old, s.oldRead = old, nil, !replaced
 	s.new, s.newRead = obj, true
 	s.part, s.complete, s.fromList = p, from == unbroken, from == fromList
 }
 
-// kept sets s to an object that is cached and did not change.
+// kept sets s to the state of an object that is cached and did not change.
 func (s *states) kept(ref store.Ref) {
 	s.old, s.oldRead = nil, true
 	s.newRef, s.new, s.newRead = ref, nil, false
 }
 
-// gone makes s the states of an object that is kept no more; complete says that old was its
-// last state.
+// gone sets s to the states of an object that was removed from the cache. complete is true if old was its last state.
 func (s *states) gone(old store.Ref, complete bool, from origin) {
 	s.oldRef, s.old, s.oldRead = old, nil, false
 	s.new, s.newRead = nil, true
 	s.complete, s.fromList = complete, from == fromList
 }
 
-// mergeWithOtherPart turns s, which is a Deleted or an arriving object, into an update from or to the state of another
+// mergeWithOtherPart changes s, which is a Deleted or an arriving object, to an update from or to the state of another
 // part. It returns false if the arriving object is the same as that state. It never returns false for a Deleted: an
-// iteration over the objects (see Listed) may have left this one to the part that has lost it.
+// iteration over the objects (see Listed) may have skipped the object in the other part, because it was also in the
+// part that has lost it.
 func (s *states) mergeWithOtherPart(other store.Ref, t ChangeType) (matters bool) {
 	s.complete = false
 	if t == Deleted {
@@ -71,10 +69,10 @@ func (s *states) done() {
 	s.complete, s.fromList, s.part = false, false, nil
 }
 
-// heads are the parts of an object that are kept beside its bytes.
+// heads are the parts of an object that are stored outside of its encoded bytes.
 const heads = kube.ChangedUID | kube.ChangedResourceVersion | kube.ChangedGeneration | kube.ChangedDeletion
 
-// compare returns which of parts differ. What was compared is not compared again.
+// compare returns which of parts differ. It compares each part only once.
 func (s *states) compare(parts kube.ChangedParts) kube.ChangedParts {
 	if missing := parts &^ s.asked; missing != 0 {
 		s.asked, s.differs = s.asked|missing, s.differs|s.compareAnew(missing)
@@ -97,8 +95,8 @@ func (s *states) compareAnew(parts kube.ChangedParts) kube.ChangedParts {
 	return s.comparer.Compare(before, after, parts)
 }
 
-// hasOtherContent reports whether o differs from a kept state otherwise than in what is kept beside
-// the bytes. One that cannot be read differs.
+// hasOtherContent reports whether o differs from a cached state in any part. It returns true if the cached state cannot
+// be read.
 func (s *states) hasOtherContent(kept store.Ref, o *wire.Object) bool {
 	differs := kube.ChangedParts(0)
 	err := kept.Read(func(before *wire.Object) error {
@@ -108,19 +106,20 @@ func (s *states) hasOtherContent(kept store.Ref, o *wire.Object) bool {
 	return err != nil || differs != 0
 }
 
-// maxCompareLater is the largest object whose states are compared later, in bytes.
+// maxCompareLater is the size in bytes of the largest object whose states are compared later.
 const maxCompareLater = 16 << 10
 
-// later returns a function that compares everything when it is called.
+// later returns a function that compares all parts when it is called.
 func (s *states) later(key kube.Key) func() kube.ChangedParts {
 	var newRef store.Ref
-	// Of large objects nothing is kept: causes are remembered for long after their runs.
+	// Large objects are compared now, because their states would use memory: causes are stored for long after their
+	// runs.
 	waits := s.asked != kube.ChangedAnything && !s.oldRead && s.part != nil && s.new != nil && len(s.new.Bytes) <= maxCompareLater
 	if waits {
 		newRef, waits = s.part.objects().Get(key)
 	}
 	if !waits || !newRef.Same(s.new) {
-		parts := s.compare(kube.ChangedAnything) // nothing is saved by waiting, or nothing is kept to compare
+		parts := s.compare(kube.ChangedAnything) // already compared, or no states to keep
 		return func() kube.ChangedParts { return parts }
 	}
 	oldRef, comparer := s.oldRef, s.comparer

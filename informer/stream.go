@@ -20,31 +20,31 @@ import (
 
 const (
 	// silentList is the time without an item after which a streamed list is given up. A server that streams lists sends
-	// the closing bookmark at once even for an empty list. Changes and deletions are not items: a server that ignores
-	// SendInitialEvents sends them without end.
+	// the closing bookmark at once, even for an empty list. Changes and deletions do not count as items: a server that
+	// ignores SendInitialEvents sends them without end.
 	silentList = 10 * time.Second
-	// longList is the time limit of a streamed list: creations look like items.
+	// longList is the time limit of a streamed list. It is necessary because creations look like items.
 	longList = 5 * time.Minute
 	// pagedLists is the time during which a part lists in pages after a streamed list was given up. It doubles each
 	// time, up to maxPagedLists.
 	pagedLists    = 10 * time.Minute
 	maxPagedLists = 24 * time.Hour
-	// standing is the time for which a watch must stay open without events, if the ones before it broke, until it counts
-	// as working.
+	// standing is the time for which a watch must stay open without events until it counts as working, if the watches
+	// before it broke.
 	standing = 10 * time.Second
 	// shortWatch is the duration below which the Reflector reports a watch without events as very short.
 	shortWatch = time.Second
-	// tellReflector is the interval at which the Reflector learns the progress of the watch. It uses the progress when
-	// it opens the next watch, and learns it then in any case.
+	// tellReflector is the interval at which the stream passes the progress of the watch to the Reflector. The
+	// Reflector uses the progress when it opens the next watch, and receives it at the end of the watch in any case.
 	tellReflector = 5 * time.Second
 )
 
 // stream is a watch. It stores the objects of events, and passes bookmarks and errors to the Reflector. Its Stop waits
 // for the end of the watch.
 //
-// It also records a broken stream, which the Reflector would only log, and a working one. A watch can break repeatedly
-// after it was opened, for example because an object cannot be converted: the request succeeds, and the error is an
-// event.
+// It also records a broken stream, which the Reflector would only log, and a working stream. A watch can break
+// repeatedly after it was opened, for example because an object cannot be converted. In that case the request succeeds,
+// and the error is an event.
 type stream struct {
 	part   *part
 	events events
@@ -53,20 +53,20 @@ type stream struct {
 	once   sync.Once
 	ended  chan struct{}
 
-	current bool // it was asked for what there is now; immutable
+	current bool // the request was for the present state; immutable
 
 	// Owned by pump.
-	listing  bool // the initial events of a streamed list are coming
+	listing  bool // the initial events of a streamed list are arriving
 	ordered  bool // events come in the order of resource versions
-	unbroken bool // and from a version on that everything had been seen up to
+	unbroken bool // also, everything up to the start of the watch had arrived
 	opened   time.Time
-	got      bool      // an event has come
+	got      bool      // an event has arrived
 	reached  string    // the resource version of the last event
-	told     string    // how far the Reflector knows
-	toldWhen time.Time // since when
+	told     string    // the resource version that was last sent to the Reflector
+	toldWhen time.Time // when it was sent
 }
 
-// newStream starts to process the events of a watch that was opened under ctx with opts. At the end it calls release,
+// newStream starts to process the events of a watch that was opened with ctx and opts. At the end it calls release,
 // which ends ctx.
 func newStream(ctx context.Context, p *part, e events, opts metav1.ListOptions, release func()) *stream {
 	s := &stream{
@@ -103,7 +103,7 @@ func (s *stream) Stop() {
 func (s *stream) pump(ctx context.Context) {
 	defer close(s.out)
 	var silent atomic.Bool
-	// How long the server took to send a streamed list until now, and since its latest item.
+	// waited is the time that the server has spent on a streamed list, itemSince the part of it since the latest item.
 	var waited, itemSince time.Duration
 	patience := time.AfterFunc(standing, s.part.stands)
 	if s.listing {
@@ -125,7 +125,7 @@ func (s *stream) pump(ctx context.Context) {
 		if err == nil && event.Object != nil && event.Type != watch.Bookmark && event.Object.Key.Name == "" {
 			err = errNoName
 		}
-		// A watch whose context has ended may say so in any way.
+		// A watch whose context has ended may return any error.
 		if ctx.Err() != nil || s.isStopped() {
 			return
 		}
@@ -134,13 +134,13 @@ func (s *stream) pump(ctx context.Context) {
 		}
 		listing, handled := s.listing, time.Now()
 		if listing {
-			patience.Stop() // subscribers may take long; that is not the server's silence
+			patience.Stop() // a slow subscriber is not a silent server
 			itemSince += handled.Sub(waits)
 			if event.Type == watch.Added {
 				itemSince = 0
 			}
 		}
-		guard.busy.Store(true) // nor is it then
+		guard.busy.Store(true) // the guard must not count this time either
 		goesOn := s.take(event)
 		guard.busy.Store(false)
 		if !goesOn {
@@ -156,7 +156,7 @@ func (s *stream) pump(ctx context.Context) {
 	}
 }
 
-// isOver ends the stream if it has sent no list, if it misses changes, or if next has returned an error. Otherwise it
+// isOver ends the stream if it has not sent its list, if it is silent, or if next has returned an error. Otherwise it
 // returns false.
 func (s *stream) isOver(err error, listsNothing, silent bool) bool {
 	switch {
@@ -201,7 +201,7 @@ func (s *stream) take(event wire.Event) bool {
 		s.part.bookmarked(s.reached, s.origin(event.Type))
 		if s.listing && event.Object.Annotations()[metav1.InitialEventsAnnotationKey] == "true" {
 			s.listing, s.ordered = false, true
-			s.part.listed(s.reached) // not only when the Reflector asks: events may follow at once
+			s.part.listed(s.reached) // the Reflector may call listed too late: events may follow at once
 			s.unbroken = notAfter(s.reached, s.part.resourceVersion())
 			return s.send(bookmark(s.reached, true))
 		}
@@ -212,7 +212,7 @@ func (s *stream) take(event wire.Event) bool {
 		return s.tell()
 	}
 	if s.listing {
-		return true // how far a list has come says nothing before its end
+		return true // progress within a list is meaningless before its end
 	}
 	s.part.works()
 	if s.ordered && time.Since(s.toldWhen) > tellReflector {
@@ -221,7 +221,7 @@ func (s *stream) take(event wire.Event) bool {
 	return true
 }
 
-// failed reports an error event, which is the last one of its watch.
+// failed reports an error event, which is the last event of its watch.
 func (s *stream) failed(status *metav1.Status) {
 	err := apierrors.FromObject(status)
 	gone := isHistoryGone(err)
@@ -232,8 +232,8 @@ func (s *stream) failed(status *metav1.Status) {
 		s.part.broke(told)
 	}
 	if s.listing && (gone && s.current || apierrors.IsTooManyRequests(err)) {
-		// The Reflector would begin again, at once or after a sleep without regard to its
-		// context. Of this error it thinks nothing, and falls back to a list.
+		// The Reflector would retry at once, or after a sleep that ignores its context. It ignores an internal error
+		// and falls back to a list.
 		status = &apierrors.NewInternalError(err).ErrStatus
 	}
 	if s.tell() {
@@ -260,7 +260,7 @@ func (s *stream) origin(event watch.EventType) origin {
 	return fromStart
 }
 
-// end ends a stream after err, the last result of next.
+// end ends a stream after next has returned err.
 func (s *stream) end(err error) {
 	switch {
 	case !endsStream(err):
@@ -282,7 +282,7 @@ func (s *stream) end(err error) {
 func endsStream(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) ||
 		utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsHTTP2ConnectionLost(err) ||
-		strings.Contains(err.Error(), "stream error: stream ID") // HTTP/2's RST_STREAM, by proxies mostly
+		strings.Contains(err.Error(), "stream error: stream ID") // HTTP/2's RST_STREAM, mostly sent by proxies
 }
 
 // tell passes the progress of the watch to the Reflector. It returns false if the stream was stopped.
@@ -311,12 +311,10 @@ func bookmark(resourceVersion string, endsList bool) watch.Event {
 	return watch.Event{Type: watch.Bookmark, Object: &metav1.PartialObjectMetadata{ObjectMeta: about}}
 }
 
-// errNoStreamedLists is what a part answers to the Reflector's wish for a streamed list
-// after one did not come.
+// errNoStreamedLists is returned if the Reflector requests a streamed list after a streamed list did not end.
 var errNoStreamedLists = errors.New("the Retriever's Watch does not stream lists")
 
-// refuseStreamedLists makes the part list in pages for some time, and returns the event
-// that tells the Reflector.
+// refuseStreamedLists makes the part list in pages for some time, and returns the error event for the Reflector.
 func (p *part) refuseStreamedLists() watch.Event {
 	p.mu.Lock()
 	p.paged = min(max(2*p.paged, pagedLists), maxPagedLists)

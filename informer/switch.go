@@ -10,18 +10,19 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// SetRetriever replaces the Retriever, while the informer runs or not: it adds or removes namespaces, or changes the
-// selection. It returns when the new watches have listed and the old ones have ended.
+// SetRetriever replaces the Retriever, for example to add or remove namespaces or to change the selection. The informer
+// need not run. SetRetriever returns when the new watches have listed and the old ones have ended.
 //
-// Retrievers that are in both the old and the new one (the same value, or the same cluster, kind and selection)
+// Retrievers that are in both the old and the new Retriever (the same value, or the same cluster, kind and selection)
 // continue unchanged. New ones are listed and watched, and their objects are announced as Added. Then the old ones end,
 // and objects that no remaining Retriever has are announced as Deleted. So an object in both the old and the new
 // selection is never deleted: it is announced as Updated.
 //
 // Errors: a mistake in retriever; a view through another type (see As), which cannot retrieve the informer's objects;
-// ctx ended before the new Retrievers had listed. In the last case the error contains the reason, and nothing has
-// changed. A call waits for the previous one; if ctx ends meanwhile, nothing has changed. Until the call returns, Ready
-// and WaitSynced depend on the present Retrievers only; a failing new one is logged, and in the error.
+// the end of ctx before the new Retrievers have listed. In the last case the error contains the reason, and nothing has
+// changed. A call waits for the previous call to return. If ctx ends meanwhile, nothing has changed. Until the call
+// returns, Ready and WaitSynced depend only on the present Retrievers. A failing new Retriever is logged, and is in the
+// error.
 func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) error {
 	fail := func(err error) error { return fmt.Errorf("informer %q: set the retriever: %w", i.Name(), err) }
 	if retriever == nil {
@@ -74,7 +75,7 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 	return nil
 }
 
-// sameRetriever reports whether two Retrievers are sure to retrieve the same.
+// sameRetriever reports whether two Retrievers certainly retrieve the same objects.
 func sameRetriever[T kube.Object](a any, b Retriever[T]) bool {
 	if reflect.ValueOf(a).Comparable() && a == any(b) {
 		return true
@@ -88,7 +89,7 @@ func sameRetriever[T kube.Object](a any, b Retriever[T]) bool {
 		first.namespace == second.namespace && first.labels == second.labels && first.fields == second.fields
 }
 
-// setParts replaces the parts, and starts those of them that are new when a session runs.
+// setParts replaces the parts. If a session runs, it starts the parts in start.
 func (c *core) setParts(parts []*part, retrieves string, start []*part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,8 +101,7 @@ func (c *core) setParts(parts []*part, retrieves string, start []*part) {
 	}
 }
 
-// waitAdded waits until parts that were added have listed, or until nobody runs the
-// informer.
+// waitAdded waits until the added parts have listed, or until the informer stops.
 func (c *core) waitAdded(ctx context.Context, added []*part) error {
 	for _, p := range added {
 		c.mu.Lock()
@@ -120,7 +120,7 @@ func (c *core) waitAdded(ctx context.Context, added []*part) error {
 	return nil
 }
 
-// drop ends parts that are no parts any more, and announces what nobody keeps now.
+// drop ends removed parts, and announces the deletion of objects that no other part has.
 func (c *core) drop(parts []*part) {
 	for _, p := range parts {
 		c.mu.Lock()
@@ -134,5 +134,5 @@ func (c *core) drop(parts []*part) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.checkSynced() // what is left may all have listed
+	c.checkSynced() // all remaining parts may have listed
 }

@@ -13,25 +13,25 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// isHistoryGone reports whether the server no longer has, or does not have yet, the requested resource version. The
-// informer lists again then, and reports no error.
+// isHistoryGone reports whether the server no longer has the requested resource version, or does not have it yet. The
+// informer then lists again, and reports no error.
 func isHistoryGone(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// asksForNoHistory reports whether a request is for the present state. It cannot fail because history is gone, and
-// there is no fallback if it does.
+// asksForNoHistory reports whether a request is for the present state. Such a request needs no history, so it has no
+// fallback if the server reports that history is gone.
 func asksForNoHistory(opts metav1.ListOptions) bool {
 	return opts.ResourceVersion == "" && opts.Continue == ""
 }
 
-// manyGone is the number of consecutive requests for which history may be gone. A list follows each time; two are
-// needed if the server does not have the version of the first list either.
+// manyGone is the number of consecutive requests after which a gone history is an error. The informer lists after each
+// of them. It needs two lists if the server does not have the version of the first list either.
 const manyGone = 4
 
 const (
-	// maxReasons is the maximum number of reasons of one episode that are remembered, and logged at once.
+	// maxReasons is the maximum number of reasons of one episode that are stored and logged at once.
 	maxReasons = 8
 	// maxReason is the number of bytes of an error's text that distinguish reasons.
 	maxReason = 1024
@@ -39,7 +39,7 @@ const (
 	manyReasonsEvery = time.Hour
 )
 
-// historyGone records that history is gone. It becomes an error if no request succeeds in between.
+// historyGone records that history is gone. After manyGone consecutive calls it records an error.
 func (p *part) historyGone(err error) {
 	p.mu.Lock()
 	p.gone410++
@@ -53,7 +53,8 @@ func (p *part) historyGone(err error) {
 // failed records why the part cannot list or watch, and logs it once per reason.
 func (p *part) failed(err error) { p.trouble(err, false) }
 
-// broke is failed for a watch that had been opened. That the next one can be opened does not prove that it works.
+// broke does the same as failed, for a watch that had been opened. The error remains when the next watch is opened,
+// because that does not prove that the watch works.
 func (p *part) broke(err error) { p.trouble(err, true) }
 
 func (p *part) trouble(err error, broken bool) {
@@ -67,7 +68,7 @@ func (p *part) trouble(err error, broken bool) {
 	if len(p.logged) < maxReasons {
 		p.logged[reason] = true
 	} else {
-		// The reasons differ each time: an id that reasonOf does not recognise is among them.
+		// The reason differs each time, because it contains an ID that reasonOf does not recognize.
 		known = known || now.Sub(p.loggedAt) < manyReasonsEvery
 	}
 	if !known {
@@ -77,7 +78,7 @@ func (p *part) trouble(err error, broken bool) {
 	p.broken = p.broken || broken
 	p.silent = errors.Is(err, ErrSilentWatch)
 	degrades := p.core.optional && isUnavailable(err)
-	p.degraded = degrades // and no longer, when the server is out of reach
+	p.degraded = degrades // false if the server is unreachable
 	p.complete = p.complete && !degrades
 	p.mu.Unlock()
 	if !known {
@@ -129,7 +130,7 @@ func (p *part) verified() {
 }
 
 // isUnavailable reports whether the cluster does not serve the kind, or forbids this user to read it. An optional
-// informer is degraded then.
+// informer is then degraded.
 func isUnavailable(err error) bool {
 	return isNotServed(err) || apierrors.IsForbidden(err)
 }
@@ -138,8 +139,8 @@ func isNotServed(err error) bool {
 	return errors.Is(err, kube.ErrNotServed) || apierrors.IsNotFound(err)
 }
 
-// reasonOf returns the error's text without the words that contain digits, such as ports, times and request IDs, so
-// that it is the same for each attempt.
+// reasonOf returns the error's text without the words that contain digits, such as ports, times and request IDs. So the
+// reason is the same for each attempt.
 func reasonOf(err error) string {
 	text := err.Error()
 	if len(text) > maxReason {
@@ -163,7 +164,8 @@ func (p *part) opened() {
 // works records that an event has arrived.
 func (p *part) works() { p.mended(true) }
 
-// stands records that a watch has stayed open. A silent watch also stays open, so it does not count.
+// stands records that a watch has stayed open for the time standing. A silent watch also stays open, so its error
+// remains.
 func (p *part) stands() {
 	p.mu.Lock()
 	silent := p.silent
@@ -173,7 +175,7 @@ func (p *part) stands() {
 	}
 }
 
-// mended clears the error. history reports that history is available too.
+// mended clears the error. history is true if history is available too.
 func (p *part) mended(history bool) {
 	p.mu.Lock()
 	if history {

@@ -17,29 +17,29 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Any is an informer with objects of any type. *Informer[T] implements it for every T; types outside of this module
+// Any is an informer with objects of any type. *Informer[T] implements it for every T. Types outside of this module
 // cannot implement it. Controllers, sources and clients take informers as Any, or as a part of it.
 type Any interface {
 	// Name returns the informer's name.
 	Name() string
 	// Kind returns the kind of the objects. It is empty if the Retriever does not specify it.
 	Kind() schema.GroupVersionKind
-	// Join runs the informer until leave is called, see Informer.Join.
+	// Join runs the informer until leave is called. See Informer.Join.
 	Join(ctx context.Context) (leave func())
 	// WaitSynced waits until the informer has listed all objects, or ctx ends.
 	WaitSynced(ctx context.Context) error
-	// Ready returns why the informer cannot be relied on, or nil.
+	// Ready returns the reason why the informer is not ready, or nil.
 	Ready() error
 	// Health returns the informer's state.
 	Health() Health
-	// Subscribe calls notify for every change, see Informer.Subscribe.
+	// Subscribe calls notify for every change. See Informer.Subscribe.
 	Subscribe(notify func(Change)) (unsubscribe func())
 	// Untyped is for the packages of this module.
 	Untyped() cache.Informer
 }
 
-// Untyped returns what the other packages of this module need of the informer, without T. Its type is internal:
-// programs use the other methods.
+// Untyped returns the informer's methods for the other packages of this module, without T. The result type is internal.
+// Programs use the other methods.
 func (i *Informer[T]) Untyped() cache.Informer { return untyped[T]{i} }
 
 // untyped implements cache.Informer, where its methods are documented.

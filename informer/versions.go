@@ -12,18 +12,18 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
-// errHistoryReset is why a part lists anew when the versions of the API server went back.
+// errHistoryReset is the reason for a new list after the versions of the API server went back.
 var errHistoryReset = errors.New("the API server's resource versions went back, as after a restore of etcd")
 
-// versionCheck compares the versions of a list's items with the list's own. An API server that
-// counts all writes in one sequence, as those with etcd do, never gives two items one version, nor
-// an item a newer version than its list. One that counts the writes of each object does.
+// versionCheck compares the versions of a list's items with the version of the list. An API server that counts all
+// writes in one sequence, as those with etcd do, never gives two items the same version, nor an item a newer version
+// than its list. An API server that counts the writes of each object does.
 type versionCheck struct {
 	newest, last string
 	repeated     bool
 }
 
-// item notes the version of an item.
+// item records the version of an item.
 func (v *versionCheck) item(version string) {
 	v.repeated = v.repeated || version == v.last && isComparable(version)
 	v.last = version
@@ -32,8 +32,8 @@ func (v *versionCheck) item(version string) {
 	}
 }
 
-// perObject reports whether the items and the version of their list show that the API server counts
-// the writes of each object.
+// perObject reports whether the items and the version of their list show that the API server counts the writes of each
+// object.
 func (v *versionCheck) perObject(list string) bool { return v.repeated || older(list, v.newest) }
 
 func isComparable(version string) bool {
@@ -41,7 +41,7 @@ func isComparable(version string) bool {
 	return ok
 }
 
-// foundPerObject notes that versions of different objects cannot be compared.
+// foundPerObject records that versions of different objects cannot be compared.
 func (p *part) foundPerObject() {
 	p.mu.Lock()
 	known := p.perObject
@@ -59,8 +59,8 @@ func (p *part) isPerObject() bool {
 	return p.perObject
 }
 
-// wentBack returns an error when a consistent list that began after everything up to seen had come
-// is older than that.
+// wentBack returns an error if a list is older than seen. The list must be consistent, and must have started after
+// everything up to seen had arrived.
 func (p *part) wentBack(seen, list string) error {
 	if p.isPerObject() || !older(list, seen) {
 		return nil
@@ -69,8 +69,8 @@ func (p *part) wentBack(seen, list string) error {
 		p.describes, errHistoryReset, list, seen)
 }
 
-// versionRefused makes the next list ask for no version when err says that a list was malformed: an
-// aggregated API server may read other versions after an upgrade than it gave before.
+// versionRefused makes the next list request no version if err reports a malformed list request. After an upgrade, an
+// aggregated API server may not accept the versions that it returned before.
 func (p *part) versionRefused(opts metav1.ListOptions, err error) {
 	if opts.ResourceVersion != "" && (apierrors.IsBadRequest(err) || apierrors.IsInvalid(err)) {
 		p.mu.Lock()
@@ -79,9 +79,9 @@ func (p *part) versionRefused(opts metav1.ListOptions, err error) {
 	}
 }
 
-// checkVersion asks for the present resource version, and returns an error when it is older than
-// what was seen before. Such a watch was accepted, and would bring nothing until the versions have
-// caught up. It asks until it has an answer or ctx ends.
+// checkVersion requests the present resource version, and returns an error if it is older than the versions seen
+// before. The server accepts a watch from such an earlier version, but sends nothing until its versions have caught up.
+// checkVersion repeats the request until it succeeds or ctx ends.
 func (p *part) checkVersion(ctx context.Context) (reset error) {
 	for pause := inFlight; ; pause = min(2*pause, maxVersionPause) {
 		seen, began := p.newestSeen(), time.Now()

@@ -47,13 +47,14 @@ type events[T kube.Object] struct {
 	initial      bool // used only by deliver; Synced has not been delivered
 
 	mu sync.Mutex
-	// sent is the last delivered state of each object that the receiver knows. Guarded by mu.
+	// sent is the last delivered state of each object for which an Applied was delivered without a later Deleted.
+	// Guarded by mu.
 	sent map[kube.Key]state
-	// deleted are objects that were deleted, without a delivered Deleted event. Guarded by mu.
+	// deleted are the objects in sent that were deleted. Guarded by mu.
 	deleted map[kube.Key]deletion
 }
 
-// deletion is the end of an object that the receiver knows.
+// deletion is the end of an object that was delivered.
 type deletion struct {
 	last *wire.Object // the object's last state
 	// applyNext reports whether the current object with its key must be delivered after it.
@@ -88,7 +89,7 @@ func (e *events[T]) notify(c informer.Change) {
 	}
 }
 
-// isKnown reports whether the receiver knows an object with this key, deleted or not.
+// isKnown reports whether an object with this key was delivered, deleted since or not.
 func (e *events[T]) isKnown(key kube.Key) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -97,8 +98,8 @@ func (e *events[T]) isKnown(key kube.Key) bool {
 	return known || deleted
 }
 
-// recordEnd records the end of an object that the receiver knows, and whether the object that follows it must be
-// delivered. It returns false if the change does not end such an object.
+// recordEnd records the end of an object that was delivered, and whether the object that follows it must be delivered.
+// It returns false if the change does not end such an object.
 func (e *events[T]) recordEnd(c informer.Change, applyNext bool) bool {
 	ended, undecodable, err := e.markEnded(c, applyNext)
 	if undecodable { // logged without mu, because a slog.Handler is code of the program
@@ -118,7 +119,7 @@ func (e *events[T]) markEnded(c informer.Change, applyNext bool) (ended, undecod
 		if undecodable = err != nil || last == nil; undecodable {
 			last = &wire.Object{Key: c.Key, UID: sent.uid}
 		}
-		if last.UID == sent.uid { // otherwise another object with the same name, which the receiver does not know
+		if last.UID == sent.uid { // otherwise another object with the same name, which was not delivered
 			e.deleted[c.Key] = deletion{last: last.Clone(), applyNext: applyNext}
 			return true, undecodable, err
 		}
@@ -158,8 +159,7 @@ func (e *events[T]) deliver(ctx context.Context) {
 	}
 }
 
-// sendChanges sends the changes of the object with key that the receiver does not know yet. It returns false when ctx
-// has ended.
+// sendChanges sends the undelivered changes of the object with key. It returns false when ctx has ended.
 func (e *events[T]) sendChanges(ctx context.Context, key kube.Key) bool {
 	last, obj, applied := e.takeChanges(ctx, key)
 	if last != nil && !e.send(ctx, Event[T]{Type: Deleted, Key: key, Object: e.lastOf(ctx, last)}) {
@@ -168,8 +168,8 @@ func (e *events[T]) sendChanges(ctx context.Context, key kube.Key) bool {
 	return !applied || e.send(ctx, Event[T]{Type: Applied, Key: key, Object: obj})
 }
 
-// takeChanges returns the last state of the object that the receiver knows, if it was deleted, and the newest state of
-// the current object, if the receiver does not know it. It records both as sent.
+// takeChanges returns the last state of the delivered object, if it was deleted, and the newest state of the current
+// object, if it was not delivered. It records both as sent.
 //
 // The informer updates its cache before it announces a change. The cache is therefore read with mu held: a deletion
 // that is in the cache already is announced before or after that, but not in between, where sent would not contain the

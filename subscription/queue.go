@@ -13,7 +13,7 @@ type queue struct {
 	filled chan struct{} // capacity 1; has an element if there may be a key
 
 	mu   sync.Mutex
-	keys []kube.Key            // guarded by mu; the first key that is also in in is next
+	keys []kube.Key            // guarded by mu; the next key is the first one that in contains
 	in   map[kube.Key]struct{} // guarded by mu; the keys that were not removed
 }
 
@@ -36,7 +36,7 @@ func (q *queue) add(key kube.Key) {
 	}
 }
 
-// remove removes key, because it has no undelivered change any longer.
+// remove removes key, because it has no undelivered change anymore.
 func (q *queue) remove(key kube.Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

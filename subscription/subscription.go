@@ -23,8 +23,8 @@ type Config[T kube.Object] struct {
 	// while it runs itself. Required without a Retriever.
 	Informer *informer.Informer[T]
 	// Predicate selects the changes to deliver. It is called while the informer announces a change, so it must be fast.
-	// Package predicate has common ones. Events does not call it for the end of an object that the receiver knows,
-	// because the receiver must learn of it. Default: all changes.
+	// Package predicate has common predicates. Events does not call it for the end of a delivered object, because that
+	// end must be delivered. Default: all changes.
 	Predicate informer.Predicate
 	// Logger receives the messages of a Retriever's informer, and the objects that cannot be decoded as a T. Default:
 	// slog.Default() at the time of New.
@@ -55,10 +55,10 @@ type Subscription[T kube.Object] struct {
 	serving sync.WaitGroup // the running receivers; Run waits for them
 
 	mu      sync.Mutex
-	signals *signals         // guarded by mu; nil until requested, as are the others
-	objects *objects[T]      // guarded by mu
-	events  *events[T]       // guarded by mu
-	waiting []receiver       // guarded by mu; requested before Run serves them
+	signals *signals         // guarded by mu; nil until requested
+	objects *objects[T]      // guarded by mu; nil until requested
+	events  *events[T]       // guarded by mu; nil until requested
+	waiting []receiver       // guarded by mu; receivers that were requested before Run
 	serve   func(r receiver) // guarded by mu; starts a receiver; nil while Run does not run
 	ran     bool             // guarded by mu; Run was called
 	ended   bool             // guarded by mu; Run has ended
@@ -106,7 +106,7 @@ func (s *Subscription[T]) Name() string { return s.name }
 func (s *Subscription[T]) Informer() *informer.Informer[T] { return s.informer }
 
 // Signals returns a channel that signals changes. All changes since the last received signal are one signal. The first
-// signal is sent when all objects have been read, also if there are none. Every call returns the same channel.
+// signal is sent when all objects have been read, even if there are none. Every call returns the same channel.
 //
 //	for range s.Signals() { // the first one is sent when all objects have been read
 //		fmt.Println("there are", s.Informer().Len())

@@ -1,6 +1,6 @@
-// Package cache defines what an informer offers to the other packages of this module, without the type of its objects.
-// informer.Informer.Untyped returns it. It is internal because most of it is in terms of encoded objects, and because
-// programs that know the type of the objects have better methods in package informer.
+// Package cache defines the methods of an informer for the other packages of this module, without the type of its
+// objects. informer.Informer.Untyped returns them. The package is internal because most of its methods use encoded
+// objects, and because programs that know the type of the objects have better methods in package informer.
 package cache
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Informer is an informer without its type. It is safe for concurrent use.
+// Informer is an informer without its type parameter. It is safe for concurrent use.
 type Informer interface {
 	// Name returns the informer's name, for messages.
 	Name() string
@@ -27,27 +27,28 @@ type Informer interface {
 	Reader
 	Awaiter
 
-	// Staleness returns Health().Staleness at the cost of one lock.
+	// Staleness returns Health().Staleness. It takes only one lock.
 	Staleness() time.Duration
 }
 
 // Reader reads cached objects. While the informer does not run, it finds no objects and returns no error: Covers is
 // false then, and the caller must ask the API server.
 type Reader interface {
-	// NewObject returns a new, empty object of the informer's type. whole is false if the informer keeps parts of
-	// objects only: their metadata, or what Config.Cut leaves.
+	// NewObject returns a new, empty object of the informer's type. whole is false if the informer keeps only parts of
+	// objects: their metadata, or the fields that Config.Cut leaves.
 	NewObject() (obj kube.Object, whole bool)
 	// Covers reports whether the informer shows every object of its kind that is in namespace (empty: in any, and for
-	// cluster-scoped kinds) and that selector matches (nil: every object). An object that it does not show then does
-	// not exist, or was created too recently. An informer that selects by labels covers the selectors that require the
-	// same labels or more.
+	// cluster-scoped kinds) and that selector matches (nil: every object). If Covers is true, an object that the
+	// informer does not show does not exist, or was created too recently. An informer that selects by labels covers the
+	// selectors that require the same labels or more.
 	//
-	// Covers is false until the informer has listed, if it selects by fields, and for a Retriever of the user's own. An
-	// optional informer that the API server refused covers nothing until it has listed again, whatever errors follow.
+	// Covers is false until the informer has listed, if the informer selects by fields, and for a Retriever of the
+	// program. An optional informer that the API server refused covers nothing until it has listed again, whatever
+	// errors follow.
 	Covers(namespace string, selector labels.Selector) bool
-	// Object returns a copy of the object under key, which belongs to the caller, and what the field manager of
-	// Config.KeepAppliedBy has applied to the object in that state. applied is nil if the manager has applied nothing,
-	// or if nothing is kept.
+	// Object returns a copy of the object under key, which belongs to the caller, and the fields that the field manager
+	// of Config.KeepAppliedBy has applied to the object in that state. applied is nil if the manager has applied
+	// nothing, or if KeepAppliedBy is empty.
 	Object(key kube.Key) (obj kube.Object, applied *metav1.ManagedFieldsEntry, found bool, err error)
 	// Objects iterates over copies of the objects that are in namespace (empty: in any) and that selector matches (nil:
 	// every object).
@@ -55,30 +56,31 @@ type Reader interface {
 
 	// Encoded returns the bytes of the object under key, which belong to the caller.
 	Encoded(key kube.Key) (o *wire.Object, found bool)
-	// Decode decodes an object of this informer, such as that of a change. The caller owns the result.
+	// Decode decodes an object of this informer, such as the object of a change. The caller owns the result.
 	Decode(o *wire.Object) (kube.Object, error)
 }
 
-// Awaiter finds out when the informer shows a write.
+// Awaiter reports when the informer shows a write.
 type Awaiter interface {
-	// Await calls seen, once, when the informer shows what w has written or something later, or never will, because it
-	// does not run or does not select the object. It may do so before Await returns. Otherwise seen is called while the
-	// informer announces a change, after its subscribers: it must be quick, and must not call the informer. After
-	// cancel has returned, seen is not called anymore.
+	// Await calls seen exactly once: when the informer shows the write w or a later state, or when it will never show
+	// it, because it does not run or does not select the object. The call may happen before Await returns. Otherwise it
+	// happens while the informer announces a change, after its subscribers. seen must be quick, and must not call the
+	// informer. After cancel has returned, seen is not called anymore.
 	//
-	// The informer shows a write if it keeps the object's state after the write or a later one, or if it does not keep
+	// The informer shows a write if it has the object's state after the write or a later one, or if it does not have
 	// the object and has reached the write's resource version. It shows a deletion if it has reached that version and
-	// the object is not kept, or if it keeps one with another UID. If the API server counts the writes of each object
-	// (some aggregated APIs do), only the object itself counts. An object that is outside of the selection after the
-	// write is not awaited, unless an earlier state of it is kept or awaited.
+	// does not have the object, or if it has an object with another UID. If the API server counts the writes of each
+	// object (some aggregated APIs do), only the object itself counts. A write that takes the object out of the
+	// selection is not awaited, unless an earlier state of the object is cached or awaited.
 	//
-	// Of field selectors, those of metadata.name and metadata.namespace are evaluated. For other fields, and for
-	// Retrievers of the user's own, the resource version decides. If versions cannot be compared, only the exact state
-	// of the write is recognized: the caller must give up after a while. If joined Retrievers overlap, all that may
-	// have the object must show it.
+	// Field selectors are evaluated only for metadata.name and metadata.namespace. For other fields, and for Retrievers
+	// of the program, the resource version decides. If versions cannot be compared, only the exact state of the write
+	// is recognized, so the caller must give up after a while. If joined Retrievers overlap, all that may have the
+	// object must show it.
 	Await(w Write, seen func()) (cancel func())
-	// ReadyFor is Ready for one object: it returns nil if every watch that is to show w works, even while another one
-	// fails, such as that of a forbidden namespace. Otherwise the error says why w is not shown.
+	// ReadyFor does the same as Ready, for one write. It returns nil if every watch that must show w works, even while
+	// another watch fails, such as that of a forbidden namespace. Otherwise the error contains the reason why w is not
+	// shown.
 	ReadyFor(w Write) error
 }
 
@@ -90,12 +92,12 @@ type States interface {
 	// New returns the state after the change, for Listed, Added and Updated; otherwise nil. It is decompressed on first
 	// use. An error means that the cached bytes cannot be read.
 	New() (*wire.Object, error)
-	// OldVersion returns the resource version of the state before the change, without decompressing it. Empty: there is
-	// no such state.
+	// OldVersion returns the resource version of the state before the change, without decompressing it. It is empty if
+	// there is no such state.
 	OldVersion() string
 }
 
-// EncodedObject is an encoded object as a kube.Object, which informer.NewChange takes without encoding it. Tests use it
+// EncodedObject is an encoded object as a kube.Object. informer.NewChange accepts it without encoding it. Tests use it
 // for objects that cannot be decoded.
 type EncodedObject struct {
 	metav1.PartialObjectMetadata
@@ -106,13 +108,13 @@ type EncodedObject struct {
 type Write struct {
 	Key kube.Key
 	UID types.UID
-	// ResourceVersion is the object's after the write; for a deletion, the latest that is known. It is empty for a
-	// deletion of which nothing is known.
+	// ResourceVersion is the object's version after the write. For a deletion, it is the latest known version, or empty
+	// if none is known.
 	ResourceVersion string
-	// Deleted is true if the object no longer exists. It is false for a deletion that has only begun, because of
-	// finalizers or a grace period.
+	// Deleted is true if the object no longer exists. It is false if the deletion has only begun, because of finalizers
+	// or a grace period.
 	Deleted bool
-	// Object is the object after the write, for selections. It may be nil.
+	// Object is the object after the write, for checking selections. It may be nil.
 	Object *wire.Object
 }
 

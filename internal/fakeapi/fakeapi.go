@@ -1,9 +1,8 @@
 // Package fakeapi is an in-memory list and watch of one kind, for tests in virtual time.
 //
-// It keeps what a controller relies on: one resourceVersion that only grows, an event
-// history from which watches start and which can be compacted (410), WatchList with its
-// closing bookmark, connections that drop, requests that fail. It checks nothing else:
-// no validation, no conflicts. What needs the real semantics is tested on a real server.
+// It implements what a controller relies on: one resourceVersion that only grows, an event history from which watches
+// start and which can be compacted (410), WatchList with its closing bookmark, broken connections, and failing
+// requests. It has no validation and detects no conflicts. Tests that need the full semantics use a real server.
 package fakeapi
 
 import (
@@ -25,24 +24,24 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Server is the API server of one kind, and the Retriever of it.
+// Server is an API server of one kind, and the Retriever of it.
 type Server[T kube.Object] struct {
 	newList   func() runtime.Object
 	watchList bool
 
 	mu      sync.Mutex
-	changed *sync.Cond // broadcast when history grows or a watcher is to end
+	changed *sync.Cond // broadcast when history grows or a watcher must end
 	objects map[kube.Key]T
 	history []event[T]
-	version int // of the last write
-	oldest  int // watches from before it are answered with 410
+	version int // version of the last write
+	oldest  int // watches from an earlier version get a 410
 	uids    int
 	lists   int
 	watches int
 	open    map[*watcher[T]]struct{}
 	fail    map[string]error
 	stale   runtime.Object
-	mute    bool // watches bring nothing of what happens
+	mute    bool // watches send no changes
 }
 
 type event[T kube.Object] struct {
@@ -51,8 +50,7 @@ type event[T kube.Object] struct {
 	version int
 }
 
-// New returns an empty server. newList makes an empty list of T. With watchList, the
-// server streams lists.
+// New returns an empty server. newList returns an empty list of T. With watchList, the server streams lists.
 func New[T kube.Object](newList func() runtime.Object, watchList bool) *Server[T] {
 	s := &Server[T]{
 		newList: newList, watchList: watchList,
@@ -97,7 +95,7 @@ func (s *Server[T]) write(kind watch.EventType, obj T) {
 	s.changed.Broadcast()
 }
 
-// DropWatches ends every open watch, as a connection that breaks does.
+// DropWatches ends every open watch, like a broken connection.
 func (s *Server[T]) DropWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,8 +105,8 @@ func (s *Server[T]) DropWatches() {
 	s.changed.Broadcast()
 }
 
-// Compact forgets the history: a watch from before now is answered with 410, and so is an open
-// one that has yet to bring something.
+// Compact deletes the history. A watch from an earlier version gets a 410, and so does an open watch that has not sent
+// all changes.
 func (s *Server[T]) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +121,7 @@ func (s *Server[T]) Fail(verb string, err error) {
 	s.fail[verb] = err
 }
 
-// ServeStale makes lists answer with what is there now, until Fresh.
+// ServeStale makes lists return the objects that exist now, until Fresh is called.
 func (s *Server[T]) ServeStale() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,8 +135,7 @@ func (s *Server[T]) Fresh() {
 	s.stale = nil
 }
 
-// Restore sets the server back to version, as an etcd that was restored from a backup:
-// objects is all there is.
+// Restore resets the server to version, like an etcd that was restored from a backup. Only objects exist then.
 func (s *Server[T]) Restore(version int, objects ...T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,8 +150,8 @@ func (s *Server[T]) Restore(version int, objects ...T) {
 	s.changed.Broadcast()
 }
 
-// Mute makes watches, open ones and those that will be opened, bring nothing of what happens,
-// or bring it again, with all that was missed. Streamed lists come nevertheless.
+// Mute makes all watches, open and new, send no changes. Mute(false) makes them send changes again, including the
+// missed ones. Streamed lists are sent in any case.
 func (s *Server[T]) Mute(mute bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +159,7 @@ func (s *Server[T]) Mute(mute bool) {
 	s.changed.Broadcast()
 }
 
-// Bookmark sends a bookmark to all open watches that are not mute.
+// Bookmark sends a bookmark to all open watches, unless they are mute.
 func (s *Server[T]) Bookmark() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +169,7 @@ func (s *Server[T]) Bookmark() {
 	s.changed.Broadcast()
 }
 
-// Counts returns how many lists and watches were asked for, and how many watches are open.
+// Counts returns the numbers of list requests, of watch requests, and of open watches.
 func (s *Server[T]) Counts() (lists, watches, open int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,13 +251,13 @@ func (s *Server[T]) Watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 		gone := apierrors.NewResourceExpired("too old resource version")
 		w.initial = []watch.Event{{Type: watch.Error, Object: &gone.ErrStatus}}
 	default:
-		// Also when the version is yet to come: the watch cache of kube-apiserver accepts that, and
-		// sends nothing up to that version.
+		// The version may also be in the future. The watch cache of kube-apiserver accepts that, and sends nothing up
+		// to that version.
 		w.next = version
 	}
 	s.open[w] = struct{}{}
-	go w.pump()                       // ends when the watch is stopped, which the Reflector does, or with ctx
-	context.AfterFunc(ctx, w.stopNow) // the same end
+	go w.pump()                       // ends when the Reflector stops the watch, or when ctx ends
+	context.AfterFunc(ctx, w.stopNow) // as for pump
 	return w, nil
 }
 
@@ -269,7 +266,7 @@ type watcher[T kube.Object] struct {
 	initial []watch.Event
 	next    int // guarded by server.mu; the last version sent
 	dropped bool
-	// bookmark is guarded by server.mu; one is to be sent.
+	// bookmark is guarded by server.mu. It is true if a bookmark must be sent.
 	bookmark bool
 	events   chan watch.Event
 	once     sync.Once
@@ -322,7 +319,7 @@ func (w *watcher[T]) wait() (watch.Event, bool) {
 			return watch.Event{}, false
 		}
 		if w.next < s.oldest {
-			// What was to be sent next is forgotten.
+			// The next event is no longer in the history.
 			gone := apierrors.NewResourceExpired("too old resource version")
 			return watch.Event{Type: watch.Error, Object: &gone.ErrStatus}, true
 		}
@@ -334,7 +331,7 @@ func (w *watcher[T]) wait() (watch.Event, bool) {
 				}
 			}
 			if w.bookmark && s.version < w.next {
-				w.bookmark = false // kube-apiserver sends none below the version that was asked for
+				w.bookmark = false // kube-apiserver sends no bookmark below the requested version
 			}
 			if w.bookmark {
 				w.bookmark = false

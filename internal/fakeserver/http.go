@@ -21,7 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// request is a request, read.
+// request is a parsed request.
 type request struct {
 	*http.Request
 	resources   *resources
@@ -41,7 +41,7 @@ func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
 		if body, err = io.ReadAll(req.Body); err != nil {
 			return nil, fmt.Errorf("fakeserver: read the body of %s %s: %w", req.Method, req.URL.Path, err)
 		}
-		_ = req.Body.Close() // a RoundTripper's duty
+		_ = req.Body.Close() // http.RoundTripper requires it
 	}
 	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
 	group := ""
@@ -146,12 +146,12 @@ func (s *Server) list(r request) *http.Response {
 	})
 }
 
-// metadataOnly reports whether the request asks for PartialObjectMetadata.
+// metadataOnly reports whether the request is for PartialObjectMetadata.
 func (r request) metadataOnly() bool {
 	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
 }
 
-// shown returns obj in the form that the request asks for: the object itself, or its metadata.
+// shown returns obj in the requested form: the object itself, or its metadata.
 func (r request) shown(obj map[string]any) map[string]any {
 	if !r.metadataOnly() {
 		return obj
@@ -161,7 +161,7 @@ func (r request) shown(obj map[string]any) map[string]any {
 	}
 }
 
-// selection returns what the request's namespace, labels and metadata.name select.
+// selection returns a function that reports whether the request's namespace, labels and metadata.name select an object.
 func (r request) selection() (func(*unstructured.Unstructured) bool, error) {
 	byLabels, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 	if err != nil {
@@ -174,7 +174,7 @@ func (r request) selection() (func(*unstructured.Unstructured) bool, error) {
 	}, nil
 }
 
-// tooLarge is the error about a resource version that is yet to come.
+// tooLarge is the error for a resource version in the future.
 func tooLarge() *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusGatewayTimeout, Reason: metav1.StatusReasonTimeout,
@@ -296,5 +296,5 @@ func failure(err *apierrors.StatusError) *http.Response {
 	return success(int(status.Code), status)
 }
 
-// Failure is an answer of the server that refuses a request, for hooks.
+// Failure returns the response for an error, for hooks.
 func Failure(err *apierrors.StatusError) *http.Response { return failure(err) }

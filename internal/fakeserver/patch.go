@@ -23,7 +23,7 @@ func (s *Server) patch(r request, old *unstructured.Unstructured) *http.Response
 	return s.put(r, old, body)
 }
 
-// jsonPatched returns old as a JSON patch (RFC 6902) makes it.
+// jsonPatched returns old with a JSON patch (RFC 6902) applied.
 func jsonPatched(operations []byte, old *unstructured.Unstructured) ([]byte, *apierrors.StatusError) {
 	patch, err := jsonpatch.DecodePatch(operations)
 	if err != nil {
@@ -35,13 +35,13 @@ func jsonPatched(operations []byte, old *unstructured.Unstructured) ([]byte, *ap
 	}
 	body, err := patch.Apply(encoded)
 	if err != nil {
-		// A test that fails, or a path that is not there. It has no causes.
+		// A test operation failed, or a path does not exist. The error has no causes.
 		return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 	}
 	return body, nil
 }
 
-// mergePatched returns old as a merge patch (RFC 7396) makes it.
+// mergePatched returns old with a merge patch (RFC 7396) applied.
 func mergePatched(patch []byte, old *unstructured.Unstructured) ([]byte, *apierrors.StatusError) {
 	var change map[string]any
 	if err := json.Unmarshal(patch, &change); err != nil {

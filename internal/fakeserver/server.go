@@ -1,14 +1,13 @@
-// Package fakeserver is an API server in memory, for tests in virtual time: an
-// http.RoundTripper, so that every client there is can be tested with it, and that a bubble of
-// testing/synctest can hold.
+// Package fakeserver is an API server in memory, for tests in virtual time. It is an http.RoundTripper, so that any
+// client can use it, also in a bubble of testing/synctest.
 //
-// It keeps what controllers rely on: one resourceVersion for everything, which only grows;
-// conflicts; generations; deletion with finalizers and preconditions; field managers; lists,
-// streamed lists and watches from a history that can be compacted. And it can do what a real
-// one does at the worst moment: answer late or not at all, refuse, and let a watch lag.
+// It implements what controllers rely on: one resourceVersion for all objects, which only grows; conflicts;
+// generations; deletion with finalizers and preconditions; field managers; lists, streamed lists and watches from a
+// history that can be compacted. It can also fail like a real server: respond late or not at all, return errors, and
+// delay a watch.
 //
-// It checks no schema, defaults nothing, and of patches it knows JSON patches and merge patches.
-// What needs more is tested on a real server.
+// It checks no schema and sets no defaults. It supports only JSON patches and merge patches. Tests that need more use a
+// real server.
 package fakeserver
 
 import (
@@ -31,34 +30,34 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Kind is a kind that the server has.
+// Kind is a kind that the server serves.
 type Kind struct {
 	schema.GroupVersionKind
-	// Resource is the kind's name in paths: "configmaps".
+	// Resource is the kind's name in paths, such as "configmaps".
 	Resource      string
 	ClusterScoped bool
-	// Status is true when the kind has a status subresource.
+	// Status is true if the kind has a status subresource.
 	Status bool
 }
 
-// Server is the server.
+// Server is an API server in memory. Create it with New.
 type Server struct {
 	mu      sync.Mutex
-	changed *sync.Cond            // broadcast when something happens that a watch may wait for
+	changed *sync.Cond            // broadcast when a watch may have something to send
 	kinds   map[string]*resources // by group/version/resource
 	version int
-	oldest  int // watches from before it are answered with 410
+	oldest  int // watches from an earlier version get a 410
 	uids    int
-	open    int // watches
+	open    int // number of open watches
 	hook    func(*http.Request, func() *http.Response) (*http.Response, error)
-	seen    []string // verb and path of every request but discovery
+	seen    []string // verb and path of every request except discovery
 }
 
 type resources struct {
 	kind    Kind
 	objects map[kube.Key]*unstructured.Unstructured
 	history []event
-	held    int // watches send nothing beyond this version; 0: no such limit
+	held    int // watches send nothing after this version; 0: no limit
 	watches int
 }
 
@@ -68,7 +67,7 @@ type event struct {
 	version int
 }
 
-// New returns an empty server of some kinds.
+// New returns an empty server that serves kinds.
 func New(kinds ...Kind) *Server {
 	s := &Server{kinds: map[string]*resources{}, version: 1000, oldest: 1000}
 	s.changed = sync.NewCond(&s.mu)
@@ -78,21 +77,20 @@ func New(kinds ...Kind) *Server {
 	return s
 }
 
-// Config returns a config of a client of the server that calls itself userAgent, which is the
-// name of its field manager too.
+// Config returns the config of a client of the server. userAgent is also the name of the client's field manager.
 func (s *Server) Config(userAgent string) *rest.Config {
 	return &rest.Config{Host: "http://fakeserver", Transport: s, UserAgent: userAgent}
 }
 
-// Hook calls hook for every request but discovery in place of the server: do does what the
-// server would do, and may be called or not. nil ends it.
+// Hook makes the server call hook for every request except discovery. do processes the request as the server would.
+// hook may call it or not. Hook(nil) removes the hook.
 func (s *Server) Hook(hook func(req *http.Request, do func() *http.Response) (*http.Response, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hook = hook
 }
 
-// Requests returns "VERB path" of every request since the last call, but discovery and watches.
+// Requests returns "VERB path" of every request since the last call, except discovery and watches.
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,21 +99,20 @@ func (s *Server) Requests() []string {
 	return seen
 }
 
-// Watches returns how many watches are open.
+// Watches returns the number of open watches.
 func (s *Server) Watches() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open
 }
 
-// HoldWatches makes the watches of a resource send nothing that happens from now on, until
-// ReleaseWatches.
+// HoldWatches makes the watches of a resource send no later changes until ReleaseWatches.
 func (s *Server) HoldWatches(resource string) { s.hold(resource, func(int) int { return s.version }) }
 
-// ReleaseWatches lets the watches of a resource send what has happened.
+// ReleaseWatches makes the watches of a resource send the held changes, and later ones.
 func (s *Server) ReleaseWatches(resource string) { s.hold(resource, func(int) int { return 0 }) }
 
-// ReleaseOne lets the watches of a resource, which are held, send one more event.
+// ReleaseOne makes the held watches of a resource send one more event.
 func (s *Server) ReleaseOne(resource string) {
 	s.hold(resource, func(held int) int {
 		for _, e := range s.named(resource).history {
@@ -135,8 +132,8 @@ func (s *Server) hold(resource string, until func(held int) int) {
 	s.changed.Broadcast()
 }
 
-// Break ends every watch of a resource. With compact, the history is gone: every watch ends, of
-// other resources too, and can only be followed by a new list.
+// Break ends every watch of a resource. With compact, it also deletes the history and ends the watches of all other
+// resources. A new list is then necessary.
 func (s *Server) Break(resource string, compact bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +149,8 @@ func (s *Server) Break(resource string, compact bool) {
 	s.changed.Broadcast()
 }
 
-// Backup returns a function that restores all objects and the resource version as they are now,
-// as etcd does from a backup. It ends every watch.
+// Backup returns a function that restores the present objects and resource version, as etcd does from a backup. The
+// function ends every watch.
 func (s *Server) Backup() (restore func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,8 +179,8 @@ func (s *Server) named(resource string) *resources {
 	panic("fakeserver: no resource " + resource)
 }
 
-// Edit creates or changes an object by another hand, that of manager: change gets the object, or
-// an empty one. It returns the resource version. change may return false to delete it.
+// Edit creates, changes or deletes an object, as another client with the field manager manager. change gets the object,
+// or an empty one. It returns false to delete the object. Edit returns the resource version.
 func (s *Server) Edit(resource string, key kube.Key, manager string, change func(obj map[string]any) bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +226,7 @@ func (s *Server) Keys(resource string) []string {
 	return keys
 }
 
-// The following are called with mu held.
+// The following methods must be called with mu held.
 
 func (s *Server) create(r *resources, obj *unstructured.Unstructured, manager string) {
 	s.uids++
@@ -239,7 +236,7 @@ func (s *Server) create(r *resources, obj *unstructured.Unstructured, manager st
 	s.store(r, watch.Added, obj, manager)
 }
 
-// replace stores a new state of an object. It does nothing when there is nothing new in it.
+// replace stores a new state of an object. It does nothing if the state did not change.
 func (s *Server) replace(r *resources, old, obj *unstructured.Unstructured, manager string) *unstructured.Unstructured {
 	obj.SetUID(old.GetUID())
 	obj.SetCreationTimestamp(old.GetCreationTimestamp())
@@ -283,7 +280,7 @@ func (s *Server) store(r *resources, kind watch.EventType, obj *unstructured.Uns
 	return stored
 }
 
-// remove deletes an object: at once, or when its finalizers have gone.
+// remove deletes an object. If the object has finalizers, remove only sets its deletionTimestamp.
 func (s *Server) remove(r *resources, obj *unstructured.Unstructured) (gone bool) {
 	if len(obj.GetFinalizers()) > 0 {
 		if obj.GetDeletionTimestamp() == nil {
@@ -309,7 +306,7 @@ func (s *Server) record(r *resources, kind watch.EventType, obj *unstructured.Un
 	s.changed.Broadcast()
 }
 
-// desired is what the generation counts: everything but metadata and status.
+// desired returns the fields whose changes increment the generation: all fields except metadata and status.
 func desired(obj *unstructured.Unstructured) map[string]any {
 	rest := maps.Clone(obj.Object)
 	delete(rest, "metadata")

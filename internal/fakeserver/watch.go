@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// bookmarks is how often a watch says how far it has come.
+// bookmarks is the interval between two bookmarks of a watch.
 const bookmarks = time.Minute
 
 // watcher is one watch.
@@ -25,13 +25,13 @@ type watcher struct {
 	resources *resources
 	selected  func(*unstructured.Unstructured) bool
 	out       *io.PipeWriter
-	next      int // the last version that was looked at
-	watches   int // resources.watches when it began
+	next      int // the last version that was checked
+	watches   int // resources.watches when the watch began
 	ended     bool
-	bookmark  bool // one is due
+	bookmark  bool // a bookmark is due
 }
 
-// watch answers a request for a watch. It is called with mu held.
+// watch responds to a watch request. mu must be held.
 func (s *Server) watch(r request) *http.Response {
 	query := r.URL.Query()
 	selected, err := r.selection()
@@ -54,8 +54,8 @@ func (s *Server) watch(r request) *http.Response {
 	case err != nil || from < s.oldest:
 		first, w.ended = []any{w.failure(apierrors.NewResourceExpired("too old resource version"))}, true
 	default:
-		// Also when the version is yet to come: the watch cache of kube-apiserver accepts that, and
-		// sends nothing up to that version.
+		// The version may also be in the future. The watch cache of kube-apiserver accepts that, and sends nothing up
+		// to that version.
 		w.next = from
 	}
 	s.open++
@@ -75,7 +75,7 @@ func (s *Server) watch(r request) *http.Response {
 	}
 }
 
-// closing is the body of a watch: closing it ends the watch.
+// closing is the body of a watch. Closing it ends the watch.
 type closing struct {
 	*io.PipeReader
 	end func()
@@ -101,7 +101,7 @@ func (w *watcher) dueBookmark() {
 }
 
 func (w *watcher) pump(first []any, ticker *time.Timer) {
-	defer func() { _ = w.out.Close() }() // it never fails
+	defer func() { _ = w.out.Close() }() // never fails
 	encoder := json.NewEncoder(w.out)
 	for _, e := range first {
 		if encoder.Encode(e) != nil {
@@ -133,7 +133,7 @@ func (w *watcher) wait(ticker *time.Timer) (any, bool) {
 			if w.selected(e.object) {
 				return w.event(e.kind, w.request.shown(e.object.Object)), true
 			}
-			if e.kind == watch.Modified { // it may have left the selection
+			if e.kind == watch.Modified { // the object may have left the selection
 				return w.event(watch.Deleted, w.request.shown(e.object.Object)), true
 			}
 		}
@@ -149,7 +149,7 @@ func (w *watcher) wait(ticker *time.Timer) (any, bool) {
 	}
 }
 
-// failure is the event that ends a watch with an error.
+// failure returns the event that ends a watch with an error.
 func (w *watcher) failure(err *apierrors.StatusError) any {
 	status := err.ErrStatus
 	status.Kind, status.APIVersion = "Status", "v1"
