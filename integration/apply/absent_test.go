@@ -15,8 +15,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// An apply with IfAbsent creates an object, and changes nothing of one that exists, in a dry run
-// too: of a kind of Kubernetes' by one request, of a custom kind by two.
+// Apply with IfAbsent creates a missing object and does not change an existing one, in a dry run too. It makes one
+// request for a built-in kind, and two for a custom kind.
 func TestApplyIfAbsent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -69,8 +69,7 @@ func TestApplyIfAbsent(t *testing.T) {
 	}
 }
 
-// An object that has other values in the fields that are applied, or that its own manager applies,
-// exists too.
+// An existing object that another manager has applied with other values is not changed either.
 func TestApplyIfAbsentOverOtherValues(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -85,7 +84,7 @@ func TestApplyIfAbsentOverOtherValues(t *testing.T) {
 	}
 }
 
-// What IfAbsent has created is as it should be for the next apply, without another request.
+// After IfAbsent has created an object, the next apply of the same configuration makes no request.
 func TestApplyAfterIfAbsentMakesNoRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -97,7 +96,7 @@ func TestApplyAfterIfAbsentMakesNoRequest(t *testing.T) {
 	made.want(t)
 }
 
-// Of several clients that create an object at the same moment, one does.
+// If several clients create an object at the same time, exactly one creates it.
 func TestApplyIfAbsentCreatesOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -131,8 +130,7 @@ func TestApplyIfAbsentCreatesOnce(t *testing.T) {
 	}
 }
 
-// A namespace that does not exist, and one that is being deleted, are not taken for an object that
-// exists.
+// A namespace that does not exist, or is being deleted, is an error, not an existing object.
 func TestApplyIfAbsentInAMissingNamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -26,8 +26,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// deployment returns a configuration that the API server completes in many ways: defaults, and
-// quantities that it writes as others.
+// deployment returns a configuration that the API server completes in many ways: with defaults, and with quantities in
+// another format.
 func (w world) deployment(name, image string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{
@@ -49,7 +49,7 @@ func (w world) deployment(name, image string) *appsv1.Deployment {
 	}
 }
 
-// Without an informer: one read and one write, and the outcome by the resourceVersion.
+// Without an informer, an apply makes one read and one write, and compares the resourceVersions for its outcome.
 func TestApplyOutcomes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -75,8 +75,7 @@ func TestApplyOutcomes(t *testing.T) {
 	}
 }
 
-// With an informer, an object that is as it should be costs nothing from the second time on,
-// whatever the API server has made of the values.
+// With an informer, repeated applies of an unchanged object make no request, whatever values the API server has stored.
 func TestUnchangedApplyMakesNoRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -84,7 +83,7 @@ func TestUnchangedApplyMakesNoRequest(t *testing.T) {
 	ctx, made := watched(t)
 
 	created := applied(ctx, t, c, client.Created, w.deployment("web", "shop:1"))
-	made.want(t, "patch") // the informer covers the namespace: there is none
+	made.want(t, "patch") // the informer covers the namespace and shows that the object does not exist
 	shows(created.Object)
 	for range 3 {
 		result := applied(ctx, t, c, client.Unchanged, w.deployment("web", "shop:1"))
@@ -96,7 +95,7 @@ func TestUnchangedApplyMakesNoRequest(t *testing.T) {
 
 	other := clientOfOtherProcess(t, c)
 	applied(ctx, t, other, client.Unchanged, w.deployment("web", "shop:1"))
-	made.want(t, "patch") // it has applied nothing so far
+	made.want(t, "patch") // this client has applied nothing yet
 	applied(ctx, t, other, client.Unchanged, w.deployment("web", "shop:1"))
 	made.want(t)
 	live := must(client.Get[*appsv1.Deployment](t.Context(), c, kube.KeyOf(created.Object), client.FromAPI()))(t)
@@ -104,8 +103,7 @@ func TestUnchangedApplyMakesNoRequest(t *testing.T) {
 		t.Error("an apply that changes nothing has changed the resourceVersion")
 	}
 
-	// It is the same configuration, whatever type it has, and whether or not it says which object
-	// is meant.
+	// The configuration is the same in another type, and with or without the object's uid.
 	applied(ctx, t, c, client.Unchanged, toUnstructured(t, w.deployment("web", "shop:1")))
 	meant := w.deployment("web", "shop:1")
 	meant.UID = created.Object.UID
@@ -118,8 +116,8 @@ func TestUnchangedApplyMakesNoRequest(t *testing.T) {
 	made.want(t, "patch")
 }
 
-// In another term of leadership nothing is known from the one before: another process, perhaps of
-// another version, has applied meanwhile. Here it has left a field behind that this one does not have.
+// A new term of leadership uses no state of an earlier term: another process, perhaps of another version, may have
+// applied in between. Here it has added a field that this version does not apply.
 func TestApplyForgetsStateOfEarlierTerm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -153,7 +151,7 @@ func TestApplyForgetsStateOfEarlierTerm(t *testing.T) {
 	made.want(t)
 }
 
-// clientOfOtherProcess returns a client that has c's configuration, and no memory.
+// clientOfOtherProcess returns a client with c's configuration, and without its state of earlier applies.
 func clientOfOtherProcess(t *testing.T, c *client.Client) *client.Client {
 	t.Helper()
 	return must(client.New(c.Config()))(t)
@@ -175,8 +173,8 @@ func TestApplyRevertsDrift(t *testing.T) {
 	applied(ctx, t, c, client.Unchanged, w.deployment("web", "shop:1"))
 	made.want(t)
 
-	// A field of a list's element that the configuration does not have: the list is taken as a
-	// whole, so the API server is asked, once.
+	// Another client changes a field of a list element that the configuration does not contain. Lists are compared as a
+	// whole, so there is one request to the API server.
 	inList := must(client.Patch(t.Context(), w.as(t, "somebody"), created.Object, client.JSONPatch(
 		client.Operation{Op: "replace", Path: "/spec/template/spec/containers/0/imagePullPolicy", Value: "Never"})))(t)
 	shows(inList)
@@ -229,35 +227,35 @@ func TestApplyBehindInformer(t *testing.T) {
 
 	created := applied(ctx, t, c, client.Created, w.configMap("settings", map[string]string{"mode": "fast"}))
 	made.want(t, "patch")
-	// It exists, and the informer does not know.
+	// The object exists, but the informer does not show it.
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "fast"}))
 	made.want(t, "patch")
 
 	still.object = created.Object
 	changed := applied(ctx, t, c, client.Updated, w.configMap("settings", map[string]string{"mode": "slow"}))
 	made.want(t, "patch")
-	// The informer shows "fast", and the client has applied "slow" last.
+	// The informer shows "fast", but the client applied "slow" last.
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "slow"}))
 	made.want(t, "patch")
-	// In other words, which the API server takes for the same.
+	// A configuration with a uid, which the API server treats as the same.
 	worded := w.configMap("settings", map[string]string{"mode": "slow"})
 	worded.UID = created.Object.UID
 	applied(ctx, t, c, client.Unchanged, worded)
 	made.want(t, "patch")
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "slow"}))
 	made.want(t, "patch")
-	// Others have written elsewhere since.
+	// Another client has written another field since.
 	foreign := must(client.Patch(t.Context(), w.as(t, "somebody"), changed.Object, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"data":{"theirs":"1"}}`))))(t)
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "slow"}))
 	made.want(t, "patch")
-	// The same with an informer that shows what was applied last, but not what others wrote.
+	// The informer shows the last apply and a write of another client.
 	still.object = foreign
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "slow"}))
 	made.want(t)
 	must(client.Patch(t.Context(), w.as(t, "somebody"), changed.Object, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"data":{"theirs":"2"}}`))))(t)
-	// A plan does not take for its own change what the informer does not show yet.
+	// A plan does not report a change of another client, which the informer does not show yet, as its own.
 	plan := applied(ctx, t, c, client.Updated, w.configMap("settings", map[string]string{"mode": "fast"}), client.DryRun())
 	made.want(t, "patch (dry run)", "get")
 	if diff := cmp.Diff([]string{`data.mode: "slow" -> "fast"`}, texts(plan.Changed)); diff != "" {
@@ -265,8 +263,8 @@ func TestApplyBehindInformer(t *testing.T) {
 	}
 }
 
-// What a client itself has done to an object since its apply is known to it before any informer
-// shows it: a handler that deletes a child and applies it again does not wait for a resync.
+// A client uses its own other writes of an object since its apply, before any informer shows them: a handler that
+// deletes a child and applies it again does not wait for a resync.
 func TestApplyAfterOtherWritesOfTheSameClient(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -316,7 +314,7 @@ func TestApplyAfterOtherWritesOfTheSameClient(t *testing.T) {
 	}
 }
 
-// An apply whose response was lost may have been done, so its state is not stored.
+// An apply with a lost response may have been processed, so its state is not stored.
 func TestApplyAfterLostAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -344,7 +342,7 @@ func TestApplyAfterLostAnswer(t *testing.T) {
 	}
 	lose = false
 	made.want(t, "patch")
-	// The informer shows "fast" still, and the API server has "slow".
+	// The informer still shows "fast", and the API server has "slow".
 	result := applied(ctx, t, c, client.Updated, w.configMap("settings", map[string]string{"mode": "fast"}))
 	made.want(t, "patch")
 	if result.Object.Data["mode"] != "fast" {
@@ -352,8 +350,7 @@ func TestApplyAfterLostAnswer(t *testing.T) {
 	}
 }
 
-// An informer that keeps managedFields shows that fields were taken from the owner, also when
-// their values are the same.
+// An informer that keeps managedFields shows that another manager took fields, even if the values are the same.
 func TestForcedApplyRestoresFields(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -378,7 +375,7 @@ func TestForcedApplyRestoresFields(t *testing.T) {
 	made.want(t)
 }
 
-// Applies of one object at once, of one configuration, end as one.
+// Concurrent applies of one configuration to one object succeed, and have the result of one apply.
 func TestApplyConcurrently(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -473,7 +470,7 @@ func TestApplyDryRun(t *testing.T) {
 	}
 }
 
-// A uid names one object: no other one of that name is changed, or created.
+// With a uid, Apply neither changes nor creates another object of the same name.
 func TestApplyToOneObjectOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -509,7 +506,7 @@ func TestApplyIfUnchanged(t *testing.T) {
 	if _, err := client.Apply(t.Context(), w.c, old, client.IfUnchanged()); !errors.Is(err, client.ErrChanged) || errors.Is(err, client.ErrReplaced) {
 		t.Errorf("the object has changed since: %v", err)
 	}
-	applied(t.Context(), t, w.c, client.Updated, old) // the resourceVersion is no condition otherwise
+	applied(t.Context(), t, w.c, client.Updated, old) // without IfUnchanged, the resourceVersion is not a precondition
 	if updated.Data["mode"] != "slow" {
 		t.Error("not applied")
 	}
@@ -536,7 +533,7 @@ func TestApplyConfiguration(t *testing.T) {
 	}
 }
 
-// Labels of a Deployment, by metadata only; the rest of it is neither sent nor touched.
+// Labels of a Deployment are applied with metadata only; the rest of the object is neither sent nor changed.
 func TestApplyMetadataOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -555,7 +552,7 @@ func TestApplyMetadataOnly(t *testing.T) {
 	}
 	applied(t.Context(), t, labels, client.Unchanged, label)
 
-	// An informer of metadata shows all that is applied.
+	// An informer of metadata shows all applied fields.
 	c, shows := withInformer[*metav1.PartialObjectMetadata](t, w, appsv1.SchemeGroupVersion.WithKind("Deployment"))
 	shows(result.Object)
 	withMetadata := must(c.With(func(config *client.Config) { config.FieldOwner = "labels" }))(t)

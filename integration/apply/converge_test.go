@@ -13,8 +13,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// Any number of field owners are at rest: tools that apply in the names of those who have asked for
-// it have many.
+// Repeated applies make no request, for any number of field owners: tools that apply on behalf of their users have
+// many.
 func TestRepeatedAppliesByManyFieldOwnersMakeNoRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -35,8 +35,8 @@ func TestRepeatedAppliesByManyFieldOwnersMakeNoRequest(t *testing.T) {
 	made.want(t)
 }
 
-// Two who take the same fields by force, and want the same, come to rest: each apply that takes
-// something makes the other look again, and what it finds is as it wants it.
+// Two field owners that force the same fields with the same values converge: after a forced apply, the other owner
+// makes one request and finds no difference.
 func TestForcedAppliesByTwoFieldOwnersConverge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -52,13 +52,12 @@ func TestForcedAppliesByTwoFieldOwnersConverge(t *testing.T) {
 	run(t.Context())
 	ctx, made := watched(t)
 	run(ctx)
-	made.want(t, "patch") // one looks again
+	made.want(t, "patch") // one owner makes a request again
 	run(ctx)
 	made.want(t)
 }
 
-// A handler that applies an object, and labels, annotates and otherwise writes it beside that, comes
-// to rest.
+// A handler that applies an object, and also labels, annotates and otherwise writes it, converges.
 func TestApplyWithOtherWritesConverges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -82,14 +81,13 @@ func TestApplyWithOtherWritesConverges(t *testing.T) {
 	run(t.Context())
 	ctx, made := watched(t)
 	run(ctx)
-	made.want(t, "patch") // the apply looks what the others have done
+	made.want(t, "patch") // the apply checks the other writes
 	run(ctx)
 	made.want(t)
 }
 
-// So does one that applies an object, and a part of its status, and commits another part of that. An
-// object whose status it writes each time (a time of the last look) costs a patch more, which
-// changes nothing, each time.
+// A handler that applies an object and a part of its status, and commits another part of the status, converges too. If
+// each run writes another status, such as the time of the run, each run also makes one unnecessary patch.
 func TestApplyWithStatusWritesConverges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -126,8 +124,8 @@ func TestApplyWithStatusWritesConverges(t *testing.T) {
 	made.want(t)
 }
 
-// A deletion of all objects of a kind in a namespace says nothing of other objects: who clears up
-// now and then does not make all handlers of the program apply all their children.
+// DeleteAllOf in one namespace does not invalidate the state of objects in other namespaces: a periodic cleanup must
+// not make all handlers of the program apply all their children again.
 func TestDeleteAllOfKeepsStateOfOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -60,7 +60,7 @@ func TestCreateOrUpdate(t *testing.T) {
 	}
 }
 
-// What an informer shows too late costs a read and another try, and nothing is lost.
+// A stale informer costs a read and another try, and no write of another client is lost.
 func TestCreateOrUpdateWithStaleCache(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(*testing.T, *client.Client, *corev1.ConfigMap) (client.WriteResult[*corev1.ConfigMap], *calls){
@@ -82,7 +82,7 @@ func TestCreateOrUpdateWithStaleCache(t *testing.T) {
 			c := must(client.New(client.Config{Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{still}}))(t)
 			obj := w.configMap("settings", nil)
 
-			// It was created, and the informer does not know.
+			// The object was created, but the informer does not show it.
 			theirs := must(client.Create(t.Context(), w.c, w.configMap("settings", map[string]string{"theirs": "1"})))(t)
 			result, made := write(t, c, obj)
 			made.want(t, "create", "get", name)
@@ -90,7 +90,7 @@ func TestCreateOrUpdateWithStaleCache(t *testing.T) {
 				t.Errorf("outcome %s, data %v", result.Outcome, result.Object.Data)
 			}
 
-			// It was changed, and the informer does not know; then there is nothing left to do.
+			// The object was changed, but the informer does not show it; the live object is already as desired.
 			still.object = theirs
 			result, made = write(t, c, obj)
 			made.want(t, name, "get")
@@ -98,7 +98,7 @@ func TestCreateOrUpdateWithStaleCache(t *testing.T) {
 				t.Errorf("outcome %s, changed %v", result.Outcome, result.Changed)
 			}
 
-			// It was deleted, and the informer does not know.
+			// The object was deleted, but the informer does not show it.
 			if err := client.Delete(t.Context(), w.c, result.Object); err != nil {
 				t.Fatal(err)
 			}
@@ -162,7 +162,7 @@ func TestCreateOrUpdateRefuses(t *testing.T) {
 	}
 }
 
-// The spec and the status are patched by a request each, and only where they differ.
+// The spec and the status are patched by separate requests, and only if they differ.
 func TestCreateOrPatchStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -213,7 +213,7 @@ func TestCreateOrPatchStatus(t *testing.T) {
 	}
 }
 
-// A status that others have written to in between does not hide that the object was created.
+// If another client writes the status in between, the outcome is still Created.
 func TestCreateOrPatchStatusWithConcurrentWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -269,7 +269,7 @@ func TestEnsureNamespace(t *testing.T) {
 		made.want(t, step.calls...)
 	}
 
-	// With an informer, an unchanged namespace takes no calls.
+	// With an informer, an unchanged namespace needs no requests.
 	i := clustertest.Informer[*corev1.Namespace](t, w.cluster, informer.Selection{})
 	c := clustertest.Client(t, w.cluster, i)
 	if outcome := must(client.EnsureNamespace(ctx, c, name, labels))(t); outcome != client.Unchanged {
@@ -282,7 +282,7 @@ func TestEnsureNamespace(t *testing.T) {
 	}
 	made.want(t)
 	namespace := must(client.Get[*corev1.Namespace](t.Context(), w.c, kube.Key{Name: name}))(t)
-	if err := client.Delete(t.Context(), w.c, namespace); err != nil { // there is no controller that would end it
+	if err := client.Delete(t.Context(), w.c, namespace); err != nil { // no controller completes the deletion
 		t.Fatal(err)
 	}
 	if _, err := client.EnsureNamespace(ctx, w.c, name, labels); !errors.Is(err, client.ErrTerminating) {
@@ -348,7 +348,7 @@ func TestSetAndRemoveMetadata(t *testing.T) {
 	}
 	made.want(t)
 
-	// Another object of the same name is left alone.
+	// Another object of the same name is not changed.
 	if err := client.Delete(t.Context(), w.c, obj); err != nil {
 		t.Fatal(err)
 	}
@@ -361,7 +361,7 @@ func TestSetAndRemoveMetadata(t *testing.T) {
 	}
 }
 
-// What a Secret is given as text shows as data, and is not written again.
+// The stringData of a Secret is compared with its data, and is not written again.
 func TestCreateOrUpdateSecret(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,8 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// frozen is an informer of ConfigMaps that shows what the test wants it to: nothing, or one
-// object.
+// frozen is an informer of ConfigMaps that shows nothing, or the one object that the test has set.
 type frozen struct {
 	cache.Informer
 	object        *corev1.ConfigMap
@@ -56,7 +55,7 @@ func toUnstructured(t *testing.T, obj kube.Object) *unstructured.Unstructured {
 	if err := json.Unmarshal(encoded, &u.Object); err != nil {
 		t.Fatal(err)
 	}
-	unstructured.RemoveNestedField(u.Object, "spec", "strategy") // {}, which would be applied
+	unstructured.RemoveNestedField(u.Object, "spec", "strategy") // {}, which would be applied as an empty field
 	u.SetAPIVersion("apps/v1")
 	u.SetKind("Deployment")
 	return u

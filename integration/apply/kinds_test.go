@@ -18,7 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// installKind installs a custom kind, whose objects have a status subresource if status is true.
+// installKind installs a custom kind, with a status subresource if status is true.
 func installKind(t *testing.T, w world, name string, status bool) schema.GroupVersionKind {
 	t.Helper()
 	gvk := schema.GroupVersionKind{Group: "apply.evenkeel.dev", Version: "v1", Kind: name}
@@ -71,7 +71,7 @@ func custom(w world, kind schema.GroupVersionKind, name string, spec map[string]
 	return u
 }
 
-// Objects of a custom kind: defaults of its schema, and elements of a list that others have added.
+// Objects of a custom kind, with schema defaults, and with list elements that other clients have added.
 func TestApplyCustomObjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -100,7 +100,7 @@ func TestApplyCustomObjects(t *testing.T) {
 	}
 }
 
-// The status is applied separately, by a field owner of nothing else.
+// The status is applied separately, with a field owner of its own.
 func TestApplyStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -123,7 +123,7 @@ func TestApplyStatus(t *testing.T) {
 	}
 	shows(result.Object)
 	applied(ctx, t, c, client.Unchanged, wanted, client.Subresource("status"))
-	// Without the option the status is left out; the spec is remembered on its own.
+	// Without the option, the status is not applied; the state of the spec is stored separately.
 	wanted.Object["spec"] = map[string]any{"size": 3}
 	applied(ctx, t, c, client.Unchanged, wanted)
 	made.want(t)
@@ -158,7 +158,7 @@ func TestApplyClusterScoped(t *testing.T) {
 	made.want(t)
 }
 
-// A Secret's stringData is applied as data: so it is mended, removed, and never shown.
+// A Secret's stringData is applied as data, so its values are corrected, removed, and never shown.
 func TestApplySecret(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -178,7 +178,7 @@ func TestApplySecret(t *testing.T) {
 	}
 }
 
-// Objects of several types in one slice.
+// One slice with objects of several types.
 func TestApplyObjectsOfAnyType(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -202,7 +202,7 @@ func TestApplyObjectsOfAnyType(t *testing.T) {
 	made.want(t)
 }
 
-// What no request is made for is said before one.
+// Invalid applies return an error without a request.
 func TestApplyRefusedWithoutRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

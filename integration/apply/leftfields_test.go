@@ -27,9 +27,9 @@ func (w world) byUpdate(t *testing.T, manager, subresource, patch string) {
 	}
 }
 
-// TestLeftFieldsReturnsFieldsRemovedAfterTakeOver: the fields that two former managers have written, and nobody
-// else, are those that the next apply removes after TakeOver. Defaults, the status, another client's
-// fields, and those that both wrote, are not among them.
+// TestLeftFieldsReturnsFieldsRemovedAfterTakeOver checks that LeftFields returns the fields that two former managers,
+// and no other clients, have written: the fields that the next apply removes after TakeOver. The result has neither
+// defaults, the status, another client's fields, nor fields that both have written.
 func TestLeftFieldsReturnsFieldsRemovedAfterTakeOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -98,8 +98,8 @@ func TestLeftFieldsReturnsFieldsRemovedAfterTakeOver(t *testing.T) {
 	}
 }
 
-// TestLeftFieldsOfRemainingListElement: an element of a list stays, and the former manager has written the
-// default of one of its keys, which the configuration leaves out. Keys are not left fields.
+// TestLeftFieldsOfRemainingListElement has a list element that stays. The former manager has written the default of one
+// of its keys, which the configuration does not contain. Keys are not left fields.
 func TestLeftFieldsOfRemainingListElement(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -153,8 +153,8 @@ func paths(changes []client.FieldChange) []string {
 	return all
 }
 
-// TestLeftFieldsWithoutMetadata: nobody else has metadata of the object, of which the name and
-// the rest stay all the same.
+// TestLeftFieldsWithoutMetadata: no other manager owns metadata of the object, but its name and other identifying
+// fields stay.
 func TestLeftFieldsWithoutMetadata(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -1,5 +1,4 @@
-// Package apply tests client.Apply, and what else makes objects be as they should, against a real
-// API server.
+// Package apply tests client.Apply, and the other functions that create or update objects, against a real API server.
 package apply
 
 import (
@@ -32,7 +31,7 @@ type calls struct {
 	made []string // guarded by mu; "patch shop/web"
 }
 
-// watched returns a context whose requests are noted, but for questions about kinds.
+// watched returns a context, and the requests made under it, without discovery requests.
 func watched(t *testing.T) (context.Context, *calls) {
 	t.Helper()
 	noted := &calls{}
@@ -57,7 +56,7 @@ func (c *calls) CallEnded(_ context.Context, call kube.Call) {
 	c.made = append(c.made, verb)
 }
 
-// want fails the test unless exactly these requests were made since the last time.
+// want fails the test unless exactly these requests were made since the last call.
 func (c *calls) want(t *testing.T, verbs ...string) {
 	t.Helper()
 	c.mu.Lock()
@@ -68,7 +67,7 @@ func (c *calls) want(t *testing.T, verbs ...string) {
 	c.made = nil
 }
 
-// world is what a test has of the cluster.
+// world is the environment of a test: a cluster, a client and a namespace.
 type world struct {
 	cluster   *kube.Cluster
 	c         *client.Client // without informers
@@ -82,8 +81,8 @@ func newWorld(t *testing.T) world {
 	return world{cluster: cluster, c: c, namespace: clustertest.Namespace(t, c)}
 }
 
-// withInformer returns a client that reads from an informer of T, and what waits until that
-// shows obj's resourceVersion.
+// withInformer returns a client that reads from an informer of T, and a function that waits until the informer shows
+// obj's resourceVersion.
 func withInformer[T kube.Object](t *testing.T, w world, kind ...schema.GroupVersionKind) (*client.Client, func(obj kube.Object)) {
 	t.Helper()
 	selection := informer.Selection{Namespaces: []string{w.namespace}}
@@ -106,7 +105,7 @@ func withInformer[T kube.Object](t *testing.T, w world, kind ...schema.GroupVers
 	}
 }
 
-// as returns a client of the same cluster with another field owner, and no informers.
+// as returns a client of the same cluster with another field owner, and without informers.
 func (w world) as(t *testing.T, fieldOwner string) *client.Client {
 	t.Helper()
 	c, err := w.c.With(func(config *client.Config) { config.FieldOwner, config.Informers = fieldOwner, nil })
@@ -129,7 +128,7 @@ func applied[T kube.Object](ctx context.Context, t *testing.T, c *client.Client,
 	return result
 }
 
-// must ends the test when err is not nil.
+// must ends the test if err is not nil.
 func must[V any](value V, err error) func(*testing.T) V {
 	return func(t *testing.T) V {
 		t.Helper()
@@ -140,7 +139,7 @@ func must[V any](value V, err error) func(*testing.T) V {
 	}
 }
 
-// texts returns what changed, as people read it.
+// texts returns the changes as text.
 func texts(changes []client.FieldChange) []string {
 	var all []string
 	for _, change := range changes {

@@ -26,8 +26,8 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-// Two former managers have written an object in two versions of its kind. What they have written in the
-// version in which it is taken over is removed by the next apply, whoever wrote it, and whenever.
+// Two former managers have written an object in two versions of its kind. Fields that were written in the version of
+// the takeover are removed by the next apply, whichever manager wrote them, and in whatever order.
 func TestTakeOverUsesCurrentVersion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
