@@ -60,7 +60,8 @@ func DeleteLive[T kube.Object](ctx context.Context, c *Client, obj T, check func
 func ScaleLive[T kube.Object](ctx context.Context, c *Client, obj T, replicas int32, check func(live T) error, options ...interface {
 	ApplyOption
 	DeleteOption
-}) error {
+},
+) error {
 	if replicas < 0 {
 		return fmt.Errorf("scale to %d replicas: the number must be at least 0", replicas)
 	}

@@ -87,7 +87,8 @@ func exchange[T kube.Object](ctx context.Context, t target, r *Request, like T) 
 func Exists[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ...interface {
 	GetOption
 	ListOption
-}) (bool, error) {
+},
+) (bool, error) {
 	s, err := newSettings(options)
 	if err != nil {
 		return false, fmt.Errorf("look for %s: %w", key, err)

@@ -36,7 +36,7 @@ func TestCausesHas(t *testing.T) {
 func TestCausesAreMergedAndBounded(t *testing.T) {
 	t.Parallel()
 	var all []controller.Cause
-	for _, detail := range strings.Fields("1 2 3 4 5 6 7 8 9 1 10") {
+	for detail := range strings.FieldsSeq("1 2 3 4 5 6 7 8 9 1 10") {
 		all = append(all, controller.Cause{Type: controller.CauseTriggered, Detail: detail})
 	}
 	causes := controller.NewCauses(all...)

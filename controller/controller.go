@@ -59,7 +59,7 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 	for i, source := range config.Sources {
 		prepared, err := c.prepare(source, fmt.Sprintf("source %d (%T)", i, source))
 		if err != nil {
-			errs = append(errs, fmt.Errorf("Sources[%d] %w", i, err))
+			errs = append(errs, fmt.Errorf("Sources[%d] %w", i, err)) //nolint:staticcheck // the name of a field
 		}
 		c.sources = append(c.sources, prepared)
 	}

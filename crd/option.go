@@ -11,8 +11,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 )
 
-// DefaultTimeout bounds each call of Ensure, Remove and WaitEstablished that has no option Timeout.
-const DefaultTimeout = time.Minute
+// defaultTimeout bounds each call of Ensure, Remove and WaitEstablished that has no option Timeout.
+const defaultTimeout = time.Minute
 
 const (
 	// pollInterval is the time between two requests for the cluster's resources, which cannot be watched.
@@ -56,7 +56,7 @@ func (f optionFunc) applyTo(s *settings) { f(s) }
 func (optionFunc) forEnsure()            {}
 func (optionFunc) forRemove()            {}
 
-// Timeout bounds the whole call. It must be positive. Default DefaultTimeout, 1 min. After the timeout, a
+// Timeout bounds the whole call. It must be positive. Default 1 min. After the timeout, a
 // call that waits for a deletion may take up to 2 s more to find the objects that block it.
 func Timeout(d time.Duration) WaitOption {
 	return optionFunc(func(s *settings) {
@@ -127,7 +127,7 @@ func newSettings[O option](c *client.Client, options []O) (settings, error) {
 		}
 		s.client = uncached
 	}
-	s.timeout = cmp.Or(s.timeout, DefaultTimeout)
+	s.timeout = cmp.Or(s.timeout, defaultTimeout)
 	return s, errors.Join(s.problems...)
 }
 

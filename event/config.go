@@ -16,12 +16,12 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultQueueSize      = 1000
-	DefaultObjectBurst    = 25
-	DefaultObjectInterval = 5 * time.Minute
-	DefaultObjects        = 1000
-	DefaultRepeatInterval = 5 * time.Minute
-	DefaultFlushTimeout   = 2 * time.Second
+	defaultQueueSize      = 1000
+	defaultObjectBurst    = 25
+	defaultObjectInterval = 5 * time.Minute
+	defaultObjects        = 1000
+	defaultRepeatInterval = 5 * time.Minute
+	defaultFlushTimeout   = 2 * time.Second
 )
 
 // Config configures a Recorder. New copies it.
@@ -62,12 +62,12 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	c.QueueSize = cmp.Or(c.QueueSize, DefaultQueueSize)
-	c.ObjectBurst = cmp.Or(c.ObjectBurst, DefaultObjectBurst)
-	c.ObjectInterval = cmp.Or(c.ObjectInterval, DefaultObjectInterval)
-	c.Objects = cmp.Or(c.Objects, DefaultObjects)
-	c.RepeatInterval = cmp.Or(c.RepeatInterval, DefaultRepeatInterval)
-	c.FlushTimeout = max(cmp.Or(c.FlushTimeout, DefaultFlushTimeout), 0)
+	c.QueueSize = cmp.Or(c.QueueSize, defaultQueueSize)
+	c.ObjectBurst = cmp.Or(c.ObjectBurst, defaultObjectBurst)
+	c.ObjectInterval = cmp.Or(c.ObjectInterval, defaultObjectInterval)
+	c.Objects = cmp.Or(c.Objects, defaultObjects)
+	c.RepeatInterval = cmp.Or(c.RepeatInterval, defaultRepeatInterval)
+	c.FlushTimeout = max(cmp.Or(c.FlushTimeout, defaultFlushTimeout), 0)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.Instance == "" {
 		host, err := os.Hostname()

@@ -17,7 +17,7 @@ func TestWarningWhileNotRunning(t *testing.T) {
 		server := newAPIServer()
 		recorder, logged := server.recorder(t, event.Config{})
 		flood := func(round int) {
-			for i := range 2 * event.DefaultQueueSize {
+			for i := range 2 * 1000 {
 				recorder.Event(pod(fmt.Sprint("web-", round, "-", i)), "Normal", "Done", "Do", "")
 			}
 		}

@@ -350,11 +350,11 @@ func TestDefaultLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
 		recorder, _ := server.recorder(t, event.Config{})
-		for i := range event.DefaultQueueSize + 10 {
+		for i := range 1000 + 10 {
 			recorder.Event(pod(fmt.Sprint("queued", i)), "Normal", "A", "B", "")
 		}
 		if got := recorder.Stats().Dropped; got != 10 {
-			t.Errorf("%d events queued, %d dropped, want 10", event.DefaultQueueSize+10, got)
+			t.Errorf("%d events queued, %d dropped, want 10", 1000+10, got)
 		}
 		start(t, t.Context(), recorder)
 		synctest.Wait()
@@ -375,7 +375,7 @@ func TestDefaultLimits(t *testing.T) {
 		say(30, 0)
 		time.Sleep(time.Nanosecond)
 		say(30, 1)
-		for i := range event.DefaultObjects { // evict web
+		for i := range 1000 { // evict web
 			recorder.Event(pod(fmt.Sprint("other", i)), "Normal", "A", "B", "")
 		}
 		synctest.Wait()

@@ -20,13 +20,13 @@ import (
 
 // Defaults of PollConfig.
 const (
-	DefaultPollInterval = time.Minute
-	DefaultPollJitter   = 0.1
-	DefaultPollTimeout  = 30 * time.Second
+	defaultPollInterval = time.Minute
+	defaultPollJitter   = 0.1
+	defaultPollTimeout  = 30 * time.Second
 )
 
-// MaxRetryAfter is the longest wait that a NextPollAfter error can ask for.
-const MaxRetryAfter = time.Hour
+// maxRetryAfter is the longest wait that a NextPollAfter error can ask for.
+const maxRetryAfter = time.Hour
 
 // PollConfig configures Poll. Poll copies it and does not change the caller's copy.
 type PollConfig struct {
@@ -115,7 +115,7 @@ func (f ListFunc) Poll(ctx context.Context, _ any) (PollResult, error) {
 }
 
 // NextPollAfter wraps the error of a poll: the next poll does not begin before delay has passed, however short the
-// interval is. A longer delay than MaxRetryAfter is cut to that.
+// interval is. The maximum delay is an hour.
 func NextPollAfter(delay time.Duration, err error) error {
 	return &retryAfterError{delay: delay, err: err}
 }
@@ -158,10 +158,10 @@ func Poll(config PollConfig) *PollSource {
 
 // withDefaults returns the config with every zero field set to its default.
 func (c PollConfig) withDefaults() PollConfig {
-	c.Interval = cmp.Or(c.Interval, DefaultPollInterval)
+	c.Interval = cmp.Or(c.Interval, defaultPollInterval)
 	c.MaxBackOff = cmp.Or(c.MaxBackOff, defaultMaxBackOff(c.Interval))
-	c.Jitter = max(cmp.Or(c.Jitter, DefaultPollJitter), 0)
-	c.Timeout = cmp.Or(c.Timeout, DefaultPollTimeout)
+	c.Jitter = max(cmp.Or(c.Jitter, defaultPollJitter), 0)
+	c.Timeout = cmp.Or(c.Timeout, defaultPollTimeout)
 	return c
 }
 
@@ -192,7 +192,7 @@ func (c PollConfig) validate() error {
 		mistake("the document would concern nobody: set HTTPConfig.Keys, HTTPConfig.Split or PollConfig.KeysOf")
 	}
 	if c.Interval < 0 {
-		mistake("Interval is %s: it cannot be negative (0 means %s)", c.Interval, DefaultPollInterval)
+		mistake("Interval is %s: it cannot be negative (0 means %s)", c.Interval, defaultPollInterval)
 	} else if c.MaxBackOff < c.Interval {
 		mistake("MaxBackOff is %s, below Interval, %s", c.MaxBackOff, c.Interval)
 	}
@@ -214,7 +214,7 @@ func (c PollConfig) wait(failures int, err error) time.Duration {
 		}
 	}
 	if later, ok := errors.AsType[*retryAfterError](err); ok {
-		d = max(d, min(later.delay, MaxRetryAfter))
+		d = max(d, min(later.delay, maxRetryAfter))
 	}
 	jitter := rand.Float64() * c.Jitter * float64(d)
 	if jitter >= float64(math.MaxInt64-d) {

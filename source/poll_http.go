@@ -17,8 +17,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// DefaultMaxBytes is the default of HTTPConfig.MaxBytes.
-const DefaultMaxBytes = 16 << 20
+// defaultMaxBytes is the default of HTTPConfig.MaxBytes.
+const defaultMaxBytes = 16 << 20
 
 // maxDrained is how many bytes of an ignored body are read, so that its connection can be reused.
 const maxDrained = 64 << 10
@@ -58,7 +58,7 @@ type HTTPConfig struct {
 // Errors: they contain the URL without credentials and query.
 func HTTP(config HTTPConfig) Poller {
 	p := &httpPoller{config: config}
-	p.config.MaxBytes = cmp.Or(config.MaxBytes, DefaultMaxBytes)
+	p.config.MaxBytes = cmp.Or(config.MaxBytes, defaultMaxBytes)
 	p.config.Client = cmp.Or(config.Client, &http.Client{})
 	p.config.Header = config.Header.Clone()
 	p.config.Keys = slices.Clone(config.Keys)
@@ -73,7 +73,7 @@ func HTTP(config HTTPConfig) Poller {
 		p.shown = (&url.URL{Scheme: address.Scheme, Host: address.Host, Path: address.Path}).String()
 	}
 	if p.config.MaxBytes < 0 {
-		errs = append(errs, fmt.Errorf("HTTPConfig.MaxBytes is %d: it cannot be negative (0 means %d)", p.config.MaxBytes, DefaultMaxBytes))
+		errs = append(errs, fmt.Errorf("HTTPConfig.MaxBytes is %d: it cannot be negative (0 means %d)", p.config.MaxBytes, defaultMaxBytes))
 	}
 	p.problem = errors.Join(errs...)
 	return p
@@ -208,7 +208,7 @@ func reliable(header http.Header) string {
 func retryAfterOf(response *http.Response) time.Duration {
 	text := response.Header.Get("Retry-After")
 	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return time.Duration(min(max(seconds, 0), int64(MaxRetryAfter/time.Second))) * time.Second
+		return time.Duration(min(max(seconds, 0), int64(maxRetryAfter/time.Second))) * time.Second
 	}
 	if date, err := http.ParseTime(text); err == nil {
 		return max(time.Until(date), 0)

@@ -95,7 +95,7 @@ func TestPollJitterLengthensWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
-		_, _, stop := runPoll(t, source.PollConfig{Poller: o, Jitter: source.DefaultPollJitter})
+		_, _, stop := runPoll(t, source.PollConfig{Poller: o, Jitter: 0.1})
 		time.Sleep(5 * time.Hour)
 		stop()
 		minutes := o.polled()

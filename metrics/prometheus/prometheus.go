@@ -19,8 +19,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 )
 
-// DefaultNamespace is the prefix of each metric's name unless Config.Namespace is set.
-const DefaultNamespace = "evenkeel"
+// defaultNamespace is the prefix of each metric's name unless Config.Namespace is set.
+const defaultNamespace = "evenkeel"
 
 // Limits of native histograms: the bounds of neighboring buckets differ by 10 %, and a histogram
 // with the maximum number of buckets is reset at most once an hour.
@@ -30,9 +30,9 @@ const (
 	nativeMinResetInterval = time.Hour
 )
 
-// DefaultBuckets returns the default upper bounds of histogram buckets, in seconds: from 1 ms, which a handler
+// defaultBuckets returns the default upper bounds of histogram buckets, in seconds: from 1 ms, which a handler
 // without work does not exceed, to 10 min.
-func DefaultBuckets() []float64 {
+func defaultBuckets() []float64 {
 	return []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600}
 }
 
@@ -44,11 +44,11 @@ type Config struct {
 	// Namespace is the prefix of each metric's name, as in "evenkeel_controller_workers". The dashboard in
 	// docs/dashboards expects the default. Default "evenkeel".
 	Namespace string
-	// DurationBuckets are the upper bounds of the buckets for the duration of runs, in seconds, increasing. Default
-	// DefaultBuckets().
+	// DurationBuckets are the upper bounds of the buckets for the duration of runs, in seconds, increasing. Default:
+	// 16 buckets from 1 ms to 10 min.
 	DurationBuckets []float64
 	// WaitBuckets are the upper bounds of the buckets for the wait in the queue and for the time that keys are held
-	// back, in seconds, increasing. Default DefaultBuckets().
+	// back, in seconds, increasing. Default: as DurationBuckets.
 	WaitBuckets []float64
 	// NativeHistograms adds native histograms to the classic ones, for Prometheus servers
 	// that scrape them. Default false.
@@ -92,9 +92,9 @@ var _ controller.Recorder = (*Recorder)(nil)
 // Errors: all mistakes in config; metrics with the same names that are registered already. Then New registers
 // nothing.
 func New(config Config) (*Recorder, error) {
-	config.Namespace = cmp.Or(config.Namespace, DefaultNamespace)
-	config.DurationBuckets = bucketsOrDefault(config.DurationBuckets, DefaultBuckets())
-	config.WaitBuckets = bucketsOrDefault(config.WaitBuckets, DefaultBuckets())
+	config.Namespace = cmp.Or(config.Namespace, defaultNamespace)
+	config.DurationBuckets = bucketsOrDefault(config.DurationBuckets, defaultBuckets())
+	config.WaitBuckets = bucketsOrDefault(config.WaitBuckets, defaultBuckets())
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("new Prometheus recorder: %w", err)
 	}

@@ -198,10 +198,11 @@ func TestDefaults(t *testing.T) {
 			}
 		}
 	}
+	defaults := []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600}
 	want := map[string][]float64{
-		metrics.DefaultNamespace + "_controller_handle_seconds":     metrics.DefaultBuckets(),
-		metrics.DefaultNamespace + "_controller_queue_wait_seconds": metrics.DefaultBuckets(),
-		metrics.DefaultNamespace + "_controller_hold_seconds":       metrics.DefaultBuckets(),
+		"evenkeel_controller_handle_seconds":     defaults,
+		"evenkeel_controller_queue_wait_seconds": defaults,
+		"evenkeel_controller_hold_seconds":       defaults,
 	}
 	if diff := cmp.Diff(want, bounds); diff != "" {
 		t.Errorf("buckets (-want +got):\n%s", diff)

@@ -58,7 +58,7 @@ func BenchmarkWrote(b *testing.B) {
 	})
 	b.Run("of a suspect", func(b *testing.B) {
 		w := newWorld(b)
-		w.runs(noChange)
+		w.runs(Cause{})
 		large := fields{}
 		for i := range 100 {
 			large[fmt.Sprint("field-", i)] = fields{"name": fmt.Sprint("value of ", i), "count": i}

@@ -31,7 +31,7 @@ func TestEpisodeBeginsAndEnds(t *testing.T) {
 		t.Errorf("episodes that last: %+v, want the one", w.h.Episodes(w.now))
 	}
 	w.pass(DefaultWindow - time.Second)
-	w.runs(noChange)
+	w.runs(Cause{})
 	w.writes(deployment, shopWeb, fields{"data": "something new"}) // not a sign of a hot loop
 	w.pass(time.Second)
 	if w.h.Pause(shopWeb, w.now) == 0 {
@@ -76,7 +76,7 @@ func TestSuspect(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for i, want := range []bool{false, false, true, true} {
-		w.runs(noChange)
+		w.runs(Cause{})
 		w.writes(site, shopWeb, fields{"status": i})
 		if w.h.Suspect(shopWeb) != want {
 			t.Errorf("after %d writes: Suspect %t, want %t", i+1, !want, want)
@@ -109,7 +109,7 @@ func TestWritesThatChangeNothing(t *testing.T) {
 	w := newWorld(t)
 	for range 20 {
 		w.pass(time.Second)
-		w.runs(noChange)
+		w.runs(Cause{})
 		_, after := w.put(site, shopWeb, fields{"spec": "x"})
 		w.wrote(Step{Kind: site, Object: shopWeb, After: after})
 	}
@@ -125,7 +125,7 @@ func TestDullObjectsRest(t *testing.T) {
 	compared := 0
 	for i := range 600 {
 		w.pass(time.Second)
-		w.runs(noChange)
+		w.runs(Cause{})
 		w.writes(site, shopWeb, fields{"status": i})
 		if w.h.Suspect(shopWeb) {
 			compared++
@@ -198,7 +198,7 @@ func TestUndecodableObjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.h.content = func(schema.GroupKind, *wire.Object) (map[string]any, error) { return nil, fmt.Errorf("no") }
-	w.runs(noChange)
+	w.runs(Cause{})
 	for i := range 310 {
 		w.writes(site, shopWeb, fields{"status": i % 2})
 		w.pass(10 * time.Millisecond)
@@ -217,7 +217,7 @@ func TestKeptStatesAreBounded(t *testing.T) {
 	for i := range 18 {
 		object := kube.Key{Name: fmt.Sprint("large-", i)}
 		for j := range 4 {
-			w.runs(noChange)
+			w.runs(Cause{})
 			w.writes(site, object, fields{"spec": large, "status": j})
 		}
 	}
@@ -260,7 +260,7 @@ func TestIdleObjectsAreForgotten(t *testing.T) {
 	w := newWorld(t)
 	for i := range 50 {
 		for j := range 4 {
-			w.runs(noChange)
+			w.runs(Cause{})
 			w.writes(site, kube.Key{Name: fmt.Sprint(i)}, fields{"spec": strings.Repeat("x", 1000), "status": j})
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // fight simulates two controllers that set different numbers of replicas, while a third one reports each change in the
 // status, with a counter.
 func fight(w *world, rounds int, pause time.Duration, theirs func(round int) int) {
-	w.runs(noChange)
+	w.runs(Cause{})
 	w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": 3}})
 	for i := range rounds {
 		w.pass(pause)
@@ -112,7 +112,7 @@ func TestLoopsByOwnEchoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.runs(noChange)
+			w.runs(Cause{})
 			for i := range 400 {
 				w.writes(site, shopWeb, fields{"status": test.status(i)})
 				w.pass(20 * time.Millisecond)
@@ -156,7 +156,7 @@ func TestLoopWithoutCache(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.lagging = true
-	w.runs(noChange)
+	w.runs(Cause{})
 	for i := range 20 {
 		w.writes(site, shopWeb, fields{"status": fields{"phase": i % 2}})
 		w.runs(w.changed(site, shopWeb))
@@ -217,7 +217,7 @@ func TestNoFalseAlarm(t *testing.T) {
 		"progress, by requeues": func(w *world) {
 			for i := range 101 {
 				w.pass(time.Second)
-				w.runs(noChange)
+				w.runs(Cause{})
 				w.writes(site, shopWeb, fields{"status": fields{"percent": i, "time": w.now.Format(time.RFC3339)}})
 			}
 		},
@@ -285,7 +285,7 @@ func TestNoFalseAlarm(t *testing.T) {
 				w.pass(time.Second)
 				w.somebody("site-operator", site, shopWeb, fields{"status": fields{"beat": w.now.Format(time.RFC3339)}})
 				w.pass(time.Second)
-				w.runs(noChange)
+				w.runs(Cause{})
 				w.writes(site, shopWeb, fields{"status": fields{"beat": w.now.Format(time.RFC3339)}})
 			}
 		},
@@ -309,7 +309,7 @@ func TestNoFalseAlarm(t *testing.T) {
 		"a status that follows a probe that flaps": func(w *world) {
 			for i := range 200 {
 				w.pass(time.Second)
-				w.runs(noChange)
+				w.runs(Cause{})
 				w.writes(site, shopWeb, fields{"status": fields{"up": i%2 == 0}})
 			}
 		},
@@ -348,7 +348,7 @@ func TestNoFalseAlarm(t *testing.T) {
 		"retries that report that they have begun and failed": func(w *world) {
 			for range 30 {
 				w.pass(time.Second)
-				w.runs(noChange)
+				w.runs(Cause{})
 				w.writes(site, shopWeb, fields{"status": fields{"state": "trying"}})
 				w.writes(site, shopWeb, fields{"status": fields{"state": "failed"}})
 			}

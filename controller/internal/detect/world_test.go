@@ -140,8 +140,5 @@ func (w *world) none() {
 	}
 }
 
-// noChange is a cause that is not a change of an object, such as a requeue or a retry.
-var noChange = Cause{}
-
 // maxCauses is the maximum number of causes of a run.
 const maxCauses = 8

@@ -26,4 +26,4 @@ func (o *outcomes) ObserveController(string, func() controller.Stats) func() { r
 func (o *outcomes) ObserveInformer(string, func() informer.Health) func()    { return func() {} }
 func (o *outcomes) Triggered(string, string, controller.CauseType)           {}
 func (o *outcomes) Skipped(string, controller.SkipReason)                    {}
-func (o *outcomes) ProblemDetected(string, controller.ProblemType)                  {}
+func (o *outcomes) ProblemDetected(string, controller.ProblemType)           {}
