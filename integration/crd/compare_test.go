@@ -28,7 +28,7 @@ type fieldChange struct {
 	want          crd.Severity
 }
 
-// fieldChanges are ways in which a schema can change, by the name of the field.
+// fieldChanges returns possible changes of a schema, by the name of the field.
 func fieldChanges() map[string]fieldChange {
 	const (
 		object   = `{type: object, properties: {k: {type: integer}}}`
@@ -71,7 +71,7 @@ func fieldChanges() map[string]fieldChange {
 		"int32":          {`{type: integer}`, `{type: integer, format: int32}`, `5000000000`, crd.Narrowing},
 		"portWithLimits": {`{type: string}`, `{x-kubernetes-int-or-string: true, pattern: ^a$, anyOf: [{type: integer}, {type: string}]}`, `"b"`, crd.Narrowing},
 
-		// What does no harm.
+		// Changes that are allowed.
 		"port":         {`{type: integer}`, port, `1`, ""},
 		"portOfString": {`{type: string}`, port, `"a"`, ""},
 		"portAsBefore": {`{x-kubernetes-int-or-string: true}`, port, `"a"`, ""},
@@ -84,8 +84,8 @@ func fieldChanges() map[string]fieldChange {
 	}
 }
 
-// What Compare says of a field is what becomes of its value: what the API server drops is lossy,
-// what it refuses is narrowing, and the rest is allowed.
+// The severity that Compare returns for a field matches the effect on its value: values that the API server drops are
+// lossy, values that it rejects are narrowing, and all others are allowed.
 func TestCompareMatchesAPIServer(t *testing.T) {
 	e := newEnv(t)
 	changes := fieldChanges()
@@ -131,7 +131,7 @@ func TestCompareMatchesAPIServer(t *testing.T) {
 		}
 		return string(encoded)
 	}
-	// The new schema comes into use a moment after the definition was written.
+	// The API server uses the new schema a moment after the definition was written.
 	clustertest.Eventually(t, func() string {
 		live, err := client.Live(t.Context(), e.client, stored["canary"])
 		if err != nil {
@@ -143,7 +143,7 @@ func TestCompareMatchesAPIServer(t *testing.T) {
 		return ""
 	})
 	for _, name := range names {
-		// A write that does not touch the field.
+		// The write does not change the field.
 		live, err := client.Live(t.Context(), e.client, stored[name])
 		if err != nil {
 			t.Fatal(err)
@@ -175,7 +175,7 @@ func TestCompareMatchesAPIServer(t *testing.T) {
 	}
 }
 
-// Fields that only exist in another version than the stored one are dropped when they are written.
+// Fields that exist only in another version than the stored one are dropped when they are written.
 func TestALargerVersionIsNotStored(t *testing.T) {
 	e := newEnv(t)
 	none := `{type: object, properties: {spec: {type: object}}}`
@@ -199,8 +199,8 @@ func TestALargerVersionIsNotStored(t *testing.T) {
 	}
 }
 
-// A status that was written with the object stays when it becomes a subresource, which Compare
-// allows; when it is none any longer, it goes with the next replacement.
+// A status that was written with the object stays when it becomes a subresource, which Compare allows. When the
+// subresource is removed again, the next replacement of the object removes the status.
 func TestStatusBecomesSubresource(t *testing.T) {
 	e := newEnv(t)
 	const schema = `{type: object, properties: {spec: {type: object, properties: {host: {type: string}}}, status: {type: object, properties: {url: {type: string}}}}}`
@@ -218,7 +218,7 @@ func TestStatusBecomesSubresource(t *testing.T) {
 		url, _, _ := unstructured.NestedString(live.Object, "status", "url")
 		return url
 	}
-	replace := func() { // as who knows nothing of the status
+	replace := func() { // as a client that does not know the status
 		live, err := client.Live(t.Context(), e.client, obj)
 		if err != nil {
 			t.Fatal(err)
@@ -229,7 +229,7 @@ func TestStatusBecomesSubresource(t *testing.T) {
 		}
 	}
 	e.ensure(split)
-	// The change comes into use a moment after the definition was written.
+	// The API server uses the change a moment after the definition was written.
 	clustertest.Eventually(t, func() string {
 		fresh := e.object("Website", "v1", "fresh", nil)
 		fresh.Object["status"] = map[string]any{"url": "http://fresh"}
@@ -258,7 +258,8 @@ func TestStatusBecomesSubresource(t *testing.T) {
 	})
 }
 
-// What an informer of the client's shows is old: here it has stopped at the first definition.
+// The functions of package crd do not read from the client's informers, which may be stale: here the informer has
+// stopped at the first definition.
 func TestEnsureReadsFromAPIServer(t *testing.T) {
 	e := newEnv(t)
 	definitions, err := informer.New(informer.Config[*unstructured.Unstructured]{
@@ -294,12 +295,12 @@ func TestEnsureReadsFromAPIServer(t *testing.T) {
 	held := make(chan struct{})
 	var once sync.Once
 	defer definitions.Subscribe(func(c informer.Change) {
-		if c.Type == informer.Updated { // what comes next is not shown
+		if c.Type == informer.Updated { // later changes are not shown
 			once.Do(func() { close(held) })
 			<-gate
 		}
 	})()
-	defer close(gate) // before the informer has to end
+	defer close(gate) // before the informer has to stop
 	e.edit(d.Name, func(d *apiextensionsv1.CustomResourceDefinition) { d.Annotations = map[string]string{"a": "b"} })
 	<-held
 	if err := crd.Remove(t.Context(), c, d.Name); err != nil {

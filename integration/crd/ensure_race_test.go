@@ -17,8 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 )
 
-// intercepted returns the test's client with something that happens before each request of a verb
-// for definitions.
+// intercepted returns the test's client, which calls the function before each request of a verb for definitions.
 func (e env) intercepted(before func(), verb client.Verb) *client.Client {
 	e.Helper()
 	c, err := e.client.With(func(config *client.Config) {
@@ -39,7 +38,8 @@ func (e env) intercepted(before func(), verb client.Verb) *client.Client {
 
 const wider = `{type: object, properties: {spec: {type: object, properties: {host: {type: string}, path: {type: string}}}}}`
 
-// hold makes an object that keeps a definition, and begins to remove that.
+// hold creates an object with a finalizer, which blocks the removal of a definition, and begins to remove the
+// definition.
 func (e env) hold(d *apiextensionsv1.CustomResourceDefinition) (release func()) {
 	e.Helper()
 	held := e.object(d.Spec.Names.Kind, "v1", "held", nil)
@@ -60,7 +60,8 @@ func (e env) hold(d *apiextensionsv1.CustomResourceDefinition) (release func()) 
 	}
 }
 
-// The definition is removed, and as soon as it is gone a newer version of the program makes it.
+// While Ensure waits for the removal of a definition, a newer version of the program creates it again as soon as it is
+// gone.
 func TestEnsureComparesDefinitionCreatedAfterRemoval(t *testing.T) {
 	e := newEnv(t)
 	d, newer := e.define("Website", e.version("v1", host)), e.define("Website", e.version("v1", wider))
@@ -127,14 +128,14 @@ func TestEnsureDryRunDoesNotWaitForRemoval(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Spec.Scope = apiextensionsv1.ClusterScoped // which another one may have
+	d.Spec.Scope = apiextensionsv1.ClusterScoped // allowed, because the definition will be created again
 	ensured, err := crd.Ensure(t.Context(), dry, []*apiextensionsv1.CustomResourceDefinition{d})
 	if err != nil || ensured[0].Outcome != client.Created || ensured[0].Definition == nil || ensured[0].Definition.UID != "" {
 		t.Errorf("it would be %+v, %v, want another one to be created", ensured, err)
 	}
 }
 
-// Who reads an object in a version that lacks a property, and writes it, drops that.
+// A client that reads an object in a version without a property, and writes it, drops the property.
 func TestVersionWithFewerPropertiesDropsData(t *testing.T) {
 	e := newEnv(t)
 	none := `{type: object, properties: {spec: {type: object}}}`
@@ -166,7 +167,7 @@ func TestVersionWithFewerPropertiesDropsData(t *testing.T) {
 	}
 }
 
-// A definition as generators write it, with all that can be written in several ways.
+// A generated definition, with all fields that can be written in several ways.
 func TestGeneratedDefinitionIsUnchanged(t *testing.T) {
 	e := newEnv(t)
 	definitions, err := crd.Parse([]byte(strings.ReplaceAll(generated, "GROUP", e.group)))
@@ -267,7 +268,8 @@ status:
   storedVersions: []
 `
 
-// A certificate manager's field would be left of it, and no API server takes that.
+// When a conversion webhook is removed, Ensure must also remove the CA bundle that a certificate manager has added: the
+// API server rejects the rest.
 func TestAConversionEndsWithWhatOthersHavePutThere(t *testing.T) {
 	e := newEnv(t)
 	d := e.define("Website", e.version("v1", host, stored), e.version("v2", host))
@@ -316,7 +318,7 @@ func TestAConversionEndsWithWhatOthersHavePutThere(t *testing.T) {
 	}
 }
 
-// Another program creates a missing definition shortly before the write: it is compared, too.
+// Another program creates a missing definition shortly before the write: Ensure compares this definition too.
 func TestEnsureComparesDefinitionCreatedBeforeWrite(t *testing.T) {
 	e := newEnv(t)
 	d, newer := e.define("Website", e.version("v1", host)), e.define("Website", e.version("v1", wider))

@@ -34,20 +34,20 @@ func TestEnsureWaitsUntilKindIsServed(t *testing.T) {
 			t.Errorf("definition %d is %s, %s, uid %q, want %s to be created", i, got.Name, got.Outcome, got.Definition.UID, want.Name)
 		}
 	}
-	// There is no moment at which this could fail.
+	// Objects can be created at once, in every served version.
 	e.create(e.object("Website", "v1", "a", nil))
 	e.create(e.object("Website", "v1beta1", "b", nil))
 	e.create(e.object("Bill", "v1", "a", nil))
 
-	// Again, by the same program and by one that has just started.
+	// The same again, with the same client and with the client of a new program.
 	calls.take()
 	for name, test := range map[string]struct {
 		client *client.Client
 		calls  []string
 	}{
 		"the same program": {e.client, []string{"get customresourcedefinitions", "get customresourcedefinitions"}},
-		// Where definitions are served, and where v1 and v1beta1 of the group are; v1 is asked for
-		// by both at once, or not.
+		// Discovery of definitions, and of v1 and v1beta1 of the group. Both definitions may or may not share the
+		// request for v1.
 		"another program": {newProgram(t), nil},
 	} {
 		again, err := crd.Ensure(calls.observe(t.Context()), test.client, definitions)
@@ -120,7 +120,7 @@ func TestEnsuredKindIsServedAsDeclared(t *testing.T) {
 	}
 }
 
-// table returns the names of the columns that kubectl get shows.
+// table returns the column names of kubectl get.
 func (e env) table(resource string) []string {
 	e.Helper()
 	api, err := e.client.Cluster().RESTClient(apiextensionsv1.SchemeGroupVersion)
@@ -168,7 +168,7 @@ func TestEnsureMakesAllowedChanges(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"somebody": "else"}, live.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
-	// Ensure waits until the versions are served. Short names are accepted, and served, a moment later.
+	// Ensure waits until the versions are served. Short names are accepted and served a moment later.
 	clustertest.Eventually(t, func() string {
 		return cmp.Diff([]string{"web"}, e.resources("v2")["websites"].ShortNames)
 	})
@@ -176,7 +176,7 @@ func TestEnsureMakesAllowedChanges(t *testing.T) {
 	if got := e.ensure(next)[0].Outcome; got != client.Unchanged {
 		t.Errorf("the second time it is %s", got)
 	}
-	// A label alone.
+	// Only a label changes.
 	next.Labels = nil
 	if got := e.ensure(next)[0].Outcome; got != client.Updated || e.live(d.Name).Labels["app"] != "" {
 		t.Errorf("without its label it is %s, with labels %v", got, e.live(d.Name).Labels)
@@ -220,7 +220,7 @@ func TestEnsureRejectsHarmfulChanges(t *testing.T) {
 	}
 }
 
-// Replicas of one program, which start at the same moment.
+// Replicas of one program start at the same time.
 func TestConcurrentEnsure(t *testing.T) {
 	e := newEnv(t)
 	next := e.define("Website", e.version("v1", host, stored), e.version("v2", host))
@@ -258,7 +258,7 @@ func TestConcurrentEnsure(t *testing.T) {
 	}
 }
 
-// Another client changes the definition between the read and the write, so that the write would be harmful.
+// Another client changes the definition between the read and the write, which would then be harmful.
 func TestEnsureReplacesOnlyComparedDefinition(t *testing.T) {
 	e := newEnv(t)
 	d := e.define("Website", e.version("v1", host))
@@ -330,7 +330,7 @@ func TestEnsureKeepsForeignConversion(t *testing.T) {
 	if got := e.live(d.Name).Spec.Conversion.Strategy; got != apiextensionsv1.WebhookConverter {
 		t.Errorf("the conversion is %s now", got)
 	}
-	// The program's own conversion, to which another client adds a certificate.
+	// The program's own conversion, with a certificate that another client adds.
 	d.Spec.Conversion = webhook
 	e.ensure(d)
 	e.edit(d.Name, func(d *apiextensionsv1.CustomResourceDefinition) {
@@ -344,7 +344,7 @@ func TestEnsureKeepsForeignConversion(t *testing.T) {
 	if got := e.live(d.Name).Spec.Conversion.Webhook.ClientConfig.CABundle; string(got) != certificate {
 		t.Errorf("the certificate is %q now", got)
 	}
-	// The program's own conversion can be seen to end.
+	// Removal of the program's own conversion is detected.
 	d.Spec.Conversion = nil
 	var refused *crd.ChangeError
 	_, err := crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{d})

@@ -23,15 +23,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
-// local is the API server that all tests of the package share. Each test has an API group of its
-// own.
+// local is the API server that all tests of the package share. Each test has its own API group.
 var local *localcluster.Cluster
 
 func TestMain(m *testing.M) {
 	clustertest.Main(m, localcluster.Config{}, func(c *localcluster.Cluster) { local = c })
 }
 
-// env is what a test has: an API group, and a program that has just started.
+// env is the environment of a test: an API group, and the client of a program that has just started.
 type env struct {
 	*testing.T
 	group  string
@@ -79,7 +78,7 @@ func (e env) define(kind string, versions ...crd.Version) *apiextensionsv1.Custo
 	return d
 }
 
-// ensure ensures definitions as the test's program.
+// ensure ensures definitions with the test's client.
 func (e env) ensure(definitions ...*apiextensionsv1.CustomResourceDefinition) []crd.Ensured {
 	e.Helper()
 	ensured, err := crd.Ensure(e.Context(), e.client, definitions)
@@ -108,7 +107,7 @@ func (e env) create(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	return created
 }
 
-// live returns a definition as the API server has it.
+// live returns the stored definition.
 func (e env) live(name string) *apiextensionsv1.CustomResourceDefinition {
 	e.Helper()
 	d, err := client.Get[*apiextensionsv1.CustomResourceDefinition](e.Context(), e.client, kube.Key{Name: name},
@@ -129,7 +128,7 @@ func (e env) edit(name string, change func(*apiextensionsv1.CustomResourceDefini
 	}
 }
 
-// resources returns what the API server says of a version's resources, by name.
+// resources returns the resources that the API server serves in a version, by name.
 func (e env) resources(version string) map[string]metav1.APIResource {
 	e.Helper()
 	api, err := e.client.Cluster().RESTClient(apiextensionsv1.SchemeGroupVersion)
@@ -157,7 +156,7 @@ func (c *calls) observe(ctx context.Context) context.Context {
 	return kube.ObserveCalls(ctx, c)
 }
 
-// take returns "verb resource" of each call since the last take, and "" for questions for resources.
+// take returns "verb resource" of each request since the last take, and "" for discovery requests.
 func (c *calls) take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +177,7 @@ func (c *calls) CallBegan(ctx context.Context, call kube.Call) context.Context {
 // CallEnded implements kube.CallObserver.
 func (c *calls) CallEnded(context.Context, kube.Call) {}
 
-// certificate is a valid certificate without a use.
+// certificate is a valid certificate that is not used for connections.
 const certificate = `-----BEGIN CERTIFICATE-----
 MIIBNDCB56ADAgECAhQ+ynGJWJccOi54SR2m4nESvTQ1GDAFBgMrZXAwDzENMAsG
 A1UEAwwEaG9vazAgFw0yNjExMjAxNjM0MzJaGA8yMTI2MTAyNzE2MzQzMlowDzEN

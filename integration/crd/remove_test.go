@@ -17,7 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// isGone reports whether there is no definition of that name.
+// isGone reports whether no definition of that name exists.
 func (e env) isGone(name string) bool {
 	e.Helper()
 	there, err := client.Exists[*apiextensionsv1.CustomResourceDefinition](e.Context(), e.client, kube.Key{Name: name}, client.OfKind(definitionKind()))
@@ -52,7 +52,7 @@ func TestRemove(t *testing.T) {
 	if err := crd.Remove(t.Context(), e.client, d.Name); err != nil {
 		t.Errorf("when it is not there: %v", err)
 	}
-	// The same program may want it again.
+	// The same program can create the definition again.
 	e.ensure(d)
 	e.create(e.object("Website", "v1", "a", nil))
 }
@@ -84,7 +84,7 @@ func TestRemoveRejectsDefinitionWithObjects(t *testing.T) {
 	}
 }
 
-// Also what Ensure does about a definition that is on its way out.
+// Ensure waits for a terminating definition and then creates it again.
 func TestRemoveWaitsForFinalizers(t *testing.T) {
 	e := newEnv(t)
 	d := e.define("Website", e.version("v1", host))
@@ -146,17 +146,17 @@ func TestNamesOfAnotherDefinition(t *testing.T) {
 		t.Error("it took all the time to say so")
 	}
 	e.wantError(crd.WaitEstablished(t.Context(), e.client, second.Name), second.Name, `"web" is already in use`)
-	// What says so is still in the status when the mistake is mended, and is no reason any longer.
+	// After the fix, the status still contains the old conflict, which must be ignored.
 	second.Spec.Names.ShortNames = []string{"w"}
 	if got := e.ensure(second)[0].Outcome; got != client.Updated {
 		t.Errorf("the mended one is %s", got)
 	}
 	e.create(e.object("Web", "v1", "a", nil))
-	// An established one does not get all names either.
+	// An established definition can have a name conflict too.
 	second.Spec.Names.ShortNames = []string{"w", "web"}
 	_, err = crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{second})
 	e.wantError(err, `"web" is already in use`)
-	// Mended wrongly.
+	// A fix with another name that is in use.
 	second.Spec.Names.ShortNames = []string{"website"}
 	_, err = crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{second})
 	e.wantError(err, `"website" is already in use`)
@@ -165,7 +165,7 @@ func TestNamesOfAnotherDefinition(t *testing.T) {
 	}
 }
 
-// What Compare says of objects is what becomes of them.
+// The problems that Compare reports match the effects on objects.
 func TestProblemsBreakObjects(t *testing.T) {
 	none := `{type: object, properties: {spec: {type: object}}}`
 	for name, test := range map[string]struct {
@@ -220,7 +220,7 @@ func TestProblemsBreakObjects(t *testing.T) {
 			if _, err := crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{define(test.after)}, crd.AllowDataLoss(), crd.AllowNarrowing()); err != nil {
 				t.Fatal(err)
 			}
-			// The new schema comes into use a moment after the definition was written.
+			// The API server uses the new schema a moment after the definition was written.
 			clustertest.Eventually(t, func() string {
 				live, err := client.Live(t.Context(), e.client, created)
 				if err != nil {
@@ -248,7 +248,7 @@ func TestProblemsBreakObjects(t *testing.T) {
 	}
 }
 
-// What Compare says is impossible, the API server refuses.
+// The API server rejects the changes that Compare reports as impossible.
 func TestAPIServerRejectsImpossibleChanges(t *testing.T) {
 	e := newEnv(t)
 	d := e.define("Website", e.version("v1", host, stored), e.version("v2", host))

@@ -29,27 +29,26 @@ import (
 
 var update = flag.Bool("update", false, "write the table of calls in docs/toolkit.md anew")
 
-// The page that contains the generated table.
+// The page with the generated table.
 const (
 	page  = "../../docs/toolkit.md"
 	begin = "<!-- calls -->\n"
 	end   = "<!-- end of calls -->\n"
 )
 
-// scene is what the helpers are called in.
+// scene is the environment in which the helpers are called.
 type scene struct {
 	*testing.T
 	namespace string
-	plain     *client.Client // reads from the API server, and is not counted
+	plain     *client.Client // reads from the API server; its requests are not counted
 }
 
-// helper is a helper, called as a handler calls it on every run.
+// helper is a call of a helper, as a handler makes it on every run.
 type helper struct {
 	name string
-	// waits says that a call waits for what it has done: how many requests that takes is not always
-	// the same.
+	// waits means that a call waits for the effect of its writes: the number of requests varies.
 	waits bool
-	// run makes one call with this client, which counts the requests.
+	// run makes one call with c, which counts the requests.
 	run func(s *scene, c *client.Client) error
 }
 
@@ -154,7 +153,7 @@ func (s *scene) configMap(name string) *corev1.ConfigMap {
 	return obj
 }
 
-// get returns the object as the handler has it.
+// get returns the object that the handler would get.
 func (s *scene) get(name string) *corev1.ConfigMap {
 	s.Helper()
 	obj, err := client.Get[*corev1.ConfigMap](s.Context(), s.plain, s.key(name))
@@ -164,8 +163,8 @@ func (s *scene) get(name string) *corev1.ConfigMap {
 	return obj
 }
 
-// Each helper is called three times: when there is something to do, and twice when there is
-// nothing. docs/toolkit.md has the table.
+// Each helper is called three times: once when it has to write, and twice when it does not. docs/toolkit.md has the
+// table.
 func TestContract31_IdleHelpersMakeNoRequest(t *testing.T) {
 	cluster := clustertest.Connect(t, local.RESTConfig())
 	plain := clustertest.Client(t, cluster)

@@ -16,8 +16,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// TestContract13_ToolkitWritesDoNotEnqueueKeys: for each change of another hand there
-// is one run, although the run writes to the object that it is for.
+// TestContract13_ToolkitWritesDoNotEnqueueKeys checks that each change by another client causes exactly one run,
+// although the run writes to its own object.
 func TestContract13_ToolkitWritesDoNotEnqueueKeys(t *testing.T) {
 	cluster := clustertest.Connect(t, local.RESTConfig())
 	c := clustertest.Client(t, cluster)
@@ -67,7 +67,7 @@ func TestContract13_ToolkitWritesDoNotEnqueueKeys(t *testing.T) {
 				}
 			}
 			handled(t, ctrl, 4)
-			stop() // what was on its way has come
+			stop() // pending events have been handled
 			if runs := ctrl.RecentRuns(); len(runs) != 4 {
 				t.Errorf("%d runs of one listed object and three changes, want 4: %v", len(runs), runs)
 			}
@@ -75,7 +75,7 @@ func TestContract13_ToolkitWritesDoNotEnqueueKeys(t *testing.T) {
 	}
 }
 
-// handled waits for the end of a run, and until the informer shows what it has written.
+// handled waits for the end of a run, and until the informer shows its writes.
 func handled(t *testing.T, ctrl *controller.Controller[*corev1.Pod], runs int) {
 	t.Helper()
 	clustertest.Eventually(t, func() string {

@@ -14,13 +14,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned"
 )
 
-// Configurations that are read from files have nulls, and empty maps, lists and texts. Such children come
-// to rest, and a restart makes no request for them.
+// Configurations that are read from files may contain nulls, and empty maps, lists and strings. Children with such
+// fields converge, and a restart makes no request for them.
 func TestChildrenWithEmptyFieldsConverge(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Connect(t, local.RESTConfig())
 	plain := clustertest.Client(t, cluster)
-	definitions, err := crd.Parse([]byte(routes)) // the program has children of this kind, too
+	definitions, err := crd.Parse([]byte(routes)) // the program also has children of this kind
 	if err == nil {
 		_, err = crd.Ensure(t.Context(), plain, definitions)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned/watched"
 )
 
-// startSet starts a program with a set of these kinds, and returns the set and the requests of the program.
+// startSet starts a program with a set of these kinds, and returns the set and the program's requests.
 func startSet(t *testing.T, cluster *kube.Cluster, name string, kinds ...watched.Kind) (*owned.Set, *client.Recording) {
 	t.Helper()
 	recording := &client.Recording{}
@@ -43,7 +43,7 @@ func startSet(t *testing.T, cluster *kube.Cluster, name string, kinds ...watched
 	return children.Set, recording
 }
 
-// objectsOf watches the unstructured children of a set.
+// objectsOf returns a watched.Kind of the unstructured children of a set.
 func objectsOf(cluster *kube.Cluster, kind schema.GroupVersionKind, set string) watched.Kind {
 	return watched.Of(func(c *informer.Config[*unstructured.Unstructured]) {
 		c.Retriever = informer.RetrieveSelected[*unstructured.Unstructured](cluster, informer.Selection{

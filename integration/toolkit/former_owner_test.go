@@ -20,16 +20,16 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// The tests of this file run on a cluster without a garbage collector, which is how one that has missed
-// the deletion of an owner looks to the next owner of the name.
+// The tests of this file run without a garbage collector. For the next owner of the same name, this is like a garbage
+// collector that has missed the deletion of the former owner.
 
-// recreated is an owner that was deleted and created again under its name, and the child of the first.
+// recreated has an owner that was deleted and created again under the same name, and the child of the first owner.
 type recreated struct {
 	*testing.T
 	c             *client.Client
 	namespace     string
 	first, second *corev1.ConfigMap // the owners
-	child         *corev1.ConfigMap // as the first has left it
+	child         *corev1.ConfigMap // as applied for the first owner
 }
 
 func newRecreated(t *testing.T) recreated {
@@ -98,8 +98,8 @@ func (r recreated) apply(set *owned.Set, owner kube.Object) (owned.Report, owned
 	return report, report.Results[0], err
 }
 
-// A child of a former owner that the garbage collector leaves is deleted after the grace time, and
-// created anew by the next run. Until then, the report says what it waits for.
+// A child of a former owner that the garbage collector does not delete is deleted after the grace period, and created
+// again by the next run. Until then, the report says what the child waits for.
 func TestChildOfFormerOwnerIsReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRecreated(t)
@@ -142,13 +142,13 @@ func TestChildOfFormerOwnerIsReplaced(t *testing.T) {
 	}
 }
 
-// A run that began with the former owner, which was replaced meanwhile, deletes nothing: to it, the
-// child of the present owner looks like a former owner's.
+// A run that began with the former owner, which was replaced in the meantime, deletes nothing. For this run, the child
+// of the current owner looks like a child of a former owner.
 func TestRunOfReplacedOwnerDeletesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRecreated(t)
 	set := r.set(time.Nanosecond)
-	for range 2 { // deleted, and created for the second owner
+	for range 2 { // the child is deleted, and created for the second owner
 		if _, _, err := r.apply(set, r.second); err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +175,7 @@ func TestRunOfReplacedOwnerDeletesNothing(t *testing.T) {
 	}
 }
 
-// An object is only deleted if it is certainly a child of the former owner only.
+// An object is deleted only if it certainly belongs to the former owner, and to no other owner.
 func TestOnlyChildOfFormerOwnerIsDeleted(t *testing.T) {
 	t.Parallel()
 	for name, patch := range map[string]string{
@@ -213,7 +213,7 @@ func TestOnlyChildOfFormerOwnerIsDeleted(t *testing.T) {
 	}
 }
 
-// A child that another client takes over between the read and the deletion stays.
+// A child that another client takes over between the read and the deletion is not deleted.
 func TestConcurrentlyChangedChildOfFormerOwnerStays(t *testing.T) {
 	t.Parallel()
 	r := newRecreated(t)
@@ -243,7 +243,7 @@ func TestConcurrentlyChangedChildOfFormerOwnerStays(t *testing.T) {
 	}
 }
 
-// A former owner's child that a finalizer holds is deleted once, and reported as being deleted.
+// A former owner's child with a finalizer is deleted once, and then reported as terminating.
 func TestChildOfFormerOwnerWithFinalizer(t *testing.T) {
 	t.Parallel()
 	r := newRecreated(t)

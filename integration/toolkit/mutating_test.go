@@ -31,7 +31,7 @@ func TestChildrenChangedByWebhookConverge(t *testing.T) {
 	var writes atomic.Int64
 	for name, test := range map[string]struct {
 		mutate func(d *appsv1.Deployment)
-		costs  bool // a restart applies each child once, which changes nothing
+		costs  bool // after a restart, each child is applied once, without a change
 	}{
 		"values": {mutate: func(d *appsv1.Deployment) {
 			for n := range d.Spec.Template.Spec.Containers {
@@ -104,7 +104,7 @@ func TestChildrenChangedByWebhookConverge(t *testing.T) {
 	}
 }
 
-// mutating has a webhook change each Deployment of a namespace that is written.
+// mutating installs a webhook that changes each written Deployment of a namespace.
 func mutating(t *testing.T, c *client.Client, namespace string, mutate func(*appsv1.Deployment)) {
 	t.Helper()
 	var called atomic.Bool
@@ -133,7 +133,7 @@ func mutating(t *testing.T, c *client.Client, namespace string, mutate func(*app
 		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true, Patch: encoded, PatchType: new(admissionv1.PatchTypeJSONPatch)}
 		review.Request = nil
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(review) // an API server that went away shows in the test
+		_ = json.NewEncoder(w).Encode(review) // a lost connection fails the test elsewhere
 	}))
 	t.Cleanup(server.Close)
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})

@@ -21,14 +21,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned"
 )
 
-// benchSet is a set of ConfigMaps and Services with informers, as a program has it.
+// benchSet is a set of ConfigMaps and Services with informers, as in a program.
 type benchSet struct {
 	cluster  *kube.Cluster
 	configs  *informer.Informer[*corev1.ConfigMap]
 	services *informer.Informer[*corev1.Service]
 }
 
-// newBenchSet starts the informers. applier is whose fields they keep; "" keeps none.
+// newBenchSet starts the informers. They keep the managed fields of the field owner applier; "" keeps none.
 func newBenchSet(b *testing.B, applier string) benchSet {
 	b.Helper()
 	cluster := clustertest.Connect(b, local.RESTConfig())
@@ -51,7 +51,7 @@ func keptBy[T kube.Object](b *testing.B, cluster *kube.Cluster, applier string) 
 	return objects
 }
 
-// start returns a set that remembers nothing, and its requests.
+// start returns a set without state, and its requests.
 func (s benchSet) start(b *testing.B) (*owned.Set, *client.Recording) {
 	b.Helper()
 	recording := &client.Recording{}
@@ -79,13 +79,13 @@ func (s benchSet) waitFor(b *testing.B, n int) {
 	})
 }
 
-// bytesPerChild is what the informers keep of a child.
+// bytesPerChild returns the bytes that the informers store for a child.
 func (s benchSet) bytesPerChild() float64 {
 	return float64(s.configs.Sizes().Kept+s.services.Sizes().Kept) / float64(s.configs.Len()+s.services.Len())
 }
 
-// What a run at rest costs a set of two children, whatever the number of owners: the informers
-// find an owner's children by their labels, and do not look at those of others. "restarted" is the
+// BenchmarkSetAtRest measures a run of an idle set of two children. It must not depend on the number of owners: the
+// informers find an owner's children by their labels, and do not visit the children of other owners. "restarted" is the
 // first run of a process for each owner.
 func BenchmarkSetAtRest(b *testing.B) {
 	s := newBenchSet(b, "tests")
@@ -145,8 +145,8 @@ func newBenchOwner(tb testing.TB, c *client.Client, namespace string, n int) *co
 	return owner
 }
 
-// What resyncs of EVENKEEL_CHILDREN children (default 200) cost: requests and CPU time of this
-// process, without and with what the informers keep of managedFields. Run it with -benchtime 1x.
+// BenchmarkResync measures resyncs of EVENKEEL_CHILDREN children (default 200): requests and CPU time of this process,
+// without and with stored managedFields in the informers. Run it with -benchtime 1x.
 func BenchmarkResync(b *testing.B) {
 	children := 200
 	if text := os.Getenv("EVENKEEL_CHILDREN"); text != "" {
@@ -208,7 +208,7 @@ func BenchmarkResync(b *testing.B) {
 	b.Logf("bytes of a child in the cache: %.0f without, %.0f with managedFields of the set", first.bytesPerChild(), second.bytesPerChild())
 }
 
-// cpuTime is the CPU time of this process.
+// cpuTime returns the CPU time of this process.
 func cpuTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var usage syscall.Rusage

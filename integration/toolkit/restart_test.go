@@ -63,7 +63,7 @@ spec:
 type restarts struct {
 	*testing.T
 	cluster *kube.Cluster
-	plain   *client.Client // of another program
+	plain   *client.Client // the client of another program
 	owner   *corev1.ConfigMap
 }
 
@@ -99,7 +99,7 @@ func (r restarts) want(children []owned.Child, want map[string]owned.ChildOutcom
 
 func (r restarts) key() kube.Key { return kube.KeyOf(r.owner) }
 
-// children contain every case in which the values in the API server differ from the configuration.
+// children returns children with every kind of difference between the configuration and the values in the API server.
 func (r restarts) children() []owned.Child {
 	meta := metav1.ObjectMeta{Namespace: r.owner.Namespace, Name: r.owner.Name, Labels: map[string]string{"app": "web"}}
 	selector := map[string]string{"app": "web"}
@@ -147,8 +147,8 @@ func (r restarts) children() []owned.Child {
 	)
 }
 
-// A restart makes no request for unchanged children, and detects changes of the others that were made while the
-// program did not run.
+// A restart makes no request for unchanged children, and detects changes that other clients made while the program did
+// not run.
 func TestContract31_RestartsMakeNoRequestForUnchangedChildren(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Connect(t, local.RESTConfig())
@@ -188,10 +188,10 @@ func TestContract31_RestartsMakeNoRequestForUnchangedChildren(t *testing.T) {
 	scaled[0].Object.(*appsv1.Deployment).Spec.Replicas = new(int32(3))
 	r.want(scaled, map[string]owned.ChildOutcome{"Deployment": owned.Updated})
 	r.want(scaled, nil)
-	// The next one applies other fields.
+	// The next version applies other fields.
 	changed := r.children()
 	changed[0].Object.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Args = nil
-	delete(changed[1].Object.(*corev1.Service).Labels, "app") // all share the map: none has the label
+	delete(changed[1].Object.(*corev1.Service).Labels, "app") // all children share the map, so no child has the label
 	r.want(changed, map[string]owned.ChildOutcome{"Deployment": owned.Updated, "Service": owned.Updated, "Secret": owned.Updated})
 	r.want(changed, nil)
 	deployment, err := client.Get[*appsv1.Deployment](t.Context(), plain, r.key())
@@ -205,7 +205,7 @@ type drift struct {
 	happens func()
 }
 
-// drifts are what other clients do to children while the program is away.
+// drifts returns changes that other clients make to children while the program does not run.
 func (r restarts) drifts() map[string]drift {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: r.owner.Namespace, Name: r.owner.Name}}
 	service := &corev1.Service{ObjectMeta: deployment.ObjectMeta}
@@ -275,7 +275,7 @@ func (r restarts) done(_ kube.Object, err error) {
 	}
 }
 
-// What other clients add beside the configuration is left, and makes no request.
+// Fields that other clients add to a child stay, and cause no request.
 func TestRestartLeavesFieldsOfOtherClients(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Connect(t, local.RESTConfig())

@@ -51,8 +51,8 @@ spec:
                 additionalProperties: {type: integer}
 `
 
-// The schema of a child's kind changes while the program runs, or while it does not: later changes by another client are
-// detected, and before them no request is made.
+// The schema of a child's kind changes, with the program running or stopped. Later changes by another client are
+// detected, and without them no request is made.
 func TestDriftIsDetectedAfterSchemaChange(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Connect(t, local.RESTConfig())
