@@ -13,21 +13,21 @@
 //
 // # Types and kinds
 //
-// T is a pointer to a struct with metadata. The kinds of the types of k8s.io/api and of the types that were
-// passed to kube.Connect are known. *unstructured.Unstructured holds objects of any kind, and
-// *metav1.PartialObjectMetadata the metadata only, without the rest being sent; objects of both types carry
-// their kind, or option OfKind sets it. The client asks the cluster once whether a kind is namespaced. A
-// missing or superfluous namespace is an error, before any request for the object.
+// T is a pointer to a struct with metadata. The kinds of the types of k8s.io/api and of the types that were passed to
+// kube.Connect are known. *unstructured.Unstructured holds objects of any kind, and *metav1.PartialObjectMetadata the
+// metadata only, without the rest being sent; objects of both types carry their kind, or option OfKind sets it. The
+// client reads once from the discovery whether a kind is namespaced. A missing or superfluous namespace is an error,
+// before any request for the object.
 //
 // The compiler rejects an option that a function does not accept: see GetOption and the types beside it.
 //
 // # Reading
 //
-// Get, Exists, List (an iterator over pages), All and Keys read from an informer of Config.Informers if one can
-// answer, and otherwise from the API server. An informer answers for the objects that it shows; if it covers the
-// whole selection, it also answers that an object does not exist. A read never starts an informer: informers that
-// do not run (no controller has them in its Sources or Reads, or that controller has ended) are ignored. Informers
-// are slightly stale. FromAPI and Live read from the API server.
+// Get, Exists, List (an iterator over pages), All and Keys read from an informer of Config.Informers if one can answer,
+// and otherwise from the API server. An informer can answer for the objects that it shows. If it covers the whole
+// selection, it can also answer that an object does not exist. A read never starts an informer: informers that do not
+// run (no controller has them in its Sources or Reads, or that controller has ended) are ignored. Informers are
+// slightly stale. FromAPI and Live read from the API server.
 //
 // # Writing
 //

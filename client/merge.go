@@ -27,7 +27,7 @@ func sameObject(before, after kube.Object) error {
 
 // mergePatch returns the JSON merge patch that turns before into after, "{}" if nothing differs. Whole numbers stay
 // whole, of any size. The kinds are omitted: typed objects that were read have one, and typed objects that the program
-// created have none.
+// created do not.
 func mergePatch(before, after any) ([]byte, error) {
 	from, err := plainFields(before)
 	if err != nil {

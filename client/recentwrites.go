@@ -9,8 +9,8 @@ import (
 // exceeds the delay of an informer that works.
 const recentWriteAge = time.Minute
 
-// recentWrites are the objects that this client has written recently. Informers may show them in the state
-// before the write.
+// recentWrites contains the objects that this client has written recently. Informers may still show their state before
+// the write.
 type recentWrites struct {
 	young, old writeSet
 	since      time.Time // of young

@@ -108,8 +108,8 @@ func makeApplier(entries []metav1.ManagedFieldsEntry, managers []string, fieldOw
 // returned, with its managedFields; before is the object in the cluster: the same object, unless the apply was
 // a dry run. In the result, Before is the value of each field.
 //
-// managedFields also list the managers as owners of defaults. So LeftFields asks the API server, by the dry run
-// of a patch, for the object without the fields. If that is rejected, the result includes defaults.
+// managedFields also list the managers as owners of defaults. So LeftFields gets the object without the fields from the
+// API server, by the dry run of a patch. If that is rejected, the result includes defaults.
 func LeftFields(ctx context.Context, c *Client, before, after kube.Object, managers []string) ([]FieldChange, error) {
 	t, err := c.targetOf(ctx, after)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // record while they stop.
 func ExampleRecorder_Run() {
 	server := newAPIServer()
-	cluster, err := kube.Connect(&rest.Config{Host: "https://example.com", Transport: server}) // kube.LoadConfig, elsewhere
+	cluster, err := kube.Connect(&rest.Config{Host: "https://example.com", Transport: server}) // in a program: kube.LoadConfig
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -35,7 +35,7 @@ func ExampleRecorder_Run() {
 		return errors.New("a source has failed")
 	}
 
-	ctx := context.Background() // signal.NotifyContext, elsewhere
+	ctx := context.Background() // in a program: signal.NotifyContext
 	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var recording sync.WaitGroup
 	recording.Go(func() { _ = events.Run(sending) }) // waited for below

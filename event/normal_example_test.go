@@ -15,7 +15,7 @@ import (
 // Two equal events become one Event with a count.
 func ExampleRecorder_Normal() {
 	server := newAPIServer()
-	cluster, err := kube.Connect(&rest.Config{Host: "https://example.com", Transport: server}) // kube.LoadConfig, elsewhere
+	cluster, err := kube.Connect(&rest.Config{Host: "https://example.com", Transport: server}) // in a program: kube.LoadConfig
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -39,7 +39,7 @@ func TestWarningWhileNotRunning(t *testing.T) {
 			t.Errorf("logged %d times a minute later, want twice", n)
 		}
 		time.Sleep(time.Minute)
-		recorder.Event(pod("last"), "Normal", "Done", "Do", "") // with it, all that was dropped is logged
+		recorder.Event(pod("last"), "Normal", "Done", "Do", "") // this call logs all dropped events
 		start(t, t.Context(), recorder)
 		time.Sleep(10 * time.Minute)
 		if n := logged.with(dropped); n != 0 {

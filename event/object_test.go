@@ -210,7 +210,7 @@ func TestRunFlushesEventsOfObjects(t *testing.T) {
 
 func ExampleRecorder_Warning() {
 	server := newAPIServer()
-	cluster, err := kube.Connect(&rest.Config{Host: "https://example.com", Transport: server}) // kube.LoadConfig, elsewhere
+	cluster, err := kube.Connect(&rest.Config{Host: "https://example.com", Transport: server}) // in a program: kube.LoadConfig
 	if err != nil {
 		fmt.Println(err)
 		return

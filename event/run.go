@@ -212,8 +212,8 @@ func (s *sender) patch(ctx context.Context, event *eventsv1.Event) error {
 		Body(body).MaxRetries(0).Do(ctx).Error())
 }
 
-// permitted returns err, as a forbiddenError if a permission is missing. After a success it forgets that the
-// permission was missing.
+// permitted returns err, as a forbiddenError if a permission is missing. After a success, a missing permission is
+// logged again.
 func (s *sender) permitted(needed permission, err error) error {
 	switch {
 	case err == nil:

@@ -44,7 +44,7 @@ func Example() {
 	handler := controller.Chain(handle,
 		middleware.Finalizer(cleanup, middleware.FinalizerOptions[*corev1.ConfigMap]{}))
 
-	deleted, err := client.Get[*corev1.ConfigMap](context.Background(), c, books()) // as a controller does it
+	deleted, err := client.Get[*corev1.ConfigMap](context.Background(), c, books()) // in a program, the controller does this
 	if err != nil {
 		fmt.Println(err)
 		return

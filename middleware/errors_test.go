@@ -22,7 +22,7 @@ type endlessError struct{}
 func (endlessError) Error() string   { return "endless" }
 func (e endlessError) Unwrap() error { return e }
 
-// errorReader is a tracer whose spans read errors, like those of package tracing/otel.
+// errorReader is a tracer that reads the errors passed to its spans, like the tracer of package tracing/otel.
 type errorReader struct{ notebook }
 
 func (r *errorReader) Start(ctx context.Context, run controller.RunRecord, obj kube.Object) (context.Context, middleware.Span) {

@@ -30,10 +30,10 @@ type FinalizerOptions[T kube.Object] struct {
 	Deleted func(ctx context.Context, obj T) error
 	// BlockedAfter is the time after which a deletion counts as blocked. Default 5 min; negative: 0.
 	BlockedAfter time.Duration
-	// Blocked is called in each run of an object whose deletion is blocked, after the teardown, for example to set a
+	// Blocked is called in each run of an object with a blocked deletion, after the teardown, for example to set a
 	// condition. Default: nothing is called.
 	Blocked func(ctx context.Context, obj T, report finalizer.Report)
-	// Events writes a warning in each run of an object whose deletion is blocked. An event.Recorder merges repeated
+	// Events writes a warning in each run of an object with a blocked deletion. An event.Recorder merges repeated
 	// Events. Default: no Events.
 	Events controller.EventRecorder
 }

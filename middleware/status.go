@@ -43,9 +43,9 @@ type StatusOptions[T kube.Object] struct {
 	Commit []client.WriteOption
 }
 
-// Status commits the changes of the wrapped Handler to the object's status: one patch at the end of the run, and none
-// if nothing differs (see status.Commit). It commits also if the Handler returns an error or panics, and if the
-// context of the run has ended, but not after leadership is lost. CommitStatus commits during the run.
+// Status commits the changes of the wrapped Handler to the object's status: one patch at the end of the run if anything
+// differs (see status.Commit). It commits also if the Handler returns an error or panics, and if the context of the run
+// has ended, but not after leadership is lost. CommitStatus commits during the run.
 //
 // If the commit succeeds, the result of the Handler stays, including RequeueAfter. If it fails, the run has failed:
 // Status returns both errors, and errors.Is finds the reason of the commit's error, such as a conflict. After a
@@ -137,7 +137,7 @@ func (r *statusRun[T]) end(ctx context.Context, answer error) error {
 	return answer
 }
 
-// joined returns the result of a run whose status was not committed because of err.
+// joined returns the result of a run if its status was not committed because of err.
 func joined(answer, err error) error {
 	if answer == nil || controller.IsRequeue(answer) {
 		return err

@@ -22,9 +22,9 @@ import (
 //     (noted in an annotation): each wave when all children of higher waves are gone.
 //
 // Guarantees:
-//   - Apply changes only children of owner. An object in the place of a child is reported as Foreign if it has
-//     another controller or the labels of another set, or if it has no owner and Config.AdoptOrphans is false. A
-//     child is created only if the API server has no object in its place at that time (client.IfAbsent).
+//   - Apply changes only children of owner. An existing object with the name of a child is reported as Foreign if it
+//     has another controller or the labels of another set, or if it has no owner and Config.AdoptOrphans is false. A
+//     child is created only if the API server has no object with its name at that time (client.IfAbsent).
 //   - A deleted child has the labels of the owner's children, its own key in an annotation and, where an owner
 //     reference is possible, the owner's uid as its controller. The deletion has the uid and the resourceVersion of
 //     that state as preconditions.

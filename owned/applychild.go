@@ -29,7 +29,7 @@ func (p *pass) applyChild(ctx context.Context, i *item) error {
 		if !errors.Is(err, client.ErrExists) {
 			return err
 		}
-		// The existing object may belong to another owner, or to this one: created by a run whose response was lost.
+		// An earlier run with a lost response may have created the object. Otherwise it belongs to another owner.
 		var getErr error
 		live, getErr = p.getLive(ctx, i)
 		switch {
@@ -78,7 +78,7 @@ func (p *pass) applyTo(ctx context.Context, i *item, live *metav1.PartialObjectM
 }
 
 // create creates a child with an apply, so that its fields have one field manager from the start. The error is
-// client.ErrExists if there is an object in its place.
+// client.ErrExists if an object with its name exists.
 func (p *pass) create(ctx context.Context, i *item) error {
 	if !i.referable {
 		// The garbage collector will not delete this child.

@@ -76,9 +76,9 @@ type Config struct {
 	// Recreate permits to delete every child and create it again if immutable fields must change. Child.Recreate permits
 	// it for one child. Default false.
 	Recreate bool
-	// AdoptOrphans takes over objects in the place of a child that have no owner: no owner reference and no labels of
-	// another set. This includes children of an earlier owner of the same name. Default false: they are reported as
-	// Foreign and not changed.
+	// AdoptOrphans takes over existing objects with the name of a child that have no owner: no owner reference and no
+	// labels of another set. This includes children of an earlier owner of the same name. Default false: they are
+	// reported as Foreign and not changed.
 	AdoptOrphans bool
 
 	// FormerManagers are the field managers with which earlier versions of the program, or another tool, wrote children

@@ -11,7 +11,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// ForeignError reports that the object in the place of a child belongs to another owner. The Set did not change it.
+// ForeignError reports that the object with the name of a child belongs to another owner. The Set did not change it.
 //
 // Informers of the label LabelSet do not have the object, so its deletion does not enqueue the owner: the next retry
 // detects it. Retries are those of a missing permission (retry.Forbidden): the first after 1 s, later every 5 min.

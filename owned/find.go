@@ -12,8 +12,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// findChildren finds all objects with the labels of the owner's children. With live it asks the API server, also for
-// kinds that were not served before.
+// findChildren finds all objects with the labels of the owner's children. With live, it reads them from the API server,
+// and requests also kinds that were not served before.
 func (p *pass) findChildren(ctx context.Context, live bool) error {
 	var errs []error
 	for _, kind := range p.set.config.Kinds {
@@ -76,8 +76,8 @@ func (p *pass) listChildren(ctx context.Context, kind schema.GroupVersionKind, n
 	return nil
 }
 
-// lookUp returns the last known state of the object in the place of a child; nil if it knows no such object. It makes
-// no request, because a child is created only if the API server has no object in its place.
+// lookUp returns the last known state of the object with the name of a child; nil if no such object is known. It makes
+// no request, because a child is created only if the API server has no object with its name.
 func (p *pass) lookUp(ctx context.Context, i *item) (*metav1.PartialObjectMetadata, error) {
 	if obj, ok := p.found[i.identity()]; ok {
 		return obj, nil
@@ -92,12 +92,13 @@ func (p *pass) lookUp(ctx context.Context, i *item) (*metav1.PartialObjectMetada
 	return obj, err
 }
 
-// getLive reads the object in the place of a child from the API server.
+// getLive reads the object with the name of a child from the API server.
 func (p *pass) getLive(ctx context.Context, i *item) (*metav1.PartialObjectMetadata, error) {
 	return client.Get[*metav1.PartialObjectMetadata](ctx, p.client, kube.KeyOf(i.object), client.OfKind(i.kind), client.FromAPI())
 }
 
-// isCovered reports whether an informer shows the object in the place of a child, whether or not it belongs to the set.
+// isCovered reports whether an informer shows the object with the name of a child, whether or not it belongs to the
+// set.
 func (p *pass) isCovered(i *item) bool {
 	for _, informer := range p.client.Config().Informers {
 		if untyped := informer.Untyped(); untyped.Kind() == i.kind && untyped.Covers(i.object.GetNamespace(), nil) {

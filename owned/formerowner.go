@@ -22,9 +22,9 @@ func (p *pass) formerOwner(obj metav1.Object) (former metav1.OwnerReference, ok 
 		schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind() == p.ownerKind.GroupKind()
 }
 
-// replaceFormer handles an object of a former owner in the place of a child. The garbage collector should delete it.
-// The collector misses the deletion of the former owner if it is restarted, or its watch breaks, while the owner is
-// deleted and created again. So the child is deleted here if it still exists after Config.FormerOwnerGrace.
+// replaceFormer handles an object with the name of a child that belongs to a former owner. The garbage collector should
+// delete it. The collector misses the deletion of the former owner if it is restarted, or its watch breaks, while the
+// owner is deleted and created again. So the child is deleted here if it still exists after Config.FormerOwnerGrace.
 func (p *pass) replaceFormer(ctx context.Context, i *item, live *metav1.PartialObjectMetadata, former metav1.OwnerReference) error {
 	// Names are unique: if the owner exists with its uid, the former owner is gone.
 	if err := p.checkOwner(ctx); err != nil {

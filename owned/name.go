@@ -24,9 +24,9 @@ func ChildName(owner metav1.Object, suffix string) string {
 	return ChildNameWithin(owner, suffix, maxLabel)
 }
 
-// ChildNameWithin is like ChildName with another maximum length in bytes, at least 20: 52 for CronJobs, StatefulSets and
-// DaemonSets, whose controllers append a suffix that must fit into a label value, and up to 253 for most other kinds.
-// Above 63 it keeps dots, because such names need not be labels.
+// ChildNameWithin is like ChildName with another maximum length in bytes, at least 20: 52 for CronJobs, StatefulSets
+// and DaemonSets (their controllers append a suffix that must fit into a label value), and up to 253 for most other
+// kinds. Above 63 it keeps dots, because such names need not be labels.
 func ChildNameWithin(owner metav1.Object, suffix string, maxLength int) string {
 	if owner.GetName() == "" {
 		return ""

@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// notServedFor is how long Apply does not ask again for a kind that the cluster does not serve. The objects of a kind
-// are deleted with it, so a kind that is served again has no earlier children.
+// notServedFor is the time until Apply checks again whether the cluster serves a kind that it did not serve. The
+// objects of a kind are deleted with it, so a kind that is served again has no earlier children.
 const notServedFor = 10 * time.Minute
 
-// notServed remembers kinds that the cluster does not serve, so that programs can name kinds that some clusters do not
+// notServed stores kinds that the cluster does not serve. With it, programs can name kinds that only some clusters
 // have, without a request in each run.
 type notServed struct {
 	mu    sync.Mutex

@@ -89,7 +89,7 @@ func with(all, more map[string]string) map[string]string {
 	return joined
 }
 
-// ownershipState classifies the object in the place of a child by its owner.
+// ownershipState classifies the object with the name of a child by its owner.
 type ownershipState int
 
 const (

@@ -31,7 +31,7 @@ func TestImmutableFields(t *testing.T) {
 	template := invalid("spec.template", `Invalid value: core.PodTemplateSpec{Name: "x"}: field is immutable`)
 	for name, test := range map[string]struct {
 		err  error
-		want []string // nil: no
+		want []string // nil: not an immutable field
 	}{
 		"a Job's template":     {refusal(template), []string{"spec.template"}},
 		"a Deployment's":       {refusal(invalid("spec.selector", `Invalid value: {"a":"b"}: field is immutable`)), []string{"spec.selector"}},

@@ -14,7 +14,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// ChildOutcome is what a run did with a child; in a Plan, what it would do.
+// ChildOutcome is the result of a run for a child; in a Plan, the expected result.
 type ChildOutcome string
 
 // Outcomes.
@@ -33,7 +33,7 @@ const (
 	// Terminating: the child is being deleted and still exists; see Result.Terminating. A desired child is created when
 	// it is gone.
 	Terminating ChildOutcome = "terminating"
-	// Foreign: the object in the place of the child belongs to another owner, and was not changed.
+	// Foreign: the object with the name of the child belongs to another owner, and was not changed.
 	Foreign ChildOutcome = "foreign"
 	// Failed: see Result.Err.
 	Failed ChildOutcome = "failed"
@@ -47,7 +47,7 @@ const (
 type Deletion struct {
 	// Since is the deletionTimestamp of the object: the time of the deletion plus the grace period.
 	Since time.Time
-	// Finalizers block the deletion. If there are none, the object exists until its grace period ends.
+	// Finalizers block the deletion. Without finalizers, the object exists until its grace period ends.
 	Finalizers []string
 	// ForceRemoved are finalizers of other controllers that this run has removed; see Config.ForceRemoveFinalizers.
 	ForceRemoved []string
@@ -136,7 +136,7 @@ type Report struct {
 	// or to delete a child of a former owner. Handlers pass it to controller.RequeueAfter. Zero: not needed.
 	RunAgain time.Duration
 
-	failure error // why there are no results
+	failure error // the reason why Results is empty
 }
 
 // Ready reports whether all desired children are in their desired state and ready, and nothing has failed. Undesired
@@ -195,7 +195,7 @@ func (r Report) remaining() []Result {
 // the report of an error.
 func (r Report) AllDeleted() bool { return r.failure == nil && len(r.remaining()) == 0 }
 
-// Remaining describes the undesired children that still exist, for the message of a condition; "" if there are none.
+// Remaining describes the undesired children that still exist, for the message of a condition; "" if none exist.
 func (r Report) Remaining() string {
 	if r.failure != nil {
 		return r.failure.Error()

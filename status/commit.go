@@ -22,13 +22,13 @@ var ErrNoSubresource = errors.New("the kind has no status subresource")
 const maxAttempts = 5
 
 // Commit writes the differences between the status of before, the object as a run received it, and that of after, the
-// object at the end of the run. It sends one patch to the status subresource, or none if nothing differs. changed
-// reports whether it wrote. It may be called at the end of every run, as middleware.Status does. It changes neither
-// object, and ignores differences outside of the status.
+// object at the end of the run. It sends one patch to the status subresource. If nothing differs, it sends no patch.
+// changed reports whether it wrote. It may be called at the end of every run, as middleware.Status does. It changes
+// neither object, and ignores differences outside of the status.
 //
 // # Steps
 //
-//  1. Commit computes the difference, without a request. If there is none, it returns.
+//  1. Commit computes the difference, without a request. If nothing differs, it returns.
 //  2. It sends one patch. If all parents of the changed fields exist, that is a JSON patch of these fields and
 //     conditions. It tests the uid, and for each condition its position, status and observedGeneration, so other
 //     writes to the object do not matter. Otherwise (the first status, a new condition, a run that wrote to the
@@ -41,8 +41,8 @@ const maxAttempts = 5
 //   - Commit writes only those entries of status.conditions, if they have types, that differ between before and
 //     after. Changes of other clients to other conditions stay. It writes other lists as a whole: clients that share
 //     such a list must use client.Apply.
-//   - If a condition in the cluster already has the status that the run has set, because of an earlier run whose
-//     response was lost, or another replica, it keeps its lastTransitionTime, however outdated before is.
+//   - If a condition in the cluster already has the status that the run has set, it keeps its lastTransitionTime,
+//     however outdated before is. An earlier run with a lost response, or another replica, may have written it.
 //   - Commit does not change a condition with the observedGeneration of a later generation of the object, and does
 //     not lower status.observedGeneration, unless before has them: the object was restored from a backup with its
 //     status. The generation of a change is the condition's observedGeneration, or that of before if the run has set

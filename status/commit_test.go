@@ -222,7 +222,7 @@ func TestCommitAfterWriteOfRun(t *testing.T) {
 	w := newWorld(t)
 	before := w.shop(t)
 	w.say("Theirs", "False")
-	after := w.shop(t) // as the answer of a write
+	after := w.shop(t) // the response of a write
 	setReady(after)
 	commit(t, w, before, after)
 	w.expect(t, "0 [a] Theirs=False Ready=True", patch)

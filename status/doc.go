@@ -10,7 +10,7 @@
 //		return nil
 //	}
 //
-// Only Commit and CommitLocked make requests, and none if the status did not change. CommitLocked, or
+// Only Commit and CommitLocked make requests, and only if the status has changed. CommitLocked, or
 // middleware.CommitStatus, writes during a run what must be recorded before the run continues.
 //
 // With package owned, Summarize sets the conditions from the states of the children (owned.Report.States).

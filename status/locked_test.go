@@ -83,8 +83,8 @@ func TestCommitLocked(t *testing.T) {
 	}
 }
 
-// A run takes over the response of its own write and then calls CommitLocked. Its copy is the live state, so the origin
-// of every difference is known.
+// A run takes over the response of its own write and then calls CommitLocked. Its copy is the live state, so all
+// differences are changes of the run.
 func TestCommitLockedAfterWriteOfRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -107,8 +107,7 @@ func TestCommitWithPrunedField(t *testing.T) {
 	w.expect(t, "0 [a] Theirs=True Ready=False New=True", patch, get, patch)
 }
 
-// An earlier run whose response was lost, or another client, has already set the same status: the transition time
-// stays.
+// Another client, or an earlier run with a lost response, has already set the same status: the transition time stays.
 func TestCommitKeepsTransitionTimeAfterLostResponse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
