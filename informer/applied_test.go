@@ -17,7 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// appliedEntries are managedFields of which each manager has applied a field of its name.
+// appliedEntries returns managedFields in which each manager has applied a field of its name.
 func appliedEntries(managers ...string) (entries []metav1.ManagedFieldsEntry) {
 	for _, manager := range managers {
 		entries = append(entries, metav1.ManagedFieldsEntry{
@@ -28,8 +28,8 @@ func appliedEntries(managers ...string) (entries []metav1.ManagedFieldsEntry) {
 	return entries
 }
 
-// shownApplied returns the managers of the entry that a view shows beside an object, and of those in
-// the object itself.
+// shownApplied returns the manager of the entry that Untyped().Object returns with an object, and the managers of the
+// entries in the object itself.
 func shownApplied[T kube.Object](t *testing.T, i *informer.Informer[T], name string) string {
 	t.Helper()
 	obj, entry, found, err := i.Untyped().Object(key(name))
@@ -52,7 +52,7 @@ func shownApplied[T kube.Object](t *testing.T, i *informer.Informer[T], name str
 	return managers
 }
 
-// viewApplied is shownApplied through all types that the informer can be viewed by.
+// viewApplied checks that shownApplied is the same through all types of views, and returns it.
 func viewApplied[T kube.Object](t *testing.T, i *informer.Informer[T], name string) string {
 	t.Helper()
 	all := []string{shownApplied(t, i, name)}
@@ -151,7 +151,7 @@ func checkApplied[T kube.Object](t *testing.T, list func() runtime.Object, objec
 					expect("others", "", "+other")
 					expect("both", "me", "+me+other")
 					expect("nobody", "", "")
-					// What a watch brings is kept as what a list brings.
+					// An object of a watch is kept in the same way as an object of a list.
 					changed := object("others", "2")
 					changed.SetManagedFields(appliedEntries("other", "me"))
 					others.Put(changed)

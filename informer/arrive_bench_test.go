@@ -11,8 +11,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
-// BenchmarkArrived is what an update costs from its arrival to the end of its announcement, to
-// a subscriber that does nothing.
+// BenchmarkArrived measures an update from its arrival to the end of its announcement, with a subscriber that does
+// nothing.
 func BenchmarkArrived(b *testing.B) {
 	inf, err := New(Config[*corev1.Pod]{Retriever: FromListerWatcher[*corev1.Pod](&cache.ListWatch{}), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
-// await counts how often seen is called for w.
+// await returns the number of calls of seen for w.
 func await(f fixture, w cache.Write) *atomic.Int32 {
 	f.Helper()
 	var seen atomic.Int32
@@ -35,7 +35,7 @@ func await(f fixture, w cache.Write) *atomic.Int32 {
 	return &seen
 }
 
-// expectSeen is an error when the write was not seen so often.
+// expectSeen fails the test if seen was not called want times.
 func expectSeen(t *testing.T, when string, seen *atomic.Int32, want int32) {
 	t.Helper()
 	synctest.Wait()
@@ -52,13 +52,13 @@ func deleted(obj configMap, version string) cache.Write {
 	return cache.Write{Key: key(obj.Name), UID: obj.UID, ResourceVersion: version, Deleted: true}
 }
 
-// Contract 7's other half: an informer tells when it shows a write.
+// Contract 7, second half: an informer reports when it shows a write.
 func TestAwaitIsSeenWithTheWrite(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		for name, test := range map[string]struct {
-			// write writes behind the informer's back, and returns what is awaited.
+			// write writes to the server, and returns the write to await.
 			write func(f fixture) cache.Write
-			// at once: the informer shows it, or never will.
+			// atOnce: the informer shows the write at once, or never will.
 			atOnce bool
 		}{
 			"an update":  {write: func(f fixture) cache.Write { return written(f.server.Put(object("a", "2"))) }},
@@ -168,9 +168,9 @@ func TestAwaitIsSeenWithTheWrite(t *testing.T) {
 	}
 }
 
-// Nothing about the object comes, or can come.
+// The informer selects no such object, so no event of it arrives.
 func TestAwaitIsSeenWithoutTheObject(t *testing.T) {
-	missing := func(fixture) cache.Write { // a Retriever that leaves it out
+	missing := func(fixture) cache.Write { // the Retriever omits it
 		return cache.Write{Key: key("hidden"), UID: "u", ResourceVersion: "103"}
 	}
 	for name, test := range map[string]struct {
@@ -178,7 +178,7 @@ func TestAwaitIsSeenWithoutTheObject(t *testing.T) {
 		then  func(f fixture)
 	}{
 		"a bookmark": {missing, func(f fixture) {
-			f.server.Put(object("b", "1")) // which does not count: it is what the bookmark is of
+			f.server.Put(object("b", "1")) // does not count; the bookmark needs a new version
 			f.server.Bookmark()
 		}},
 		"a later event": {missing, func(f fixture) { f.server.Put(object("b", "1")); f.server.Put(object("b", "2")) }},
@@ -290,11 +290,11 @@ func TestAwaitThatIsCancelledIsForgotten(t *testing.T) {
 		expectSeen(t, "cancelled", &cancelled, 0)
 		expectSeen(t, "not cancelled", &other, 1)
 		cancel()
-		cancelOther() // too late, which is fine
+		cancelOther() // no effect, because seen was called
 	})
 }
 
-// Where Retrievers overlap, a reader may get the object of either.
+// If Retrievers overlap, a reader may get the object of any of them.
 func TestAwaitIsSeenWhenAllPartsShowIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, other := newServer(true), newServer(true)
@@ -311,7 +311,7 @@ func TestAwaitIsSeenWhenAllPartsShowIt(t *testing.T) {
 		other.Mute(false)
 		expectSeen(t, "by both", seen, 1)
 
-		// A part that goes is not waited for.
+		// A removed part is not awaited.
 		one.Mute(true)
 		seen = await(f, written(one.Put(object("a", "3"))))
 		other.Put(object("a", "3"))
@@ -323,7 +323,7 @@ func TestAwaitIsSeenWhenAllPartsShowIt(t *testing.T) {
 	})
 }
 
-// A wake-up must not be lost between the check and the registration.
+// A call of seen must not be lost between the check and the registration.
 func TestAwaitWhileEventsCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
@@ -334,7 +334,7 @@ func TestAwaitWhileEventsCome(t *testing.T) {
 		var writing sync.WaitGroup
 		for n := range writers {
 			writing.Go(func() { // waited for below
-				name := fmt.Sprint("object-", n%3) // several write the same object
+				name := fmt.Sprint("object-", n%3) // several goroutines write the same object
 				for i := range writes {
 					w := written(server.Put(object(name, fmt.Sprint(i))))
 					f.informer.Untyped().Await(w, func() { seen.Add(1) })
@@ -346,7 +346,7 @@ func TestAwaitWhileEventsCome(t *testing.T) {
 	})
 }
 
-// hiding is a Retriever that leaves objects out: nothing is known of what it selects.
+// hiding is a Retriever that omits objects. Its selection is unknown to the informer.
 type hiding struct {
 	informer.Retriever[configMap]
 }
@@ -385,7 +385,7 @@ func TestAwaitWithCustomRetriever(t *testing.T) {
 	})
 }
 
-// Versions that cannot be compared can be the same.
+// Versions that cannot be compared can still be equal.
 func TestAwaitOfVersionsThatCannotBeCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watch.NewFakeWithChanSize(1, false)
@@ -403,7 +403,7 @@ func TestAwaitOfVersionsThatCannotBeCompared(t *testing.T) {
 	})
 }
 
-// A list that is coming shows what it has, before it has come to its end.
+// The informer shows the objects of a list before the list has ended.
 func TestAwaitIsSeenWithinAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
@@ -430,7 +430,7 @@ func TestAwaitIsSeenWithinAList(t *testing.T) {
 	})
 }
 
-// limited is a Retriever that lists in pages, whether it is asked to or not.
+// limited is a Retriever that always lists in pages.
 type limited struct{ paged }
 
 func (l limited) List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
@@ -438,7 +438,7 @@ func (l limited) List(ctx context.Context, opts metav1.ListOptions) (runtime.Obj
 	return l.paged.List(ctx, opts)
 }
 
-// What is awaited may never come: the object that was written is not kept until then.
+// An awaited write may never arrive, so the informer must not keep the written object.
 func TestAwaitDoesNotKeepTheObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)

@@ -23,29 +23,29 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// apiServer answers requests for ConfigMaps, byte by byte as the test says. These tests run
-// in real time: a bubble knows no network.
+// apiServer responds to requests for ConfigMaps. The test determines each byte. These tests run in real time, because a
+// bubble of testing/synctest supports no network.
 type apiServer struct {
 	*httptest.Server
 	answer func(a *answer) // called for each list and watch
 
 	mu        sync.Mutex
-	accepts   []string // of lists and watches
-	discovery int      // requests for the kinds
+	accepts   []string // Accept headers of lists and watches
+	discovery int      // discovery requests
 }
 
-// answer is one request and its answer.
+// answer is a request and its response.
 type answer struct {
 	http.ResponseWriter
 	*http.Request
-	number  int  // of the request among all
+	number  int  // number of the request, from the first one
 	watches bool // otherwise it lists
-	streams bool // it asks for a streamed list
+	streams bool // a request for a streamed list
 }
 
-// send sends text at once.
+// send sends text immediately.
 func (a *answer) send(text string) {
-	_, _ = a.ResponseWriter.Write([]byte(text)) // the client may be gone
+	_, _ = a.ResponseWriter.Write([]byte(text)) // the client may have closed the connection
 	a.ResponseWriter.(http.Flusher).Flush()
 }
 
@@ -59,13 +59,13 @@ func (a *answer) event(kind, name, version string) {
 		kind, name, name, version, annotations))
 }
 
-// breakOff ends the connection in the middle of the answer.
+// breakOff closes the connection in the middle of the response.
 func (a *answer) breakOff() { panic(http.ErrAbortHandler) }
 
 // stand keeps the watch open until the client ends it.
 func (a *answer) stand() { <-a.Request.Context().Done() }
 
-// refuse answers with an error.
+// refuse responds with an error.
 func (a *answer) refuse(err *apierrors.StatusError) {
 	a.ResponseWriter.Header().Set("Content-Type", "application/json")
 	a.ResponseWriter.WriteHeader(int(err.ErrStatus.Code))
@@ -98,7 +98,7 @@ func serve(t *testing.T, answerWith func(a *answer)) *apiServer {
 	return s
 }
 
-// connect returns the server as a cluster.
+// connect returns a Cluster that uses the server.
 func (s *apiServer) connect(t *testing.T, config rest.Config) *kube.Cluster {
 	t.Helper()
 	config.Host = s.URL
@@ -148,7 +148,7 @@ func (l live[T]) until(check func() string) {
 	}
 }
 
-// tells waits until the informer has told of changes, in their order.
+// tells waits until the informer has announced changes, in this order.
 func (l live[T]) tells(want ...string) {
 	l.Helper()
 	l.until(func() string {
@@ -232,7 +232,7 @@ func TestHistoryGoneAndGarbageOnTheWire(t *testing.T) {
 			a.event("ADDED", "a", "5")
 			a.event("BOOKMARK", "", "8")
 			a.event("MODIFIED", "a", "9")
-		case 2: // as an answer; in a stream it is an event
+		case 2: // as a response; in a stream it would be an event
 			a.refuse(apierrors.NewResourceExpired("too old resource version"))
 		case 3:
 			a.event("ADDED", "a", "9")

@@ -24,7 +24,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// deletions records the changes, and which of them are certain.
+// deletions records changes, and which of them are Certain.
 type deletions struct {
 	mu    sync.Mutex
 	lines []string
@@ -69,7 +69,7 @@ func TestCertainDeletionsComeFromWatches(t *testing.T) {
 				server.Put(object("a", "1"))
 				f, l := recorded(t, server, nil)
 				defer f.stop()
-				// The list was of one moment, and the watch begins there.
+				// The list shows one time, and the watch starts there.
 				server.Put(object("a", "2"))
 				server.Put(object("a", "3"))
 				server.Put(object("b", "1"))
@@ -77,7 +77,7 @@ func TestCertainDeletionsComeFromWatches(t *testing.T) {
 				server.Delete(key("b"))
 				l.expect(t, "updated a", "updated a", "added b", "updated b", "deleted b, certain")
 
-				// A watch that goes on where the last one ended has missed nothing.
+				// A watch that continues where the last one ended has missed nothing.
 				server.DropWatches()
 				server.Put(object("a", "4"))
 				server.Put(object("a", "5"))
@@ -86,12 +86,12 @@ func TestCertainDeletionsComeFromWatches(t *testing.T) {
 				time.Sleep(time.Minute)
 				l.expect(t, "updated a", "updated a", "added c", "deleted c, certain")
 
-				// Deleted and created again is another object.
+				// An object that is deleted and created again is another object.
 				server.Delete(key("a"))
 				server.Put(object("a", "6"))
 				l.expect(t, "deleted a, certain", "added a")
 
-				// The end of an object that a list no longer has is not certain.
+				// The deletion of an object that a list no longer contains is not certain.
 				server.Put(object("d", "1"))
 				l.expect(t, "added d")
 				f.offline(func() {
@@ -112,7 +112,7 @@ func TestCertainDeletionsComeFromWatches(t *testing.T) {
 	}
 }
 
-// listsAt is a Retriever whose lists say that they are of one version.
+// listsAt is a Retriever whose lists have a given version.
 type listsAt struct {
 	informer.Retriever[configMap]
 	version string
@@ -126,8 +126,8 @@ func (l listsAt) List(ctx context.Context, opts metav1.ListOptions) (runtime.Obj
 	return list, err
 }
 
-// watched starts an informer of one object "a" at version 101 which lists, and then watches
-// what is sent to the channel; listed is the version of the list.
+// watched starts an informer of one object "a" at version 101. The informer lists at version listed, and then watches
+// the returned watch.
 func watched(t *testing.T, listed string) (fixture, *deletions, *watch.FakeWatcher) {
 	t.Helper()
 	server := newServer(false)
@@ -145,7 +145,8 @@ func watched(t *testing.T, listed string) (fixture, *deletions, *watch.FakeWatch
 	return f, l, w
 }
 
-// A watch from version "0" or from none begins with the present objects, so it may have missed states of a deleted one.
+// A watch from version "0" or without a version begins with the present objects, so it may have missed states of a
+// deleted object.
 func TestCertainDeletionNeedsAWatchFromAVersion(t *testing.T) {
 	at := func(value, version string) configMap {
 		obj := object("a", value)
@@ -241,7 +242,7 @@ func TestDeletionWithTheKindIsNotCertain(t *testing.T) {
 	})
 }
 
-// Whatever happens to watches and lists, a certain deletion has the last state of its object.
+// After any failures of watches and lists, a certain deletion has the last state of its object.
 func TestCertainDeletionHasTheLastState(t *testing.T) {
 	for seed := range 100 {
 		synctest.Test(t, func(t *testing.T) {
@@ -337,7 +338,8 @@ func TestChangedAndManager(t *testing.T) {
 		defer f.stop()
 		var lines []string
 		notify := func(c informer.Change) {
-			// In parts, all at once, and after the states were read: it is all the same.
+			// The result must not depend on whether the parts are compared separately, all at once, or after the states
+			// were read.
 			head := c.Changed(kube.ChangedUID | kube.ChangedResourceVersion)
 			all := c.Changed(kube.ChangedAnything)
 			if _, err := c.States().Old(); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// states writes down changes with the values before and after.
+// states records changes with the values before and after.
 type states struct {
 	*testing.T
 	lines []string
@@ -35,7 +35,7 @@ func (s *states) notify(c informer.Change) {
 		}
 		return o.ResourceVersion
 	}
-	// New before Old, and twice: the order of reading must not matter.
+	// New is read before Old, and both are read twice, because the order of reading must not matter.
 	after, before := value(c.States().New()), value(c.States().Old())
 	if value(c.States().New()) != after || value(c.States().Old()) != before {
 		s.Error("read again, the states differ")
@@ -81,11 +81,11 @@ func TestSubscribersReadTheStatesOfAChange(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		got := late.take()
-		slices.Sort(got[:2]) // what is there is told in no order
+		slices.Sort(got[:2]) // present objects are announced in no particular order
 		if diff := cmp.Diff([]string{"listed a: -=- to 102=2", "listed b: -=- to 103=1", last}, got); diff != "" {
 			t.Errorf("who subscribed later (-want +got):\n%s", diff)
 		}
-		// After the call there is nothing to read.
+		// The states cannot be read after the call.
 		before, err := late.last.States().Old()
 		after, err2 := late.last.States().New()
 		if before != nil || after != nil || err != nil || err2 != nil {
@@ -125,7 +125,7 @@ func TestDeletedAndCreatedAgainHasBothStates(t *testing.T) {
 	})
 }
 
-// A subscriber may read the informer while it is told of a change, and finds the new state.
+// A subscriber may read the informer while it receives a change, and gets the new state.
 func TestSubscribersReadTheAnnouncedState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)

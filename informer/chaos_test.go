@@ -22,8 +22,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Whatever an API server, the network and the users of an informer do, in the end it shows what the
-// server has, has announced that, and has seen each write that was awaited.
+// After any faults of the API server and the network, and any calls of the informer's users, the informer finally shows
+// the server's objects, has announced them, and has called seen for each awaited write.
 func TestCacheConverges(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
@@ -34,7 +34,7 @@ func TestCacheConverges(t *testing.T) {
 	}
 }
 
-// truth is an informer beside its API server.
+// truth is an informer with its API server.
 type truth struct {
 	*testing.T
 	random    *rand.Rand
@@ -46,10 +46,10 @@ type truth struct {
 	awaited   int
 
 	mu     sync.Mutex
-	fault  string              // guarded by mu; what happens to requests
-	cuts   int                 // guarded by mu; how many answers have been cut
-	copied map[kube.Key]string // guarded by mu; resource versions, as announced
-	seen   map[int]int         // guarded by mu; how often each awaited write was seen
+	fault  string              // guarded by mu; the present fault of requests
+	cuts   int                 // guarded by mu; number of truncated responses
+	copied map[kube.Key]string // guarded by mu; announced resource versions
+	seen   map[int]int         // guarded by mu; number of calls of seen for each awaited write
 }
 
 func newTruth(t *testing.T, seed uint64) *truth {
@@ -82,7 +82,7 @@ func (f *truth) anySelection() (s informer.Selection) {
 	return s
 }
 
-// request is what happens to a request.
+// request applies the present fault to a request.
 func (f *truth) request(r *http.Request, do func() *http.Response) (*http.Response, error) {
 	f.mu.Lock()
 	fault := f.fault
@@ -112,7 +112,7 @@ func (f *truth) request(r *http.Request, do func() *http.Response) (*http.Respon
 	return response, nil
 }
 
-// cutBody ends within what it has to say.
+// cutBody is a response body that ends early.
 type cutBody struct {
 	io.ReadCloser
 	left int
@@ -127,7 +127,7 @@ func (c *cutBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// note keeps a copy of what is announced.
+// note records what is announced.
 func (f *truth) note(c informer.Change) {
 	obj, err := c.States().New()
 	f.mu.Lock()
@@ -154,7 +154,7 @@ func (f *truth) setFault(fault string) {
 	f.fault = fault
 }
 
-// write changes an object of the server, and sometimes awaits that.
+// write changes an object of the server, and sometimes awaits the write.
 func (f *truth) write() {
 	key := kube.Key{Namespace: string(rune('a' + f.random.IntN(3))), Name: fmt.Sprint("n", f.random.IntN(6))}
 	deletes := f.random.IntN(4) == 0
@@ -240,7 +240,7 @@ func (f *truth) check() {
 	f.compare()
 }
 
-// compare compares what the informer shows, and what it has announced, with what the server has.
+// compare compares the shown and the announced objects with those of the server.
 func (f *truth) compare() {
 	want, shown := map[kube.Key]string{}, map[kube.Key]string{}
 	for _, namespace := range []string{"a", "b", "c"} {

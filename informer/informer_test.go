@@ -45,7 +45,7 @@ func object(name, value string) configMap {
 
 func key(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
 
-// recorder is a subscriber that writes down what it is told.
+// recorder is a subscriber that records changes.
 type recorder struct {
 	mu      sync.Mutex
 	changes []string
@@ -58,7 +58,7 @@ func (r *recorder) notify(c informer.Change) {
 	r.changes = append(r.changes, word+" "+c.Key.Name)
 }
 
-// take returns what was written down since the last take.
+// take returns the changes since the last take.
 func (r *recorder) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +67,7 @@ func (r *recorder) take() []string {
 	return changes
 }
 
-// logBuffer is a buffer that the informer writes while the test reads.
+// logBuffer is a buffer to which the informer writes while the test reads.
 type logBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -89,7 +89,7 @@ func (b *logBuffer) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// fixture is an informer of a fake server, running in a synctest bubble.
+// fixture is an informer of a fake server that runs in a synctest bubble.
 type fixture struct {
 	*testing.T
 	server   *fakeapi.Server[configMap]
@@ -99,7 +99,7 @@ type fixture struct {
 	stop     func()
 }
 
-// start runs an informer over r, which defaults to the server.
+// start runs an informer of r, by default of the server.
 func start(t *testing.T, server *fakeapi.Server[configMap], r informer.Retriever[configMap]) fixture {
 	t.Helper()
 	if r == nil {
@@ -120,7 +120,7 @@ func start(t *testing.T, server *fakeapi.Server[configMap], r informer.Retriever
 	return f
 }
 
-// run runs inf until the returned function is called, which waits for its end.
+// run runs inf until stop is called. stop waits for the end of Run.
 func run(t *testing.T, inf *informer.Informer[configMap]) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -208,7 +208,7 @@ func TestReadersOwnTheirObjects(t *testing.T) {
 	})
 }
 
-// Contract 10, first half: a reconnect or relist alone is no change.
+// Contract 10, first half: a reconnect or a relist alone announces nothing.
 func TestContract10_ReconnectsAreNoChanges(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestContract10_ReconnectsAreNoChanges(t *testing.T) {
 				time.Sleep(time.Minute)
 				f.expect()
 
-				// While nobody watches, two things happen and the history is lost.
+				// While no watch is open, two changes happen and the history is lost.
 				server.Fail("watch", errors.New("broken"))
 				server.Fail("list", errors.New("broken"))
 				server.DropWatches()
@@ -242,19 +242,19 @@ func TestContract10_ReconnectsAreNoChanges(t *testing.T) {
 	}
 }
 
-// Contract 10, second half: per object, the view moves forward only.
+// Contract 10, second half: for each object, the cache only moves forward.
 func TestContract10_StaleListsDoNotGoBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		server.Put(object("a", "old"))
 		f := start(t, server, nil)
 		defer f.stop()
-		server.ServeStale() // from here on, lists are from now
+		server.ServeStale() // lists return the present state from now on
 		server.Put(object("a", "new"))
 		server.Put(object("b", "new"))
 		f.expect("listed a", "updated a", "added b")
 
-		// The watch breaks, the history is lost, and the relist meets a server that lags behind.
+		// The watch breaks, the history is lost, and the server returns a stale list.
 		server.Fail("watch", errors.New("broken"))
 		server.DropWatches()
 		server.Put(object("c", "new"))
@@ -300,7 +300,7 @@ func TestDeletedAndCreatedAgainIsAnUpdate(t *testing.T) {
 	})
 }
 
-// Contract 9: what cannot be listed or watched is named within seconds, and found again.
+// Contract 9: a failing list or watch is reported within seconds, and its recovery too.
 func TestContract09_ProblemIsNamed(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "",
 		errors.New(`User "jane" cannot list resource "configmaps" in API group "" at the cluster scope`))
@@ -375,8 +375,8 @@ func TestObjectOfAnotherTypeIsNamed(t *testing.T) {
 	}
 }
 
-// Kooper's predecessors panic on a tombstone, or on one without an object. An event that
-// cannot be understood may have been anything, so the informer lists again.
+// Predecessors of Kooper panic on a tombstone, or on a tombstone without an object. An event that cannot be decoded may
+// have been any change, so the informer lists again.
 func TestTombstonesDoNotPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events *watch.FakeWatcher
@@ -439,7 +439,7 @@ func TestSharedInformerListsOnce(t *testing.T) {
 		if diff := cmp.Diff([]string{"listed a"}, second.take()); diff != "" {
 			t.Errorf("who joins is not told what is there (-want +got):\n%s", diff)
 		}
-		f.stop() // the one who started it leaves; the watch goes on
+		f.stop() // the first user leaves; the watch continues
 		server.Put(object("a", "2"))
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"updated a"}, second.take()); diff != "" {
@@ -502,14 +502,14 @@ func TestRunsThatComeAndGoShareOrFollowEachOther(t *testing.T) {
 	})
 }
 
-// Contract 5, the informer's part: Run returns when no call of the Retriever is under way.
+// Contract 5, the informer's part: Run returns only when no call of the Retriever is running.
 func TestContract05_InformerRunWaitsForItsList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, release := make(chan struct{}), make(chan struct{})
 		lw := &cache.ListWatch{
 			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 				close(began)
-				<-release // a list that does not heed its context
+				<-release // a list that ignores its context
 				return nil, errors.New("late")
 			},
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
@@ -577,7 +577,7 @@ func TestJoinedRetrieversAreOneView(t *testing.T) {
 		if n != 2 || f.informer.Len() != 2 {
 			t.Errorf("All has %d, Len is %d; want 2", n, f.informer.Len())
 		}
-		// A relist of one side says nothing about the other's objects.
+		// A relist of one part must not affect the objects of the other.
 		left.Compact()
 		left.DropWatches()
 		time.Sleep(time.Minute)
@@ -647,7 +647,7 @@ func TestWrappedJoinIsNamed(t *testing.T) {
 	})
 }
 
-// scripted is a Retriever whose watches the test makes.
+// scripted is a Retriever whose watches come from the test.
 type scripted struct {
 	informer.Retriever[configMap]
 	watch func(opts metav1.ListOptions) (watch.Interface, error)
@@ -737,8 +737,8 @@ func TestErrorWithChangingPortIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// A fake that ignores SendInitialEvents, as client-go's fake clientsets do behind a plain
-// cache.ListWatch, costs time but works.
+// A fake that ignores SendInitialEvents costs time but works. client-go's fake clientsets behind a plain
+// cache.ListWatch are such fakes.
 func TestStreamedListThatStaysSilentIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
@@ -769,7 +769,7 @@ func TestStreamedListThatStaysSilentIsGivenUp(t *testing.T) {
 	})
 }
 
-// A history that is gone now and then, with events in between, is not trouble.
+// An occasional 410, with events in between, is not a problem.
 func TestOccasional410IsNotAnError(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
@@ -798,7 +798,7 @@ func TestOccasional410IsNotAnError(t *testing.T) {
 	}
 }
 
-// Streamed lists are asked for again after some time, and after a longer one when they do not come.
+// Streamed lists are requested again after some time. The time grows if they fail again.
 func TestStreamedListsAreTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
@@ -831,7 +831,7 @@ func TestStreamedListsAreTriedAgain(t *testing.T) {
 		}
 		relist(0, 0)
 		relist(9*time.Minute, 0)
-		relist(2*time.Minute, 1) // in vain: the next one is later
+		relist(2*time.Minute, 1) // fails; the next attempt is later
 		relist(15*time.Minute, 0)
 		stalls.Store(false)
 		relist(6*time.Minute, 1)
@@ -842,7 +842,7 @@ func TestStreamedListsAreTriedAgain(t *testing.T) {
 	})
 }
 
-// A server that ignores SendInitialEvents and has traffic is found out as well.
+// A server that ignores SendInitialEvents is also detected if it sends events.
 func TestStreamedListThatBringsOnlyTraffic(t *testing.T) {
 	for name, test := range map[string]struct {
 		event  watch.EventType
@@ -893,7 +893,7 @@ func TestStreamedListThatBringsOnlyTraffic(t *testing.T) {
 	}
 }
 
-// A streamed list may be slow, as long as it goes on.
+// A streamed list may be slow while it makes progress.
 func TestSlowStreamedListIsNotGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
@@ -930,7 +930,7 @@ func TestSlowStreamedListIsNotGivenUp(t *testing.T) {
 	})
 }
 
-// Errors that differ in ids are logged a bounded number of times.
+// Errors that differ in IDs are logged a limited number of times.
 func TestErrorWithChangingIDsIsLoggedRarely(t *testing.T) {
 	letters := func(n int) string {
 		var id strings.Builder
@@ -988,7 +988,7 @@ func TestStaleListDoesNotReviveADeletedObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		server.Put(object("a", "1"))
-		server.ServeStale() // from here on, lists are from now
+		server.ServeStale() // lists return the present state from now on
 		f := start(t, server, nil)
 		defer f.stop()
 		server.Delete(key("a"))
@@ -1006,7 +1006,7 @@ func TestStaleListDoesNotReviveADeletedObject(t *testing.T) {
 	})
 }
 
-// What one session ends with is nothing that the next one could rely on.
+// The end of one session must not affect the next session.
 func TestEndingSessionDoesNotSyncTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
@@ -1016,7 +1016,7 @@ func TestEndingSessionDoesNotSyncTheNext(t *testing.T) {
 			t.Fatal(err)
 		}
 		release := make(chan struct{})
-		inf.Subscribe(func(informer.Change) { <-release }) // the list is being stored for a long time
+		inf.Subscribe(func(informer.Change) { <-release }) // storing the list takes a long time
 		leave := inf.Join(t.Context())
 		synctest.Wait()
 		left := make(chan struct{})
@@ -1035,7 +1035,7 @@ func TestEndingSessionDoesNotSyncTheNext(t *testing.T) {
 	})
 }
 
-// observer calls health where it is told not to expect trouble.
+// observer is a Recorder that calls health at the start and at the end.
 type observer struct{ healths chan informer.Health }
 
 func (o observer) ObserveInformer(_ string, health func() informer.Health) func() {
@@ -1057,8 +1057,7 @@ func TestRecorderMayCallHealthAtAnyTime(t *testing.T) {
 	})
 }
 
-// ending is a watch that answers the end of its context with an error, as a decoder does
-// whose connection is closed under it.
+// ending is a watch that sends an error at the end of its context, like a decoder whose connection is closed.
 type ending struct {
 	watch.Interface
 	events chan watch.Event
@@ -1093,7 +1092,7 @@ func TestWatchThatFailsBecauseItWasToEndIsNoTrouble(t *testing.T) {
 	}
 }
 
-// contextual is a Retriever whose watches the test makes, given their context.
+// contextual is a Retriever whose watches come from the test, which gets their context.
 type contextual struct {
 	informer.Retriever[configMap]
 	watch func(ctx context.Context) watch.Interface

@@ -8,7 +8,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestLaterReturnsThePartsThatChangedThen: whatever has become of the object meanwhile.
+// The result of Later does not depend on later changes of the object.
 func TestLaterReturnsThePartsThatChangedThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)

@@ -24,7 +24,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
 )
 
-// offline breaks the connection to the server, lets do happen, and heals it.
+// offline breaks the connection to the server, calls do, and restores the connection.
 func (f fixture) offline(do func()) {
 	f.Helper()
 	broken := errors.New("broken")
@@ -40,13 +40,13 @@ func (f fixture) offline(do func()) {
 	synctest.Wait()
 }
 
-// halves is a Retriever whose lists break in the middle while broken is set: after the first
-// page, or within the stream. They are in the order of names.
+// halves is a Retriever whose lists fail in the middle while broken is set: after the first page, or within the stream.
+// The items are in the order of names.
 type halves struct {
 	*fakeapi.Server[configMap]
 	mu     sync.Mutex
 	broken error
-	within func() // called when a list has broken, once
+	within func() // called once, when a list has failed
 }
 
 func (h *halves) set(broken error, within func()) {
@@ -55,7 +55,7 @@ func (h *halves) set(broken error, within func()) {
 	h.broken, h.within = broken, within
 }
 
-// breaks returns the error to break with, if any.
+// breaks returns the error to fail with, if any.
 func (h *halves) breaks() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,8 +149,8 @@ func TestListThatFailsMidwayIsListedAgain(t *testing.T) {
 					t.Fatalf("(-want +got):\n%s", diff)
 				}
 
-				// While nobody watches, much happens. The first half of the list tells of a and
-				// a2, and breaks; then a goes as well, which only the next list tells.
+				// Several changes happen while no watch is open. The first half of the list contains a and a2, and then
+				// the list fails. Then a is deleted too, which only the next list shows.
 				f.offline(func() {
 					server.Put(object("a", "2"))
 					server.Put(object("a2", "1"))
@@ -158,7 +158,7 @@ func TestListThatFailsMidwayIsListedAgain(t *testing.T) {
 					server.Compact()
 					h.set(test.broken, func() { server.Delete(key("a")); server.Compact() })
 				})
-				if apierrors.IsResourceExpired(test.broken) { // the Reflector lists without pages at once
+				if apierrors.IsResourceExpired(test.broken) { // the Reflector lists without pages immediately
 					f.expectOnce("updated a", "added a2", "deleted a", "deleted d")
 					return
 				}
@@ -182,7 +182,7 @@ func TestListThatFailsMidwayIsListedAgain(t *testing.T) {
 	}
 }
 
-// expectOnce is expect in any order.
+// expectOnce does the same as expect, in any order.
 func (f fixture) expectOnce(want ...string) {
 	f.Helper()
 	synctest.Wait()
@@ -221,7 +221,7 @@ func TestFailedFirstListAnnouncesNothingTwice(t *testing.T) {
 	}
 }
 
-// What follows a streamed list at once must not be taken for a sign that the list is stale.
+// Events immediately after a streamed list must not make the list look stale.
 func TestEventsRightBehindAStreamedList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
@@ -250,8 +250,8 @@ func TestEventsRightBehindAStreamedList(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		f.expectOnce("deleted a", "deleted z")
 
-		// The kind is served again (an aggregated API was away): the objects are as they were,
-		// and in the same packet there is an event.
+		// The kind is served again (an aggregated API was unavailable). The objects are unchanged, and events follow
+		// immediately.
 		at := func(obj configMap, uid, version string) configMap {
 			obj.UID, obj.ResourceVersion = types.UID(uid), version
 			return obj
@@ -282,8 +282,7 @@ func TestEventsRightBehindAStreamedList(t *testing.T) {
 	})
 }
 
-// A list from a cache that lags behind must neither revive what was deleted nor lose what
-// is new, and what it is right about is taken.
+// A list from a stale cache must not restore deleted objects and must not remove new ones. Its valid content is used.
 func TestStaleList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
@@ -309,7 +308,7 @@ func TestStaleList(t *testing.T) {
 	})
 }
 
-// offlineWatch is offline for watches only.
+// offlineWatch does the same as offline, for watches only.
 func (f fixture) offlineWatch(do func()) {
 	f.Helper()
 	f.server.Fail("watch", errors.New("broken"))

@@ -10,8 +10,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestInterfaceAsObjectTypeRejected: nothing can be decoded as an interface. The error names the
-// type parameter, and nothing that the user did not set.
+// Nothing can be decoded as an interface. The error must name the type parameter, and must not mention anything that
+// the user did not set.
 func TestInterfaceAsObjectTypeRejected(t *testing.T) {
 	t.Parallel()
 	cluster, err := kube.Connect(fakeserver.New().Config("test"))

@@ -22,7 +22,7 @@ func fail(server *fakeapi.Server[configMap], err error) {
 	server.Fail("watch", err)
 }
 
-// unavailable are the errors that an optional informer does without.
+// unavailable returns the errors for which an optional informer becomes degraded.
 func unavailable() map[string]error {
 	resource := corev1.Resource("configmaps")
 	return map[string]error{
@@ -66,7 +66,7 @@ func TestOptionalInformerIsReadyWithoutItsKind(t *testing.T) {
 					}
 					f.expect()
 
-					fail(server, nil) // it is installed, or granted
+					fail(server, nil) // it is installed, or permission is granted
 					time.Sleep(20 * time.Second)
 					f.expect("listed a")
 					h = f.informer.Health()
@@ -146,7 +146,7 @@ func TestInformerThatIsNotOptionalWaits(t *testing.T) {
 				fail(server, problem)
 				server.DropWatches()
 				time.Sleep(20 * time.Second)
-				f.expect() // a kind that goes is not believed to have taken its objects along
+				f.expect() // a removed kind may return with the same objects
 				if f.informer.Len() != 1 || f.informer.Ready() == nil {
 					t.Errorf("%d objects, Ready %v", f.informer.Len(), f.informer.Ready())
 				}
@@ -155,7 +155,7 @@ func TestInformerThatIsNotOptionalWaits(t *testing.T) {
 	}
 }
 
-// Optional is about what the cluster has, not about whether it can be reached.
+// Optional applies if the cluster does not serve the kind, but not if it is unreachable.
 func TestOptionalInformerWaitsForAServerThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
@@ -177,7 +177,7 @@ func TestOptionalInformerWaitsForAServerThatIsDown(t *testing.T) {
 	})
 }
 
-// One part that is forbidden degrades the informer, one that is down is trouble.
+// A forbidden part degrades the informer. A part that is down makes it fail.
 func TestOptionalInformerOfSeveralParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := holding("l"), holding("r")

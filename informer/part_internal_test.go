@@ -17,8 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// newTestPart returns a part of an informer that does not run, and a function that encodes an
-// object.
+// newTestPart returns a part of an informer that does not run, and a function that encodes an object.
 func newTestPart(t *testing.T) (p *part, encode func(name, version string) *wire.Object) {
 	t.Helper()
 	i, err := New(Config[*corev1.ConfigMap]{
@@ -40,7 +39,7 @@ func newTestPart(t *testing.T) (p *part, encode func(name, version string) *wire
 	return i.core.parts[0], encode
 }
 
-// listing is a feed whose lists have some objects, and a version.
+// listingFeed is a feed whose lists have given objects and a given version.
 type listingFeed struct {
 	objects []*wire.Object
 	version string
@@ -57,8 +56,8 @@ func (f listingFeed) list(_ context.Context, _ metav1.ListOptions, each func(*wi
 
 func (listingFeed) watch(context.Context, metav1.ListOptions) (events, error) { return nil, nil }
 
-// An event that the informer has read and not yet stored is no silence, however long other
-// subscribers hold it up.
+// An event that the informer has read but not stored shows that the watch is not silent, however long other subscribers
+// delay it.
 func TestVerificationIgnoresDifferencesWhileAnEventIsHandled(t *testing.T) {
 	for name, busy := range map[string]bool{"busy": true, "idle": false} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +76,7 @@ func TestVerificationIgnoresDifferencesWhileAnEventIsHandled(t *testing.T) {
 	}
 }
 
-// A session knows nothing of the trouble and of the doubts of the one before.
+// A session does not inherit errors and marks from the previous session.
 func TestSessionBeginsWithoutMarks(t *testing.T) {
 	p, _ := newTestPart(t)
 	p.gone410, p.paged, p.pagedUntil = manyGone, time.Minute, time.Now().Add(time.Minute)
@@ -97,7 +96,7 @@ func TestSessionBeginsWithoutMarks(t *testing.T) {
 	}
 }
 
-// A list that breaks leaves nothing to the next one: what it found may have been deleted since.
+// A failed list must not affect the next one, because its objects may have been deleted since.
 func TestListDiscardsUnconfirmedObjectsOfThePreviousList(t *testing.T) {
 	for name, consistent := range map[string]bool{"consistent": true, "not older than": false} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +111,7 @@ func TestListDiscardsUnconfirmedObjectsOfThePreviousList(t *testing.T) {
 			if len(p.unconfirmed) != 1 {
 				t.Fatalf("%d objects are found, want one", len(p.unconfirmed))
 			}
-			// It breaks, and another begins.
+			// The list fails, and another one begins.
 			p.beginList(consistent, false)
 			p.arrived(encode("a", "101"), Added, fromList)
 			p.listed("106")
@@ -123,15 +122,15 @@ func TestListDiscardsUnconfirmedObjectsOfThePreviousList(t *testing.T) {
 	}
 }
 
-// The timer of a request may fire while its response arrives. The request is not ended then.
+// The timer of a request may fire while its response arrives. The request must not be ended then.
 func TestResponseAtTheTimeoutIsNotEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := newTestPart(t)
 		ctx, answer := p.patience(t.Context(), "watch")
 		defer answer.end()
-		answer.expired() // the timer fires, and starts itself again
+		answer.expired() // the timer fires, and is started again
 		answer.paused.Store(true)
-		time.Sleep(2 * noAnswer) // pause has stopped the timer before it was started again
+		time.Sleep(2 * noAnswer) // the timer was started again after pause had stopped it
 		if ctx.Err() != nil {
 			t.Errorf("the watch was ended: %v", context.Cause(ctx))
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// names returns the sorted names of what is listed.
+// names returns the sorted names of objects.
 func names(t *testing.T, objects iter.Seq2[configMap, error]) []string {
 	t.Helper()
 	var all []string
@@ -33,7 +33,7 @@ func names(t *testing.T, objects iter.Seq2[configMap, error]) []string {
 	return all
 }
 
-// zoo fills a server with objects that queries tell apart.
+// zoo fills a server with objects that differ in namespaces, labels, owners and index values.
 func zoo(server *fakeapi.Server[configMap]) {
 	for i := range 12 {
 		obj := object(fmt.Sprintf("m%02d", i), fmt.Sprint(i%3))
@@ -90,7 +90,7 @@ func TestQueriesSelectAndCount(t *testing.T) {
 			}
 		}
 
-		// What changes moves between the values of an index.
+		// A changed object moves between the values of an index.
 		moved := object("m00", "2")
 		moved.Namespace = "ns0"
 		server.Put(moved)
@@ -136,7 +136,7 @@ func TestUnknownIndexIsAnError(t *testing.T) {
 	})
 }
 
-// An index may fail for each state of each object: that is one warning an hour.
+// An index may fail for each state of each object. The informer logs one warning per hour.
 func TestFailingIndexIsLoggedRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
@@ -226,7 +226,7 @@ func TestListMayBeLeftAndReadsMayNest(t *testing.T) {
 				t.Fatal(err)
 			}
 			n++
-			// Nothing is locked: events are stored, and others read.
+			// No lock is held: events are stored, and other goroutines read.
 			server.Put(obj)
 			synctest.Wait()
 			if got := f.informer.Len(); got != 12 {

@@ -27,7 +27,7 @@ import (
 func TestCoversAfterList(t *testing.T) {
 	for name, test := range map[string]struct {
 		selections []informer.Selection
-		want       map[string]bool // by namespace, or by namespace and selector
+		want       map[string]bool // key: namespace, or namespace and selector
 	}{
 		"everything":       {[]informer.Selection{{}}, map[string]bool{"": true, "ns": true, "other": true}},
 		"one namespace":    {[]informer.Selection{{Namespaces: []string{"ns"}}}, map[string]bool{"": false, "ns": true, "other": false}},
@@ -73,7 +73,7 @@ func TestCoversAfterList(t *testing.T) {
 	}
 }
 
-// question reads "namespace selector".
+// question parses "namespace selector".
 func question(t *testing.T, asked string) (namespace string, selector labels.Selector) {
 	t.Helper()
 	namespace, text, selects := strings.Cut(asked, " ")
@@ -104,7 +104,7 @@ func TestObjectsWithoutTheirType(t *testing.T) {
 		if obj, _, found, err := i.Untyped().Object(key); err != nil || !found || kube.KeyOf(obj) != key {
 			t.Errorf("the object is %v, %t, %v", obj, found, err)
 		}
-		// Not an interface that holds a nil pointer.
+		// obj must be nil, and not an interface with a nil pointer.
 		if obj, _, found, err := i.Untyped().Object(kube.Key{Namespace: "ns", Name: "none"}); err != nil || found || obj != nil {
 			t.Errorf("no object is %v, %t, %v", obj, found, err)
 		}
@@ -127,8 +127,7 @@ func TestObjectsWithoutTheirType(t *testing.T) {
 	})
 }
 
-// What nobody feeds any longer would be shown for ever: a client that reads from it asks the API
-// server instead.
+// The cache of a stopped informer would stay stale forever, so a client reads from the API server instead.
 func TestStoppedInformerReturnsNoObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, events := selected(t)
@@ -155,8 +154,8 @@ func TestStoppedInformerReturnsNoObject(t *testing.T) {
 	})
 }
 
-// An informer covers its objects only after it has listed them, also when the API server forbids
-// reading them first and fails in another way then.
+// An informer covers its objects only after it has listed them, even if the API server first forbids reading them and
+// then fails in another way.
 func TestOptionalInformerCoversOnlyWhatItHasListed(t *testing.T) {
 	configMaps := fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"}
 	resource := corev1.Resource("configmaps")
@@ -164,7 +163,7 @@ func TestOptionalInformerCoversOnlyWhatItHasListed(t *testing.T) {
 	notServed := apierrors.NewNotFound(resource, "")
 	unreachable := apierrors.NewInternalError(errors.New("etcd is away"))
 	for name, test := range map[string]struct {
-		listed bool // before the errors
+		listed bool // the informer had listed before the errors
 		errs   []*apierrors.StatusError
 	}{
 		"forbidden":                              {errs: []*apierrors.StatusError{forbidden}},
@@ -246,7 +245,7 @@ func (s slowSelector) Requirements() (labels.Requirements, bool) {
 	return s.Selector.Requirements()
 }
 
-// newInformer returns an informer of the ConfigMaps of a server that selection selects.
+// newInformer returns an informer of the server's ConfigMaps that selection selects.
 func newInformer(t *testing.T, server *fakeserver.Server, config informer.Config[*corev1.ConfigMap], selection informer.Selection) *informer.Informer[*corev1.ConfigMap] {
 	t.Helper()
 	cluster, err := kube.Connect(server.Config("test"))
@@ -264,7 +263,7 @@ func newInformer(t *testing.T, server *fakeserver.Server, config informer.Config
 	return i
 }
 
-// A read from an informer that nobody runs is an error, and not an empty answer.
+// A read from an informer that does not run is an error, not an empty result.
 func TestReadsOfStoppedInformer(t *testing.T) {
 	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"})
 	key := kube.Key{Namespace: "ns", Name: "a"}

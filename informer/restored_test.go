@@ -10,8 +10,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// A restored API server gives versions a second time: the same object in the same version is
-// another state then.
+// A restored API server assigns versions a second time. The same object at the same version may then have another
+// state.
 func TestReusedVersionOfRestoredServerIsAnotherState(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestReusedVersionOfRestoredServerIsAnotherState(t *testing.T) {
 				server.DropWatches()
 				server.Compact()
 				time.Sleep(time.Minute)
-				f.expect() // a list that shows the same states changes nothing
+				f.expect() // a list with the same states changes nothing
 			})
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
 )
 
-// returnsNothing is a Retriever that returns nil without an error, as test doubles do.
+// returnsNothing is a Retriever that returns nil without an error, as some test doubles do.
 type returnsNothing struct {
 	*fakeapi.Server[configMap]
 	list    runtime.Object
@@ -55,7 +55,7 @@ func TestRetrieverThatReturnsNilIsReported(t *testing.T) {
 	}
 }
 
-// panicRecorder panics, or has no stop.
+// panicRecorder is a Recorder that panics, or returns a nil stop.
 type panicRecorder struct{ begin, end, none bool }
 
 func (p panicRecorder) ObserveInformer(string, func() informer.Health) (stop func()) {
@@ -133,7 +133,7 @@ func TestRetrieverThatPanicsIsReported(t *testing.T) {
 	}
 }
 
-// An object without a name cannot be found again, and may be one that was damaged.
+// An object without a name cannot be found again, and may be damaged.
 func TestObjectWithoutANameIsReported(t *testing.T) {
 	nameless := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "105"}, Items: []corev1.ConfigMap{{}, {}}}
 	brings := func(kind watch.EventType) func() watch.Interface {

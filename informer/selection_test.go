@@ -18,8 +18,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// selected is a cluster in memory whose lists have the ConfigMap ns/kept at version 5, and whose
-// watches bring what is written to events.
+// selected returns an in-memory cluster. Its lists contain the ConfigMap ns/kept at version 5, and its watches send
+// what is written to events.
 func selected(t *testing.T) (cluster *kube.Cluster, events *io.PipeWriter) {
 	t.Helper()
 	body, events := io.Pipe()
@@ -55,7 +55,7 @@ func send(t *testing.T, events io.Writer, kind, name, version string) {
 	synctest.Wait()
 }
 
-// What is not selected is not waited for, as far as that can be told.
+// Writes of objects that are not selected are not awaited, as far as the selection can be evaluated.
 func TestAwaitKnowsTheSelection(t *testing.T) {
 	labelled := func(name, labels string) *wire.Object {
 		o, err := wire.Parse(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"ns","name":%q,"uid":"u","resourceVersion":"11","labels":{%s}}}`, name, labels), nil)
@@ -125,7 +125,7 @@ func TestAwaitKnowsTheSelection(t *testing.T) {
 	}
 }
 
-// A run that creates an object and takes it out of the selection must not see it in between.
+// After a run has created an object and moved it out of the selection, it must not get the state in between.
 func TestAwaitOfObjectThatLeavesTheSelection(t *testing.T) {
 	for name, deleted := range map[string]bool{"relabelled": false, "relabelled and deleted": true} {
 		t.Run(name, func(t *testing.T) {

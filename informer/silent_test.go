@@ -20,8 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
 )
 
-// A watch that is open and brings nothing, while there is something to bring, is named, and
-// what it has not brought is listed.
+// An open watch that delivers nothing, although there are changes, is reported, and the missing changes are listed.
 func TestSilentWatchIsReportedAndReplaced(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		for name, test := range map[string]struct {
@@ -74,7 +73,7 @@ func TestSilentWatchIsReportedAndReplaced(t *testing.T) {
 						t.Errorf("logged %d times, want once:\n%s", n, f.logs)
 					}
 
-					// It stands again, but that is what it did before.
+					// The new watch is open, but it has delivered nothing either.
 					time.Sleep(time.Minute)
 					if err := f.informer.Ready(); err == nil {
 						t.Error("a watch that has brought nothing is believed")
@@ -91,8 +90,8 @@ func TestSilentWatchIsReportedAndReplaced(t *testing.T) {
 	}
 }
 
-// A quiet watch is asked about now and then, which is news of its own; and trouble ends when a
-// list shows that there is none.
+// A quiet watch is verified periodically, which also updates the staleness. The error ends when a list shows no
+// difference.
 func TestQuietWatchIsVerified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
@@ -136,7 +135,7 @@ func TestQuietWatchIsVerified(t *testing.T) {
 	})
 }
 
-// A list that fails says nothing about the watch.
+// A failed list does not show whether the watch is silent.
 func TestSilenceThatCannotBeVerifiedIsNoTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
@@ -200,7 +199,7 @@ func TestEventsInFlightAreNoSilence(t *testing.T) {
 	}
 }
 
-// That a watch has ended, as watches do every few minutes, and another was opened is no news.
+// Watches end and are opened again every few minutes. A new watch does not end the silence.
 func TestSilenceIsCountedAcrossWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
@@ -218,8 +217,7 @@ func TestSilenceIsCountedAcrossWatches(t *testing.T) {
 	})
 }
 
-// A server whose watches bring nothing may have a cache that shows nothing either: the list
-// must not come from there.
+// If the watches of a server deliver nothing, its cache may be stale too, so the list must not come from the cache.
 func TestListAfterSilenceIsOfWhatThereIsNow(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
@@ -236,7 +234,7 @@ func TestListAfterSilenceIsOfWhatThereIsNow(t *testing.T) {
 				server.Put(object("a", "2"))
 				time.Sleep(3 * time.Minute)
 				f.expect("updated a")
-				// Only this once.
+				// Later lists may use the server's cache.
 				c.stuck.Store(false)
 				server.Mute(false)
 				c.named.Store(false)
@@ -250,8 +248,7 @@ func TestListAfterSilenceIsOfWhatThereIsNow(t *testing.T) {
 	}
 }
 
-// cached is a server with a cache that can be stuck: then a list that does not ask for what
-// there is now fails.
+// cached is a server with a cache that can be stuck. Then a list that is not a consistent read fails.
 type cached struct {
 	*fakeapi.Server[configMap]
 	stuck, named atomic.Bool
@@ -284,8 +281,8 @@ func (c *cached) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Inte
 	return c.Server.Watch(ctx, opts)
 }
 
-// paged is a server that lists in pages of two, in the order of names. between is called
-// before each page but the first.
+// paged is a server that lists in pages of two, in the order of names. between is called before each page except the
+// first.
 type paged struct {
 	*fakeapi.Server[configMap]
 	between func(context.Context, metav1.ListOptions) error
@@ -335,7 +332,7 @@ func TestVerificationReadsAllPages(t *testing.T) {
 	})
 }
 
-// The end of the run, and of the watch, end a verification; and so does its own patience.
+// The end of the run, the end of the watch, and the timeout each end a verification.
 func TestVerificationThatHangs(t *testing.T) {
 	var hung atomic.Int32
 	hang := func(ctx context.Context, _ metav1.ListOptions) error { hung.Add(1); <-ctx.Done(); return ctx.Err() }
@@ -384,7 +381,7 @@ func TestVerificationThatHangs(t *testing.T) {
 	}
 }
 
-// Who takes long to be told must not be taken for a silent server.
+// A slow subscriber must not look like a silent server.
 func TestSlowSubscriberIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
@@ -434,7 +431,7 @@ func TestStalenessIsThatOfTheOldestPart(t *testing.T) {
 	})
 }
 
-// What a watch brings shows that it is not silent, whatever else it does not bring.
+// Any event shows that a watch is not silent, even if others are missing.
 func TestWatchThatBringsSomethingIsNotSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
@@ -461,8 +458,8 @@ func TestWatchThatBringsSomethingIsNotSilent(t *testing.T) {
 	})
 }
 
-// A watch that was just opened has a moment for what has happened before, and one that ends at
-// once, again and again, does not make the informer list.
+// A new watch has some time to deliver earlier changes. Watches that repeatedly end at once must not make the informer
+// list.
 func TestWatchThatWasJustOpenedIsNotAskedAbout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
@@ -478,7 +475,7 @@ func TestWatchThatWasJustOpenedIsNotAskedAbout(t *testing.T) {
 	})
 }
 
-// Without bookmarks, nothing but a list can show that a watch which was silent works.
+// Without bookmarks, only a list can show that a silent watch works again.
 func TestSilenceEndsWhereThereAreNoBookmarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)

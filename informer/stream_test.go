@@ -20,16 +20,15 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 )
 
-// A streamed list may have events in it, behind the objects that they are about.
+// A streamed list may contain events of objects that it has already listed.
 func TestEventsWithinAStreamedListAreNewerThanItsObjects(t *testing.T) {
 	notServed := apierrors.NewNotFound(corev1.Resource("configmaps"), "")
 	for name, test := range map[string]struct {
 		optional   bool
-		end        string // where the list ends
+		end        string // version of the list's end
 		goes, back []string
 	}{
-		// Another API server, whose cache lags behind, begins with what was deleted meanwhile, and
-		// catches up.
+		// Another API server, whose cache is stale, begins with objects that were deleted meanwhile, and catches up.
 		"of a server that lags behind": {goes: []string{"deleted z"}, end: "105", back: []string{"updated a"}},
 		"of a kind that was away":      {optional: true, goes: []string{"deleted a", "deleted z"}, end: "104", back: []string{"added a", "added z", "deleted z", "updated a"}},
 	} {
@@ -88,7 +87,7 @@ func TestEventsWithinAStreamedListAreNewerThanItsObjects(t *testing.T) {
 	}
 }
 
-// A subscriber that takes long must not be taken for a list that does not come.
+// A slow subscriber must not look like a streamed list that makes no progress.
 func TestSlowSubscriberDoesNotEndStreamedLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
@@ -109,8 +108,7 @@ func TestSlowSubscriberDoesNotEndStreamedLists(t *testing.T) {
 	})
 }
 
-// A 410 to a list that asks for no history is no matter of history, and there is nothing to
-// follow it up with.
+// A 410 for a list of the present state is not about history, and the informer has no fallback for it.
 func TestRepeated410IsReported(t *testing.T) {
 	expired := apierrors.NewResourceExpired("too old")
 	for name, verbs := range map[string][]string{"lists": {"list", "watch"}, "watches": {"watch"}} {
@@ -141,8 +139,7 @@ func TestRepeated410IsReported(t *testing.T) {
 	}
 }
 
-// The Reflector sleeps when a streamed list ends with "too many requests", whatever happens
-// to its context.
+// The Reflector sleeps when a streamed list ends with "too many requests", and ignores its context.
 func TestStopIsNotHeldUpByTooManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
@@ -166,8 +163,7 @@ func TestStopIsNotHeldUpByTooManyRequests(t *testing.T) {
 	})
 }
 
-// client-go asks again at once when a streamed list of what there is now meets a history that is
-// gone.
+// client-go retries at once if a streamed list of the present state fails because history is gone.
 func TestStreamedListIsNotAskedForWithoutEnd(t *testing.T) {
 	expired := apierrors.NewResourceExpired("too old")
 	for name, answer := range map[string]func() (watch.Interface, error){
@@ -206,7 +202,7 @@ func TestStreamedListIsNotAskedForWithoutEnd(t *testing.T) {
 	}
 }
 
-// brokenBody ends with an error of the connection.
+// brokenBody is a response body that ends with a connection error.
 type brokenBody struct {
 	io.ReadCloser
 	err error
@@ -224,7 +220,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// What was listed is still true when a connection breaks: the watch goes on from there.
+// The listed objects remain valid when a connection breaks. The watch continues from there.
 func TestWatchWhoseHTTP2ConnectionBreaksGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{"http2: client connection lost", "stream error: stream ID 5; INTERNAL_ERROR; received from peer"} {
@@ -267,8 +263,8 @@ func TestWatchWhoseHTTP2ConnectionBreaksGoesOn(t *testing.T) {
 	}
 }
 
-// A streamed list of what there is now may begin with what a server's cache has, which lags
-// behind, and end when the cache has caught up (KEP-3157). In between the view must not go back.
+// A streamed list of the present state may begin with the stale content of a server's cache, and end when the cache has
+// caught up (KEP-3157). Meanwhile the informer's cache must not go back.
 func TestStreamedListOfAServerThatLagsBehindTellsOfNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
@@ -307,7 +303,7 @@ func TestStreamedListOfAServerThatLagsBehindTellsOfNothing(t *testing.T) {
 			{Type: watch.Deleted, Object: gone},
 			{Type: watch.Bookmark, Object: end},
 		})
-		time.Sleep(2 * time.Second) // a watch that ends sooner is trouble
+		time.Sleep(2 * time.Second) // shorter watches are reported
 		server.DropWatches()
 		time.Sleep(time.Minute)
 		f.expect()

@@ -21,7 +21,7 @@ import (
 
 type retriever = informer.Retriever[configMap]
 
-// holding returns a server that holds objects with value 1.
+// holding returns a server that has objects with value 1.
 func holding(names ...string) *fakeapi.Server[configMap] {
 	server := newServer(true)
 	for _, name := range names {
@@ -30,7 +30,7 @@ func holding(names ...string) *fakeapi.Server[configMap] {
 	return server
 }
 
-// set gives the informer another Retriever, which must succeed.
+// set sets another Retriever, without an error.
 func (f fixture) set(r retriever) {
 	f.Helper()
 	if err := f.informer.SetRetriever(f.Context(), r); err != nil {
@@ -74,7 +74,7 @@ func TestRetrieversComeAndGoWhileTheInformerRuns(t *testing.T) {
 	})
 }
 
-// selecting is a Retriever of a server that is not the server itself.
+// selecting is a Retriever of a server, but not the server itself.
 type selecting struct {
 	*fakeapi.Server[configMap]
 }
@@ -87,7 +87,7 @@ func TestObjectInBothSelectionsIsNotDeleted(t *testing.T) {
 		f.expectOnce("listed a", "listed b")
 		gone := false
 		defer f.informer.Subscribe(func(c informer.Change) { gone = gone || c.Type == informer.Deleted })()
-		f.set(selecting{server}) // another Retriever, of the same objects
+		f.set(selecting{server}) // another Retriever of the same objects
 		f.expectOnce("updated a", "updated b")
 		if gone || f.informer.Len() != 2 {
 			t.Errorf("something was announced as deleted, or is: %d objects", f.informer.Len())
@@ -118,8 +118,8 @@ func TestObjectOfAnotherStateInTheNewSelectionIsAnUpdate(t *testing.T) {
 		want := []string{
 			"added x: -=- to 101=other",
 			"deleted b: 102=1 to -=-",
-			"updated a: 101=1 to 102=other", // it comes
-			"updated a: 101=1 to 102=other", // and the old one goes
+			"updated a: 101=1 to 102=other", // it is added
+			"updated a: 101=1 to 102=other", // the old one is removed
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
@@ -161,7 +161,7 @@ func TestRetrieverThatCannotBeListedIsNotTaken(t *testing.T) {
 		third.Put(object("third", "2"))
 		f.expect("updated l")
 
-		// Granted in time, it is taken.
+		// The new Retriever is set if access is granted before the call ends.
 		done := make(chan error)
 		go func() { done <- f.informer.SetRetriever(t.Context(), informer.Join[configMap](third, right)) }() // received below
 		time.Sleep(30 * time.Second)
@@ -171,7 +171,7 @@ func TestRetrieverThatCannotBeListedIsNotTaken(t *testing.T) {
 		if !f.informer.Has(key("third")) {
 			t.Error("what the new part has listed is not shown")
 		}
-		// Another call waits for its turn.
+		// Another call waits for this one.
 		limited, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if err := f.informer.SetRetriever(limited, left); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another call") {
@@ -186,7 +186,7 @@ func TestRetrieverThatCannotBeListedIsNotTaken(t *testing.T) {
 	})
 }
 
-// Calls that overlap run one after another: the informer has the Retriever of the last one.
+// Overlapping calls run one after another. The informer has the Retriever of the last call.
 func TestOverlappingCallsOfSetRetriever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		servers := []*fakeapi.Server[configMap]{holding("s0"), holding("s1"), holding("s2"), holding("s3")}
@@ -244,7 +244,7 @@ func TestSetRetrieverOfStoppedInformer(t *testing.T) {
 		if _, watches, _ := left.Counts(); watches != 1 {
 			t.Errorf("the old one was watched %d times", watches)
 		}
-		// In the next session, all that is there is listed, also what was added while it ran.
+		// The next session lists all objects, including those that were added while the informer was running.
 		stop = run(t, f.informer)
 		synctest.Wait()
 		f.set(informer.Join[configMap](left, right))
@@ -277,7 +277,7 @@ func TestSetRetrieverThatIsLeftMeanwhile(t *testing.T) {
 	})
 }
 
-// Nobody waits for a write until a Retriever that was added shows it, nor because that cannot.
+// A write is not awaited from an added Retriever that has not listed, whether it fails or not.
 func TestReadyForIgnoresAddedRetrieverThatHasNotListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := holding("l"), holding("r")
@@ -339,7 +339,7 @@ func TestOverlappingPartsAreOneObject(t *testing.T) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		}
-		left.Put(object("a", "left")) // it comes into the left part as well
+		left.Put(object("a", "left")) // the object is now in the left part too
 		expect("updated a: 101=1 to 102=left")
 		right.Delete(key("a"))
 		expect("updated a: 101=1 to 102=left")
@@ -354,7 +354,7 @@ func TestOverlappingPartsAreOneObject(t *testing.T) {
 	})
 }
 
-// The same object by two watches of one server comes once, and goes with the last.
+// An object in two watches of one server is announced once. It is announced as deleted when both have lost it.
 func TestSameStateInTwoPartsIsAnnouncedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := holding("a")

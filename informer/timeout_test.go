@@ -21,20 +21,20 @@ import (
 
 type hook func(r *http.Request, do func() *http.Response) (*http.Response, error)
 
-// retryAfter is an answer that asks the client to wait for 10 hours.
+// retryAfter returns a hook that responds with a Retry-After of 10 hours.
 func retryAfter(code int) hook {
 	return func(r *http.Request, _ func() *http.Response) (*http.Response, error) {
 		return &http.Response{StatusCode: code, Header: http.Header{"Retry-After": {"36000"}}, Body: http.NoBody, Request: r}, nil
 	}
 }
 
-// hangs gives no answer.
+// hangs never responds.
 func hangs(r *http.Request, _ func() *http.Response) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()
 }
 
-// late gives an answer after 4 minutes.
+// late responds after 4 minutes.
 func late(r *http.Request, do func() *http.Response) (*http.Response, error) {
 	select {
 	case <-time.After(4 * time.Minute):
@@ -44,7 +44,7 @@ func late(r *http.Request, do func() *http.Response) (*http.Response, error) {
 	}
 }
 
-// stalls answers with the first byte only.
+// stalls responds with the first byte only.
 func stalls(r *http.Request, do func() *http.Response) (*http.Response, error) {
 	response := do()
 	_ = response.Body.Close()
@@ -67,7 +67,7 @@ func (s stalled) Read(p []byte) (int, error) {
 
 func (s stalled) Close() error { return nil }
 
-// A request without an answer, or whose answer asks to wait for hours, is reported, and made again.
+// A request without a response, and a response with a Retry-After of hours, are reported, and the request is repeated.
 func TestInformerReportsRequestsWithoutAnswer(t *testing.T) {
 	all := func(*http.Request) bool { return true }
 	lists := func(r *http.Request) bool {
@@ -77,7 +77,7 @@ func TestInformerReportsRequestsWithoutAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer          hook
 		to              func(*http.Request) bool
-		relists         bool // the watch cannot go on from where it was
+		relists         bool // the watch cannot continue where it was
 		named, recovers time.Duration
 	}{
 		"429":             {answer: retryAfter(http.StatusTooManyRequests), to: all, named: 15 * time.Second, recovers: 15 * time.Second},
@@ -128,7 +128,7 @@ func TestInformerReportsRequestsWithoutAnswer(t *testing.T) {
 					}
 				}
 				within(test.named, "reported", func() bool { return i.Ready() != nil })
-				synctest.Wait() // the log follows
+				synctest.Wait() // the log line follows Ready
 				if text := logs.String(); !strings.Contains(text, "level=WARN") {
 					t.Errorf("nothing was logged:\n%s", text)
 				}
@@ -145,7 +145,7 @@ func TestInformerReportsRequestsWithoutAnswer(t *testing.T) {
 	}
 }
 
-// hangingLists is a Retriever whose lists take until their context ends.
+// hangingLists is a Retriever whose lists block until their context ends.
 type hangingLists struct {
 	*fakeapi.Server[configMap]
 	hang *atomic.Bool
@@ -180,7 +180,7 @@ func TestFirstListWithoutAnswerIsMadeAgain(t *testing.T) {
 	})
 }
 
-// A subscriber that takes long is not the API server's silence.
+// A slow subscriber must not look like a missing response of the API server.
 func TestSlowSubscriberDoesNotEndLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)

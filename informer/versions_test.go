@@ -28,8 +28,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// An API server whose etcd was restored from a backup accepts the watch that goes on from before,
-// and sends nothing. That is detected by its missing bookmarks.
+// An API server whose etcd was restored from a backup accepts a watch from a later version, and sends nothing. The
+// informer detects that by the missing bookmarks.
 func TestRestoredServerIsBelieved(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestRestoredServerIsBelieved(t *testing.T) {
 				if n := strings.Count(f.logs.String(), "level=WARN"); n != 1 {
 					t.Errorf("logged %d times, want once:\n%s", n, f.logs)
 				}
-				// Versions after the restore count, although they are lower than those before.
+				// Versions after the restore count, although they are lower than the versions before.
 				after := await(f, cache.Write{Key: key("a"), UID: old.UID, ResourceVersion: "102"})
 				expectSeen(t, "a write after the restore", after, 0)
 				server.Put(object("a", "after"))
@@ -82,8 +82,8 @@ func TestRestoredServerIsBelieved(t *testing.T) {
 	}
 }
 
-// After an outage in which its watch could not be opened, an informer asks whether versions went
-// back, and does not wait for bookmarks.
+// After an outage in which its watch could not be opened, an informer checks at once whether versions went back,
+// without waiting for missing bookmarks.
 func TestRestoreDuringOutageIsDetectedAtOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		restores bool
@@ -162,8 +162,8 @@ func TestRestoreDuringOutageIsDetectedAtOnce(t *testing.T) {
 	}
 }
 
-// The question whether versions went back is asked until it has an answer, also when the watch that
-// was opened after the outage ends before.
+// The check whether versions went back is repeated until it succeeds, even if the watch that was opened after the
+// outage ends first.
 func TestRestoreIsDetectedAfterFailedChecks(t *testing.T) {
 	for name, breaks := range map[string]bool{"lists fail": false, "lists fail and the watch ends": true} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestRestoreIsDetectedAfterFailedChecks(t *testing.T) {
 					put(fmt.Sprint("lost ", n))
 				}
 				synctest.Wait()
-				var watches, lists atomic.Bool // they fail
+				var watches, lists atomic.Bool // true: requests fail
 				watches.Store(true)
 				lists.Store(true)
 				server.Hook(func(r *http.Request, do func() *http.Response) (*http.Response, error) {
@@ -206,7 +206,7 @@ func TestRestoreIsDetectedAfterFailedChecks(t *testing.T) {
 				watches.Store(false)
 				time.Sleep(30 * time.Second)
 				if breaks {
-					server.Break("configmaps", false) // the next one is opened at the first attempt
+					server.Break("configmaps", false) // the next watch is opened at the first attempt
 					time.Sleep(2 * time.Second)
 				}
 				lists.Store(false)
@@ -219,7 +219,7 @@ func TestRestoreIsDetectedAfterFailedChecks(t *testing.T) {
 	}
 }
 
-// A write that a restore has lost is not waited for, also when the informer had not come so far.
+// A write that a restore has lost is not awaited, even if the informer had not reached its version.
 func TestWriteLostByRestoreIsNotAwaited(t *testing.T) {
 	for name, outage := range map[string]error{"the watch goes on": syscall.ECONNREFUSED, "a list follows": apierrors.NewInternalError(errors.New("no etcd"))} {
 		t.Run(name, func(t *testing.T) {
@@ -265,12 +265,11 @@ func TestWriteLostByRestoreIsNotAwaited(t *testing.T) {
 	}
 }
 
-// maxRetryDelay is the longest pause between two attempts to list and watch: 10 s and their jitter of
-// half. See the backoff in reflector.go.
+// maxRetryDelay is the longest pause between two attempts to list and watch: 10 s plus a jitter of half of that. See
+// the backoff in reflector.go.
 const maxRetryDelay = 15 * time.Second
 
-// A list that fails midway may bring objects that a restore of etcd loses, and that are newer than the
-// next list.
+// A list that fails midway may deliver objects that a restore of etcd loses, and that are newer than the next list.
 func TestObjectsOfFailedListAreLostByRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"})
@@ -312,10 +311,10 @@ func TestObjectsOfFailedListAreLostByRestore(t *testing.T) {
 	})
 }
 
-// newFormat is an API server that does not read the versions that it gave before an upgrade.
+// newFormat is an API server that does not accept the versions that it returned before an upgrade.
 type newFormat struct {
 	*fakeapi.Server[configMap]
-	from atomic.Int64 // versions below are refused
+	from atomic.Int64 // lower versions are rejected
 }
 
 func (n *newFormat) refuses(opts metav1.ListOptions) error {
@@ -339,7 +338,7 @@ func (n *newFormat) Watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 	return n.Server.Watch(ctx, opts)
 }
 
-// A resource version that the API server no longer reads is not asked for over and over.
+// A resource version that the API server no longer accepts is not requested repeatedly.
 func TestRefusedVersionIsNotAskedForAgain(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
@@ -371,7 +370,7 @@ func TestRefusedVersionIsNotAskedForAgain(t *testing.T) {
 type perObject struct {
 	informer.Retriever[configMap]
 	mu      sync.Mutex
-	version string // of lists; guarded by mu
+	version string // version of lists; guarded by mu
 	objects map[kube.Key]configMap
 	watch   *watch.FakeWatcher // guarded by mu
 	asked   []string           // resource versions of lists; guarded by mu
@@ -384,7 +383,7 @@ func newPerObject(version string) *perObject {
 	}
 }
 
-// put gives an object a version of its own. With send, the watch brings it.
+// put stores an object at its own version. With send, the watch delivers it.
 func (p *perObject) put(name, version string, send bool) configMap {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -401,7 +400,7 @@ func (p *perObject) put(name, version string, send bool) configMap {
 	return obj
 }
 
-// remove deletes an object. With send, the watch brings it.
+// remove deletes an object. With send, the watch delivers the deletion.
 func (p *perObject) remove(name string, send bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -436,8 +435,8 @@ func (p *perObject) Watch(context.Context, metav1.ListOptions) (watch.Interface,
 	return p.watch, nil
 }
 
-// Some aggregated API servers count the writes of each object. What one object's version is says
-// nothing about another object.
+// Some aggregated API servers count the writes of each object. The version of one object is then not related to another
+// object.
 func TestVersionsOfEachObject(t *testing.T) {
 	for _, listed := range []string{"1", "7", "50", ""} {
 		t.Run("list at "+listed, func(t *testing.T) {
@@ -470,7 +469,7 @@ func TestVersionsOfEachObject(t *testing.T) {
 				expectSeen(t, "the deletion", deletion, 1)
 				f.seen.take()
 
-				// What a list finds after the watch broke is shown, whatever its version.
+				// The changes that a list finds after the watch broke are announced, whatever their versions.
 				server.put("fourth", "1", false)
 				server.put("first", "3", false)
 				server.remove("third", false)
@@ -478,7 +477,7 @@ func TestVersionsOfEachObject(t *testing.T) {
 				time.Sleep(time.Minute)
 				f.expectOnce("added fourth", "updated first", "deleted third")
 
-				// A quiet watch is no reason to list again and again.
+				// A quiet watch does not cause repeated lists.
 				server.mu.Lock()
 				lists := len(server.asked)
 				server.mu.Unlock()

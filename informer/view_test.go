@@ -18,7 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ofKind is a Retriever that tells the kind of its objects.
+// ofKind is a Retriever that specifies the kind of its objects.
 type ofKind[T kube.Object] struct {
 	informer.Retriever[T]
 	kind schema.GroupVersionKind
@@ -34,7 +34,7 @@ func configMapKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 }
 
-// startWith runs an informer with a config whose Retriever and Name default as in start.
+// startWith runs an informer with config. The defaults of Retriever and Name are those of start.
 func startWith(t *testing.T, server *fakeapi.Server[configMap], config informer.Config[configMap]) fixture {
 	t.Helper()
 	if config.Retriever == nil {
@@ -91,7 +91,7 @@ func TestAsShowsOneInformerThroughOtherTypes(t *testing.T) {
 			t.Errorf("a through the same type: %v, %v", obj, err)
 		}
 
-		// They share everything: subscribers, the sync, and the one watch.
+		// The views share the subscribers, the sync, and the one watch.
 		seen := &recorder{}
 		unsubscribe := metadata.Subscribe(seen.notify)
 		defer unsubscribe()
@@ -134,7 +134,7 @@ func TestAsOfUnstructuredDecodesGoTypes(t *testing.T) {
 		if obj, found, err := typed.Get(key("a")); err != nil || !found || obj.Data["value"] != "1" {
 			t.Errorf("a as a ConfigMap: %v, found %v, %v", obj, found, err)
 		}
-		// A view of the view, and back.
+		// As also returns a view of a view, and the original type.
 		metadata, err := informer.As[*metav1.PartialObjectMetadata](typed)
 		if err != nil {
 			t.Fatal(err)
@@ -248,8 +248,7 @@ func TestHealthFigures(t *testing.T) {
 	})
 }
 
-// The parts of a joined Retriever are at different resource versions: the informer has seen
-// everything up to the lowest.
+// The parts of a joined Retriever are at different resource versions. Health has the lowest one.
 func TestHealthOfJoinedPartsIsThatOfTheOneBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := newServer(true), newServer(true)
@@ -262,7 +261,7 @@ func TestHealthOfJoinedPartsIsThatOfTheOneBehind(t *testing.T) {
 	})
 }
 
-// picky cannot be decoded from everything that metadata can be read from.
+// picky is a type for which decoding fails for some objects whose metadata can be decoded.
 type picky struct {
 	corev1.ConfigMap
 	Number int `json:"number"`
@@ -331,7 +330,7 @@ func TestUndecodableObjectFailsOnlyItself(t *testing.T) {
 		if good != 1 || bad != 1 || typed.Len() != 2 {
 			t.Errorf("All has %d good and %d bad objects, Len is %d", good, bad, typed.Len())
 		}
-		put("bad", int64(1)) // mended; the state before cannot be read all the same
+		put("bad", int64(1)) // the new state is valid; the state before still cannot be decoded
 		synctest.Wait()
 		if _, found, err := typed.Get(key("bad")); err != nil || !found {
 			t.Errorf("mended: found %v, %v", found, err)

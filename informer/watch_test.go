@@ -21,7 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
 )
 
-// versions is a Retriever that writes down where watches begin.
+// versions is a Retriever that records the start versions of watches.
 type versions struct {
 	*fakeapi.Server[configMap]
 	mu   sync.Mutex
@@ -63,12 +63,12 @@ func TestNextWatchBeginsWhereTheLastOneEnded(t *testing.T) {
 					}
 					synctest.Wait()
 					f.seen.take()
-					server.DropWatches() // as the server does every 5 to 10 min, or when it ends
+					server.DropWatches() // as the server does every 5 to 10 min, and when it stops
 					time.Sleep(time.Minute)
 					if diff := cmp.Diff([]string{reached}, v.take()); diff != "" {
 						t.Errorf("round %d: watches begin at (-want +got):\n%s", round, diff)
 					}
-					f.expect() // and nothing is told again
+					f.expect() // nothing is announced again
 					if got := f.informer.Health().ResourceVersion; got != reached {
 						t.Errorf("round %d: the informer is said to have come to %s, want %s", round, got, reached)
 					}
@@ -78,8 +78,7 @@ func TestNextWatchBeginsWhereTheLastOneEnded(t *testing.T) {
 	}
 }
 
-// A stream that breaks with an error is followed by a list: of what is at least as new as
-// the last event.
+// After a stream that breaks with an error, the informer lists a state that is at least as new as the last event.
 func TestListBeginsWhereABrokenWatchEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
@@ -132,7 +131,7 @@ func TestListAfter410IsNotAnError(t *testing.T) {
 				server := newServer(watchList)
 				server.Put(object("stays", "1"))
 				server.Put(object("goes", "1"))
-				var before atomic.Pointer[func()] // the next watch
+				var before atomic.Pointer[func()] // called before the next watch
 				f := start(t, server, scripted{server, func(metav1.ListOptions) (watch.Interface, error) {
 					if do := before.Swap(nil); do != nil {
 						(*do)()
@@ -146,7 +145,7 @@ func TestListAfter410IsNotAnError(t *testing.T) {
 					server.Put(object("comes", "1"))
 					server.Compact()
 				}
-				time.Sleep(2 * time.Second) // a watch that ends sooner is trouble
+				time.Sleep(2 * time.Second) // shorter watches are reported
 				before.Store(&do)
 				server.DropWatches()
 				time.Sleep(time.Minute)
@@ -162,7 +161,8 @@ func TestListAfter410IsNotAnError(t *testing.T) {
 	}
 }
 
-// A proxy that cuts long answers, for instance: it is not silence, and no error comes.
+// A streamed list may end again and again, for example because a proxy cuts long responses. It is not silent, and sends
+// no error.
 func TestEndlessStreamedListIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)

@@ -169,7 +169,7 @@ func (e *events[T]) sendChanges(ctx context.Context, key kube.Key) bool {
 }
 
 // takeChanges returns the last state of the delivered object, if it was deleted, and the newest state of the current
-// object, if it was not delivered. It records both as sent.
+// object, if that state was not delivered. It records both as sent.
 //
 // The informer updates its cache before it announces a change. The cache is therefore read with mu held: a deletion
 // that is in the cache already is announced before or after that, but not in between, where sent would not contain the

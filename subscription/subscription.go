@@ -58,7 +58,7 @@ type Subscription[T kube.Object] struct {
 	signals *signals         // guarded by mu; nil until requested
 	objects *objects[T]      // guarded by mu; nil until requested
 	events  *events[T]       // guarded by mu; nil until requested
-	waiting []receiver       // guarded by mu; receivers that were requested before Run
+	waiting []receiver       // guarded by mu; requested, but not served by Run yet
 	serve   func(r receiver) // guarded by mu; starts a receiver; nil while Run does not run
 	ran     bool             // guarded by mu; Run was called
 	ended   bool             // guarded by mu; Run has ended

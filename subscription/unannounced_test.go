@@ -36,7 +36,7 @@ func TestCachedButUnannouncedChange(t *testing.T) {
 		time.Sleep(30 * time.Second)
 	}
 	for name, test := range map[string]struct {
-		known         bool // the receiver knows a
+		known         bool // the receiver has received a
 		shown         func(server)
 		before, after []string // events before and after the announcement
 	}{
