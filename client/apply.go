@@ -180,10 +180,10 @@ type application struct {
 	request    *Request
 	desired    *desired
 	uid        types.UID // that the object must have; empty: any
-	input      digest    // of the object that Apply was given; zero: not compared with that of an earlier apply
+	input      digest    // of the object passed to Apply; zero: not compared with an earlier apply
 	configured digest    // of desired.declared
 	id         appliedID
-	term       <-chan struct{} // the leadership under which it is made; nil: without one
+	term       <-chan struct{} // the leadership of the apply; nil: none
 	contents   *contents       // of the states of the object
 }
 

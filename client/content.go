@@ -70,7 +70,7 @@ func (c *contents) of(obj kube.Object) (map[string]any, error) {
 // shapes caches how the fields of Go structs are encoded. Without the cache, inspecting the type of a
 // Deployment took half of the time of an unchanged apply.
 type shapes struct {
-	known sync.Map // of reflect.Type to shape; as many as the program has types of objects
+	known sync.Map // from reflect.Type to shape; one entry per struct type of the program's objects
 }
 
 // shape is the encoding of a struct. It has no fields for a struct that encodes itself.

@@ -193,7 +193,7 @@ func tryOnce[T kube.Object](
 	return written, again, err
 }
 
-// copyOf returns a copy of obj. DeepCopy of unstructured objects panics for ints, which hand-written maps contain.
+// copyOf returns a copy of obj. DeepCopy of unstructured objects panics for ints, which hand-written objects contain.
 func copyOf[T kube.Object](obj T) (T, error) {
 	u, ok := any(obj).(*unstructured.Unstructured)
 	if !ok {

@@ -328,7 +328,7 @@ type settings struct {
 	grace           *int64
 	timeout         time.Duration // of a wait; 0: defaultWaitTimeout; negative: no limit
 
-	resume   bool // goes on with the present state when the API server has forgotten that of the first page
+	resume   bool // continue with the current state if the API server has dropped the state of the first page
 	problems []error
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// GetSubresource reads a subresource with a kind of its own, such as the scale of a Deployment.
+// GetSubresource reads a subresource with its own kind, such as the scale of a Deployment.
 //
 //	scale, err := client.GetSubresource[*autoscalingv1.Scale](ctx, c, deployment, "scale")
 //
@@ -37,8 +37,8 @@ func CreateSubresource[S kube.Object](ctx context.Context, c *Client, parent kub
 	return subresourceCall(ctx, c, VerbCreate, parent, subresource, body, PatchBody{}, options)
 }
 
-// UpdateSubresource replaces a subresource with a kind of its own, such as a scale. A body without a name gets
-// the name of the parent; a body with a resourceVersion replaces that version only.
+// UpdateSubresource replaces a subresource with its own kind, such as a scale. A body without a name gets the name of
+// the parent; a body with a resourceVersion replaces that version only.
 //
 // Options: DryRun, FieldOwner, FieldValidation.
 //
@@ -47,8 +47,8 @@ func UpdateSubresource[S kube.Object](ctx context.Context, c *Client, parent kub
 	return subresourceCall(ctx, c, VerbUpdate, parent, subresource, body, PatchBody{}, options)
 }
 
-// PatchSubresource changes a subresource with a kind of its own, and returns the result. An empty patch is an
-// error, because it makes no request, so there is no result.
+// PatchSubresource changes a subresource with its own kind, and returns the result. An empty patch is an error, because
+// it makes no request, so there is no result.
 //
 //	scale, err := client.PatchSubresource[*autoscalingv1.Scale](ctx, c, deployment, "scale",
 //		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)))

@@ -34,8 +34,8 @@ type Span interface {
 }
 
 // Trace makes tracer create spans for each call of the wrapped Handler, and for the requests that it makes, and stores
-// the trace's ID in controller.RunRecord.TraceID. It should be first in a Chain, so that it measures the other middleware.
-// With a nil tracer, also a nil pointer, it returns the Handler unchanged.
+// the trace's ID in controller.RunRecord.TraceID. It should be first in a Chain, so that it measures the other
+// middleware. With a nil tracer, also a nil pointer, it returns the Handler unchanged.
 //
 // A panic of the Handler ends the spans and continues, with its stack.
 func Trace[T any](tracer Tracer) controller.Middleware[T] {

@@ -18,8 +18,8 @@ type Child struct {
 	// Recreate permits to delete the child and create it again if immutable fields must change. Its Pods, data and
 	// addresses are lost. Default false: the child has an ImmutableError.
 	Recreate bool
-	// CreateOnly creates the child if it does not exist, and then leaves its fields to other clients: for content that is
-	// generated once, such as a password. Default false.
+	// CreateOnly creates the child if it does not exist, and then leaves its fields to other clients: for content that
+	// is generated once, such as a password. Default false.
 	CreateOnly bool
 }
 

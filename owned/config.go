@@ -42,8 +42,8 @@ type PrunePolicy string
 const (
 	// PruneLast deletes them when all desired children of all waves are applied.
 	PruneLast PrunePolicy = ""
-	// PruneFirst deletes them before desired children are applied, for old children that occupy a resource that the
-	// new ones need, such as a port or quota. Of several waves only the highest is deleted before; lower waves follow in
+	// PruneFirst deletes them before desired children are applied, for old children that occupy a resource that the new
+	// ones need, such as a port or quota. Of several waves only the highest is deleted before; lower waves follow in
 	// later runs, and the desired children do not wait for them.
 	PruneFirst PrunePolicy = "First"
 	// PruneNever only reports them.
@@ -55,12 +55,13 @@ type Config struct {
 	// Client makes the requests. Its FieldOwner becomes the field manager of the children's fields, and must be set.
 	// Reads use its Informers where they cover the objects. Required.
 	Client *client.Client
-	// Name identifies the set in the cluster: a label value, "webapp". No other controller may use it. If it changes, the
-	// existing children are not found anymore. Required.
+	// Name identifies the set in the cluster: a label value, "webapp". No other controller may use it. If it changes,
+	// the existing children are not found anymore. Required.
 	Name string
-	// Kinds are all kinds of children, including those of earlier versions of the program: the Set never finds, and never
-	// deletes, children of other kinds. The version of a kind does not matter. Kinds that the cluster does not serve have
-	// no children; Apply checks again after 10 min or when such a child is desired, Delete in each call. Required.
+	// Kinds are all kinds of children, including those of earlier versions of the program: the Set never finds, and
+	// never deletes, children of other kinds. The version of a kind does not matter. Kinds that the cluster does not
+	// serve have no children; Apply checks again after 10 min or when such a child is desired, Delete in each call.
+	// Required.
 	Kinds []schema.GroupVersionKind
 	// Namespaces are the namespaces of children in addition to the owner's, including those of earlier versions of the
 	// program. metav1.NamespaceAll means all. Default: only the owner's namespace; all for cluster-scoped owners.
@@ -73,8 +74,8 @@ type Config struct {
 	// Propagation determines what happens to the dependents of a deleted child. With
 	// metav1.DeletePropagationForeground the child is gone only after them. Default metav1.DeletePropagationBackground.
 	Propagation metav1.DeletionPropagation
-	// Recreate permits to delete every child and create it again if immutable fields must change. Child.Recreate permits
-	// it for one child. Default false.
+	// Recreate permits to delete every child and create it again if immutable fields must change. Child.Recreate
+	// permits it for one child. Default false.
 	Recreate bool
 	// AdoptOrphans takes over existing objects with the name of a child that have no owner: no owner reference and no
 	// labels of another set. This includes children of an earlier owner of the same name. Default false: they are
@@ -83,8 +84,8 @@ type Config struct {
 
 	// FormerManagers are the field managers with which earlier versions of the program, or another tool, wrote children
 	// by Update (see kubectl get --show-managed-fields). Their fields that are not desired are removed, once for each
-	// child, which is noted in an annotation; Plan shows them. Default: none; such fields stay, and Apply reports those of
-	// the program's own manager names.
+	// child, which is noted in an annotation; Plan shows them. Default: none; such fields stay, and Apply reports those
+	// of the program's own manager names.
 	FormerManagers []string
 	// FormerChildren also finds children without the labels of the set: objects that have the owner as their controller
 	// and were written by one of FormerManagers. Those that are not desired are pruned. It is a label selector for
@@ -93,32 +94,32 @@ type Config struct {
 	// If an owner has several sets, each must select only its own children. Default "": none.
 	FormerChildren string
 
-	// ForceRemoveFinalizers are the exact names of other controllers' finalizers that are removed from children that have
-	// been terminating for ForceRemoveAfter. The cleanup by these controllers is skipped: volumes, load balancers and
-	// the like may be left behind forever. Each removal is logged as a warning, reported, and an Event. Default: none;
-	// finalizers of other controllers are never removed.
+	// ForceRemoveFinalizers are the exact names of other controllers' finalizers that are removed from children that
+	// have been terminating for ForceRemoveAfter. The cleanup by these controllers is skipped: volumes, load balancers
+	// and the like may be left behind forever. Each removal is logged as a warning, reported, and an Event. Default:
+	// none; finalizers of other controllers are never removed.
 	ForceRemoveFinalizers []string
 	// ForceRemoveAfter is the time since the deletionTimestamp of a child. Default 10 min.
 	ForceRemoveAfter time.Duration
 
-	// FormerOwnerGrace is the time for the garbage collector to delete a child of a former owner: an earlier object of the
-	// owner's kind and name. It starts with the creation of the owner, or of the child if that is younger. After it, Apply
-	// deletes the child by its uid and creates it again, if it has the labels and the annotation of a child of this set
-	// and no other owner. Until then it is Foreign. Default 1 min.
+	// FormerOwnerGrace is the time for the garbage collector to delete a child of a former owner: an earlier object of
+	// the owner's kind and name. It starts with the creation of the owner, or of the child if that is younger. After
+	// it, Apply deletes the child by its uid and creates it again, if it has the labels and the annotation of a child
+	// of this set and no other owner. Until then it is Foreign. Default 1 min.
 	FormerOwnerGrace time.Duration
 
 	// Logger logs a warning for each force-removed finalizer and for fields of former managers. Default: slog.Default()
 	// at the time of New.
 	Logger *slog.Logger
-	// Events writes Events about owners: ChildRecreating and FinalizersForceRemoved. It is an event.Recorder or any other
-	// value with this method, which must not block. Default: no Events.
+	// Events writes Events about owners: ChildRecreating and FinalizersForceRemoved. It is an event.Recorder or any
+	// other value with this method, which must not block. Default: no Events.
 	Events interface {
 		Event(regarding corev1.ObjectReference, eventType, reason, action, note string)
 	}
 }
 
-// Set manages the children of owners. It keeps no state of children between calls, and is safe for concurrent use. There
-// should be only one call at a time for one owner, which controllers ensure.
+// Set manages the children of owners. It keeps no state of children between calls, and is safe for concurrent use.
+// There should be only one call at a time for one owner, which controllers ensure.
 type Set struct {
 	config    Config         // immutable after New
 	dry       *client.Client // for plans

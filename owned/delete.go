@@ -33,8 +33,8 @@ import (
 // is gone, and the next run continues.
 //
 // Guarantees: those of Apply about which objects are children. Delete does not read owner, which need not be
-// terminating. It ignores how owner is deleted: if kubectl delete --cascade=orphan should keep the children, do not call
-// Delete for an owner with the finalizer metav1.FinalizerOrphanDependents.
+// terminating. It ignores how owner is deleted: if kubectl delete --cascade=orphan should keep the children, do not
+// call Delete for an owner with the finalizer metav1.FinalizerOrphanDependents.
 func (s *Set) Delete(ctx context.Context, owner kube.Object) (Report, error) {
 	p, err := s.begin(s.config.Client, owner)
 	if err != nil {

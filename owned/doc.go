@@ -31,10 +31,10 @@
 //
 // # Requests
 //
-// If the client has informers that cover the kinds (those of package watched do, and have only objects with LabelSet), a
-// run without changes makes no request. Without informers, it makes one list of metadata for each of Config.Kinds, and
-// the requests of client.Apply for each child. To create a child takes one request, and one more GET for kinds that are
-// not built into Kubernetes (client.IfAbsent).
+// If the client has informers that cover the kinds (those of package watched do, and have only objects with LabelSet),
+// a run without changes makes no request. Without informers, it makes one list of metadata for each of Config.Kinds,
+// and the requests of client.Apply for each child. To create a child takes one request, and one more GET for kinds that
+// are not built into Kubernetes (client.IfAbsent).
 //
 // # Permissions
 //

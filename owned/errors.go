@@ -23,8 +23,8 @@ type ForeignError struct {
 	// Orphan is true if the object has no owner, so that Config.AdoptOrphans would take it over.
 	Orphan bool
 	// Former is true if the controller of the object is a former owner: an earlier object of the owner's kind and name,
-	// which is gone. The garbage collector should delete the object; then the child is created. If it was a child of this
-	// set and has no other owner, Apply deletes it after Config.FormerOwnerGrace.
+	// which is gone. The garbage collector should delete the object; then the child is created. If it was a child of
+	// this set and has no other owner, Apply deletes it after Config.FormerOwnerGrace.
 	Former bool
 
 	terminating *Deletion // if a child of a former owner is being deleted

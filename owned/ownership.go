@@ -29,8 +29,8 @@ const (
 	// annotationTakenOver is the annotation that lists the former managers (Config.FormerManagers) with taken-over
 	// fields.
 	annotationTakenOver = "evenkeel.dev/taken-over"
-	// annotationConfiguration is the annotation with a hash of the fields that were applied last. It shows, also after a
-	// restart, that a child needs no apply. A CreateOnly child has none.
+	// annotationConfiguration is the annotation with a hash of the fields that were applied last. It shows, also after
+	// a restart, that a child needs no apply. A CreateOnly child has none.
 	annotationConfiguration = "evenkeel.dev/configuration"
 )
 

@@ -49,8 +49,8 @@ func (s *Set) Plan(ctx context.Context, owner kube.Object, children ...Child) (P
 	return plan, nil
 }
 
-// PlanDelete returns what Delete would do. It writes nothing: it sends dry runs of the deletions. Children of waves that
-// would have to wait are planned too.
+// PlanDelete returns what Delete would do. It writes nothing: it sends dry runs of the deletions. Children of waves
+// that would have to wait are planned too.
 //
 // The error is that of Delete. The plan contains the results so far.
 func (s *Set) PlanDelete(ctx context.Context, owner kube.Object) (Plan, error) {

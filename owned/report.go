@@ -102,8 +102,8 @@ func (r Result) applied() bool {
 // isReady reports whether the child is in its desired state and ready.
 func (r Result) isReady() bool { return r.applied() && r.Readiness.Ready() }
 
-// isPending reports whether the child keeps the report from being ready: a desired one that is not ready, or an undesired
-// one that could not be deleted.
+// isPending reports whether the child keeps the report from being ready: a desired one that is not ready, or an
+// undesired one that could not be deleted.
 func (r Result) isPending() bool { return r.Err != nil || r.Desired && !r.isReady() }
 
 // pending describes why the child is not ready, or not gone.
@@ -132,8 +132,8 @@ type Report struct {
 	Results []Result
 	// OwnerTerminating is true if Apply did nothing because the owner is being deleted.
 	OwnerTerminating bool
-	// RunAgain is the time after which the owner should be handled again without any change, to force-remove a finalizer
-	// or to delete a child of a former owner. Handlers pass it to controller.RequeueAfter. Zero: not needed.
+	// RunAgain is the time after which the owner should be handled again without any change, to force-remove a
+	// finalizer or to delete a child of a former owner. Handlers pass it to controller.RequeueAfter. Zero: not needed.
 	RunAgain time.Duration
 
 	failure error // the reason why Results is empty
@@ -173,8 +173,8 @@ func joinFirst(texts []string) string {
 	return strings.Join(texts, "; ")
 }
 
-// remaining returns the undesired children that still exist. Those that this run has pruned are not among them: if their
-// deletion is blocked, the next run reports it.
+// remaining returns the undesired children that still exist. Those that this run has pruned are not among them: if
+// their deletion is blocked, the next run reports it.
 func (r Report) remaining() []Result {
 	var remaining []Result
 	for _, result := range r.Results {
@@ -218,8 +218,8 @@ func (r Report) err() error {
 	return errors.Join(errs...)
 }
 
-// Object returns an applied child as it is in the API server or an informer, for fields that only the cluster sets, such
-// as the address of a Service. found is false if the report has no applied child of type T with this key.
+// Object returns an applied child as it is in the API server or an informer, for fields that only the cluster sets,
+// such as the address of a Service. found is false if the report has no applied child of type T with this key.
 func Object[T kube.Object](r Report, key kube.Key) (obj T, found bool) {
 	for _, result := range r.Results {
 		if typed, ok := result.Object.(T); ok && result.Key == key {

@@ -10,8 +10,8 @@ import (
 //
 // A child that could not be applied or deleted is Failed if its error is persistent (retry.Persistent): its object
 // belongs to another owner (but not to a former one), immutable fields must change, or the API server rejects it.
-// Otherwise it is InProgress, because the next run tries again. While the owner is being deleted there is one state. The
-// report of any other error of Apply has one state with that error.
+// Otherwise it is InProgress, because the next run tries again. While the owner is being deleted there is one state.
+// The report of any other error of Apply has one state with that error.
 //
 //	status.Summarize(conditions, app.Generation, report.States()...)
 func (r Report) States() []readiness.State {
