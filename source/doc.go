@@ -3,7 +3,7 @@
 //   - Owned, OwnerLabel: the owners of dependents, from an informer of metadata that the source creates. OwnedIn,
 //     OwnerLabelIn: the same with an existing informer. OwnedBy: the same with a function that returns the owners.
 //   - Mapped: the keys that a function returns for each changed object of an informer.
-//   - Poll: items outside the cluster, which are polled in an interval. HTTP polls a document.
+//   - Poll: items outside the cluster, which are polled repeatedly. HTTP polls a document.
 //   - Channel: keys from a channel. controller.SourceFunc is for sources with a loop of their own.
 //
 // Put a source into controller.Config.Sources, or add it to a running controller with AddSource. The controller runs

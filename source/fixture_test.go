@@ -162,7 +162,7 @@ func prepare(t *testing.T, s controller.Source) controller.PreparedSource {
 	return prepared
 }
 
-// run prepares a source and runs it until ctx ends, as a controller does with the informers that it reads.
+// run prepares a source and runs it until ctx ends, as a controller does. The caller runs the informers that it reads.
 func run(ctx context.Context, s controller.Source, enqueue controller.Enqueue) error {
 	prepared, err := s.Prepare(target())
 	if err != nil {

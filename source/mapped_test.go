@@ -117,7 +117,7 @@ func TestNothingIsEnqueuedAfterRunHasReturned(t *testing.T) {
 	q := &queue{}
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, s, q.add) }() // waited for below
-	<-asked                                     // about the existing object; until the answer, start subscribes
+	<-asked                                     // for the existing object; start waits for the answer
 	answer <- struct{}{}
 	server.Put(pointing("c", "a"))
 	<-asked

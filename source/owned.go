@@ -50,10 +50,10 @@ func OwnedIn(objects informer.Any, owner Owner, predicates ...informer.Predicate
 	return newMapped("owned", objects, predicates, owner.validate(), keysOfStates(owner.keys))
 }
 
-// OwnedBy is OwnedIn for children that are not identified by owner references, such as the labels and annotations that
-// package owned sets, which may refer to owners in other namespaces. owners returns the keys of the owners of a child,
-// under the rules of Mapped. The child is not decoded: it has a name, namespace, uid, resourceVersion, generation,
-// labels, annotations, owner references and finalizers, and nothing else. The controller runs the informer.
+// OwnedBy is OwnedIn for children that refer to their owners by other means than owner references, such as the labels
+// and annotations that package owned sets. The owners may be in other namespaces. owners returns the keys of the owners
+// of a child, under the rules of Mapped. The child is not decoded: it has a name, namespace, uid, resourceVersion,
+// generation, labels, annotations, owner references and finalizers, and nothing else. The controller runs the informer.
 func OwnedBy(objects informer.Any, owners func(child *metav1.PartialObjectMetadata) []kube.Key, predicates ...informer.Predicate) controller.Source {
 	var problem error
 	if owners == nil {

@@ -81,8 +81,8 @@ type Item struct {
 }
 
 // Poller lists items outside the cluster. It stores nothing between polls except in PollResult.Token, so that several
-// controllers may share one. It may also have a method Validate() error, which Poll calls to find configuration
-// mistakes.
+// controllers may share one. It may also have a method Validate() error, which returns the mistakes in its
+// configuration.
 type Poller interface {
 	// Poll returns all current items. An error or a panic changes nothing: if the list is incomplete, Poll must return
 	// an error. Poll should return when ctx ends: until it returns, no other poll begins, and the controller cannot
@@ -128,8 +128,8 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
-// Poll is a source for systems that have no watch: it calls a Poller in an interval, and enqueues the keys of each item
-// that was added, changed or removed. The items need no objects in the cluster, only keys.
+// Poll is a source for systems that have no watch: it calls a Poller repeatedly, and enqueues the keys of each item that
+// was added, changed or removed. The items need no objects in the cluster, only keys.
 //
 // Flow:
 //  1. The first poll begins at once. Each item of the first successful poll is listed: its keys are enqueued with a
@@ -264,7 +264,7 @@ func (s *PollSource) Item(id string) (item Item, found bool, err error) {
 	return item, found, nil
 }
 
-// keep stores the items of the poll that began at began, unless the items of a later poll are stored: several
+// keep stores the items of the poll that started at began, unless the items of a later poll are stored: several
 // controllers may run the source.
 func (s *PollSource) keep(items []Item, began time.Time) {
 	if !s.config.KeepItems {

@@ -19,8 +19,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// A controller of Deployments runs for the Deployments of a machine outside the cluster when the machine is added to,
-// changed in or removed from an inventory.
+// An inventory lists machines outside the cluster, and the Deployments that each machine serves. The controller runs
+// for these Deployments when their machine is added, changed or removed.
 func ExamplePoll() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -296,7 +296,7 @@ func TestPollItemOfTheTermBeforeIsNotRead(t *testing.T) {
 	}
 }
 
-// vicious is an error whose method As panics.
+// vicious is an error with a method As that panics.
 type vicious struct{}
 
 func (vicious) Error() string { return "no" }

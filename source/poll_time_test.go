@@ -285,7 +285,7 @@ func TestPollValidateNamesEveryMistake(t *testing.T) {
 	poller := &outside{}
 	for name, test := range map[string]struct {
 		config source.PollConfig
-		want   []string // none: it is valid
+		want   []string // empty: the config is valid
 	}{
 		"valid":                   {source.PollConfig{Name: "x", Poller: poller}, nil},
 		"nothing":                 {source.PollConfig{}, []string{"Name is required", "Poller is required"}},

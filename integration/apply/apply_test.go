@@ -263,7 +263,7 @@ func TestApplyBehindInformer(t *testing.T) {
 	}
 }
 
-// A client uses its own other writes of an object since its apply, before any informer shows them: a handler that
+// A client takes its own other writes since the last apply into account before any informer shows them: a handler that
 // deletes a child and applies it again does not wait for a resync.
 func TestApplyAfterOtherWritesOfTheSameClient(t *testing.T) {
 	t.Parallel()

@@ -153,8 +153,8 @@ func paths(changes []client.FieldChange) []string {
 	return all
 }
 
-// TestLeftFieldsWithoutMetadata: no other manager owns metadata of the object, but its name and other identifying
-// fields stay.
+// TestLeftFieldsWithoutMetadata has an object with metadata that no other manager owns. Its name and other identifying
+// fields are not left fields.
 func TestLeftFieldsWithoutMetadata(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

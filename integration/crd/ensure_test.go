@@ -46,7 +46,7 @@ func TestEnsureWaitsUntilKindIsServed(t *testing.T) {
 		calls  []string
 	}{
 		"the same program": {e.client, []string{"get customresourcedefinitions", "get customresourcedefinitions"}},
-		// Discovery of definitions, and of v1 and v1beta1 of the group. Both definitions may or may not share the
+		// Discovery of definitions, and of the group's versions v1 and v1beta1. The two definitions may share one
 		// request for v1.
 		"another program": {newProgram(t), nil},
 	} {

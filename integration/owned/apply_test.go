@@ -149,8 +149,8 @@ func TestCreateOnlyAdoptionKeepsFields(t *testing.T) {
 	e.want(e.apply(set, app).Results, "ConfigMap web: pruned")
 }
 
-// Every deletion has the uid as precondition and the configured propagation; that of a recreated child has its
-// resourceVersion too.
+// Every deletion has the uid as precondition and the configured propagation. The deletion for a recreation also has the
+// resourceVersion as precondition.
 func TestDeletionsHavePreconditions(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -218,7 +218,7 @@ func TestPruneRequiresOwnerUID(t *testing.T) {
 	old := e.get(e.key("old"))
 	renamed := e.configMap("copy")
 	renamed.Labels, renamed.Annotations = old.Labels, old.Annotations
-	renamed.OwnerReferences = old.OwnerReferences // as kubectl get -o yaml shows them
+	renamed.OwnerReferences = old.OwnerReferences // as in the output of kubectl get -o yaml
 	must(client.Create(t.Context(), e.c, renamed))(t)
 	unowned := e.configMap("unowned")
 	unowned.Labels, unowned.Annotations = old.Labels, map[string]string{"evenkeel.dev/child": e.key("unowned").String()}
@@ -247,7 +247,7 @@ func TestPruneRequiresOwnerUID(t *testing.T) {
 	}
 }
 
-// A child that another client has deleted and created again is not the object in the cache.
+// A child that another client has deleted and created again is not pruned: it is not the object in the cache.
 func TestPruneKeepsReplacedObject(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -294,7 +294,7 @@ func TestPrunePolicies(t *testing.T) {
 		"Service web: unchanged", "ConfigMap new: waiting", "ConfigMap old: pruned")
 }
 
-// An object of another owner in the place of a child is not changed. An orphan can be adopted.
+// An object of another owner with the name of a child is not changed. An orphan can be adopted.
 func TestForeignObjectsAreNotChanged(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")

@@ -93,7 +93,7 @@ func TestAdoptionRequiresOrphan(t *testing.T) {
 	}
 }
 
-// If the owner is deleted during a run, the run creates no more children: they would never be deleted.
+// If the owner is deleted during a run, the run creates no more children that would never be deleted.
 func TestOwnerDeletedDuringApply(t *testing.T) {
 	e := newEnv(t)
 	app, other := e.app("web"), clustertest.Namespace(t, e.c)
@@ -115,8 +115,8 @@ func TestOwnerDeletedDuringApply(t *testing.T) {
 	}
 }
 
-// The garbage collector deletes the child of an earlier owner of the same name soon: this is a wait, not a failure that
-// needs an action.
+// The garbage collector deletes a child of an earlier owner of the same name soon. The run waits for it and reports no
+// failure, because no action is necessary.
 func TestApplyWaitsForChildrenOfFormerOwner(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")

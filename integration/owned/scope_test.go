@@ -137,7 +137,7 @@ func TestStaleOwnerPrunesNothing(t *testing.T) {
 	e.want(e.apply(set, next, owned.Of(e.configMap("a"))...).Results, "ConfigMap a: unchanged", "ConfigMap b: pruned")
 }
 
-// Kinds that the cluster does not serve, or not anymore, have no objects.
+// Kinds that the cluster does not serve, or does not serve anymore, have no objects.
 func TestKindsNotServed(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(func(c *owned.Config) {

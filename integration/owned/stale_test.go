@@ -85,8 +85,8 @@ func TestFinalizersOfOrphansAreKept(t *testing.T) {
 	}
 }
 
-// A CreateOnly child keeps the labels and annotations of the set. Without them, it would not be found when it is not
-// desired anymore.
+// The labels and annotations of the set are restored on a CreateOnly child: without them, it would not be found when it
+// is not desired anymore.
 func TestCreateOnlyRestoresLabels(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")

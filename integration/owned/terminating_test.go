@@ -101,8 +101,8 @@ func TestDeleteReportsRemainingChildren(t *testing.T) {
 	}
 }
 
-// Only the named finalizers are removed, only after the timeout, and every removal is reported, logged and recorded as
-// an Event.
+// Only the named finalizers are removed, only after Config.ForceRemoveAfter, and every removal is reported, logged and
+// recorded as an Event.
 func TestForceRemoveFinalizers(t *testing.T) {
 	e := newEnv(t)
 	app, recorder, logged := e.app("web"), &recorder{}, &bytes.Buffer{}

@@ -115,7 +115,7 @@ func TestDeletedChildDoesNotBlockWave(t *testing.T) {
 	e.want(e.apply(set, app).Results, "ConfigMap base: pruned")
 }
 
-// The annotation has the wave unless it is 0, and is updated with it, for CreateOnly children too.
+// The wave annotation is set unless the wave is 0, and is updated when the wave changes, for CreateOnly children too.
 func TestWaveAnnotation(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")

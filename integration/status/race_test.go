@@ -147,7 +147,7 @@ func TestTwoControllersWithOwnConditions(t *testing.T) {
 		observer.take()
 	}
 	before, resourceVersion := runs.Load(), e.live("shop-0").ResourceVersion
-	clustertest.Eventually(t, func() string { // the one that panics is run again and again
+	clustertest.Eventually(t, func() string { // the handler that panics is retried
 		if n := runs.Load() - before; n < shops {
 			return fmt.Sprintf("there were %d more runs", n)
 		}

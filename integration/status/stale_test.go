@@ -53,7 +53,7 @@ func TestStaleCommitsOnServer(t *testing.T) {
 		t.Fatalf("the response was lost, and the error is %v", err)
 	}
 	for n := range 3 {
-		message := fmt.Sprint("again ", n/2) // once with the same message
+		message := fmt.Sprint("again ", n/2) // two runs have the same message
 		if err := e.runStale(old, e.client, metav1.ConditionTrue, message, first.Add(2*time.Hour)); err != nil {
 			t.Fatal(err)
 		}

@@ -246,7 +246,7 @@ func catchUp(t *testing.T, s *scene, configMaps *informer.Informer[*corev1.Confi
 	})
 }
 
-// summary counts requests by verb, in the order in which they began.
+// summary counts requests by verb, in the order of the first request of each verb.
 func summary(requests []client.Recorded) string {
 	var verbs []client.Verb
 	counts := map[client.Verb]int{}

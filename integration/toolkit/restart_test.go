@@ -59,7 +59,7 @@ spec:
                     weight: {type: integer, default: 7}
 `
 
-// restarts restarts a program, and compares its outcomes and requests.
+// restarts restarts a program, and compares the outcomes and requests of each process.
 type restarts struct {
 	*testing.T
 	cluster *kube.Cluster

@@ -120,7 +120,7 @@ func TestDriftIsDetectedAfterSchemaChange(t *testing.T) {
 	}
 }
 
-// define defines a kind, and waits until the API server identifies the elements of its list by keys; without keys, the
+// define installs a kind, and waits until the API server identifies the elements of its list by keys. Without keys, the
 // list and the map are atomic.
 func define(t *testing.T, c *client.Client, kind schema.GroupVersionKind, namespace string, keys []string) {
 	t.Helper()
