@@ -76,7 +76,7 @@ func ExampleController_Explain() {
 	mux := http.NewServeMux()
 	debug(mux, ctrl)
 	answer := ""
-	for began := time.Now(); !strings.Contains(answer, "at rest, and runs again") && time.Since(began) < 10*time.Second; {
+	for began := time.Now(); !strings.Contains(answer, "is idle; next run") && time.Since(began) < 10*time.Second; {
 		response := httptest.NewRecorder()
 		mux.ServeHTTP(response, httptest.NewRequestWithContext(ctx, http.MethodGet, "/debug/explain/shop/web", nil))
 		answer = response.Body.String()
@@ -85,7 +85,7 @@ func ExampleController_Explain() {
 	fmt.Println(first)
 	stop()
 	<-done
-	// Output: shop/web is at rest, and runs again when something changes
+	// Output: shop/web is idle; next run when something changes
 }
 
 // TestDebugAnswers requests the other two endpoints of the example.

@@ -445,7 +445,7 @@ func TestKeysThatWaitForRoomAreExplained(t *testing.T) {
 				break
 			}
 		}
-		want := fmt.Sprintf("listed\n  busy workers: 1 of 1; due keys: %d; keys that wait for room: %d\n", s.Queued, s.Found)
+		want := fmt.Sprintf("listed\n  busy workers: 1 of 1; ready keys: %d; keys that wait for room: %d\n", s.Queued, s.Found)
 		if !strings.Contains(waits, "waits for room in the queue: owner label children: ") || !strings.Contains(waits, want) {
 			t.Errorf("explained:\n%s\nwant:\n%s", waits, want)
 		}

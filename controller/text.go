@@ -11,8 +11,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// maxMoments is the number of runs and skips in an Explanation's text.
-const maxMoments = 12
+// maxEntries is the number of runs and skips in an Explanation's text.
+const maxEntries = 12
 
 // String returns the explanation as text for people: first the state of the key and what blocks it, then the runs and
 // skips, latest first. Times are relative to now.
@@ -25,7 +25,7 @@ func (e Explanation) String() string {
 		line("  %s", strings.ReplaceAll(e.NotReady, "\n", "\n  "))
 	}
 	if !e.Exists && e.works() {
-		line("  it is not in the cache, which has: %s", e.Retrieves)
+		line("  not in the cache, which selects: %s", e.Retrieves)
 	}
 	switch {
 	case e.Failures == 1:
@@ -34,16 +34,16 @@ func (e Explanation) String() string {
 		line("  failed %d times in a row, for %s: %s", e.Failures, rounded(now.Sub(e.FailingSince)), e.LastError)
 	}
 	for _, write := range e.Unseen {
-		line("  its informer does not show yet: %s", write)
+		line("  its informer does not show this write yet: %s", write)
 	}
 	for _, t := range e.Problems {
 		line("  %s", strings.ReplaceAll(t.text(), "\n", "\n  "))
 	}
 	happened := e.timeline(now)
-	for _, moment := range happened[:min(len(happened), maxMoments)] {
-		line("  %s", moment)
+	for _, entry := range happened[:min(len(happened), maxEntries)] {
+		line("  %s", entry)
 	}
-	if more := len(happened) - maxMoments; more > 0 {
+	if more := len(happened) - maxEntries; more > 0 {
 		line("  and %d more before", more)
 	}
 	return s.String()
@@ -53,14 +53,14 @@ func (e Explanation) String() string {
 func (e Explanation) state(now time.Time) string {
 	switch {
 	case e.Phase == PhaseStandby:
-		return "does not run: the controller stands by, another process leads"
+		return "does not run: the controller is a standby, another process leads"
 	case !e.works():
 		return "does not run: the controller is " + e.Phase.String()
 	case e.Queued == nil && len(e.Found.List()) > 0:
-		return fmt.Sprintf("waits for room in the queue: %s\n  busy workers: %d of %d; due keys: %d; keys that wait for room: %d",
+		return fmt.Sprintf("waits for room in the queue: %s\n  busy workers: %d of %d; ready keys: %d; keys that wait for room: %d",
 			e.Found, e.Stats.Busy, e.Stats.Workers, e.Stats.Queued, e.Stats.Found)
 	case e.Queued == nil:
-		return "is at rest" + e.restsUntil()
+		return "is idle" + e.nextRunText()
 	}
 	left, since := rounded(e.Queued.Due.Sub(now)), rounded(now.Sub(e.Queued.Due))
 	switch workqueue.KeyState(e.Queued.State) {
@@ -69,12 +69,12 @@ func (e Explanation) state(now time.Time) string {
 	case workqueue.ProcessingAgain:
 		return fmt.Sprintf("is running, for %s so far, and will run again: %s", rounded(now.Sub(e.started(now))), e.Queued.Causes)
 	case workqueue.Ready:
-		return fmt.Sprintf("has been due for %s: %s\n  busy workers: %d of %d; due keys: %d, the first for %s",
+		return fmt.Sprintf("has been ready for %s: %s\n  busy workers: %d of %d; ready keys: %d, the first for %s",
 			since, e.Queued.Causes, e.Stats.Busy, e.Stats.Workers, e.Stats.Queued, rounded(e.Stats.OldestWait))
 	case workqueue.Held:
 		return fmt.Sprintf("is held back, for %s more at the most: %s", left, e.Queued.Causes)
 	case workqueue.Backoff:
-		return fmt.Sprintf("backs off, for %s more: %s", left, e.Queued.Causes)
+		return fmt.Sprintf("is in backoff for %s: %s", left, e.Queued.Causes)
 	case workqueue.Delayed:
 		return fmt.Sprintf("runs in %s: %s", left, e.Queued.Causes)
 	}
@@ -84,15 +84,15 @@ func (e Explanation) state(now time.Time) string {
 // works reports whether the controller is running or draining: only then are its objects known.
 func (e Explanation) works() bool { return e.Phase == PhaseRunning || e.Phase == PhaseDraining }
 
-// restsUntil returns what makes a key run that is not in the queue.
-func (e Explanation) restsUntil() string {
+// nextRunText returns what makes a key run that is not in the queue.
+func (e Explanation) nextRunText() string {
 	switch {
 	case !e.Exists:
 		return ""
 	case len(e.Runs) == 0:
-		return ": nothing is known of it"
+		return ": no runs are recorded"
 	}
-	return ", and runs again " + e.Runs[0].NextReason
+	return "; next run " + e.Runs[0].NextReason
 }
 
 // started returns when the current run started.
@@ -105,19 +105,19 @@ func (e Explanation) started(now time.Time) time.Time {
 
 // timeline returns the runs and skips, latest first.
 func (e Explanation) timeline(now time.Time) []string {
-	type moment struct {
+	type entry struct {
 		at    time.Time
 		text  string
 		count int
 	}
-	var all []moment
+	var all []entry
 	for _, skip := range e.Skipped {
-		all = append(all, moment{skip.Time, fmt.Sprintf("skipped (%s): %s", skip.Why, skip.Cause), 1})
+		all = append(all, entry{skip.Time, fmt.Sprintf("skipped (%s): %s", skip.Why, skip.Cause), 1})
 	}
 	for _, r := range e.Runs {
-		all = append(all, moment{r.Started, r.chapter(), 1})
+		all = append(all, entry{r.Started, r.details(), 1})
 	}
-	slices.SortStableFunc(all, func(a, b moment) int { return b.at.Compare(a.at) })
+	slices.SortStableFunc(all, func(a, b entry) int { return b.at.Compare(a.at) })
 	var texts []string
 	for i, m := range all {
 		if i+1 < len(all) && all[i+1].text == m.text { // merge equal entries
@@ -133,10 +133,10 @@ func (e Explanation) timeline(now time.Time) []string {
 	return texts
 }
 
-// chapter returns the run as a paragraph: its line, its writes, and what follows.
-func (r RunRecord) chapter() string {
+// details returns the run as a paragraph: its line, its writes, and what follows.
+func (r RunRecord) details() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "run %d: %s", r.ID, r.story())
+	fmt.Fprintf(&s, "run %d: %s", r.ID, r.summary())
 	for _, w := range r.Writes {
 		fmt.Fprintf(&s, "\n    %s", w)
 	}
@@ -150,40 +150,40 @@ func (r RunRecord) chapter() string {
 }
 
 // String returns the run in one line.
-func (r RunRecord) String() string { return fmt.Sprintf("run %d of %s: %s", r.ID, r.Key, r.story()) }
+func (r RunRecord) String() string { return fmt.Sprintf("run %d of %s: %s", r.ID, r.Key, r.summary()) }
 
 // Shorter times are not shown.
 const (
-	tellingWait      = 100 * time.Millisecond
-	tellingDecode    = 10 * time.Millisecond
-	tellingCalls     = 100 * time.Millisecond
-	tellingStaleness = 2 * time.Minute // bookmarks come each minute
+	minWaitShown      = 100 * time.Millisecond
+	minDecodeShown    = 10 * time.Millisecond
+	minCallTimeShown     = 100 * time.Millisecond
+	minStalenessShown = 2 * time.Minute // bookmarks come each minute
 )
 
-// story returns the causes of the run, its outcome, and where the time went if the run was slow.
-func (r RunRecord) story() string {
+// summary returns the causes of the run, its outcome, and where the time went if the run was slow.
+func (r RunRecord) summary() string {
 	var s strings.Builder
 	s.WriteString(r.Causes.String())
 	if r.Attempt > 0 {
 		fmt.Fprintf(&s, ", attempt %d", r.Attempt+1)
 	}
 	switch {
-	case r.Wait-r.Held < tellingWait && r.Held >= tellingWait:
+	case r.Wait-r.Held < minWaitShown && r.Held >= minWaitShown:
 		fmt.Fprintf(&s, ", held back for %s", rounded(r.Held))
-	case r.Held >= tellingWait:
+	case r.Held >= minWaitShown:
 		fmt.Fprintf(&s, ", waited %s (held back for %s of it)", rounded(r.Wait), rounded(r.Held))
-	case r.Wait >= tellingWait:
+	case r.Wait >= minWaitShown:
 		fmt.Fprintf(&s, ", waited %s", rounded(r.Wait))
 	}
-	if r.Staleness >= tellingStaleness {
+	if r.Staleness >= minStalenessShown {
 		fmt.Fprintf(&s, ", the cache %s old", rounded(r.Staleness))
 	}
 	s.WriteString(" -> ")
 	if r.Outcome == "" {
 		s.WriteString("running")
-		return s.String() + r.took()
+		return s.String() + r.timeBreakdown()
 	}
-	fmt.Fprintf(&s, "%s in %s%s", r.Outcome, rounded(r.Duration), r.took())
+	fmt.Fprintf(&s, "%s in %s%s", r.Outcome, rounded(r.Duration), r.timeBreakdown())
 	if n := len(r.Writes) + r.WritesDropped; n > 0 {
 		fmt.Fprintf(&s, ", %s", counted(n, "write"))
 	}
@@ -193,13 +193,13 @@ func (r RunRecord) story() string {
 	return s.String()
 }
 
-// took returns the parts of the run's time that were not spent in the handler's own code.
-func (r RunRecord) took() string {
+// timeBreakdown returns the parts of the run's time that were not spent in the handler's own code.
+func (r RunRecord) timeBreakdown() string {
 	var parts []string
-	if r.Decode >= tellingDecode {
+	if r.Decode >= minDecodeShown {
 		parts = append(parts, fmt.Sprintf("decoding took %s", rounded(r.Decode)))
 	}
-	if r.CallTime >= tellingCalls {
+	if r.CallTime >= minCallTimeShown {
 		parts = append(parts, fmt.Sprintf("%s took %s", counted(r.Calls, "call"), rounded(r.CallTime)))
 	}
 	if len(parts) == 0 {
@@ -269,5 +269,5 @@ func counted(n int, what string) string {
 }
 
 func waits(keys int) string {
-	return cmp.Or(map[int]string{1: "1 key is due"}[keys], fmt.Sprintf("%d keys are due", keys))
+	return cmp.Or(map[int]string{1: "1 key is ready"}[keys], fmt.Sprintf("%d keys are ready", keys))
 }
