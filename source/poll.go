@@ -128,8 +128,8 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
-// Poll is a source for systems that have no watch: it calls a Poller repeatedly, and enqueues the keys of each item that
-// was added, changed or removed. The items need no objects in the cluster, only keys.
+// Poll is a source for systems that have no watch: it calls a Poller repeatedly, and enqueues the keys of each item
+// that was added, changed or removed. The items need no objects in the cluster, only keys.
 //
 // Flow:
 //  1. The first poll begins at once. Each item of the first successful poll is listed: its keys are enqueued with a
