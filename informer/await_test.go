@@ -168,7 +168,7 @@ func TestAwaitIsSeenWithTheWrite(t *testing.T) {
 	}
 }
 
-// The informer selects no such object, so no event of it arrives.
+// A write is also seen if no event of its object arrives.
 func TestAwaitIsSeenWithoutTheObject(t *testing.T) {
 	missing := func(fixture) cache.Write { // the Retriever omits it
 		return cache.Write{Key: key("hidden"), UID: "u", ResourceVersion: "103"}

@@ -126,8 +126,8 @@ func (l listsAt) List(ctx context.Context, opts metav1.ListOptions) (runtime.Obj
 	return list, err
 }
 
-// watched starts an informer of one object "a" at version 101. The informer lists at version listed, and then watches
-// the returned watch.
+// watched starts an informer of one object "a" at version 101. The informer lists at version listed, and then receives
+// the events of the returned watch.
 func watched(t *testing.T, listed string) (fixture, *deletions, *watch.FakeWatcher) {
 	t.Helper()
 	server := newServer(false)

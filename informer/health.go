@@ -99,7 +99,7 @@ func (c *core) health() Health {
 		p.mu.Lock()
 		h.Synced = h.Synced && p.synced
 		degraded = degraded || p.degraded
-		// A single part that fails for another reason makes the informer fail.
+		// The informer is not degraded if one part fails for another reason.
 		h.Degraded = h.Degraded && (p.degraded || p.err == nil && p.synced)
 		if p.lastEvent.After(h.LastEvent) {
 			h.LastEvent = p.lastEvent

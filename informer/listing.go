@@ -27,7 +27,7 @@ type listing struct {
 	// list does not contain, or contains in an older state. A failed list may have stored them before etcd was
 	// restored.
 	ahead string
-	// unconfirmed are the objects of the list that contradict earlier states. It is kept until the list has ended.
+	// unconfirmed are the objects of the list that contradict earlier states. They are kept until the list has ended.
 	//
 	// If the list is not consistent, these are the objects that were not cached, although everything up to their
 	// resource version has arrived. If the list turns out to be older than that, they have been deleted since.

@@ -146,7 +146,7 @@ func TestInformerThatIsNotOptionalWaits(t *testing.T) {
 				fail(server, problem)
 				server.DropWatches()
 				time.Sleep(20 * time.Second)
-				f.expect() // a removed kind may return with the same objects
+				f.expect() // the error does not show that the objects were deleted
 				if f.informer.Len() != 1 || f.informer.Ready() == nil {
 					t.Errorf("%d objects, Ready %v", f.informer.Len(), f.informer.Ready())
 				}

@@ -33,7 +33,7 @@ func names(t *testing.T, objects iter.Seq2[configMap, error]) []string {
 	return all
 }
 
-// zoo fills a server with objects that differ in namespaces, labels, owners and index values.
+// zoo fills a server with objects that differ in namespaces, labels, owners and values.
 func zoo(server *fakeapi.Server[configMap]) {
 	for i := range 12 {
 		obj := object(fmt.Sprintf("m%02d", i), fmt.Sprint(i%3))

@@ -28,7 +28,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// An API server whose etcd was restored from a backup accepts a watch from a later version, and sends nothing. The
+// An API server whose etcd was restored from a backup accepts a watch from a lost version, and sends nothing. The
 // informer detects that by the missing bookmarks.
 func TestRestoredServerIsBelieved(t *testing.T) {
 	for _, watchList := range []bool{true, false} {

@@ -23,7 +23,7 @@ const (
 	// Deleted: the object of an earlier Applied was deleted, or has left the Retriever's selection. Object is its last
 	// known state.
 	Deleted EventType = "Deleted"
-	// Synced: all objects that existed when the channel began have been delivered. It comes once, and has no object.
+	// Synced: all objects that existed when the channel began have been delivered. It is sent once, and has no object.
 	Synced EventType = "Synced"
 )
 

@@ -135,7 +135,7 @@ func (s *Server[T]) Fresh() {
 	s.stale = nil
 }
 
-// Restore resets the server to version, like an etcd that was restored from a backup. Only objects exist then.
+// Restore resets the server to version, like an etcd that was restored from a backup. It then has only objects.
 func (s *Server[T]) Restore(version int, objects ...T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
