@@ -28,8 +28,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// An API server whose etcd was restored from a backup accepts a watch from a lost version, and sends nothing. The
-// informer detects that by the missing bookmarks.
+// An API server whose etcd was restored from a backup accepts a watch from a version that the restore has lost, and
+// sends nothing. The informer detects that by the missing bookmarks.
 func TestRestoredServerIsBelieved(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {

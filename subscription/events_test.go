@@ -204,7 +204,8 @@ func TestPredicates(t *testing.T) {
 	})
 }
 
-// An object that cannot be decoded is logged and not delivered. Its end is delivered if the receiver knows it.
+// An object that cannot be decoded is logged and not delivered. Its end is delivered if the object was delivered
+// before.
 func TestUndecodableObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
