@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -128,7 +128,7 @@ func (m *appliedMemory) store(id appliedID, state appliedState) {
 	overtaken := false
 	if at := known.index(id.applier); at >= 0 {
 		last := known.states[at]
-		overtaken = last.uid == state.uid && older(state.version, last.version)
+		overtaken = last.uid == state.uid && versionorder.Older(state.version, last.version)
 		known.states = slices.Delete(known.states, at, at+1)
 	}
 	if !overtaken {
@@ -146,7 +146,7 @@ func (m *appliedMemory) confirm(id appliedID, state appliedState, version string
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.of(id.object)
-	if at := known.index(id.applier); at >= 0 && known.states[at] == state && (version == state.version || older(state.version, version)) {
+	if at := known.index(id.applier); at >= 0 && known.states[at] == state && (version == state.version || versionorder.Older(state.version, version)) {
 		known.states[at].version, known.states[at].shownAs, known.states[at].input = version, shownAs, input
 	}
 }
@@ -261,10 +261,4 @@ func (m *appliedMemory) intercept(send RoundTrip) RoundTrip {
 		}
 		return err
 	}
-}
-
-// older reports whether resourceVersion a is before b. It is false for versions that cannot be compared.
-func older(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order < 0
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/shrink"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -169,7 +170,7 @@ func (c *consistency) seen(key kube.Key, u *unseen, w *unseenWrite) {
 // forget removes the record of key. mu must be held.
 func (c *consistency) forget(key kube.Key) {
 	if _, known := c.keys[key]; known {
-		c.keys = deleted(c.keys, key, &c.most)
+		c.keys = shrink.Delete(c.keys, key, &c.most)
 		c.any.Add(-1)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/shrink"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -65,7 +66,7 @@ func (e *ends) handled(key kube.Key, done *end) {
 	defer e.mu.Unlock()
 	of := slices.DeleteFunc(slices.Clone(e.keys[key]), func(other *end) bool { return other == done })
 	if len(of) == 0 {
-		e.keys = deleted(e.keys, key, &e.most)
+		e.keys = shrink.Delete(e.keys, key, &e.most)
 	} else {
 		e.keys[key] = of
 	}

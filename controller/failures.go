@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/shrink"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -171,7 +172,7 @@ func (f *failures) forget(key kube.Key) failing {
 	if known == nil {
 		return failing{}
 	}
-	f.keys = deleted(f.keys, key, &f.most)
+	f.keys = shrink.Delete(f.keys, key, &f.most)
 	f.n.Add(-1)
 	return *known
 }

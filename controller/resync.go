@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/shrink"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -153,5 +154,5 @@ func (s *successes) forget(key kube.Key) {
 	hash := maphash.Comparable(s.seed, key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.at = deleted(s.at, hash, &s.most)
+	s.at = shrink.Delete(s.at, hash, &s.most)
 }

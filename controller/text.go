@@ -156,7 +156,7 @@ func (r RunRecord) String() string { return fmt.Sprintf("run %d of %s: %s", r.ID
 const (
 	minWaitShown      = 100 * time.Millisecond
 	minDecodeShown    = 10 * time.Millisecond
-	minCallTimeShown     = 100 * time.Millisecond
+	minCallTimeShown  = 100 * time.Millisecond
 	minStalenessShown = 2 * time.Minute // bookmarks come each minute
 )
 

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evenkeel-go/evenkeel/internal/shrink"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -95,7 +96,7 @@ func (t *timers) stop(key kube.Key, name string) {
 func (t *timers) drop(key kube.Key, name string) {
 	delete(t.keys[key], name)
 	if len(t.keys[key]) == 0 {
-		t.keys = deleted(t.keys, key, &t.most)
+		t.keys = shrink.Delete(t.keys, key, &t.most)
 	}
 }
 
@@ -106,7 +107,7 @@ func (t *timers) stopAll(key kube.Key) {
 	for _, timer := range t.keys[key] {
 		timer.Stop()
 	}
-	t.keys = deleted(t.keys, key, &t.most)
+	t.keys = shrink.Delete(t.keys, key, &t.most)
 }
 
 // end stops all timers. No timer can be set afterwards.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -32,7 +33,7 @@ func (p *part) arrived(o *wire.Object, typeForNew ChangeType, from origin) {
 	believed := listed && p.consistent
 	delete(p.unconfirmed, o.Key)
 	p.store(objects, o, typeForNew, from, func(kept store.Ref, found bool) bool {
-		isOlder := found && older(o.ResourceVersion, kept.ResourceVersion())
+		isOlder := found && versionorder.Older(o.ResourceVersion, kept.ResourceVersion())
 		switch {
 		case found && kept.Same(o) && (!listed || !p.core.states.hasOtherContent(kept, o)), isOlder && !believed:
 			objects.Mark(o.Key)
@@ -40,7 +41,7 @@ func (p *part) arrived(o *wire.Object, typeForNew ChangeType, from origin) {
 				p.isAhead(kept.ResourceVersion())
 			}
 		case isOlder && p.streamed,
-			!found && listed && (p.streamed || !believed) && notAfter(o.ResourceVersion, newest):
+			!found && listed && (p.streamed || !believed) && versionorder.NotAfter(o.ResourceVersion, newest):
 			p.postpone(o)
 		default:
 			return true
@@ -83,14 +84,14 @@ func (p *part) gone(o *wire.Object, from origin) {
 	defer p.core.events.Unlock()
 	defer p.shown(o.Key)
 	objects, _ := p.saw(o.ResourceVersion, from)
-	if listed, found := p.unconfirmed[o.Key]; found && !older(o.ResourceVersion, listed.ResourceVersion) {
+	if listed, found := p.unconfirmed[o.Key]; found && !versionorder.Older(o.ResourceVersion, listed.ResourceVersion) {
 		delete(p.unconfirmed, o.Key)
 	}
 	kept, found := objects.Get(o.Key)
 	if !found {
 		return
 	}
-	if kept.UID() != o.UID && (older(o.ResourceVersion, kept.ResourceVersion()) || p.isPerObject()) {
+	if kept.UID() != o.UID && (versionorder.Older(o.ResourceVersion, kept.ResourceVersion()) || p.isPerObject()) {
 		return // the event deleted an earlier object of this name
 	}
 	p.forget(objects, o.Key, from == unbroken && kept.UID() == o.UID, from)

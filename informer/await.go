@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -134,19 +135,19 @@ func (p *part) await(write *waiter) {
 func (p *part) shows(a *awaited) bool {
 	kept, found := p.objects().Get(a.Key)
 	perObject := p.isPerObject()
-	passed := !perObject && a.comparable && notAfter(a.ResourceVersion, p.resourceVersion())
+	passed := !perObject && a.comparable && versionorder.NotAfter(a.ResourceVersion, p.resourceVersion())
 	if a.Deleted {
 		gone := !found || a.UID != "" && kept.UID() != a.UID
 		if perObject {
 			return gone && !p.awaitsBefore(a)
 		}
 		// An event that created the object may precede the deletion, and may not have arrived yet.
-		later := found && notAfter(a.ResourceVersion, kept.ResourceVersion())
+		later := found && versionorder.NotAfter(a.ResourceVersion, kept.ResourceVersion())
 		return gone && (!a.comparable || passed || later || a.notSelected && !p.awaitsBefore(a))
 	}
 	if found {
 		version := kept.ResourceVersion()
-		if version == a.ResourceVersion || notAfter(a.ResourceVersion, version) {
+		if version == a.ResourceVersion || versionorder.NotAfter(a.ResourceVersion, version) {
 			return true
 		}
 		// The watch has passed the write's version without delivering the write. So the server counts the writes of
@@ -242,7 +243,7 @@ func (p *part) releaseLost(version string, at time.Time) {
 	p.core.events.Lock()
 	defer p.core.events.Unlock()
 	for _, a := range slices.Clone(p.byVersion) {
-		if a.waiter.began.Before(at) && older(version, a.ResourceVersion) && !p.isPerObject() && p.settleAwaited(a) {
+		if a.waiter.began.Before(at) && versionorder.Older(version, a.ResourceVersion) && !p.isPerObject() && p.settleAwaited(a) {
 			a.seen()
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 )
 
 // Health is the state of an informer at one time.
@@ -93,7 +95,7 @@ func (c *core) health() Health {
 	var errs []error
 	for n, p := range parts {
 		version := p.resourceVersion()
-		if n == 0 || older(version, h.ResourceVersion) || version == "" {
+		if n == 0 || versionorder.Older(version, h.ResourceVersion) || version == "" {
 			h.ResourceVersion = version
 		}
 		p.mu.Lock()

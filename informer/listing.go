@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/internal/store"
+	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -150,7 +151,7 @@ func (p *part) listed(resourceVersion string) {
 	}
 	p.open = false
 	objects, newest := p.saw("", fromList)
-	if stale := !p.consistent && older(resourceVersion, newest); !stale {
+	if stale := !p.consistent && versionorder.Older(resourceVersion, newest); !stale {
 		p.mu.Lock()
 		p.newest = resourceVersion
 		p.mu.Unlock()
@@ -161,7 +162,7 @@ func (p *part) listed(resourceVersion string) {
 		}
 		for _, o := range p.unconfirmed {
 			p.store(objects, o, as, fromList, func(kept store.Ref, found bool) bool {
-				return !found || p.consistent || older(kept.ResourceVersion(), o.ResourceVersion)
+				return !found || p.consistent || versionorder.Older(kept.ResourceVersion(), o.ResourceVersion)
 			})
 		}
 	}
@@ -171,7 +172,7 @@ func (p *part) listed(resourceVersion string) {
 		if !found {
 			continue
 		}
-		if !p.consistent && older(resourceVersion, kept.ResourceVersion()) {
+		if !p.consistent && versionorder.Older(resourceVersion, kept.ResourceVersion()) {
 			p.isAhead(kept.ResourceVersion())
 			continue // the list is older than this object, so it does not show whether the object exists
 		}
@@ -180,7 +181,7 @@ func (p *part) listed(resourceVersion string) {
 	objects.EndList()
 	p.mu.Lock()
 	p.newestKept = ""
-	if older(resourceVersion, p.ahead) {
+	if versionorder.Older(resourceVersion, p.ahead) {
 		p.newestKept = p.ahead
 	}
 	p.synced, p.complete, p.suspect = true, true, false
@@ -202,7 +203,7 @@ func (p *part) listed(resourceVersion string) {
 
 // isAhead records that the cache has an object in a newer version than the list. core.events must be held.
 func (p *part) isAhead(version string) {
-	if p.ahead == "" || older(p.ahead, version) {
+	if p.ahead == "" || versionorder.Older(p.ahead, version) {
 		p.ahead = version
 	}
 }

@@ -2,8 +2,6 @@ package informer
 
 import (
 	"strconv"
-
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // origin is the way in which an object arrived.
@@ -23,20 +21,6 @@ const (
 
 // inOrder reports whether all earlier changes have arrived.
 func (o origin) inOrder() bool { return o == fromWatch || o == unbroken }
-
-// older reports whether resource version a is before b. It is false if the versions cannot be compared, such as those
-// of some test doubles.
-func older(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order < 0
-}
-
-// notAfter reports whether resource version a is equal to b or before it. It is false if the versions cannot be
-// compared.
-func notAfter(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order <= 0
-}
 
 // parseVersion parses a resource version. ok is false if it cannot be compared.
 func parseVersion(version string) (n uint64, ok bool) {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/internal/store"
+	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 )
 
 // saw records the arrival of resourceVersion. It returns the store, and the newest resource version up to which
@@ -18,7 +19,7 @@ func (p *part) saw(resourceVersion string, from origin) (objects *store.Store, n
 	p.lastEvent = now
 	switch {
 	case !from.inOrder():
-	case older(resourceVersion, p.newest):
+	case versionorder.Older(resourceVersion, p.newest):
 		p.perObject = true // otherwise events arrive in the order of versions
 	default:
 		p.newest = resourceVersion
@@ -53,7 +54,7 @@ func (p *part) bookmarked(resourceVersion string, from origin) {
 func (p *part) newestSeen() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if older(p.newest, p.newestKept) {
+	if versionorder.Older(p.newest, p.newestKept) {
 		return p.newestKept
 	}
 	return p.newest

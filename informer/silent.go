@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -197,10 +198,10 @@ func (p *part) has(d difference) bool {
 	}
 	if !found {
 		// The object may have been deleted since.
-		return !p.isPerObject() && notAfter(d.version, p.resourceVersion())
+		return !p.isPerObject() && versionorder.NotAfter(d.version, p.resourceVersion())
 	}
 	version := kept.ResourceVersion()
-	return version == d.version && kept.UID() == d.uid || older(d.version, version)
+	return version == d.version && kept.UID() == d.uid || versionorder.Older(d.version, version)
 }
 
 // silence returns the error that describes d, which is one of several differences.

@@ -15,6 +15,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
@@ -76,7 +77,7 @@ func newStream(ctx context.Context, p *part, e events, opts metav1.ListOptions, 
 		out:     make(chan watch.Event), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.ordered = !s.listing && opts.ResourceVersion != "" && opts.ResourceVersion != "0"
-	s.unbroken = s.ordered && notAfter(opts.ResourceVersion, p.resourceVersion())
+	s.unbroken = s.ordered && versionorder.NotAfter(opts.ResourceVersion, p.resourceVersion())
 	go func() { // waited for by Stop, which the Reflector calls for every watch
 		defer close(s.ended)
 		defer release()
@@ -202,7 +203,7 @@ func (s *stream) take(event wire.Event) bool {
 		if s.listing && event.Object.Annotations()[metav1.InitialEventsAnnotationKey] == "true" {
 			s.listing, s.ordered = false, true
 			s.part.listed(s.reached) // the Reflector may call listed too late: events may follow at once
-			s.unbroken = notAfter(s.reached, s.part.resourceVersion())
+			s.unbroken = versionorder.NotAfter(s.reached, s.part.resourceVersion())
 			return s.send(bookmark(s.reached, true))
 		}
 		if s.listing {

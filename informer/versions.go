@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
@@ -27,14 +28,16 @@ type versionCheck struct {
 func (v *versionCheck) item(version string) {
 	v.repeated = v.repeated || version == v.last && isComparable(version)
 	v.last = version
-	if v.newest == "" || older(v.newest, version) {
+	if v.newest == "" || versionorder.Older(v.newest, version) {
 		v.newest = version
 	}
 }
 
 // perObject reports whether the items and the version of their list show that the API server counts the writes of each
 // object.
-func (v *versionCheck) perObject(list string) bool { return v.repeated || older(list, v.newest) }
+func (v *versionCheck) perObject(list string) bool {
+	return v.repeated || versionorder.Older(list, v.newest)
+}
 
 func isComparable(version string) bool {
 	_, ok := parseVersion(version)
@@ -62,7 +65,7 @@ func (p *part) isPerObject() bool {
 // wentBack returns an error if a list is older than seen. The list must be consistent, and must have started after
 // everything up to seen had arrived.
 func (p *part) wentBack(seen, list string) error {
-	if p.isPerObject() || !older(list, seen) {
+	if p.isPerObject() || !versionorder.Older(list, seen) {
 		return nil
 	}
 	return fmt.Errorf("watch %s: %w: a list is at resource version %s, but version %s was seen before: listing anew",

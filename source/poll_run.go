@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/shrink"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -48,13 +48,6 @@ type pollState struct {
 	since   time.Time // when polls began to fail
 	logged  map[string]bool
 }
-
-// If known had more than largeMap items, it is copied when at most one in shrinkAt of them is left: a Go map never
-// shrinks.
-const (
-	largeMap = 4096
-	shrinkAt = 16
-)
 
 // knownItem is the stored state of an item.
 type knownItem struct {
@@ -168,11 +161,7 @@ func (r *pollRun) compare(ctx context.Context, items []Item) error {
 		}
 		delete(r.known, id)
 	}
-	if r.most > largeMap && len(r.known) <= r.most/shrinkAt {
-		smaller := make(map[string]knownItem, len(r.known))
-		maps.Copy(smaller, r.known)
-		r.known, r.most = smaller, len(smaller)
-	}
+	r.known = shrink.Map(r.known, &r.most)
 	if first {
 		r.enqueue(kube.Key{}, controller.Trigger{All: true, Detail: "the first poll has succeeded"})
 	}

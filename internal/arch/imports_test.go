@@ -57,6 +57,9 @@ func layers() map[string]place {
 
 		// How functions, values and errors of the library's users are treated.
 		"internal/usercode": {foundation: true},
+		// Maps that shrink, and the order of resource versions.
+		"internal/shrink":       {foundation: true},
+		"internal/versionorder": {foundation: true},
 		// The Go types of objects.
 		"internal/gotype": {foundation: true},
 		// Terms of leadership, their contexts and the transport of their writes.

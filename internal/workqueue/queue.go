@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/shrink"
 )
 
 // Queue gives each key to at most one worker at a time.
@@ -309,13 +311,6 @@ func (q *Queue[K, C]) enter(key K) *item[K, C] {
 	return entry
 }
 
-// A queue that had more than largeQueue keys shrinks when at most one in shrinkAt of them is left, because maps and
-// slices do not shrink by themselves.
-const (
-	largeQueue = 4096
-	shrinkAt   = 16
-)
-
 // freeItems is the maximum number of unused items that are kept.
 const freeItems = 256
 
@@ -334,7 +329,7 @@ func (q *Queue[K, C]) forget(entry *item[K, C]) {
 	if len(q.free) < freeItems {
 		q.free = append(q.free, entry)
 	}
-	if q.most > largeQueue && len(q.items) <= q.most/shrinkAt {
+	if shrink.Due(q.most, len(q.items)) {
 		q.shrink()
 	}
 }

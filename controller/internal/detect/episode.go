@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -120,7 +121,7 @@ func (h *HotLoops) judge(l *look, w *Step, d difference, now time.Time) (Episode
 // note adds a write to the history of its object.
 func (h *HotLoops) note(l *look, w *Step, d difference, now time.Time) (s signs) {
 	k := l.history
-	if older(w.After.ResourceVersion, k.version) {
+	if versionorder.Older(w.After.ResourceVersion, k.version) {
 		d.known = false // two concurrent writes: their order is unknown
 	} else {
 		k.version = w.After.ResourceVersion

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -190,7 +190,7 @@ func (h *HotLoops) follows(id trackID, version string, now time.Time) bool {
 		h.unfollow(tr)
 		return false
 	}
-	return older(tr.version, version)
+	return versionorder.Older(tr.version, version)
 }
 
 // difference contains the changes made by a suspect's write.
@@ -237,10 +237,4 @@ func (h *HotLoops) compare(s *Step, before, after *wire.Object) (changes []Field
 	}
 	changes, total := Diff(b, a, maxFields)
 	return changes, total <= maxFields
-}
-
-// older reports whether resourceVersion a is before b. It returns false if they cannot be compared.
-func older(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order < 0
 }
