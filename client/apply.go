@@ -245,7 +245,7 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []App
 	case s.subresource == "scale":
 		return fail("the body of the scale has the kind Scale: use UpdateSubresource or ScaleLive")
 	case s.unchanged && obj.GetResourceVersion() == "":
-		return fail("the object has no resourceVersion, so that nothing can tell whether it has changed")
+		return fail("the object has no resourceVersion, so a change cannot be detected")
 	}
 	if s.absent {
 		if err := checkIfAbsent(obj, s); err != nil {
@@ -394,7 +394,7 @@ func refused[T kube.Object](a application, seen state[T], err error) (ApplyResul
 		return applied, &ConflictError{FieldOwner: a.request.FieldOwner, Conflicts: conflicts, Err: err}
 	}
 	if a.uid != "" && !seen.exists && apierrors.IsConflict(err) {
-		return applied, fmt.Errorf("%w: what was applied has uid %s: %s", a.gone(), a.uid, err.Error())
+		return applied, fmt.Errorf("%w: the applied object has uid %s: %s", a.gone(), a.uid, err.Error())
 	}
 	return applied, a.asReplaced(err, a.uid)
 }

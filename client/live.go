@@ -47,7 +47,7 @@ func (c *Client) sameTarget(ctx context.Context, obj kube.Object) (target, error
 func readLive[T kube.Object](ctx context.Context, t target, seen T, s settings) (T, error) {
 	var none T
 	if s.unchanged && seen.GetResourceVersion() == "" {
-		return none, errors.New("the object has no resourceVersion, so that nothing can tell whether it has changed")
+		return none, errors.New("the object has no resourceVersion, so a change cannot be detected")
 	}
 	live, err := get(ctx, t, settings{}, seen)
 	switch {

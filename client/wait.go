@@ -120,7 +120,7 @@ func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Wai
 	case usercode.IsNil(obj):
 		err = errors.New("the object is nil")
 	case obj.GetUID() == "":
-		err = fmt.Errorf("%s has no uid, so that nothing can tell whether it is still the same: use an object that was read from the cluster", kube.KeyOf(obj))
+		err = fmt.Errorf("%s has no uid, so it cannot be identified: use an object that was read from the cluster", kube.KeyOf(obj))
 	}
 	if err != nil {
 		return fmt.Errorf("wait for a deletion: %w", err)
@@ -156,11 +156,11 @@ func withKind(obj kube.Object, kind schema.GroupVersionKind) kube.Object {
 func holds(meta metav1.ObjectMeta, uid types.UID) string {
 	switch {
 	case meta.DeletionTimestamp == nil:
-		return fmt.Sprintf("it is still there (uid %s), and nobody has deleted it", uid)
+		return fmt.Sprintf("it still exists (uid %s), and was not deleted", uid)
 	case len(meta.Finalizers) > 0:
 		return fmt.Sprintf("it is being deleted since %s, held by finalizers %q", asked(meta), meta.Finalizers)
 	}
-	return fmt.Sprintf("it is being deleted since %s, and nobody has ended it", asked(meta))
+	return fmt.Sprintf("it has been terminating since %s, without finalizers", asked(meta))
 }
 
 // asked returns the time of the delete request: the timestamp is the end of the grace period.

@@ -58,7 +58,7 @@ func TestWaitDeleted(t *testing.T) {
 		"not deleted": {
 			after: time.Minute,
 			want: "wait for the deletion of Deployment shop/web: context deadline exceeded after 1m0s: " +
-				"it is still there (uid uid-1), and nobody has deleted it",
+				"it still exists (uid uid-1), and was not deleted",
 		},
 		"of a kind that is not served": {
 			before: []func(*waitServer){func(s *waitServer) { s.serve(false) }},

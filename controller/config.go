@@ -194,7 +194,7 @@ func (c Config[T]) validate() error {
 	var errs []error
 	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Name == "" {
-		mistake("Name is required: logs, metrics and readiness are told apart by it")
+		mistake("Name is required: it identifies the controller in logs, metrics and readiness")
 	}
 	var given []string
 	if c.Cluster != nil {

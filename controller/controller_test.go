@@ -242,7 +242,7 @@ func TestGivenUpKeyGetsTheWholeBudgetAtItsNextChange(t *testing.T) {
 		if n := runs.Swap(0); n != 5 {
 			t.Fatalf("%d runs, want the first and four retries", n)
 		}
-		if got := logs.take(); len(got) != 1 || !strings.Contains(got[0], "given up") {
+		if got := logs.take(); len(got) != 1 || !strings.Contains(got[0], "retries are exhausted") {
 			t.Errorf("logged %q", got)
 		}
 		server.Put(object("a", "2"))

@@ -109,8 +109,8 @@ func (l *loop[T]) endGivenUp(r *running) nextRun {
 	l.ends.handled(key, r.ending)
 	l.forgetFailures(key)
 	if l.config.Reconciler == nil && !l.informer.Has(key) && l.ends.first(key) == nil {
-		return nextRun{why: "when there is such an object again (Deleted was given up)"}
+		return nextRun{why: "when another object of this name exists (Deleted is not retried)"}
 	}
-	l.again(key, Cause{Type: CauseRetry, Detail: "Deleted was given up"}, queueOptions{})
-	return nextRun{at: time.Now(), why: "at once, without Deleted, which was given up"}
+	l.again(key, Cause{Type: CauseRetry, Detail: "Deleted is not retried"}, queueOptions{})
+	return nextRun{at: time.Now(), why: "at once, without Deleted, which is not retried"}
 }

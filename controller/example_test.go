@@ -82,7 +82,7 @@ func ExampleNew_mistakes() {
 	_, err := controller.New(controller.Config[*corev1.Pod]{Workers: -1, Handler: nil})
 	fmt.Println(err)
 	// Output:
-	// new controller "": Name is required: logs, metrics and readiness are told apart by it
+	// new controller "": Name is required: it identifies the controller in logs, metrics and readiness
 	// Cluster (or Retriever, or Informer) is required: kube.Connect returns a Cluster
 	// Handler (or Reconciler) is required
 	// Workers is -1: at least one is needed (0 means 3)

@@ -132,7 +132,7 @@ func (l *loop[T]) logFailure(ctx context.Context, r *running, err error, decisio
 func (l *loop[T]) failedForGood(ctx context.Context, r *running, err error) nextRun {
 	key := r.run.Key
 	if r.ending != nil {
-		r.log().ErrorContext(ctx, "Deleted failed for good: it is not called again for this object", "error", err)
+		r.log().ErrorContext(ctx, "Deleted failed with a terminal error, not called again for this object", "error", err)
 		return l.endGivenUp(r)
 	}
 	if l.informer.Has(key) {
@@ -143,17 +143,17 @@ func (l *loop[T]) failedForGood(ctx context.Context, r *running, err error) next
 		// Without an object, there is no resync to hold back, and no deletion event to wait for.
 		l.forgetFailures(key)
 	}
-	r.log().ErrorContext(ctx, "handler failed for good: not tried again until the object changes", "error", err)
+	r.log().ErrorContext(ctx, "handler failed with a terminal error, no retry until the object changes", "error", err)
 	return nextRun{why: "when the object changes (the error is terminal)"}
 }
 
 // stalled gives a key up after its last retry.
 func (l *loop[T]) stalled(ctx context.Context, r *running, f failing, err error, attrs []any) nextRun {
 	if l.failures.gaveUp(r.run.Key) {
-		r.log().ErrorContext(ctx, "handler failed and is given up until something changes or the object is resynced", append(attrs, "retries", f.ofClass-1)...)
+		r.log().ErrorContext(ctx, "handler failed, retries are exhausted; next run when something changes or at the next resync", append(attrs, "retries", f.ofClass-1)...)
 		l.problems.begin(ctx, Problem{
 			Type: ProblemStalled, Key: r.run.Key, Since: f.since,
-			Message: fmt.Sprintf("given up after %s, until something changes or the object is resynced: %v", counted(f.inARow, "attempt"), err),
+			Message: fmt.Sprintf("retries exhausted after %s, until something changes or the object is resynced: %v", counted(f.inARow, "attempt"), err),
 		}, true)
 	}
 	if r.ending != nil {
@@ -163,7 +163,7 @@ func (l *loop[T]) stalled(ctx context.Context, r *running, f failing, err error,
 		// Without an object, there is no resync, and no deletion event to wait for.
 		l.forgetFailures(r.run.Key)
 	}
-	return nextRun{why: fmt.Sprintf("when something changes or the object is resynced (given up after %s)", counted(f.inARow, "attempt"))}
+	return nextRun{why: fmt.Sprintf("when something changes or the object is resynced (retries exhausted after %s)", counted(f.inARow, "attempt"))}
 }
 
 // failsForLong reports a key that has failed often and for a long time. It reports it once.

@@ -159,7 +159,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 		others.Go(func() { l.watch(watch, workCtx) }) // waited for below
 	} else if intake.Err() == nil {
 		// An *informer.Informer never fails before ctx ends.
-		synced = fmt.Errorf("controller %q: wait for what it reads: %w", l.config.Name, usercode.Error(synced))
+		synced = fmt.Errorf("controller %q: wait for the informers in Config.Reads: %w", l.config.Name, usercode.Error(synced))
 		stopIntake()
 	} else {
 		synced = nil // the end of ctx is not an error

@@ -36,7 +36,7 @@ func TestHandlerReadsAnInformerThatNobodyRuns(t *testing.T) {
 		start(t, ctrl)
 		named := func(where, text string) {
 			t.Helper()
-			for _, want := range []string{`"others"`, "nobody runs the informer", "Reads"} {
+			for _, want := range []string{`"others"`, "the informer does not run", "Reads"} {
 				if !strings.Contains(text, want) {
 					t.Errorf("%s has no %s: %s", where, want, text)
 				}

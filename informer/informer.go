@@ -257,7 +257,7 @@ func (i *Informer[T]) Join(ctx context.Context) (leave func()) {
 
 // ErrNotRunning is in the error of a read from an informer that does not run, because its cache is empty or stale. Run
 // the informer, or add it to Config.Reads of the controller that reads it.
-var ErrNotRunning = errors.New("nobody runs the informer: call Run, or name it in Reads of the controller that reads from it")
+var ErrNotRunning = errors.New("the informer does not run: call Run, or add it to Config.Reads of the controller that reads from it")
 
 // Get returns a new copy of the object under key, which belongs to the caller.
 //

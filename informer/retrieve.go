@@ -119,7 +119,7 @@ func resolveType[T kube.Object](cluster *kube.Cluster, kind schema.GroupVersionK
 	switch any(zero).(type) {
 	case *unstructured.Unstructured, *metav1.PartialObjectMetadata:
 		if kind.Kind == "" || kind.Version == "" {
-			return kind, fmt.Errorf("retrieve %T: the type does not tell the kind: set Selection.Kind", zero)
+			return kind, fmt.Errorf("retrieve %T: the type has no kind: set Selection.Kind", zero)
 		}
 		return kind, nil
 	}

@@ -150,7 +150,7 @@ func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
 	if kind, ok := gotype.BuiltinKind(obj); ok {
 		return kind, nil
 	}
-	return schema.GroupVersionKind{}, fmt.Errorf("find the kind of %T: %w: hand its AddToScheme to kube.Connect", obj, err)
+	return schema.GroupVersionKind{}, fmt.Errorf("find the kind of %T: %w: pass its AddToScheme to kube.Connect", obj, err)
 }
 
 // Resource returns how the API server serves kind. It caches results, but not that a kind is missing, so that a kind

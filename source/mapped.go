@@ -134,7 +134,7 @@ func (s *mapped) changed(ctx context.Context, c informer.Change, enqueue control
 	before, after, err := s.keys(c)
 	if err != nil {
 		s.guard.Report(err)
-		s.logger.WarnContext(ctx, "a source cannot read a changed object, and does not know all whom it concerns",
+		s.logger.WarnContext(ctx, "source failed to decode a changed object; some keys may not be enqueued",
 			"source", s.what, "informer", s.objects.Name(), "key", c.Key.String(), "change", c.Type.String(), "error", err)
 	}
 	if len(before)+len(after) == 0 {

@@ -181,7 +181,7 @@ func (c PollConfig) validate() error {
 		mistake("Name is required: causes, logs and readiness name the source by it")
 	case controller.SourceSelf, controller.SourceLoop:
 		// Otherwise the default of EndBackoffIf, for one, would treat an item as the object.
-		mistake("Name is %q: causes call so what comes from the controller itself", c.Name)
+		mistake("Name is %q: this name is reserved for the controller's own causes", c.Name)
 	}
 	if list, ok := c.Poller.(ListFunc); usercode.IsNil(c.Poller) || ok && list == nil {
 		mistake("Poller is required: source.ListFunc makes one of a function, source.HTTP of a URL")
@@ -189,7 +189,7 @@ func (c PollConfig) validate() error {
 		errs = append(errs, checked.Validate())
 	}
 	if fetch, ok := c.Poller.(*httpPoller); ok && fetch.concernsNobody() && c.KeysOf == nil {
-		mistake("the document would concern nobody: set HTTPConfig.Keys, HTTPConfig.Split or PollConfig.KeysOf")
+		mistake("changes of the document would enqueue no key: set HTTPConfig.Keys, HTTPConfig.Split or PollConfig.KeysOf")
 	}
 	if c.Interval < 0 {
 		mistake("Interval is %s: it cannot be negative (0 means %s)", c.Interval, defaultPollInterval)

@@ -101,7 +101,7 @@ func (r *pollRun) ask(ctx context.Context) (result PollResult, err error) {
 	case err != nil:
 		return PollResult{}, err
 	case result.Unchanged && r.token == nil:
-		return PollResult{}, errors.New("the Poller says that nothing has changed, but was not told since when: it got no token")
+		return PollResult{}, errors.New("the Poller returned \"not changed\", but was called without a token")
 	case result.Unchanged:
 		return result, nil
 	}
@@ -115,7 +115,7 @@ func validateItems(items []Item) error {
 			return fmt.Errorf("item %d of %d has no ID", i, len(items))
 		}
 		if ids[item.ID] {
-			return fmt.Errorf("two items have the ID %q: what happens to one could not be told from what happens to the other", shown(item.ID))
+			return fmt.Errorf("two items have the ID %q: IDs must be unique", shown(item.ID))
 		}
 		ids[item.ID] = true
 	}

@@ -206,7 +206,7 @@ func TestPollBelievesUnchangedOnlyWithAToken(t *testing.T) {
 			return source.PollResult{Unchanged: true}, nil
 		})})
 		defer stop()
-		ready(t, s, "nothing has changed, but was not told since when")
+		ready(t, s, "but was called without a token")
 		q.expect(t)
 	})
 }

@@ -297,7 +297,7 @@ func TestPollValidateNamesEveryMistake(t *testing.T) {
 		"a short back-off":        {source.PollConfig{Name: "x", Poller: poller, MaxBackOff: time.Second}, []string{"MaxBackOff is 1s, below Interval, 1m0s"}},
 		"jitter of no number":     {source.PollConfig{Name: "x", Poller: poller, Jitter: math.NaN()}, []string{"Jitter is NaN"}},
 		"too much jitter":         {source.PollConfig{Name: "x", Poller: poller, Jitter: 1.5}, []string{"Jitter is 1.5"}},
-		"the Poller's mistake":    {source.PollConfig{Name: "x", Poller: source.HTTP(source.HTTPConfig{})}, []string{"HTTPConfig.URL is required", "would concern nobody"}},
+		"the Poller's mistake":    {source.PollConfig{Name: "x", Poller: source.HTTP(source.HTTPConfig{})}, []string{"HTTPConfig.URL is required", "would enqueue no key"}},
 		"a document for some":     {source.PollConfig{Name: "x", Poller: document(source.HTTPConfig{Keys: []kube.Key{key("a")}})}, nil},
 		"a document for those that it names": {source.PollConfig{
 			Name: "x", Poller: document(source.HTTPConfig{Split: func([]byte) ([]source.Item, error) { return nil, nil }}),

@@ -73,7 +73,7 @@ func check(before, after kube.Object) error {
 	case kube.KeyOf(before) != kube.KeyOf(after):
 		return fmt.Errorf("one object is %s and the other one %s", kube.KeyOf(before), kube.KeyOf(after))
 	case !builtIn(one.Type()):
-		return fmt.Errorf("%T is none of Kubernetes' built-in types, and others have no such patches: use client.MergeFrom or client.Apply", before)
+		return fmt.Errorf("%T is not a built-in type of Kubernetes, and other types have no strategic merge patches: use client.MergeFrom or client.Apply", before)
 	}
 	return nil
 }

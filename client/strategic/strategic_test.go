@@ -74,8 +74,8 @@ func TestWhatHasNoRulesIsRefusedBeforeAnyRequest(t *testing.T) {
 	other := deployment()
 	other.Name = "other"
 	for want, objects := range map[string][2]kube.Object{
-		"Unstructured is none of Kubernetes' built-in types":          {&unstructured.Unstructured{Object: map[string]any{}}, &unstructured.Unstructured{Object: map[string]any{}}},
-		"PartialObjectMetadata is none of Kubernetes' built-in types": {&metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadata{}},
+		"Unstructured is not a built-in type of Kubernetes":          {&unstructured.Unstructured{Object: map[string]any{}}, &unstructured.Unstructured{Object: map[string]any{}}},
+		"PartialObjectMetadata is not a built-in type of Kubernetes": {&metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadata{}},
 		"an object is nil": {deployment(), (*appsv1.Deployment)(nil)},
 		"one object is a *v1.Deployment and the other one a *v1.StatefulSet": {deployment(), &appsv1.StatefulSet{}},
 		"one object is shop/web and the other one shop/other":                {deployment(), other},

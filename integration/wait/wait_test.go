@@ -266,7 +266,7 @@ func TestWaitDeleted(t *testing.T) {
 	held.Finalizers = []string{"tests.example.com/disk"}
 	held = must(client.Create(t.Context(), e.client, held))(e)
 	deleted := func(within client.WaitOption) error { return client.WaitDeleted(t.Context(), e.client, held, within) }
-	notYet(t, deleted, "nobody has deleted it")
+	notYet(t, deleted, "was not deleted")
 	if err := client.Delete(t.Context(), e.client, held); err != nil {
 		t.Fatal(err)
 	}
