@@ -42,7 +42,7 @@ func start(ctx context.Context, options probe.Options, failed chan<- error) (*pr
 	c, err := controller.New(&controller.Config{
 		Name:              "bench",
 		Retriever:         retriever,
-		Handler:           func(_ context.Context, obj runtime.Object) error { return handle(options.Observer, obj) },
+		Handler:           controller.HandlerFunc(func(_ context.Context, obj runtime.Object) error { return handle(options.Observer, obj) }),
 		Logger:            log.Dummy,
 		ConcurrentWorkers: options.Workers,
 	})

@@ -43,12 +43,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// The Handler of both controllers. Metadata-only objects (metav1.PartialObjectMetadata) can represent any kind.
-	handler := func(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
-		run, _ := controller.RunFrom(ctx)
-		fmt.Fprintf(out, "%s: %s (%s)\n", run.Controller, kube.KeyOf(obj), run.Causes)
-		return nil
-	}
+	// Both controllers have the same Handler. Metadata-only objects (metav1.PartialObjectMetadata) can represent any kind.
 	newController := func(name, kind string, resync time.Duration) (runner, error) {
 		return controller.New(controller.Config[*metav1.PartialObjectMetadata]{
 			Name: name,
@@ -56,7 +51,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 				Kind:       corev1.SchemeGroupVersion.WithKind(kind),
 				Namespaces: []string{*namespace},
 			}),
-			Handler:        handler,
+			Handler: func(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
+				run, _ := controller.RunFrom(ctx)
+				fmt.Fprintf(out, "%s: %s (%s)\n", run.Controller, kube.KeyOf(obj), run.Causes)
+				return nil
+			},
 			ResyncInterval: resync,
 			Logger:         slog.New(slog.NewTextHandler(out, nil)),
 		})

@@ -94,7 +94,7 @@ func (w *world) run(kind string, tracer *otel.Tracer, handle controller.Handler[
 	ctrl, err := controller.New(controller.Config[object]{
 		Name:           strings.ToLower(kind) + "s",
 		Retriever:      informer.RetrieveSelected[object](w.cluster, informer.Selection{Kind: version().WithKind(kind)}),
-		Handler:        controller.Chain(controller.Handler[object](handle), middleware.Trace[object](tracer)),
+		Handler:        controller.Chain(handle, middleware.Trace[object](tracer)),
 		Workers:        1,
 		Retry:          retry.Config{Every: retry.Policy{Base: time.Second, Jitter: -1}},
 		ResyncInterval: -1,

@@ -36,11 +36,11 @@ func main() {
 				return pods.Watch(context.Background(), options)
 			},
 		}),
-		Handler: func(_ context.Context, obj runtime.Object) error {
+		Handler: controller.HandlerFunc(func(_ context.Context, obj runtime.Object) error {
 			pod := obj.(*corev1.Pod)
 			fmt.Println(pod.Namespace, pod.Name, pod.Status.Phase)
 			return nil
-		},
+		}),
 	})
 	if err != nil {
 		log.Fatal(err)
