@@ -49,7 +49,6 @@ func TestContract02_AnOwnerOfAnotherScopeIsFound(t *testing.T) {
 			var log bytes.Buffer
 			config := controller.Config[unstructuredObject]{
 				Name: "zones", Informer: zones, ResyncInterval: -1,
-				// The test omits ClusterScoped.
 				Sources: []controller.Source{source.OwnedIn(parts, source.Owner{Kind: schema.GroupKind{Group: gv.Group, Kind: "Zone"}})},
 				Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 			}

@@ -80,8 +80,9 @@ func TestInformerReportsRequestsWithoutAnswer(t *testing.T) {
 		relists         bool // the watch cannot continue where it was
 		named, recovers time.Duration
 	}{
-		"429":             {answer: retryAfter(http.StatusTooManyRequests), to: all, named: 15 * time.Second, recovers: 15 * time.Second},
-		"429 to lists":    {answer: retryAfter(http.StatusTooManyRequests), to: lists, relists: true, named: 15 * time.Second, recovers: 15 * time.Second},
+		"429": {answer: retryAfter(http.StatusTooManyRequests), to: all, named: 15 * time.Second, recovers: 15 * time.Second},
+		// Two attempts, each after at most 15 s: the watch that is allowed ends with 410, and the next attempt lists.
+		"429 to lists":    {answer: retryAfter(http.StatusTooManyRequests), to: lists, relists: true, named: 15 * time.Second, recovers: 30 * time.Second},
 		"503":             {answer: retryAfter(http.StatusServiceUnavailable), to: all, relists: true, named: 15 * time.Second, recovers: 15 * time.Second},
 		"nothing":         {answer: hangs, to: all, named: 2 * time.Minute, recovers: 5 * time.Minute},
 		"nothing to list": {answer: hangs, to: lists, relists: true, named: 2 * time.Minute, recovers: 5 * time.Minute},
@@ -113,9 +114,12 @@ func TestInformerReportsRequestsWithoutAnswer(t *testing.T) {
 					}
 					return do(), nil
 				})
+				// The watch must not deliver the change before its history is removed, or it could continue.
+				server.HoldWatches("configmaps")
 				server.Break("configmaps", false)
 				put("2")
 				server.Break("configmaps", test.relists)
+				server.ReleaseWatches("configmaps")
 				put("3")
 				within := func(limit time.Duration, what string, done func() bool) {
 					t.Helper()

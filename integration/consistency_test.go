@@ -116,7 +116,7 @@ func TestContract13_OwnWritesOfRealClients(t *testing.T) {
 				maps.Copy(cases, some)
 			}
 			checkOwnWrites(e, cluster, client, cases,
-				source.OwnedIn(deployments, owner), source.OwnedIn(secrets, owner), source.Owned[*corev1.Pod](cluster, owner))
+				source.OwnedIn(deployments, owner), source.OwnedIn(secrets, owner), source.Owned[*corev1.Pod](cluster))
 		})
 	}
 }

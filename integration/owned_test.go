@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -97,7 +96,7 @@ func TestSourcesEndToEnd(t *testing.T) {
 	ctrl, _ := run(t, controller.Config[*corev1.ConfigMap]{
 		Name: "owners", ResyncInterval: -1, Informer: configMaps,
 		Sources: []controller.Source{
-			source.Owned[*appsv1.Deployment](cluster, source.Owner{Kind: schema.GroupKind{Kind: "ConfigMap"}}),
+			source.Owned[*appsv1.Deployment](cluster),
 			source.OwnerLabel[*corev1.Secret](cluster, "evenkeel.dev/owner"),
 			source.Mapped(configMaps, func(m *corev1.ConfigMap) []kube.Key {
 				if m.Name != "template" {
@@ -180,7 +179,7 @@ func TestAddSourceToRunningController(t *testing.T) {
 	})
 	eventually(t, func() string { return seen.lacks("owner", "listed") })
 	e.putDeployment("first", owner, nil)
-	remove := must(ctrl.AddSource(source.Owned[*appsv1.Deployment](cluster, source.Owner{Kind: schema.GroupKind{Kind: "ConfigMap"}})))(t)
+	remove := must(ctrl.AddSource(source.Owned[*appsv1.Deployment](cluster)))(t)
 	eventually(t, func() string { return seen.lacks("owner", e.namespace+"/first listed") })
 	remove()
 	before := seen.count("owner")

@@ -20,7 +20,7 @@ import (
 )
 
 // A controller of Deployments runs when one of their Pods changes. In a cluster, pods would be an informer of
-// informer.Retrieve[*corev1.Pod](cluster). As the handler only counts Pods, source.Owned[*corev1.Pod](cluster, owner)
+// informer.Retrieve[*corev1.Pod](cluster). As the handler only counts Pods, source.Owned[*corev1.Pod](cluster)
 // would be enough.
 func ExampleOwnedIn() {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -150,7 +150,7 @@ func start(t *testing.T, s controller.Source) (q *queue, stop func()) {
 
 // target is the controller that sources are prepared for.
 func target() controller.Target {
-	return controller.Target{Controller: "test", Logger: slog.New(slog.DiscardHandler)}
+	return controller.Target{Controller: "test", Kind: website().WithVersion("v1"), Logger: slog.New(slog.DiscardHandler)}
 }
 
 func prepare(t *testing.T, s controller.Source) controller.PreparedSource {

@@ -35,7 +35,7 @@ func Mapped[T kube.Object](objects *informer.Informer[T], keys func(obj T) []kub
 	if keys == nil {
 		problem = errors.New("the function is required")
 	}
-	return newMapped("mapped", objects, predicates, problem, keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
+	return newMapped("mapped", existing(objects), predicates, problem, keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
 		obj, err := cache.Decode[T](objects.Untyped(), o)
 		if err != nil {
 			return nil, err
@@ -67,45 +67,62 @@ func keysOfStates(keys func(*wire.Object) ([]kube.Key, error)) keysOf {
 	}
 }
 
+// openInformer returns the informer of a source for a controller.
+type openInformer func(controller.Target) (informer.Any, error)
+
+// existing opens an informer that the user has created.
+func existing(objects informer.Any) openInformer {
+	return func(controller.Target) (informer.Any, error) {
+		if usercode.IsNil(objects) {
+			return nil, errors.New("the informer is required")
+		}
+		return objects, nil
+	}
+}
+
 // mapped enqueues keys for the changes of an informer.
 type mapped struct {
 	what       string
-	objects    informer.Any
+	open       openInformer
 	predicates []informer.Predicate
-	keys       keysOf
+	owner      *Owner // nil: keys is set
 	problem    error
 
 	// Set by Prepare, on a copy for each controller.
-	logger *slog.Logger
-	guard  *usercode.Guard
+	keys    keysOf // from owner, if that is set
+	objects informer.Any
+	logger  *slog.Logger
+	guard   *usercode.Guard
 }
 
-func newMapped(what string, objects informer.Any, predicates []informer.Predicate, problem error, keys keysOf) *mapped {
-	s := &mapped{what: what, objects: objects, predicates: slices.Clone(predicates), keys: keys}
+func newMapped(what string, open openInformer, predicates []informer.Predicate, problem error, keys keysOf) *mapped {
 	errs := []error{problem}
-	if usercode.IsNil(objects) {
-		errs = append(errs, errors.New("the informer is required"))
-	}
 	for i, p := range predicates {
 		if p == nil {
 			errs = append(errs, fmt.Errorf("predicate %d is nil", i))
 		}
 	}
-	s.problem = errors.Join(errs...)
-	return s
+	return &mapped{what: what, open: open, predicates: slices.Clone(predicates), keys: keys, problem: errors.Join(errs...)}
 }
 
 // Prepare implements controller.Source.
 func (s *mapped) Prepare(target controller.Target) (controller.PreparedSource, error) {
-	if s.problem != nil {
-		return controller.PreparedSource{}, fmt.Errorf("source %s: %w", s.what, s.problem)
-	}
 	own := *s
+	var errOpen, errOwner error
+	own.objects, errOpen = s.open(target)
+	if s.owner != nil {
+		var owner Owner
+		owner, errOwner = s.owner.forController(target.Kind.GroupKind())
+		own.keys = keysOfStates(owner.keys)
+	}
+	if err := errors.Join(s.problem, errOpen, errOwner); err != nil {
+		return controller.PreparedSource{}, fmt.Errorf("source %s: %w", s.what, err)
+	}
 	own.logger = target.Logger
 	own.guard = usercode.NewGuard(own.logger.With("source", s.what))
 	return controller.PreparedSource{
-		Name:  s.what + " " + s.objects.Name(), // such as "owned Pod"
-		Reads: []informer.Any{s.objects},
+		Name:  s.what + " " + own.objects.Name(), // such as "owned Pod"
+		Reads: []informer.Any{own.objects},
 		Start: own.start,
 	}, nil
 }

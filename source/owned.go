@@ -15,39 +15,38 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Owner selects the owner references that identify objects of the controller.
+// Owner selects the owner references that identify objects of the controller. The zero value selects the controller
+// references to the controller's kind.
 type Owner struct {
-	// Kind is the owners' kind; the version does not matter. Group may be empty (core). Required.
+	// Kind is the owners' kind; the version does not matter. Default: the kind of the controller's objects.
 	Kind schema.GroupKind
-	// ClusterScoped must be true if the owners are cluster-scoped. Default false: an owner is in the namespace of its
-	// dependent. (A controller of cluster-scoped objects detects that this field was not set, enqueues the right keys,
-	// and logs it.)
-	ClusterScoped bool
 	// Any selects every owner reference of the kind. Default false: only the controller reference
 	// (metadata.ownerReferences.controller), of which an object has at most one.
 	Any bool
 }
 
 // Owned is a source that enqueues the owner of each object of type T that is listed, added, updated or deleted: a
-// controller of Websites runs when one of the Deployments that it created for them changes. When the owner references
-// of an object change, the owners before and after the change are enqueued. A change that one of predicates drops
-// enqueues nothing.
+// controller of Websites runs when one of the Deployments that it created for them changes. The owner is the object of
+// the controller's kind that is named in the controller reference, in the namespace of the dependent if the kind is
+// namespaced. When the owner references of an object change, the owners before and after the change are enqueued. A
+// change that one of predicates drops enqueues nothing.
 //
 // Owned watches the metadata of all objects of the kind, because owner references need no more. It has its own
-// informer, which logs to slog.Default() and has no metrics. So predicates see metadata only: predicate.StatusChanged
-// passes every update, and predicate.Func gets objects without spec and status. Use OwnedIn to compare spec or status,
-// to select objects, or to share an informer that the handler reads from.
-func Owned[T kube.Object](cluster *kube.Cluster, owner Owner, predicates ...informer.Predicate) controller.Source {
-	objects, err := metadataOf[T](cluster)
-	if err != nil {
-		return &mapped{what: "owned", problem: errors.Join(err, owner.validate())}
-	}
-	return OwnedIn(objects, owner, predicates...)
+// informer, with the controller's logger and metrics. So predicates see metadata only: predicate.StatusChanged passes
+// every update, and predicate.Func gets objects without spec and status. Use OwnedIn to compare spec or status, to
+// select objects, to share an informer that the handler reads from, or for other owner references.
+func Owned[T kube.Object](cluster *kube.Cluster, predicates ...informer.Predicate) controller.Source {
+	s := newMapped("owned", metadataOf[T](cluster), predicates, nil, nil)
+	s.owner = &Owner{}
+	return s
 }
 
-// OwnedIn is Owned for the objects of an existing informer, of any type. The controller runs the informer.
+// OwnedIn is Owned for the objects of an existing informer, of any type, and for the owner references that owner
+// selects. The controller runs the informer.
 func OwnedIn(objects informer.Any, owner Owner, predicates ...informer.Predicate) controller.Source {
-	return newMapped("owned", objects, predicates, owner.validate(), keysOfStates(owner.keys))
+	s := newMapped("owned", existing(objects), predicates, nil, nil)
+	s.owner = &owner
+	return s
 }
 
 // OwnedBy is OwnedIn for children that refer to their owners by other means than owner references, such as the labels
@@ -59,7 +58,7 @@ func OwnedBy(objects informer.Any, owners func(child *metav1.PartialObjectMetada
 	if owners == nil {
 		problem = errors.New("the function is required")
 	}
-	return newMapped("owned", objects, predicates, problem, keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
+	return newMapped("owned", existing(objects), predicates, problem, keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
 		return owners(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			Namespace: o.Key.Namespace, Name: o.Key.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Generation: o.Generation,
 			Labels: o.Labels(), Annotations: o.Annotations(), OwnerReferences: o.OwnerReferences(), Finalizers: o.Finalizers(),
@@ -67,14 +66,18 @@ func OwnedBy(objects informer.Any, owners func(child *metav1.PartialObjectMetada
 	}))
 }
 
-func (w Owner) validate() error {
+// forController returns the owner with its default kind.
+func (w Owner) forController(kind schema.GroupKind) (Owner, error) {
 	if w.Kind.Kind == "" {
-		return errors.New("Owner.Kind is required: the kind that the controller's objects are of")
+		w.Kind = kind
+	}
+	if w.Kind.Kind == "" {
+		return w, errors.New("Owner.Kind is required: the kind of the controller's objects is not known")
 	}
 	if strings.Contains(w.Kind.Group, "/") {
-		return fmt.Errorf("Owner.Kind.Group is %q: it is a group without its version", w.Kind.Group)
+		return w, fmt.Errorf("Owner.Kind.Group is %q: it is a group without its version", w.Kind.Group)
 	}
-	return nil
+	return w, nil
 }
 
 func (w Owner) keys(o *wire.Object) ([]kube.Key, error) {
@@ -87,11 +90,8 @@ func (w Owner) keys(o *wire.Object) ([]kube.Key, error) {
 		if !w.Any && (reference.Controller == nil || !*reference.Controller) {
 			continue
 		}
-		key := kube.Key{Namespace: o.Key.Namespace, Name: reference.Name}
-		if w.ClusterScoped {
-			key.Namespace = ""
-		}
-		keys = append(keys, key)
+		// The controller ignores the namespace if its objects are cluster-scoped.
+		keys = append(keys, kube.Key{Namespace: o.Key.Namespace, Name: reference.Name})
 	}
 	return keys, nil
 }
@@ -100,16 +100,16 @@ func (w Owner) keys(o *wire.Object) ([]kube.Key, error) {
 // namespace. It is for objects that cannot have an owner reference, or that other tools create. When the label changes,
 // the objects that it named before and after the change are enqueued. OwnerLabel watches metadata only, as Owned does.
 func OwnerLabel[T kube.Object](cluster *kube.Cluster, label string, predicates ...informer.Predicate) controller.Source {
-	objects, err := metadataOf[T](cluster)
-	if err != nil {
-		return &mapped{what: "owner label", problem: errors.Join(err, validateLabel(label))}
-	}
-	return OwnerLabelIn(objects, label, predicates...)
+	return ownerLabel(metadataOf[T](cluster), label, predicates)
 }
 
 // OwnerLabelIn is OwnerLabel for the objects of an existing informer, of any type. The controller runs the informer.
 func OwnerLabelIn(objects informer.Any, label string, predicates ...informer.Predicate) controller.Source {
-	return newMapped("owner label", objects, predicates, validateLabel(label), keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
+	return ownerLabel(existing(objects), label, predicates)
+}
+
+func ownerLabel(open openInformer, label string, predicates []informer.Predicate) controller.Source {
+	return newMapped("owner label", open, predicates, validateLabel(label), keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
 		if name := o.Labels()[label]; name != "" {
 			return []kube.Key{{Namespace: o.Key.Namespace, Name: name}}, nil
 		}
@@ -127,13 +127,17 @@ func validateLabel(label string) error {
 	return nil
 }
 
-// metadataOf returns an informer of the metadata of all objects of type T.
-func metadataOf[T kube.Object](cluster *kube.Cluster) (informer.Any, error) {
-	objects, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
-		Retriever: informer.RetrieveMetadata[T](cluster, informer.Selection{}),
-	})
-	if err != nil {
-		return nil, err
+// metadataOf opens an informer of the metadata of all objects of type T.
+func metadataOf[T kube.Object](cluster *kube.Cluster) openInformer {
+	return func(target controller.Target) (informer.Any, error) {
+		objects, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
+			Retriever: informer.RetrieveMetadata[T](cluster, informer.Selection{}),
+			Logger:    target.Logger,
+			Metrics:   target.Metrics,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return objects, nil
 	}
-	return objects, nil
 }

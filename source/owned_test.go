@@ -1,10 +1,14 @@
 package source_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -121,10 +125,10 @@ func TestOwnedTakesTheReferencesThatItIsTold(t *testing.T) {
 			source.Owner{Kind: website(), Any: true},
 			[]string{"ns/not-the-controller", "ns/other-version", "ns/ours"},
 		},
-		"cluster-scoped":       {source.Owner{Kind: website(), ClusterScoped: true}, []string{"ours"}},
-		"of the core group":    {source.Owner{Kind: schema.GroupKind{Kind: "Node"}, ClusterScoped: true}, []string{"node-1"}},
-		"nobody of that kind":  {source.Owner{Kind: schema.GroupKind{Group: "example.com", Kind: "website"}}, nil},
-		"nobody of that group": {source.Owner{Kind: schema.GroupKind{Kind: "Website"}}, nil},
+		"the controller's kind": {source.Owner{}, []string{"ns/ours"}},
+		"of the core group":     {source.Owner{Kind: schema.GroupKind{Kind: "Node"}}, []string{"ns/node-1"}},
+		"nobody of that kind":   {source.Owner{Kind: schema.GroupKind{Group: "example.com", Kind: "website"}}, nil},
+		"nobody of that group":  {source.Owner{Kind: schema.GroupKind{Kind: "Website"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -238,20 +242,18 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 		source controller.Source
 		want   []string // parts of the error; empty: the source is valid
 	}{
-		"Owned":               {source.Owned[configMap](cluster, owner), nil},
+		"Owned":               {source.Owned[configMap](cluster), nil},
 		"OwnedIn":             {source.OwnedIn(objects, owner, predicate.LabelsChanged()), nil},
 		"OwnerLabel":          {source.OwnerLabel[configMap](cluster, "example.com/website"), nil},
 		"OwnerLabelIn":        {source.OwnerLabelIn(objects, "website"), nil},
 		"Mapped":              {source.Mapped(objects, keys), nil},
 		"no informer":         {source.OwnedIn(nil, owner), []string{"source owned: the informer is required"}},
 		"an informer of nil":  {source.OwnedIn((*informer.Informer[configMap])(nil), owner), []string{"the informer is required"}},
-		"nothing at all":      {source.OwnedIn(nil, source.Owner{}), []string{"the informer is required", "Owner.Kind is required"}},
-		"no kind":             {source.OwnedIn(objects, source.Owner{}), []string{"Owner.Kind is required"}},
-		"Owned, no kind":      {source.Owned[configMap](cluster, source.Owner{}), []string{"source owned: Owner.Kind is required"}},
+		"nothing at all":      {source.OwnedIn(nil, source.Owner{Kind: schema.GroupKind{Group: "a/b", Kind: "X"}}, nil), []string{"the informer is required", "without its version", "predicate 0 is nil"}},
+		"the default kind":    {source.OwnedIn(objects, source.Owner{}), nil},
 		"a version":           {source.OwnedIn(objects, source.Owner{Kind: schema.GroupKind{Group: "apps/v1", Kind: "X"}}), []string{`"apps/v1"`, "without its version"}},
-		"no cluster":          {source.Owned[configMap](nil, owner), []string{"source owned: ", "the cluster is nil"}},
-		"no cluster, no kind": {source.Owned[configMap](nil, source.Owner{}), []string{"the cluster is nil", "Owner.Kind is required"}},
-		"an unknown type":     {source.Owned[*notRegistered](cluster, owner), []string{"find the kind of *source_test.notRegistered", "AddToScheme"}},
+		"no cluster":          {source.Owned[configMap](nil), []string{"source owned: ", "the cluster is nil"}},
+		"an unknown type":     {source.Owned[*notRegistered](cluster), []string{"find the kind of *source_test.notRegistered", "AddToScheme"}},
 		"label, unknown type": {source.OwnerLabel[*notRegistered](cluster, ""), []string{"source owner label: ", "find the kind of *source_test.notRegistered", "the label is required"}},
 		"no label":            {source.OwnerLabelIn(objects, ""), []string{"source owner label: the label is required"}},
 		"no possible label":   {source.OwnerLabelIn(objects, "app=web"), []string{`no object can have the label "app=web"`}},
@@ -288,11 +290,74 @@ func TestControllerRefusesASourceWithAMistake(t *testing.T) {
 	_, err := controller.New(controller.Config[configMap]{
 		Name: "test", Retriever: newServer(),
 		Handler: func(context.Context, configMap) error { return nil },
-		Sources: []controller.Source{source.OwnedIn(newInformer(t, newServer()), source.Owner{})},
+		Sources: []controller.Source{source.OwnedIn(nil, source.Owner{})},
 	})
-	if err == nil || !strings.Contains(err.Error(), "Sources[0]") || !strings.Contains(err.Error(), "Owner.Kind is required") {
+	if err == nil || !strings.Contains(err.Error(), "Sources[0]") || !strings.Contains(err.Error(), "the informer is required") {
 		t.Errorf("New: %v", err)
 	}
+}
+
+// A controller of objects without a known kind must name the owner's kind.
+func TestOwnedNeedsAKnownKind(t *testing.T) {
+	t.Parallel()
+	_, err := source.OwnedIn(newInformer(t, newServer()), source.Owner{}).Prepare(controller.Target{Controller: "test", Logger: slog.New(slog.DiscardHandler)})
+	if err == nil || !strings.Contains(err.Error(), "source owned: Owner.Kind is required") {
+		t.Errorf("Prepare: %v", err)
+	}
+}
+
+// The informer that Owned creates logs to the controller's logger and reports to its metrics.
+func TestOwnedUsesLoggerAndMetricsOfController(t *testing.T) {
+	t.Parallel()
+	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"}) // nothing listens there
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log lockedBuffer
+	metrics := make(observedInformers, 1)
+	prepared, err := source.Owned[configMap](cluster).Prepare(controller.Target{
+		Controller: "websites", Kind: website().WithVersion("v1"), Logger: slog.New(slog.NewTextHandler(&log, nil)), Metrics: metrics,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave := prepared.Reads[0].Join(t.Context())
+	if name := <-metrics; name != "ConfigMap" {
+		t.Errorf("metrics of informer %q, want ConfigMap", name)
+	}
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "connection refused") && time.Now().Before(deadline); {
+		<-time.After(10 * time.Millisecond)
+	}
+	leave()
+	if !strings.Contains(log.String(), "connection refused") {
+		t.Errorf("the failed list is not logged: %s", log.String())
+	}
+}
+
+// observedInformers is an informer.Recorder that sends the names of informers.
+type observedInformers chan string
+
+func (o observedInformers) ObserveInformer(name string, _ func() informer.Health) (stop func()) {
+	o <- name
+	return func() {}
+}
+
+// lockedBuffer is a buffer that is safe for concurrent use.
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer // guarded by mu
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
 }
 
 // The informer that Owned creates is named after the kind.
@@ -302,7 +367,7 @@ func TestOwnedReadsMetadataOfTheKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reads := prepare(t, source.Owned[configMap](cluster, source.Owner{Kind: website()})).Reads
+	reads := prepare(t, source.Owned[configMap](cluster)).Reads
 	if len(reads) != 1 {
 		t.Fatalf("it reads %d informers", len(reads))
 	}

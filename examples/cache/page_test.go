@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
@@ -142,7 +141,7 @@ func addsSource(cluster *kube.Cluster, namespace string) error {
 		return err
 	}
 	// region add
-	remove, err := ctrl.AddSource(source.Owned[*batchv1.Job](cluster, source.Owner{Kind: schema.GroupKind{Kind: "ConfigMap"}}))
+	remove, err := ctrl.AddSource(source.Owned[*batchv1.Job](cluster))
 	if err != nil {
 		return err
 	}
