@@ -138,7 +138,7 @@ func outcomeOf(err error, timedOut, cancelled bool) (Outcome, *RequeueError) {
 	switch {
 	case err == nil:
 		return OutcomeSuccess, nil
-	case err == errGone: //nolint:errorlint // the very value, which no handler can return
+	case err == errGone: //nolint:errorlint // the identical value, which no handler can return
 		return OutcomeGone, nil
 	case panicOf(err) != nil:
 		return OutcomePanic, nil //nolint:nilerr // the Outcome stands for the error

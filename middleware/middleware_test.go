@@ -55,7 +55,7 @@ func TestRecoverKeepsResults(t *testing.T) {
 	t.Parallel()
 	for _, want := range []error{nil, errBroken} {
 		got := handle(t.Context(), middleware.Recover[*corev1.Pod](), func(context.Context, *corev1.Pod) error { return want })
-		if got != want { //nolint:errorlint // the very value
+		if got != want { //nolint:errorlint // the identical value
 			t.Errorf("the answer is %v, want %v", got, want)
 		}
 	}
@@ -140,7 +140,7 @@ func TestTimeoutKeepsErrorClass(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		if err != context.Canceled { //nolint:errorlint // the very value: nothing is added
+		if err != context.Canceled { //nolint:errorlint // the identical value: nothing is added
 			t.Errorf("the answer of a cancelled handler became %v", err)
 		}
 	})
@@ -192,7 +192,7 @@ func TestLogResultOfCalls(t *testing.T) {
 					time.Sleep(3 * time.Second)
 					return tc.answer
 				})
-				if got != tc.answer { //nolint:errorlint // the very value
+				if got != tc.answer { //nolint:errorlint // the identical value
 					t.Errorf("the answer became %v", got)
 				}
 				tc.want.Msg, tc.want.Run.Key, tc.want.Duration = "handled", "default/web", 3*time.Second

@@ -75,7 +75,7 @@ func TestContract34_StatusIsCommittedWithAnyResult(t *testing.T) {
 					setReady(service)
 					return answer
 				})
-				if got != answer { //nolint:errorlint // the very value
+				if got != answer { //nolint:errorlint // the identical value
 					t.Errorf("the answer is %v, want %v", got, answer)
 				}
 				want := []string{statusWeb}
@@ -192,7 +192,7 @@ func TestStatusSetsFailureOfHandler(t *testing.T) {
 					setReady(service)
 					return test.answer
 				})
-			if err != test.answer { //nolint:errorlint // the very value
+			if err != test.answer { //nolint:errorlint // the identical value
 				t.Errorf("the answer is %v", err)
 			}
 			if got := said(t, server, c); got != test.want {

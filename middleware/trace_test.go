@@ -104,7 +104,7 @@ func TestTraceTellsOfTheHandlerAndItsCalls(t *testing.T) {
 				get(ctx, t)
 				return answer
 			})
-			if err != answer { //nolint:errorlint // the very value
+			if err != answer { //nolint:errorlint // the identical value
 				t.Errorf("the answer became %v", err)
 			}
 			n.expect(t, started, "call of get pods", "answer 404", fmt.Sprintf("end, the context of Start: true, error %v", answer))

@@ -270,7 +270,7 @@ func TestEnsureReplacesOnlyComparedDefinition(t *testing.T) {
 	racing, err := e.client.With(func(config *client.Config) {
 		config.Interceptors = append(config.Interceptors, client.On(func(send client.RoundTrip) client.RoundTrip {
 			return func(ctx context.Context, r *client.Request) error {
-				once.Do(func() { //nolint:contextcheck // somebody else's request
+				once.Do(func() { //nolint:contextcheck // a request of another client
 					e.edit(d.Name, func(live *apiextensionsv1.CustomResourceDefinition) { live.Spec = wider.Spec })
 				})
 				return send(ctx, r)

@@ -72,7 +72,7 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 					}
 					// With the stale object, the call would do nothing: it already has the requested state.
 					if finalizer.Has(obj, name) != has[i] {
-						obj = e.live(obj.Name) //nolint:contextcheck // the other hand's, which has the test's
+						obj = e.live(obj.Name) //nolint:contextcheck // the context of another client
 					}
 					if finalizer.Has(obj, name) != has[i] {
 						t.Errorf("round %d: %s is there: %v, want %v", round, name, !has[i], has[i])
@@ -92,7 +92,7 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 					}
 					writes.Add(1)
 					has[i] = !has[i]
-					live := e.live(obj.Name) //nolint:contextcheck // the other hand's, which has the test's
+					live := e.live(obj.Name) //nolint:contextcheck // the context of another client
 					if n := count(live.Finalizers, name); (n == 1) != has[i] || n > 1 {
 						t.Errorf("round %d: it should be there: %v, and the finalizers are %q", round, has[i], live.Finalizers)
 						return

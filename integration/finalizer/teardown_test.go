@@ -208,9 +208,9 @@ func TestTeardownOfReplacedObject(t *testing.T) {
 		f, err := finalizer.New(finalizer.Config[*corev1.ConfigMap]{
 			Client: e.client, Name: own, Steps: []finalizer.Step[*corev1.ConfigMap]{
 				{Name: "one", Run: func(context.Context, *corev1.ConfigMap) error {
-					e.change("a", func(c *corev1.ConfigMap) { c.Finalizers = nil }) //nolint:contextcheck // the other hand's, which has the test's
+					e.change("a", func(c *corev1.ConfigMap) { c.Finalizers = nil }) //nolint:contextcheck // the context of another client
 					if again {
-						e.create("a", own) //nolint:contextcheck // the other hand's, which has the test's
+						e.create("a", own) //nolint:contextcheck // the context of another client
 					}
 					return nil
 				}},
@@ -270,7 +270,7 @@ func TestFinalizerInController(t *testing.T) {
 			out.mu.Lock()
 			defer out.mu.Unlock()
 			out.runs++
-			if !finalizer.Has(e.live(obj.Name), own) { //nolint:contextcheck // the other hand's, which has the test's
+			if !finalizer.Has(e.live(obj.Name), own) { //nolint:contextcheck // the context of another client
 				t.Errorf("%s is handled without its finalizer", obj.Name)
 			}
 			out.records[obj.Name] = true

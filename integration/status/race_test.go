@@ -47,7 +47,7 @@ func TestContract33_ConcurrentCommitsKeepAllConditions(t *testing.T) {
 			said := ""
 			before := shop
 			for round, tries := 0, 0; round < rounds; tries++ {
-				live := e.live("books") //nolint:contextcheck // the other hand's, which has the test's
+				live := e.live("books") //nolint:contextcheck // the context of another client
 				// The last message of this writer is still there.
 				if got, _ := status.Get(live.Status.Conditions, name); got.Message != said {
 					t.Errorf("%s said %q, and now it says %q", name, said, got.Message)
@@ -72,7 +72,7 @@ func TestContract33_ConcurrentCommitsKeepAllConditions(t *testing.T) {
 					round++
 				}
 			}
-			if got := e.live("books").Status.Rounds[name]; got != rounds-1 { //nolint:contextcheck // the other hand's, which has the test's
+			if got := e.live("books").Status.Rounds[name]; got != rounds-1 { //nolint:contextcheck // the context of another client
 				t.Errorf("the field of %s is %d, want %d", name, got, rounds-1)
 			}
 		})

@@ -37,7 +37,7 @@ func TestErrorReturnsReadableErrorsUnchanged(t *testing.T) {
 		"nil": nil, "plain": io.EOF, "wrapped": fmt.Errorf("read: %w", io.EOF),
 		"joined": errors.Join(io.EOF, nil, fs.ErrNotExist), "limit": errors.New(strings.Repeat("x", usercode.MaxText)),
 	} {
-		if got := usercode.Error(err); got != err { //nolint:errorlint // the very value
+		if got := usercode.Error(err); got != err { //nolint:errorlint // the identical value
 			t.Errorf("%s: got another error: %v", name, got)
 		}
 	}
