@@ -67,12 +67,24 @@ func TestEnsureComparesDefinitionCreatedAfterRemoval(t *testing.T) {
 	d, newer := e.define("Website", e.version("v1", host)), e.define("Website", e.version("v1", wider))
 	e.ensure(d)
 	release := e.hold(d)
-	var once sync.Once
-	racing := e.intercepted(func() {
-		if e.isGone(d.Name) {
-			once.Do(func() { e.ensure(newer) })
-		}
-	}, client.VerbGet)
+	var reads atomic.Int32
+	racing, err := e.client.With(func(config *client.Config) {
+		config.Interceptors = append(config.Interceptors, client.On(func(send client.RoundTrip) client.RoundTrip {
+			return func(ctx context.Context, r *client.Request) error {
+				if r.Kind != definitionKind() {
+					return send(ctx, r)
+				}
+				if reads.Load() == 1 { // the second read follows the removal
+					e.ensure(newer) //nolint:contextcheck // a request of another client
+				}
+				defer reads.Add(1)
+				return send(ctx, r)
+			}
+		}, client.VerbGet))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var running sync.WaitGroup
 	running.Go(func() { // waited for below
 		_, err := crd.Ensure(t.Context(), racing, []*apiextensionsv1.CustomResourceDefinition{d})
@@ -80,6 +92,12 @@ func TestEnsureComparesDefinitionCreatedAfterRemoval(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Problems[0].Path != "v1: spec.path" {
 			t.Errorf("the error is %v, want a refusal for spec.path", err)
 		}
+	})
+	clustertest.Eventually(t, func() string {
+		if reads.Load() == 0 {
+			return "the definition is not read yet"
+		}
+		return ""
 	})
 	release()
 	running.Wait()
