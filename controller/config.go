@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -177,10 +177,10 @@ func (c Config[T]) withDefaults() Config[T] {
 	}
 	c.Queue.EndBackoffIf = orOtherObject(c.Queue.EndBackoffIf)
 	// A typed nil pointer counts as nil.
-	if isNil(c.Metrics) {
+	if usercode.IsNil(c.Metrics) {
 		c.Metrics = nil
 	}
-	if isNil(c.Events) {
+	if usercode.IsNil(c.Events) {
 		c.Events = nil
 	}
 	c.Logger = cmp.Or(c.Logger, slog.Default())
@@ -214,16 +214,16 @@ func (c Config[T]) validate() error {
 		mistake("%s are set: set Cluster or Retriever for a cache of the controller's own, or Informer to share one", strings.Join(given, " and "))
 	}
 	switch {
-	case isNil(c.Handler) && isNil(c.Reconciler):
+	case usercode.IsNil(c.Handler) && usercode.IsNil(c.Reconciler):
 		mistake("Handler (or Reconciler) is required")
 	case c.Handler != nil && c.Reconciler != nil:
 		mistake("Handler and Reconciler are both set: one controller calls one of them")
 	}
-	if c.LeaderElector != nil && isNil(c.LeaderElector) {
+	if c.LeaderElector != nil && usercode.IsNil(c.LeaderElector) {
 		mistake("LeaderElector is a nil %T: leave it unset to work without leader election, and check the error of the function that made it", c.LeaderElector)
 	}
 	for i, read := range c.Reads {
-		if isNil(read) {
+		if usercode.IsNil(read) {
 			mistake("Reads[%d] is nil", i)
 		}
 	}
@@ -240,16 +240,4 @@ func (c Config[T]) validate() error {
 		mistake("Queue.GroupLimit is %d: leave it 0 for none", c.Queue.GroupLimit)
 	}
 	return errors.Join(errs...)
-}
-
-// isNil reports whether v is nil, an adapter (HandlerFunc, ...) of a nil function, or a nil pointer.
-func isNil(v any) bool {
-	switch value := reflect.ValueOf(v); value.Kind() {
-	case reflect.Invalid:
-		return true
-	case reflect.Func, reflect.Pointer:
-		return value.IsNil()
-	default:
-		return false
-	}
 }

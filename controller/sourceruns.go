@@ -38,7 +38,7 @@ type namedSource struct {
 
 // prepare prepares a source for the controller.
 func (c *Controller[T]) prepare(source Source, label string) (*namedSource, error) {
-	if isNil(source) {
+	if usercode.IsNil(source) {
 		return nil, errors.New("is nil")
 	}
 	target := Target{Controller: c.config.Name, Logger: c.config.Logger.With("controller", c.config.Name), Metrics: c.config.Metrics}

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 )
 
@@ -202,4 +203,28 @@ func TestLogResultOfCalls(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Middleware of a Reconciler names the key.
+func TestMiddlewareOfReconcilerNamesKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		reconcile := controller.Chain(
+			func(ctx context.Context, _ kube.Key) error {
+				<-ctx.Done()
+				return ctx.Err()
+			},
+			middleware.Log[kube.Key](slog.New(slog.NewTextHandler(&log, nil))),
+			middleware.Recover[kube.Key](),
+			middleware.Timeout[kube.Key](time.Second),
+		)
+		err := reconcile(t.Context(), kube.Key{Namespace: "shop", Name: "web"})
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "handle shop/web: timed out after 1s") {
+			t.Errorf("the error is %v", err)
+		}
+		if !strings.Contains(log.String(), "run.key=shop/web") {
+			t.Errorf("logged: %s", log.String())
+		}
+	})
 }

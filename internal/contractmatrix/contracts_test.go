@@ -45,7 +45,7 @@ func contracts() []contract {
 		{
 			number: 34, scenario: statusIsWrittenOnce, tests: "`middleware.Status` writes the status after a success, a failure, a requeue and a panic, and only when it differs",
 			except: map[string]string{
-				"reconciler": "`middleware.Status` wraps a Handler; there is no middleware for a Reconciler",
+				"reconciler": "`middleware.Status` needs the object; a Reconciler gets its key",
 				"metadata":   "objects of metadata have no status",
 			},
 		},
