@@ -165,7 +165,7 @@ bench-operator: localcluster-binary ## Compare one operator on Even Keel and on 
 
 # Not in CI: about an hour on two cores that nothing else uses. The folders are patterns; a package that moves is named
 # here at its new place.
-MUTATED := ./store,./informer,./controller/...,./workqueue,./client,./owned,./status,./finalizer,./leader
+MUTATED := ./internal/store,./informer,./controller/...,./internal/workqueue,./client,./owned,./status,./finalizer,./leader
 
 # A run of all packages writes the document; a run of some (PACKAGES=./status N=25) only prints its survivors.
 .PHONY: mutants
