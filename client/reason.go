@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -100,7 +101,7 @@ func ignore(err error, reason Reason) error {
 // that other managers own. Nil if the API server names none.
 func StatusCauses(err error) []metav1.StatusCause {
 	var causes []metav1.StatusCause
-	answers := retry.Failures(err, func(err error, _ retry.Class) apierrors.APIStatus {
+	answers := retryrules.Failures(err, func(err error, _ retry.Class) apierrors.APIStatus {
 		answer, _ := err.(apierrors.APIStatus)
 		return answer
 	})
@@ -119,7 +120,7 @@ func StatusCauses(err error) []metav1.StatusCause {
 
 // failuresOf returns the reasons of the failures in err; none for nil.
 func failuresOf(err error) []Reason {
-	found := retry.Failures(err, reasonOfOne)
+	found := retryrules.Failures(err, reasonOfOne)
 	for i := range found {
 		found[i] = cmp.Or(found[i], ReasonOther)
 	}
@@ -130,7 +131,7 @@ func failuresOf(err error) []Reason {
 // package retry.
 func reasonOfOne(err error, class retry.Class) Reason {
 	switch err {
-	case ErrGone: //nolint:errorlint // retry.Failures unwraps
+	case ErrGone: //nolint:errorlint // retryrules.Failures unwraps
 		return ReasonNotFound
 	case ErrChanged, ErrReplaced:
 		return ReasonConflict

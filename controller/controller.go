@@ -8,9 +8,9 @@ import (
 	"sync"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // Controller runs a Handler for the objects of a Retriever. Handler documents the guarantees, and Config the settings.
@@ -19,7 +19,7 @@ type Controller[T kube.Object] struct {
 	config   Config[T]
 	sources  []*namedSource // of config.Sources
 	informer *informer.Informer[T]
-	rules    *retry.Rules
+	rules    *retryrules.Rules
 	history  *history
 	problems *problems
 	guard    *usercode.Guard
@@ -50,7 +50,7 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 		})
 		err = errors.Join(err, informerErr)
 	}
-	rules, retryErr := retry.New(config.Retry)
+	rules, retryErr := retryrules.New(config.Retry)
 	c := &Controller[T]{
 		config: config, informer: inf, guard: guard, rules: rules, history: newHistory(),
 		problems: &problems{open: map[problemID]Problem{}},

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -101,7 +102,7 @@ const maxFields = 16
 
 // fieldsOf returns the fields that the API server names in err, shortened for a log line.
 func fieldsOf(err error) []string {
-	fields := retry.Fields(err)
+	fields := retryrules.Fields(err)
 	if more := len(fields) - maxFields; more > 0 {
 		fields = append(fields[:maxFields:maxFields], fmt.Sprintf("and %d more", more))
 	}
@@ -113,7 +114,7 @@ func fieldsOf(err error) []string {
 
 // logFailure logs a failure that will be retried: at debug level if the decision is quiet, and the same error of a key
 // at most once a second.
-func (l *loop[T]) logFailure(ctx context.Context, r *running, err error, decision retry.Decision, attrs []any) {
+func (l *loop[T]) logFailure(ctx context.Context, r *running, err error, decision retryrules.Decision, attrs []any) {
 	if decision.Quiet {
 		r.log().DebugContext(ctx, "handler failed, will try again", attrs...)
 		return

@@ -16,10 +16,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // Cancellation causes of handlers' contexts.
@@ -45,7 +45,7 @@ type loop[T kube.Object] struct {
 	logger   *slog.Logger
 
 	kind     schema.GroupKind // of the controller's own objects; empty if it is not known
-	rules    *retry.Rules
+	rules    *retryrules.Rules
 	history  *history // shared by the controller's terms, as problems is
 	problems *problems
 

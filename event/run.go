@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -151,7 +152,7 @@ func (s *sender) deliver(ctx context.Context, series *series) {
 			s.failed(series)
 			return
 		}
-		delay := s.backoff.Delay(s.failures, rand.Float64())
+		delay := retryrules.Delay(s.backoff, s.failures, rand.Float64())
 		if after, ok := retry.RetryAfter(err); ok {
 			delay = max(delay, min(after, s.backoff.Max))
 		}

@@ -1,16 +1,12 @@
 package retry
 
 import (
-	"context"
-	"io"
-	"net"
-	"net/url"
-	"strings"
-	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
 )
 
 // Classify returns the class of err, or "" for nil. err may wrap or join other errors.
@@ -31,7 +27,7 @@ func Classify(err error) (class Class) {
 			class = Default
 		}
 	}()
-	w := walker{remaining: maxErrors}
+	w := walker{remaining: errtree.MaxErrors}
 	if class, _ = w.class(err); class == "" {
 		return Default
 	}
@@ -41,8 +37,8 @@ func Classify(err error) (class Class) {
 // RetryAfter returns the longest Retry-After in err: of the API server's responses, and of errors with a
 // method RetryAfter() time.Duration. ok is false if err has none.
 func RetryAfter(err error) (after time.Duration, ok bool) { //nolint:revive // named after the HTTP header
-	visit(err, func(err error) {
-		if status, isStatus := statusOf(err); isStatus && status.Details != nil {
+	errtree.Visit(err, func(err error) {
+		if status, isStatus := errtree.Status(err); isStatus && status.Details != nil {
 			after = max(after, time.Duration(status.Details.RetryAfterSeconds)*time.Second)
 		} else if delayed, hasDelay := err.(interface{ RetryAfter() time.Duration }); hasDelay {
 			after = max(after, delayed.RetryAfter())
@@ -50,31 +46,6 @@ func RetryAfter(err error) (after time.Duration, ok bool) { //nolint:revive // n
 	})
 	return after, after > 0
 }
-
-// Fields returns the fields that the API server names in responses of class Invalid: the invalid fields of
-// a 422, and the fields of an apply that another manager owns. Each occurs once, in the server's order:
-// "spec.replicas", ".spec.template". The result is nil if the server names none.
-func Fields(err error) []string {
-	var fields []string
-	known := map[string]bool{}
-	visit(err, func(err error) {
-		status, ok := statusOf(err)
-		if !ok || status.Details == nil || classOfStatus(status) != Invalid {
-			return
-		}
-		for _, cause := range status.Details.Causes {
-			if cause.Field != "" && !known[cause.Field] {
-				known[cause.Field] = true
-				fields = append(fields, cause.Field)
-			}
-		}
-	})
-	return fields
-}
-
-// maxErrors bounds the number of errors that Classify and Failures visit. An error may wrap itself, and
-// nested joins grow exponentially.
-const maxErrors = 1000
 
 // walker visits an error and the errors that it wraps, the outermost first.
 type walker struct{ remaining int }
@@ -87,10 +58,10 @@ func (w *walker) class(err error) (class Class, known bool) {
 	if classed, ok := err.(Classed); ok { //nolint:errorlint // the walker unwraps
 		return classed.RetryClass(), true
 	}
-	if status, ok := statusOf(err); ok {
+	if status, ok := errtree.Status(err); ok {
 		return classOfStatus(status), true
 	}
-	inner, separate := unwrap(err)
+	inner, separate := errtree.Unwrap(err)
 	for _, e := range inner {
 		c, ok := w.class(e)
 		if !ok && separate {
@@ -102,31 +73,6 @@ func (w *walker) class(err error) (class Class, known bool) {
 		class = classOfNetworkError(err)
 	}
 	return class, known || class != ""
-}
-
-// visit calls f for err and for all errors that it wraps. It stops if one of their methods panics.
-func visit(err error, f func(error)) {
-	defer func() { _ = recover() }() // the caller keeps the results so far
-	remaining := maxErrors
-	var visitAll func(error)
-	visitAll = func(err error) {
-		if remaining--; remaining < 0 || err == nil {
-			return
-		}
-		f(err)
-		inner, _ := unwrap(err)
-		for _, e := range inner {
-			visitAll(e)
-		}
-	}
-	visitAll(err)
-}
-
-func statusOf(err error) (metav1.Status, bool) {
-	if status, ok := err.(apierrors.APIStatus); ok {
-		return status.Status(), true
-	}
-	return metav1.Status{}, false
 }
 
 // classOfStatus returns the class of a response of the API server, never "". It uses apierrors, which
@@ -171,47 +117,11 @@ func classOfConflict(status metav1.Status) Class {
 // classOfNetworkError returns the class of an error of a request that got no response, or "" for other
 // errors.
 func classOfNetworkError(err error) Class {
-	switch err { //nolint:errorlint // the walker unwraps
-	case context.Canceled:
-		return Default
-	case context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed:
-		return Transient
-	}
-	switch e := err.(type) { //nolint:errorlint // the same
-	case *url.Error:
-		if e.Op == "parse" { // of url.Parse: no request was made
-			return ""
-		}
-		return Transient
-	case syscall.Errno:
-		if isUnreachable(e) {
-			return Transient
-		}
+	switch known, temporary := errtree.NetworkError(err); {
+	case !known:
 		return ""
-	case *net.ParseError, *net.AddrError, net.UnknownNetworkError, net.InvalidAddrError:
-		// These implement net.Error, but they report invalid addresses: a retry does not help.
-		return ""
-	case net.Error: // *net.OpError, *net.DNSError and all timeouts
+	case temporary:
 		return Transient
 	}
-	// Only the innermost error is asked for its text: the text of nested joins may be very long.
-	if inner, _ := unwrap(err); len(inner) == 0 && isStreamError(err.Error()) {
-		return Transient
-	}
-	return ""
-}
-
-func isUnreachable(errno syscall.Errno) bool {
-	switch errno {
-	case syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT,
-		syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.ENETDOWN:
-		return true
-	}
-	return false
-}
-
-// isStreamError reports whether message is an HTTP/2 error of net/http. These errors have no exported type or
-// value, so their text is all that identifies them.
-func isStreamError(message string) bool {
-	return strings.HasPrefix(message, "http2: ") || strings.HasPrefix(message, "stream error: stream ID ")
+	return Default
 }

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -235,25 +234,6 @@ func TestRetryAfterReturnsTheLongest(t *testing.T) {
 	}
 }
 
-func TestFieldsOfStatusErrors(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		err  error
-		want []string
-	}{
-		"nil":          {nil, nil},
-		"not invalid":  {conflict(), nil},
-		"invalid":      {fmt.Errorf("x: %w", invalid("spec", "status")), []string{"spec", "status"}},
-		"duplicates":   {errors.Join(invalid("a", "b"), invalid("b", "c")), []string{"a", "b", "c"}},
-		"apply":        {applyConflict(".spec.replicas"), []string{".spec.replicas"}},
-		"wraps itself": {endless{}, nil},
-	} {
-		if diff := cmp.Diff(test.want, retry.Fields(test.err)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
 func TestLargeErrorIsBounded(t *testing.T) {
 	t.Parallel()
 	err := conflict()
@@ -264,5 +244,4 @@ func TestLargeErrorIsBounded(t *testing.T) {
 		t.Errorf("class %q, want %q", got, retry.Default)
 	}
 	_, _ = retry.RetryAfter(err) // must return
-	_ = retry.Fields(err)
 }

@@ -1,5 +1,7 @@
 package retry
 
+import "github.com/evenkeel-go/evenkeel/internal/errtree"
+
 // Persistent reports whether err lasts until the object, another object or the program changes. It is true
 // for errors of the classes Invalid and Terminal, and for an error that has a method Persistent() bool which
 // returns true, or wraps such an error. A controller may still retry such an error, because it cannot detect
@@ -11,7 +13,7 @@ func Persistent(err error) bool {
 		return true
 	}
 	persistent := false
-	visit(err, func(err error) {
+	errtree.Visit(err, func(err error) {
 		if e, ok := err.(interface{ Persistent() bool }); ok {
 			persistent = persistent || e.Persistent()
 		}

@@ -57,7 +57,7 @@ type Tracer struct {
 	prefix      string
 	parent      bool
 	causeObject func(context.Context, controller.Cause) (metav1.Object, bool)
-	rules       *retry.Rules // for classes only
+	classify    func(error) retry.Class // may be nil
 }
 
 var _ middleware.Tracer = (*Tracer)(nil)
@@ -70,17 +70,13 @@ func New(config Config) (*Tracer, error) {
 		return nil, fmt.Errorf("new OpenTelemetry tracer: %w",
 			errors.New("TracerProvider is required: use otel.GetTracerProvider() of go.opentelemetry.io/otel, or the program's own"))
 	}
-	rules, err := retry.New(retry.Config{Classify: config.Classify})
-	if err != nil {
-		return nil, fmt.Errorf("new OpenTelemetry tracer: %w", err)
-	}
 	t := &Tracer{
 		tracer:      config.TracerProvider.Tracer(scopeName, trace.WithSchemaURL(semconv.SchemaURL)),
 		propagator:  config.Propagator,
 		prefix:      config.AnnotationPrefix,
 		parent:      config.Parent,
 		causeObject: config.CauseObject,
-		rules:       rules,
+		classify:    config.Classify,
 	}
 	if t.propagator == nil {
 		t.propagator = propagation.TraceContext{}

@@ -38,7 +38,7 @@ func (t *Tracer) Start(ctx context.Context, run controller.RunRecord, obj kube.O
 	}
 	handleCtx, handle := t.tracer.Start(runCtx, spanName("handle", run.Controller), trace.WithTimestamp(now),
 		trace.WithAttributes(attributes{}.text(keyController, run.Controller)...))
-	return handleCtx, &runSpan{tracer: t.tracer, rules: t.rules, run: span, handle: handle}
+	return handleCtx, &runSpan{tracer: t.tracer, classify: t.classify, run: span, handle: handle}
 }
 
 // startTime returns when the visible part of a run began: at the first event that caused it, or when the key became
@@ -85,7 +85,7 @@ func spanName(what, controller string) string {
 // runSpan implements middleware.Span for one run. It is immutable.
 type runSpan struct {
 	tracer      trace.Tracer
-	rules       *retry.Rules
+	classify    func(error) retry.Class // may be nil
 	run, handle trace.Span
 }
 
@@ -183,5 +183,21 @@ func (s *runSpan) classOf(outcome controller.Outcome, err error) retry.Class {
 	case controller.OutcomeTimeout:
 		return retry.Timeout
 	}
-	return s.rules.Classify(err)
+	if class := s.userClass(err); class != "" {
+		return class
+	}
+	return retry.Classify(err)
+}
+
+// userClass returns the result of Config.Classify, or "" if it is not set or panics, like the controller.
+func (s *runSpan) userClass(err error) (class retry.Class) {
+	if s.classify == nil {
+		return ""
+	}
+	defer func() {
+		if recover() != nil {
+			class = ""
+		}
+	}()
+	return s.classify(err)
 }

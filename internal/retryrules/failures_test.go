@@ -1,4 +1,4 @@
-package retry_test
+package retryrules
 
 import (
 	"context"
@@ -50,7 +50,7 @@ func TestFailuresReadsEachFailure(t *testing.T) {
 		"joined, wraps itself":                   {errors.Join(errGone, endless{}), []string{"gone", ""}},
 		"methods that panic":                     {errors.Join(errGone, (*apierrors.StatusError)(nil)), []string{""}},
 	} {
-		if diff := cmp.Diff(test.want, retry.Failures(test.err, read)); diff != "" {
+		if diff := cmp.Diff(test.want, Failures(test.err, read)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -63,7 +63,7 @@ func TestFailuresIsBounded(t *testing.T) {
 	for range 30 { // 2^30 errors
 		err = errors.Join(err, err)
 	}
-	classes := retry.Failures(err, func(_ error, class retry.Class) retry.Class { return class })
+	classes := Failures(err, func(_ error, class retry.Class) retry.Class { return class })
 	unread := 0
 	for _, class := range classes {
 		if class == "" {
@@ -72,5 +72,24 @@ func TestFailuresIsBounded(t *testing.T) {
 	}
 	if unread == 0 || len(classes) > 3000 {
 		t.Errorf("%d failures, %d of them not read", len(classes), unread)
+	}
+}
+
+func TestFieldsOfStatusErrors(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"nil":          {nil, nil},
+		"not invalid":  {conflict(), nil},
+		"invalid":      {fmt.Errorf("x: %w", invalid("spec", "status")), []string{"spec", "status"}},
+		"duplicates":   {errors.Join(invalid("a", "b"), invalid("b", "c")), []string{"a", "b", "c"}},
+		"apply":        {applyConflict(".spec.replicas"), []string{".spec.replicas"}},
+		"wraps itself": {endless{}, nil},
+	} {
+		if diff := cmp.Diff(test.want, Fields(test.err)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }

@@ -1,9 +1,10 @@
-package retry
+package retryrules
 
 import (
-	"fmt"
-	"io"
-	"reflect"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // Failures classifies each separate failure in err with read, and returns one result per failure; none if
@@ -13,10 +14,10 @@ import (
 // than the zero M. A failure for which it returns only zero values counts as the zero M. class is the class
 // of the error itself, without the errors that it wraps: of a response of the API server, of the end of a
 // context, or of a network error. (The class of a network error depends on its cause: a cancelled request is
-// Default.) It is "" for all other errors. Failures ignores RetryClass of Classed errors.
+// retry.Default.) It is "" for all other errors. Failures ignores RetryClass of retry.Classed errors.
 //
-// Failures visits at most as many errors as Classify. If a method of err panics, the result is one zero M.
-func Failures[M comparable](err error, read func(err error, class Class) M) (results []M) {
+// Failures visits at most as many errors as retry.Classify. If a method of err panics, the result is one zero M.
+func Failures[M comparable](err error, read func(err error, class retry.Class) M) (results []M) {
 	if err == nil {
 		return nil
 	}
@@ -25,13 +26,13 @@ func Failures[M comparable](err error, read func(err error, class Class) M) (res
 			results = make([]M, 1)
 		}
 	}()
-	r := reader[M]{read: read, remaining: maxErrors}
+	r := reader[M]{read: read, remaining: errtree.MaxErrors}
 	return r.readAll(err)
 }
 
 // reader is the state of one call of Failures.
 type reader[M comparable] struct {
-	read      func(error, Class) M
+	read      func(error, retry.Class) M
 	remaining int
 }
 
@@ -52,7 +53,7 @@ func (r *reader[M]) readKnown(err error) (results []M) {
 	if result := r.read(err, ownClass(err)); result != zero {
 		return []M{result}
 	}
-	inner, separate := unwrap(err)
+	inner, separate := errtree.Unwrap(err)
 	for _, e := range inner {
 		switch {
 		case separate && e != nil:
@@ -67,27 +68,33 @@ func (r *reader[M]) readKnown(err error) (results []M) {
 }
 
 // ownClass returns the class of a status or a network error, or "" for other errors.
-func ownClass(err error) Class {
-	if status, ok := statusOf(err); ok {
-		return classOfStatus(status)
+func ownClass(err error) retry.Class {
+	if status, ok := errtree.Status(err); ok {
+		return retry.Classify(&apierrors.StatusError{ErrStatus: status})
 	}
-	if classOfNetworkError(err) == "" {
+	if known, _ := errtree.NetworkError(err); !known {
 		return ""
 	}
-	return Classify(err)
+	return retry.Classify(err)
 }
 
-// unwrap returns the errors that err wraps, and whether they are separate failures: those of errors.Join
-// and Aggregate are, those of fmt.Errorf are not.
-func unwrap(err error) (inner []error, separate bool) {
-	switch e := err.(type) { //nolint:errorlint // one step at a time
-	case interface{ Unwrap() error }:
-		return []error{e.Unwrap()}, false
-	case interface{ Unwrap() []error }:
-		wrapErrors := reflect.TypeOf(fmt.Errorf("%w, %w", io.EOF, io.EOF))
-		return e.Unwrap(), reflect.TypeOf(err) != wrapErrors
-	case interface{ Errors() []error }: // apimachinery's Aggregate
-		return e.Errors(), true
-	}
-	return nil, false
+// Fields returns the fields that the API server names in responses of class retry.Invalid: the invalid fields of
+// a 422, and the fields of an apply that another manager owns. Each occurs once, in the server's order:
+// "spec.replicas", ".spec.template". The result is nil if the server names none.
+func Fields(err error) []string {
+	var fields []string
+	known := map[string]bool{}
+	errtree.Visit(err, func(err error) {
+		status, ok := errtree.Status(err)
+		if !ok || status.Details == nil || ownClass(err) != retry.Invalid {
+			return
+		}
+		for _, cause := range status.Details.Causes {
+			if cause.Field != "" && !known[cause.Field] {
+				known[cause.Field] = true
+				fields = append(fields, cause.Field)
+			}
+		}
+	})
+	return fields
 }
