@@ -14,8 +14,8 @@
 //	}
 //	return printer.Run(ctx)
 //
-// The cluster is the result of kube.LoadConfig and kube.Connect. A handler returns nil, an error, which is retried,
-// or the result of controller.RequeueAfter or controller.Terminal.
+// kube.LoadConfig and kube.Connect create the cluster. A handler returns nil, the result of controller.RequeueAfter or
+// controller.Terminal, or any other error, which is retried.
 //
 // # Packages
 //
@@ -33,7 +33,7 @@
 //
 // The toolkit, for handlers and for programs without a controller:
 //
-//   - client makes typed requests, and reads from informers.
+//   - client makes typed requests, and reads from informers; client/strategic creates strategic merge patches.
 //   - owned applies the children of an object; owned/watched also creates their informers and sources.
 //   - status writes conditions and the status.
 //   - readiness computes whether an object is ready.
@@ -42,7 +42,8 @@
 //   - event writes Events about objects.
 //   - crd installs CustomResourceDefinitions.
 //
-// Further: metrics/prometheus for metrics, kube/localcluster for a real API server in tests, and the module tracing/otel.
+// Other packages: metrics/prometheus exports metrics, kube/localcluster starts a real API server for tests, and the
+// module tracing/otel exports traces.
 //
 // # Reading the source
 //
