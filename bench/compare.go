@@ -112,7 +112,7 @@ func (r *runner) size(ctx context.Context, kind string, n, rounds int, events bo
 	}
 	for round := range rounds {
 		for i := range who {
-			c := who[(i+round)%len(who)] // nobody is always the first
+			c := who[(i+round)%len(who)] // no program is always the first
 			r.progress("%d %s, round %d of %d: %s", n, kind, round+1, rounds, c.title)
 			err := r.visit(ctx, ready.URL, c, kind, n, events)
 			if ctx.Err() != nil {
@@ -262,6 +262,6 @@ func (r *runner) control(ctx context.Context, url string) ([]string, error) {
 		return nil, fmt.Errorf("%s: %s: %s", url, response.Status, answer)
 	}
 	var list []string
-	_ = json.Unmarshal(answer, &list) // an answer that is no list says only that it was done
+	_ = json.Unmarshal(answer, &list) // a response that is not a list only confirms the request
 	return list, nil
 }

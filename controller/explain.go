@@ -66,7 +66,7 @@ type Explanation struct {
 	// Found contains the causes of a key that lists and polls found and that waits for room in the queue, to be
 	// enqueued at low priority. Empty: the key does not wait for room.
 	Found Causes
-	// Stats contains the controller's figures, such as its other work.
+	// Stats contains the controller's figures, such as the number of ready keys.
 	Stats Stats
 	// Failures is the number of consecutive failed runs since FailingSince; LastError is the error of the last one.
 	// Terminal is true if only a change of the object runs the key again.

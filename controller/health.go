@@ -92,7 +92,7 @@ func (c *Controller[T]) Stats() Stats {
 // Otherwise the error names what is missing, including the kind, the verb and the user of a refused request.
 //
 // Ready is suitable for a readiness probe; it makes no request. Controllers that one elector runs together do not run
-// while their process stands by, and Ready then returns that they are stopped. The readiness probe of such a program
+// while their process stands by, and Ready then returns an error. The readiness probe of such a program
 // must call leader.Elector.ReadyWith instead.
 func (c *Controller[T]) Ready() error {
 	c.mu.Lock()

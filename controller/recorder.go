@@ -15,7 +15,7 @@ type Recorder interface {
 	// ObserveController is called when a controller starts to run. The Recorder may call stats at any time until stop
 	// is called. It must accept several controllers with the same name.
 	ObserveController(name string, stats func() Stats) (stop func())
-	// Triggered is called when a key is added to the queue, also if it merges with an entry that is there already.
+	// Triggered is called when a key is added to the queue, also if the queue contains the key already.
 	// source is from a small fixed set: see Cause.
 	Triggered(controller, source string, cause CauseType)
 	// Skipped is called when a change does not add its key to the queue.

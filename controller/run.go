@@ -52,8 +52,7 @@ type RunRecord struct {
 	// or a config that is its RESTConfig.
 	Calls    int
 	CallTime time.Duration
-	// Writes are the calls that were meant to change something, at most maxWrites. WritesDropped is the number of
-	// further ones.
+	// Writes are the write requests of the handler, at most 16. WritesDropped is the number of further ones.
 	Writes        []Write
 	WritesDropped int
 	writesDone    int // includes dropped ones

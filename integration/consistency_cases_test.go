@@ -113,7 +113,7 @@ func (cases deploymentCases) patches() {
 		cases.with(name, again, []string{want}, func(ctx context.Context, _ *writing, d *appsv1.Deployment, c deploymentClient) (metav1.Object, error) {
 			answer, err := c.Patch(ctx, d.Name, kind, []byte(patch), metav1.PatchOptions{}, subresources...)
 			if subresource == "scale" {
-				return nil, err // the answer is no Deployment
+				return nil, err // the response is not a Deployment
 			}
 			return object(answer, err)
 		})

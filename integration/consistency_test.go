@@ -65,7 +65,7 @@ type writing struct {
 	ownDynamic dynamic.Interface
 
 	// The following are guarded by writes.mu.
-	runs    int // since it was told to write
+	runs    int // since the test requested a write
 	records []controller.Write
 	answer  metav1.Object
 	err     error

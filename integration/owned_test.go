@@ -136,7 +136,7 @@ func TestSourcesEndToEnd(t *testing.T) {
 	e.putConfigMap("template", "mapped")
 	eventually(t, func() string { return seen.lacks("mapped", e.namespace+"/template updated") })
 	mapped := seen.count("mapped")
-	e.putConfigMap("template", "nothing") // what it pointed to is told as well
+	e.putConfigMap("template", "nothing") // the former reference is enqueued too
 	eventually(t, func() string {
 		if seen.count("mapped") == mapped {
 			return "what the template no longer points to was not handled"

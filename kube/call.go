@@ -159,7 +159,7 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		observed = false
 	}
 	term := leadership.Of(ctx)
-	// An informer that was started in an earlier term goes on reading with the context of that term.
+	// An informer that was started in an earlier term continues to read with the context of that term.
 	if term != nil && t.cluster.term.Load() != term && term.Err() == nil {
 		t.cluster.term.Store(term)
 	}

@@ -47,16 +47,17 @@ type Config struct {
 	// Labels are set on the lease by its holder. Labels with other keys are kept. Default: none.
 	Labels map[string]string
 
-	// LeaseDuration is how long other processes wait after they last saw the lease renewed before they acquire it: the
-	// holder's LeaseDuration or their own, whichever is longer. After a crash there is no leader for that time, and up
-	// to 4.4 times RetryPeriod more. It must be a whole number of seconds, the unit of a Lease, and longer than
-	// RenewDeadline. Default: 15 s.
+	// LeaseDuration is the time for which other processes wait, after they last saw the lease renewed, before they
+	// acquire it. A candidate uses the holder's LeaseDuration or its own, whichever is longer. After a crash there is no
+	// leader for that time, and up to 4.4 times RetryPeriod more. It must be a whole number of seconds, the unit of a
+	// Lease, and longer than RenewDeadline. Default: 15 s.
 	LeaseDuration time.Duration
-	// RenewDeadline is how long after the last successful renewal began the holder counts leadership as lost. It must
-	// be longer than 1.2 times RetryPeriod. The timeout of a request is half of it. Default: 10 s.
+	// RenewDeadline is the time after which the holder counts leadership as lost if it cannot renew the lease. It is
+	// measured from the start of the last successful renewal. It must be longer than 1.2 times RetryPeriod.
+	// The timeout of a request is half of it. Default: 10 s.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between two renewals, and between two attempts to acquire the lease, where it is
-	// lengthened at random to up to 2.2 times. Default: 2 s.
+	// RetryPeriod is the time between two renewals. Between two attempts to acquire the lease it is lengthened at
+	// random, to at most 2.2 times. Default: 2 s.
 	RetryPeriod time.Duration
 
 	// Logger receives acquired and released leadership at info level; lost leadership, and the first failure of a

@@ -71,13 +71,13 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 //
 // Guarantees:
 //   - work is not called before the lease is acquired, and never twice at once.
-//   - The lease is held from before work is called until after it has returned, or leadership counts as lost. That is
-//     at the latest RenewDeadline after the last successful renewal began: LeaseDuration minus RenewDeadline before
-//     another process can acquire the lease. Leadership is also lost as soon as a request shows that the lease has
-//     another holder or no holder, or was deleted.
+//   - The lease is held until work has returned or leadership is lost. Leadership is lost at the latest RenewDeadline
+//     after the start of the last successful renewal, which is LeaseDuration minus RenewDeadline before another process
+//     can acquire the lease. It is also lost as soon as a request shows that the lease has another holder or no holder,
+//     or was deleted.
 //   - A context that kube.UntilLeadershipLost derives from work's context is cancelled when leadership is lost, also
 //     while work drains, and when work has returned.
-//   - Clients of a kube.Cluster send no write with work's context, or a context derived from it, after that.
+//   - After that, clients of a kube.Cluster send no write with work's context or a context derived from it.
 //   - The lease is never written between a loss and the return of work.
 //   - Everything that Run starts has ended when it returns.
 //

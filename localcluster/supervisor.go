@@ -144,7 +144,7 @@ func (s *supervisor) components() []string {
 }
 
 // start starts every component that does not run, and returns when all are ready. If components ran before or have old
-// data, the state of objects is no proof, so each must do something new.
+// data, existing objects do not prove that they are ready, so each must process a new object.
 func (s *supervisor) start(ctx context.Context) error {
 	began := time.Now()
 	first := s.killed.IsZero()

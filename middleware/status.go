@@ -28,9 +28,9 @@ const defaultStatusTimeout = 5 * time.Second
 // StatusOptions configure Status. With the zero value it only commits the changes of the Handler.
 type StatusOptions[T kube.Object] struct {
 	// SetObservedGeneration sets status.observedGeneration of the object to generation, the generation at the start
-	// of the run, for kinds with that field. It is called if the Handler has not failed; if it has, only if OnError
-	// is called too: otherwise the status of an earlier run would appear as that of the current generation. Default:
-	// it is not set.
+	// of the run, for kinds with that field. It is called if the Handler has succeeded, and after OnError. It is not
+	// called for a failure without OnError, because the status of an earlier run would then appear as that of the
+	// current generation. Default: it is not set.
 	SetObservedGeneration func(obj T, generation int64)
 	// OnError sets the failure of the Handler in the status. err is the error that the Handler returned, other than
 	// RequeueAfter, or a *controller.PanicError. obj is as the Handler left it. OnError is not called for a run that

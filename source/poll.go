@@ -37,10 +37,10 @@ type PollConfig struct {
 
 	// KeysOf returns further keys for an item, in addition to Item.Keys, when the item is listed, added, updated or
 	// removed. For example, it returns the objects of an informer that refer to the item. That informer must be the
-	// controller's own or in its Config.Reads: an informer that does not run is empty. For a removed item, KeysOf gets
-	// the ID and the Keys that the item had. The result is not stored: keys that follow from the item itself belong in
-	// Item.Keys. It is called for one item at a time. If it panics, the poll fails, and the next poll announces that
-	// item and those that follow. Default nil: no further keys.
+	// controller's own or in its Config.Reads: otherwise its reads return informer.ErrNotRunning. For a removed item,
+	// KeysOf gets the ID and the Keys that the item had. The result is not stored: keys that follow from the item
+	// itself belong in Item.Keys. It is called for one item at a time. If it panics, the poll fails, and the next poll
+	// announces that item and those that follow. Default nil: no further keys.
 	KeysOf func(item Item) []kube.Key
 
 	// KeepItems stores the items of the latest poll, with their contents, so that handlers can read them with
@@ -134,7 +134,7 @@ func (e *retryAfterError) Unwrap() error { return e.err }
 // Flow:
 //  1. The first poll begins at once. Each item of the first successful poll is listed: its keys are enqueued with a
 //     cause of type CauseListed. Then every object that the controller handled before is enqueued
-//     (controller.Trigger.All), so that objects without an item are handled with that knowledge.
+//     (controller.Trigger.All), because from then on handlers can read which objects have no item.
 //  2. Each later poll is compared with the previous one: CauseAdded, CauseUpdated (also for the keys that an item had
 //     before) and CauseDeleted (for the keys that the item had). Unchanged items enqueue nothing. Because a poll can
 //     find any number of keys at once, all are enqueued at low priority, when there is room in the queue
@@ -146,9 +146,9 @@ func (e *retryAfterError) Unwrap() error { return e.err }
 // progress is cancelled. A handler that runs because of an item reads that state of the item, or a later one, with
 // Item.
 //
-// Caller must: expect handler calls before the first poll has succeeded, because controllers do not wait for systems
+// Limits: handlers may be called before the first poll has succeeded, because controllers do not wait for systems
 // outside the cluster. Item then returns ErrNotPolled; a handler that returns this error is called again as soon as a
-// poll has succeeded. The caller must also expect that a change that is undone between two polls is not detected.
+// poll has succeeded. A change that is undone between two polls is not detected.
 //
 // controller.New and AddSource return the mistakes in config, as for every source.
 func Poll(config PollConfig) *PollSource {

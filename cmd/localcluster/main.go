@@ -1,11 +1,11 @@
-// Command localcluster builds the embedded Kubernetes cluster, if it is not built yet, and executes it with all
-// arguments.
+// Command localcluster builds the local Kubernetes cluster (the module localcluster), if it is not built yet, and
+// executes it with all arguments. Tests start the same cluster with package kube/localcluster.
 //
 //	go run ./cmd/localcluster --controllers --nodes 2
 //	go run ./cmd/localcluster --help
 //
 // A supervisor (systemd, make, a script) should not start it with "go run" or "go tool": they do not pass on SIGTERM,
-// and their children survive when they are killed. On Linux the cluster detects this and ends, on other systems it
+// and their children survive when they are killed. On Linux the cluster detects this and ends. On other systems it
 // keeps running. Use instead:
 //
 //	go build -o localcluster ./cmd/localcluster && exec ./localcluster

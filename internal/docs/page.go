@@ -118,7 +118,7 @@ func (p *parser) block(fence string) error {
 	return nil
 }
 
-// comment skips a comment of one or more lines that is no marker.
+// comment skips a comment of one or more lines that is not a marker.
 func (p *parser) comment() {
 	n := 1
 	for !strings.Contains(p.lines[p.at+n-1], "-->") && p.at+n < len(p.lines) {

@@ -81,7 +81,7 @@ func walk(err error, depth int, left *int) bool {
 	return true
 }
 
-// read returns the text of a sound error, shortened; whole is true when it is the text as it is.
+// read returns the text of a sound error, shortened; whole is true if it is not shortened.
 func read(err error) (text string, whole bool) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -29,8 +29,8 @@ import (
 //     priority waits only for its group's turn.
 //   - Nothing starves: a priority is overdue when a ready key has had it for StarvationTimeout. From then on at least one
 //     in four of the keys that are handed out has that priority, or one in eight if two priorities below the highest are
-//     overdue. Of these, the Nth key of a group is among the next N times G if G groups have keys. With a GroupLimit,
-//     this holds while the group is below it.
+//     overdue. Groups take turns among these keys too: if G groups have such keys, the Nth key of a group is one of the
+//     next N times G. With a GroupLimit, this holds while the group is below it.
 //   - Get does not block while a key can be handed out.
 //
 // Every operation takes one lock and O(log n) time, except Snapshot, Drain and ShutDown, which visit all keys and take

@@ -183,7 +183,7 @@ func TestControllerWritesAreMeasured(t *testing.T) {
 	})
 }
 
-// The metrics must show current and past problem.
+// The metrics must show current and past problems.
 func TestControllerProblemIsMeasured(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -105,7 +105,7 @@ type Children struct {
 }
 
 // New creates a set of children and its parts. It starts nothing and makes no request. The error lists all mistakes
-// in config; mistakes that only owned.New can detect are in it if there are no others.
+// in config; those that only owned.New can detect are missing if there are others.
 func New(config Config) (*Children, error) {
 	config.Set.Name = cmp.Or(config.Set.Name, config.Client.FieldOwner)
 	config.Set.Logger = cmp.Or(config.Set.Logger, config.Client.Logger)

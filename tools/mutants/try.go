@@ -48,7 +48,7 @@ type bench struct {
 	slack      time.Duration       // added to each timeout
 	others     map[string][]string // packages with tests that link the package
 	dirs       map[string]string   // folders of packages
-	mostOthers int                 // of others' packages per mutant
+	mostOthers int                 // of other packages' tests per mutant
 	memory     int                 // MiB of address space for a test
 	parallel   int                 // tests at a time while a baseline is measured
 	measuring  func(importPath string)

@@ -13,11 +13,11 @@ import (
 // WebApp would overwrite or delete what another one needs: a host may move from one to the other.
 // Both calls may be repeated.
 type Records interface {
-	// Ensure makes the host lead to the target. A record of another owner stays, and the error is a
-	// *TakenError.
+	// Ensure creates or updates the record of the host. It does not change a record of another owner, and
+	// returns a *TakenError for it.
 	Ensure(ctx context.Context, record Record) error
-	// Delete removes the record of the host, if it is the owner's. That there is none, or another
-	// owner's, is no error.
+	// Delete removes the record of the host, if it belongs to the owner. It returns nil if there is no
+	// record, or if it belongs to another owner.
 	Delete(ctx context.Context, record Record) error
 }
 

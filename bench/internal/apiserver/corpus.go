@@ -32,8 +32,8 @@ type maker struct {
 }
 
 // corpus is all objects of one kind in one format, and their history since the last burst
-// of events was prepared. The formats of one kind are worlds of their own: an event of one
-// is not seen in the other. So nothing is encoded that nobody reads.
+// of events was prepared. The formats of one kind are independent: an event of one does not
+// appear in the other. So no object is encoded in a format that no client reads.
 type corpus struct {
 	maker  maker
 	format Format

@@ -18,7 +18,7 @@ const (
 	usualStack = 1 << 10
 )
 
-// Goroutine identifies a goroutine of this process. Numbers are not reused. Zero is no goroutine.
+// Goroutine identifies a goroutine of this process. Numbers are not reused. Zero means no goroutine.
 type Goroutine uint64
 
 // CurrentGoroutine returns the calling goroutine. It costs about a microsecond: a worker calls it once, when it

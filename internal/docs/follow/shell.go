@@ -125,7 +125,7 @@ func (s *shell) watch(cmd *exec.Cmd, reports, held *os.File) {
 	s.exited, s.reports, s.gone = exited, reported, gone
 	waited, read := make(chan struct{}), make(chan struct{})
 	s.ended = []<-chan struct{}{waited, read, gone}
-	stop := make(chan struct{}) // nobody takes reports once the shell has exited
+	stop := make(chan struct{}) // closed when the shell has exited: reports are not received after that
 	go func() {                 // shell.end waits for it
 		defer close(waited)
 		err := cmd.Wait()
@@ -144,7 +144,7 @@ func (s *shell) watch(cmd *exec.Cmd, reports, held *os.File) {
 	}()
 	go func() { // shell.end waits for it
 		defer close(gone)
-		_, _ = io.Copy(io.Discard, held) // nobody writes; it returns when the last holder has ended, or shell.end gives up
+		_, _ = io.Copy(io.Discard, held) // no process writes; it returns when the last holder has ended, or shell.end gives up
 	}()
 }
 
