@@ -31,10 +31,10 @@ func TestDroppedCausesOfAListEndABackOff(t *testing.T) {
 		return Cause{Type: CauseUpdated, Source: "children", Kind: schema.GroupKind{Kind: "Part"}, Object: kube.Key{Namespace: "ns", Name: fmt.Sprint(n)}}
 	}
 	for n := range workqueue.MaxCauses {
-		l.backlog.add(key, child(n))
+		l.feeder.backlog.add(key, child(n))
 	}
-	l.backlog.add(key, Cause{Type: CauseUpdated, Source: SourceSelf, Kind: schema.GroupKind{Kind: "ConfigMap"}, Object: key, Changed: kube.ChangedSpec})
-	l.feedBacklog(t.Context(), 10)
+	l.feeder.backlog.add(key, Cause{Type: CauseUpdated, Source: SourceSelf, Kind: schema.GroupKind{Kind: "ConfigMap"}, Object: key, Changed: kube.ChangedSpec})
+	l.feeder.feedBacklog(t.Context(), 10)
 	entry, _ := l.queue.Lookup(key)
 	if entry.State != workqueue.Ready || entry.Causes.Dropped() != 2 {
 		t.Errorf("%s with causes %s", entry.State, Causes{entry.Causes})
@@ -42,8 +42,8 @@ func TestDroppedCausesOfAListEndABackOff(t *testing.T) {
 	l.queue.ShutDown()
 	// A single cause is counted once.
 	l = newLoop(ctrl)
-	l.backlog.add(key, child(1))
-	l.feedBacklog(t.Context(), 10)
+	l.feeder.backlog.add(key, child(1))
+	l.feeder.feedBacklog(t.Context(), 10)
 	if entry, _ := l.queue.Lookup(key); entry.Causes.List()[0].Count != 1 {
 		t.Errorf("causes %+v", entry.Causes.List())
 	}

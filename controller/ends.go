@@ -111,6 +111,6 @@ func (l *loop[T]) endGivenUp(r *running) nextRun {
 	if l.config.Reconciler == nil && !l.informer.Has(key) && l.ends.first(key) == nil {
 		return nextRun{why: "when another object of this name exists (Deleted is not retried)"}
 	}
-	l.again(key, Cause{Type: CauseRetry, Detail: "Deleted is not retried"}, queueOptions{})
+	l.enqueuer.addOwn(key, Cause{Type: CauseRetry, Detail: "Deleted is not retried"}, queueOptions{})
 	return nextRun{at: time.Now(), why: "at once, without Deleted, which is not retried"}
 }

@@ -110,7 +110,7 @@ func (c *Controller[T]) Explain(key kube.Key) Explanation {
 		entry := queueEntry(found)
 		e.Queued = &entry
 	}
-	e.Found, _ = l.backlog.of(key)
+	e.Found, _ = l.feeder.causesOf(key)
 	f := l.failures.of(key)
 	e.Failures, e.FailingSince, e.LastError, e.Terminal = f.inARow, f.since, f.err, f.terminal
 	e.Unseen = l.consistency.unseenOf(key)

@@ -21,7 +21,7 @@ func (l *loop[T]) follow(ctx context.Context, r *running, outcome Outcome, reque
 			return nextRun{why: "when something changes"}
 		}
 		reason := usercode.ShortenTo(requeue.Reason, maxDetail)
-		l.again(key, Cause{Type: CauseRequeue, Detail: reason}, queueOptions{After: requeue.After})
+		l.enqueuer.addOwn(key, Cause{Type: CauseRequeue, Detail: reason}, queueOptions{After: requeue.After})
 		return nextRun{at: time.Now().Add(requeue.After), why: strings.TrimSuffix("as the handler asked ("+reason+")", " ()")}
 	case OutcomeCancelled:
 		l.failures.forget(key)
@@ -91,7 +91,7 @@ func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err e
 		r.log().WarnContext(ctx, "handler failed while the controller ends: the next start tries again", attrs...)
 		return nextRun{why: "at the next start"}
 	}
-	l.again(key, Cause{Type: CauseRetry, Attempt: f.inARow, Detail: string(class)}, queueOptions{After: decision.Delay, Backoff: true, EndBackoffIf: l.config.Queue.EndBackoffIf})
+	l.enqueuer.addOwn(key, Cause{Type: CauseRetry, Attempt: f.inARow, Detail: string(class)}, queueOptions{After: decision.Delay, Backoff: true, EndBackoffIf: l.config.Queue.EndBackoffIf})
 	l.logFailure(ctx, r, err, decision, append(attrs, "after", decision.Delay))
 	l.failsForLong(ctx, r, f)
 	return nextRun{at: time.Now().Add(decision.Delay), why: fmt.Sprintf("retry %d (%s)", f.inARow, class)}

@@ -77,7 +77,7 @@ func (c *Controller[T]) Stats() Stats {
 	if c.loop != nil {
 		q := c.loop.queue.Stats()
 		s.Queued, s.Waiting, s.BackOff, s.Held, s.Busy = q.Ready, q.Delayed, q.Backoff, q.Held, q.Processing
-		s.Found = int(c.loop.backlog.n.Load())
+		s.Found = c.loop.feeder.waiting()
 		if !q.OldestReady.IsZero() {
 			s.OldestWait = time.Since(q.OldestReady)
 		}

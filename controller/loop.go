@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -31,11 +32,18 @@ var (
 // slowSync is the time after which an initial list that has not completed is logged.
 const slowSync = 5 * time.Second
 
+// objects is the informer of the controller's own objects, without its type parameter.
+type objects interface {
+	informer.Any
+	Has(key kube.Key) bool
+	Listed(share, shares int) iter.Seq[informer.Change]
+}
+
 // loop is one term of a controller: its queue, its workers, and its state about keys.
 //
-// enqueue.go adds the keys of changes to the queue, workers.go takes them out and runs them, and follow.go decides
-// what follows a run. The state between runs is in consistency.go (writes that the informers do not show yet),
-// failures.go, ends.go (deleted objects), timers.go, backlog.go (keys found by lists), and resync.go.
+// intake.go adds the keys of changes to the queue, workers.go takes them out and runs them, and follow.go decides what
+// follows a run. The state between runs is in consistency.go (writes that the informers do not show yet), failures.go,
+// ends.go (deleted objects), timers.go, feeder.go (keys found by lists), and resync.go.
 type loop[T kube.Object] struct {
 	// Immutable after newLoop.
 	config   Config[T]
@@ -53,9 +61,8 @@ type loop[T kube.Object] struct {
 	// clusterScoped is set when an object without a namespace was seen: either all objects of a kind have a
 	// namespace, or no object has.
 	clusterScoped atomic.Bool
-	passes        passes
-	backlog       backlog
-	feeder        feeder
+	enqueuer      *enqueuer
+	feeder        *feeder
 
 	consistency *consistency
 	failures    failures
@@ -95,8 +102,8 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 		workers:  map[*worker]struct{}{},
 	}
 	l.left = sync.NewCond(&l.mu)
-	l.feeder.wake, l.feeder.room = make(chan struct{}, 1), make(chan struct{}, 1)
-	l.passes.ask(nil)
+	l.enqueuer = &enqueuer{queue: l.queue, controller: config.Name, metrics: config.Metrics, history: c.history, informer: c.informer.Untyped()}
+	l.feeder = newFeeder(l.enqueuer, config.Queue, c.informer, config.Predicate, l.isIdle)
 	l.successes = newSuccesses()
 	l.hot = detect.NewHotLoops(detect.HotLoopsConfig{Content: l.content, MaxObjects: hotObjects})
 	l.timers = timers{keys: map[kube.Key]map[string]*time.Timer{}, fire: l.timerFired, gone: l.gone}
@@ -116,7 +123,7 @@ func (l *loop[T]) gone(key kube.Key, uid types.UID) bool {
 
 func (l *loop[T]) timerFired(key kube.Key, name string) {
 	if l.informer.Has(key) {
-		l.again(key, Cause{Type: CauseTimer, Detail: name}, queueOptions{EndBackoff: true})
+		l.enqueuer.addOwn(key, Cause{Type: CauseTimer, Detail: name}, queueOptions{EndBackoff: true})
 	}
 }
 
@@ -155,7 +162,12 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 		for range l.config.Workers {
 			l.startWorker(workCtx)
 		}
-		others.Go(func() { l.feed(intake) })          // waited for below
+		others.Go(func() { // waited for below
+			if _, ok := l.feeder.feedNext(intake); ok { // the first pass
+				others.Go(func() { l.resync(intake) }) // waited for below
+				l.feeder.feed(intake)
+			}
+		})
 		others.Go(func() { l.watch(watch, workCtx) }) // waited for below
 	} else if intake.Err() == nil {
 		// An *informer.Informer never fails before ctx ends.

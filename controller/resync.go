@@ -92,8 +92,8 @@ func (l *loop[T]) resyncShare(share, shares int, moment bool) {
 		if at, recent := l.successes.of(c.Key); recent {
 			due = now.Sub(at) >= l.config.ResyncInterval
 		}
-		if due && l.matters(c) && l.failures.resyncs(c) {
-			l.again(c.Key, Cause{Type: CauseResync}, queueOptions{Priority: workqueue.PriorityLow})
+		if due && matters(l.config.Predicate, c) && l.failures.resyncs(c) {
+			l.enqueuer.addOwn(c.Key, Cause{Type: CauseResync}, queueOptions{Priority: workqueue.PriorityLow})
 		}
 	}
 }

@@ -21,6 +21,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
+// idleAfter is the time after which a worker that waits for a key is idle: if many keys are ready by then, group limits
+// may prevent it from taking any of them.
+const idleAfter = 100 * time.Millisecond
+
 // worker takes keys from the queue and runs them, one at a time.
 type worker struct {
 	goroutine detect.Goroutine
@@ -146,10 +150,9 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kub
 		// Done must come last: the keys added by finish are then in the queue before another worker can take the key,
 		// and merge with those added during the run.
 		l.queue.Done(item.Key)
-		l.feeder.taken(l.queued)
+		l.feeder.runEnded()
 	}()
-	l.passes.began(item.Key)
-	l.backlog.remove(item.Key)
+	l.feeder.runStarted(item.Key)
 	// Replaced here, so that the code below calls no methods of an error that panic or do not return, and keeps no
 	// text of unlimited size.
 	err = usercode.Error(l.call(runCtx, r))
@@ -278,7 +281,7 @@ func (l *loop[T]) wrote(ctx context.Context, r *running, call kube.Call, was *be
 		return WriteDone
 	}
 	if forgiven {
-		l.skip(SkipOwnWrite, r.run.Key, echo)
+		l.enqueuer.skip(SkipOwnWrite, r.run.Key, echo)
 	}
 	switch {
 	case w.Deleted:
@@ -323,4 +326,17 @@ func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, c
 		r.log().DebugContext(ctx, "handled", "outcome", string(outcome), "duration", run.Duration,
 			"causes", run.Causes.String(), "attempt", run.Attempt, "writes", len(run.Writes)+run.WritesDropped, "next", next.why)
 	}
+}
+
+// isIdle reports whether a worker is idle.
+func (l *loop[T]) isIdle() bool {
+	latest := time.Now().Add(-idleAfter).UnixNano()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for w := range l.workers {
+		if since := w.waitsSince.Load(); since != 0 && since <= latest {
+			return true
+		}
+	}
+	return false
 }

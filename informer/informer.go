@@ -279,6 +279,15 @@ func (i *Informer[T]) Get(key kube.Key) (obj T, found bool, err error) {
 	return obj, false, nil
 }
 
+// read decodes a cached object.
+func (i *Informer[T]) read(ref store.Ref) (obj T, err error) {
+	err = ref.Read(func(o *wire.Object) error {
+		obj, err = i.decode(o)
+		return err
+	})
+	return obj, err
+}
+
 // decode decodes an object of this informer.
 func (i *Informer[T]) decode(o *wire.Object) (T, error) {
 	began := time.Now()

@@ -77,15 +77,6 @@ func (s Snapshot[T]) Len() int {
 	return n
 }
 
-// read decodes a cached object.
-func (i *Informer[T]) read(ref store.Ref) (obj T, err error) {
-	err = ref.Read(func(o *wire.Object) error {
-		obj, err = i.decode(o)
-		return err
-	})
-	return obj, err
-}
-
 // yieldAll decodes and yields objects. It returns false if yield returned false.
 func yieldAll[T kube.Object](i *Informer[T], objects iter.Seq2[*wire.Object, error], yield func(T, error) bool) bool {
 	for o, err := range objects {

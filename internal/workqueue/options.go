@@ -68,12 +68,6 @@ type Options[C any] struct {
 	merge Merge[C] // set by Add
 }
 
-// addTo adds the causes of an Add to others.
-func (o *Options[C]) addTo(causes *Causes[C]) {
-	causes.Add(o.Cause, o.merge)
-	causes.AddAll(o.Causes, o.merge)
-}
-
 // Item is a key that a worker has taken, with data about its wait.
 type Item[K comparable, C any] struct {
 	Key    K

@@ -160,6 +160,12 @@ func (q *Queue[K, C]) Add(key K, o Options[C]) bool {
 	return true
 }
 
+// addTo adds the causes of an Add to others.
+func (o *Options[C]) addTo(causes *Causes[C]) {
+	causes.Add(o.Cause, o.merge)
+	causes.AddAll(o.Causes, o.merge)
+}
+
 // Get returns the next key, and blocks until there is one. The caller must call Done with the key after its work, or
 // Hold if the work has not begun. ok is false after ShutDown, even if keys are left, and after Drain when no key is
 // left.

@@ -1,0 +1,299 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+const (
+	// batch is the number of keys that the feeder enqueues at once, as soon as fewer than fewQueued keys are ready: a
+	// queue with all objects of a large cluster would be larger than the cache.
+	batch     = 512
+	fewQueued = 512
+	// manyQueued is the maximum number of ready keys while workers are idle because the groups of the ready keys are at
+	// their limit: keys of other groups may come after them.
+	manyQueued = 16_384
+	// feedInterval is the interval at which the feeder checks for idle workers.
+	feedInterval = time.Second
+	// passShares is the number of shares in which a pass walks the objects.
+	passShares = 256
+)
+
+// A running list finds some keys again and again: owners with many children.
+const (
+	listQuiet = 50 * time.Millisecond // time without new keys after which a list counts as ended
+	listLasts = 2 * time.Second       // maximum wait for the end of a list
+)
+
+// feeder enqueues the keys of lists, polls and passes over all objects, at low priority and only while few keys are
+// ready. One goroutine does this: feedNext, and then feed.
+//
+// Invariants:
+//   - A key that was found is in the backlog until it is enqueued, or until a run of it starts: no wake-up is lost.
+//   - A pass enqueues every object that no run has handled since the pass was requested, unless the object is certain
+//     to run for another reason.
+//   - The backlog does not delay passes, and passes do not delay the backlog: each gets a batch in turn.
+type feeder struct {
+	// Immutable after newFeeder.
+	enqueuer  *enqueuer
+	queue     *queue
+	config    QueueConfig
+	objects   objects
+	predicate informer.Predicate // may be nil
+	isIdle    func() bool        // reports whether a worker is idle
+
+	passes  passes
+	backlog backlog
+	wake    chan struct{} // has a token when the backlog has a key, or a pass was requested
+	room    chan struct{} // has a token when there may be room
+	waits   atomic.Bool   // the goroutine waits for room
+	// batch contains the keys that the goroutine enqueued last, and fedAt is the time of the last one. Only the
+	// goroutine accesses them.
+	batch []kube.Key
+	fedAt time.Time
+}
+
+// newFeeder returns a feeder whose first pass is requested.
+func newFeeder(e *enqueuer, config QueueConfig, own objects, predicate informer.Predicate, isIdle func() bool) *feeder {
+	f := &feeder{
+		enqueuer: e, queue: e.queue, config: config, objects: own, predicate: predicate, isIdle: isIdle,
+		wake: make(chan struct{}, 1), room: make(chan struct{}, 1),
+	}
+	f.passes.request(nil)
+	return f
+}
+
+// found adds a key that a list or a poll found to the backlog.
+func (f *feeder) found(key kube.Key, cause Cause) {
+	f.backlog.add(key, cause)
+	signal(f.wake)
+}
+
+// requestPass requests a pass over all objects for cause.
+func (f *feeder) requestPass(cause *Cause) {
+	f.passes.request(cause)
+	signal(f.wake)
+}
+
+// willRun records that key is about to be enqueued for causes, so that passes skip it.
+func (f *feeder) willRun(key kube.Key, causes Causes) {
+	if f.passes.active.Load() {
+		f.passes.enqueued(key, f.runsFor(key, causes))
+	}
+}
+
+// runsFor reports whether key is certain to run soon, and from its beginning, when it is enqueued for causes. A key
+// that is running is not certain: causes may prove to be the run's own writes, and be removed (Queue.RemoveCauses). A
+// key in backoff is not certain either, unless one of causes ends the backoff.
+func (f *feeder) runsFor(key kube.Key, causes Causes) bool {
+	switch entry, _ := f.queue.Lookup(key); entry.State {
+	case workqueue.Processing, workqueue.ProcessingAgain:
+		return false
+	case workqueue.Backoff:
+		return causes.Dropped() > 0 || slices.ContainsFunc(causes.List(), f.config.EndBackoffIf)
+	}
+	return true
+}
+
+// runStarted removes key from the backlog, because its handler reads the state that was found. It must be called before
+// the object is read.
+func (f *feeder) runStarted(key kube.Key) {
+	f.passes.runStarted(key)
+	f.backlog.remove(key)
+}
+
+// runEnded wakes the goroutine if there is room, after a worker has finished a key.
+func (f *feeder) runEnded() {
+	if f.waits.Load() && f.queue.Stats().Ready < fewQueued {
+		signal(f.room)
+	}
+}
+
+// signal sends a token to a channel of capacity 1, unless the channel has one.
+func signal(channel chan struct{}) {
+	select {
+	case channel <- struct{}{}:
+	default:
+	}
+}
+
+// feed enqueues the backlog and requested passes until ctx ends. The first pass must have ended: see feedNext.
+func (f *feeder) feed(ctx context.Context) {
+	for {
+		passed, ok := f.feedNext(ctx)
+		if !ok {
+			return
+		}
+		if passed {
+			continue // another pass may have been requested
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.wake:
+			f.waitForEndOfList(ctx)
+		}
+	}
+}
+
+// feedNext enqueues the keys of the requested pass, if there is one, and then the keys that are in the backlog at that
+// time: keys that are found continuously must not delay passes and resyncs. passed is true if there was a pass. ok is
+// false when ctx ends.
+func (f *feeder) feedNext(ctx context.Context) (passed, ok bool) {
+	pass := f.passes.begin()
+	if pass != nil && !f.walk(ctx, pass) {
+		return true, false
+	}
+	return pass != nil, f.feedBacklog(ctx, f.backlog.size())
+}
+
+// waitForEndOfList waits until no more keys are found, at most listLasts: a key that is handled before the last of its
+// children is listed would be handled again.
+func (f *feeder) waitForEndOfList(ctx context.Context) {
+	latest := time.After(listLasts)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-latest:
+			return
+		case <-time.After(listQuiet):
+		}
+		select {
+		case <-f.wake:
+		default:
+			return
+		}
+	}
+}
+
+// walk enqueues the objects of a pass, and a batch of the backlog after each batch. It returns false when ctx ends.
+func (f *feeder) walk(ctx context.Context, pass *pass) bool {
+	added := 0
+	for share := range passShares {
+		if ctx.Err() != nil {
+			return false
+		}
+		for c := range f.objects.Listed(share, passShares) {
+			if !matters(f.predicate, c) || !f.passes.needs(pass, c.Key) {
+				continue
+			}
+			o, needed := f.passOptions(pass, c)
+			if !needed {
+				continue
+			}
+			if !f.feedKey(ctx, c.Key, &o) {
+				return false
+			}
+			if added++; added%batch == 0 && !f.feedBacklog(ctx, batch) {
+				return false
+			}
+		}
+	}
+	f.passes.end()
+	return true
+}
+
+// passOptions returns the causes for which a pass enqueues an object: its own, and those of the backlog, from which it
+// removes the key. needed is false if the backlog will enqueue the key, and the pass need not do it.
+func (f *feeder) passOptions(pass *pass, c informer.Change) (o queueOptions, needed bool) {
+	if pass.cause == nil {
+		o.Cause = causeOf(SourceSelf, c)
+		// The key must be removed before it is enqueued: if it is found again from here on, the backlog contains it again.
+		if causes, found := f.backlog.remove(c.Key); found && !causes.only(CauseListed) {
+			o.Causes = causes.without(&o.Cause)
+		}
+		return o, true
+	}
+	o.Cause = *pass.cause
+	if causes, found := f.backlog.causesOf(c.Key); found {
+		if f.runsFor(c.Key, causes) {
+			return o, false // the backlog will enqueue it, for more specific causes
+		}
+		f.backlog.remove(c.Key)
+		o.Causes = causes.without(&o.Cause)
+	}
+	return o, true
+}
+
+// feedBacklog moves at most limit keys from the backlog to the queue. It returns false when ctx ends.
+func (f *feeder) feedBacklog(ctx context.Context, limit int) bool {
+	for range limit {
+		key, causes, ok := f.backlog.take()
+		if !ok {
+			break
+		}
+		f.willRun(key, causes)
+		first, others := causes.list.First()
+		if !f.feedKey(ctx, key, &queueOptions{Cause: first, Causes: others}) {
+			return false
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// feedKey enqueues a key as soon as there is room. It does not debounce the key: the object has not just changed, and a
+// debounced key is not ready, so it would leave room for further keys. It returns false when ctx ends.
+func (f *feeder) feedKey(ctx context.Context, key kube.Key, o *queueOptions) bool {
+	if len(f.batch) == batch {
+		if !f.waitForRoom(ctx) {
+			return false
+		}
+		f.batch = f.batch[:0]
+	}
+	f.batch = append(f.batch, key)
+	o.Priority, o.EndBackoffIf = workqueue.PriorityLow, f.config.EndBackoffIf
+	if f.config.Debounce > 0 {
+		if entry, ok := f.queue.Lookup(key); ok && entry.State == workqueue.Delayed {
+			o.Debounce = f.config.Debounce // the key stays debounced
+		}
+	}
+	f.enqueuer.add(key, o)
+	f.fedAt = time.Now()
+	return true
+}
+
+// waitForRoom waits until few keys are ready. If changes keep the queue full, it waits until workers have taken the
+// latest batch: a key must be in the queue to get older than the changes (workqueue.StarvationTimeout). If groups are
+// at their limit and workers are idle, it waits at most feedInterval, unless manyQueued keys are ready. It returns
+// false when ctx ends.
+func (f *feeder) waitForRoom(ctx context.Context) bool {
+	f.waits.Store(true)
+	defer f.waits.Store(false)
+	ticker := time.NewTicker(feedInterval)
+	defer ticker.Stop()
+	for f.queue.Stats().Ready >= fewQueued {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+			if f.isIdle() && f.queue.Stats().Ready < manyQueued || f.batchTaken() {
+				return true
+			}
+		case <-f.room:
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// batchTaken reports whether workers have taken all keys of the latest batch.
+func (f *feeder) batchTaken() bool {
+	for _, key := range f.batch {
+		if entry, ok := f.queue.Lookup(key); ok && entry.State == workqueue.Ready && !entry.Due.After(f.fedAt) {
+			return false // ready since it was fed: it was not taken and added again
+		}
+	}
+	return true
+}
+
+// waiting returns the number of keys in the backlog.
+func (f *feeder) waiting() int { return f.backlog.size() }
+
+// causesOf returns the causes of a key in the backlog.
+func (f *feeder) causesOf(key kube.Key) (causes Causes, found bool) { return f.backlog.causesOf(key) }
