@@ -18,7 +18,9 @@ import (
 //   - the start of a deletion (when deletionTimestamp is set).
 //
 // The predicate drops changes of status, labels, annotations, owner references and finalizers. A handler that
-// waits until another controller removes a finalizer needs Or(GenerationChanged(), FinalizersChanged()).
+// waits until another controller removes a finalizer needs Or(GenerationChanged(), finalizersChanged), with
+//
+//	finalizersChanged := func(c informer.Change) bool { return c.Changed(kube.ChangedFinalizers) != 0 }
 //
 // Kinds without generations, among them ConfigMap, Secret, Service, Node and Namespace, always have generation
 // 0: all their updates pass. Use SpecChanged for these kinds.
@@ -42,17 +44,6 @@ func LabelsChanged() informer.Predicate { return differs(kube.ChangedLabels) }
 // AnnotationsChanged passes updates that change the annotations. Many tools write annotations: to compare a
 // single one, use Func.
 func AnnotationsChanged() informer.Predicate { return differs(kube.ChangedAnnotations) }
-
-// FinalizersChanged passes updates that change the finalizers or their order.
-func FinalizersChanged() informer.Predicate { return differs(kube.ChangedFinalizers) }
-
-// OwnersChanged passes updates that change the owner references or their order.
-func OwnersChanged() informer.Predicate { return differs(kube.ChangedOwnerReferences) }
-
-// DeletionChanged passes the update that sets deletionTimestamp: the deletion has started, and controllers must
-// remove their finalizers. Deleted also passes; it is the only event for an object without finalizers and grace
-// period.
-func DeletionChanged() informer.Predicate { return differs(kube.ChangedDeletion) }
 
 // StatusChanged passes updates that change the status. T must be the type of the informer's objects, because it
 // determines the number of the status field in protobuf. In JSON the field is "status".

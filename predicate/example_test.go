@@ -42,6 +42,17 @@ func ExampleGenerationChanged() {
 	// spec: true
 }
 
+// A handler that waits until another controller removes a finalizer.
+func ExampleOr() {
+	finalizersChanged := func(c informer.Change) bool { return c.Changed(kube.ChangedFinalizers) != 0 }
+	passes := predicate.Or(predicate.GenerationChanged(), finalizersChanged)
+	before := deployment(1, 0, nil)
+	before.Finalizers = []string{"example.com/backup"}
+	fmt.Println("finalizer removed:", passes(update(before, deployment(1, 0, nil))))
+	// Output:
+	// finalizer removed: true
+}
+
 // Compare a single field of the status.
 func ExampleFunc() {
 	passes := predicate.And(

@@ -30,15 +30,6 @@ func Labels(selector labels.Selector) informer.Predicate {
 	}
 }
 
-// InNamespaces passes changes of objects in these namespaces. The namespace of cluster-scoped objects is "".
-// Without namespaces it passes all changes, like informer.Selection.
-func InNamespaces(namespaces ...string) informer.Predicate {
-	namespaces = slices.Clone(namespaces)
-	return func(c informer.Change) bool {
-		return len(namespaces) == 0 || slices.Contains(namespaces, c.Key.Namespace)
-	}
-}
-
 // Types passes changes of these types only.
 //
 // The types are not a complete history, because informers merge changes: while a watch is interrupted, an object

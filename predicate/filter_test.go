@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -49,32 +48,6 @@ func TestLabelsMatchesOldAndNewState(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-func TestInNamespaces(t *testing.T) {
-	t.Parallel()
-	pod := encode(t, newPod())
-	node := encode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})
-	for name, test := range map[string]struct {
-		namespaces    []string
-		pod, inNoneOf bool
-	}{
-		"same namespace":  {[]string{"blog", "shop"}, true, false},
-		"other namespace": {[]string{"blog"}, false, false},
-		"cluster-scoped":  {[]string{""}, false, true},
-		"no namespaces":   {nil, true, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			passes := predicate.InNamespaces(test.namespaces...)
-			if got := passes(change(informer.Deleted, pod, nil)); got != test.pod {
-				t.Errorf("a Pod passes: %v", got)
-			}
-			if got := passes(change(informer.Added, nil, node)); got != test.inNoneOf {
-				t.Errorf("a Node passes: %v", got)
-			}
-		})
 	}
 }
 
@@ -143,7 +116,7 @@ func TestFuncPassesUndecodableChange(t *testing.T) {
 
 func TestCombinations(t *testing.T) {
 	t.Parallel()
-	yes, no := predicate.InNamespaces("shop"), predicate.InNamespaces("blog")
+	yes, no := predicate.Types(informer.Added), predicate.Types(informer.Deleted)
 	c := change(informer.Added, nil, encode(t, newPod()))
 	for name, test := range map[string]struct {
 		predicate informer.Predicate
@@ -170,10 +143,10 @@ func TestCombinations(t *testing.T) {
 // The caller may change its slice later.
 func TestConstructorsCopySlices(t *testing.T) {
 	t.Parallel()
-	namespaces, types := []string{"shop"}, []informer.ChangeType{informer.Added}
-	list := []informer.Predicate{predicate.InNamespaces("shop")}
-	predicates := []informer.Predicate{predicate.InNamespaces(namespaces...), predicate.Types(types...), predicate.And(list...), predicate.Or(list...)}
-	namespaces[0], types[0], list[0] = "blog", informer.Deleted, predicate.InNamespaces("blog")
+	types := []informer.ChangeType{informer.Added}
+	list := []informer.Predicate{predicate.Types(informer.Added)}
+	predicates := []informer.Predicate{predicate.Types(types...), predicate.And(list...), predicate.Or(list...)}
+	types[0], list[0] = informer.Deleted, predicate.Types(informer.Deleted)
 	for i, passes := range predicates {
 		if !passes(change(informer.Added, nil, encode(t, newPod()))) {
 			t.Errorf("number %d has changed", i)
