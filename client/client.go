@@ -34,7 +34,7 @@ type Config struct {
 	// Namespace limits the client to one namespace: objects without a namespace get it, and requests for other
 	// namespaces and for cluster-scoped kinds are rejected before they are sent. Default: all.
 	Namespace string
-	// Informers answer reads instead of the API server, if they can: see Informer. A read never starts an informer.
+	// Informers are read instead of the API server, if possible: see Informer. A read never starts an informer.
 	// Default: every read makes a request to the API server.
 	Informers []Informer
 	// Interceptors receive every request, in this order: see Interceptor. Default: none.

@@ -23,9 +23,9 @@
 //
 // # Reading
 //
-// Get, Exists, List (an iterator over pages), All and Keys read from an informer of Config.Informers if one can answer,
-// and otherwise from the API server. An informer can answer for the objects that it shows. If it covers the whole
-// selection, it can also answer that an object does not exist. A read never starts an informer: informers that do not
+// Get, Exists, List (an iterator over pages), All and Keys read from an informer of Config.Informers if possible, and
+// otherwise from the API server. An informer returns the objects that it has. Only if it covers the whole selection, it
+// also decides that an object does not exist. A read never starts an informer: informers that do not
 // run (no controller has them in its Sources or Reads, or that controller has ended) are ignored. Informers are
 // slightly stale. FromAPI and Live read from the API server.
 //

@@ -288,7 +288,7 @@ func prepareList[T kube.Object](ctx context.Context, c *Client, options []ListOp
 	return s, t, nil
 }
 
-// listedBy returns the informer that can answer, or nil.
+// listedBy returns an informer that covers the selection, or nil.
 func listedBy[T kube.Object](t target, s settings) cache.Informer {
 	if s.fromAPI || s.fields != nil {
 		return nil

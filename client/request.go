@@ -82,7 +82,7 @@ func (r *Request) isCollection() bool {
 // RoundTrip sends a request and waits for the response.
 type RoundTrip func(ctx context.Context, r *Request) error
 
-// Interceptor wraps the sending of requests: it may inspect, change, answer or reject them.
+// Interceptor wraps the sending of requests: it may inspect, change or reject them, or return a response itself.
 //
 //	func noDeletions(next client.RoundTrip) client.RoundTrip {
 //		return func(ctx context.Context, r *client.Request) error {

@@ -13,8 +13,8 @@ import (
 // drain time; with this cause it cancels them at once, because a further write could conflict with those of the new
 // leader.
 //
-// A Cluster also returns it for a write that it does not send for this reason. It replaces the error of a connection
-// there, but it is not a connection failure: its class is retry.Default.
+// A Cluster also returns it for a write that it does not send for this reason, or that the loss cancels. The class of
+// such an error is retry.Default, not that of a connection failure.
 var ErrLeadershipLost = leadership.ErrLost
 
 // UntilLeadershipLost returns a context for work that may continue after ctx has ended, for example the removal of a

@@ -40,7 +40,7 @@ type FinalizerOptions[T kube.Object] struct {
 
 // Finalizer manages a finalizer around the wrapped Handler:
 //
-//   - A live object gets the finalizer before the Handler is called. If the object turns out to be gone or being
+//   - A live object gets the finalizer before the Handler is called. If that request finds the object gone or being
 //     deleted, the Handler is not called: the event of the deletion follows.
 //   - For an object that is being deleted and has the finalizer, it runs the teardown (see finalizer.Finalizer)
 //     instead of the Handler. The result of a step is the result of the run.

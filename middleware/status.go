@@ -222,7 +222,7 @@ func withStatusTimeout(ctx context.Context, timeout time.Duration) (context.Cont
 //
 //	func conditionsOf(service *corev1.Service) *[]metav1.Condition { return &service.Status.Conditions }
 //
-// It is used as in:
+// Example:
 //
 //	middleware.StatusOptions[*corev1.Service]{OnError: middleware.FailureConditions(conditionsOf)}
 //

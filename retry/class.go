@@ -10,7 +10,7 @@ const (
 	// Terminal: the failure lasts until something changes. It is never retried. Only errors that state
 	// this class (WithClass) have it; no response of the API server has.
 	Terminal Class = "terminal"
-	// Panic: the handler panicked. The caller of the handler passes this class to Decide.
+	// Panic: the handler panicked. The controller sets this class.
 	Panic Class = "panic"
 	// Invalid: the API server rejects the content of the request (400, 405, 406, 413, 415, 422), or
 	// another field manager owns an applied field (409 with causes). The same request fails again until
@@ -20,7 +20,7 @@ const (
 	Forbidden Class = "forbidden"
 	// Default: all other errors: the handler's own, 404, AlreadyExists.
 	Default Class = "error"
-	// Timeout: the handler exceeded its time limit. The caller of the handler passes this class to Decide.
+	// Timeout: the handler exceeded its time limit. The controller sets this class.
 	Timeout Class = "timeout"
 	// Throttled: the server asks for fewer requests: 429, or 5xx with a Retry-After.
 	Throttled Class = "throttled"

@@ -29,7 +29,7 @@ const fieldManager = "bench-driver"
 const revisionKey = "REVISION"
 
 // startCluster starts a cluster with Kubernetes' controllers that serves WebApps. It starts twice on the same data: the
-// garbage collector knows the kinds that exist when it starts, and takes half a minute to notice a later one.
+// garbage collector reads the kinds when it starts, and detects a later one only after half a minute.
 func startCluster(ctx context.Context, repository, dir string, progress io.Writer) (*localcluster.Cluster, error) {
 	definition, err := os.ReadFile(filepath.Join(repository, filepath.FromSlash(crdFile)))
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package gotype knows the Go types of Kubernetes objects: how to create one, and which kind it is of.
+// Package gotype handles the Go types of Kubernetes objects: it creates objects, and returns their kinds.
 package gotype
 
 import (
