@@ -32,7 +32,8 @@ func (p *part) arrived(o *wire.Object, typeForNew ChangeType, from origin) {
 	listed := from == fromList
 	believed := listed && p.consistent
 	delete(p.unconfirmed, o.Key)
-	p.store(objects, o, typeForNew, from, func(kept store.Ref, found bool) bool {
+	p.store(objects, o, typeForNew, from, func(kept store.Ref) bool {
+		found := kept.Exists()
 		isOlder := found && versionorder.Older(o.ResourceVersion, kept.ResourceVersion())
 		switch {
 		case found && kept.Same(o) && (!listed || !p.core.states.hasOtherContent(kept, o)), isOlder && !believed:
@@ -52,17 +53,17 @@ func (p *part) arrived(o *wire.Object, typeForNew ChangeType, from origin) {
 }
 
 // store stores and announces o, if accept returns true. core.events must be held.
-func (p *part) store(objects *store.Store, o *wire.Object, typeForNew ChangeType, from origin, accept func(kept store.Ref, found bool) bool) {
-	old, replaced, put, err := objects.PutIf(o, accept)
-	if !put {
+func (p *part) store(objects *store.Store, o *wire.Object, typeForNew ChangeType, from origin, accept func(kept store.Ref) bool) {
+	old, current, err := objects.PutIf(o, accept)
+	if !current.Exists() {
 		return
 	}
 	if err != nil {
 		p.unindexed(o.Key, err)
 	}
-	p.core.states.arrived(p, old, replaced, o, from)
+	p.core.states.arrived(old, current, o, from)
 	as := typeForNew
-	if replaced {
+	if old.Exists() {
 		as = Updated
 	}
 	p.core.announce(p, as, o.Key)

@@ -111,7 +111,7 @@ func (c Change) Later() func() kube.ChangedParts {
 	if c.Type != Updated || c.states == nil {
 		return nil
 	}
-	return c.states.later(c.Key)
+	return c.states.later()
 }
 
 // Manager returns the field manager that made the last write of the state after the change, according to

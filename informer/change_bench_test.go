@@ -82,7 +82,7 @@ func BenchmarkChanged(b *testing.B) {
 			s := &states{comparer: wire.NewComparer(reflect.TypeFor[*corev1.Pod]())}
 			b.ReportAllocs()
 			for b.Loop() {
-				s.arrived(nil, before, true, after, unbroken)
+				s.arrived(before, store.Ref{}, after, unbroken)
 				changed := Change{Type: Updated, Key: after.Key, states: s}.Changed(parts)
 				if parts == kube.ChangedAnything && changed != kube.ChangedResourceVersion|kube.ChangedStatus {
 					b.Fatal(changed)
@@ -94,7 +94,7 @@ func BenchmarkChanged(b *testing.B) {
 	b.Run("nobody asks", func(b *testing.B) {
 		s := &states{}
 		for b.Loop() {
-			s.arrived(nil, before, true, after, unbroken)
+			s.arrived(before, store.Ref{}, after, unbroken)
 			s.done()
 		}
 	})
@@ -102,7 +102,7 @@ func BenchmarkChanged(b *testing.B) {
 		s := &states{}
 		b.ReportAllocs()
 		for b.Loop() {
-			s.arrived(nil, before, true, after, unbroken)
+			s.arrived(before, store.Ref{}, after, unbroken)
 			if _, err := s.readOld(); err != nil {
 				b.Fatal(err)
 			}

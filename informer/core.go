@@ -276,10 +276,7 @@ func (c *core) keptBeside(p *part, key kube.Key) (ref store.Ref, found bool) {
 }
 
 func (c *core) keptBy(parts []*part, key kube.Key) bool {
-	return slices.ContainsFunc(parts, func(p *part) bool {
-		_, found := p.objects().Get(key)
-		return found
-	})
+	return slices.ContainsFunc(parts, func(p *part) bool { return p.objects().Has(key) })
 }
 
 // settle is called by a part after its first list is stored, or when it is degraded.

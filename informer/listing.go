@@ -161,8 +161,8 @@ func (p *part) listed(resourceVersion string) {
 			p.isCurrent(p.began) // the list lacks changes that were made while its pages arrived
 		}
 		for _, o := range p.unconfirmed {
-			p.store(objects, o, as, fromList, func(kept store.Ref, found bool) bool {
-				return !found || p.consistent || versionorder.Older(kept.ResourceVersion(), o.ResourceVersion)
+			p.store(objects, o, as, fromList, func(kept store.Ref) bool {
+				return !kept.Exists() || p.consistent || versionorder.Older(kept.ResourceVersion(), o.ResourceVersion)
 			})
 		}
 	}

@@ -23,15 +23,14 @@ type states struct {
 	complete bool
 	// fromList is true if the change was found by a list, or because a Retriever was removed.
 	fromList bool
-	// part is the part in which an object arrived, or nil for other changes. Other parts may have the object too.
-	part *part
 }
 
-// arrived sets s to the states of an object that has just arrived in p. old is its cached state, if replaced.
-func (s *states) arrived(p *part, old store.Ref, replaced bool, obj *wire.Object, from origin) {
-	s.oldRef, s.old, s.oldRead = old, nil, !replaced
-	s.new, s.newRead = obj, true
-	s.part, s.complete, s.fromList = p, from == unbroken, from == fromList
+// arrived sets s to the states of an object that has just arrived. old is its replaced state, if any. current is its
+// cached state now.
+func (s *states) arrived(old, current store.Ref, obj *wire.Object, from origin) {
+	s.oldRef, s.old, s.oldRead = old, nil, !old.Exists()
+	s.newRef, s.new, s.newRead = current, obj, true
+	s.complete, s.fromList = from == unbroken, from == fromList
 }
 
 // kept sets s to the state of an object that is cached and did not change.
@@ -66,7 +65,7 @@ func (s *states) done() {
 	s.oldRef, s.newRef, s.old, s.new = store.Ref{}, store.Ref{}, nil, nil
 	s.oldRead, s.newRead = true, true
 	s.asked, s.differs = 0, 0
-	s.complete, s.fromList, s.part = false, false, nil
+	s.complete, s.fromList = false, false
 }
 
 // heads are the parts of an object that are stored outside of its encoded bytes.
@@ -110,25 +109,22 @@ func (s *states) hasOtherContent(kept store.Ref, o *wire.Object) bool {
 const maxCompareLater = 16 << 10
 
 // later returns a function that compares all parts when it is called.
-func (s *states) later(key kube.Key) func() kube.ChangedParts {
-	var newRef store.Ref
+func (s *states) later() func() kube.ChangedParts {
 	// Large objects are compared now, because their states would use memory: causes are stored for long after their
 	// runs.
-	waits := s.asked != kube.ChangedAnything && !s.oldRead && s.part != nil && s.new != nil && len(s.new.Bytes) <= maxCompareLater
-	if waits {
-		newRef, waits = s.part.objects().Get(key)
-	}
-	if !waits || !newRef.Same(s.new) {
+	waits := s.asked != kube.ChangedAnything && !s.oldRead && s.newRef.Exists() && s.new != nil && len(s.new.Bytes) <= maxCompareLater
+	if !waits {
 		parts := s.compare(kube.ChangedAnything) // already compared, or no states to keep
 		return func() kube.ChangedParts { return parts }
 	}
-	oldRef, comparer := s.oldRef, s.comparer
+	oldKept, newKept, comparer := s.oldRef.Kept, s.newRef.Kept, s.comparer
 	return func() (parts kube.ChangedParts) {
 		var before, after wire.Object
-		if _, err := readInto(&before, oldRef); err != nil {
+		oldRef, newRef := oldKept.Ref(), newKept.Ref()
+		if _, err := readInto(&before, &oldRef); err != nil {
 			return 0
 		}
-		if _, err := readInto(&after, newRef); err != nil {
+		if _, err := readInto(&after, &newRef); err != nil {
 			return 0
 		}
 		return comparer.Compare(&before, &after, kube.ChangedAnything)
@@ -167,7 +163,7 @@ func (s *states) OldVersion() string {
 
 func (s *states) readOld() (obj *wire.Object, err error) {
 	if !s.oldRead {
-		if s.old, err = readInto(&s.oldKept, s.oldRef); err != nil {
+		if s.old, err = readInto(&s.oldKept, &s.oldRef); err != nil {
 			return nil, err
 		}
 		s.oldRead = true
@@ -177,7 +173,7 @@ func (s *states) readOld() (obj *wire.Object, err error) {
 
 func (s *states) readNew() (obj *wire.Object, err error) {
 	if !s.newRead {
-		if s.new, err = readInto(&s.newKept, s.newRef); err != nil {
+		if s.new, err = readInto(&s.newKept, &s.newRef); err != nil {
 			return nil, err
 		}
 		s.newRead = true
@@ -185,7 +181,7 @@ func (s *states) readNew() (obj *wire.Object, err error) {
 	return s.new, nil
 }
 
-func readInto(into *wire.Object, ref store.Ref) (*wire.Object, error) {
+func readInto(into *wire.Object, ref *store.Ref) (*wire.Object, error) {
 	err := ref.Read(func(o *wire.Object) error {
 		buffer := append(into.Bytes[:0], o.Bytes...)
 		*into = *o

@@ -105,7 +105,7 @@ func (u untyped[T]) Encoded(key kube.Key) (*wire.Object, bool) {
 	for _, p := range u.informer.core.allParts() {
 		if ref, found := p.objects().Get(key); found {
 			var encoded wire.Object
-			if _, err := readInto(&encoded, ref); err != nil {
+			if _, err := readInto(&encoded, &ref); err != nil {
 				return nil, false
 			}
 			return &encoded, true

@@ -81,7 +81,7 @@ func checkAll(tb testing.TB, s *Store) {
 		for _, owner := range f.owners {
 			owners.add(s.hashes.term(string(owner)), slot)
 		}
-		h := parse(r.record)
+		h := r.header
 		if err := r.Read(func(o *wire.Object) error { raw += int64(len(o.Bytes)); return nil }); err != nil {
 			tb.Error(err)
 		}

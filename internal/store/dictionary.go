@@ -178,8 +178,7 @@ func (s *Store) reencode(scratch *scratch, slot uint32, record string) {
 	buffer[0] = flags
 	scratch.record = append(buffer, cut...)
 	fresh := string(scratch.record)
-	s.account(record, -1)
-	s.account(fresh, 1)
+	s.kept += int64(allocated(len(fresh)) - allocated(len(record)))
 	s.setRecord(slot, fresh)
 }
 

@@ -84,7 +84,7 @@ func TestPutAfterDictionaryChange(t *testing.T) {
 		s.adopt(newDictionary([][]byte{pods[1].Bytes, pods[2].Bytes}, 10_000))
 		s.migrate(1000)
 	}
-	s.enter(o, s.hashes.key(o.Key.Namespace, o.Key.Name), place{changes: s.changes + 1}, &f, p, scratch)
+	s.enter(o, s.hashes.key(o.Key.Namespace, o.Key.Name), &place{changes: s.changes + 1}, &f, p, scratch)
 	r, _ := s.Get(o.Key)
 	if err := r.Read(func(got *wire.Object) error {
 		if !bytes.Equal(got.Bytes, o.Bytes) {
@@ -172,12 +172,11 @@ func TestCorruptRecord(t *testing.T) {
 	pods := newCluster(t, 1, 3).pods(500)
 	put(t, s, pods...)
 	r, _ := s.Get(pods[0].Key)
-	r.record = r.record[:len(r.record)-5]
+	r = s.open(r.record[:len(r.record)-5], s.pool)
 	if err := r.Read(func(*wire.Object) error { return nil }); err == nil || !strings.Contains(err.Error(), pods[0].Key.Name) {
 		t.Errorf("Read of a corrupt record: %v", err)
 	}
-	place, _ := s.index.shard(s.hashes.key(pods[0].Key.Namespace, pods[0].Key.Name)).find(&s.view, s.hashes.key(pods[0].Key.Namespace, pods[0].Key.Name), pods[0].Key)
-	slot := s.index.shard(s.hashes.key(pods[0].Key.Namespace, pods[0].Key.Name)).slots[place] - 1
+	_, slot, _ := s.find(s.hashes.key(pods[0].Key.Namespace, pods[0].Key.Name), pods[0].Key)
 	s.setRecord(slot, r.record)
 	errs := 0
 	for _, err := range s.List(Query{}) {

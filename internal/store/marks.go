@@ -41,10 +41,9 @@ func (s *Store) Mark(key kube.Key) bool {
 	hash := s.hashes.key(key.Namespace, key.Name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	shard := s.index.shard(hash)
-	place, found := shard.find(&s.view, hash, key)
+	_, slot, found := s.find(hash, key)
 	if found {
-		s.marks.put(shard.slots[place] - 1)
+		s.marks.put(slot)
 	}
 	return found
 }
@@ -58,16 +57,16 @@ func (s *Store) Unmarked() iter.Seq[kube.Key] {
 			s.mu.RUnlock()
 			return
 		}
-		var gone []Ref
-		for slot := range s.records() {
+		v := s.share()
+		var gone []uint32
+		for slot := range v.records() {
 			if !s.marks.has(slot) {
-				r, _ := s.ref(slot, s.pool)
-				gone = append(gone, r)
+				gone = append(gone, slot)
 			}
 		}
 		s.mu.RUnlock()
-		for _, r := range gone {
-			if !yield(r.Key()) {
+		for _, slot := range gone {
+			if r, _ := v.ref(slot, s.pool); !yield(r.Key()) {
 				return
 			}
 		}

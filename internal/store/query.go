@@ -87,32 +87,32 @@ func intersect(sets []set) []uint32 {
 
 // candidates are the objects that may match a query, at one time.
 type candidates struct {
-	refs []Ref // if all is nil
-	// all is a view of the store, and slots are the relevant ones in it, or nil for all.
+	// all is a view of the store. If found is nil, slots are the relevant ones in it, or nil for all.
 	all   *view
 	slots []uint32
+	// found are the records, if there are few. all then has no chunks.
+	found []string
 }
 
 func (c *candidates) each(p *pool, yield func(Ref) bool) {
-	for _, r := range c.refs {
-		if !yield(r) {
-			return
+	switch {
+	case c.found != nil:
+		for _, record := range c.found {
+			if !yield(c.all.open(record, p)) {
+				return
+			}
 		}
-	}
-	if c.all == nil {
-		return
-	}
-	if c.slots != nil {
+	case c.slots != nil:
 		for _, slot := range c.slots {
 			if r, ok := c.all.ref(slot, p); ok && !yield(r) {
 				return
 			}
 		}
-		return
-	}
-	for slot := range c.all.records() {
-		if r, ok := c.all.ref(slot, p); ok && !yield(r) {
-			return
+	default:
+		for _, record := range c.all.records() {
+			if !yield(c.all.open(record, p)) {
+				return
+			}
 		}
 	}
 }
@@ -129,9 +129,11 @@ func (s *Store) candidates(f *filter) candidates {
 		v := s.share()
 		return candidates{all: &v, slots: slots}
 	}
-	c := candidates{refs: make([]Ref, len(slots))}
+	names := s.view
+	names.chunks = nil // a view without chunks needs no share
+	c := candidates{all: &names, found: make([]string, len(slots))}
 	for i, slot := range slots {
-		c.refs[i], _ = s.ref(slot, s.pool)
+		c.found[i] = s.record(slot)
 	}
 	return c
 }
@@ -194,7 +196,7 @@ func (c *candidates) list(f *filter, p *pool, yield func(*wire.Object, error) bo
 	defer p.put(scratch)
 	var o wire.Object
 	c.each(p, func(r Ref) bool {
-		if !f.mayMatch(r) {
+		if !f.mayMatch(&r) {
 			return true
 		}
 		if err := r.read(&o, scratch); err != nil {
@@ -208,7 +210,7 @@ func (c *candidates) list(f *filter, p *pool, yield func(*wire.Object, error) bo
 func (c *candidates) count(f *filter, p *pool) (n int, err error) {
 	if !f.byLabels && f.OwnerUID == "" { // the headers are sufficient
 		c.each(p, func(r Ref) bool {
-			if f.mayMatch(r) {
+			if f.mayMatch(&r) {
 				n++
 			}
 			return true
@@ -225,14 +227,14 @@ func (c *candidates) count(f *filter, p *pool) (n int, err error) {
 }
 
 // mayMatch checks the conditions on data in the record's header.
-func (f *filter) mayMatch(r Ref) bool {
+func (f *filter) mayMatch(r *Ref) bool {
 	if f.Namespace != "" && r.namespace.name != f.Namespace {
 		return false
 	}
 	if f.index < 0 && f.OwnerUID == "" {
 		return true
 	}
-	h := parse(r.record)
+	h := &r.header
 	if f.OwnerUID != "" && h.flags&flagOwned == 0 {
 		return false
 	}

@@ -33,7 +33,7 @@ const (
 	flagOwned      = 1 << 7 // has owner references
 )
 
-// header is a parsed record. Its strings are parts of the record.
+// header is a parsed record. Its strings are parts of the record. Records are parsed when a Ref is made, and not again.
 type header struct {
 	flags      byte
 	namespace  uint32
@@ -72,7 +72,7 @@ func parse(record string) header {
 	return h
 }
 
-// parseKey parses only the key.
+// parseKey parses only the key, for searches by key.
 func parseKey(record string) (namespace uint32, name string) {
 	in := reader(record[1:])
 	namespace = uint32(in.uvarint())

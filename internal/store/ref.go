@@ -14,61 +14,68 @@ import (
 // that state, because it keeps the state in memory. The zero Ref has no state: its methods return zero values, and Read
 // returns an error.
 type Ref struct {
+	Kept
+	header header // parsed once for all methods
+}
+
+// Kept is a Ref without its parsed header, for states that are kept for long: it is a fourth of the size.
+type Kept struct {
 	record     string
 	namespace  *namespace
 	dictionary *dictionary // nil if the record is not compressed
 	pool       *pool
 }
 
+// Ref returns the Ref of k.
+func (k Kept) Ref() Ref {
+	if k.record == "" {
+		return Ref{}
+	}
+	return Ref{Kept: k, header: parse(k.record)}
+}
+
+// Exists reports whether r is not the zero Ref.
+func (r *Ref) Exists() bool { return r.record != "" }
+
 // Key returns the object's key.
-func (r Ref) Key() kube.Key {
-	if r.record == "" {
+func (r *Ref) Key() kube.Key {
+	if !r.Exists() {
 		return kube.Key{}
 	}
-	_, name := parseKey(r.record)
 	// The name is copied, because keys may be in queues for long and would keep the record in memory.
-	return kube.Key{Namespace: r.namespace.name, Name: strings.Clone(name)}
+	return kube.Key{Namespace: r.namespace.name, Name: strings.Clone(r.header.name)}
 }
 
 // UID returns the object's UID.
-func (r Ref) UID() types.UID {
-	if r.record == "" {
-		return ""
-	}
-	h := parse(r.record)
+func (r *Ref) UID() types.UID {
 	var buffer [64]byte
-	return types.UID(h.appendUID(buffer[:0]))
+	return types.UID(r.header.appendUID(buffer[:0]))
 }
 
 // ResourceVersion returns the resource version of this state.
-func (r Ref) ResourceVersion() string {
-	if r.record == "" {
-		return ""
-	}
-	h := parse(r.record)
+func (r *Ref) ResourceVersion() string {
 	var buffer [32]byte
-	return string(h.appendVersion(buffer[:0]))
+	return string(r.header.appendVersion(buffer[:0]))
 }
 
 // Same reports whether o is the stored state: the UID and the resource version are equal, and the version is not empty.
 // It does not allocate.
-func (r Ref) Same(o *wire.Object) bool {
-	if r.record == "" || o.ResourceVersion == "" {
+func (r *Ref) Same(o *wire.Object) bool {
+	if !r.Exists() || o.ResourceVersion == "" {
 		return false
 	}
-	h := parse(r.record)
 	var buffer [64]byte
-	return string(h.appendVersion(buffer[:0])) == o.ResourceVersion && string(h.appendUID(buffer[:0])) == string(o.UID)
+	return string(r.header.appendVersion(buffer[:0])) == o.ResourceVersion && string(r.header.appendUID(buffer[:0])) == string(o.UID)
 }
 
 // Differs returns which of UID, resource version, generation and deletion are different in o and the stored state. It
 // does not decompress the state, and does not allocate. For the zero Ref all of them differ.
-func (r Ref) Differs(o *wire.Object) kube.ChangedParts {
+func (r *Ref) Differs(o *wire.Object) kube.ChangedParts {
 	const all = kube.ChangedUID | kube.ChangedResourceVersion | kube.ChangedGeneration | kube.ChangedDeletion
-	if r.record == "" {
+	if !r.Exists() {
 		return all
 	}
-	h := parse(r.record)
+	h := &r.header
 	var buffer [64]byte
 	changed := kube.ChangedParts(0)
 	if string(h.appendUID(buffer[:0])) != string(o.UID) {
@@ -88,8 +95,8 @@ func (r Ref) Differs(o *wire.Object) kube.ChangedParts {
 
 // Read calls use with the object. The object and its Bytes are only valid during the call; its strings may be kept.
 // Read returns the error of use unchanged.
-func (r Ref) Read(use func(*wire.Object) error) error {
-	if r.record == "" {
+func (r *Ref) Read(use func(*wire.Object) error) error {
+	if !r.Exists() {
 		return errors.New("read an object: the Ref is zero")
 	}
 	scratch := r.pool.get()
@@ -100,16 +107,10 @@ func (r Ref) Read(use func(*wire.Object) error) error {
 	return use(&scratch.object)
 }
 
-// state returns the state of the object's facts.
-func (r Ref) state() uint64 {
-	h := parse(r.record)
-	return h.state
-}
-
 // read sets o; its Bytes are a part of scratch.
-func (r Ref) read(o *wire.Object, scratch *scratch) error {
-	h := parse(r.record)
-	b, err := scratch.unpack(&h, r.dictionary)
+func (r *Ref) read(o *wire.Object, scratch *scratch) error {
+	h := &r.header
+	b, err := scratch.unpack(h, r.dictionary)
 	if err != nil {
 		return err
 	}

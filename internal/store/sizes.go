@@ -54,10 +54,9 @@ func (t *terms) bytes() int64 {
 }
 
 // account adds a record to the sums, or subtracts it.
-func (s *Store) account(record string, sign int64) {
-	h := parse(record)
-	s.raw += sign * int64(h.rawSize())
-	s.kept += sign * int64(allocated(len(record)))
+func (s *Store) account(r *Ref, sign int64) {
+	s.raw += sign * int64(r.header.rawSize())
+	s.kept += sign * int64(allocated(len(r.record)))
 }
 
 // allocated estimates the memory that the allocator uses for n bytes: its size classes are 16 bytes apart at first,

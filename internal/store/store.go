@@ -102,78 +102,70 @@ func newStore(config Config, h hashes, seed uint64) *Store {
 // The error contains the errors of the indexes' functions, for errors.Is and errors.As. The object is stored
 // nevertheless, but those indexes do not find it.
 func (s *Store) Put(o *wire.Object) (old Ref, replaced bool, err error) {
-	old, replaced, _, err = s.PutIf(o, func(Ref, bool) bool { return true })
-	return old, replaced, err
+	old, _, err = s.PutIf(o, func(Ref) bool { return true })
+	return old, old.Exists(), err
 }
 
-// PutIf is like Put, but stores only if accept returns true. accept is called with the stored state for o's key,
-// without a lock. Otherwise put is false, and nothing has changed. If the decision depends on the stored state, no
-// other goroutine may put or delete the key concurrently.
-func (s *Store) PutIf(o *wire.Object, accept func(kept Ref, found bool) bool) (old Ref, replaced, put bool, err error) {
+// PutIf is like Put, but stores only if accept returns true. accept is called with the stored state for o's key, or the
+// zero Ref, without a lock. PutIf returns the replaced and the new state. Both are zero if nothing was stored. If the
+// decision depends on the stored state, no other goroutine may put or delete the key concurrently.
+func (s *Store) PutIf(o *wire.Object, accept func(kept Ref) bool) (old, current Ref, err error) {
 	hash := s.hashes.key(o.Key.Namespace, o.Key.Name)
 	// Most of the work is done before the lock, based on the current state.
 	s.mu.RLock()
 	dictionary := s.training.current
 	at := s.placeOf(hash, o.Key)
-	before := Ref{}
-	if at.found {
-		before, _ = s.ref(at.slot, s.pool)
-	}
 	s.mu.RUnlock()
-	if !accept(before, at.found) {
-		return Ref{}, false, false, nil
+	if !accept(at.kept) {
+		return Ref{}, Ref{}, nil
 	}
 	f, err := s.facts(o)
-	if !at.found || before.state() != f.state {
+	if !at.kept.Exists() || at.kept.header.state != f.state {
 		s.readFacts(o, &f)
 	}
 	scratch := s.pool.get()
 	defer s.pool.put(scratch)
 	p := scratch.pack(o, dictionary)
 
-	old, replaced, trial := s.enter(o, hash, at, &f, p, scratch)
+	current, trial := s.enter(o, hash, &at, &f, p, scratch)
 	if trial != nil {
 		trial()
 	}
-	return old, replaced, true, err
+	return at.kept, current, err
 }
 
-// place is the position of a key, or the position for a new key. It is valid until the next Put or Delete.
+// place is the slot of a key and the state in it. It is valid until the next Put or Delete.
 type place struct {
-	in      int    // the shard of the hash
-	slot    uint32 // if it was found
-	found   bool
+	slot    uint32
+	kept    Ref    // zero if no slot has the key
 	changes uint64 // Store.changes at that time
 }
 
-// placeOf returns the position of a key. mu must be held.
+// placeOf returns the place of a key. mu must be held.
 func (s *Store) placeOf(hash uint64, key kube.Key) place {
-	shard := s.index.shard(hash)
 	at := place{changes: s.changes}
-	if at.in, at.found = shard.find(&s.view, hash, key); at.found {
-		at.slot = shard.slots[at.in] - 1
+	if _, slot, found := s.find(hash, key); found {
+		at.slot, at.kept = slot, s.open(s.record(slot), s.pool)
 	}
 	return at
 }
 
-// enter is the part of Put with mu held. The payload was packed with the earlier current dictionary, and at is the
-// earlier position of the key.
-func (s *Store) enter(o *wire.Object, hash uint64, at place, f *facts, p payload, scratch *scratch) (old Ref, replaced bool, trial func()) {
+// enter is the part of Put with mu held. The payload was packed with the earlier current dictionary. at is the earlier
+// place of the key, and is set to the present one. enter returns the new state.
+func (s *Store) enter(o *wire.Object, hash uint64, at *place, f *facts, p payload, scratch *scratch) (current Ref, trial func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.packedFor != s.training.current {
 		p = scratch.pack(o, s.training.current)
 	}
 	if at.changes != s.changes {
-		at = s.placeOf(hash, o.Key)
+		*at = s.placeOf(hash, o.Key)
 	}
 	number := s.number(o.Key.Namespace)
-	shard := s.index.shard(hash)
-	slot, replaced := at.slot, at.found
+	slot, replaced := at.slot, at.kept.Exists()
 	if replaced {
-		old, _ = s.ref(slot, s.pool)
-		s.reindex(slot, old, o, f)
-		s.account(old.record, -1)
+		s.reindex(slot, &at.kept, o, f)
+		s.account(&at.kept, -1)
 	} else {
 		slot = s.newSlot()
 		s.readFacts(o, f)
@@ -184,16 +176,18 @@ func (s *Store) enter(o *wire.Object, hash uint64, at place, f *facts, p payload
 	scratch.record = append(scratch.record, p.bytes...)
 	record := string(scratch.record)
 	s.setRecord(slot, record)
+	current = s.open(record, s.pool)
 	if !replaced {
+		shard := s.index.shard(hash)
 		shard.own(s.indexEpoch.Load())
 		shard.insert(hash, slot, s.hashOf)
 		s.namespaces[number].objects.add(slot)
 		s.live++
 	}
 	s.changed(slot)
-	s.account(record, 1)
+	s.account(&current, 1)
 	s.marks.put(slot)
-	return old, replaced, s.train()
+	return current, s.train()
 }
 
 // Delete deletes the object with the key, and returns its state.
@@ -201,23 +195,21 @@ func (s *Store) Delete(key kube.Key) (old Ref, found bool) {
 	hash := s.hashes.key(key.Namespace, key.Name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	shard := s.index.shard(hash)
-	place, found := shard.find(&s.view, hash, key)
+	position, slot, found := s.find(hash, key)
 	if !found {
 		return Ref{}, false
 	}
-	slot := shard.slots[place] - 1
-	old, _ = s.ref(slot, s.pool)
-	number, _ := parseKey(old.record)
-	s.removeTerms(slot, old, true, true)
+	old = s.open(s.record(slot), s.pool)
+	s.removeTerms(slot, &old, true, true)
+	shard := s.index.shard(hash)
 	shard.own(s.indexEpoch.Load())
-	shard.remove(place, s.hashOf)
-	s.leave(number, slot)
+	shard.remove(position, s.hashOf)
+	s.leave(old.header.namespace, slot)
 	s.setRecord(slot, "")
 	s.free = append(s.free, slot)
 	s.live--
 	s.changed(slot)
-	s.account(old.record, -1)
+	s.account(&old, -1)
 	return old, true
 }
 
@@ -226,17 +218,26 @@ func (s *Store) Get(key kube.Key) (Ref, bool) {
 	hash := s.hashes.key(key.Namespace, key.Name)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.lookup(hash, key)
+	at := s.placeOf(hash, key)
+	return at.kept, at.kept.Exists()
 }
 
-// lookup returns the state with the key. mu must be held.
-func (s *Store) lookup(hash uint64, key kube.Key) (Ref, bool) {
+// Has reports whether the store has an object with the key.
+func (s *Store) Has(key kube.Key) bool {
+	hash := s.hashes.key(key.Namespace, key.Name)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	_, _, found := s.find(hash, key)
+	return found
+}
+
+// find returns the slot of a key, and its position in the index. mu must be held.
+func (s *Store) find(hash uint64, key kube.Key) (position int, slot uint32, found bool) {
 	shard := s.index.shard(hash)
-	place, found := shard.find(&s.view, hash, key)
-	if !found {
-		return Ref{}, false
+	if position, found = shard.find(&s.view, hash, key); found {
+		slot = shard.slots[position] - 1
 	}
-	return s.ref(shard.slots[place]-1, s.pool)
+	return position, slot, found
 }
 
 // Len returns the number of objects.

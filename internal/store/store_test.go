@@ -323,14 +323,14 @@ func TestPutIf(t *testing.T) {
 	s := New(Config{})
 	o := &wire.Object{Format: wire.JSON, Bytes: []byte(`{"metadata":{"name":"a"}}`), Key: kube.Key{Name: "a"}, UID: "u", ResourceVersion: "1"}
 	put := func(want bool) (asked string, replaced bool) {
-		_, replaced, done, err := s.PutIf(o, func(kept Ref, found bool) bool {
-			asked = fmt.Sprintf("%s %t", kept.ResourceVersion(), found)
+		old, current, err := s.PutIf(o, func(kept Ref) bool {
+			asked = fmt.Sprintf("%s %t", kept.ResourceVersion(), kept.Exists())
 			return want
 		})
-		if err != nil || done != want {
-			t.Errorf("put is %t, want %t, %v", done, want, err)
+		if err != nil || current.Exists() != want || want && !current.Same(o) {
+			t.Errorf("put is %t, want %t, of version %q, %v", current.Exists(), want, current.ResourceVersion(), err)
 		}
-		return asked, replaced
+		return asked, old.Exists()
 	}
 	if asked, _ := put(false); asked != " false" || s.Len() != 0 {
 		t.Errorf("rejected: accept was called with %q, %d objects", asked, s.Len())
@@ -381,7 +381,7 @@ func TestDiffers(t *testing.T) {
 			t.Errorf("%v allocations", n)
 		}
 	}
-	if got := (Ref{}).Differs(&base); !got.Has(kube.ChangedUID) {
+	if got := (&Ref{}).Differs(&base); !got.Has(kube.ChangedUID) {
 		t.Errorf("the zero Ref differs in %s", got)
 	}
 }
@@ -425,8 +425,9 @@ func TestPutWithConcurrentWrite(t *testing.T) {
 			at := s.placeOf(hash, o.Key)
 			p := scratch.pack(o, s.training.current)
 			test.meanwhile(s)
-			if _, replaced, _ := s.enter(o, hash, at, &f, p, scratch); replaced != test.replaced {
-				t.Errorf("it replaces an object: %t, want %t", replaced, test.replaced)
+			s.enter(o, hash, &at, &f, p, scratch)
+			if at.kept.Exists() != test.replaced {
+				t.Errorf("it replaces an object: %t, want %t", at.kept.Exists(), test.replaced)
 			}
 			if s.Len() != test.kept {
 				t.Errorf("the store has %d objects, want %d", s.Len(), test.kept)

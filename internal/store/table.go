@@ -47,8 +47,14 @@ func (v *view) ref(slot uint32, p *pool) (r Ref, ok bool) {
 	if record == "" {
 		return Ref{}, false
 	}
-	number, _ := parseKey(record)
-	return Ref{record: record, namespace: v.namespaces[number], dictionary: v.dictionaries.of(record[0]), pool: p}, true
+	return v.open(record, p), true
+}
+
+// open parses a record.
+func (v *view) open(record string, p *pool) Ref {
+	h := parse(record)
+	kept := Kept{record: record, namespace: v.namespaces[h.namespace], dictionary: v.dictionaries.of(h.flags), pool: p}
+	return Ref{Kept: kept, header: h}
 }
 
 // records iterates over the slots that are not empty.

@@ -143,8 +143,8 @@ func (t *terms) addOwn(slot uint32, f *facts, h *hashes) {
 }
 
 // removeTerms removes an object. It reads labels and owners only if an index contains them.
-func (s *Store) removeTerms(slot uint32, old Ref, values, own bool) {
-	h := parse(old.record)
+func (s *Store) removeTerms(slot uint32, old *Ref, values, own bool) {
+	h := &old.header
 	if values {
 		for i := range h.valueCount() {
 			s.terms.values.remove(h.value(i), slot)
@@ -153,7 +153,7 @@ func (s *Store) removeTerms(slot uint32, old Ref, values, own bool) {
 	if !own || h.flags&flagOwned == 0 && len(s.terms.labels) == 0 {
 		return
 	}
-	f := s.mustFacts(old)
+	f := s.mustFacts(*old)
 	for _, owner := range f.owners {
 		s.terms.owners.remove(s.hashes.term(string(owner)), slot)
 	}
@@ -165,8 +165,8 @@ func (s *Store) removeTerms(slot uint32, old Ref, values, own bool) {
 }
 
 // reindex updates the indexes when o, with the facts f, replaces old.
-func (s *Store) reindex(slot uint32, old Ref, o *wire.Object, f *facts) {
-	h := parse(old.record)
+func (s *Store) reindex(slot uint32, old *Ref, o *wire.Object, f *facts) {
+	h := &old.header
 	values, own := !h.hasValues(f.values), h.state != f.state
 	if own {
 		s.readFacts(o, f)
