@@ -167,11 +167,14 @@ bench-operator: localcluster-binary ## Compare one operator on Even Keel and on 
 # here at its new place.
 MUTATED := ./internal/store,./informer,./controller/...,./internal/workqueue,./client,./owned,./status,./finalizer,./leader
 
+# Tests with a cluster that run on mutants which all other tests let pass. The packages left out have tests of minutes.
+CLUSTERED := ./client=./integration/client,./client=./integration/apply,./owned=./integration/owned,./status=./integration/status,./finalizer=./integration/finalizer
+
 # A run of all packages writes the document; a run of some (PACKAGES=./status N=25) only prints its survivors.
 .PHONY: mutants
-mutants: | $(BIN) ## Change code and look for tests that fail; PACKAGES=./status N=25 SEED=2 RUN=id RETRY=1, or HELP=1
+mutants: localcluster-binary | $(BIN) ## Change code and look for tests that fail; PACKAGES=./status N=25 SEED=2 RUN=id RETRY=1, or HELP=1
 	@go build -C tools/mutants -o "$(CURDIR)/$(BIN)/mutants" . && exec $(BIN)/mutants \
-		$(if $(HELP),-help) -package '$(or $(PACKAGES),$(MUTATED))' -verdicts tools/mutants/verdicts.txt \
+		$(if $(HELP),-help) -package '$(or $(PACKAGES),$(MUTATED))' -last '$(CLUSTERED)' -verdicts tools/mutants/verdicts.txt \
 		$(if $(PACKAGES)$(RUN),-state $(BIN)/mutants-some.json,-state $(BIN)/mutants.json -out tools/mutants/results.md) \
 		$(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(RUN),-run '$(RUN)') $(if $(RETRY),-retry)
 

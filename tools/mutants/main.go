@@ -40,7 +40,8 @@ replaced by the next one of its package and operator.
 
 The tests: each test of the mutated package is run once without a mutant to see which lines it reaches and how long it
 takes. A mutant is tried with the tests that reach its line: first with those that take less than a second, then with
-the others, then with those of at most -others other packages. A hang (three times the normal duration and -slack)
+the others, then with those of at most -others other packages, and at last with all tests of the packages that -last
+names (they may start a cluster; a test that failed runs twice). A hang (three times the normal duration and -slack)
 kills a mutant, too.
 
 A verdict is a block in the file of verdicts. Tests that were added are named, or a reason is given:
@@ -80,6 +81,7 @@ func start(args []string) error {
 	flags.IntVar(&c.parallel, "p", runtime.NumCPU(), "how many mutants to try at a time")
 	flags.StringVar(&c.skip, "skip", `/(integration|localcluster|contractmatrix)(/|$)`, "never run tests of other packages that match this `regexp`")
 	flags.IntVar(&c.mostOthers, "others", 3, "how many other packages' tests to run on a mutant that its own package's tests let pass")
+	flags.StringVar(&c.last, "last", "", "`pairs` with commas, ./package=./tests: run all of these tests on a mutant that the other tests let pass")
 	flags.DurationVar(&c.slack, "slack", 15*time.Second, "time above three times the normal duration after which a test hangs")
 	flags.IntVar(&c.memory, "memory", 4096, "address space of a test process in `MiB`")
 	flags.StringVar(&c.state, "state", "", "`file` that keeps the results for -retry")

@@ -31,6 +31,7 @@ type config struct {
 	mostOthers int
 	slack      time.Duration
 	memory     int
+	last       string
 	state      string
 	retry      bool
 	out        string
@@ -155,6 +156,7 @@ func (s *session) newBench(ctx context.Context) (*bench, func(), error) {
 	b := &bench{
 		dir: s.config.dir, work: work, slack: s.config.slack, others: others, dirs: map[string]string{},
 		mostOthers: s.config.mostOthers, memory: s.config.memory, parallel: s.config.parallel, baselines: map[string]*baseline{},
+		last: map[string][]string{}, wholes: map[string]*whole{},
 		measuring: func(importPath string) { fmt.Fprintf(s.stdout, "measuring what the tests of %s reach\n", importPath) },
 	}
 	for _, p := range all {
@@ -165,6 +167,14 @@ func (s *session) newBench(ctx context.Context) (*bench, func(), error) {
 		covered = append(covered, p.ImportPath)
 	}
 	b.coverage = strings.Join(covered, ",")
+	for _, pair := range split(s.config.last) {
+		of, tests, ok := strings.Cut(pair, "=")
+		both, err := goList(ctx, s.config.dir, "-json=ImportPath,Dir", of, tests)
+		if !ok || err != nil || len(both) != 2 {
+			return nil, nil, errors.Join(fmt.Errorf("-last: %q is not of the form ./package=./tests", pair), err, os.RemoveAll(work))
+		}
+		b.last[both[0].ImportPath] = append(b.last[both[0].ImportPath], both[1].ImportPath)
+	}
 	return b, func() { os.RemoveAll(work) }, nil //nolint:errcheck // it is a temporary folder
 }
 

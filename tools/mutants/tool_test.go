@@ -132,6 +132,31 @@ func TestRunOfOneMutantShowsItsOutcome(t *testing.T) {
 	}
 }
 
+func TestLastPackagesRunAsAWhole(t *testing.T) {
+	for change, want := range map[string]string{
+		`return strings.ToUpper(name) => return ""`: "killed example.com/shop/till.TestLabel in",
+		"return total > 99 => return total >= 99":   "survived in", // TestSecondRun fails once, and passes when it runs again
+	} {
+		t.Run(change, func(t *testing.T) {
+			t.Setenv("SHOP_RUNS", filepath.Join(t.TempDir(), "runs"))
+			c := shopConfig(t)
+			c.run, c.skip, c.last = []string{idOf(t, change)}, "/(cart|till)$", "./price=./till"
+			var out bytes.Buffer
+			if err := runTool(t.Context(), c, &out); err != nil {
+				t.Fatal(err)
+			}
+			if got := lastLine(out.String()); !strings.HasPrefix(got, c.run[0]+": "+want) {
+				t.Errorf("got %q", out.String())
+			}
+		})
+	}
+	c := shopConfig(t)
+	c.last = "./price"
+	if err := runTool(t.Context(), c, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), `-last: "./price" is not of the form`) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 func TestMutantThatDoesNotCompileIsNotCounted(t *testing.T) {
 	t.Parallel()
 	c := shopConfig(t)

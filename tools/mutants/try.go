@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,11 +51,13 @@ type bench struct {
 	dirs       map[string]string   // folders of packages
 	mostOthers int                 // of other packages' tests per mutant
 	memory     int                 // MiB of address space for a test
+	last       map[string][]string // packages of tests with a cluster for a package, tried last and as a whole
 	parallel   int                 // tests at a time while a baseline is measured
 	measuring  func(importPath string)
 
 	mu        sync.Mutex
 	baselines map[string]*baseline
+	wholes    map[string]*whole
 }
 
 // baseline is what the tests of a package cover without a mutant, each of them on its own.
@@ -69,6 +72,14 @@ type testRun struct {
 	name     string
 	profile  profile
 	duration time.Duration
+}
+
+// whole is what all tests of a package cover in one run without a mutant. Such tests share a cluster, so that running each on
+// its own would take too long.
+type whole struct {
+	once sync.Once
+	run  testRun
+	err  error
 }
 
 // covering returns the tests that reach the mutant in two groups: those that take less than a second, and the others. Most
@@ -135,7 +146,7 @@ func (b *bench) measure(ctx context.Context, importPath string) ([]testRun, erro
 		workers.Go(func() { // workers.Wait below waits for it
 			defer func() { <-slots }()
 			out := filepath.Join(folder, fmt.Sprintf("cover%d.out", i))
-			errs[i] = b.measureTest(ctx, importPath, binary, out, &tests[i])
+			errs[i] = b.measureTest(ctx, importPath, binary, out, runPattern(tests[i:i+1]), &tests[i])
 		})
 	}
 	workers.Wait()
@@ -145,12 +156,39 @@ func (b *bench) measure(ctx context.Context, importPath string) ([]testRun, erro
 	return tests, errors.Join(errs...)
 }
 
-func (b *bench) measureTest(ctx context.Context, importPath, binary, out string, t *testRun) error {
+// whole runs all tests of a package at once without a mutant, with coverage.
+func (b *bench) whole(ctx context.Context, importPath string) *whole {
+	b.mu.Lock()
+	w := b.wholes[importPath]
+	if w == nil {
+		w = &whole{}
+		b.wholes[importPath] = w
+	}
+	b.mu.Unlock()
+	w.once.Do(func() {
+		b.measuring(importPath)
+		var folder string
+		if folder, w.err = os.MkdirTemp(b.work, "whole"); w.err != nil {
+			return
+		}
+		defer os.RemoveAll(folder) //nolint:errcheck // the temporary folder around it is removed at the end
+		binary := filepath.Join(folder, "x.test")
+		if output, err := b.build(ctx, importPath, binary, "-cover", "-coverpkg="+b.coverage); err != nil {
+			w.err = fmt.Errorf("build the tests of %s without a mutant: %w\n%s", importPath, err, output)
+			return
+		}
+		w.run.name = "Test"
+		w.err = b.measureTest(ctx, importPath, binary, filepath.Join(folder, "cover.out"), "Test", &w.run)
+	})
+	return w
+}
+
+func (b *bench) measureTest(ctx context.Context, importPath, binary, out, pattern string, t *testRun) error {
 	var output []byte
 	var err error
 	for range 2 { // a second time for a test that fails on a busy machine
 		began := time.Now()
-		output, err = b.test(ctx, importPath, binary, 20*time.Minute, "-test.run="+runPattern([]testRun{*t}), "-test.coverprofile="+out)
+		output, err = b.test(ctx, importPath, binary, 20*time.Minute, "-test.run="+pattern, "-test.coverprofile="+out)
 		t.duration = time.Since(began)
 		if err == nil || ctx.Err() != nil {
 			break
@@ -179,12 +217,19 @@ func (b *bench) build(ctx context.Context, importPath, binary string, flags ...s
 	return cmd.CombinedOutput()
 }
 
+// clusterMemory multiplies the address space of tests that start a cluster: etcd maps a file of 10 GiB.
+const clusterMemory = 8
+
 // test runs a test binary in its package's folder. The address space is limited, because a mutant may allocate without end.
 func (b *bench) test(ctx context.Context, importPath, binary string, timeout time.Duration, flags ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout+5*time.Second)
 	defer cancel()
+	limit := b.memory
+	if slices.Contains(slices.Concat(slices.Collect(maps.Values(b.last))...), importPath) {
+		limit *= clusterMemory
+	}
 	args := append([]string{
-		"-c", `ulimit -v "$0" && exec "$@"`, strconv.Itoa(b.memory << 10),
+		"-c", `ulimit -v "$0" && exec "$@"`, strconv.Itoa(limit << 10),
 		binary, "-test.failfast", "-test.short=false", "-test.timeout=" + timeout.String(),
 	}, flags...)
 	cmd := command(ctx, "sh", args...)
@@ -241,7 +286,46 @@ func (b *bench) try(ctx context.Context, m *mutant) (*result, error) {
 			return r, err
 		}
 	}
+	for _, importPath := range b.last[m.Package] {
+		if done, err := b.tryWhole(ctx, folder, overlay, m, importPath, r); done || err != nil {
+			return r, err
+		}
+	}
 	return r, nil
+}
+
+// tryWhole runs all tests of a package with the mutant, if they reach it. It reports whether the outcome is final. A test
+// with a cluster that failed runs once more, so that a failure of the cluster on a busy machine does not kill a mutant.
+func (b *bench) tryWhole(ctx context.Context, folder, overlay string, m *mutant, importPath string, r *result) (done bool, err error) {
+	w := b.whole(ctx, importPath)
+	if w.err != nil || !w.run.profile.covers(m) {
+		return false, w.err
+	}
+	binary := filepath.Join(folder, "x.test")
+	output, err := b.build(ctx, importPath, binary, "-overlay="+overlay)
+	if err := r.refused(ctx, output, err); err != nil || r.Outcome == notGo {
+		return true, err
+	}
+	r.Tests++
+	pattern := "Test"
+	for range 2 {
+		timeout := (3*w.run.duration + b.slack).Round(time.Second)
+		output, err = b.test(ctx, importPath, binary, timeout, "-test.run="+pattern)
+		switch {
+		case ctx.Err() != nil:
+			return true, context.Cause(ctx)
+		case err == nil:
+			r.Outcome, r.By, r.output = survived, "", nil
+			return false, nil
+		}
+		r.By, r.output = failedTest(importPath, output), output
+		if name, ok := strings.CutPrefix(r.By, importPath+"."); ok {
+			name, _, _ = strings.Cut(name, "/")
+			pattern = "^" + name + "$"
+		}
+	}
+	r.Outcome = killed
+	return true, nil
 }
 
 func writeOverlay(folder string, m *mutant) (string, error) {
