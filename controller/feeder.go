@@ -46,7 +46,7 @@ type feeder struct {
 	config    QueueConfig
 	objects   objects
 	predicate informer.Predicate // may be nil
-	isIdle    func() bool        // reports whether a worker is idle
+	pool      *pool
 
 	passes  passes
 	backlog backlog
@@ -60,9 +60,9 @@ type feeder struct {
 }
 
 // newFeeder returns a feeder whose first pass is requested.
-func newFeeder(e *enqueuer, config QueueConfig, own objects, predicate informer.Predicate, isIdle func() bool) *feeder {
+func newFeeder(e *enqueuer, config QueueConfig, own objects, predicate informer.Predicate, workers *pool) *feeder {
 	f := &feeder{
-		enqueuer: e, queue: e.queue, config: config, objects: own, predicate: predicate, isIdle: isIdle,
+		enqueuer: e, queue: e.queue, config: config, objects: own, predicate: predicate, pool: workers,
 		wake: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
 	f.passes.request(nil)
@@ -273,7 +273,7 @@ func (f *feeder) waitForRoom(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		case <-ticker.C:
-			if f.isIdle() && f.queue.Stats().Ready < manyQueued || f.batchTaken() {
+			if f.pool.isIdle() && f.queue.Stats().Ready < manyQueued || f.batchTaken() {
 				return true
 			}
 		case <-f.room:

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,60 +21,33 @@ import (
 // repeatedly within minutes take more than 200 B.
 const hotObjects = 1024
 
-// known implements writer.
-func (l *loop[T]) known(r *running, kind schema.GroupVersionKind, object kube.Key) *before {
-	if own := l.consistency.last(r.run.Key, kind, object); own != nil {
-		return own
-	}
-	for _, informer := range l.watched(kind.GroupKind()) {
-		if obj, found := informer.Encoded(object); found {
-			_, whole := informer.NewObject()
-			return &before{obj, whole && informer.Kind() == kind}
-		}
-	}
-	return nil
+// hotLoops detects keys that run and write again and again without progress. It reports them as problems, and holds
+// their next runs back. It keeps a pause only until the key runs, the object is deleted, or the pause is over.
+type hotLoops struct {
+	// Immutable.
+	detector *detect.HotLoops
+	problems *problems
+
+	mu     sync.Mutex
+	pauses map[kube.Key]time.Time // guarded by mu; until when keys are held back
 }
 
-// content decodes an object of a kind for comparison.
-func (l *loop[T]) content(kind schema.GroupKind, o *wire.Object) (map[string]any, error) {
-	if o.Format == wire.JSON {
-		return detect.Content(o, nil) // JSON names its fields: no type is needed
-	}
-	for _, informer := range l.watched(kind) {
-		if _, whole := informer.NewObject(); whole {
-			return detect.Content(o, func() kube.Object { model, _ := informer.NewObject(); return model })
-		}
-	}
-	return detect.Content(o, nil)
-}
-
-// contentFunc decodes the states of one object.
-type contentFunc func(o *wire.Object) (map[string]any, error)
-
-// contentOnce returns a contentFunc for an object of a kind that decodes each state once. The func must be used by
-// one goroutine only, and its results must not be changed.
-func (l *loop[T]) contentOnce(kind schema.GroupKind) contentFunc {
-	decoded := map[*wire.Object]map[string]any{}
-	return func(o *wire.Object) (map[string]any, error) {
-		if content, found := decoded[o]; found {
-			return content, nil
-		}
-		content, err := l.content(kind, o)
-		if err == nil {
-			decoded[o] = content
-		}
-		return content, err
+// newHotLoops returns a hotLoops that compares states of objects as content decodes them.
+func newHotLoops(problems *problems, content *contentDecoder) *hotLoops {
+	return &hotLoops{
+		detector: detect.NewHotLoops(detect.HotLoopsConfig{Content: content.decode, MaxObjects: hotObjects}),
+		problems: problems, pauses: map[kube.Key]time.Time{},
 	}
 }
 
-// wroteAgain passes a write to the hot loop detector, and reports a hot loop if one starts.
-func (l *loop[T]) wroteAgain(ctx context.Context, r *running, kind schema.GroupKind, object kube.Key, was *before, is *wire.Object, content contentFunc) {
-	step := detect.Step{Content: content, Kind: kind, Object: object, After: is, Manager: is.Manager, Run: r.run.ID}
+// wrote records a write, and reports a hot loop if one starts. was is the state before the write, if known.
+func (h *hotLoops) wrote(ctx context.Context, r *running, kind schema.GroupKind, object kube.Key, was *before, written *wire.Object, content contentFunc) {
+	step := detect.Step{Content: content, Kind: kind, Object: object, After: written, Manager: written.Manager, Run: r.run.ID}
 	step.Causes, step.CausesDropped = detectCauses(r.run.Causes)
 	if was != nil && was.whole {
 		step.Before = was.object
 	}
-	found, began := l.hot.Wrote(r.run.Key, &step, time.Now())
+	found, began := h.detector.Wrote(r.run.Key, &step, time.Now())
 	if !began {
 		return
 	}
@@ -86,16 +61,21 @@ func (l *loop[T]) wroteAgain(ctx context.Context, r *running, kind schema.GroupK
 	if found.MoreFields > 0 {
 		problem.Details = append(problem.Details, slog.String("further fields", fmt.Sprint(found.MoreFields)))
 	}
-	l.problems.begin(ctx, problem, false)
+	h.problems.begin(ctx, problem, false)
 }
 
-// othersChange passes a change by another client, of an object that a suspect writes, to the hot loop detector.
-func (l *loop[T]) othersChange(key kube.Key, c informer.Change, manager string) {
-	if !l.hot.Suspect(key) {
+// deleted records that a run of key deleted an object.
+func (h *hotLoops) deleted(key kube.Key, kind schema.GroupKind, object kube.Key) {
+	h.detector.ObjectGone(key, kind, object)
+}
+
+// changed records a change of an object that key may write, made by a client other than its handler.
+func (h *hotLoops) changed(key kube.Key, c informer.Change, manager string) {
+	if !h.detector.Suspect(key) {
 		return
 	}
 	if c.Type == informer.Deleted {
-		l.hot.ObjectGone(key, c.Kind().GroupKind(), c.Key)
+		h.detector.ObjectGone(key, c.Kind().GroupKind(), c.Key)
 	}
 	if c.Type != informer.Updated {
 		return
@@ -103,44 +83,61 @@ func (l *loop[T]) othersChange(key kube.Key, c informer.Change, manager string) 
 	before, errBefore := c.States().Old()
 	after, errAfter := c.States().New()
 	if errBefore == nil && errAfter == nil {
-		l.hot.Changed(key, &detect.Step{Kind: c.Kind().GroupKind(), Object: c.Key, Before: before, After: after, Manager: manager}, time.Now())
+		h.detector.Changed(key, &detect.Step{Kind: c.Kind().GroupKind(), Object: c.Key, Before: before, After: after, Manager: manager}, time.Now())
 	}
 }
 
-// forgetHotLoops removes the write history of an object that was deleted.
-func (l *loop[T]) forgetHotLoops(key kube.Key) {
-	l.hot.Gone(key)
-	l.mu.Lock()
-	delete(l.pauses, key)
-	l.mu.Unlock()
-	l.problems.endOf(key, ProblemHotLoop)
+// forget removes the write history and the pause of key, whose object was deleted.
+func (h *hotLoops) forget(key kube.Key) {
+	h.detector.Gone(key)
+	h.mu.Lock()
+	delete(h.pauses, key)
+	h.mu.Unlock()
+	h.problems.endOf(key, ProblemHotLoop)
 }
 
 // pauseAfter sets for how long the next run of key is held back, after a run has ended.
-func (l *loop[T]) pauseAfter(key kube.Key) (pause time.Duration) {
+func (h *hotLoops) pauseAfter(key kube.Key) (pause time.Duration) {
 	now := time.Now()
-	pause = l.hot.Pause(key, now)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	pause = h.detector.Pause(key, now)
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch {
 	case pause > 0:
-		l.pauses[key] = now.Add(pause)
-	case len(l.pauses) > 0:
-		delete(l.pauses, key)
+		h.pauses[key] = now.Add(pause)
+	case len(h.pauses) > 0:
+		delete(h.pauses, key)
 	}
 	return pause
 }
 
 // paused returns for how much longer key is held back.
-func (l *loop[T]) paused(key kube.Key) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.pauses) == 0 {
+func (h *hotLoops) paused(key kube.Key) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.pauses) == 0 {
 		return 0
 	}
-	until, paused := l.pauses[key]
+	until, paused := h.pauses[key]
 	if !paused {
 		return 0
 	}
 	return time.Until(until)
+}
+
+// endExpired ends the problems of hot loops that have shown no sign for long enough, and removes pauses that are over.
+func (h *hotLoops) endExpired(now time.Time) {
+	lasting := map[kube.Key]bool{}
+	for _, episode := range h.detector.Episodes(now) {
+		lasting[episode.Key] = true
+	}
+	for _, problem := range h.problems.all() {
+		if problem.Type == ProblemHotLoop && !lasting[problem.Key] {
+			h.problems.endOf(problem.Key, ProblemHotLoop)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	// Pauses of keys that never ran again.
+	maps.DeleteFunc(h.pauses, func(_ kube.Key, until time.Time) bool { return until.Before(now) })
 }

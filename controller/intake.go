@@ -41,7 +41,7 @@ func (l *loop[T]) noteEnd(c informer.Change, told bool) {
 		return
 	}
 	l.timers.stopAll(c.Key)
-	l.forgetHotLoops(c.Key)
+	l.hot.forget(c.Key)
 	if l.failures.objectEnded(c) {
 		l.forgetFailures(c.Key)
 	}
@@ -69,7 +69,7 @@ func (l *loop[T]) enqueue(c informer.Change) {
 		priority = l.config.Queue.Priority(c)
 	}
 	cause := causeOf(SourceSelf, c)
-	l.othersChange(c.Key, c, cause.Manager)
+	l.hot.changed(c.Key, c, cause.Manager)
 	l.offer(c.Key, &cause, priority, c.FromList())
 }
 
@@ -84,7 +84,7 @@ func (l *loop[T]) triggered(source string) Enqueue {
 		if why.Change.Key != (kube.Key{}) {
 			cause = causeOf(source, why.Change)
 			found = found || why.Change.FromList()
-			l.othersChange(key, why.Change, cause.Manager)
+			l.hot.changed(key, why.Change, cause.Manager)
 		}
 		if why.Type != "" {
 			cause.Type = why.Type

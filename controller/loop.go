@@ -69,18 +69,15 @@ type loop[T kube.Object] struct {
 	successes   successes
 	timers      timers
 	ends        ends
-	hot         *detect.HotLoops
+	hot         *hotLoops
+	writes      *writes
 	repeats     *detect.Repeats
 
 	// answers defines the fields that are cut from the objects in write responses. Immutable.
 	answers *wire.Cut
 
-	working sync.WaitGroup
-	mu      sync.Mutex
-	workers map[*worker]struct{}   // guarded by mu
-	left    *sync.Cond             // uses mu; signalled when a worker has ended
-	ending  bool                   // guarded by mu; the drain has started and waits for the current workers
-	pauses  map[kube.Key]time.Time // guarded by mu; until when keys in hot loops are held back
+	pool     *pool
+	watchdog *watchdog
 }
 
 func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
@@ -96,18 +93,23 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 		problems: c.problems,
 		failures: failures{keys: map[kube.Key]*failing{}},
 		ends:     ends{keys: map[kube.Key][]*end{}},
-		pauses:   map[kube.Key]time.Time{},
 		repeats:  detect.NewRepeats(),
 		answers:  answerCut(),
-		workers:  map[*worker]struct{}{},
 	}
-	l.left = sync.NewCond(&l.mu)
 	l.enqueuer = &enqueuer{queue: l.queue, controller: config.Name, metrics: config.Metrics, history: c.history, informer: c.informer.Untyped()}
-	l.feeder = newFeeder(l.enqueuer, config.Queue, c.informer, config.Predicate, l.isIdle)
+	l.pool = newPool(l.queue, config.Name, config.Workers, l.handle)
+	l.feeder = newFeeder(l.enqueuer, config.Queue, c.informer, config.Predicate, l.pool)
 	l.successes = newSuccesses()
-	l.hot = detect.NewHotLoops(detect.HotLoopsConfig{Content: l.content, MaxObjects: hotObjects})
 	l.timers = timers{keys: map[kube.Key]map[string]*time.Timer{}, fire: l.timerFired, gone: l.gone}
 	l.consistency = &consistency{timeout: config.OwnWrites.ConsistencyTimeout, queue: l.queue, watched: l.watched, keys: map[kube.Key]*unseen{}}
+	content := &contentDecoder{l.watched}
+	l.hot = newHotLoops(l.problems, content)
+	l.writes = &writes{
+		config: config.OwnWrites, enqueuer: l.enqueuer, consistency: l.consistency, hot: l.hot, problems: l.problems, content: content,
+	}
+	l.watchdog = &watchdog{
+		stuckAfter: config.Stuck.After, workers: config.Workers, pool: l.pool, queue: l.queue, hot: l.hot, problems: l.problems,
+	}
 	l.sources = newSources(config.Name, c.guard, l.triggered, c.sources)
 	return l
 }
@@ -159,16 +161,14 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 		entered(PhaseRunning)
 		l.logger.InfoContext(ctx, "controller started", "objects", l.informer.Len(), "workers", l.config.Workers)
 		l.works.Store(true)
-		for range l.config.Workers {
-			l.startWorker(workCtx)
-		}
+		l.pool.start(workCtx)
 		others.Go(func() { // waited for below
 			if _, ok := l.feeder.feedNext(intake); ok { // the first pass
 				others.Go(func() { l.resync(intake) }) // waited for below
 				l.feeder.feed(intake)
 			}
 		})
-		others.Go(func() { l.watch(watch, workCtx) }) // waited for below
+		others.Go(func() { l.watchdog.watch(watch, workCtx) }) // waited for below
 	} else if intake.Err() == nil {
 		// An *informer.Informer never fails before ctx ends.
 		synced = fmt.Errorf("controller %q: wait for the informers in Config.Reads: %w", l.config.Name, usercode.Error(synced))
@@ -178,9 +178,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	}
 	<-intake.Done()
 	entered(PhaseDraining)
-	l.mu.Lock()
-	l.ending = true
-	l.mu.Unlock()
+	l.pool.end()
 	if l.config.Shutdown.DrainQueue {
 		l.queue.Drain()
 	} else {
@@ -214,7 +212,7 @@ func (l *loop[T]) waitSynced(ctx context.Context, informers []informer.Any) erro
 func (l *loop[T]) drain(ctx context.Context, cancelWork context.CancelCauseFunc) {
 	ended := make(chan struct{})
 	go func() { // ends with the workers, which this function waits for
-		l.working.Wait()
+		l.pool.wait()
 		close(ended)
 	}()
 	timeout := time.NewTimer(max(l.config.Shutdown.DrainTimeout, 0))

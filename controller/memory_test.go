@@ -109,10 +109,10 @@ func TestNoPauseIsKeptOfAKeyThatNeverRunsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, now := newLoop(ctrl), time.Now()
-	l.pauses[kube.Key{Name: "over"}], l.pauses[kube.Key{Name: "lasting"}] = now.Add(-time.Second), now.Add(time.Second)
-	l.endHotLoops(now)
-	if _, lasts := l.pauses[kube.Key{Name: "lasting"}]; len(l.pauses) != 1 || !lasts {
-		t.Errorf("kept: %v", l.pauses)
+	l.hot.pauses[kube.Key{Name: "over"}], l.hot.pauses[kube.Key{Name: "lasting"}] = now.Add(-time.Second), now.Add(time.Second)
+	l.hot.endExpired(now)
+	if _, lasts := l.hot.pauses[kube.Key{Name: "lasting"}]; len(l.hot.pauses) != 1 || !lasts {
+		t.Errorf("kept: %v", l.hot.pauses)
 	}
 }
 
@@ -146,22 +146,21 @@ func TestAStuckWorkerIsReplacedWhileTheTermLasts(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newLoop(ctrl)
-	t.Cleanup(func() { l.queue.ShutDown(); l.working.Wait() })
-	l.startWorker(t.Context())
-	l.startWorker(t.Context())
+	t.Cleanup(func() { l.queue.ShutDown(); l.pool.wait() })
+	l.pool.start(t.Context())
 	for n := 2; n < 2*(1+replacements); n++ {
-		if ended, replaced := l.replace(t.Context(), &worker{}); ended || !replaced {
+		if ended, replaced := l.pool.replace(t.Context(), &worker{}); ended || !replaced {
 			t.Errorf("with %d workers: ended %v, replaced %v", n, ended, replaced)
 		}
 	}
-	if ended, replaced := l.replace(t.Context(), &worker{}); ended || replaced {
-		t.Errorf("with %d workers: ended %v, replaced %v", len(l.workers), ended, replaced)
+	if ended, replaced := l.pool.replace(t.Context(), &worker{}); ended || replaced {
+		t.Errorf("with %d workers: ended %v, replaced %v", len(l.pool.workers), ended, replaced)
 	}
-	l.ending = true
-	l.mu.Lock()
-	clear(l.workers)
-	l.mu.Unlock()
-	if ended, replaced := l.replace(t.Context(), &worker{}); !ended || replaced {
+	l.pool.ending = true
+	l.pool.mu.Lock()
+	clear(l.pool.workers)
+	l.pool.mu.Unlock()
+	if ended, replaced := l.pool.replace(t.Context(), &worker{}); !ended || replaced {
 		t.Errorf("while the term ends: ended %v, replaced %v", ended, replaced)
 	}
 }

@@ -36,9 +36,10 @@ type QueueEntry struct {
 	Priority Priority
 }
 
-// The queue of a loop, and the parameters of its Add.
+// The queue of a loop, a key that a worker has taken from it, and the parameters of its Add.
 type (
 	queue        = workqueue.Queue[kube.Key, Cause]
+	queueItem    = workqueue.Item[kube.Key, Cause]
 	queueOptions = workqueue.Options[Cause]
 )
 

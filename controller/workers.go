@@ -5,116 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"runtime/pprof"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
-	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
-
-// idleAfter is the time after which a worker that waits for a key is idle: if many keys are ready by then, group limits
-// may prevent it from taking any of them.
-const idleAfter = 100 * time.Millisecond
-
-// worker takes keys from the queue and runs them, one at a time.
-type worker struct {
-	goroutine detect.Goroutine
-	run       atomic.Pointer[running] // current run; nil: the worker waits for a key
-	// waitsSince is the time since when the worker has waited for a key, in nanoseconds of Unix time; 0: it is not
-	// waiting.
-	waitsSince atomic.Int64
-	replaced   atomic.Bool // its handler was stuck, and another worker has replaced it
-}
-
-// startWorker starts a worker. The drain waits for it.
-func (l *loop[T]) startWorker(ctx context.Context) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.addWorker(ctx)
-}
-
-// addWorker is startWorker with mu held.
-func (l *loop[T]) addWorker(ctx context.Context) {
-	w := &worker{}
-	l.workers[w] = struct{}{}
-	l.working.Go(func() { l.work(ctx, w) }) // waited for by drain
-}
-
-// work is the goroutine of one worker.
-func (l *loop[T]) work(ctx context.Context, w *worker) {
-	w.goroutine = detect.CurrentGoroutine()
-	// Goroutines that handlers start inherit the label. kube uses the label to detect their writes that do not use
-	// the run's context.
-	ctx = pprof.WithLabels(ctx, pprof.Labels(leadership.ControllerLabel, l.config.Name))
-	pprof.SetGoroutineLabels(ctx)
-	returned := false
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.workers, w)
-		if !returned && !w.replaced.Load() {
-			// A handler called runtime.Goexit, as t.FailNow does: this goroutine ends, and another worker replaces
-			// it.
-			l.addWorker(ctx)
-		}
-		l.left.Broadcast()
-	}()
-	for !w.replaced.Load() || l.takePlace(w) {
-		w.waitsSince.Store(time.Now().UnixNano())
-		item, ok := l.queue.Get()
-		w.waitsSince.Store(0)
-		if !ok {
-			break
-		}
-		if !l.heldBack(ctx, item.Key) {
-			l.handle(ctx, w, item)
-		}
-	}
-	returned = true
-}
-
-// takePlace lets a replaced worker continue in a drain: others may have ended before its handler returned, and its key
-// may have been added again. It waits until another worker has ended. Before a drain it returns false.
-func (l *loop[T]) takePlace(w *worker) bool {
-	if !l.queue.Stats().Down {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	working := func() (n int) {
-		for other := range l.workers {
-			if !other.replaced.Load() {
-				n++
-			}
-		}
-		return n
-	}
-	for working() >= l.config.Workers {
-		l.left.Wait()
-	}
-	w.replaced.Store(false)
-	return true
-}
 
 // heldBack returns a key that must not run yet to the queue.
 func (l *loop[T]) heldBack(ctx context.Context, key kube.Key) bool {
 	held, late := l.consistency.hold(key)
 	if len(late) > 0 {
-		l.writesUnseen(ctx, key, late, held)
+		l.writes.reportUnseen(ctx, key, late, held)
 	}
 	if held {
 		return true
 	}
-	if pause := l.paused(key); pause > 0 {
+	if pause := l.hot.paused(key); pause > 0 {
 		if l.queue.Stats().Down {
 			l.queue.Done(key) // a drain does not wait for a hot loop: the next start handles the key
 		} else {
@@ -128,10 +38,13 @@ func (l *loop[T]) heldBack(ctx context.Context, key kube.Key) bool {
 // errNoReturn is the error of a handler that did not return.
 var errNoReturn = errors.New("the handler ended its goroutine (runtime.Goexit; t.FailNow does that)")
 
-// handle runs one key and determines what follows.
-func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kube.Key, Cause]) {
+// handle runs a key that worker w has taken, and determines what follows.
+func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) {
+	if l.heldBack(ctx, item.Key) {
+		return
+	}
 	r := l.begin(item)
-	w.run.Store(r)
+	w.setRun(r)
 	runCtx, cancel := context.WithValue(kube.ObserveCalls(ctx, r), runKey{}, r), context.CancelFunc(func() {})
 	if l.config.Timeout > 0 {
 		runCtx, cancel = context.WithTimeout(runCtx, l.config.Timeout)
@@ -142,7 +55,7 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kub
 		timedOut := errors.Is(runCtx.Err(), context.DeadlineExceeded)
 		cancel()
 		l.finish(runCtx, r, err, timedOut, ctx.Err() != nil)
-		w.run.Store(nil)
+		w.setRun(nil)
 		if r.stuck.Load() {
 			l.problems.endOf(item.Key, ProblemStuck)
 			r.log().InfoContext(runCtx, "the handler that was stuck has returned", "after", time.Since(r.run.Started).Round(time.Millisecond))
@@ -159,8 +72,8 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item workqueue.Item[kub
 }
 
 // begin creates the record of a run.
-func (l *loop[T]) begin(item workqueue.Item[kube.Key, Cause]) *running {
-	r := &running{logger: l.logger, timers: &l.timers, writer: l, cut: l.answers}
+func (l *loop[T]) begin(item queueItem) *running {
+	r := &running{logger: l.logger, timers: &l.timers, writer: l.writes, cut: l.answers}
 	failed := l.failedBefore(r, item.Key)
 	r.record = &record{run: RunRecord{
 		Controller: l.config.Name,
@@ -253,45 +166,6 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 	return l.config.Handler(ctx, obj)
 }
 
-// wrote implements writer: it tracks the write until the informers show it.
-func (l *loop[T]) wrote(ctx context.Context, r *running, call kube.Call, was *before, a answer) WriteOutcome {
-	seen, ok := writeOf(call, a)
-	kind := call.Kind.GroupKind()
-	if r.finished.Load() {
-		return WriteDone // by a goroutine that has outlived its handler: nothing waits for this write
-	}
-	w := ownWrite{Write: seen, kind: kind, created: call.Status == http.StatusCreated && call.Subresource == ""}
-	if !ok || kind.Kind == "" {
-		return WriteDone
-	}
-	if was != nil && was.object.UID == w.UID && was.object.ResourceVersion == w.ResourceVersion && call.Verb != "delete" {
-		return WriteNoChange
-	}
-	if w.Deleted {
-		// Without a version, an informer that does not show the object yet would seem to show its deletion.
-		w.ResourceVersion = lastVersion(call, was, a)
-	}
-	content := l.contentOnce(kind)
-	w.base = baseOf(call, was, a, content)
-	if a.kind == call.Kind {
-		w.whole = a.kind
-	}
-	echo, forgiven, noted := l.consistency.wrote(r, w, !l.config.OwnWrites.Handle)
-	if !noted {
-		return WriteDone
-	}
-	if forgiven {
-		l.enqueuer.skip(SkipOwnWrite, r.run.Key, echo)
-	}
-	switch {
-	case w.Deleted:
-		l.hot.ObjectGone(r.run.Key, kind, w.Key)
-	case a.object != nil:
-		l.wroteAgain(ctx, r, kind, w.Key, was, a.object, content)
-	}
-	return WriteDone
-}
-
 // watched returns the informers of kind that the controller runs.
 func (l *loop[T]) watched(kind schema.GroupKind) (watched []cache.Informer) {
 	for _, inf := range append([]informer.Any{l.informer}, append(l.config.Reads, l.sources.reads()...)...) {
@@ -308,7 +182,7 @@ func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, c
 	outcome, requeue := outcomeOf(err, timedOut, cancelled)
 	l.consistency.ended(r)
 	next := l.follow(ctx, r, outcome, requeue, err)
-	if pause := l.pauseAfter(r.run.Key); pause > 0 {
+	if pause := l.hot.pauseAfter(r.run.Key); pause > 0 {
 		next.why += fmt.Sprintf(", not before %s have passed (hot loop)", rounded(pause))
 	}
 	r.mu.Lock()
@@ -326,17 +200,4 @@ func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, c
 		r.log().DebugContext(ctx, "handled", "outcome", string(outcome), "duration", run.Duration,
 			"causes", run.Causes.String(), "attempt", run.Attempt, "writes", len(run.Writes)+run.WritesDropped, "next", next.why)
 	}
-}
-
-// isIdle reports whether a worker is idle.
-func (l *loop[T]) isIdle() bool {
-	latest := time.Now().Add(-idleAfter).UnixNano()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for w := range l.workers {
-		if since := w.waitsSince.Load(); since != 0 && since <= latest {
-			return true
-		}
-	}
-	return false
 }

@@ -1,0 +1,198 @@
+package controller
+
+import (
+	"context"
+	"runtime/pprof"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
+)
+
+const (
+	// replacements is the maximum number of replacements for stuck workers, per configured worker: a goroutine cannot
+	// be ended from outside, and each keeps its memory.
+	replacements = 3
+	// idleAfter is the time after which a worker that waits for a key is idle: if many keys are ready by then, group
+	// limits may prevent it from taking any of them.
+	idleAfter = 100 * time.Millisecond
+)
+
+// pool is the set of a term's workers. Each takes keys from the queue and runs them, one at a time, until the queue is
+// shut down, or drained and empty.
+//
+// Invariants:
+//   - As many workers as configured take keys. A worker with a stuck handler is replaced until the handler returns, but
+//     there are at most 1+replacements workers per configured one. A worker whose handler ended its goroutine is
+//     replaced at once.
+//   - After end, stuck workers are not replaced: the drain waits for the workers that exist then.
+type pool struct {
+	// Immutable after newPool.
+	queue      *queue
+	controller string
+	size       int // configured number of workers
+	run        func(ctx context.Context, w *worker, item queueItem)
+
+	goroutines sync.WaitGroup
+	mu         sync.Mutex
+	workers    map[*worker]struct{} // guarded by mu
+	left       *sync.Cond           // uses mu; signalled when a worker has ended
+	ending     bool                 // guarded by mu; the drain has started and waits for the current workers
+}
+
+// worker is one goroutine of a pool.
+type worker struct {
+	goroutine detect.Goroutine
+	current   atomic.Pointer[running] // current run; nil: the worker waits for a key
+	// waitsSince is the time since when the worker has waited for a key, in nanoseconds of Unix time; 0: it is not
+	// waiting.
+	waitsSince atomic.Int64
+	replaced   atomic.Bool // its handler was stuck, and another worker has replaced it
+}
+
+// setRun sets the worker's current run; nil means that the run has ended.
+func (w *worker) setRun(r *running) { w.current.Store(r) }
+
+// newPool returns a pool of size workers that call run for each key that they take.
+func newPool(q *queue, controller string, size int, run func(context.Context, *worker, queueItem)) *pool {
+	p := &pool{queue: q, controller: controller, size: size, run: run, workers: map[*worker]struct{}{}}
+	p.left = sync.NewCond(&p.mu)
+	return p
+}
+
+// start starts the workers. ctx is the parent of the contexts of handlers.
+func (p *pool) start(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for range p.size {
+		p.add(ctx)
+	}
+}
+
+// add starts a worker. mu must be held.
+func (p *pool) add(ctx context.Context) {
+	w := &worker{}
+	p.workers[w] = struct{}{}
+	p.goroutines.Go(func() { p.work(ctx, w) }) // waited for by wait
+}
+
+// end marks the start of the drain.
+func (p *pool) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ending = true
+}
+
+// wait waits until all workers have ended.
+func (p *pool) wait() { p.goroutines.Wait() }
+
+// work is the goroutine of one worker.
+func (p *pool) work(ctx context.Context, w *worker) {
+	w.goroutine = detect.CurrentGoroutine()
+	// Goroutines that handlers start inherit the label. kube uses the label to detect their writes that do not use
+	// the run's context.
+	ctx = pprof.WithLabels(ctx, pprof.Labels(leadership.ControllerLabel, p.controller))
+	pprof.SetGoroutineLabels(ctx)
+	returned := false
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.workers, w)
+		if !returned && !w.replaced.Load() {
+			// A handler called runtime.Goexit, as t.FailNow does: this goroutine ends, and another worker replaces
+			// it.
+			p.add(ctx)
+		}
+		p.left.Broadcast()
+	}()
+	for !w.replaced.Load() || p.takePlace(w) {
+		w.waitsSince.Store(time.Now().UnixNano())
+		item, ok := p.queue.Get()
+		w.waitsSince.Store(0)
+		if !ok {
+			break
+		}
+		p.run(ctx, w, item)
+	}
+	returned = true
+}
+
+// takePlace lets a replaced worker continue in a drain: others may have ended before its handler returned, and its key
+// may have been added again. It waits until another worker has ended. Before a drain it returns false.
+func (p *pool) takePlace(w *worker) bool {
+	if !p.queue.Stats().Down {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	working := func() (n int) {
+		for other := range p.workers {
+			if !other.replaced.Load() {
+				n++
+			}
+		}
+		return n
+	}
+	for working() >= p.size {
+		p.left.Wait()
+	}
+	w.replaced.Store(false)
+	return true
+}
+
+// isIdle reports whether a worker is idle.
+func (p *pool) isIdle() bool {
+	latest := time.Now().Add(-idleAfter).UnixNano()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := range p.workers {
+		if since := w.waitsSince.Load(); since != 0 && since <= latest {
+			return true
+		}
+	}
+	return false
+}
+
+// longRun is a run that takes long, and its worker.
+type longRun struct {
+	*running
+	worker *worker
+}
+
+// lasts reports whether the run has not ended.
+func (r longRun) lasts() bool { return r.worker.current.Load() == r.running }
+
+// stack returns the stack of the run's goroutine.
+func (r longRun) stack() string { return detect.StackOf(r.worker.goroutine) }
+
+// longRuns returns the runs that started at or before latest: those that no earlier call has returned as stuck, and
+// those that one has, but whose workers were not replaced.
+func (p *pool) longRuns(latest time.Time) (stuck, notReplaced []longRun) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := range p.workers {
+		switch r := w.current.Load(); {
+		case r == nil || r.run.Started.After(latest):
+		case r.stuck.CompareAndSwap(false, true):
+			stuck = append(stuck, longRun{r, w})
+		case !w.replaced.Load():
+			notReplaced = append(notReplaced, longRun{r, w})
+		}
+	}
+	return stuck, notReplaced
+}
+
+// replace starts another worker in place of a stuck one. ended is true if the term is ending. replaced is true if
+// there were not too many workers already.
+func (p *pool) replace(ctx context.Context, stuck *worker) (ended, replaced bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ending || len(p.workers) >= p.size*(1+replacements) {
+		return p.ending, false
+	}
+	stuck.replaced.Store(true)
+	p.add(ctx)
+	return false, true
+}
