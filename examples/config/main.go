@@ -1,5 +1,5 @@
-// Command config shows every field of controller.Config. Required are only Name, one of Cluster, Retriever and Informer,
-// and one of Handler and Reconciler. The zero value of each other field is its default.
+// Command config shows every field of controller.Config. Required are only Name, one of Cluster, Retriever and
+// Informer, and one of Handler and Reconciler. The zero value of each other field is its default.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package leadership represents a term of leadership: its contexts, its deadline, and the transport of its writes. No write
-// leaves the process after the end of the term. Package leader creates terms; package kube sends their writes.
+// Package leadership represents a term of leadership: its contexts, its deadline, and the transport of its writes. No
+// write leaves the process after the end of the term. Package leader creates terms; package kube sends their writes.
 package leadership
 
 import (
