@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -59,7 +58,6 @@ func TestMiddlewareWithPanickingErrors(t *testing.T) {
 				middleware.Log[*corev1.Service](slog.New(slog.NewTextHandler(&logs, nil))),
 				middleware.Trace[*corev1.Service](tracer),
 				middleware.Status(c, serviceOptions{OnError: middleware.FailureConditions(conditionsOf)}),
-				middleware.Timeout[*corev1.Service](time.Minute),
 				middleware.Recover[*corev1.Service](),
 			)
 			if err := handler(t.Context(), service); err == nil {

@@ -3,7 +3,6 @@ package middleware
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -21,26 +20,6 @@ func Recover[T any]() controller.Middleware[T] {
 		return func(ctx context.Context, obj T) (err error) {
 			defer controller.RecoverPanic(&err)
 			return next(ctx, obj)
-		}
-	}
-}
-
-// Timeout cancels the context of the wrapped Handler after d; never if d is zero or less. If the Handler then returns
-// an error, Timeout wraps it with a text that names the time limit. The outcome of the run is OutcomeError;
-// OutcomeTimeout is that of controller.Config.Timeout.
-func Timeout[T any](d time.Duration) controller.Middleware[T] {
-	return func(next controller.Handler[T]) controller.Handler[T] {
-		if d <= 0 {
-			return next
-		}
-		return func(ctx context.Context, obj T) error {
-			limited, cancel := context.WithTimeout(ctx, d)
-			defer cancel()
-			err := usercode.Error(next(limited, obj))
-			if err != nil && limited.Err() != nil && ctx.Err() == nil {
-				return fmt.Errorf("handle %s: timed out after %s: %w", keyOf(obj), d, err)
-			}
-			return err
 		}
 	}
 }

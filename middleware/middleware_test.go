@@ -79,74 +79,6 @@ func TestRecoverReturnsErrorToOuterMiddleware(t *testing.T) {
 	}
 }
 
-func TestTimeout(t *testing.T) {
-	t.Parallel()
-	const limit = time.Minute
-	for name, tc := range map[string]struct {
-		handler func(ctx context.Context) error
-		after   time.Duration // the Handler's duration
-		want    string        // empty: nil
-		is      error
-	}{
-		"in time": {
-			func(context.Context) error { time.Sleep(limit - 1); return nil }, limit - 1, "", nil,
-		},
-		"failed in time": {
-			func(context.Context) error { time.Sleep(limit - 1); return errBroken }, limit - 1, "broken", errBroken,
-		},
-		"heeds its context": {
-			func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, limit,
-			"handle default/web: timed out after 1m0s: context deadline exceeded", context.DeadlineExceeded,
-		},
-		"fails too late": {
-			func(context.Context) error { time.Sleep(2 * limit); return errBroken }, 2 * limit,
-			"handle default/web: timed out after 1m0s: broken", errBroken,
-		},
-		"succeeds too late": {
-			func(context.Context) error { time.Sleep(2 * limit); return nil }, 2 * limit, "", nil,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				started := time.Now()
-				err := handle(t.Context(), middleware.Timeout[*corev1.Pod](limit), func(ctx context.Context, _ *corev1.Pod) error {
-					return tc.handler(ctx)
-				})
-				if got := time.Since(started); got != tc.after {
-					t.Errorf("it answered after %s, want %s", got, tc.after)
-				}
-				if (err == nil) != (tc.want == "") || err != nil && err.Error() != tc.want || !errors.Is(err, tc.is) {
-					t.Errorf("the answer is %v, want %q", err, tc.want)
-				}
-			})
-		})
-	}
-}
-
-// A RequeueAfter that is returned after the timeout stays one, and the shutdown of the controller is not a timeout.
-func TestTimeoutKeepsErrorClass(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		err := handle(t.Context(), middleware.Timeout[*corev1.Pod](time.Second), func(ctx context.Context, _ *corev1.Pod) error {
-			<-ctx.Done()
-			return controller.RequeueAfter(time.Hour)
-		})
-		if !controller.IsRequeue(err) {
-			t.Errorf("a late requeue became %v", err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		err = handle(ctx, middleware.Timeout[*corev1.Pod](time.Second), func(ctx context.Context, _ *corev1.Pod) error {
-			cancel()
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		if err != context.Canceled { //nolint:errorlint // the identical value: nothing is added
-			t.Errorf("the answer of a cancelled handler became %v", err)
-		}
-	})
-}
-
 type runOf struct{ Key string }
 
 // record is the log record of a call, decoded from JSON.
@@ -211,16 +143,12 @@ func TestMiddlewareOfReconcilerNamesKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		reconcile := controller.Chain(
-			func(ctx context.Context, _ kube.Key) error {
-				<-ctx.Done()
-				return ctx.Err()
-			},
+			func(context.Context, kube.Key) error { return errBroken },
 			middleware.Log[kube.Key](slog.New(slog.NewTextHandler(&log, nil))),
 			middleware.Recover[kube.Key](),
-			middleware.Timeout[kube.Key](time.Second),
 		)
 		err := reconcile(t.Context(), kube.Key{Namespace: "shop", Name: "web"})
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "handle shop/web: timed out after 1s") {
+		if !errors.Is(err, errBroken) {
 			t.Errorf("the error is %v", err)
 		}
 		if !strings.Contains(log.String(), "run.key=shop/web") {

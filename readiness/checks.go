@@ -168,32 +168,6 @@ func All(checks ...Check) Check {
 	}
 }
 
-// Any returns a Check: Current if at least one check is. Otherwise its status is the best one (InProgress,
-// then Terminating, then Failed), and its message joins those of all checks. Any without checks is Failed.
-func Any(checks ...Check) Check {
-	if problem := nilCheck(checks); problem != nil {
-		return problem
-	}
-	checks = slices.Clone(checks)
-	return func(obj kube.Object) State {
-		if len(checks) == 0 {
-			return failed("Any has no checks")
-		}
-		best, messages := Failed, []string(nil)
-		for _, check := range checks {
-			state := stateOf(check, obj)
-			if state.Ready() {
-				return current()
-			}
-			messages = append(messages, state.Message)
-			if statusRank(state.Status) < statusRank(best) {
-				best = state.Status
-			}
-		}
-		return State{Status: best, Message: strings.Join(messages, ", or ")}
-	}
-}
-
 // Not returns a Check: InProgress if check is Current, otherwise Current. The message of InProgress is what, such as
 // "the database is in maintenance".
 func Not(what string, check Check) Check {

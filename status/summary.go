@@ -34,12 +34,6 @@ func SetReconciling(conditions *[]metav1.Condition, generation int64, reason, me
 	return setReconciling(conditions, False(ConditionReady, generation, reason, message))
 }
 
-// SetUndecided sets Ready to Unknown and Reconciling to True, and removes Stalled: the state is not known, and the
-// controller is determining it. kstatus calls it InProgress. It reports whether conditions changed.
-func SetUndecided(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
-	return setReconciling(conditions, Unknown(ConditionReady, generation, reason, message))
-}
-
 // setReconciling sets ready, and Reconciling with the same reason and message.
 func setReconciling(conditions *[]metav1.Condition, ready metav1.Condition) (changed bool) {
 	changed = Remove(conditions, ConditionStalled)
@@ -61,13 +55,13 @@ const (
 	reasonInProgress  = "InProgress"  // with Reconciling
 	reasonFailed      = "Failed"      // with Stalled
 	reasonTerminating = "Terminating" // with Reconciling
-	reasonUndecided   = "Undecided"   // with Undecided
+	reasonUndecided   = "Undecided"   // with Reconciling, and Ready Unknown
 )
 
 // Summarize sets the conditions from the states of all parts of the object, such as its children. The worst state
 // counts: any Failed means SetStalled; otherwise any InProgress, Terminating or unknown one (a State without a
-// Status) means SetReconciling, or SetUndecided if all states that are not Current are unknown; otherwise, and for no
-// states, SetReady. It reports whether conditions changed.
+// Status) means SetReconciling, with Ready Unknown if all states that are not Current are unknown; otherwise, and for
+// no states, SetReady. It reports whether conditions changed.
 //
 // The message joins the different messages of the states that count, in their order: the first five, and the number
 // of others. So each message should name the part:
@@ -95,7 +89,7 @@ func Summarize(conditions *[]metav1.Condition, generation int64, states ...readi
 	case has(readiness.Terminating):
 		return SetReconciling(conditions, generation, reasonTerminating, joinDistinct(messages[all]))
 	case has(all):
-		return SetUndecided(conditions, generation, reasonUndecided, joinDistinct(messages[all]))
+		return setReconciling(conditions, Unknown(ConditionReady, generation, reasonUndecided, joinDistinct(messages[all])))
 	}
 	return SetReady(conditions, generation, reasonCurrent, "")
 }

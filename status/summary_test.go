@@ -22,6 +22,11 @@ func short(conditions []metav1.Condition) []string {
 	return lines
 }
 
+// undecided calls Summarize with a state that is not known. Summarize sets the reason.
+func undecided(conditions *[]metav1.Condition, generation int64, _, message string) bool {
+	return status.Summarize(conditions, generation, readiness.State{Message: message})
+}
+
 // The test makes every transition between two summaries. Conditions of other clients stay.
 func TestSummaries(t *testing.T) {
 	t.Parallel()
@@ -33,7 +38,7 @@ func TestSummaries(t *testing.T) {
 	summaries := map[string]summary{
 		"ready":       {status.SetReady, []string{"Ready=True 4 Why: text"}, readiness.Current},
 		"reconciling": {status.SetReconciling, []string{"Ready=False 4 Why: text", "Reconciling=True 4 Why: text"}, readiness.InProgress},
-		"undecided":   {status.SetUndecided, []string{"Ready=Unknown 4 Why: text", "Reconciling=True 4 Why: text"}, readiness.InProgress},
+		"undecided":   {undecided, []string{"Ready=Unknown 4 Undecided: text", "Reconciling=True 4 Undecided: text"}, readiness.InProgress},
 		"stalled":     {status.SetStalled, []string{"Ready=False 4 Why: text", "Stalled=True 4 Why: text"}, readiness.Failed},
 	}
 	for was, before := range summaries {
