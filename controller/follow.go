@@ -38,8 +38,9 @@ func (l *loop[T]) follow(ctx context.Context, r *running, outcome Outcome, reque
 // succeeded records a run that did not fail.
 func (l *loop[T]) succeeded(ctx context.Context, r *running, outcome Outcome) {
 	key := r.run.Key
-	if l.successes.note(key, r.run.Causes, time.Now()) && !l.informer.Has(key) {
-		l.successes.forget(key) // the object is gone, and its deletion may have been reported before
+	scheduled := r.run.Causes.only(CauseListed, CauseResync)
+	if l.successes.Record(key, time.Now(), scheduled) && !l.informer.Has(key) {
+		l.successes.Forget(key) // the object is gone, and its deletion may have been reported before
 	}
 	l.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
 	if before := l.failures.forget(key); before.inARow > 0 || before.stalled || before.terminal {

@@ -49,7 +49,7 @@ func (l *loop[T]) noteEnd(c informer.Change, told bool) {
 		l.noteLastState(c)
 	}
 	if c.Type == informer.Deleted {
-		l.successes.forget(c.Key)
+		l.successes.Forget(c.Key)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
+	"github.com/evenkeel-go/evenkeel/controller/internal/resync"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
@@ -43,7 +44,7 @@ type objects interface {
 //
 // intake.go adds the keys of changes to the queue, workers.go takes them out and runs them, and follow.go decides what
 // follows a run. The state between runs is in consistency.go (writes that the informers do not show yet), failures.go,
-// ends.go (deleted objects), timers.go, feeder.go (keys found by lists), and resync.go.
+// ends.go (deleted objects), timers.go, feeder.go (keys found by lists), and internal/resync (last successes).
 type loop[T kube.Object] struct {
 	// Immutable after newLoop.
 	config   Config[T]
@@ -66,7 +67,7 @@ type loop[T kube.Object] struct {
 
 	consistency *consistency
 	failures    failures
-	successes   successes
+	successes   *resync.Successes
 	timers      timers
 	ends        ends
 	hot         *hotLoops
@@ -99,7 +100,7 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 	l.enqueuer = &enqueuer{queue: l.queue, controller: config.Name, metrics: config.Metrics, history: c.history, informer: c.informer.Untyped()}
 	l.pool = newPool(l.queue, config.Name, config.Workers, l.handle)
 	l.feeder = newFeeder(l.enqueuer, config.Queue, c.informer, config.Predicate, l.pool)
-	l.successes = newSuccesses()
+	l.successes = resync.NewSuccesses()
 	l.timers = timers{keys: map[kube.Key]map[string]*time.Timer{}, fire: l.timerFired, gone: l.gone}
 	l.consistency = &consistency{timeout: config.OwnWrites.ConsistencyTimeout, queue: l.queue, watched: l.watched, keys: map[kube.Key]*unseen{}}
 	content := &contentDecoder{l.watched}

@@ -84,9 +84,9 @@ func TestNothingIsKeptOfObjectsThatAreGone(t *testing.T) {
 				time.Sleep(time.Hour)
 				synctest.Wait() // also for the race detector
 				l := ctrl.loop
-				if len(l.successes.at) != 0 || len(l.failures.keys) != 0 || len(l.ends.keys) != 0 || len(l.timers.keys) != 0 || len(l.problems.open) != 0 {
+				if l.successes.Len() != 0 || len(l.failures.keys) != 0 || len(l.ends.keys) != 0 || len(l.timers.keys) != 0 || len(l.problems.open) != 0 {
 					t.Errorf("of objects that are gone are kept: %d successes, %d failures, %d ends, %d timers, %d problems",
-						len(l.successes.at), len(l.failures.keys), len(l.ends.keys), len(l.timers.keys), len(l.problems.open))
+						l.successes.Len(), len(l.failures.keys), len(l.ends.keys), len(l.timers.keys), len(l.problems.open))
 				}
 				cancel()
 				if err := <-ended; err != nil {
@@ -296,26 +296,4 @@ func TestMemoryOfFailuresGoesBack(t *testing.T) {
 		t.Errorf("%d kB stay", (after-before)>>10)
 	}
 	goruntime.KeepAlive(&f)
-}
-
-// TestMemoryOfSuccessesGoesBack checks that the memory of deleted objects is freed.
-func TestMemoryOfSuccessesGoesBack(t *testing.T) {
-	const storm = 100_000
-	s := newSuccesses()
-	before := heap()
-	name := func(n int) kube.Key { return kube.Key{Namespace: "ns", Name: fmt.Sprint("an-object-", n)} }
-	updated := NewCauses(Cause{Type: CauseUpdated})
-	for n := range storm {
-		s.note(name(n), updated, time.Now())
-	}
-	during := heap()
-	for n := range storm - 1 {
-		s.forget(name(n))
-	}
-	after := heap()
-	t.Logf("%d of %d kB stay", (after-before)>>10, (during-before)>>10)
-	if after-before > 200<<10 {
-		t.Errorf("%d of %d kB stay", (after-before)>>10, (during-before)>>10)
-	}
-	goruntime.KeepAlive(&s)
 }

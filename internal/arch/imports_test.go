@@ -70,6 +70,7 @@ func layers() map[string]place {
 
 		// Parts of the controller.
 		"controller/internal/detect": {layer: 4},
+		"controller/internal/resync": {layer: 4},
 
 		"leader": {may: []string{"kube"}, never: []string{"controller", "informer"}, why: standalone},
 
