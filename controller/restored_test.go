@@ -132,8 +132,10 @@ func versionOfALostWrite(t *testing.T, lags bool) {
 	})
 	ctrl := w.run(c)
 	synctest.Wait()
+	w.HoldWatches("widgets") // the backup must not contain the handler's write
 	w.put("widgets", "a", "first")
 	restore := w.Backup()
+	w.ReleaseWatches("widgets")
 	synctest.Wait()
 	own := w.Object("widgets", key("a")).GetResourceVersion()
 	runs.take()
