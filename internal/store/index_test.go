@@ -85,6 +85,25 @@ func TestUserIndexes(t *testing.T) {
 	}
 }
 
+func TestObjectInManyIndexes(t *testing.T) {
+	t.Parallel()
+	var config Config
+	const n = 20
+	for i := range n {
+		config.Indexes = append(config.Indexes, Index{Name: fmt.Sprint(i), Values: func(o *wire.Object) ([]string, error) {
+			return []string{fmt.Sprint(o.ResourceVersion, " in ", i)}, nil
+		}})
+	}
+	s := New(config)
+	put(t, s, simple(t, "a", "1", ""), simple(t, "b", "1", ""))
+	put(t, s, simple(t, "a", "2", ""))
+	for i := range n {
+		expectNames(t, s, Query{Index: fmt.Sprint(i), Value: fmt.Sprint("1 in ", i)}, "b")
+		expectNames(t, s, Query{Index: fmt.Sprint(i), Value: fmt.Sprint("2 in ", i)}, "a")
+	}
+	checkAll(t, s)
+}
+
 func TestInvalidQueries(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Indexes: modelIndexes()})

@@ -62,11 +62,21 @@ func TestLoopsMayStopAndWrite(t *testing.T) {
 	for i := range 600 {
 		put(t, s, simple(t, fmt.Sprint("pod-", i), "1", "app=web"))
 	}
+	for i := range fewCandidates + 1 {
+		put(t, s, simple(t, fmt.Sprint("many-", i), "1", "app=many"))
+	}
 	s.BeginList()
 	for name, loop := range map[string]func(func(kube.Key) bool){
 		"Keys": s.Keys(), "KeysIn": s.KeysIn(1, 3), "Unmarked": s.Unmarked(),
 		"List": func(yield func(kube.Key) bool) {
 			for o, err := range s.List(labelled("app=web")) {
+				if err != nil || !yield(o.Key) {
+					return
+				}
+			}
+		},
+		"List of many": func(yield func(kube.Key) bool) {
+			for o, err := range s.List(labelled("app=many")) {
 				if err != nil || !yield(o.Key) {
 					return
 				}
