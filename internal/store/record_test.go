@@ -19,7 +19,7 @@ func TestUnusualIdentifiersAreRestored(t *testing.T) {
 	for _, i := range []int{8, 13, 18, 23} { // another separator, and another place for it
 		uids = append(uids, uuid[:i]+"0"+uuid[i+1:], uuid[:i]+uuid[i+1:]+"0")
 	}
-	versions := []string{"0", "9", "10", "99", "100", "9007199254740993", "01", "", "-1", "1e3", "18446744073709551616", "opaque"}
+	versions := []string{"0", "9", "10", "100", "1000000000", "9007199254740993", "01", "", "-1", "1e3", "18446744073709551616", "opaque"}
 	s := New(Config{})
 	raw := int64(0)
 	for i := range max(len(uids), len(versions)) {
