@@ -60,7 +60,7 @@ func TestContract11_EveryRunKnowsItsCauses(t *testing.T) {
 				w := newWorld(t)
 				var runs journal
 				c := w.config(func(ctx context.Context, _ unstructuredObject) error { runs.add("%s", causesOf(ctx)); return nil })
-				c.Sources = []controller.Source{source.OwnerLabelIn(w.parts(informer.Selection{}), "widget")}
+				c.Sources = []controller.Source{source.OwnerLabel(w.parts(informer.Selection{}), "widget")}
 				c.Queue.Debounce = time.Second
 				w.put("widgets", "a", 1)
 				if err := w.create(t.Context(), "parts", "Part", "p", "widget", "a"); err != nil {
@@ -158,7 +158,7 @@ func TestContract11_CausesAreBounded(t *testing.T) {
 		w := newWorld(t)
 		var runs journal
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error { runs.add("%s", causesOf(ctx)); return nil })
-		c.Sources = []controller.Source{source.OwnerLabelIn(w.parts(informer.Selection{}), "widget")}
+		c.Sources = []controller.Source{source.OwnerLabel(w.parts(informer.Selection{}), "widget")}
 		c.Queue.Debounce = time.Second
 		w.put("widgets", "a", 1)
 		w.run(c)

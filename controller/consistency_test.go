@@ -264,7 +264,7 @@ func TestContract13_OwnWritesDoNotMakeTheHandlerRun(t *testing.T) {
 						w.patch(ctx, "widgets", "a", `{"status":{"ready":true}}`, "status"),
 						w.jsonPatch(ctx, "widgets", "a", `[{"op":"add","path":"/status/seen","value":1}]`, "status"))
 				})
-				c.Sources = []controller.Source{source.OwnerLabelIn(parts, "widget")}
+				c.Sources = []controller.Source{source.OwnerLabel(parts, "widget")}
 				c.OwnWrites.Handle = test.on
 				if test.slow {
 					w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
@@ -365,7 +365,7 @@ func TestContract13_NoWakeUpIsLost(t *testing.T) {
 				}
 				return nil
 			})
-			c.Sources = []controller.Source{source.OwnerLabelIn(parts, "widget")}
+			c.Sources = []controller.Source{source.OwnerLabel(parts, "widget")}
 			w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 				if req.Method == http.MethodGet {
 					return do(), nil

@@ -201,7 +201,7 @@ func TestContract17_BackOffIsEndedByWhatMayHelp(t *testing.T) {
 					runs.add("%s", causesOf(ctx))
 					return errors.New("no luck")
 				})
-				c.Sources = []controller.Source{source.OwnerLabelIn(w.parts(informer.Selection{}), "widget")}
+				c.Sources = []controller.Source{source.OwnerLabel(w.parts(informer.Selection{}), "widget")}
 				c.Retry.Every = retry.Policy{Base: time.Hour, Jitter: -1}
 				c.Queue.EndBackoffIf = test.endsBackoff
 				w.put("widgets", "a", 1)

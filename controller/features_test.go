@@ -109,7 +109,7 @@ func newMixed(t *testing.T, seed int) *mixed {
 	}
 	c.Sources = []controller.Source{controller.SourceFunc(m.ask)}
 	if m.feature("child source") {
-		c.Sources = append(c.Sources, source.OwnerLabelIn(m.child, "owner"))
+		c.Sources = append(c.Sources, source.OwnerLabel(m.child, "owner"))
 	} else {
 		c.Reads = []informer.Any{m.child}
 	}
@@ -294,7 +294,7 @@ func TestFeaturesCombinedLoseNoWakeUp(t *testing.T) {
 							return
 						case <-time.After(time.Duration(m.n(300)) * time.Millisecond):
 						}
-						remove, err := m.ctrl.AddSource(source.OwnerLabelIn(m.child, "owner"))
+						remove, err := m.ctrl.AddSource(source.OwnerLabel(m.child, "owner"))
 						if err != nil {
 							t.Error(err)
 							return

@@ -84,7 +84,7 @@ func (f *family) informer(retriever informer.Retriever[configMap], optional bool
 }
 
 // source returns the source of the children.
-func (f *family) source() controller.Source { return source.OwnerLabelIn(f.childInformer, "owner") }
+func (f *family) source() controller.Source { return source.OwnerLabel(f.childInformer, "owner") }
 
 func (f *family) reconcile(ctx context.Context, key kube.Key) error {
 	run, _ := controller.RunFrom(ctx)

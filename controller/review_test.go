@@ -101,7 +101,7 @@ func TestNegativeConsistencyTimeoutLetsEveryWriteMakeTheHandlerRun(t *testing.T)
 					}
 					return w.create(ctx, "parts", "Part", "p", "widget", "a")
 				})
-				c.Sources = []controller.Source{source.OwnerLabelIn(parts, "widget")}
+				c.Sources = []controller.Source{source.OwnerLabel(parts, "widget")}
 				c.OwnWrites.ConsistencyTimeout = -1
 				w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 					resp := do()
@@ -395,7 +395,7 @@ func TestExplainWhileEverythingChanges(t *testing.T) {
 			}
 			return nil
 		})
-		c.Sources = []controller.Source{source.OwnerLabelIn(parts, "widget")}
+		c.Sources = []controller.Source{source.OwnerLabel(parts, "widget")}
 		c.Stuck.After, c.Shutdown.DrainQueue, c.Stuck.Unready = time.Millisecond, true, true
 		c.Deleted = func(context.Context, unstructuredObject, bool) error { return nil }
 		ctrl := w.run(c)

@@ -92,12 +92,15 @@ func TestSourcesEndToEnd(t *testing.T) {
 	deployments := must(informer.New(informer.Config[*metav1.PartialObjectMetadata]{
 		Name: "deployments", Retriever: informer.RetrieveMetadata[*appsv1.Deployment](cluster, selection),
 	}))(t)
+	secrets := must(informer.New(informer.Config[*metav1.PartialObjectMetadata]{
+		Retriever: informer.RetrieveMetadata[*corev1.Secret](cluster, informer.Selection{}),
+	}))(t)
 	var seen causes
 	ctrl, _ := run(t, controller.Config[*corev1.ConfigMap]{
 		Name: "owners", ResyncInterval: -1, Informer: configMaps,
 		Sources: []controller.Source{
 			source.Owned[*appsv1.Deployment](cluster),
-			source.OwnerLabel[*corev1.Secret](cluster, "evenkeel.dev/owner"),
+			source.OwnerLabel(secrets, "evenkeel.dev/owner"),
 			source.Mapped(configMaps, func(m *corev1.ConfigMap) []kube.Key {
 				if m.Name != "template" {
 					return nil

@@ -11,14 +11,14 @@ import (
 // maxChildName is the maximum length of a child's name, in bytes: see ChildName.
 const maxChildName = 52
 
-// ChildName returns the name for a child of owner: "<owner's name>-<suffix>" if that is a DNS label of at most 52 bytes,
-// which almost every kind accepts as a name. Otherwise it replaces invalid characters, shortens the name and appends a
-// hash.
+// ChildName returns the name for a child of owner: "<owner's name>-<suffix>" if that is a DNS label of at most 52
+// bytes, which almost every kind accepts as a name. Otherwise it replaces invalid characters, shortens the name and
+// appends a hash.
 //
-// 52 bytes is the smallest limit of the built-in kinds. The names of CronJobs have it, because Jobs get 11 more
-// characters (ValidateCronJobCreate in k8s.io/kubernetes/pkg/apis/batch/validation). StatefulSets need it, because their
-// controller sets the label controller-revision-hash to the name and 11 more characters, and label values have at most 63
-// bytes. Services, and Jobs that create Pods, have 63.
+// 52 bytes is the smallest limit of the built-in kinds. The names of CronJobs have it, because the names of their Jobs
+// have 11 more characters (ValidateCronJobCreate in k8s.io/kubernetes/pkg/apis/batch/validation). StatefulSets need it,
+// because the value of their Pods' label controller-revision-hash is the name and 11 more characters, and label values
+// have at most 63. Services, and Jobs that create Pods, have 63.
 //
 // The result never changes, also in later versions of this library. Names for different owners of a kind are different,
 // also if their names begin with the same 52 characters, as long as no suffix contains a "-": web with db-config and
@@ -51,8 +51,8 @@ func ChildName(owner metav1.Object, suffix string) string {
 	return head + "-" + tail
 }
 
-// lettersOf returns name in lower case with a "-" for each character that a DNS label cannot contain, and without "-" at
-// its ends.
+// lettersOf returns name in lower case with a "-" for each character that a DNS label cannot contain, and without "-"
+// at its ends.
 func lettersOf(name string) string {
 	letters := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

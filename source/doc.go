@@ -1,8 +1,10 @@
 // Package source has the sources that enqueue keys in addition to a controller's own Retriever:
 //
-//   - Owned, OwnerLabel: the owners of dependents, from an informer of metadata that the source creates. OwnedIn,
-//     OwnerLabelIn: the same with an existing informer. OwnedBy: the same with a function that returns the owners.
-//   - Mapped: the keys that a function returns for each changed object of an informer.
+//   - Owned: the owner in the owner references of another kind, without an informer of yours (only metadata).
+//   - OwnedIn: the same for the objects of an informer, to share it, to select objects, or to compare spec or status.
+//   - OwnedBy: the owners that a function reads from the metadata of children: those of package owned.
+//   - OwnerLabel: the object that is named in a label of the objects of an informer.
+//   - Mapped: the keys that a function returns for each changed object of an informer, decoded.
 //   - Poll: items outside the cluster, which are polled repeatedly. HTTP polls a document.
 //   - Channel: keys from a channel. controller.SourceFunc is for sources with a loop of their own.
 //

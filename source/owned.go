@@ -96,20 +96,12 @@ func (w Owner) keys(o *wire.Object) ([]kube.Key, error) {
 	return keys, nil
 }
 
-// OwnerLabel is a source that enqueues the object that is named in a label of each object of type T, in the same
+// OwnerLabel is a source that enqueues the object that is named in a label of each object of an informer, in the same
 // namespace. It is for objects that cannot have an owner reference, or that other tools create. When the label changes,
-// the objects that it named before and after the change are enqueued. OwnerLabel watches metadata only, as Owned does.
-func OwnerLabel[T kube.Object](cluster *kube.Cluster, label string, predicates ...informer.Predicate) controller.Source {
-	return ownerLabel(metadataOf[T](cluster), label, predicates)
-}
-
-// OwnerLabelIn is OwnerLabel for the objects of an existing informer, of any type. The controller runs the informer.
-func OwnerLabelIn(objects informer.Any, label string, predicates ...informer.Predicate) controller.Source {
-	return ownerLabel(existing(objects), label, predicates)
-}
-
-func ownerLabel(open openInformer, label string, predicates []informer.Predicate) controller.Source {
-	return newMapped("owner label", open, predicates, validateLabel(label), keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
+// the objects that it named before and after the change are enqueued. An informer of informer.RetrieveMetadata is
+// enough. The controller runs the informer.
+func OwnerLabel(objects informer.Any, label string, predicates ...informer.Predicate) controller.Source {
+	return newMapped("owner label", existing(objects), predicates, validateLabel(label), keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
 		if name := o.Labels()[label]; name != "" {
 			return []kube.Key{{Namespace: o.Key.Namespace, Name: name}}, nil
 		}

@@ -184,7 +184,7 @@ func TestOwnerLabelEnqueuesWhomTheLabelNames(t *testing.T) {
 		server.Put(labeled("c", map[string]string{label: "a", "app": "web"}))
 		server.Put(labeled("nobodys", map[string]string{"app": "web"}))
 		server.Put(labeled("empty", map[string]string{label: ""}))
-		q, stop := start(t, source.OwnerLabelIn(newInformer(t, server), label))
+		q, stop := start(t, source.OwnerLabel(newInformer(t, server), label))
 		defer stop()
 		q.expect(t, "ns/a: ns/c listed")
 		server.Put(labeled("c", map[string]string{label: "b"}))
@@ -244,8 +244,7 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	}{
 		"Owned":               {source.Owned[configMap](cluster), nil},
 		"OwnedIn":             {source.OwnedIn(objects, owner, predicate.LabelsChanged()), nil},
-		"OwnerLabel":          {source.OwnerLabel[configMap](cluster, "example.com/website"), nil},
-		"OwnerLabelIn":        {source.OwnerLabelIn(objects, "website"), nil},
+		"OwnerLabel":          {source.OwnerLabel(objects, "website"), nil},
 		"Mapped":              {source.Mapped(objects, keys), nil},
 		"no informer":         {source.OwnedIn(nil, owner), []string{"source owned: the informer is required"}},
 		"an informer of nil":  {source.OwnedIn((*informer.Informer[configMap])(nil), owner), []string{"the informer is required"}},
@@ -254,10 +253,9 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 		"a version":           {source.OwnedIn(objects, source.Owner{Kind: schema.GroupKind{Group: "apps/v1", Kind: "X"}}), []string{`"apps/v1"`, "without its version"}},
 		"no cluster":          {source.Owned[configMap](nil), []string{"source owned: ", "the cluster is nil"}},
 		"an unknown type":     {source.Owned[*notRegistered](cluster), []string{"find the kind of *source_test.notRegistered", "AddToScheme"}},
-		"label, unknown type": {source.OwnerLabel[*notRegistered](cluster, ""), []string{"source owner label: ", "find the kind of *source_test.notRegistered", "the label is required"}},
-		"no label":            {source.OwnerLabelIn(objects, ""), []string{"source owner label: the label is required"}},
-		"no possible label":   {source.OwnerLabelIn(objects, "app=web"), []string{`no object can have the label "app=web"`}},
-		"no label's informer": {source.OwnerLabelIn(nil, "app"), []string{"the informer is required"}},
+		"no label":            {source.OwnerLabel(objects, ""), []string{"source owner label: the label is required"}},
+		"no possible label":   {source.OwnerLabel(objects, "app=web"), []string{`no object can have the label "app=web"`}},
+		"no label's informer": {source.OwnerLabel(nil, "app"), []string{"the informer is required"}},
 		"Mapped of nothing":   {source.Mapped[configMap](nil, nil), []string{"source mapped: ", "the informer is required", "the function is required"}},
 		"Mapped, no function": {source.Mapped(objects, nil), []string{"source mapped: the function is required"}},
 		"OwnedBy":             {source.OwnedBy(objects, annotated, predicate.LabelsChanged()), nil},

@@ -104,7 +104,7 @@ func (o *operator) newDeployments() (*controller.Controller[*appsv1.Deployment],
 			// The ReplicaSets that belong to it: only their metadata is watched.
 			source.Owned[*appsv1.ReplicaSet](o.cluster, predicate.Types(informer.Added, informer.Deleted)),
 			// The Pods with its name in label app: when one is added, deleted, or assigned to a node.
-			source.OwnerLabelIn(o.pods, "app", predicate.Func(func(before, after *corev1.Pod) bool {
+			source.OwnerLabel(o.pods, "app", predicate.Func(func(before, after *corev1.Pod) bool {
 				return before == nil || after == nil || before.Spec.NodeName != after.Spec.NodeName
 			})),
 			// The Freezes of its namespace.

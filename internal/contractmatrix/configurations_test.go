@@ -63,10 +63,10 @@ func configurations() []configuration {
 		{name: "owned", about: "what changes is an object that the handled one owns: `source.OwnedIn`", parts: true, source: ownedParts},
 		{name: "mapped", about: "what changes is mapped to the handled object: `source.Mapped`", parts: true, source: mappedParts},
 		{
-			name: "ownerlabel", about: "what changes has a label with the handled object's name: `source.OwnerLabelIn`, an informer of metadata only",
+			name: "ownerlabel", about: "what changes has a label with the handled object's name: `source.OwnerLabel`, an informer of metadata only",
 			parts: true, metadataParts: true,
 			metadataSource: func(parts *informer.Informer[*metav1.PartialObjectMetadata]) controller.Source {
-				return source.OwnerLabelIn(parts, ownerLabel)
+				return source.OwnerLabel(parts, ownerLabel)
 			},
 		},
 		{name: "added", about: "a source of owned objects that was added by `AddSource`", parts: true, added: true, source: ownedParts},
