@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -215,13 +215,12 @@ func TestContract23_TimersLiveAsLongAsTheirObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var runs journal
-		set := map[types.UID]bool{}
+		var set sync.Map // UIDs of objects whose timers were set; workers run concurrently
 		c := w.config(func(ctx context.Context, widget unstructuredObject) error {
 			runs.add("%s: %s", widget.GetName(), causesOf(ctx))
-			if set[widget.GetUID()] {
+			if _, found := set.LoadOrStore(widget.GetUID(), true); found {
 				return nil
 			}
-			set[widget.GetUID()] = true
 			return errors.Join(
 				controller.SetTimer(ctx, "certificate", time.Hour),
 				controller.SetTimer(ctx, "never", 2*time.Hour),
