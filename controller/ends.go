@@ -1,16 +1,11 @@
 package controller
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/shrink"
-	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -70,47 +65,4 @@ func (e *ends) handled(key kube.Key, done *end) {
 	} else {
 		e.keys[key] = of
 	}
-}
-
-// noteLastState records the state before a change that ended an object, for Config.Deleted.
-func (l *loop[T]) noteLastState(c informer.Change) {
-	if dropped := l.ends.note(c); dropped != nil {
-		l.logger.Warn("Deleted is not called for an object: too many of its name wait for it",
-			"key", c.Key.String(), "uid", dropped.state.UID, "waiting", maxEnds)
-	}
-}
-
-// endOf calls Config.Deleted for each deleted object of the key, in order of their deletion. called is false if
-// the key has no deleted object.
-func (l *loop[T]) endOf(ctx context.Context, r *running) (called bool, err error) {
-	key := r.run.Key
-	if l.config.Deleted == nil {
-		return false, nil
-	}
-	for end := l.ends.first(key); end != nil; end = l.ends.first(key) {
-		called, r.uid, r.ending = true, end.state.UID, end // before the call, because Deleted may panic
-		last, err := cache.Decode[T](l.informer.Untyped(), end.state)
-		if err != nil {
-			return true, fmt.Errorf("read the last state of %s: %w", key, err)
-		}
-		if err := usercode.Error(l.config.Deleted(ctx, last, end.stale)); err != nil {
-			return true, fmt.Errorf("deleted: %w", err)
-		}
-		l.ends.handled(key, end)
-		r.uid, r.ending = "", nil
-	}
-	return called, nil
-}
-
-// endGivenUp handles a run in which Config.Deleted failed for the last time. It removes the object's last state, so
-// that it does not block the next object of the name.
-func (l *loop[T]) endGivenUp(r *running) nextRun {
-	key := r.run.Key
-	l.ends.handled(key, r.ending)
-	l.forgetFailures(key)
-	if l.config.Reconciler == nil && !l.informer.Has(key) && l.ends.first(key) == nil {
-		return nextRun{why: "when another object of this name exists (Deleted is not retried)"}
-	}
-	l.enqueuer.addOwn(key, Cause{Type: CauseRetry, Detail: "Deleted is not retried"}, queueOptions{})
-	return nextRun{at: time.Now(), why: "at once, without Deleted, which is not retried"}
 }

@@ -3,53 +3,85 @@ package controller
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
+	"github.com/evenkeel-go/evenkeel/controller/internal/resync"
+	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
+// schedule decides what follows a run: nothing, a requeue, a retry, or giving up. It also removes what is kept of a key
+// when its object has ended.
+//
+// Invariants:
+//   - A failed run is retried, unless its class has no retries left, its error is terminal, or the queue is shut down.
+//   - The failures of a key belong to one object: another object of the same name starts with none.
+//   - Nothing is kept of a key without an object, except states for Config.Deleted, and failures that are retried.
+type schedule struct {
+	// Immutable after newLoop. The states have locks of their own.
+	enqueuer  *enqueuer
+	queue     *queue
+	objects   objects
+	rules     *retryrules.Rules
+	problems  *problems
+	logger    *slog.Logger
+	repeats   *detect.Repeats
+	failures  *failures
+	successes *resync.Successes
+	timers    *timers
+	ends      *ends
+	hot       *hotLoops
+
+	endBackoffIf func(Cause) bool
+	keepsEnds    bool // Config.Deleted is set
+	reconciles   bool // Config.Reconciler is set: it runs also without an object
+}
+
 // follow decides what follows a run, and does it: it enqueues the key again, or gives it up.
-func (l *loop[T]) follow(ctx context.Context, r *running, outcome Outcome, requeue *RequeueError, err error) nextRun {
+func (s *schedule) follow(ctx context.Context, r *running, outcome Outcome, requeue *RequeueError, err error) nextRun {
 	key := r.run.Key
 	switch outcome {
 	case OutcomeSuccess, OutcomeRequeue:
-		l.succeeded(ctx, r, outcome)
+		s.succeeded(ctx, r, outcome)
 		if requeue == nil {
 			return nextRun{why: "when something changes"}
 		}
 		reason := usercode.ShortenTo(requeue.Reason, maxDetail)
-		l.enqueuer.addOwn(key, Cause{Type: CauseRequeue, Detail: reason}, queueOptions{After: requeue.After})
+		s.enqueuer.addOwn(key, Cause{Type: CauseRequeue, Detail: reason}, queueOptions{After: requeue.After})
 		return nextRun{at: time.Now().Add(requeue.After), why: strings.TrimSuffix("as the handler asked ("+reason+")", " ()")}
 	case OutcomeCancelled:
-		l.failures.forget(key)
+		s.failures.forget(key)
 		r.log().InfoContext(ctx, "handler cancelled: shutting down, or leadership lost", "error", err)
 		return nextRun{why: "at the next start"}
 	case OutcomeGone:
-		l.failures.forget(key)
-		l.problems.endOf(key)
+		s.failures.forget(key)
+		s.problems.endOf(key)
 		return nextRun{why: "when there is such an object again"}
 	}
-	return l.failed(ctx, r, outcome, err)
+	return s.failed(ctx, r, outcome, err)
 }
 
 // succeeded records a run that did not fail.
-func (l *loop[T]) succeeded(ctx context.Context, r *running, outcome Outcome) {
+func (s *schedule) succeeded(ctx context.Context, r *running, outcome Outcome) {
 	key := r.run.Key
 	scheduled := r.run.Causes.only(CauseListed, CauseResync)
-	if l.successes.Record(key, time.Now(), scheduled) && !l.informer.Has(key) {
-		l.successes.Forget(key) // the object is gone, and its deletion may have been reported before
+	if s.successes.Record(key, time.Now(), scheduled) && !s.objects.Has(key) {
+		s.successes.Forget(key) // the object is gone, and its deletion may have been reported before
 	}
-	l.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
-	if before := l.failures.forget(key); before.inARow > 0 || before.stalled || before.terminal {
+	s.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
+	if before := s.failures.forget(key); before.inARow > 0 || before.stalled || before.terminal {
 		r.log().InfoContext(ctx, "handler recovered", "outcome", string(outcome), "failedFor", time.Since(before.since).Round(time.Millisecond))
 	}
 }
 
 // classOf returns the class of a failed run's error.
-func (l *loop[T]) classOf(outcome Outcome, err error) retry.Class {
+func (s *schedule) classOf(outcome Outcome, err error) retry.Class {
 	switch outcome {
 	case OutcomeTerminal:
 		return retry.Terminal
@@ -58,15 +90,15 @@ func (l *loop[T]) classOf(outcome Outcome, err error) retry.Class {
 	case OutcomeTimeout:
 		return retry.Timeout
 	}
-	return l.rules.Classify(err)
+	return s.rules.Classify(err)
 }
 
 // failed records a failed run, and enqueues the key again or gives it up.
-func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err error) nextRun {
-	key, class := r.run.Key, l.classOf(outcome, err)
+func (s *schedule) failed(ctx context.Context, r *running, outcome Outcome, err error) nextRun {
+	key, class := r.run.Key, s.classOf(outcome, err)
 	panicked := panicOf(err)
 	logStack := false
-	f := l.failures.failed(key, r.uid, class, err, time.Now(), func(f *failing) {
+	f := s.failures.failed(key, r.uid, class, err, time.Now(), func(f *failing) {
 		logStack = panicked != nil && !f.stack
 		f.stack = f.stack || panicked != nil
 	})
@@ -78,23 +110,23 @@ func (l *loop[T]) failed(ctx context.Context, r *running, outcome Outcome, err e
 		r.log().ErrorContext(ctx, "handler panicked", "error", err, "stack", string(panicked.Stack))
 	}
 	if class == retry.Terminal {
-		return l.failedForGood(ctx, r, err)
+		return s.failedForGood(ctx, r, err)
 	}
 	attrs := []any{"error", err, "outcome", string(outcome), "class", string(class), "attempt", r.run.Attempt, "causes", r.run.Causes.String()}
 	if fields := fieldsOf(err); len(fields) > 0 {
 		attrs = append(attrs, "fields", fields)
 	}
-	decision := l.rules.Decide(class, err, f.ofClass)
+	decision := s.rules.Decide(class, err, f.ofClass)
 	if decision.GiveUp {
-		return l.stalled(ctx, r, f, err, attrs)
+		return s.stalled(ctx, r, f, err, attrs)
 	}
-	if l.queue.Stats().Down {
+	if s.queue.Stats().Down {
 		r.log().WarnContext(ctx, "handler failed while the controller ends: the next start tries again", attrs...)
 		return nextRun{why: "at the next start"}
 	}
-	l.enqueuer.addOwn(key, Cause{Type: CauseRetry, Attempt: f.inARow, Detail: string(class)}, queueOptions{After: decision.Delay, Backoff: true, EndBackoffIf: l.config.Queue.EndBackoffIf})
-	l.logFailure(ctx, r, err, decision, append(attrs, "after", decision.Delay))
-	l.failsForLong(ctx, r, f)
+	s.enqueuer.addOwn(key, Cause{Type: CauseRetry, Attempt: f.inARow, Detail: string(class)}, queueOptions{After: decision.Delay, Backoff: true, EndBackoffIf: s.endBackoffIf})
+	s.logFailure(ctx, r, err, decision, append(attrs, "after", decision.Delay))
+	s.failsForLong(ctx, r, f)
 	return nextRun{at: time.Now().Add(decision.Delay), why: fmt.Sprintf("retry %d (%s)", f.inARow, class)}
 }
 
@@ -115,12 +147,12 @@ func fieldsOf(err error) []string {
 
 // logFailure logs a failure that will be retried: at debug level if the decision is quiet, and the same error of a key
 // at most once a second.
-func (l *loop[T]) logFailure(ctx context.Context, r *running, err error, decision retryrules.Decision, attrs []any) {
+func (s *schedule) logFailure(ctx context.Context, r *running, err error, decision retryrules.Decision, attrs []any) {
 	if decision.Quiet {
 		r.log().DebugContext(ctx, "handler failed, will try again", attrs...)
 		return
 	}
-	allowed, suppressed := l.repeats.Allow(r.run.Key, err.Error(), time.Now())
+	allowed, suppressed := s.repeats.Allow(r.run.Key, err.Error(), time.Now())
 	if !allowed {
 		return
 	}
@@ -131,51 +163,123 @@ func (l *loop[T]) logFailure(ctx context.Context, r *running, err error, decisio
 }
 
 // failedForGood records that a key must not be retried until its object changes.
-func (l *loop[T]) failedForGood(ctx context.Context, r *running, err error) nextRun {
+func (s *schedule) failedForGood(ctx context.Context, r *running, err error) nextRun {
 	key := r.run.Key
 	if r.ending != nil {
 		r.log().ErrorContext(ctx, "Deleted failed with a terminal error, not called again for this object", "error", err)
-		return l.endGivenUp(r)
+		return s.endGivenUp(r)
 	}
-	if l.informer.Has(key) {
+	if s.objects.Has(key) {
 		// The generation is that of the object at the start of the run: the informer may show a later generation by
 		// now, which no run has seen.
-		l.failures.forGood(key, r.generation)
+		s.failures.forGood(key, r.generation)
 	} else {
 		// Without an object, there is no resync to hold back, and no deletion event to wait for.
-		l.forgetFailures(key)
+		s.forgetFailures(key)
 	}
 	r.log().ErrorContext(ctx, "handler failed with a terminal error, no retry until the object changes", "error", err)
 	return nextRun{why: "when the object changes (the error is terminal)"}
 }
 
 // stalled gives a key up after its last retry.
-func (l *loop[T]) stalled(ctx context.Context, r *running, f failing, err error, attrs []any) nextRun {
-	if l.failures.gaveUp(r.run.Key) {
+func (s *schedule) stalled(ctx context.Context, r *running, f failing, err error, attrs []any) nextRun {
+	if s.failures.gaveUp(r.run.Key) {
 		r.log().ErrorContext(ctx, "handler failed, retries are exhausted; next run when something changes or at the next resync", append(attrs, "retries", f.ofClass-1)...)
-		l.problems.begin(ctx, Problem{
+		s.problems.begin(ctx, Problem{
 			Type: ProblemStalled, Key: r.run.Key, Since: f.since,
 			Message: fmt.Sprintf("retries exhausted after %s, until something changes or the object is resynced: %v", counted(f.inARow, "attempt"), err),
 		}, true)
 	}
 	if r.ending != nil {
-		return l.endGivenUp(r)
+		return s.endGivenUp(r)
 	}
-	if !l.informer.Has(r.run.Key) {
+	if !s.objects.Has(r.run.Key) {
 		// Without an object, there is no resync, and no deletion event to wait for.
-		l.forgetFailures(r.run.Key)
+		s.forgetFailures(r.run.Key)
 	}
 	return nextRun{why: fmt.Sprintf("when something changes or the object is resynced (retries exhausted after %s)", counted(f.inARow, "attempt"))}
 }
 
 // failsForLong reports a key that has failed often and for a long time. It reports it once.
-func (l *loop[T]) failsForLong(ctx context.Context, r *running, f failing) {
+func (s *schedule) failsForLong(ctx context.Context, r *running, f failing) {
 	if f.reported || f.inARow < failingAttempts || time.Since(f.since) < failingTime {
 		return
 	}
-	l.failures.reported(r.run.Key)
-	l.problems.begin(ctx, Problem{
+	s.failures.reported(r.run.Key)
+	s.problems.begin(ctx, Problem{
 		Type: ProblemFailing, Key: r.run.Key, Since: f.since,
 		Message: fmt.Sprintf("has failed %s in a row, for %s, the last time with: %s", counted(f.inARow, "time"), rounded(time.Since(f.since)), f.err),
 	}, false)
+}
+
+// endGivenUp handles a run in which Config.Deleted failed for the last time. It removes the object's last state, so
+// that it does not block the next object of the name.
+func (s *schedule) endGivenUp(r *running) nextRun {
+	key := r.run.Key
+	s.ends.handled(key, r.ending)
+	s.forgetFailures(key)
+	if !s.reconciles && !s.objects.Has(key) && s.ends.first(key) == nil {
+		return nextRun{why: "when another object of this name exists (Deleted is not retried)"}
+	}
+	s.enqueuer.addOwn(key, Cause{Type: CauseRetry, Detail: "Deleted is not retried"}, queueOptions{})
+	return nextRun{at: time.Now(), why: "at once, without Deleted, which is not retried"}
+}
+
+// objectEnded removes what is kept of an object if c is its end: its deletion, or its replacement by another one. runs
+// is true if c runs the key.
+func (s *schedule) objectEnded(c informer.Change, runs bool) {
+	replaced := c.Type == informer.Updated && c.Changed(kube.ChangedUID) != 0
+	if c.Type != informer.Deleted && !replaced {
+		return
+	}
+	s.timers.stopAll(c.Key)
+	s.hot.forget(c.Key)
+	if s.failures.objectEnded(c) {
+		s.forgetFailures(c.Key)
+	}
+	if s.keepsEnds && runs {
+		s.noteLastState(c)
+	}
+	if c.Type == informer.Deleted {
+		s.successes.Forget(c.Key)
+		if !runs { // no run will detect the deletion
+			s.forgetFailures(c.Key)
+		}
+	}
+}
+
+// noteLastState records the state before a change that ended an object, for Config.Deleted.
+func (s *schedule) noteLastState(c informer.Change) {
+	if dropped := s.ends.note(c); dropped != nil {
+		s.logger.Warn("Deleted is not called for an object: too many of its name wait for it",
+			"key", c.Key.String(), "uid", dropped.state.UID, "waiting", maxEnds)
+	}
+}
+
+// failedBefore returns the failures of the object that a run will be about. Failures of an earlier object of the same
+// name are removed.
+func (s *schedule) failedBefore(r *running, key kube.Key) failing {
+	if !s.failures.some() {
+		return failing{}
+	}
+	failed := s.failures.of(key)
+	if failed.inARow == 0 && !failed.stalled && !failed.terminal {
+		return failed
+	}
+	if end := s.ends.first(key); end != nil {
+		r.uid = end.state.UID
+	} else {
+		r.identify(s.objects, key)
+	}
+	if failed.uid == r.uid {
+		return failed
+	}
+	s.forgetFailures(key)
+	return failing{}
+}
+
+// forgetFailures removes the failures of key, and ends the problems about them.
+func (s *schedule) forgetFailures(key kube.Key) {
+	s.failures.forget(key)
+	s.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -8,49 +9,56 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// changed handles a change of the controller's own objects. It subscribes to the informer.
-func (l *loop[T]) changed(c informer.Change) {
-	if c.Key.Namespace == "" && !l.clusterScoped.Load() {
-		l.clusterScoped.Store(true)
-	}
-	// The first pass finds these objects in the store.
-	if c.Type == informer.Listed && !l.works.Load() {
-		return
-	}
-	matters := matters(l.config.Predicate, c)
-	l.noteEnd(c, matters)
-	switch {
-	case !matters:
-		if c.Type == informer.Deleted { // no run will detect the deletion
-			l.forgetFailures(c.Key)
-		}
-		l.enqueuer.skip(SkipPredicate, c.Key, Cause{Type: typeOf(c), Source: SourceSelf, Kind: l.kind, Object: c.Key})
-		return
-	case l.failures.ignores(c):
-		l.enqueuer.skip(SkipTerminal, c.Key, causeOf(SourceSelf, c))
-		return
-	}
-	l.enqueue(c)
+// intake turns changes of the controller's own objects, and the keys that sources enqueue, into keys with a cause. It
+// adds each to the queue, or to the backlog of the feeder, or skips it.
+//
+// Invariants:
+//   - Until begin is called, listed objects are ignored: the first pass, which comes later, enqueues them.
+//   - What is kept of an object is removed when its deletion arrives, whether or not the deletion runs the key.
+//   - A change is skipped only if the predicate drops it, if it is exactly what the key's last run wrote, or if the key
+//     has failed for good and the change does not concern its generation.
+type intake struct {
+	// Immutable.
+	enqueuer    *enqueuer
+	feeder      *feeder
+	schedule    *schedule
+	failures    *failures
+	consistency *consistency
+	hot         *hotLoops
+	objects     objects
+	predicate   informer.Predicate // may be nil
+	config      QueueConfig
+	ownWrites   OwnWritesConfig
+
+	begun atomic.Bool // the first pass has begun, or is about to
+	// clusterScoped is set when an object without a namespace was seen: either all objects of a kind have a
+	// namespace, or no object has.
+	clusterScoped atomic.Bool
 }
 
-// noteEnd records the end of an object: its deletion, or its replacement by another one. told is true if its key will
-// run.
-func (l *loop[T]) noteEnd(c informer.Change, told bool) {
-	replaced := c.Type == informer.Updated && c.Changed(kube.ChangedUID) != 0
-	if c.Type != informer.Deleted && !replaced {
+// begin must be called before the first pass begins and workers start.
+func (i *intake) begin() { i.begun.Store(true) }
+
+// changed handles a change of the controller's own objects. It subscribes to the informer.
+func (i *intake) changed(c informer.Change) {
+	if c.Key.Namespace == "" && !i.clusterScoped.Load() {
+		i.clusterScoped.Store(true)
+	}
+	// The first pass finds these objects in the store.
+	if c.Type == informer.Listed && !i.begun.Load() {
 		return
 	}
-	l.timers.stopAll(c.Key)
-	l.hot.forget(c.Key)
-	if l.failures.objectEnded(c) {
-		l.forgetFailures(c.Key)
+	matters := matters(i.predicate, c)
+	i.schedule.objectEnded(c, matters)
+	switch {
+	case !matters:
+		i.enqueuer.skip(SkipPredicate, c.Key, Cause{Type: typeOf(c), Source: SourceSelf, Kind: i.objects.Kind().GroupKind(), Object: c.Key})
+		return
+	case i.failures.ignores(c):
+		i.enqueuer.skip(SkipTerminal, c.Key, causeOf(SourceSelf, c))
+		return
 	}
-	if l.config.Deleted != nil && told {
-		l.noteLastState(c)
-	}
-	if c.Type == informer.Deleted {
-		l.successes.Forget(c.Key)
-	}
+	i.enqueue(c)
 }
 
 // matters reports whether a change of the controller's own objects must run the handler: whether predicate, which may
@@ -60,23 +68,23 @@ func matters(predicate informer.Predicate, c informer.Change) bool {
 }
 
 // enqueue enqueues the key of a change of the controller's own objects.
-func (l *loop[T]) enqueue(c informer.Change) {
+func (i *intake) enqueue(c informer.Change) {
 	priority := PriorityNormal
 	switch {
 	case c.Type == informer.Listed:
 		priority = PriorityLow
-	case l.config.Queue.Priority != nil:
-		priority = l.config.Queue.Priority(c)
+	case i.config.Priority != nil:
+		priority = i.config.Priority(c)
 	}
 	cause := causeOf(SourceSelf, c)
-	l.hot.changed(c.Key, c, cause.Manager)
-	l.offer(c.Key, &cause, priority, c.FromList())
+	i.hot.changed(c.Key, c, cause.Manager)
+	i.offer(c.Key, &cause, priority, c.FromList())
 }
 
 // triggered returns the function that a source calls to enqueue keys.
-func (l *loop[T]) triggered(source string) Enqueue {
+func (i *intake) triggered(source string) Enqueue {
 	return func(key kube.Key, why Trigger) {
-		if l.clusterScoped.Load() {
+		if i.clusterScoped.Load() {
 			key.Namespace = ""
 		}
 		cause := Cause{Type: CauseTriggered, Source: source, Time: time.Now()}
@@ -84,16 +92,16 @@ func (l *loop[T]) triggered(source string) Enqueue {
 		if why.Change.Key != (kube.Key{}) {
 			cause = causeOf(source, why.Change)
 			found = found || why.Change.FromList()
-			l.hot.changed(key, why.Change, cause.Manager)
+			i.hot.changed(key, why.Change, cause.Manager)
 		}
 		if why.Type != "" {
 			cause.Type = why.Type
 		}
 		cause.Detail = why.Detail
 		if !why.All {
-			l.offer(key, &cause, why.Priority, found)
-		} else if l.works.Load() { // otherwise the first pass is still to come
-			l.feeder.requestPass(&cause)
+			i.offer(key, &cause, why.Priority, found)
+		} else if i.begun.Load() { // otherwise the first pass is still to come
+			i.feeder.requestPass(&cause)
 		}
 	}
 }
@@ -132,18 +140,18 @@ func typeOf(c informer.Change) CauseType {
 
 // offer enqueues key for cause, unless cause is the key's own write. found is true if a list or a poll found the key:
 // such a key waits in the backlog until there is room, unless its priority is high.
-func (l *loop[T]) offer(key kube.Key, cause *Cause, priority Priority, found bool) {
-	if !found && !l.config.OwnWrites.Handle && l.consistency.isEcho(key, cause) {
-		l.enqueuer.skip(SkipOwnWrite, key, *cause)
+func (i *intake) offer(key kube.Key, cause *Cause, priority Priority, found bool) {
+	if !found && !i.ownWrites.Handle && i.consistency.isEcho(key, cause) {
+		i.enqueuer.skip(SkipOwnWrite, key, *cause)
 		return
 	}
 	if found && priority < PriorityHigh {
-		if !l.works.Load() && l.config.Predicate == nil && l.informer.Has(key) {
+		if !i.begun.Load() && i.predicate == nil && i.objects.Has(key) {
 			return // the first pass, or the object's deletion, will handle it
 		}
-		l.feeder.found(key, *cause)
+		i.feeder.found(key, *cause)
 		return
 	}
-	l.feeder.willRun(key, NewCauses(*cause))
-	l.enqueuer.add(key, &queueOptions{Cause: *cause, Priority: workqueue.Priority(priority), Debounce: l.config.Queue.Debounce, EndBackoffIf: l.config.Queue.EndBackoffIf})
+	i.feeder.willRun(key, NewCauses(*cause))
+	i.enqueuer.add(key, &queueOptions{Cause: *cause, Priority: workqueue.Priority(priority), Debounce: i.config.Debounce, EndBackoffIf: i.config.EndBackoffIf})
 }

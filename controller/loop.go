@@ -8,17 +8,12 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/controller/internal/resync"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
-	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -40,94 +35,81 @@ type objects interface {
 	Listed(share, shares int) iter.Seq[informer.Change]
 }
 
-// loop is one term of a controller: its queue, its workers, and its state about keys.
+// loop is one term of a controller. It creates the parts of the term, starts and ends them, and runs keys: workers.go
+// reads the object, calls the handler, and passes the result to the schedule. Only this needs the type parameter.
 //
-// intake.go adds the keys of changes to the queue, workers.go takes them out and runs them, and follow.go decides what
-// follows a run. The state between runs is in consistency.go (writes that the informers do not show yet), failures.go,
-// ends.go (deleted objects), timers.go, feeder.go (keys found by lists), and internal/resync (last successes).
+// The path of a key: intake -> queue (lists and polls: intake -> feeder -> queue) -> pool -> loop.handle -> schedule.
+//
+// Each part has its own lock, and calls the user's code without it. The order of the locks is that of consistency: an
+// informer's events, then the lock of a part, then that of the queue.
 type loop[T kube.Object] struct {
 	// Immutable after newLoop.
 	config   Config[T]
 	informer *informer.Informer[T]
-	queue    *queue
-	sources  *sources
 	logger   *slog.Logger
-
-	kind     schema.GroupKind // of the controller's own objects; empty if it is not known
-	rules    *retryrules.Rules
 	history  *history // shared by the controller's terms, as problems is
 	problems *problems
-
-	works atomic.Bool // workers were started, or are about to be
-	// clusterScoped is set when an object without a namespace was seen: either all objects of a kind have a
-	// namespace, or no object has.
-	clusterScoped atomic.Bool
-	enqueuer      *enqueuer
-	feeder        *feeder
-
-	consistency *consistency
-	failures    failures
-	successes   *resync.Successes
-	timers      timers
-	ends        ends
-	hot         *hotLoops
-	writes      *writes
-	repeats     *detect.Repeats
-
-	// answers defines the fields that are cut from the objects in write responses. Immutable.
+	// answers defines the fields that are cut from the objects in write responses.
 	answers *wire.Cut
 
+	queue    *queue
+	enqueuer *enqueuer
+	intake   *intake
+	sources  *sources
+	feeder   *feeder
 	pool     *pool
+	schedule *schedule
 	watchdog *watchdog
+
+	// State about keys between their runs.
+	consistency *consistency
+	failures    *failures
+	successes   *resync.Successes
+	timers      *timers
+	ends        *ends
+	hot         *hotLoops
+	writes      *writes
 }
 
 func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 	config := c.config
 	l := &loop[T]{
-		config:   config,
-		informer: c.informer,
-		queue:    newQueue(config.Queue.Group, config.Queue.GroupLimit),
-		logger:   config.Logger.With("controller", config.Name),
-		kind:     c.informer.Kind().GroupKind(),
-		rules:    c.rules,
-		history:  c.history,
-		problems: c.problems,
-		failures: failures{keys: map[kube.Key]*failing{}},
-		ends:     ends{keys: map[kube.Key][]*end{}},
-		repeats:  detect.NewRepeats(),
-		answers:  answerCut(),
+		config:    config,
+		informer:  c.informer,
+		logger:    config.Logger.With("controller", config.Name),
+		history:   c.history,
+		problems:  c.problems,
+		answers:   answerCut(),
+		queue:     newQueue(config.Queue.Group, config.Queue.GroupLimit),
+		failures:  &failures{keys: map[kube.Key]*failing{}},
+		successes: resync.NewSuccesses(),
+		ends:      &ends{keys: map[kube.Key][]*end{}},
 	}
-	l.enqueuer = &enqueuer{queue: l.queue, controller: config.Name, metrics: config.Metrics, history: c.history, informer: c.informer.Untyped()}
-	l.pool = newPool(l.queue, config.Name, config.Workers, l.handle)
-	l.feeder = newFeeder(l.enqueuer, config.Queue, c.informer, config.Predicate, l.pool)
-	l.successes = resync.NewSuccesses()
-	l.timers = timers{keys: map[kube.Key]map[string]*time.Timer{}, fire: l.timerFired, gone: l.gone}
+	l.enqueuer = &enqueuer{queue: l.queue, controller: config.Name, metrics: config.Metrics, history: l.history, informer: l.informer.Untyped()}
+	l.timers = &timers{enqueuer: l.enqueuer, objects: l.informer, keys: map[kube.Key]map[string]*time.Timer{}}
 	l.consistency = &consistency{timeout: config.OwnWrites.ConsistencyTimeout, queue: l.queue, watched: l.watched, keys: map[kube.Key]*unseen{}}
 	content := &contentDecoder{l.watched}
 	l.hot = newHotLoops(l.problems, content)
 	l.writes = &writes{
 		config: config.OwnWrites, enqueuer: l.enqueuer, consistency: l.consistency, hot: l.hot, problems: l.problems, content: content,
 	}
+	l.pool = newPool(l.queue, config.Name, config.Workers, l.handle)
 	l.watchdog = &watchdog{
 		stuckAfter: config.Stuck.After, workers: config.Workers, pool: l.pool, queue: l.queue, hot: l.hot, problems: l.problems,
 	}
-	l.sources = newSources(config.Name, c.guard, l.triggered, c.sources)
+	l.schedule = &schedule{
+		enqueuer: l.enqueuer, queue: l.queue, objects: l.informer, rules: c.rules, problems: l.problems, logger: l.logger,
+		repeats:  detect.NewRepeats(),
+		failures: l.failures, successes: l.successes, timers: l.timers, ends: l.ends, hot: l.hot,
+		endBackoffIf: config.Queue.EndBackoffIf, keepsEnds: config.Deleted != nil, reconciles: config.Reconciler != nil,
+	}
+	l.feeder = newFeeder(l.enqueuer, config.Queue, l.informer, config.Predicate, l.pool)
+	l.intake = &intake{
+		enqueuer: l.enqueuer, feeder: l.feeder, schedule: l.schedule, failures: l.failures, consistency: l.consistency, hot: l.hot,
+		objects: l.informer, predicate: config.Predicate, config: config.Queue, ownWrites: config.OwnWrites,
+	}
+	l.sources = newSources(config.Name, c.guard, l.intake.triggered, c.sources)
 	return l
-}
-
-// gone reports whether the object uid is not in the cache under key. An empty uid means any object.
-func (l *loop[T]) gone(key kube.Key, uid types.UID) bool {
-	if uid == "" {
-		return !l.informer.Has(key)
-	}
-	kept, found := l.informer.Untyped().Encoded(key)
-	return !found || kept.UID != uid
-}
-
-func (l *loop[T]) timerFired(key kube.Key, name string) {
-	if l.informer.Has(key) {
-		l.enqueuer.addOwn(key, Cause{Type: CauseTimer, Detail: name}, queueOptions{EndBackoff: true})
-	}
 }
 
 // run runs the controller until ctx ends or a source fails. It returns when everything that it started has ended.
@@ -148,7 +130,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	for _, inf := range informers {
 		defer inf.Join(background)()
 	}
-	unsubscribe := l.informer.Subscribe(l.changed)
+	unsubscribe := l.informer.Subscribe(l.intake.changed)
 	defer unsubscribe()
 	l.sources.begin(intake, background, stopIntake)
 	defer l.sources.leave()
@@ -161,7 +143,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	if synced == nil {
 		entered(PhaseRunning)
 		l.logger.InfoContext(ctx, "controller started", "objects", l.informer.Len(), "workers", l.config.Workers)
-		l.works.Store(true)
+		l.intake.begin()
 		l.pool.start(workCtx)
 		others.Go(func() { // waited for below
 			if _, ok := l.feeder.feedNext(intake); ok { // the first pass

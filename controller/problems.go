@@ -174,7 +174,7 @@ func (l *loop[T]) reportProblem(ctx context.Context, t Problem, logged bool) {
 	if l.config.Events == nil || t.Key == (kube.Key{}) {
 		return
 	}
-	if object, found := l.informer.Untyped().Encoded(t.Key); found && l.kind.Kind != "" {
+	if object, found := l.informer.Untyped().Encoded(t.Key); found && l.informer.Kind().Kind != "" {
 		version, kind := l.informer.Kind().ToAPIVersionAndKind()
 		l.config.Events.Event(corev1.ObjectReference{
 			APIVersion: version, Kind: kind, Namespace: t.Key.Namespace, Name: t.Key.Name,

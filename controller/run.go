@@ -162,6 +162,14 @@ type running struct {
 	timersOf types.UID
 }
 
+// identify sets the uid and generation of r to those of the object that own, the informer, shows under key.
+func (r *running) identify(own objects, key kube.Key) {
+	r.uid, r.generation = "", 0
+	if kept, found := own.Untyped().Encoded(key); found {
+		r.uid, r.generation = kept.UID, kept.Generation
+	}
+}
+
 // snapshot returns a copy of the run's current state.
 func (r *record) snapshot() RunRecord {
 	r.mu.Lock()

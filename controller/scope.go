@@ -7,13 +7,13 @@ import (
 // redirect handles a key without an object. If the controller's objects are cluster-scoped and one has the key's
 // name, it enqueues that object and returns true. The scope was not known yet when the source enqueued the key: owner
 // references do not contain the owner's namespace, so sources use the child's namespace.
-func (l *loop[T]) redirect(key kube.Key, causes Causes) bool {
+func (i *intake) redirect(key kube.Key, causes Causes) bool {
 	meant := kube.Key{Name: key.Name}
-	if key.Namespace == "" || !l.informer.Has(meant) {
+	if key.Namespace == "" || !i.objects.Has(meant) {
 		return false
 	}
 	for _, cause := range causes.List() {
-		l.offer(meant, &cause, PriorityNormal, cause.Type == CauseListed)
+		i.offer(meant, &cause, PriorityNormal, cause.Type == CauseListed)
 	}
 	return true
 }

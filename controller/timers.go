@@ -43,9 +43,8 @@ var errNoRun = errors.New("the context is no handler's context")
 
 // timers are the timers of the objects of one term.
 type timers struct {
-	fire func(key kube.Key, name string)
-	// gone reports whether key has no object, or another one than uid.
-	gone func(key kube.Key, uid types.UID) bool
+	enqueuer *enqueuer
+	objects  objects
 
 	mu    sync.Mutex
 	keys  map[kube.Key]map[string]*time.Timer // guarded by mu
@@ -77,10 +76,26 @@ func (t *timers) set(key kube.Key, uid types.UID, name string, d time.Duration) 
 		}
 		t.mu.Unlock()
 		if current {
-			t.fire(key, name)
+			t.fired(key, name)
 		}
 	})
 	t.keys[key][name] = timer
+}
+
+// gone reports whether the object uid is not in the cache under key. An empty uid means any object.
+func (t *timers) gone(key kube.Key, uid types.UID) bool {
+	if uid == "" {
+		return !t.objects.Has(key)
+	}
+	kept, found := t.objects.Untyped().Encoded(key)
+	return !found || kept.UID != uid
+}
+
+// fired enqueues the key of a timer.
+func (t *timers) fired(key kube.Key, name string) {
+	if t.objects.Has(key) {
+		t.enqueuer.addOwn(key, Cause{Type: CauseTimer, Detail: name}, queueOptions{EndBackoff: true})
+	}
 }
 
 func (t *timers) stop(key kube.Key, name string) {

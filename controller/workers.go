@@ -73,8 +73,8 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) {
 
 // begin creates the record of a run.
 func (l *loop[T]) begin(item queueItem) *running {
-	r := &running{logger: l.logger, timers: &l.timers, writer: l.writes, cut: l.answers}
-	failed := l.failedBefore(r, item.Key)
+	r := &running{logger: l.logger, timers: l.timers, writer: l.writes, cut: l.answers}
+	failed := l.schedule.failedBefore(r, item.Key)
 	r.record = &record{run: RunRecord{
 		Controller: l.config.Name,
 		Key:        item.Key,
@@ -92,56 +92,20 @@ func (l *loop[T]) begin(item queueItem) *running {
 	return r
 }
 
-// failedBefore returns the failures of the object that a run will be about. Failures of an earlier object of the same
-// name are removed.
-func (l *loop[T]) failedBefore(r *running, key kube.Key) failing {
-	if !l.failures.some() {
-		return failing{}
-	}
-	failed := l.failures.of(key)
-	if failed.inARow == 0 && !failed.stalled && !failed.terminal {
-		return failed
-	}
-	if end := l.ends.first(key); end != nil {
-		r.uid = end.state.UID
-	} else {
-		l.readIdentity(r, key)
-	}
-	if failed.uid == r.uid {
-		return failed
-	}
-	l.forgetFailures(key)
-	return failing{}
-}
-
-// forgetFailures removes the failures of key, and ends the problems about them.
-func (l *loop[T]) forgetFailures(key kube.Key) {
-	l.failures.forget(key)
-	l.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
-}
-
-// readIdentity sets the uid and generation of r to those of the object that the informer shows under key.
-func (l *loop[T]) readIdentity(r *running, key kube.Key) {
-	r.uid, r.generation = "", 0
-	if kept, found := l.informer.Untyped().Encoded(key); found {
-		r.uid, r.generation = kept.UID, kept.Generation
-	}
-}
-
 // call calls the handler or the reconciler, and converts a panic into an error.
 func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 	defer RecoverPanic(&err)
 	key := r.run.Key
-	ended, err := l.endOf(ctx, r)
+	ended, err := l.callDeleted(ctx, r)
 	if err != nil {
 		return err
 	}
 	if l.config.Reconciler != nil {
-		if !l.informer.Has(key) && l.redirect(key, r.run.Causes) {
+		if !l.informer.Has(key) && l.intake.redirect(key, r.run.Causes) {
 			return errGone
 		}
 		// Before the call: the object that the reconciler reads may be newer than this, but never older.
-		l.readIdentity(r, key)
+		r.identify(l.informer, key)
 		r.mu.Lock()
 		r.timersOf = r.uid
 		r.mu.Unlock()
@@ -150,12 +114,12 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 	obj, found, err := l.informer.Get(key)
 	switch {
 	case err != nil:
-		l.readIdentity(r, key)
+		r.identify(l.informer, key)
 		return fmt.Errorf("read %s from the cache: %w", key, err)
 	case !found && ended:
 		return nil
 	case !found:
-		l.redirect(key, r.run.Causes)
+		l.intake.redirect(key, r.run.Causes)
 		return errGone
 	}
 	r.uid, r.generation = obj.GetUID(), obj.GetGeneration()
@@ -164,6 +128,28 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 	r.timersOf = obj.GetUID()
 	r.mu.Unlock()
 	return l.config.Handler(ctx, obj)
+}
+
+// callDeleted calls Config.Deleted for each deleted object of the key, in order of their deletion. called is false if
+// the key has no deleted object.
+func (l *loop[T]) callDeleted(ctx context.Context, r *running) (called bool, err error) {
+	key := r.run.Key
+	if l.config.Deleted == nil {
+		return false, nil
+	}
+	for end := l.ends.first(key); end != nil; end = l.ends.first(key) {
+		called, r.uid, r.ending = true, end.state.UID, end // before the call, because Deleted may panic
+		last, err := cache.Decode[T](l.informer.Untyped(), end.state)
+		if err != nil {
+			return true, fmt.Errorf("read the last state of %s: %w", key, err)
+		}
+		if err := usercode.Error(l.config.Deleted(ctx, last, end.stale)); err != nil {
+			return true, fmt.Errorf("deleted: %w", err)
+		}
+		l.ends.handled(key, end)
+		r.uid, r.ending = "", nil
+	}
+	return called, nil
 }
 
 // watched returns the informers of kind that the controller runs.
@@ -181,7 +167,7 @@ func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, c
 	now := time.Now()
 	outcome, requeue := outcomeOf(err, timedOut, cancelled)
 	l.consistency.ended(r)
-	next := l.follow(ctx, r, outcome, requeue, err)
+	next := l.schedule.follow(ctx, r, outcome, requeue, err)
 	if pause := l.hot.pauseAfter(r.run.Key); pause > 0 {
 		next.why += fmt.Sprintf(", not before %s have passed (hot loop)", rounded(pause))
 	}
