@@ -17,6 +17,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/observed"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -177,7 +178,7 @@ func TestUnobservedIsTheWorkersContext(t *testing.T) {
 		type name struct{}
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 			ctx = context.WithValue(kube.ObserveCalls(ctx, nil), name{}, 1)
-			outside := kube.Unobserved(ctx)
+			outside := observed.Outside(ctx)
 			if _, inside := controller.RunFrom(outside); inside || outside.Value(name{}) != nil {
 				return errors.New("it has values of the run")
 			}

@@ -14,16 +14,16 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ObjectList is a list of objects of type T. The Retrievers of Retrieve return it.
-type ObjectList[T kube.Object] struct {
+// objectList is a list of objects of type T. The Retrievers of Retrieve return it.
+type objectList[T kube.Object] struct {
 	metav1.TypeMeta
 	metav1.ListMeta
 	Items []T
 }
 
 // DeepCopyObject implements runtime.Object.
-func (l *ObjectList[T]) DeepCopyObject() runtime.Object {
-	copied := &ObjectList[T]{TypeMeta: l.TypeMeta}
+func (l *objectList[T]) DeepCopyObject() runtime.Object {
+	copied := &objectList[T]{TypeMeta: l.TypeMeta}
 	l.ListMeta.DeepCopyInto(&copied.ListMeta)
 	for _, item := range l.Items {
 		copied.Items = append(copied.Items, item.DeepCopyObject().(T))
@@ -37,13 +37,13 @@ func (r *clusterRetriever[T]) decoded() (feed, wire.Decoder[T], error) {
 	return r.feed(nil, new(atomic.Int64)), decoder, errors.Join(r.problem, err)
 }
 
-// List implements Retriever. It returns an *ObjectList[T].
+// List implements Retriever. It returns an *objectList[T].
 func (r *clusterRetriever[T]) List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	feed, decoder, err := r.decoded()
 	if err != nil {
 		return nil, err
 	}
-	list := &ObjectList[T]{TypeMeta: metav1.TypeMeta{APIVersion: r.kind.GroupVersion().String(), Kind: r.kind.Kind + "List"}}
+	list := &objectList[T]{TypeMeta: metav1.TypeMeta{APIVersion: r.kind.GroupVersion().String(), Kind: r.kind.Kind + "List"}}
 	list.ListMeta, err = feed.list(ctx, opts, func(o *wire.Object) error {
 		obj, err := decoder.Decode(o)
 		list.Items = append(list.Items, obj)

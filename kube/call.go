@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
+	"github.com/evenkeel-go/evenkeel/internal/observed"
 )
 
 // Call is one request to the API server by any client that uses a Cluster's HTTPClient or RESTConfig.
@@ -91,25 +92,10 @@ type CallObserver interface {
 
 type callObserverKey struct{}
 
-type unobservedKey struct{}
-
-// Unobserved returns the context from which the first ObserveCalls derived ctx, or ctx itself without ObserveCalls. It
-// is for work that outlives the handler which started it: its requests do not belong to the handler, and it must not
-// keep the run's values alive. The cancellation, the deadline and the values that were added after the first
-// ObserveCalls are missing.
-func Unobserved(ctx context.Context) context.Context {
-	if before, ok := ctx.Value(unobservedKey{}).(context.Context); ok {
-		return before
-	}
-	return ctx
-}
-
 // ObserveCalls returns a context with which every request through a Cluster is reported to observer, and then to the
 // observers of ctx. Controllers use it for handlers' contexts.
 func ObserveCalls(ctx context.Context, observer CallObserver) context.Context {
-	if ctx.Value(unobservedKey{}) == nil {
-		ctx = context.WithValue(ctx, unobservedKey{}, ctx)
-	}
+	ctx = observed.Mark(ctx)
 	if outer, ok := ctx.Value(callObserverKey{}).(CallObserver); ok {
 		observer = callObservers{observer, outer}
 	}
@@ -152,11 +138,11 @@ func (t *callTransport) WrappedRoundTripper() http.RoundTripper { return t.next 
 // RoundTrip implements http.RoundTripper.
 func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	observer, observed := ctx.Value(callObserverKey{}).(CallObserver)
+	observer, isObserved := ctx.Value(callObserverKey{}).(CallObserver)
 	if ctx.Value(underCallKey{}) != nil {
 		// A request through another Cluster that was created from this one's RESTConfig is one call, and was reported
 		// by that Cluster.
-		observed = false
+		isObserved = false
 	}
 	term := leadership.Of(ctx)
 	// An informer that was started in an earlier term continues to read with the context of that term.
@@ -166,14 +152,14 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case reads(req, t.cluster.basePath):
 		term = nil // reads may continue
-	case !observed && ctx.Value(underCallKey{}) == nil:
+	case !isObserved && ctx.Value(underCallKey{}) == nil:
 		t.cluster.checkStray(req, term)
 	}
-	if !observed && term == nil {
+	if !isObserved && term == nil {
 		return t.send(req, Call{}, nil)
 	}
 	call := callOf(req, t.cluster.basePath)
-	if observed && (call.Verb == "update" || call.Verb == "patch") && !call.connects() {
+	if isObserved && (call.Verb == "update" || call.Verb == "patch") && !call.connects() {
 		call.Request, call.RequestType = requestBody(req), req.Header.Get("Content-Type")
 	}
 	call.Kind = t.cluster.knownKind(call.Resource)
@@ -185,7 +171,7 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, leadership.NotSent(req, err) // not a call: observers are not notified
 		}
 	}
-	if !observed {
+	if !isObserved {
 		return t.send(req, call, term)
 	}
 	under := observer.CallBegan(ctx, call)

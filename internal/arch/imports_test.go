@@ -63,6 +63,8 @@ func layers() map[string]place {
 		// Maps that shrink, and the order of resource versions.
 		"internal/shrink":       {foundation: true},
 		"internal/versionorder": {foundation: true},
+		// The context outside of the observers of requests.
+		"internal/observed": {foundation: true},
 		// The Go types of objects.
 		"internal/gotype": {foundation: true},
 		// Terms of leadership, their contexts and the transport of their writes.

@@ -15,9 +15,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// DefaultAnnotationPrefix is the prefix of the annotations with span contexts unless Config.AnnotationPrefix is set:
+// defaultAnnotationPrefix is the prefix of the annotations with span contexts unless Config.AnnotationPrefix is set:
 // "evenkeel.dev/traceparent" and "evenkeel.dev/tracestate".
-const DefaultAnnotationPrefix = "evenkeel.dev/"
+const defaultAnnotationPrefix = "evenkeel.dev/"
 
 // scopeName is the name of the instrumentation scope of all spans.
 const scopeName = "github.com/evenkeel-go/evenkeel/tracing/otel"
@@ -31,7 +31,7 @@ type Config struct {
 	// annotation keys. Default propagation.TraceContext{}, the W3C's traceparent and tracestate.
 	Propagator propagation.TextMapPropagator
 	// AnnotationPrefix is the prefix of the annotations' keys. Controllers that should be linked to each other need the
-	// same prefix. Default DefaultAnnotationPrefix.
+	// same prefix. Default "evenkeel.dev/".
 	AnnotationPrefix string
 	// Parent makes a run a child of the span context in its object's annotation, and so a part of the same trace, if a
 	// cause of the run is that the object was added or its annotations changed. Other runs are linked to it.
@@ -82,7 +82,7 @@ func New(config Config) (*Tracer, error) {
 		t.propagator = propagation.TraceContext{}
 	}
 	if t.prefix == "" {
-		t.prefix = DefaultAnnotationPrefix
+		t.prefix = defaultAnnotationPrefix
 	}
 	return t, nil
 }
