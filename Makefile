@@ -168,7 +168,7 @@ bench-operator: localcluster-binary ## Compare one operator on Even Keel and on 
 MUTATED := ./internal/store,./informer,./controller/...,./internal/workqueue,./client,./owned,./status,./finalizer,./leader
 
 # Tests with a cluster that run on mutants which all other tests let pass. The packages left out have tests of minutes.
-CLUSTERED := ./client=./integration/client,./client=./integration/apply,./owned=./integration/owned,./status=./integration/status,./finalizer=./integration/finalizer
+CLUSTERED := ./client=./integration/client,./client=./integration/apply,./owned=./integration/owned,./owned=./integration/toolkit,./status=./integration/status,./finalizer=./integration/finalizer
 
 # A run of all packages writes the document; a run of some (PACKAGES=./status N=25) only prints its survivors.
 .PHONY: mutants

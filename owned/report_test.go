@@ -46,6 +46,14 @@ func TestReportDescribesPendingChildren(t *testing.T) {
 	if got := report.Pending(); strings.Count(got, "slow") != 5 || !strings.HasSuffix(got, "and 3 more") {
 		t.Error(got)
 	}
+	for n, want := range []string{
+		"", "wave 0 is not ready: ConfigMap shop/slow: 1 of 2 replicas are available",
+		"wave 0 is not ready: ConfigMap shop/slow: 1 of 2 replicas are available (and 1 more)",
+	} {
+		if got := waitText(slices.Repeat([]Result{slow}, n), "ready"); got != want {
+			t.Errorf("%d pending children: %q, want %q", n, got, want)
+		}
+	}
 	pruned := Result{Kind: kind, Outcome: Pruned}
 	if report = (Report{Results: []Result{ready, pruned}}); report.Remaining() != "" || !report.Ready() {
 		t.Errorf("remaining %q, ready %t", report.Remaining(), report.Ready())
@@ -103,5 +111,21 @@ func TestStatesOfChildren(t *testing.T) {
 	}
 	if states := (Report{OwnerTerminating: true}).States(); len(states) != 1 || states[0].Status != readiness.Terminating {
 		t.Errorf("%+v", states)
+	}
+}
+
+func TestObjectFindsChildByTypeAndKey(t *testing.T) {
+	t.Parallel()
+	key := kube.Key{Namespace: "shop", Name: "web"}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	report := Report{Results: []Result{{Key: key}, {Key: key, Object: service}}}
+	if got, found := Object[*corev1.Service](report, key); got != service || !found {
+		t.Errorf("found %t: %v", found, got)
+	}
+	if got, found := Object[*corev1.ConfigMap](report, key); got != nil || found {
+		t.Errorf("another type: found %t: %v", found, got)
+	}
+	if got, found := Object[*corev1.Service](report, kube.Key{Namespace: "shop", Name: "db"}); got != nil || found {
+		t.Errorf("another key: found %t: %v", found, got)
 	}
 }

@@ -80,6 +80,7 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 	c := must(e.c.With(func(c *client.Config) { c.Interceptors = []client.Interceptor{recording.Intercept} }))(t)
 	set := e.set(kinds, func(config *owned.Config) {
 		config.Client, config.FormerManagers, config.FormerChildren = c, []string{"old-operator"}, "!"+owned.LabelSet
+		config.Kinds = append(config.Kinds, schema.GroupVersionKind{Group: "not.served.example.com", Version: "v1", Kind: "Absent"})
 	})
 	plan := must(set.Plan(t.Context(), app, desired...))(t)
 	for _, want := range []string{"spec.template.spec.containers[name=sidecar]", "spec.template.spec.nodeSelector", "- ConfigMap " + e.namespace + "/web-old"} {
@@ -108,6 +109,15 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 		if r.Verb == client.VerbPatch {
 			t.Errorf("it is taken over twice: %v", r)
 		}
+	}
+	// Former children are looked for until none is left.
+	recording.Reset()
+	e.want(e.apply(set, app, desired...).Results, "Deployment web: unchanged")
+	after := len(recording.Requests())
+	recording.Reset()
+	e.apply(e.set(kinds, func(config *owned.Config) { config.Client = c }), app, desired...)
+	if without := len(recording.Requests()); after != without {
+		t.Errorf("%d requests after the former children are gone, %d without FormerChildren", after, without)
 	}
 }
 

@@ -175,3 +175,26 @@ func TestForceRemoveFinalizersDuringOtherWrite(t *testing.T) {
 		t.Error("it was not released by the next run")
 	}
 }
+
+// If an object cannot be read before its finalizers are removed, Apply returns the error and removes none.
+func TestForceRemoveFinalizersWithoutRead(t *testing.T) {
+	e := newEnv(t)
+	app := e.app("web")
+	e.stuck(e.set(), app, "held", volume)
+	errDown := errors.New("the API server is down")
+	fail := func(client.RoundTrip) client.RoundTrip {
+		return func(context.Context, *client.Request) error { return errDown }
+	}
+	c := must(e.c.With(func(config *client.Config) {
+		config.Interceptors = []client.Interceptor{client.On(fail, client.VerbGet)}
+	}))(t)
+	_, err := e.set(func(config *owned.Config) {
+		config.Client, config.ForceRemoveFinalizers, config.ForceRemoveAfter = c, []string{volume}, time.Nanosecond
+	}).Apply(t.Context(), app)
+	if !errors.Is(err, errDown) {
+		t.Errorf("the error is %v", err)
+	}
+	if got := e.get(e.key("held")).Finalizers; !slices.Equal(got, []string{volume}) {
+		t.Errorf("the finalizers are %q", got)
+	}
+}

@@ -98,6 +98,11 @@ func (r recreated) apply(set *owned.Set, owner kube.Object) (owned.Report, owned
 	return report, report.Results[0], err
 }
 
+// reasons collects the reasons of Events.
+type reasons []string
+
+func (r *reasons) Event(_ corev1.ObjectReference, _, reason, _, _ string) { *r = append(*r, reason) }
+
 // A child of a former owner that the garbage collector does not delete is deleted after the grace period, and created
 // again by the next run. Until then, the report says what the child waits for.
 func TestChildOfFormerOwnerIsReplaced(t *testing.T) {
@@ -130,9 +135,13 @@ func TestChildOfFormerOwnerIsReplaced(t *testing.T) {
 		t.Fatal("the plan has changed it")
 	}
 
-	_, result, err = r.apply(r.set(time.Nanosecond), r.second)
+	events := &reasons{}
+	_, result, err = r.apply(r.set(time.Nanosecond, func(c *owned.Config) { c.Events = events }), r.second)
 	if err != nil || result.Outcome != owned.Recreating || r.get("child") != nil {
 		t.Fatalf("after the grace time: %s, %v", result.Outcome, err)
+	}
+	if len(*events) != 1 || (*events)[0] != "ChildRecreating" {
+		t.Errorf("the Events have reasons %q", *events)
 	}
 	if _, result, err = r.apply(r.set(time.Nanosecond), r.second); err != nil || result.Outcome != owned.Created {
 		t.Errorf("%s, %v", result.Outcome, err)
