@@ -42,7 +42,7 @@ func applyAbsent[T kube.Object](ctx context.Context, a application, like T) (App
 			return ApplyResult[T]{}, a.exists(fmt.Errorf("its uid is %s", seen.object.GetUID()))
 		}
 	}
-	answer, err := sendApply(ctx, a, like)
+	response, err := sendApply(ctx, a, like)
 	if err != nil {
 		if !a.request.DryRun {
 			a.client.applied.forgetWritten(a.id.object)
@@ -52,16 +52,16 @@ func applyAbsent[T kube.Object](ctx context.Context, a application, like T) (App
 		}
 		return ApplyResult[T]{}, asMistyped(err)
 	}
-	after, err := a.stateOf(answer)
+	after, err := a.stateOf(response)
 	if err != nil {
-		return ApplyResult[T]{Object: answer, Outcome: Created}, err
+		return ApplyResult[T]{Object: response, Outcome: Created}, err
 	}
 	outcome := Created
 	if a.request.Status == http.StatusOK {
 		outcome = Updated // by an aggregated API server that ignores the resourceVersion
 	}
 	a.remember(after, outcome)
-	return ApplyResult[T]{Object: answer, Outcome: outcome}, nil
+	return ApplyResult[T]{Object: response, Outcome: outcome}, nil
 }
 
 // exists returns the error for an existing object. apierrors.IsAlreadyExists is true for it.

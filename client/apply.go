@@ -311,25 +311,25 @@ func apply[T kube.Object](ctx context.Context, a application, like T) (ApplyResu
 		return ApplyResult[T]{Object: seen.object, Outcome: Unchanged}, nil
 	}
 	last, _ := a.last()
-	answer, err := sendApply(ctx, a, like)
+	response, err := sendApply(ctx, a, like)
 	if err != nil {
 		return refused(a, seen, err)
 	}
-	if a.request.DryRun && seen.cached && answer.GetResourceVersion() != seen.object.GetResourceVersion() {
+	if a.request.DryRun && seen.cached && response.GetResourceVersion() != seen.object.GetResourceVersion() {
 		// The informer is stale: a dry run has not changed the object.
 		if seen, err = readState(ctx, a.target, like); err != nil {
 			return ApplyResult[T]{}, err
 		}
 	}
-	applied := ApplyResult[T]{Object: answer, Outcome: Updated, FormerManagers: formerManagersOf(answer, a.request.FieldOwner)}
+	applied := ApplyResult[T]{Object: response, Outcome: Updated, FormerManagers: formerManagersOf(response, a.request.FieldOwner)}
 	var before kube.Object
-	if seen.exists && seen.object.GetUID() == answer.GetUID() {
+	if seen.exists && seen.object.GetUID() == response.GetUID() {
 		before = seen.object
-		if a.request.DryRun || before.GetResourceVersion() != answer.GetResourceVersion() {
-			applied.Changed = diff(a.contents, before, answer, a.settings.subresource)
+		if a.request.DryRun || before.GetResourceVersion() != response.GetResourceVersion() {
+			applied.Changed = diff(a.contents, before, response, a.settings.subresource)
 		}
 	}
-	after, err := a.stateOf(answer)
+	after, err := a.stateOf(response)
 	if err != nil {
 		return applied, err
 	}

@@ -88,7 +88,7 @@ func BenchmarkApply(b *testing.B) {
 							return err
 						}
 						server.Annotations = applied.Metadata.Annotations
-						*r.Answer.(*appsv1.StatefulSet) = *server.DeepCopy()
+						*r.Response.(*appsv1.StatefulSet) = *server.DeepCopy()
 						return nil
 					}
 				}}

@@ -23,14 +23,14 @@ func TestApplyAnsweredByInterceptorIsNotStored(t *testing.T) {
 	live := set.DeepCopy()
 	live.UID, live.ResourceVersion, live.Spec.Replicas = "u1", "7", new(int32(1))
 	requests := 0
-	answering := func(status int) *client.Client {
+	responding := func(status int) *client.Client {
 		other, err := c.With(func(config *client.Config) {
 			config.FieldOwner, config.Informers = "shop", []client.Informer{shownSet{set: live}}
 			config.Interceptors = []client.Interceptor{func(client.RoundTrip) client.RoundTrip {
 				return func(_ context.Context, r *client.Request) error {
 					requests++
 					r.Status = status
-					*r.Answer.(*appsv1.StatefulSet) = *live.DeepCopy()
+					*r.Response.(*appsv1.StatefulSet) = *live.DeepCopy()
 					return nil
 				}
 			}}
@@ -40,7 +40,7 @@ func TestApplyAnsweredByInterceptorIsNotStored(t *testing.T) {
 		}
 		return other
 	}
-	suspended, sending := answering(0), answering(http.StatusOK)
+	suspended, sending := responding(0), responding(http.StatusOK)
 	for n, test := range []struct {
 		c    *client.Client
 		want int // total requests

@@ -14,11 +14,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 )
 
-// intercepted returns a client with answer instead of the API server, for some verbs.
-func intercepted(c *client.Client, answer client.RoundTrip, verbs ...client.Verb) *client.Client {
+// intercepted returns a client that calls respond instead of the API server, for some verbs.
+func intercepted(c *client.Client, respond client.RoundTrip, verbs ...client.Verb) *client.Client {
 	changed, err := c.With(func(config *client.Config) {
 		config.FieldOwner = "shop"
-		config.Interceptors = []client.Interceptor{client.On(func(client.RoundTrip) client.RoundTrip { return answer }, verbs...)}
+		config.Interceptors = []client.Interceptor{client.On(func(client.RoundTrip) client.RoundTrip { return respond }, verbs...)}
 	})
 	if err != nil {
 		panic(err)
@@ -58,7 +58,7 @@ func ExampleCreateOrUpdate() {
 		fmt.Println(r.Verb, r.Kind.Kind, r.Key)
 		updated := r.Object.(*appsv1.StatefulSet).DeepCopy()
 		updated.ResourceVersion = "8"
-		*r.Answer.(*appsv1.StatefulSet) = *updated
+		*r.Response.(*appsv1.StatefulSet) = *updated
 		return nil
 	}, client.VerbUpdate)
 
@@ -83,7 +83,7 @@ func ExampleSetLabels() {
 		fmt.Println(string(r.Body))
 		labelled := database()
 		labelled.Labels = map[string]string{"app": "db", "tier": "back"}
-		*r.Answer.(*appsv1.StatefulSet) = *labelled
+		*r.Response.(*appsv1.StatefulSet) = *labelled
 		return nil
 	}, client.VerbPatch)
 

@@ -108,8 +108,8 @@ func TestSubresourceRequiresConcreteType(t *testing.T) {
 	}
 	// The type of the request's body also determines the type of the response.
 	var body kube.Object = &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "u1", ResourceVersion: "7"}}
-	if answer, err := client.UpdateSubresource(t.Context(), c, database(), "scale", body); err != nil || answer.GetName() != "db" {
-		t.Errorf("the answer is %v, %v", answer, err)
+	if response, err := client.UpdateSubresource(t.Context(), c, database(), "scale", body); err != nil || response.GetName() != "db" {
+		t.Errorf("the response is %v, %v", response, err)
 	}
 	if got := server.verbs(); !cmp.Equal(got, []string{http.MethodPut}) {
 		t.Errorf("the requests are %q", got)

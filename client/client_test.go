@@ -58,9 +58,9 @@ func TestInterceptorsSeeEveryRequest(t *testing.T) {
 	refuse := func(client.RoundTrip) client.RoundTrip {
 		return func(context.Context, *client.Request) error { return errRefused }
 	}
-	answers := func(client.RoundTrip) client.RoundTrip {
+	responses := func(client.RoundTrip) client.RoundTrip {
 		return func(_ context.Context, r *client.Request) error {
-			r.Answer.(*corev1.Node).Name = "made up"
+			r.Response.(*corev1.Node).Name = "made up"
 			return nil
 		}
 	}
@@ -74,12 +74,12 @@ func TestInterceptorsSeeEveryRequest(t *testing.T) {
 	c = with(t, c, func(config *client.Config) {
 		config.Interceptors = []client.Interceptor{
 			note("first"), client.On(note("second"), client.VerbGet), client.On(refuse, client.VerbDelete, client.VerbDeleteCollection),
-			client.On(answers, client.VerbGet), client.On(changes, client.VerbUpdate),
+			client.On(responses, client.VerbGet), client.On(changes, client.VerbUpdate),
 		}
 	})
 	got, err := client.Get[*corev1.Node](t.Context(), c, kube.Key{Name: "n1"})
 	if err != nil || got.Name != "made up" || got.Kind != "Node" {
-		t.Errorf("an interceptor's answer is %+v, %v", got, err)
+		t.Errorf("the response of an interceptor is %+v, %v", got, err)
 	}
 	if err := client.Delete(t.Context(), c, node()); !errors.Is(err, errRefused) || client.ReasonOf(err) != client.ReasonOther {
 		t.Errorf("the error is %v, want the interceptor's", err)
@@ -115,7 +115,7 @@ func TestRecordingStoresRequests(t *testing.T) {
 	_, err3 := client.Update(t.Context(), c, database(), client.Subresource("status"), client.DryRun())
 	named := func(client.RoundTrip) client.RoundTrip {
 		return func(_ context.Context, r *client.Request) error {
-			r.Answer.(*corev1.Pod).Name = r.Object.GetGenerateName() + "x7"
+			r.Response.(*corev1.Pod).Name = r.Object.GetGenerateName() + "x7"
 			return nil
 		}
 	}
@@ -349,12 +349,12 @@ func TestNilInformerRejected(t *testing.T) {
 func TestListAnsweredByInterceptor(t *testing.T) {
 	t.Parallel()
 	_, c := newServer(t)
-	answers := func(client.RoundTrip) client.RoundTrip {
+	responses := func(client.RoundTrip) client.RoundTrip {
 		return func(_ context.Context, r *client.Request) error {
-			return json.Unmarshal([]byte(`{"items":[{"metadata":{"name":"a"}}]}`), r.Answer)
+			return json.Unmarshal([]byte(`{"items":[{"metadata":{"name":"a"}}]}`), r.Response)
 		}
 	}
-	c = with(t, c, func(config *client.Config) { config.Interceptors = []client.Interceptor{answers} })
+	c = with(t, c, func(config *client.Config) { config.Interceptors = []client.Interceptor{responses} })
 	all, err := client.All[*corev1.Pod](t.Context(), c)
 	if err != nil || len(all) != 1 || all[0].Name != "a" {
 		t.Errorf("the list is %v, %v", all, err)

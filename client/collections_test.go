@@ -74,7 +74,7 @@ func TestListEndsWhenEveryPageExpires(t *testing.T) {
 	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
 		asked++
 		if asked == 1 {
-			answer(w, http.StatusOK, metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{Continue: "a"}})
+			respond(w, http.StatusOK, metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{Continue: "a"}})
 			return true
 		}
 		expired := apierrors.NewResourceExpired("forgotten")
@@ -104,10 +104,10 @@ func TestMetadataFromServersWithoutPartialObjects(t *testing.T) {
 			return true
 		}
 		if r.URL.Path == "/api/v1/pods" {
-			answer(w, http.StatusOK, corev1.PodList{Items: []corev1.Pod{{ObjectMeta: meta("shop", "db-0"), Spec: corev1.PodSpec{NodeName: "n1"}}}})
+			respond(w, http.StatusOK, corev1.PodList{Items: []corev1.Pod{{ObjectMeta: meta("shop", "db-0"), Spec: corev1.PodSpec{NodeName: "n1"}}}})
 			return true
 		}
-		answer(w, http.StatusOK, corev1.Pod{ObjectMeta: meta("shop", "db-0"), Spec: corev1.PodSpec{NodeName: "n1"}})
+		respond(w, http.StatusOK, corev1.Pod{ObjectMeta: meta("shop", "db-0"), Spec: corev1.PodSpec{NodeName: "n1"}})
 		return true
 	}
 	exists, err := client.Exists[*corev1.Pod](t.Context(), c, kube.Key{Namespace: "shop", Name: "db-0"})

@@ -31,7 +31,7 @@ func TestDestructiveRequestsAreSentOnce(t *testing.T) {
 			var writes []string
 			listening := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, databasePath) {
-					answer(w, http.StatusOK, database())
+					respond(w, http.StatusOK, database())
 					return
 				}
 				if r.Method == http.MethodGet {
@@ -47,7 +47,7 @@ func TestDestructiveRequestsAreSentOnce(t *testing.T) {
 					refuse(w, apierrors.NewTooManyRequests("slower", 1))
 					return
 				}
-				answer(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Success"})
+				respond(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Success"})
 			}))
 			t.Cleanup(listening.Close)
 			cluster, err := kube.Connect(&rest.Config{Host: listening.URL})
@@ -67,7 +67,7 @@ func TestDestructiveRequestsAreSentOnce(t *testing.T) {
 				t.Errorf("sent %v, want one request", sent)
 			}
 			if after, _ := retry.RetryAfter(err); retry.Classify(err) != retry.Throttled || after != time.Second {
-				t.Errorf("the answer is %v, want the server's, with its Retry-After", err)
+				t.Errorf("the response is %v, want the server's, with its Retry-After", err)
 			}
 		})
 	}

@@ -224,27 +224,27 @@ func update[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], e
 	}
 	r := ch.request(VerbUpdate, ch.settings)
 	r.Object = ch.wanted
-	answer, err := exchange(ctx, ch.target, r, ch.wanted)
+	response, err := exchange(ctx, ch.target, r, ch.wanted)
 	if err != nil {
 		return WriteResult[T]{}, asChanged(err)
 	}
-	return ch.written(answer, r.DryRun), nil
+	return ch.written(response, r.DryRun), nil
 }
 
 func create[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], error) {
 	r := ch.request(VerbCreate, ch.settings)
 	r.Object = ch.wanted
-	answer, err := exchange(ctx, ch.target, r, ch.wanted)
+	response, err := exchange(ctx, ch.target, r, ch.wanted)
 	if err != nil {
 		return WriteResult[T]{}, err
 	}
-	return WriteResult[T]{Object: answer, Outcome: Created}, nil
+	return WriteResult[T]{Object: response, Outcome: Created}, nil
 }
 
 // written returns the result of a write with this response.
-func (ch change[T]) written(answer T, dryRun bool) WriteResult[T] {
-	w := WriteResult[T]{Object: answer, Outcome: Updated, Changed: diff(newContents(ch.client.shapes), ch.before, answer, "")}
-	if answer.GetResourceVersion() == ch.before.GetResourceVersion() && !dryRun || dryRun && len(w.Changed) == 0 {
+func (ch change[T]) written(response T, dryRun bool) WriteResult[T] {
+	w := WriteResult[T]{Object: response, Outcome: Updated, Changed: diff(newContents(ch.client.shapes), ch.before, response, "")}
+	if response.GetResourceVersion() == ch.before.GetResourceVersion() && !dryRun || dryRun && len(w.Changed) == 0 {
 		w.Outcome, w.Changed = Unchanged, nil // the API server found no difference
 	}
 	return w
@@ -290,11 +290,11 @@ func patchBoth[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T]
 	}
 	written := WriteResult[T]{Object: ch.before, Outcome: Unchanged}
 	if difference := mergeDifference(from, to); len(difference) > 0 {
-		answer, err := ch.patch(ctx, ch.before, difference, "")
+		response, err := ch.patch(ctx, ch.before, difference, "")
 		if err != nil {
 			return WriteResult[T]{}, err
 		}
-		written = ch.written(answer, ch.dryRun())
+		written = ch.written(response, ch.dryRun())
 	}
 	if difference := mergeDifference(fromStatus, toStatus); len(difference) > 0 {
 		return ch.patchStatus(ctx, written, difference)
@@ -324,16 +324,16 @@ func createWithStatus[T kube.Object](ctx context.Context, ch change[T]) (WriteRe
 
 // patchStatus patches the status of written.Object.
 func (ch change[T]) patchStatus(ctx context.Context, written WriteResult[T], difference map[string]any) (WriteResult[T], error) {
-	answer, err := ch.patch(ctx, written.Object, difference, "status")
+	response, err := ch.patch(ctx, written.Object, difference, "status")
 	if err != nil {
 		return written, fmt.Errorf("its status: %w", err)
 	}
-	written.StatusUpdated = ch.dryRun() || answer.GetResourceVersion() != written.Object.GetResourceVersion()
+	written.StatusUpdated = ch.dryRun() || response.GetResourceVersion() != written.Object.GetResourceVersion()
 	if written.StatusUpdated && written.Outcome != Created {
 		written.Outcome = Updated
-		written.Changed = append(written.Changed, diff(newContents(ch.client.shapes), ch.before, answer, "status")...)
+		written.Changed = append(written.Changed, diff(newContents(ch.client.shapes), ch.before, response, "status")...)
 	}
-	written.Object = answer
+	written.Object = response
 	return written, nil
 }
 
@@ -352,8 +352,8 @@ func (ch change[T]) patch(ctx context.Context, seen T, difference map[string]any
 	if r.Body, err = json.Marshal(difference); err != nil {
 		return none, fmt.Errorf("encode: %w", err)
 	}
-	answer, err := exchange(ctx, ch.target, r, seen)
-	return answer, asChanged(err)
+	response, err := exchange(ctx, ch.target, r, seen)
+	return response, asChanged(err)
 }
 
 // statusApart reports whether the status is a subresource. It reads the discovery again if another request has

@@ -46,7 +46,7 @@ func (c *Client) explain(ctx context.Context, r *Request, err error) error {
 	cluster := c.config.Cluster
 	unknownPath := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	switch {
-	case !apierrors.IsNotFound(err) && r.Verb.Writes():
+	case !apierrors.IsNotFound(err) && r.Verb.IsWrite():
 		return asTooLarge(err)
 	case !apierrors.IsNotFound(err):
 		return err
@@ -91,7 +91,7 @@ func missesNamespace(r *Request, err error) bool {
 // and a request to a subresource may name other objects, such as the Pod of a token. The API server itself
 // always names the missing object.
 func isAbout(r *Request, err error) bool {
-	if !r.Verb.Writes() && r.Subresource == "" {
+	if !r.Verb.IsWrite() && r.Subresource == "" {
 		return true
 	}
 	if r.Verb == VerbCreate && r.Subresource == "" {
@@ -106,11 +106,11 @@ func isAbout(r *Request, err error) bool {
 }
 
 func detailsOf(err error) *metav1.StatusDetails {
-	return answerOf(err).Details
+	return statusOf(err).Details
 }
 
-// answerOf returns the Status that err wraps as the response of the API server, or an empty one.
-func answerOf(err error) metav1.Status {
+// statusOf returns the Status that err wraps as the response of the API server, or an empty one.
+func statusOf(err error) metav1.Status {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return metav1.Status{}

@@ -173,7 +173,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.asked++
 		s.mu.Unlock()
-		answer(w, http.StatusOK, list)
+		respond(w, http.StatusOK, list)
 		return
 	}
 	body, err := io.ReadAll(r.Body)
@@ -205,11 +205,11 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	case obj == nil, isScale && path != databasePath:
 		refuse(w, apierrors.NewNotFound(schema.GroupResource{}, path[strings.LastIndex(path, "/")+1:]))
 	case r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata"):
-		answer(w, http.StatusOK, &unstructured.Unstructured{Object: map[string]any{
+		respond(w, http.StatusOK, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": obj.Object["metadata"],
 		}})
 	case r.Method == http.MethodGet:
-		answer(w, http.StatusOK, obj)
+		respond(w, http.StatusOK, obj)
 	case r.Method == http.MethodDelete:
 		var options metav1.DeleteOptions
 		if err := json.Unmarshal(body, &options); err != nil || options.Kind != "DeleteOptions" || options.Preconditions == nil {
@@ -224,7 +224,7 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 		if options.DryRun == nil {
 			delete(s.objects, path)
 		}
-		answer(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Success"})
+		respond(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Success"})
 	case r.Method == http.MethodPut && isScale:
 		s.scale(w, r, obj, body)
 	default:
@@ -247,7 +247,7 @@ func (s *apiServer) scale(w http.ResponseWriter, r *http.Request, obj *unstructu
 		replicas, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas") // 0 if it is missing
 		obj.Object["spec"].(map[string]any)["replicas"] = replicas
 	}
-	answer(w, http.StatusOK, scale)
+	respond(w, http.StatusOK, scale)
 }
 
 func resourcesOf(groupVersion string) *metav1.APIResourceList {
@@ -272,7 +272,7 @@ func resourcesOf(groupVersion string) *metav1.APIResourceList {
 	return nil
 }
 
-func answer(w http.ResponseWriter, code int, body any) {
+func respond(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(body) // the test fails elsewhere if the client has closed the connection
@@ -280,5 +280,5 @@ func answer(w http.ResponseWriter, code int, body any) {
 
 func refuse(w http.ResponseWriter, err *apierrors.StatusError) {
 	err.ErrStatus.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	answer(w, int(err.ErrStatus.Code), err.ErrStatus)
+	respond(w, int(err.ErrStatus.Code), err.ErrStatus)
 }

@@ -251,7 +251,7 @@ func (m *appliedMemory) intercept(send RoundTrip) RoundTrip {
 		verb := r.Verb // before an interceptor changes it
 		err := send(ctx, r)
 		switch {
-		case r.DryRun, !verb.Writes(), verb == VerbApply:
+		case r.DryRun, !verb.IsWrite(), verb == VerbApply:
 		case verb == VerbDeleteCollection:
 			m.forgetCollection(collection{r.Kind.GroupKind(), r.Key.Namespace})
 		case r.Key.Name != "" && r.Subresource == "status":

@@ -25,7 +25,7 @@ func (e *mistypedError) RetryClass() retry.Class { return retry.Invalid }
 // asMistyped recognizes the response to a configuration that does not match the schema. The API has no code for it. The
 // live object may also be the one that does not match, but then the message differs.
 func asMistyped(err error) error {
-	status := answerOf(err)
+	status := statusOf(err)
 	if status.Code != http.StatusInternalServerError || !strings.HasPrefix(status.Message, "failed to create typed patch object ") {
 		return err
 	}
@@ -48,7 +48,7 @@ func (e *tooLargeError) RetryClass() retry.Class { return retry.Invalid }
 // asTooLarge recognizes the response to a write of an object that is too large for etcd. A list may exceed the same
 // limits, but its message contains "received", not "send".
 func asTooLarge(err error) error {
-	message := answerOf(err).Message
+	message := statusOf(err).Message
 	if strings.Contains(message, "trying to send message larger than max") || strings.Contains(message, "etcdserver: request is too large") {
 		return &tooLargeError{err}
 	}

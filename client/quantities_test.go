@@ -39,7 +39,7 @@ func TestApplyDistinguishesUnsetQuantities(t *testing.T) {
 			return func(_ context.Context, r *client.Request) error {
 				requests++
 				r.Status = http.StatusOK
-				*r.Answer.(*appsv1.StatefulSet) = *shown.set.DeepCopy()
+				*r.Response.(*appsv1.StatefulSet) = *shown.set.DeepCopy()
 				return nil
 			}
 		}}

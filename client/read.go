@@ -69,16 +69,16 @@ func get[T kube.Object](ctx context.Context, t target, s settings, like T) (T, e
 
 // exchange sends r and decodes the response as an object of the target's kind.
 func exchange[T kube.Object](ctx context.Context, t target, r *Request, like T) (T, error) {
-	answer := newLike(like)
-	r.Answer = answer
+	response := newLike(like)
+	r.Response = response
 	if err := t.client.send(ctx, r); err != nil {
 		var none T
 		return none, err
 	}
 	if r.Subresource == "" || r.Subresource == "status" {
-		answer.GetObjectKind().SetGroupVersionKind(t.kind) // of the object, not "PartialObjectMetadata"
+		response.GetObjectKind().SetGroupVersionKind(t.kind) // of the object, not "PartialObjectMetadata"
 	}
-	return answer, nil
+	return response, nil
 }
 
 // Exists reports whether an object with this key exists. It reads metadata only.
@@ -188,9 +188,9 @@ func pages[T kube.Object](ctx context.Context, t target, s settings, yield func(
 	options := s.listOptions()
 	resumed := false // since the last page: otherwise a server that always returns 410 causes an endless loop
 	for {
-		answer := &page{}
+		response := &page{}
 		r := t.request(VerbList, s)
-		r.List, r.Answer = options, answer
+		r.List, r.Response = options, response
 		if err := t.client.send(ctx, r); err != nil {
 			next := continueAfter(err)
 			if !s.resume || resumed || next == "" || next == options.Continue {
@@ -200,7 +200,7 @@ func pages[T kube.Object](ctx context.Context, t target, s settings, yield func(
 			continue
 		}
 		resumed = false
-		for _, raw := range answer.Items {
+		for _, raw := range response.Items {
 			obj, err := decodeOneOf(raw, t.kind, none)
 			if err != nil {
 				return err
@@ -209,10 +209,10 @@ func pages[T kube.Object](ctx context.Context, t target, s settings, yield func(
 				return nil
 			}
 		}
-		if answer.Continue == "" {
+		if response.Continue == "" {
 			return nil
 		}
-		options.Continue = answer.Continue
+		options.Continue = response.Continue
 		// The token contains the state.
 		options.ResourceVersion, options.ResourceVersionMatch = "", ""
 	}
@@ -223,7 +223,7 @@ func continueAfter(err error) string {
 	if !apierrors.IsResourceExpired(err) {
 		return ""
 	}
-	return answerOf(err).Continue
+	return statusOf(err).Continue
 }
 
 // All returns the objects of List in one state. From the API server they are ordered by namespace and name,

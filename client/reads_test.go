@@ -31,7 +31,7 @@ func paged(forgets bool, token string) func(w http.ResponseWriter, r *http.Reque
 			for _, name := range names {
 				pods.Items = append(pods.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}})
 			}
-			answer(w, http.StatusOK, pods)
+			respond(w, http.StatusOK, pods)
 		}
 		switch {
 		case query.Get("limit") == "":
@@ -219,7 +219,7 @@ func TestInformerRestartsDuringRead(t *testing.T) {
 			server, c := newServer(t)
 			server.handle = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 				if strings.HasSuffix(r.URL.Path, "/statefulsets") {
-					answer(w, http.StatusOK, &appsv1.StatefulSetList{})
+					respond(w, http.StatusOK, &appsv1.StatefulSetList{})
 					return true
 				}
 				return false
@@ -330,7 +330,7 @@ func TestReadsFromInformers(t *testing.T) {
 			server, c := newServer(t)
 			if strings.HasPrefix(name, "All") {
 				server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
-					answer(w, http.StatusOK, &appsv1.StatefulSetList{})
+					respond(w, http.StatusOK, &appsv1.StatefulSetList{})
 					return true
 				}
 			}

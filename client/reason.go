@@ -101,15 +101,15 @@ func ignore(err error, reason Reason) error {
 // that other managers own. Nil if the API server names none.
 func StatusCauses(err error) []metav1.StatusCause {
 	var causes []metav1.StatusCause
-	answers := retryrules.Failures(err, func(err error, _ retry.Class) apierrors.APIStatus {
-		answer, _ := err.(apierrors.APIStatus)
-		return answer
+	responses := retryrules.Failures(err, func(err error, _ retry.Class) apierrors.APIStatus {
+		response, _ := err.(apierrors.APIStatus)
+		return response
 	})
-	for _, answer := range answers {
-		if answer == nil {
+	for _, response := range responses {
+		if response == nil {
 			continue
 		}
-		status := answer.Status()
+		status := response.Status()
 		if status.Details == nil || apierrors.HasStatusCause(&apierrors.StatusError{ErrStatus: status}, metav1.CauseTypeUnexpectedServerResponse) {
 			continue
 		}
@@ -147,15 +147,15 @@ func reasonOfOne(err error, class retry.Class) Reason {
 	case class == "":
 		return ""
 	case answered:
-		return reasonOfAnswer(err, class)
+		return reasonOfResponse(err, class)
 	case class == retry.Transient:
 		return ReasonUnreachable
 	}
 	return ReasonOther
 }
 
-// reasonOfAnswer returns the reason of a response of the API server.
-func reasonOfAnswer(err error, class retry.Class) Reason {
+// reasonOfResponse returns the reason of a response of the API server.
+func reasonOfResponse(err error, class retry.Class) Reason {
 	switch {
 	case apierrors.IsNotFound(err):
 		return ReasonNotFound

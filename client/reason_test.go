@@ -39,7 +39,7 @@ func invalid() error {
 	})
 }
 
-func proxyAnswer(code, retryAfter int) error {
+func proxyResponse(code, retryAfter int) error {
 	return apierrors.NewGenericServerResponse(code, "PUT", podResource(), "web", "", retryAfter, true)
 }
 
@@ -64,17 +64,17 @@ func TestReasons(t *testing.T) {
 		{apierrors.NewUnauthorized("who?"), client.ReasonForbidden},
 		{invalid(), client.ReasonInvalid},
 		{apierrors.NewBadRequest("no"), client.ReasonInvalid},
-		{proxyAnswer(http.StatusUnsupportedMediaType, 0), client.ReasonInvalid},
+		{proxyResponse(http.StatusUnsupportedMediaType, 0), client.ReasonInvalid},
 		{apierrors.NewTooManyRequests("slower", 1), client.ReasonThrottled},
-		{proxyAnswer(http.StatusServiceUnavailable, 3), client.ReasonThrottled},
-		{proxyAnswer(http.StatusBadGateway, 0), client.ReasonTransient},
+		{proxyResponse(http.StatusServiceUnavailable, 3), client.ReasonThrottled},
+		{proxyResponse(http.StatusBadGateway, 0), client.ReasonTransient},
 		{apierrors.NewInternalError(errors.New("etcd")), client.ReasonTransient},
 		{apierrors.NewResourceExpired("too old"), client.ReasonTransient},
 		{context.DeadlineExceeded, client.ReasonTransient},
 		{refused, client.ReasonUnreachable},
 		{&url.Error{Op: "Put", Err: context.DeadlineExceeded}, client.ReasonUnreachable},
 		{&net.DNSError{Err: "no such host"}, client.ReasonUnreachable},
-		{fmt.Errorf("read the answer: %w", io.ErrUnexpectedEOF), client.ReasonUnreachable},
+		{fmt.Errorf("read the response: %w", io.ErrUnexpectedEOF), client.ReasonUnreachable},
 		{errors.New("stream error: stream ID 5; INTERNAL_ERROR"), client.ReasonUnreachable},
 		{&url.Error{Op: "Put", Err: context.Canceled}, client.ReasonOther},
 		{&url.Error{Op: "Put", Err: fmt.Errorf("not sent: %w", kube.ErrLeadershipLost)}, client.ReasonOther},
@@ -87,7 +87,7 @@ func TestReasons(t *testing.T) {
 		{fmt.Errorf("%w: %w", errors.New("what the caller makes of it"), notFound()), client.ReasonNotFound},
 		{errors.Join(notFound(), errors.New("another failure")), client.ReasonOther},
 		{errors.Join(exists(), nil, notFound(), invalid()), client.ReasonInvalid},
-		{utilerrors.NewAggregate([]error{proxyAnswer(503, 0), notFound()}), client.ReasonNotFound},
+		{utilerrors.NewAggregate([]error{proxyResponse(503, 0), notFound()}), client.ReasonNotFound},
 	} {
 		if got := client.ReasonOf(test.err); got != test.want {
 			t.Errorf("the reason of %v is %q, want %q", test.err, got, test.want)
@@ -133,7 +133,7 @@ func TestStatusCausesAndRetryAfter(t *testing.T) {
 		{Field: "spec.replicas", Type: metav1.CauseTypeFieldValueInvalid, Message: `Invalid value: -1: must not be negative`},
 		{Field: "spec.containers[0].image", Type: metav1.CauseTypeFieldValueRequired, Message: "Required value"},
 	}
-	joined := errors.Join(fmt.Errorf("create: %w", invalid()), proxyAnswer(http.StatusServiceUnavailable, 7), apierrors.NewTooManyRequests("slower", 2))
+	joined := errors.Join(fmt.Errorf("create: %w", invalid()), proxyResponse(http.StatusServiceUnavailable, 7), apierrors.NewTooManyRequests("slower", 2))
 	if got := client.StatusCauses(joined); !slices.Equal(got, want) {
 		t.Errorf("the causes are %+v, want %+v", got, want)
 	}

@@ -123,9 +123,9 @@ func TestApplyIgnoresStaleInformerAfterOwnWrite(t *testing.T) {
 								}}},
 							}}
 						}
-						if answer, ok := r.Answer.(*corev1.ConfigMap); ok {
-							*answer = *config("slow")
-							answer.UID, answer.ResourceVersion = cmp.Or(test.uid, shown.UID), "9"
+						if response, ok := r.Response.(*corev1.ConfigMap); ok {
+							*response = *config("slow")
+							response.UID, response.ResourceVersion = cmp.Or(test.uid, shown.UID), "9"
 						}
 						return nil
 					}

@@ -72,7 +72,7 @@ func (r *Recording) add(request *Request, err error) {
 		DryRun: request.DryRun, Body: request.Body, Status: request.Status, Err: err,
 	}
 	if recorded.Verb == VerbCreate && recorded.Key.Name == "" && err == nil {
-		if created, err := meta.Accessor(request.Answer); err == nil {
+		if created, err := meta.Accessor(request.Response); err == nil {
 			recorded.Key.Name = created.GetName()
 		}
 	}
@@ -90,7 +90,7 @@ func (r *Recording) Requests() []Recorded {
 
 // Writes returns the requests other than reads, including dry runs.
 func (r *Recording) Writes() []Recorded {
-	return slices.DeleteFunc(r.Requests(), func(recorded Recorded) bool { return !recorded.Verb.Writes() })
+	return slices.DeleteFunc(r.Requests(), func(recorded Recorded) bool { return !recorded.Verb.IsWrite() })
 }
 
 // Reset drops all requests.

@@ -29,8 +29,8 @@ const (
 	VerbDeleteCollection Verb = "deletecollection"
 )
 
-// Writes reports whether the verb changes objects.
-func (v Verb) Writes() bool { return v != VerbGet && v != VerbList && v != VerbWatch }
+// IsWrite reports whether the verb changes objects.
+func (v Verb) IsWrite() bool { return v != VerbGet && v != VerbList && v != VerbWatch }
 
 // Request is a request to the API server, as interceptors see it. They may change it before it is sent;
 // afterwards it contains the response. Reads from informers are not requests.
@@ -62,9 +62,9 @@ type Request struct {
 	// GetVersion is the minimum resourceVersion of a get.
 	GetVersion string
 
-	// Answer receives the decoded response. Nil: the response is not decoded. An interceptor that answers a
+	// Response receives the decoded response. Nil: the response is not decoded. An interceptor that answers a
 	// request fills it; for a list it is of a type of this package that JSON can be decoded into.
-	Answer runtime.Object
+	Response runtime.Object
 	// Status is the HTTP status of the response; 0 before it, and without a response. The result of an apply
 	// without a status is not stored: the next apply makes a request again.
 	Status int

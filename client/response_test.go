@@ -49,16 +49,16 @@ func TestStatusResponseHasNoObject(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
-		answer(w, http.StatusCreated, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Success", Code: 201})
+		respond(w, http.StatusCreated, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Success", Code: 201})
 		return true
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}}
 	if got, err := client.CreateSubresource(t.Context(), c, pod, "binding", &corev1.Binding{Target: corev1.ObjectReference{Name: "n1"}}); err != nil || got == nil || got.Kind != "" {
-		t.Errorf("the answer is %+v, %v", got, err)
+		t.Errorf("the response is %+v, %v", got, err)
 	}
 	// The type has a struct as its status, into which a string cannot be decoded.
 	if got, err := client.CreateSubresource(t.Context(), c, pod, "resize", pod); err != nil || got.Name != "" {
-		t.Errorf("the answer is %+v, %v", got, err)
+		t.Errorf("the response is %+v, %v", got, err)
 	}
 }
 
@@ -79,10 +79,10 @@ func TestNotFoundErrors(t *testing.T) {
 		return err
 	}
 	for name, test := range map[string]struct {
-		answer error
-		do     func(c *client.Client) error
-		want   error
-		reason client.Reason
+		response error
+		do       func(c *client.Client) error
+		want     error
+		reason   client.Reason
 	}{
 		"the namespace":               {notFound("namespaces", "shop"), create, client.ErrNoNamespace, client.ReasonOther},
 		"what a webhook looked for":   {notFound("secrets", "key"), create, nil, client.ReasonOther},
@@ -100,7 +100,7 @@ func TestNotFoundErrors(t *testing.T) {
 			t.Parallel()
 			server, c := newServer(t)
 			server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
-				known, _ := errors.AsType[*apierrors.StatusError](test.answer)
+				known, _ := errors.AsType[*apierrors.StatusError](test.response)
 				copied := *known
 				refuse(w, &copied)
 				return true

@@ -61,7 +61,7 @@ func TestApplyAfterResourceVersionIsReused(t *testing.T) {
 						requests++
 						shown.ResourceVersion = live.ResourceVersion
 						r.Status = http.StatusOK
-						*r.Answer.(*appsv1.StatefulSet) = *live.DeepCopy()
+						*r.Response.(*appsv1.StatefulSet) = *live.DeepCopy()
 						return nil
 					}
 				}}

@@ -34,19 +34,19 @@ func (c *Client) roundTrip(ctx context.Context, r *Request) error {
 	if err := result.Error(); err != nil {
 		return c.explain(ctx, r, err)
 	}
-	if r.Answer == nil {
+	if r.Response == nil {
 		return nil
 	}
 	raw, err := result.Raw()
 	if err != nil {
 		return err
 	}
-	if _, wanted := r.Answer.(*metav1.Status); !wanted && r.Subresource != "" && r.Verb.Writes() && isStatus(raw) {
-		clearObject(r.Answer)
+	if _, wanted := r.Response.(*metav1.Status); !wanted && r.Subresource != "" && r.Verb.IsWrite() && isStatus(raw) {
+		clearObject(r.Response)
 		return nil
 	}
-	if err := decodeInto(raw, r.Answer); err != nil {
-		return fmt.Errorf("decode the answer: %w", err)
+	if err := decodeInto(raw, r.Response); err != nil {
+		return fmt.Errorf("decode the response: %w", err)
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func (c *Client) encode(client rest.Interface, r *Request) (*rest.Request, error
 			return nil, err
 		}
 	}
-	if r.Verb.Writes() {
+	if r.Verb.IsWrite() {
 		writeParams(req, r)
 	}
 	switch {

@@ -96,11 +96,11 @@ func subresourceCall[S kube.Object](
 	case VerbPatch:
 		r.PatchType, r.Body = patch.patchType, patch.body
 	}
-	answer, err := exchange(ctx, t, r, body)
+	response, err := exchange(ctx, t, r, body)
 	if err != nil {
 		return none, fmt.Errorf("%s %s: %w", verb, t.withSubresource(s), asChanged(err))
 	}
-	return answer, nil
+	return response, nil
 }
 
 // bodyOf returns the body of a subresource, with the name of the parent.

@@ -158,7 +158,7 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 	if r.Body, err = json.Marshal(mergeDifference(current, without)); err != nil {
 		return nil, err
 	}
-	answer, err := exchange(ctx, t, r, after)
+	response, err := exchange(ctx, t, r, after)
 	switch reason := ReasonOf(err); {
 	case reason == ReasonInvalid, reason == ReasonForbidden: // policies and webhooks use both
 		slices.SortStableFunc(d.changes, func(a, b FieldChange) int { return strings.Compare(a.Path, b.Path) })
@@ -166,7 +166,7 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 	case err != nil:
 		return nil, err
 	}
-	return Diff(after, answer), nil
+	return Diff(after, response), nil
 }
 
 // writtenFields returns the fields that managers have written by Update to the object, and those of all other

@@ -140,7 +140,7 @@ func (t target) request(verb Verb, s settings) *Request {
 	if verb == VerbGet {
 		r.GetVersion = s.notOlderThan
 	}
-	if verb.Writes() {
+	if verb.IsWrite() {
 		r.DryRun = s.dryRun || config.DryRun
 		r.FieldOwner = cmp.Or(s.fieldOwner, config.FieldOwner)
 		r.FieldValidation = cmp.Or(s.fieldValidation, config.FieldValidation)

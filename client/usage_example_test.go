@@ -158,9 +158,9 @@ func ExampleDelete() {
 	// <nil>
 }
 
-// ExampleReasonOf_answers returns a result to the controller that depends on the reason of the failed request.
-func ExampleReasonOf_answers() {
-	answer := func(err error) error {
+// ExampleReasonOf_results returns a result to the controller that depends on the reason of the failed request.
+func ExampleReasonOf_results() {
+	handle := func(err error) error {
 		switch client.ReasonOf(err) {
 		case client.ReasonNotFound:
 			return nil
@@ -170,7 +170,7 @@ func ExampleReasonOf_answers() {
 		return err
 	}
 	_, err := client.Get[*corev1.Pod](context.Background(), shopClient(), kube.Key{Namespace: "shop", Name: "web-1"})
-	fmt.Println(client.ReasonOf(err), answer(err))
+	fmt.Println(client.ReasonOf(err), handle(err))
 	// Output:
 	// NotFound <nil>
 }
@@ -204,7 +204,7 @@ func ExamplePatchSubresource() {
 	ctx := context.Background()
 	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
 		fmt.Println(r.Verb, r.Kind.Kind, r.Key, r.Subresource, string(r.Body))
-		*r.Answer.(*autoscalingv1.Scale) = autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 2}}
+		*r.Response.(*autoscalingv1.Scale) = autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 2}}
 		return nil
 	}, client.VerbGet, client.VerbPatch)
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
@@ -221,7 +221,7 @@ func ExamplePatchSubresource() {
 func ExampleGetSubresource() {
 	ctx := context.Background()
 	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
-		*r.Answer.(*autoscalingv1.Scale) = autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
+		*r.Response.(*autoscalingv1.Scale) = autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
 		return nil
 	}, client.VerbGet)
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}

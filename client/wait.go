@@ -300,22 +300,22 @@ func (w *waiting[T]) follow(ctx context.Context) (obj T, done, quiet bool, err e
 
 // list reads the object by a list, because its resourceVersion allows a watch whether or not the object exists.
 func (w *waiting[T]) list(ctx context.Context, t target) (obj T, found bool, version string, err error) {
-	answer, key := &page{}, t.key
+	response, key := &page{}, t.key
 	t.key.Name = ""
 	r := t.request(VerbList, settings{})
 	r.List.FieldSelector = byName(key.Name)
-	r.Answer = answer
+	r.Response = response
 	if err := t.client.send(ctx, r); err != nil {
 		return obj, false, "", err
 	}
 	var none T
-	for _, item := range answer.Items {
+	for _, item := range response.Items {
 		obj, err = decode(item, t.kind, none)
 		if err != nil || kube.KeyOf(obj) == key { // a server that ignores the selector returns other objects too
-			return obj, err == nil, answer.ResourceVersion, err
+			return obj, err == nil, response.ResourceVersion, err
 		}
 	}
-	return none, false, answer.ResourceVersion, nil
+	return none, false, response.ResourceVersion, nil
 }
 
 func byName(name string) string { return fields.OneTermEqualSelector("metadata.name", name).String() }

@@ -96,12 +96,12 @@ func TestWaitForListsAgainAfterExpiredVersion(t *testing.T) {
 		s.put(1)
 		lists := 0
 		s.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
-			answer := do()
+			response := do()
 			if lists++; !req.URL.Query().Has("watch") && lists == 1 {
 				s.put(3)
 				s.Break("deployments", true)
 			}
-			return answer, nil
+			return response, nil
 		})
 		w := s.begin(t.Context())
 		<-w.ended

@@ -54,7 +54,7 @@ func (c *Client) watch(ctx context.Context, req *rest.Request, r *Request) error
 	body, err := req.Stream(ctx)
 	if err != nil {
 		cancel()
-		r.Status = int(answerOf(err).Code)
+		r.Status = int(statusOf(err).Code)
 		return c.explain(ctx, r, err)
 	}
 	r.Status = http.StatusOK

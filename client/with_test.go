@@ -90,7 +90,7 @@ func TestInterceptedWritesInvalidateAppliedMemory(t *testing.T) {
 				if test.intercept != nil {
 					test.intercept(r)
 				}
-				return errors.New("the answer is lost") // the write may have been done
+				return errors.New("the response is lost") // the write may have been done
 			}
 		}}})
 		if err != nil {

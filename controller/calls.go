@@ -38,7 +38,7 @@ type beforeKey struct{}
 
 // CallBegan implements kube.CallObserver.
 func (r *running) CallBegan(ctx context.Context, call kube.Call) context.Context {
-	if !call.Writes() || call.Key.Name == "" || call.Kind.Kind == "" {
+	if !call.IsWrite() || call.Key.Name == "" || call.Kind.Kind == "" {
 		return ctx
 	}
 	if was := r.writer.known(r, call.Kind, call.Key); was != nil {
@@ -49,7 +49,7 @@ func (r *running) CallBegan(ctx context.Context, call kube.Call) context.Context
 
 // CallEnded implements kube.CallObserver.
 func (r *running) CallEnded(ctx context.Context, call kube.Call) {
-	writes := call.Writes() || call.DryRun
+	writes := call.IsWrite() || call.DryRun
 	var write Write
 	if writes {
 		was, _ := ctx.Value(beforeKey{}).(*before)
@@ -80,7 +80,7 @@ func (r *running) noted(ctx context.Context, call kube.Call, was *before) Write 
 	switch {
 	case call.Err != nil:
 		w.Outcome = WriteUnknown
-	case !call.Done():
+	case !call.Succeeded():
 		w.Outcome = WriteRejected
 	case call.DryRun:
 		w.Outcome = WriteDryRun
@@ -119,11 +119,11 @@ func answerCut() *wire.Cut {
 
 // readAnswer decodes the object in a response without the fields to cut, or the UID in a Status.
 func readAnswer(call kube.Call, cut *wire.Cut) answer {
-	if obj, err := wire.Parse(call.Answer, cut); err == nil && obj.UID != "" {
-		return answer{object: obj, kind: kindOf(call.Answer), uid: obj.UID}
+	if obj, err := wire.Parse(call.Response, cut); err == nil && obj.UID != "" {
+		return answer{object: obj, kind: kindOf(call.Response), uid: obj.UID}
 	}
 	var status metav1.Status
-	encoded := call.Answer
+	encoded := call.Response
 	if rest, isProtobuf := bytes.CutPrefix(encoded, []byte("k8s\x00")); isProtobuf {
 		var envelope runtime.Unknown
 		if envelope.Unmarshal(rest) != nil || envelope.Kind != "Status" || status.Unmarshal(envelope.Raw) != nil {

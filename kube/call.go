@@ -43,20 +43,20 @@ type Call struct {
 
 	// The following fields are set when the call has ended.
 
-	// Duration is the time until the response header, or for a write with an Answer until the end of its body.
+	// Duration is the time until the response header, or for a write with a Response until the end of its body.
 	Duration time.Duration
 	// Status is the response's HTTP status, or 0 without a response; then Err is set.
 	Status int
 	// Err is the reason why there is no complete response. A write may have succeeded nevertheless.
 	Err error
-	// Answer is the response body of a successful write, in the format ContentType. It is nil for connections to
+	// Response is the response body of a successful write, in the format ContentType. It is nil for connections to
 	// something behind the API server: exec, attach, portforward, proxy. It must not be changed.
-	Answer      []byte
+	Response    []byte
 	ContentType string
 }
 
-// Writes reports whether the call is a write.
-func (c Call) Writes() bool {
+// IsWrite reports whether the call is a write.
+func (c Call) IsWrite() bool {
 	switch c.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":
 		return !c.DryRun
@@ -64,9 +64,9 @@ func (c Call) Writes() bool {
 	return false
 }
 
-// Done reports whether the API server has done what the request asked for. For exec and port-forward that means that
+// Succeeded reports whether the API server has done what the request asked for. For exec and port-forward that means that
 // the connection is established.
-func (c Call) Done() bool {
+func (c Call) Succeeded() bool {
 	return c.Err == nil && (c.Status >= 200 && c.Status < 300 || c.Status == http.StatusSwitchingProtocols)
 }
 
@@ -178,10 +178,10 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.send(req.WithContext(context.WithValue(under, underCallKey{}, true)), call, term)
 	if call.Err = err; err == nil {
 		call.Status, call.ContentType = resp.StatusCode, resp.Header.Get("Content-Type")
-		if call.Writes() && call.Done() && !call.connects() {
+		if call.IsWrite() && call.Succeeded() && !call.connects() {
 			// The client gets the same: the bytes that were read, and the read error.
-			call.Answer, call.Err = io.ReadAll(resp.Body)
-			rest := io.Reader(bytes.NewReader(call.Answer))
+			call.Response, call.Err = io.ReadAll(resp.Body)
+			rest := io.Reader(bytes.NewReader(call.Response))
 			if call.Err != nil {
 				rest = io.MultiReader(rest, failing{call.Err})
 			}

@@ -118,12 +118,12 @@ func TestCallsOfAnyClientAreObserved(t *testing.T) {
 					t.Fatalf("%s: %v", step.want, err)
 				}
 				c := o.last()
-				got := fmt.Sprintf("%s %s %s %s/%s %d %v", c.Verb, c.Resource.Resource, c.Kind.Kind, c.Key.Namespace, c.Key.Name, c.Status, c.Writes())
+				got := fmt.Sprintf("%s %s %s %s/%s %d %v", c.Verb, c.Resource.Resource, c.Kind.Kind, c.Key.Namespace, c.Key.Name, c.Status, c.IsWrite())
 				if got != step.want || c.Err != nil {
 					t.Errorf("call %q, error %v, want %q", got, c.Err, step.want)
 				}
-				if hasAnswer := len(c.Answer) > 0; hasAnswer != c.Writes() {
-					t.Errorf("%s: has an answer: %v", got, hasAnswer)
+				if hasResponse := len(c.Response) > 0; hasResponse != c.IsWrite() {
+					t.Errorf("%s: has a response: %v", got, hasResponse)
 				}
 			}
 			if o.began != len(steps) || len(o.calls) != len(steps) {
@@ -151,8 +151,8 @@ func TestObserversOfNestedContextsHearAll(t *testing.T) {
 	}
 }
 
-// TestCallOfALostAnswer: the server carries out the request, and the response is lost.
-func TestCallOfALostAnswer(t *testing.T) {
+// TestCallWithLostResponse: the server carries out the request, and the response is lost.
+func TestCallWithLostResponse(t *testing.T) {
 	t.Parallel()
 	server := fakeserver.New(configMaps())
 	lost := errors.New("connection reset")
@@ -170,8 +170,8 @@ func TestCallOfALostAnswer(t *testing.T) {
 	if !errors.Is(err, lost) {
 		t.Fatalf("error %v, want the one of the connection", err)
 	}
-	if c := o.last(); c.Done() || !errors.Is(c.Err, lost) || c.Status != 0 {
-		t.Errorf("the call is done: %v, error %v, status %d", c.Done(), c.Err, c.Status)
+	if c := o.last(); c.Succeeded() || !errors.Is(c.Err, lost) || c.Status != 0 {
+		t.Errorf("the call succeeded: %v, error %v, status %d", c.Succeeded(), c.Err, c.Status)
 	}
 	if !slices.Equal(server.Keys("configmaps"), []string{"ns/a"}) {
 		t.Errorf("the server has %v, want the write to be done", server.Keys("configmaps"))
@@ -285,7 +285,7 @@ func TestConnectionsAreHandedOnAsTheyAre(t *testing.T) {
 			if _, ok := resp.Body.(io.ReadWriteCloser); !ok {
 				t.Errorf("the response's body is a %T, which is not a writer", resp.Body)
 			}
-			if c := o.last(); !c.Done() || c.Verb != "create" || c.Answer != nil {
+			if c := o.last(); !c.Succeeded() || c.Verb != "create" || c.Response != nil {
 				t.Errorf("the call is %+v", c)
 			}
 		})
@@ -321,7 +321,7 @@ func TestContract08_PanicOfATransportFailsTheRequest(t *testing.T) {
 						t.Errorf("%s, %s: %v, want the panic as an error", name, method, err)
 					}
 				}
-				if len(seen.calls) != 1 || seen.calls[0].Err == nil || seen.calls[0].Done() {
+				if len(seen.calls) != 1 || seen.calls[0].Err == nil || seen.calls[0].Succeeded() {
 					t.Errorf("%s, %s: the observer has seen %+v, want one call with an error", name, method, seen.calls)
 				}
 			}

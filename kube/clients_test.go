@@ -19,7 +19,7 @@ func (w *wrapper) RoundTrip(req *http.Request) (*http.Response, error) { return 
 func TestLeadershipKeepsNoClient(t *testing.T) {
 	t.Parallel()
 	server := newBodies(t, true)
-	close(server.answer)
+	close(server.response)
 	var made, freed atomic.Int64
 	config := server.config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -56,7 +56,7 @@ func TestLeadershipKeepsNoClient(t *testing.T) {
 func TestWrappersAreMadeOncePerTerm(t *testing.T) {
 	t.Parallel()
 	server := newBodies(t, true)
-	close(server.answer)
+	close(server.response)
 	var made atomic.Int64
 	config := server.config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {

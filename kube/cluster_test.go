@@ -24,26 +24,26 @@ import (
 
 // apiServer has a response for each path, and records the requests.
 type apiServer struct {
-	mu       sync.Mutex
-	answers  map[string]http.HandlerFunc
-	requests []*http.Request
+	mu        sync.Mutex
+	responses map[string]http.HandlerFunc
+	requests  []*http.Request
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	answer := s.answers[r.URL.Path]
+	response := s.responses[r.URL.Path]
 	s.requests = append(s.requests, r)
 	s.mu.Unlock()
-	if answer == nil {
-		answer = status(http.StatusNotFound, metav1.StatusReasonNotFound)
+	if response == nil {
+		response = status(http.StatusNotFound, metav1.StatusReasonNotFound)
 	}
-	answer(w, r)
+	response(w, r)
 }
 
-func (s *apiServer) set(path string, answer http.HandlerFunc) {
+func (s *apiServer) set(path string, response http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.answers[path] = answer
+	s.responses[path] = response
 }
 
 // paths returns the requested paths since the last call.
@@ -58,7 +58,7 @@ func (s *apiServer) paths() []string {
 	return paths
 }
 
-func answerJSON(code int, body any) http.HandlerFunc {
+func respondJSON(code int, body any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
@@ -67,14 +67,14 @@ func answerJSON(code int, body any) http.HandlerFunc {
 }
 
 func status(code int, reason metav1.StatusReason) http.HandlerFunc {
-	return answerJSON(code, metav1.Status{
+	return respondJSON(code, metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
 		Status:   metav1.StatusFailure, Reason: reason, Code: int32(code), Message: "no " + string(reason),
 	})
 }
 
 func resources(groupVersion string, list ...metav1.APIResource) http.HandlerFunc {
-	return answerJSON(http.StatusOK, metav1.APIResourceList{
+	return respondJSON(http.StatusOK, metav1.APIResourceList{
 		TypeMeta:     metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"},
 		GroupVersion: groupVersion, APIResources: list,
 	})
@@ -83,7 +83,7 @@ func resources(groupVersion string, list ...metav1.APIResource) http.HandlerFunc
 // connect starts a server on loopback and connects to it.
 func connect(t *testing.T) (*apiServer, *kube.Cluster) {
 	t.Helper()
-	server := &apiServer{answers: map[string]http.HandlerFunc{}}
+	server := &apiServer{responses: map[string]http.HandlerFunc{}}
 	listening := httptest.NewServer(server)
 	t.Cleanup(listening.Close)
 	cluster, err := kube.Connect(&rest.Config{Host: listening.URL})
@@ -286,10 +286,10 @@ func TestAKindThatIsInstalledLaterIsFound(t *testing.T) {
 func TestResourceReturnsWhatTheRequestMet(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		path   string
-		gv     schema.GroupVersion
-		answer http.HandlerFunc
-		is     func(error) bool
+		path     string
+		gv       schema.GroupVersion
+		response http.HandlerFunc
+		is       func(error) bool
 	}{
 		"forbidden": {
 			"/apis/apps/v1",
@@ -310,7 +310,7 @@ func TestResourceReturnsWhatTheRequestMet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, cluster := connect(t)
-			server.set(tc.path, tc.answer)
+			server.set(tc.path, tc.response)
 			_, err := cluster.Resource(t.Context(), tc.gv.WithKind("Thing"))
 			if !tc.is(err) || errors.Is(err, kube.ErrNotServed) || !strings.Contains(err.Error(), tc.gv.String()) {
 				t.Errorf("Resource returned %v", err)

@@ -39,15 +39,15 @@ func TestConnectionsReadThroughABuffer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := cluster.HTTPClient().Do(request)
+		response, err := cluster.HTTPClient().Do(request)
 		if !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
 		}
 		if err != nil {
 			continue
 		}
-		got, err := io.ReadAll(answer.Body)
-		_ = answer.Body.Close()
+		got, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
 		if err != nil || string(got) != body {
 			t.Errorf("%s: read %d bytes of %d, %v", name, len(got), len(body), err)
 		}

@@ -29,13 +29,13 @@ type bodies struct {
 	complete []string      // guarded by mu
 	requests atomic.Int64  // that have arrived, complete or not
 	protocol atomic.Int64  // major version of HTTP of the last one
-	answer   chan struct{} // closed: requests are answered
+	response chan struct{} // closed: requests are answered
 	wrapped  atomic.Int64  // requests with the header of a wrapper
 }
 
 func newBodies(t *testing.T, http2 bool) *bodies {
 	t.Helper()
-	s := &bodies{answer: make(chan struct{})}
+	s := &bodies{response: make(chan struct{})}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
 		s.protocol.Store(int64(r.ProtoMajor))
@@ -54,7 +54,7 @@ func newBodies(t *testing.T, http2 bool) *bodies {
 			w.(http.Flusher).Flush()
 		}
 		select {
-		case <-s.answer:
+		case <-s.response:
 		case <-r.Context().Done():
 			return
 		}
@@ -117,7 +117,7 @@ func TestContract06_DeadlineIsCheckedWhenBytesLeave(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := newBodies(t, http2)
-			close(server.answer)
+			close(server.response)
 			cluster := clusterOf(t, server.config())
 			var now atomic.Int64
 			held := leadership.New(func() time.Duration { return time.Duration(now.Load()) }, time.Hour)
@@ -184,7 +184,7 @@ func TestContract06_LossAbandonsWritesInFlightAndNoWatch(t *testing.T) {
 				if err := <-results; !errors.Is(err, kube.ErrLeadershipLost) {
 					t.Errorf("the write in flight: %v, want ErrLeadershipLost", err)
 				}
-				close(server.answer)
+				close(server.response)
 				if rest, err := io.ReadAll(watch.Body); err != nil || string(rest) != "done" {
 					t.Errorf("the watch brings %q, %v after the end", rest, err)
 				}
@@ -233,7 +233,7 @@ func TestContract06_EveryClientOfAClusterChecks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := newBodies(t, true)
-			close(server.answer)
+			close(server.response)
 			config := server.config()
 			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 				return roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -293,7 +293,7 @@ func TestContract06_WritesThroughOtherTransportsAreCancelled(t *testing.T) {
 
 // Leadership is lost while the response to a write is read. The error must contain that, not only that the connection
 // was closed.
-func TestLossWhileAnAnswerIsRead(t *testing.T) {
+func TestLossWhileAResponseIsRead(t *testing.T) {
 	t.Parallel()
 	for name, http2 := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {

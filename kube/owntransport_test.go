@@ -71,7 +71,7 @@ func TestContract06_WritesThroughOwnHTTPTransports(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := newBodies(t, true)
-			close(server.answer)
+			close(server.response)
 			roots := x509.NewCertPool()
 			roots.AddCert(server.Certificate())
 			var dialled atomic.Int64
@@ -184,7 +184,7 @@ func TestContract06_WritesOnOwnTLSConnectionsAreCancelled(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("the write in flight continues after the loss")
-		close(server.answer)
-		t.Logf("after the answer the write returned: %v", <-result)
+		close(server.response)
+		t.Logf("after the response the write returned: %v", <-result)
 	}
 }

@@ -26,7 +26,7 @@ func web() *corev1.Pod {
 	}
 }
 
-func answerProtobuf(t *testing.T, cluster *kube.Cluster, obj runtime.Object) http.HandlerFunc {
+func respondProtobuf(t *testing.T, cluster *kube.Cluster, obj runtime.Object) http.HandlerFunc {
 	t.Helper()
 	var body strings.Builder
 	if err := protobuf.NewSerializer(cluster.Scheme(), cluster.Scheme()).Encode(obj, &body); err != nil {
@@ -46,11 +46,11 @@ func TestRESTClientPrefersProtobufAndTakesJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	const path = "/api/v1/namespaces/default/pods/web"
-	for name, answer := range map[string]http.HandlerFunc{
-		"protobuf": answerProtobuf(t, cluster, web()),
-		"JSON":     answerJSON(http.StatusOK, web()),
+	for name, response := range map[string]http.HandlerFunc{
+		"protobuf": respondProtobuf(t, cluster, web()),
+		"JSON":     respondJSON(http.StatusOK, web()),
 	} {
-		server.set(path, answer)
+		server.set(path, response)
 		got := &corev1.Pod{}
 		err := client.Get().Namespace("default").Resource("pods").Name("web").Do(t.Context()).Into(got)
 		if err != nil {
@@ -78,7 +78,7 @@ func TestRESTClientWritesJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.set("/api/v1/namespaces/default/pods", answerJSON(http.StatusCreated, web()))
+	server.set("/api/v1/namespaces/default/pods", respondJSON(http.StatusCreated, web()))
 	if err := client.Post().Namespace("default").Resource("pods").Body(web()).Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestRESTClientWritesJSON(t *testing.T) {
 
 func TestRESTClientHeedsContentTypesOfTheConfig(t *testing.T) {
 	t.Parallel()
-	server := &apiServer{answers: map[string]http.HandlerFunc{"/api/v1/pods/web": answerJSON(http.StatusOK, web())}}
+	server := &apiServer{responses: map[string]http.HandlerFunc{"/api/v1/pods/web": respondJSON(http.StatusOK, web())}}
 	listening := httptest.NewServer(server)
 	t.Cleanup(listening.Close)
 	cluster, err := kube.Connect(&rest.Config{

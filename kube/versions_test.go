@@ -21,7 +21,7 @@ func TestResourceInAnyVersion(t *testing.T) {
 		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: "example.com/" + version, Version: version})
 	}
 	group.PreferredVersion = group.Versions[2]
-	server.set("/apis/example.com", answerJSON(http.StatusOK, group))
+	server.set("/apis/example.com", respondJSON(http.StatusOK, group))
 	server.set("/apis/example.com/v1beta1", resources("example.com/v1beta1"))
 	server.set("/apis/example.com/v2", resources("example.com/v2", metav1.APIResource{Name: "apps", Kind: "App", Namespaced: true}))
 	server.set("/apis/example.com/v1", resources("example.com/v1",

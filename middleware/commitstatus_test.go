@@ -25,13 +25,13 @@ import (
 func TestStatusOfReleasedObject(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		answer   error
+		result   error
 		grace    *int64
 		requests []string
 	}{
 		"let go":            {requests: nil},
 		"at once":           {grace: new(int64(0)), requests: nil},
-		"not let go":        {answer: errBroken, requests: []string{statusWeb}},
+		"not let go":        {result: errBroken, requests: []string{statusWeb}},
 		"in a grace period": {grace: new(int64(30)), requests: []string{statusWeb}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,10 +40,10 @@ func TestStatusOfReleasedObject(t *testing.T) {
 			err := statusRun(t.Context(), t, server, c, serviceOptions{}, func(_ context.Context, service *corev1.Service) error {
 				setReady(service)
 				service.DeletionTimestamp, service.DeletionGracePeriodSeconds = new(metav1.Now()), test.grace
-				return test.answer
+				return test.result
 			})
-			if got := server.Requests(); !errors.Is(err, test.answer) || !slices.Equal(got, test.requests) {
-				t.Errorf("the answer is %v, the requests are %q, want %q", err, got, test.requests)
+			if got := server.Requests(); !errors.Is(err, test.result) || !slices.Equal(got, test.requests) {
+				t.Errorf("the result is %v, the requests are %q, want %q", err, got, test.requests)
 			}
 		})
 	}
@@ -79,7 +79,7 @@ func TestStatusIgnoresInterruption(t *testing.T) {
 				return ctx.Err()
 			})
 			if !errors.Is(err, ctx.Err()) || noted != test.noted {
-				t.Errorf("the answer is %v; it was noted: %v", err, noted)
+				t.Errorf("the result is %v; it was noted: %v", err, noted)
 			}
 			if got := said(t, server, c); got != "Synced=True Synced: " {
 				t.Errorf("the status says %q", got)
@@ -97,9 +97,9 @@ func TestStatusObservesGenerationOfRun(t *testing.T) {
 		SetObservedGeneration: func(_ *corev1.Service, generation int64) { got = generation },
 	}, func(ctx context.Context, service *corev1.Service) error {
 		edit(server, func(obj map[string]any) { obj["spec"] = map[string]any{"clusterIP": "None"} }) // during the run
-		answer, _, err := client.SetLabels(ctx, c, service, map[string]string{"a": "b"})
+		result, _, err := client.SetLabels(ctx, c, service, map[string]string{"a": "b"})
 		if err == nil {
-			*service = *answer
+			*service = *result
 		}
 		return err
 	})
@@ -164,7 +164,7 @@ func TestCommitStatus(t *testing.T) {
 // error the Handler returns.
 func TestCommitStatusRejectsStaleCopy(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]func(error) error{
+	for name, result := range map[string]func(error) error{
 		"returned": func(err error) error { return fmt.Errorf("note it: %w", err) },
 		"ignored":  func(error) error { return nil },
 		"waited":   func(error) error { return controller.RequeueAfter(time.Minute) },
@@ -181,10 +181,10 @@ func TestCommitStatusRejectsStaleCopy(t *testing.T) {
 				if service.ResourceVersion != version {
 					t.Error("the stale copy was called fresh")
 				}
-				return answer(err)
+				return result(err)
 			})
 			if !errors.Is(err, client.ErrChanged) || controller.OutcomeOf(err) == controller.OutcomeRequeue || strings.Count(err.Error(), client.ErrChanged.Error()) != 1 {
-				t.Errorf("the answer is %v, want a conflict", err)
+				t.Errorf("the result is %v, want a conflict", err)
 			}
 			if got := server.Requests(); !slices.Equal(got, []string{statusWeb}) || said(t, server, c) != "" {
 				t.Errorf("the requests are %q, and the status says %q", got, said(t, server, c))
@@ -217,7 +217,7 @@ func TestCommitStatusRetry(t *testing.T) {
 		return nil
 	})
 	if got := said(t, server, c); err != nil || got != "Noted=True Noted: ; Ready=True Deployed: " {
-		t.Errorf("the answer is %v, the status says %q", err, got)
+		t.Errorf("the result is %v, the status says %q", err, got)
 	}
 }
 

@@ -31,7 +31,7 @@ type cleaning struct {
 	server  *fakeserver.Server
 	client  *client.Client
 	did     []string
-	answer  error // the result of the step
+	result  error // the result of the step
 	options middleware.FinalizerOptions[*corev1.Service]
 }
 
@@ -49,7 +49,7 @@ func (c *cleaning) finalizer(t *testing.T, of *client.Client) *finalizer.Finaliz
 		Steps: []finalizer.Step[*corev1.Service]{{Name: "dns", Run: func(_ context.Context, service *corev1.Service) error {
 			c.did = append(c.did, "step")
 			status.Set(&service.Status.Conditions, status.True("CleanedUp", 1, "Yes", ""))
-			return c.answer
+			return c.result
 		}}},
 	})
 	if err != nil {
@@ -105,14 +105,14 @@ func TestFinalizerLifecycle(t *testing.T) {
 	c.expect(t, []string{"handled with [" + cleanup + "]"}, nil)
 
 	c.remove(t)
-	c.answer = controller.RequeueAfter(time.Minute, "the record is being removed")
+	c.result = controller.RequeueAfter(time.Minute, "the record is being removed")
 	err := c.run(t, web(t, c.server, c.client))
 	if controller.OutcomeOf(err) != controller.OutcomeRequeue || !strings.Contains(err.Error(), `step "dns"`) {
-		t.Errorf("the answer is %v, want the step's", err)
+		t.Errorf("the result is %v, want the step's", err)
 	}
 	c.expect(t, []string{"step"}, []string{getWeb, statusWeb})
 
-	c.answer = nil
+	c.result = nil
 	deleted := web(t, c.server, c.client)
 	if err := c.run(t, deleted.DeepCopy()); err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestFinalizerSkipsHandlerOfDeletedObject(t *testing.T) {
 			stale := web(t, c.server, c.client)
 			test.happens(c)
 			if err := c.run(t, stale); err != nil {
-				t.Errorf("the answer is %v", err)
+				t.Errorf("the result is %v", err)
 			}
 			c.expect(t, nil, test.requests)
 		})
@@ -189,17 +189,17 @@ func TestFinalizerReportsBlockedDeletion(t *testing.T) {
 		c.remove(t)
 		since := time.Now().UTC().Truncate(time.Second)
 
-		c.answer = errBroken
+		c.result = errBroken
 		time.Sleep(time.Minute)
 		if err := c.run(t, web(t, c.server, c.client)); !errors.Is(err, errBroken) {
-			t.Errorf("the answer is %v, want the step's", err)
+			t.Errorf("the result is %v, want the step's", err)
 		}
 		if len(events)+len(reports) > 0 {
 			t.Errorf("it was called blocked after a minute: %q", events)
 		}
 		time.Sleep(4 * time.Minute)
 		if err := c.run(t, web(t, c.server, c.client)); !errors.Is(err, errBroken) {
-			t.Errorf("the answer is %v, want the step's", err)
+			t.Errorf("the result is %v, want the step's", err)
 		}
 		text := "Service shop/web Warning DeletionBlocked It is being deleted since " + since.Format(time.RFC3339) + ", and waits for the finalizer"
 		if want := text + "s " + foreign + ", " + cleanup + `; the teardown is at step "dns"`; len(events) != 1 || events[0] != want {
@@ -210,9 +210,9 @@ func TestFinalizerReportsBlockedDeletion(t *testing.T) {
 		}
 
 		// The Finalizer's own steps are done. The deletion is still reported while other finalizers block it.
-		c.answer = nil
+		c.result = nil
 		if err := c.run(t, web(t, c.server, c.client)); err != nil {
-			t.Errorf("the answer is %v", err)
+			t.Errorf("the result is %v", err)
 		}
 		if want := text + " " + foreign; len(events) != 2 || events[1] != want {
 			t.Errorf("the events are\n%q, want\n%q", events, want)
@@ -234,14 +234,14 @@ func TestFinalizerRequeuesUntilBlockedAfter(t *testing.T) {
 		err := c.run(t, web(t, c.server, c.client))
 		var requeue *controller.RequeueError
 		if !errors.As(err, &requeue) || requeue.After < 9*time.Minute || requeue.After > 9*time.Minute+time.Second {
-			t.Fatalf("the answer is %v, want a run in 9 min", err)
+			t.Fatalf("the result is %v, want a run in 9 min", err)
 		}
 		// The second read is for the commit of the status: removing the finalizer has changed the resourceVersion, and
 		// the step adds a new condition.
 		c.expect(t, []string{"step"}, []string{getWeb, patchWeb, getWeb, statusWeb})
 		time.Sleep(requeue.After)
 		if err := c.run(t, web(t, c.server, c.client)); err != nil || len(events) != 1 {
-			t.Errorf("the answer is %v, the events are %q", err, events)
+			t.Errorf("the result is %v, the events are %q", err, events)
 		}
 		c.expect(t, nil, nil)
 
@@ -249,7 +249,7 @@ func TestFinalizerRequeuesUntilBlockedAfter(t *testing.T) {
 		c.options.Events = (*event.Recorder)(nil)
 		c.options.Deleted = func(context.Context, *corev1.Service) error { return errBroken }
 		if err := c.run(t, web(t, c.server, c.client)); !errors.Is(err, errBroken) {
-			t.Errorf("the answer is %v, want that of Deleted", err)
+			t.Errorf("the result is %v, want that of Deleted", err)
 		}
 	})
 }

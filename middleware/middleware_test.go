@@ -57,7 +57,7 @@ func TestRecoverKeepsResults(t *testing.T) {
 	for _, want := range []error{nil, errBroken} {
 		got := handle(t.Context(), middleware.Recover[*corev1.Pod](), func(context.Context, *corev1.Pod) error { return want })
 		if got != want { //nolint:errorlint // the identical value
-			t.Errorf("the answer is %v, want %v", got, want)
+			t.Errorf("the result is %v, want %v", got, want)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestRecoverReturnsErrorToOuterMiddleware(t *testing.T) {
 	handler := func(context.Context, *corev1.Pod) error { panic("oh") }
 	err := controller.Chain(handler, watch, middleware.Recover[*corev1.Pod]())(t.Context(), pod())
 	if seen == nil || err == nil || err.Error() != "handler panicked: oh" {
-		t.Errorf("outside it was %v, and the answer %v; want the panic in both", seen, err)
+		t.Errorf("outside it was %v, and the result %v; want the panic in both", seen, err)
 	}
 }
 
@@ -107,7 +107,7 @@ func records(t *testing.T, log *bytes.Buffer) []record {
 func TestLogResultOfCalls(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		answer error
+		result error
 		want   record
 	}{
 		"success":         {nil, record{Level: "INFO"}},
@@ -123,10 +123,10 @@ func TestLogResultOfCalls(t *testing.T) {
 				logger := slog.New(slog.NewJSONHandler(&log, nil))
 				got := handle(t.Context(), middleware.Log[*corev1.Pod](logger), func(context.Context, *corev1.Pod) error {
 					time.Sleep(3 * time.Second)
-					return tc.answer
+					return tc.result
 				})
-				if got != tc.answer { //nolint:errorlint // the identical value
-					t.Errorf("the answer became %v", got)
+				if got != tc.result { //nolint:errorlint // the identical value
+					t.Errorf("the result became %v", got)
 				}
 				tc.want.Msg, tc.want.Run.Key, tc.want.Duration = "handled", "default/web", 3*time.Second
 				if diff := cmp.Diff([]record{tc.want}, records(t, &log)); diff != "" {

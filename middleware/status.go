@@ -114,17 +114,17 @@ func (r *statusRun[T]) handle(ctx context.Context, next controller.Handler[T]) (
 }
 
 // end sets the result of the Handler in the status, commits it, and returns the result of the run.
-func (r *statusRun[T]) end(ctx context.Context, answer error) error {
-	failed := answer != nil && !controller.IsRequeue(answer)
+func (r *statusRun[T]) end(ctx context.Context, result error) error {
+	failed := result != nil && !controller.IsRequeue(result)
 	switch {
-	case r.refused != nil && !errors.Is(answer, r.refused):
-		return joined(answer, r.refused)
+	case r.refused != nil && !errors.Is(result, r.refused):
+		return joined(result, r.refused)
 	case r.refused != nil, !failed && isGone(r.obj):
-		return answer
+		return result
 	}
-	noted := failed && r.options.OnError != nil && !interrupted(ctx, answer)
+	noted := failed && r.options.OnError != nil && !interrupted(ctx, result)
 	if noted {
-		r.options.OnError(r.obj, answer)
+		r.options.OnError(r.obj, result)
 	}
 	if r.options.SetObservedGeneration != nil && (!failed || noted) {
 		r.options.SetObservedGeneration(r.obj, r.generation)
@@ -132,17 +132,17 @@ func (r *statusRun[T]) end(ctx context.Context, answer error) error {
 	limited, cancel := withStatusTimeout(ctx, r.options.Timeout)
 	defer cancel()
 	if _, err := status.Commit(limited, r.client, r.before, r.obj, r.options.Commit...); err != nil {
-		return joined(answer, err)
+		return joined(result, err)
 	}
-	return answer
+	return result
 }
 
 // joined returns the result of a run if its status was not committed because of err.
-func joined(answer, err error) error {
-	if answer == nil || controller.IsRequeue(answer) {
+func joined(result, err error) error {
+	if result == nil || controller.IsRequeue(result) {
 		return err
 	}
-	return errors.Join(answer, err)
+	return errors.Join(result, err)
 }
 
 // isGone reports whether an object that is being deleted has no finalizers and no grace period left, so that it does
@@ -154,8 +154,8 @@ func isGone(obj kube.Object) bool {
 
 // interrupted reports whether the Handler has failed because its context was cancelled, as the controller will
 // classify it. A timeout does not count.
-func interrupted(ctx context.Context, answer error) bool {
-	return errors.Is(ctx.Err(), context.Canceled) && controller.OutcomeOf(answer) == controller.OutcomeError
+func interrupted(ctx context.Context, result error) bool {
+	return errors.Is(ctx.Err(), context.Canceled) && controller.OutcomeOf(result) == controller.OutcomeError
 }
 
 // CommitStatus commits the changes of the Handler to the status of obj during the run. It is for information that

@@ -62,21 +62,21 @@ func setReady(service *corev1.Service) {
 // The changes of the Handler to the status are written once, whatever it returns, and its result is returned unchanged.
 func TestContract34_StatusIsCommittedWithAnyResult(t *testing.T) {
 	t.Parallel()
-	for _, answer := range []error{
+	for _, result := range []error{
 		nil, errBroken, controller.RequeueAfter(time.Minute, "wait"), controller.Terminal(errBroken),
 		fmt.Errorf("wrapped: %w", controller.RequeueAfter(time.Minute)),
 	} {
-		t.Run(fmt.Sprint(answer), func(t *testing.T) {
+		t.Run(fmt.Sprint(result), func(t *testing.T) {
 			t.Parallel()
 			server, c := newServer(t)
 			for i := range 2 {
 				got := statusRun(t.Context(), t, server, c, serviceOptions{}, func(_ context.Context, service *corev1.Service) error {
 					service.Spec.ClusterIP = "changed in memory"
 					setReady(service)
-					return answer
+					return result
 				})
-				if got != answer { //nolint:errorlint // the identical value
-					t.Errorf("the answer is %v, want %v", got, answer)
+				if got != result { //nolint:errorlint // the identical value
+					t.Errorf("the result is %v, want %v", got, result)
 				}
 				want := []string{statusWeb}
 				if i > 0 {
@@ -104,7 +104,7 @@ func TestStatusCommitsAfterPanic(t *testing.T) {
 		})
 	var panicked *controller.PanicError
 	if !errors.As(err, &panicked) || !errors.Is(err, errBroken) || !strings.Contains(string(panicked.Stack), "panicking") {
-		t.Errorf("the answer is %v, want the panic with its stack", err)
+		t.Errorf("the result is %v, want the panic with its stack", err)
 	}
 	want := "Synced=True Synced: ; Ready=False Panic: handler panicked: broken; Reconciling=True Panic: handler panicked: broken"
 	if got := said(t, server, c); got != want {
@@ -141,7 +141,7 @@ func TestStatusLogsFailedCommitAfterPanic(t *testing.T) {
 	})
 	var panicked *controller.PanicError
 	if !errors.As(err, &panicked) || panicked.Value != "at the disco" {
-		t.Errorf("the answer is %v, want the panic", err)
+		t.Errorf("the result is %v, want the panic", err)
 	}
 	if !strings.Contains(log.String(), "cut off") {
 		t.Errorf("the log does not say that the commit failed:\n%s", log.String())
@@ -173,7 +173,7 @@ func TestStatusSetsFailureOfHandler(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "services"}, "web", errBroken)
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "web", nil)
 	for name, test := range map[string]struct {
-		answer error
+		result error
 		want   string
 	}{
 		"success":      {nil, "Ready=True Deployed: "},
@@ -190,10 +190,10 @@ func TestStatusSetsFailureOfHandler(t *testing.T) {
 			err := statusRun(t.Context(), t, server, c, serviceOptions{OnError: middleware.FailureConditions(conditionsOf)},
 				func(_ context.Context, service *corev1.Service) error {
 					setReady(service)
-					return test.answer
+					return test.result
 				})
-			if err != test.answer { //nolint:errorlint // the identical value
-				t.Errorf("the answer is %v", err)
+			if err != test.result { //nolint:errorlint // the identical value
+				t.Errorf("the result is %v", err)
 			}
 			if got := said(t, server, c); got != test.want {
 				t.Errorf("the status says %q, want %q", got, test.want)
@@ -209,17 +209,17 @@ func TestStatusSetsObservedGeneration(t *testing.T) {
 	server, c := newServer(t)
 	note := func(*corev1.Service, error) {}
 	for name, test := range map[string]struct {
-		answer  error
+		result  error
 		onError func(*corev1.Service, error)
 		want    int64
 	}{
-		"success": {want: 1}, "requeue": {answer: controller.RequeueAfter(1), want: 1},
-		"error": {answer: errBroken}, "error that is noted": {answer: errBroken, onError: note, want: 1},
+		"success": {want: 1}, "requeue": {result: controller.RequeueAfter(1), want: 1},
+		"error": {result: errBroken}, "error that is noted": {result: errBroken, onError: note, want: 1},
 	} {
 		var got int64
 		_ = statusRun(t.Context(), t, server, c, serviceOptions{
 			SetObservedGeneration: func(_ *corev1.Service, generation int64) { got = generation }, OnError: test.onError,
-		}, func(context.Context, *corev1.Service) error { return test.answer }) // the Handler's result is returned unchanged
+		}, func(context.Context, *corev1.Service) error { return test.result }) // the Handler's result is returned unchanged
 		if got != test.want {
 			t.Errorf("%s: generation %d was set, want %d", name, got, test.want)
 		}
@@ -237,7 +237,7 @@ func TestStatusCommitsAfterContextOfRun(t *testing.T) {
 		return ctx.Err()
 	})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("the answer is %v", err)
+		t.Errorf("the result is %v", err)
 	}
 	if got := said(t, server, c); got != "Ready=True Deployed: " {
 		t.Errorf("the status says %q", got)
@@ -265,7 +265,7 @@ func TestStatusTimeout(t *testing.T) {
 				t.Errorf("it took %s, want %s", took, want)
 			}
 			if !errors.Is(err, context.DeadlineExceeded) || controller.OutcomeOf(err) != controller.OutcomeError {
-				t.Errorf("the answer is %v (%s), want a failure", err, controller.OutcomeOf(err))
+				t.Errorf("the result is %v (%s), want a failure", err, controller.OutcomeOf(err))
 			}
 		}
 	})
@@ -293,7 +293,7 @@ func TestStatusDoesNotCommitAfterLossOfLeadership(t *testing.T) {
 				return nil
 			})
 			if err == nil || len(server.Requests()) > 0 || said(t, server, c) != "" {
-				t.Errorf("the answer is %v, the status says %q", err, said(t, server, c))
+				t.Errorf("the result is %v, the status says %q", err, said(t, server, c))
 			}
 		})
 	}
@@ -319,7 +319,7 @@ func TestStatusEndsWhenLeadershipIsLost(t *testing.T) {
 			return nil
 		})
 		if err == nil || time.Since(began) != 0 {
-			t.Errorf("the answer is %v, after %s", err, time.Since(began))
+			t.Errorf("the result is %v, after %s", err, time.Since(began))
 		}
 	})
 }
@@ -328,7 +328,7 @@ func TestStatusEndsWhenLeadershipIsLost(t *testing.T) {
 func TestStatusReturnsErrorOfCommit(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		answer  error
+		result  error
 		outcome controller.Outcome
 	}{
 		"success":  {nil, controller.OutcomeError},
@@ -347,12 +347,12 @@ func TestStatusReturnsErrorOfCommit(t *testing.T) {
 			})
 			err := statusRun(t.Context(), t, server, c, serviceOptions{}, func(_ context.Context, service *corev1.Service) error {
 				setReady(service)
-				return test.answer
+				return test.result
 			})
-			if !apierrors.IsConflict(err) || controller.OutcomeOf(err) != test.outcome || errors.Is(err, errBroken) != errors.Is(test.answer, errBroken) {
-				t.Errorf("the answer is %v (%s), want a conflict", err, controller.OutcomeOf(err))
+			if !apierrors.IsConflict(err) || controller.OutcomeOf(err) != test.outcome || errors.Is(err, errBroken) != errors.Is(test.result, errBroken) {
+				t.Errorf("the result is %v (%s), want a conflict", err, controller.OutcomeOf(err))
 			}
-			if test.answer == nil && retry.Classify(err) != retry.Conflict {
+			if test.result == nil && retry.Classify(err) != retry.Conflict {
 				t.Errorf("the class is %s, want conflict", retry.Classify(err))
 			}
 		})
@@ -368,7 +368,7 @@ func TestStatusOfMissingObject(t *testing.T) {
 		return nil
 	})
 	if err != nil {
-		t.Errorf("the answer is %v", err)
+		t.Errorf("the result is %v", err)
 	}
 }
 

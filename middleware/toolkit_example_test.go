@@ -57,7 +57,7 @@ func ExampleStatus() {
 			fmt.Println("it is gone:", errors.Is(err, client.ErrGone))
 			return
 		}
-		fmt.Println("answer:", handler(ctx, service))
+		fmt.Println("result:", handler(ctx, service))
 		for _, condition := range service.Status.Conditions {
 			fmt.Println(condition.Type, condition.Status, condition.Message)
 		}
@@ -72,14 +72,14 @@ func ExampleStatus() {
 	run()
 	// Output:
 	// finalizers: [shop.example.com/cleanup]
-	// answer: the DNS provider is down
+	// result: the DNS provider is down
 	// Ready False the DNS provider is down
 	// Reconciling True the DNS provider is down
 	// finalizers: [shop.example.com/cleanup]
-	// answer: <nil>
+	// result: <nil>
 	// Ready True the record is there
 	// the record is removed
-	// answer: <nil>
+	// result: <nil>
 	// Ready True the record is there
 	// it is gone: true
 }
@@ -113,14 +113,14 @@ func ExampleCommitStatus() {
 			return
 		}
 		server.Requests()
-		fmt.Println("answer:", handler(context.Background(), service))
+		fmt.Println("result:", handler(context.Background(), service))
 		fmt.Println("requests after that:", len(server.Requests()))
 	}
 	// Output:
 	// make the record after 1 requests
-	// answer: <nil>
+	// result: <nil>
 	// requests after that: 1
 	// make the record after 0 requests
-	// answer: <nil>
+	// result: <nil>
 	// requests after that: 0
 }

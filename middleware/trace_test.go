@@ -51,7 +51,7 @@ func (n *notebook) CallBegan(ctx context.Context, call kube.Call) context.Contex
 	return ctx
 }
 
-func (n *notebook) CallEnded(_ context.Context, call kube.Call) { n.note("answer %d", call.Status) }
+func (n *notebook) CallEnded(_ context.Context, call kube.Call) { n.note("response %d", call.Status) }
 
 func (n *notebook) End(ctx context.Context, err error) {
 	n.note("end, the context of Start: %v, error %v", ctx.Value(tracedKey{}), err)
@@ -65,17 +65,17 @@ func (n *notebook) expect(t *testing.T, want ...string) {
 	}
 }
 
-// answering is an API server that responds to every request with status 404.
-type answering struct{}
+// notFoundServer is an API server that responds to every request with status 404.
+type notFoundServer struct{}
 
-func (answering) RoundTrip(req *http.Request) (*http.Response, error) {
+func (notFoundServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: req}, nil
 }
 
 // get makes a request with ctx, through a Cluster.
 func get(ctx context.Context, t *testing.T) {
 	t.Helper()
-	cluster, err := kube.Connect(&rest.Config{Host: "http://server", Transport: answering{}})
+	cluster, err := kube.Connect(&rest.Config{Host: "http://server", Transport: notFoundServer{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,19 +95,19 @@ const started = `start default/web of "", causes "", object true, since 0s`
 func TestTraceTellsOfTheHandlerAndItsCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for _, answer := range []error{nil, errBroken} {
+		for _, result := range []error{nil, errBroken} {
 			var n notebook
 			err := handle(t.Context(), middleware.Trace[*corev1.Pod](&n), func(ctx context.Context, _ *corev1.Pod) error {
 				if ctx.Value(tracedKey{}) == nil {
 					t.Error("the handler's context is not made of the tracer's")
 				}
 				get(ctx, t)
-				return answer
+				return result
 			})
-			if err != answer { //nolint:errorlint // the identical value
-				t.Errorf("the answer became %v", err)
+			if err != result { //nolint:errorlint // the identical value
+				t.Errorf("the result became %v", err)
 			}
-			n.expect(t, started, "call of get pods", "answer 404", fmt.Sprintf("end, the context of Start: true, error %v", answer))
+			n.expect(t, started, "call of get pods", "response 404", fmt.Sprintf("end, the context of Start: true, error %v", result))
 		}
 	})
 }
@@ -140,7 +140,7 @@ func TestTraceCostsNothingThatIsOff(t *testing.T) {
 			return errBroken
 		})
 		if !errors.Is(err, errBroken) {
-			t.Errorf("the answer became %v", err)
+			t.Errorf("the result became %v", err)
 		}
 		n.expect(t, started)
 	})

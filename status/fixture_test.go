@@ -98,7 +98,7 @@ func makeWorld() (*world, error) {
 	w.client, err = client.New(client.Config{Cluster: cluster, Interceptors: []client.Interceptor{
 		func(next client.RoundTrip) client.RoundTrip {
 			return func(ctx context.Context, r *client.Request) error {
-				if r.Verb.Writes() {
+				if r.Verb.IsWrite() {
 					w.sent = append(w.sent, string(r.Body))
 					if w.disturb != nil {
 						w.disturb()

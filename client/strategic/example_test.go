@@ -23,7 +23,7 @@ func Example() {
 	}
 	send := func(_ context.Context, r *client.Request) error { // in the place of an API server, of which fakeserver knows no strategic patches
 		fmt.Println(r.PatchType, string(r.Body))
-		*r.Answer.(*appsv1.Deployment) = *deployment(corev1.Container{Name: "web", Image: "web:2"})
+		*r.Response.(*appsv1.Deployment) = *deployment(corev1.Container{Name: "web", Image: "web:2"})
 		return nil
 	}
 	c, err := client.New(client.Config{Cluster: cluster, Interceptors: []client.Interceptor{

@@ -66,12 +66,12 @@ func newAuthority(t *testing.T) []byte {
 func TestExistingClusterWithPermanentError(t *testing.T) {
 	t.Parallel()
 	stranger := newAuthority(t)
-	answer := func(status int) http.HandlerFunc {
+	respond := func(status int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 	}
 	tests := map[string]struct{ kubeconfig, want string }{
-		"invalid credentials": {serverConfig(t, answer(http.StatusUnauthorized), nil), "asked for the client to provide credentials"},
-		"unknown authority":   {serverConfig(t, answer(http.StatusOK), stranger), "certificate signed by unknown authority"},
+		"invalid credentials": {serverConfig(t, respond(http.StatusUnauthorized), nil), "asked for the client to provide credentials"},
+		"unknown authority":   {serverConfig(t, respond(http.StatusOK), stranger), "certificate signed by unknown authority"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
