@@ -69,7 +69,8 @@ func readExplanations(path string) (map[string]string, error) {
 
 func document(r *Results, explanations map[string]string) string {
 	var b strings.Builder
-	b.WriteString("<!-- Written by `make bench-compare`, and the last part by `make bench-operator`. Do not edit: the texts are in bench/method.md, bench/explanations.md and bench/operator/method.txt. -->\n# Benchmarks\n\n")
+	b.WriteString("<!-- Written by `make bench-compare`, and the last part by `make bench-operator`. Do not edit: the texts are in\n" +
+		"bench/method.md, bench/explanations.md and bench/operator/method.txt. -->\n# Benchmarks\n\n")
 	fmt.Fprintf(&b, "%s, %s. On %s, %d cores, %s of memory, %s.\n\n", r.Date.Format("2 January 2006"), r.GoVersion, r.Machine.CPU, r.Machine.Cores,
 		bytesUnit.format(float64(r.Machine.Memory)), r.Machine.System)
 	writeVersions(&b, r)
@@ -86,7 +87,7 @@ func document(r *Results, explanations map[string]string) string {
 	writeFailures(&b, r)
 	b.WriteString("\n" + strings.TrimSpace(methodText) + "\n\n")
 	writeFacts(&b, r)
-	return b.String()
+	return section.Wrap(b.String())
 }
 
 func writeVersions(b *strings.Builder, r *Results) {
@@ -135,7 +136,7 @@ func writeTargets(b *strings.Builder, r *Results) {
 // writeMisses explains every figure that misses its target, against each peer.
 func writeMisses(b *strings.Builder, r *Results, explanations map[string]string) {
 	all := misses(r)
-	b.WriteString("\n### What misses its target\n\nBeside the targets above, no figure is to be above Kooper's at its defaults, reads aside.\n\n")
+	b.WriteString("\n### Missed targets\n\nIn addition, no figure except reads may be above Kooper's with its defaults.\n\n")
 	if len(all) == 0 {
 		b.WriteString("Nothing.\n")
 	}
@@ -148,7 +149,7 @@ func writeMisses(b *strings.Builder, r *Results, explanations map[string]string)
 			text = "Not explained yet."
 			fmt.Fprintf(os.Stderr, "explanations.md has no section %q, nor %q\n", m.metric.family, m.metric.family+" "+m.peer)
 		}
-		fmt.Fprintf(b, "- **%s**: %s of %s's. %s\n", m.metric.title, ratioText(m.ratio), m.peer, strings.ReplaceAll(text, "\n", "\n  "))
+		fmt.Fprintf(b, "- **%s**: %s of %s's. %s\n", m.metric.title, ratioText(m.ratio), m.peer, text)
 	}
 }
 

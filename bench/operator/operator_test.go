@@ -15,9 +15,28 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/evenkeel-go/evenkeel/bench/internal/result"
+	"github.com/evenkeel-go/evenkeel/bench/internal/section"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestDocumentMatchesResults checks that the section of docs/benchmarks.md is what the generator writes for
+// results.json.
+func TestDocumentMatchesResults(t *testing.T) {
+	t.Parallel()
+	results, err := result.Read[Results]("results.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "benchmarks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := section.Get(string(page), section.Operator)
+	if want := section.Set(got, section.Operator, document(results)); got != want {
+		t.Errorf("docs/benchmarks.md is not up to date (-want +got):\n%s", cmp.Diff(want, got))
+	}
+}
 
 // TestBothOperatorsInSmallSize takes both programs through all phases with a few WebApps.
 func TestBothOperatorsInSmallSize(t *testing.T) { //nolint:paralleltest // it measures; another test would take processor time

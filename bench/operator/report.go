@@ -45,7 +45,7 @@ func document(r *Results) string {
 		r.writeVerbs(&b, size)
 		r.writeLeft(&b, size)
 	}
-	return b.String()
+	return section.Wrap(b.String())
 }
 
 func (r *Results) writeRounds(b *strings.Builder, size int) {

@@ -1,4 +1,4 @@
-// Package section reads and replaces generated parts of a document that is shared by several programs.
+// Package section reads and replaces generated parts of a document that several programs write, and wraps its prose.
 package section
 
 import "strings"
