@@ -18,7 +18,7 @@ const maxEnds = 16
 type ends struct {
 	mu   sync.Mutex
 	keys map[kube.Key][]*end // guarded by mu; the objects of a key in order of their deletion
-	most int                 // guarded by mu; see deleted
+	most int                 // guarded by mu; see shrink.Delete
 }
 
 // end is the last known state of a deleted object.
@@ -27,21 +27,21 @@ type end struct {
 	stale bool
 }
 
-// note records the state before a change that ended an object. It returns the end that it dropped because there were
+// add records the state before a change that ended an object. It returns the end that it dropped because there were
 // too many, or nil.
-func (e *ends) note(c informer.Change) (dropped *end) {
+func (e *ends) add(c informer.Change) (dropped *end) {
 	old, err := c.States().Old()
 	if err != nil || old == nil {
 		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	of := e.keys[c.Key]
-	if len(of) == maxEnds {
-		dropped, of = of[0], of[1:]
+	waiting := e.keys[c.Key]
+	if len(waiting) == maxEnds {
+		dropped, waiting = waiting[0], waiting[1:]
 	}
 	// A single event reports that an object replaced another one: the deletion of the first was not seen.
-	e.keys[c.Key] = append(slices.Clip(of), &end{state: old.Clone(), stale: c.Type != informer.Deleted || !c.Certain()})
+	e.keys[c.Key] = append(slices.Clip(waiting), &end{state: old.Clone(), stale: c.Type != informer.Deleted || !c.Certain()})
 	return dropped
 }
 
@@ -49,20 +49,20 @@ func (e *ends) note(c informer.Change) (dropped *end) {
 func (e *ends) first(key kube.Key) *end {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if of := e.keys[key]; len(of) > 0 {
-		return of[0]
+	if waiting := e.keys[key]; len(waiting) > 0 {
+		return waiting[0]
 	}
 	return nil
 }
 
-// handled removes an end. It keeps ends that were added in the meantime.
-func (e *ends) handled(key kube.Key, done *end) {
+// remove removes an end that was handled. It keeps ends that were added in the meantime.
+func (e *ends) remove(key kube.Key, done *end) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	of := slices.DeleteFunc(slices.Clone(e.keys[key]), func(other *end) bool { return other == done })
-	if len(of) == 0 {
+	waiting := slices.DeleteFunc(slices.Clone(e.keys[key]), func(other *end) bool { return other == done })
+	if len(waiting) == 0 {
 		e.keys = shrink.Delete(e.keys, key, &e.most)
 	} else {
-		e.keys[key] = of
+		e.keys[key] = waiting
 	}
 }

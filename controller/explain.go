@@ -112,7 +112,7 @@ func (c *Controller[T]) Explain(key kube.Key) Explanation {
 	}
 	e.Found, _ = l.feeder.causesOf(key)
 	f := l.failures.of(key)
-	e.Failures, e.FailingSince, e.LastError, e.Terminal = f.inARow, f.since, f.err, f.terminal
+	e.Failures, e.FailingSince, e.LastError, e.Terminal = f.consecutive, f.since, f.err, f.terminal
 	e.Unseen = l.consistency.unseenOf(key)
 	return e
 }

@@ -61,21 +61,21 @@ const maxClasses = 32
 type failures struct {
 	mu   sync.Mutex
 	keys map[kube.Key]*failing // guarded by mu
-	most int                   // guarded by mu; see deleted
+	most int                   // guarded by mu; see shrink.Delete
 	n    atomic.Int64          // number of keys; most events and runs need only this
 }
 
-// some reports whether the last run of any key failed.
-func (f *failures) some() bool { return f.n.Load() > 0 }
+// any reports whether the last run of any key failed.
+func (f *failures) any() bool { return f.n.Load() > 0 }
 
 // failing is the record of a key whose last run failed.
 type failing struct {
-	since   time.Time // time of the first consecutive failure
-	inARow  int       // consecutive failures of all classes
-	class   retry.Class
-	ofClass int // failures of class; those of other classes may lie between
-	err     string
-	stack   bool // the stack of a panic was logged
+	since       time.Time // time of the first consecutive failure
+	consecutive int       // consecutive failures of all classes
+	class       retry.Class
+	ofClass     int // failures of class; those of other classes may lie between
+	err         string
+	stack       bool // the stack of a panic was logged
 
 	// counts contains the number of consecutive failures of each class. A failure of another class does not reset it:
 	// otherwise alternating classes would never back off.
@@ -93,7 +93,7 @@ type failing struct {
 
 // of returns a copy of key's record, or the zero value if its last run has not failed.
 func (f *failures) of(key kube.Key) failing {
-	if !f.some() {
+	if !f.any() {
 		return failing{}
 	}
 	f.mu.Lock()
@@ -119,7 +119,7 @@ func (f *failures) failed(key kube.Key, uid types.UID, class retry.Class, err er
 	if len(known.counts) == maxClasses {
 		clear(known.counts) // too many classes: errors should have few
 	}
-	known.inARow++
+	known.consecutive++
 	known.counts[class]++
 	known.class, known.ofClass = class, known.counts[class]
 	known.err = err.Error()
@@ -128,9 +128,9 @@ func (f *failures) failed(key kube.Key, uid types.UID, class retry.Class, err er
 	return *known
 }
 
-// gaveUp records that a key has no retries left. The next failure starts a new retry budget. gaveUp returns false if
+// markStalled records that a key has no retries left. The next failure starts a new retry budget. It returns false if
 // the key was given up before, without a success since then.
-func (f *failures) gaveUp(key kube.Key) (news bool) {
+func (f *failures) markStalled(key kube.Key) (news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known := f.keys[key]
@@ -138,13 +138,13 @@ func (f *failures) gaveUp(key kube.Key) (news bool) {
 		return false
 	}
 	news = !known.stalled
-	known.stalled, known.inARow, known.ofClass = true, 0, 0
+	known.stalled, known.consecutive, known.ofClass = true, 0, 0
 	clear(known.counts)
 	return news
 }
 
-// forGood records that key is given up until its object, now at generation, changes.
-func (f *failures) forGood(key kube.Key, generation int64) {
+// markTerminal records that key is given up until its object, now at generation, changes.
+func (f *failures) markTerminal(key kube.Key, generation int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if known := f.keys[key]; known != nil {
@@ -152,8 +152,8 @@ func (f *failures) forGood(key kube.Key, generation int64) {
 	}
 }
 
-// reported records that key was reported as ProblemFailing.
-func (f *failures) reported(key kube.Key) {
+// markReported records that key was reported as ProblemFailing.
+func (f *failures) markReported(key kube.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if known := f.keys[key]; known != nil {
@@ -163,7 +163,7 @@ func (f *failures) reported(key kube.Key) {
 
 // forget removes key, because its run has not failed or its object is gone. It returns the removed record.
 func (f *failures) forget(key kube.Key) failing {
-	if !f.some() {
+	if !f.any() {
 		return failing{}
 	}
 	f.mu.Lock()
@@ -180,12 +180,12 @@ func (f *failures) forget(key kube.Key) failing {
 // resyncs reports whether a resync may run a listed object. It must not if the key waits for a retry, which has its own
 // schedule, or if only a change can fix it. It may if the key was given up after its last retry.
 func (f *failures) resyncs(c informer.Change) bool {
-	if !f.some() {
+	if !f.any() {
 		return true
 	}
 	f.mu.Lock()
 	known := f.keys[c.Key]
-	may := known == nil || known.stalled && known.inARow == 0 && !known.terminal
+	may := known == nil || known.stalled && known.consecutive == 0 && !known.terminal
 	var uid types.UID
 	if !may {
 		uid = known.uid
@@ -200,7 +200,7 @@ func (f *failures) resyncs(c informer.Change) bool {
 
 // objectEnded reports whether c is the end of the object with which key failed.
 func (f *failures) objectEnded(c informer.Change) bool {
-	if !f.some() {
+	if !f.any() {
 		return false
 	}
 	f.mu.Lock()
@@ -221,7 +221,7 @@ func (f *failures) objectEnded(c informer.Change) bool {
 // the API server increments when the desired state changes, is the same. Kinds without generations have generation 0:
 // then every change runs the key.
 func (f *failures) ignores(c informer.Change) bool {
-	if !f.some() {
+	if !f.any() {
 		return false
 	}
 	f.mu.Lock()

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -11,19 +10,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-const (
-	// batch is the number of keys that the feeder enqueues at once, as soon as fewer than fewQueued keys are ready: a
-	// queue with all objects of a large cluster would be larger than the cache.
-	batch     = 512
-	fewQueued = 512
-	// manyQueued is the maximum number of ready keys while workers are idle because the groups of the ready keys are at
-	// their limit: keys of other groups may come after them.
-	manyQueued = 16_384
-	// feedInterval is the interval at which the feeder checks for idle workers.
-	feedInterval = time.Second
-	// passShares is the number of shares in which a pass walks the objects.
-	passShares = 256
-)
+// passShares is the number of shares in which a pass walks the objects.
+const passShares = 256
 
 // A running list finds some keys again and again: owners with many children.
 const (
@@ -46,24 +34,18 @@ type feeder struct {
 	config    QueueConfig
 	objects   objects
 	predicate informer.Predicate // may be nil
-	pool      *pool
 
-	passes  passes
-	backlog backlog
-	wake    chan struct{} // has a token when the backlog has a key, or a pass was requested
-	room    chan struct{} // has a token when there may be room
-	waits   atomic.Bool   // the goroutine waits for room
-	// batch contains the keys that the goroutine enqueued last, and fedAt is the time of the last one. Only the
-	// goroutine accesses them.
-	batch []kube.Key
-	fedAt time.Time
+	passes   passes
+	backlog  backlog
+	throttle throttle
+	wake     chan struct{} // has a token when the backlog has a key, or a pass was requested
 }
 
 // newFeeder returns a feeder whose first pass is requested.
 func newFeeder(e *enqueuer, config QueueConfig, own objects, predicate informer.Predicate, workers *pool) *feeder {
 	f := &feeder{
-		enqueuer: e, queue: e.queue, config: config, objects: own, predicate: predicate, pool: workers,
-		wake: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		enqueuer: e, queue: e.queue, config: config, objects: own, predicate: predicate,
+		throttle: throttle{queue: e.queue, pool: workers, room: make(chan struct{}, 1)}, wake: make(chan struct{}, 1),
 	}
 	f.passes.request(nil)
 	return f
@@ -109,11 +91,7 @@ func (f *feeder) runStarted(key kube.Key) {
 }
 
 // runEnded wakes the goroutine if there is room, after a worker has finished a key.
-func (f *feeder) runEnded() {
-	if f.waits.Load() && f.queue.Stats().Ready < fewQueued {
-		signal(f.room)
-	}
-}
+func (f *feeder) runEnded() { f.throttle.runEnded() }
 
 // signal sends a token to a channel of capacity 1, unless the channel has one.
 func signal(channel chan struct{}) {
@@ -241,13 +219,9 @@ func (f *feeder) feedBacklog(ctx context.Context, limit int) bool {
 // feedKey enqueues a key as soon as there is room. It does not debounce the key: the object has not just changed, and a
 // debounced key is not ready, so it would leave room for further keys. It returns false when ctx ends.
 func (f *feeder) feedKey(ctx context.Context, key kube.Key, o *queueOptions) bool {
-	if len(f.batch) == batch {
-		if !f.waitForRoom(ctx) {
-			return false
-		}
-		f.batch = f.batch[:0]
+	if !f.throttle.wait(ctx, key) {
+		return false
 	}
-	f.batch = append(f.batch, key)
 	o.Priority, o.EndBackoffIf = workqueue.PriorityLow, f.config.EndBackoffIf
 	if f.config.Debounce > 0 {
 		if entry, ok := f.queue.Lookup(key); ok && entry.State == workqueue.Delayed {
@@ -255,40 +229,7 @@ func (f *feeder) feedKey(ctx context.Context, key kube.Key, o *queueOptions) boo
 		}
 	}
 	f.enqueuer.add(key, o)
-	f.fedAt = time.Now()
-	return true
-}
-
-// waitForRoom waits until few keys are ready. If changes keep the queue full, it waits until workers have taken the
-// latest batch: a key must be in the queue to get older than the changes (workqueue.StarvationTimeout). If groups are
-// at their limit and workers are idle, it waits at most feedInterval, unless manyQueued keys are ready. It returns
-// false when ctx ends.
-func (f *feeder) waitForRoom(ctx context.Context) bool {
-	f.waits.Store(true)
-	defer f.waits.Store(false)
-	ticker := time.NewTicker(feedInterval)
-	defer ticker.Stop()
-	for f.queue.Stats().Ready >= fewQueued {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-ticker.C:
-			if f.pool.isIdle() && f.queue.Stats().Ready < manyQueued || f.batchTaken() {
-				return true
-			}
-		case <-f.room:
-		}
-	}
-	return ctx.Err() == nil
-}
-
-// batchTaken reports whether workers have taken all keys of the latest batch.
-func (f *feeder) batchTaken() bool {
-	for _, key := range f.batch {
-		if entry, ok := f.queue.Lookup(key); ok && entry.State == workqueue.Ready && !entry.Due.After(f.fedAt) {
-			return false // ready since it was fed: it was not taken and added again
-		}
-	}
+	f.throttle.keyAdded()
 	return true
 }
 

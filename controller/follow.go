@@ -75,7 +75,7 @@ func (s *schedule) succeeded(ctx context.Context, r *running, outcome Outcome) {
 		s.successes.Forget(key) // the object is gone, and its deletion may have been reported before
 	}
 	s.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
-	if before := s.failures.forget(key); before.inARow > 0 || before.stalled || before.terminal {
+	if before := s.failures.forget(key); before.consecutive > 0 || before.stalled || before.terminal {
 		r.log().InfoContext(ctx, "handler recovered", "outcome", string(outcome), "failedFor", time.Since(before.since).Round(time.Millisecond))
 	}
 }
@@ -110,7 +110,7 @@ func (s *schedule) failed(ctx context.Context, r *running, outcome Outcome, err 
 		r.log().ErrorContext(ctx, "handler panicked", "error", err, "stack", string(panicked.Stack))
 	}
 	if class == retry.Terminal {
-		return s.failedForGood(ctx, r, err)
+		return s.terminal(ctx, r, err)
 	}
 	attrs := []any{"error", err, "outcome", string(outcome), "class", string(class), "attempt", r.run.Attempt, "causes", r.run.Causes.String()}
 	if fields := fieldsOf(err); len(fields) > 0 {
@@ -118,16 +118,16 @@ func (s *schedule) failed(ctx context.Context, r *running, outcome Outcome, err 
 	}
 	decision := s.rules.Decide(class, err, f.ofClass)
 	if decision.GiveUp {
-		return s.stalled(ctx, r, f, err, attrs)
+		return s.giveUp(ctx, r, f, err, attrs)
 	}
 	if s.queue.Stats().Down {
 		r.log().WarnContext(ctx, "handler failed while the controller ends: the next start tries again", attrs...)
 		return nextRun{why: "at the next start"}
 	}
-	s.enqueuer.addOwn(key, Cause{Type: CauseRetry, Attempt: f.inARow, Detail: string(class)}, queueOptions{After: decision.Delay, Backoff: true, EndBackoffIf: s.endBackoffIf})
+	s.enqueuer.addOwn(key, Cause{Type: CauseRetry, Attempt: f.consecutive, Detail: string(class)}, queueOptions{After: decision.Delay, Backoff: true, EndBackoffIf: s.endBackoffIf})
 	s.logFailure(ctx, r, err, decision, append(attrs, "after", decision.Delay))
-	s.failsForLong(ctx, r, f)
-	return nextRun{at: time.Now().Add(decision.Delay), why: fmt.Sprintf("retry %d (%s)", f.inARow, class)}
+	s.reportFailing(ctx, r, f)
+	return nextRun{at: time.Now().Add(decision.Delay), why: fmt.Sprintf("retry %d (%s)", f.consecutive, class)}
 }
 
 // maxFields is the maximum number of an error's fields in a log line.
@@ -162,8 +162,8 @@ func (s *schedule) logFailure(ctx context.Context, r *running, err error, decisi
 	r.log().WarnContext(ctx, "handler failed, will try again", attrs...)
 }
 
-// failedForGood records that a key must not be retried until its object changes.
-func (s *schedule) failedForGood(ctx context.Context, r *running, err error) nextRun {
+// terminal records that a key must not be retried until its object changes.
+func (s *schedule) terminal(ctx context.Context, r *running, err error) nextRun {
 	key := r.run.Key
 	if r.ending != nil {
 		r.log().ErrorContext(ctx, "Deleted failed with a terminal error, not called again for this object", "error", err)
@@ -172,7 +172,7 @@ func (s *schedule) failedForGood(ctx context.Context, r *running, err error) nex
 	if s.objects.Has(key) {
 		// The generation is that of the object at the start of the run: the informer may show a later generation by
 		// now, which no run has seen.
-		s.failures.forGood(key, r.generation)
+		s.failures.markTerminal(key, r.generation)
 	} else {
 		// Without an object, there is no resync to hold back, and no deletion event to wait for.
 		s.forgetFailures(key)
@@ -181,13 +181,13 @@ func (s *schedule) failedForGood(ctx context.Context, r *running, err error) nex
 	return nextRun{why: "when the object changes (the error is terminal)"}
 }
 
-// stalled gives a key up after its last retry.
-func (s *schedule) stalled(ctx context.Context, r *running, f failing, err error, attrs []any) nextRun {
-	if s.failures.gaveUp(r.run.Key) {
+// giveUp gives a key up after its last retry.
+func (s *schedule) giveUp(ctx context.Context, r *running, f failing, err error, attrs []any) nextRun {
+	if s.failures.markStalled(r.run.Key) {
 		r.log().ErrorContext(ctx, "handler failed, retries are exhausted; next run when something changes or at the next resync", append(attrs, "retries", f.ofClass-1)...)
 		s.problems.begin(ctx, Problem{
 			Type: ProblemStalled, Key: r.run.Key, Since: f.since,
-			Message: fmt.Sprintf("retries exhausted after %s, until something changes or the object is resynced: %v", counted(f.inARow, "attempt"), err),
+			Message: fmt.Sprintf("retries exhausted after %s, until something changes or the object is resynced: %v", counted(f.consecutive, "attempt"), err),
 		}, true)
 	}
 	if r.ending != nil {
@@ -197,18 +197,18 @@ func (s *schedule) stalled(ctx context.Context, r *running, f failing, err error
 		// Without an object, there is no resync, and no deletion event to wait for.
 		s.forgetFailures(r.run.Key)
 	}
-	return nextRun{why: fmt.Sprintf("when something changes or the object is resynced (retries exhausted after %s)", counted(f.inARow, "attempt"))}
+	return nextRun{why: fmt.Sprintf("when something changes or the object is resynced (retries exhausted after %s)", counted(f.consecutive, "attempt"))}
 }
 
-// failsForLong reports a key that has failed often and for a long time. It reports it once.
-func (s *schedule) failsForLong(ctx context.Context, r *running, f failing) {
-	if f.reported || f.inARow < failingAttempts || time.Since(f.since) < failingTime {
+// reportFailing reports a key that has failed often and for a long time. It reports it once.
+func (s *schedule) reportFailing(ctx context.Context, r *running, f failing) {
+	if f.reported || f.consecutive < failingAttempts || time.Since(f.since) < failingTime {
 		return
 	}
-	s.failures.reported(r.run.Key)
+	s.failures.markReported(r.run.Key)
 	s.problems.begin(ctx, Problem{
 		Type: ProblemFailing, Key: r.run.Key, Since: f.since,
-		Message: fmt.Sprintf("has failed %s in a row, for %s, the last time with: %s", counted(f.inARow, "time"), rounded(time.Since(f.since)), f.err),
+		Message: fmt.Sprintf("has failed %s in a row, for %s, the last time with: %s", counted(f.consecutive, "time"), rounded(time.Since(f.since)), f.err),
 	}, false)
 }
 
@@ -216,7 +216,7 @@ func (s *schedule) failsForLong(ctx context.Context, r *running, f failing) {
 // that it does not block the next object of the name.
 func (s *schedule) endGivenUp(r *running) nextRun {
 	key := r.run.Key
-	s.ends.handled(key, r.ending)
+	s.ends.remove(key, r.ending)
 	s.forgetFailures(key)
 	if !s.reconciles && !s.objects.Has(key) && s.ends.first(key) == nil {
 		return nextRun{why: "when another object of this name exists (Deleted is not retried)"}
@@ -238,7 +238,7 @@ func (s *schedule) objectEnded(c informer.Change, runs bool) {
 		s.forgetFailures(c.Key)
 	}
 	if s.keepsEnds && runs {
-		s.noteLastState(c)
+		s.keepLastState(c)
 	}
 	if c.Type == informer.Deleted {
 		s.successes.Forget(c.Key)
@@ -248,9 +248,9 @@ func (s *schedule) objectEnded(c informer.Change, runs bool) {
 	}
 }
 
-// noteLastState records the state before a change that ended an object, for Config.Deleted.
-func (s *schedule) noteLastState(c informer.Change) {
-	if dropped := s.ends.note(c); dropped != nil {
+// keepLastState records the state before a change that ended an object, for Config.Deleted.
+func (s *schedule) keepLastState(c informer.Change) {
+	if dropped := s.ends.add(c); dropped != nil {
 		s.logger.Warn("Deleted is not called for an object: too many of its name wait for it",
 			"key", c.Key.String(), "uid", dropped.state.UID, "waiting", maxEnds)
 	}
@@ -259,11 +259,11 @@ func (s *schedule) noteLastState(c informer.Change) {
 // failedBefore returns the failures of the object that a run will be about. Failures of an earlier object of the same
 // name are removed.
 func (s *schedule) failedBefore(r *running, key kube.Key) failing {
-	if !s.failures.some() {
+	if !s.failures.any() {
 		return failing{}
 	}
 	failed := s.failures.of(key)
-	if failed.inARow == 0 && !failed.stalled && !failed.terminal {
+	if failed.consecutive == 0 && !failed.stalled && !failed.terminal {
 		return failed
 	}
 	if end := s.ends.first(key); end != nil {

@@ -35,7 +35,7 @@ type objects interface {
 	Listed(share, shares int) iter.Seq[informer.Change]
 }
 
-// loop is one term of a controller. It creates the parts of the term, starts and ends them, and runs keys: workers.go
+// loop is one term of a controller. It creates the parts of the term, starts and ends them, and runs keys: handle.go
 // reads the object, calls the handler, and passes the result to the schedule. Only this needs the type parameter.
 //
 // The path of a key: intake -> queue (lists and polls: intake -> feeder -> queue) -> pool -> loop.handle -> schedule.

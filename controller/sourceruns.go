@@ -154,13 +154,13 @@ func (s *sources) add(source *namedSource) (remove func()) {
 }
 
 func (s *sources) remove(r *sourceRun) {
-	is := func(other *sourceRun) bool { return other == r }
+	same := func(other *sourceRun) bool { return other == r }
 	s.mu.Lock()
-	s.waiting = slices.DeleteFunc(s.waiting, is)
-	started := slices.ContainsFunc(s.active, is)
+	s.waiting = slices.DeleteFunc(s.waiting, same)
+	started := slices.ContainsFunc(s.active, same)
 	ending := s.start == nil
 	if started && !ending {
-		s.active = slices.DeleteFunc(s.active, is)
+		s.active = slices.DeleteFunc(s.active, same)
 		s.runs.Add(1) // the end of the term must wait until the informers are left
 		defer s.runs.Done()
 	}

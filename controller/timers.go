@@ -48,7 +48,7 @@ type timers struct {
 
 	mu    sync.Mutex
 	keys  map[kube.Key]map[string]*time.Timer // guarded by mu
-	most  int                                 // guarded by mu; see deleted
+	most  int                                 // guarded by mu; see shrink.Delete
 	ended bool                                // guarded by mu
 }
 

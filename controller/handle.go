@@ -79,13 +79,13 @@ func (l *loop[T]) begin(item queueItem) *running {
 		Controller: l.config.Name,
 		Key:        item.Key,
 		Causes:     Causes{item.Causes},
-		Attempt:    failed.inARow,
+		Attempt:    failed.consecutive,
 		Wait:       item.Wait,
 		Held:       item.Held,
 		Started:    time.Now(),
 		Staleness:  l.informer.Untyped().Staleness(),
 	}}
-	if failed.inARow > 0 {
+	if failed.consecutive > 0 {
 		r.run.AttemptClass = failed.class
 	}
 	l.history.begin(r.record)
@@ -146,7 +146,7 @@ func (l *loop[T]) callDeleted(ctx context.Context, r *running) (called bool, err
 		if err := usercode.Error(l.config.Deleted(ctx, last, end.stale)); err != nil {
 			return true, fmt.Errorf("deleted: %w", err)
 		}
-		l.ends.handled(key, end)
+		l.ends.remove(key, end)
 		r.uid, r.ending = "", nil
 	}
 	return called, nil
