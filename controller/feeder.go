@@ -158,7 +158,7 @@ func (f *feeder) walk(ctx context.Context, pass *pass) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		for c := range f.objects.Listed(share, passShares) {
+		for c := range f.objects.Walk(share, passShares) {
 			if !matters(f.predicate, c) || !f.passes.needs(pass, c.Key) {
 				continue
 			}

@@ -32,7 +32,7 @@ const slowSync = 5 * time.Second
 type objects interface {
 	informer.Any
 	Has(key kube.Key) bool
-	Listed(share, shares int) iter.Seq[informer.Change]
+	Walk(share, shares int) iter.Seq[informer.Change]
 }
 
 // loop is one term of a controller. It creates the parts of the term, starts and ends them, and runs keys: handle.go

@@ -81,8 +81,8 @@ func (e *PanicError) Error() string { return "handler panicked: " + usercode.Val
 // Unwrap returns the panic's value if it is an error, unless that error wraps itself.
 func (e *PanicError) Unwrap() error { return usercode.ValueError(e.Value) }
 
-// RecoverPanic converts a panic into a *PanicError in err. It must be deferred directly: defer RecoverPanic(&err).
-func RecoverPanic(err *error) {
+// recoverPanic converts a panic into a *PanicError in err. It must be deferred directly: defer recoverPanic(&err).
+func recoverPanic(err *error) {
 	if value := recover(); value != nil {
 		*err = &PanicError{Value: value, Stack: debug.Stack()}
 	}

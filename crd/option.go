@@ -67,11 +67,6 @@ func Timeout(d time.Duration) WaitOption {
 	})
 }
 
-// Logger receives a message after a wait of 2 s and then every 10 s. Default: the client's logger.
-func Logger(logger *slog.Logger) WaitOption {
-	return optionFunc(func(s *settings) { s.logger = logger })
-}
-
 // AllowDataLoss allows Lossy changes. paths are the Path values of the Problems to allow, such as
 // "v1: spec.size". Without paths it allows all of them, which is only suitable for development clusters.
 func AllowDataLoss(paths ...string) EnsureOption {
@@ -119,7 +114,7 @@ func newSettings[O option](c *client.Client, options []O) (settings, error) {
 	if c == nil {
 		s.problems = append(s.problems, errors.New("the client is nil: client.New makes one"))
 	} else {
-		s.logger = cmp.Or(s.logger, c.Config().Logger)
+		s.logger = c.Config().Logger
 		// Informers may be stale: Ensure would not create a definition that an informer still has.
 		uncached, err := c.With(func(config *client.Config) { config.Informers = nil })
 		if err != nil {

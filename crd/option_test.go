@@ -14,15 +14,15 @@ func TestFunctionsAcceptOnlyTheirOptions(t *testing.T) {
 	t.Parallel()
 	options := map[string]any{
 		"AllowDataLoss": crd.AllowDataLoss, "AllowNarrowing": crd.AllowNarrowing, "DeleteObjectsToo": crd.DeleteObjectsToo,
-		"Logger": crd.Logger, "Timeout": crd.Timeout,
+		"Timeout": crd.Timeout,
 	}
 	for name, test := range map[string]struct {
 		function any
 		accepts  []string
 	}{
-		"Ensure":          {crd.Ensure, []string{"AllowDataLoss", "AllowNarrowing", "Logger", "Timeout"}},
-		"Remove":          {crd.Remove, []string{"DeleteObjectsToo", "Logger", "Timeout"}},
-		"WaitEstablished": {crd.WaitEstablished, []string{"Logger", "Timeout"}},
+		"Ensure":          {crd.Ensure, []string{"AllowDataLoss", "AllowNarrowing", "Timeout"}},
+		"Remove":          {crd.Remove, []string{"DeleteObjectsToo", "Timeout"}},
+		"WaitEstablished": {crd.WaitEstablished, []string{"Timeout"}},
 	} {
 		function := reflect.TypeOf(test.function)
 		accepted := function.In(function.NumIn() - 1).Elem()

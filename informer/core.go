@@ -209,7 +209,7 @@ func (c *core) subscribe(notify func(Change)) (unsubscribe func()) {
 	c.mu.Unlock()
 	// The objects of an ended session are not announced, because the next session lists them again.
 	if running {
-		for change := range c.listed(&c.states, parts, 0, 1) {
+		for change := range c.walk(&c.states, parts, 0, 1) {
 			c.calling.begin(time.Since(c.made))
 			notify(change)
 		}
@@ -223,8 +223,8 @@ func (c *core) subscribe(notify func(Change)) (unsubscribe func()) {
 	}
 }
 
-// listed iterates over a share of the objects of parts; see Informer.Listed. The changes read their objects from s.
-func (c *core) listed(s *states, parts []*part, share, shares int) iter.Seq[Change] {
+// walk iterates over a share of the objects of parts; see Informer.Walk. The changes read their objects from s.
+func (c *core) walk(s *states, parts []*part, share, shares int) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		for n, p := range parts {
 			for ref := range p.objects().RefsIn(share, shares) {

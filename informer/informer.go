@@ -355,12 +355,12 @@ func (i *Informer[T]) Len() int {
 	return n
 }
 
-// Listed iterates over one of shares equal parts of the objects, each as a Change of type Listed, which is valid until
+// Walk iterates over one of shares equal parts of the objects, each as a Change of type Listed, which is valid until
 // the next iteration. An object that stays in the cache is always in the same share. share counts from 0.
 //
 // Use it to process all objects over a longer time.
-func (i *Informer[T]) Listed(share, shares int) iter.Seq[Change] {
-	return i.core.listed(&states{kind: i.core.kind}, i.core.allParts(), share, shares)
+func (i *Informer[T]) Walk(share, shares int) iter.Seq[Change] {
+	return i.core.walk(&states{kind: i.core.kind}, i.core.allParts(), share, shares)
 }
 
 // WaitSynced waits until the first list since the start of the informer has ended. If ctx ends first, the error

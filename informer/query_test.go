@@ -251,7 +251,7 @@ func TestListedSharesEveryObjectOnce(t *testing.T) {
 		defer f.stop()
 		seen := map[kube.Key]int{}
 		for share := range 5 {
-			for c := range f.informer.Listed(share, 5) {
+			for c := range f.informer.Walk(share, 5) {
 				if o, err := c.States().New(); c.Type != informer.Listed || err != nil || o.Key != c.Key {
 					t.Errorf("%s is %s as %v, %v", c.Key, c.Type, o, err)
 				}
@@ -266,7 +266,7 @@ func TestListedSharesEveryObjectOnce(t *testing.T) {
 		if len(seen) != 13 {
 			t.Errorf("%d keys in all, want 13", len(seen))
 		}
-		for range f.informer.Listed(0, 1) {
+		for range f.informer.Walk(0, 1) {
 			break
 		}
 	})

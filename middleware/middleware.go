@@ -4,6 +4,7 @@ package middleware
 import (
 	"context"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,11 @@ import (
 func Recover[T any]() controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		return func(ctx context.Context, obj T) (err error) {
-			defer controller.RecoverPanic(&err)
+			defer func() {
+				if value := recover(); value != nil {
+					err = &controller.PanicError{Value: value, Stack: debug.Stack()}
+				}
+			}()
 			return next(ctx, obj)
 		}
 	}

@@ -203,7 +203,7 @@ func TestReadingTheInformerWhileItAnnounces(t *testing.T) {
 			if n := objects.Health().Objects; n != listed || objects.Len() != listed || objects.Has(key(name)) != found {
 				t.Errorf("%s: %d are listed, Health says %d", by, listed, n)
 			}
-			for range objects.Listed(0, 1) {
+			for range objects.Walk(0, 1) {
 				listed--
 			}
 			read = append(read, fmt.Sprintf("%s: %s, %d more", by, state, listed))

@@ -16,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // Defaults of PollConfig.
@@ -25,7 +26,7 @@ const (
 	defaultPollTimeout  = 30 * time.Second
 )
 
-// maxRetryAfter is the longest wait that a NextPollAfter error can ask for.
+// maxRetryAfter is the longest wait that an error can ask for (retry.RetryAfter).
 const maxRetryAfter = time.Hour
 
 // PollConfig configures Poll. Poll copies it and does not change the caller's copy.
@@ -86,7 +87,8 @@ type Item struct {
 type Poller interface {
 	// Poll returns all current items. An error or a panic changes nothing: if the list is incomplete, Poll must return
 	// an error. Poll should return when ctx ends: until it returns, no other poll begins, and the controller cannot
-	// stop.
+	// stop. After an error with a method RetryAfter() time.Duration, the next poll does not begin before that time, at
+	// most an hour.
 	//
 	// token is the Token of the previous result. It is nil for the first poll after each start of the source, and if
 	// the previous result could not be announced completely.
@@ -113,20 +115,6 @@ func (f ListFunc) Poll(ctx context.Context, _ any) (PollResult, error) {
 	items, err := f(ctx)
 	return PollResult{Items: items}, err
 }
-
-// NextPollAfter wraps the error of a poll: the next poll does not begin before delay has passed, however short the
-// interval is. The maximum delay is an hour.
-func NextPollAfter(delay time.Duration, err error) error {
-	return &retryAfterError{delay: delay, err: err}
-}
-
-type retryAfterError struct {
-	delay time.Duration
-	err   error
-}
-
-func (e *retryAfterError) Error() string { return e.err.Error() }
-func (e *retryAfterError) Unwrap() error { return e.err }
 
 // Poll is a source for systems that have no watch: it calls a Poller repeatedly, and enqueues the keys of each item
 // that was added, changed or removed. The items need no objects in the cluster, only keys.
@@ -213,8 +201,8 @@ func (c PollConfig) wait(failures int, err error) time.Duration {
 			d *= 2
 		}
 	}
-	if later, ok := errors.AsType[*retryAfterError](err); ok {
-		d = max(d, min(later.delay, maxRetryAfter))
+	if after, ok := retry.RetryAfter(err); ok {
+		d = max(d, min(after, maxRetryAfter))
 	}
 	jitter := rand.Float64() * c.Jitter * float64(d)
 	if jitter >= float64(math.MaxInt64-d) {

@@ -22,8 +22,8 @@ type PollHealth struct {
 	Source string
 	// Running is true while a controller runs the source.
 	Running bool
-	// Listed is true once a poll has succeeded since the source was started.
-	Listed bool
+	// Synced is true once a poll has succeeded since the source was started.
+	Synced bool
 	// Items is the number of items of the last successful poll.
 	Items int
 	// Polls is the number of polls since the source was created, and Failures how many of them failed.
@@ -44,7 +44,7 @@ func (h PollHealth) Ready() error {
 		return fmt.Errorf("source %q: not running", h.Source)
 	case h.Err != nil:
 		return fmt.Errorf("source %q cannot poll: %w", h.Source, h.Err)
-	case !h.Listed:
+	case !h.Synced:
 		return fmt.Errorf("source %q: the first poll is under way", h.Source)
 	}
 	return nil
@@ -53,19 +53,19 @@ func (h PollHealth) Ready() error {
 // Ready is Health().Ready(). Controller.Ready calls it.
 func (s *PollSource) Ready() error { return s.Health().Ready() }
 
-// Health returns the source's state. If several controllers run the source, it merges the states of their runs: Listed
+// Health returns the source's state. If several controllers run the source, it merges the states of their runs: Synced
 // is true if all are, Items is the largest, LastSuccess and ErrSince are the earliest, and Err joins the errors.
 func (s *PollSource) Health() PollHealth {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := PollHealth{
 		Source: s.config.Name, Polls: s.polls, Failures: s.failures,
-		Running: len(s.runs) > 0, Listed: len(s.runs) > 0,
+		Running: len(s.runs) > 0, Synced: len(s.runs) > 0,
 	}
 	var errs []error
 	for i, r := range s.runs {
 		state := r.health()
-		h.Listed = h.Listed && state.listed
+		h.Synced = h.Synced && state.synced
 		h.Items = max(h.Items, state.items)
 		if i == 0 || state.success.Before(h.LastSuccess) {
 			h.LastSuccess = state.success
@@ -158,7 +158,7 @@ func (r *pollRun) succeeded(ctx context.Context) {
 	r.source.count(false)
 	r.mu.Lock()
 	was, since := r.state.err, r.state.since
-	r.state = pollState{listed: true, items: len(r.known), success: time.Now()}
+	r.state = pollState{synced: true, items: len(r.known), success: time.Now()}
 	r.mu.Unlock()
 	if was != nil {
 		r.logger.InfoContext(ctx, "a source polls again",

@@ -133,7 +133,7 @@ func (p *httpPoller) fetch(ctx context.Context, token any) (PollResult, error) {
 		// No token: a document that exists again may have the same ETag as before.
 		return PollResult{}, nil
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return PollResult{}, NextPollAfter(retryAfterOf(response), statusError(status))
+		return PollResult{}, &retryAfterError{error: statusError(status), after: retryAfterOf(response)}
 	default:
 		return PollResult{}, statusError(status)
 	}
@@ -231,3 +231,12 @@ func withoutURL(err error) error {
 		err = failed.Err
 	}
 }
+
+// retryAfterError is an error with a Retry-After, which retry.RetryAfter returns.
+type retryAfterError struct {
+	error
+	after time.Duration
+}
+
+func (e *retryAfterError) Unwrap() error             { return e.error }
+func (e *retryAfterError) RetryAfter() time.Duration { return e.after }

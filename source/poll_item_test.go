@@ -276,7 +276,7 @@ func TestPollItemOfTheTermBeforeIsNotRead(t *testing.T) {
 			for range 50 {
 				<-handled
 			}
-			for !failing && !poll.Health().Listed {
+			for !failing && !poll.Health().Synced {
 				runtime.Gosched()
 			}
 			cancel()

@@ -40,7 +40,7 @@ type pollRun struct {
 
 // pollState is the part of a pollRun that PollHealth reports.
 type pollState struct {
-	listed  bool // a poll has succeeded
+	synced  bool // a poll has succeeded
 	items   int
 	success time.Time // when the last poll succeeded
 	began   time.Time // when the poll in progress began; zero: no poll is in progress
@@ -126,7 +126,7 @@ func validateItems(items []Item) error {
 // not announced, so that the next poll finds them again.
 func (r *pollRun) compare(ctx context.Context, items []Item) error {
 	r.mu.Lock()
-	first := !r.state.listed
+	first := !r.state.synced
 	r.mu.Unlock()
 	there := make(map[string]bool, len(items))
 	for _, item := range items {

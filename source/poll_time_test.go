@@ -50,11 +50,11 @@ func TestPollTimes(t *testing.T) {
 		"once": {
 			config: source.PollConfig{Interval: math.MaxInt64, Jitter: 1}, lasts: 24 * time.Hour, want: []float64{0},
 		},
-		"told to wait":         {err: source.NextPollAfter(10*time.Minute, down), lasts: 25 * time.Minute, want: []float64{0, 10, 20}},
-		"told to wait, deeper": {err: fmt.Errorf("fetch: %w", source.NextPollAfter(10*time.Minute, down)), lasts: 15 * time.Minute, want: []float64{0, 10}},
-		"told not to wait":     {err: source.NextPollAfter(0, down), lasts: 5 * time.Minute, want: []float64{0, 1, 3}},
+		"told to wait":         {err: retryLater(10*time.Minute, down), lasts: 25 * time.Minute, want: []float64{0, 10, 20}},
+		"told to wait, deeper": {err: fmt.Errorf("fetch: %w", retryLater(10*time.Minute, down)), lasts: 15 * time.Minute, want: []float64{0, 10}},
+		"told not to wait":     {err: retryLater(0, down), lasts: 5 * time.Minute, want: []float64{0, 1, 3}},
 		"told to wait for ever": {
-			err: source.NextPollAfter(time.Duration(1<<63-1), down), lasts: 150 * time.Minute,
+			err: retryLater(time.Duration(1<<63-1), down), lasts: 150 * time.Minute,
 			want: []float64{0, 60, 120},
 		},
 	} {
@@ -73,6 +73,16 @@ func TestPollTimes(t *testing.T) {
 		})
 	}
 }
+
+// laterError is an error with method RetryAfter.
+type laterError struct {
+	error
+	after time.Duration
+}
+
+func (e laterError) RetryAfter() time.Duration { return e.after }
+
+func retryLater(after time.Duration, err error) error { return laterError{err, after} }
 
 func TestPollForgetsFailuresAfterASuccess(t *testing.T) {
 	t.Parallel()
@@ -127,7 +137,7 @@ func TestPollTimeoutIsAFailure(t *testing.T) {
 		q.expect(t)
 		h := s.Health()
 		want := source.PollHealth{
-			Source: "outside", Running: true, Listed: true, Items: 1, Polls: 2, Failures: 1,
+			Source: "outside", Running: true, Synced: true, Items: 1, Polls: 2, Failures: 1,
 			LastSuccess: h.LastSuccess, Err: h.Err, ErrSince: h.LastSuccess.Add(time.Minute),
 		}
 		if h != want {
