@@ -26,7 +26,7 @@ func BenchmarkArrived(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		p.arrived(o, Added, fromWatch)
+		p.contents.arrived(o, Added, fromWatch)
 		pods = append(pods, o)
 	}
 	version := 10_000
@@ -35,6 +35,6 @@ func BenchmarkArrived(b *testing.B) {
 		version++
 		o := pods[version%len(pods)]
 		o.ResourceVersion = strconv.Itoa(version)
-		p.arrived(o, Added, fromWatch)
+		p.contents.arrived(o, Added, fromWatch)
 	}
 }

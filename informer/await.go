@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -36,7 +38,7 @@ func (c *core) await(w cache.Write, seen func()) (cancel func()) {
 		c.events.Lock()
 		defer c.events.Unlock()
 		for _, a := range write.awaited {
-			a.part.forgetAwaited(a)
+			a.in.remove(a)
 		}
 		write.awaited = nil
 	}
@@ -49,16 +51,12 @@ func (c *core) readyFor(w cache.Write) error {
 	}
 	var errs []error
 	for _, p := range parts {
-		if p.selects.has(w) == never || p.isDegraded() {
-			continue
-		}
-		p.mu.Lock()
-		err, synced := p.err, p.synced
-		p.mu.Unlock()
+		now := p.status.condition()
 		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("informer %q: %w", c.name, err))
-		case !synced:
+		case p.selects.has(w) == never, now.degraded:
+		case now.err != nil:
+			errs = append(errs, fmt.Errorf("informer %q: %w", c.name, now.err))
+		case !now.synced:
 			errs = append(errs, fmt.Errorf("informer %q of %s: the first list is under way", c.name, p.describes))
 		}
 	}
@@ -70,15 +68,13 @@ func (c *core) readyFor(w cache.Write) error {
 func (c *core) showing() (running bool, parts []*part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.session != nil, slices.DeleteFunc(slices.Clone(c.parts), func(p *part) bool { return p.isNew && !p.isComplete() })
+	return c.session != nil, slices.DeleteFunc(slices.Clone(c.parts), func(p *part) bool { return p.isNew && !p.status.condition().complete })
 }
 
-// releaseAll calls all waiters, because the informer will not show more writes.
-func (c *core) releaseAll() {
-	c.events.Lock()
-	defer c.events.Unlock()
+// releaseWaiters calls all waiters, because the informer will not show more writes.
+func (c *core) releaseWaiters() {
 	for _, p := range c.allParts() {
-		p.release()
+		p.contents.releaseWaiters()
 	}
 }
 
@@ -96,54 +92,58 @@ type waiter struct {
 // awaited is a write that one part has not shown yet.
 type awaited struct {
 	*waiter
-	part        *part
+	in          *awaits
 	place       int  // index in awaits.byVersion; -1: not in it
 	notSelected bool // the write takes the object out of the selection, so that it will be removed
 }
 
-// awaits are the writes that a part has not shown yet. core.events must be held.
+// awaits are the writes that a part has not shown yet. core.events must be held for all fields and methods.
+//
+// Invariants: each write is in byKey until the part shows it, or until it is certain that it never will. A waiter is
+// called once, after the last of its parts has removed it.
 type awaits struct {
+	// Immutable.
+	progress *progress
+	lag      *atomic.Int64 // see counters
+
 	byKey     map[kube.Key][]*awaited
 	byVersion versions // the elements of byKey with comparable versions
 }
 
-// await adds write to the writes that p has not shown, unless p shows it or never will. core.events must be held.
-func (p *part) await(write *waiter) {
-	if p.isDegraded() {
-		return // the part watches nothing
-	}
-	may := p.selects.has(write.Write)
-	if may == never {
-		return
-	}
-	a := &awaited{waiter: write, part: p, place: -1, notSelected: may == notNow}
-	if p.shows(a) {
+// empty reports whether no write is awaited.
+func (w *awaits) empty() bool { return len(w.byKey) == 0 }
+
+// add adds write to the awaited writes, unless objects show it. notSelected is true if the write takes the object out of
+// the selection.
+func (w *awaits) add(objects *store.Store, write *waiter, notSelected bool) {
+	a := &awaited{waiter: write, in: w, place: -1, notSelected: notSelected}
+	if w.shows(objects, a) {
 		write.shown = true
 		return
 	}
-	if p.byKey == nil {
-		p.byKey = map[kube.Key][]*awaited{}
+	if w.byKey == nil {
+		w.byKey = map[kube.Key][]*awaited{}
 	}
-	p.byKey[write.Key] = append(p.byKey[write.Key], a)
+	w.byKey[write.Key] = append(w.byKey[write.Key], a)
 	if write.comparable {
-		heap.Push(&p.byVersion, a)
+		heap.Push(&w.byVersion, a)
 	}
 	write.awaited = append(write.awaited, a)
 }
 
-// shows reports whether p shows the write of a. core.events must be held.
-func (p *part) shows(a *awaited) bool {
-	kept, found := p.objects().Get(a.Key)
-	perObject := p.isPerObject()
-	passed := !perObject && a.comparable && versionorder.NotAfter(a.ResourceVersion, p.resourceVersion())
+// shows reports whether objects show the write of a.
+func (w *awaits) shows(objects *store.Store, a *awaited) bool {
+	kept, found := objects.Get(a.Key)
+	reached := w.progress.now()
+	passed := a.comparable && reached.includes(a.ResourceVersion)
 	if a.Deleted {
 		gone := !found || a.UID != "" && kept.UID() != a.UID
-		if perObject {
-			return gone && !p.awaitsBefore(a)
+		if reached.perObject {
+			return gone && !w.awaitsBefore(a)
 		}
 		// An event that created the object may precede the deletion, and may not have arrived yet.
 		later := found && versionorder.NotAfter(a.ResourceVersion, kept.ResourceVersion())
-		return gone && (!a.comparable || passed || later || a.notSelected && !p.awaitsBefore(a))
+		return gone && (!a.comparable || passed || later || a.notSelected && !w.awaitsBefore(a))
 	}
 	if found {
 		version := kept.ResourceVersion()
@@ -154,117 +154,98 @@ func (p *part) shows(a *awaited) bool {
 		// each object, and only another object of the same name proves that the write was missed.
 		return passed && (!isComparable(version) || a.UID != "" && kept.UID() != a.UID)
 	}
-	return passed || a.notSelected && !p.awaitsBefore(a)
+	return passed || a.notSelected && !w.awaitsBefore(a)
 }
 
 // awaitsBefore reports whether an earlier, selected state of a's object is awaited. That state will arrive, and will be
 // removed again.
-func (p *part) awaitsBefore(a *awaited) bool {
-	return slices.ContainsFunc(p.byKey[a.Key], func(other *awaited) bool {
+func (w *awaits) awaitsBefore(a *awaited) bool {
+	return slices.ContainsFunc(w.byKey[a.Key], func(other *awaited) bool {
 		return !other.notSelected && other.comparable && other.version < a.version
 	})
 }
 
-// shown calls the waiters for writes that p shows, after an event of the object under key. core.events must be held.
-func (p *part) shown(key kube.Key) {
-	if len(p.byKey) == 0 {
+// shown calls the waiters for writes that objects show, after an event of the object under key.
+func (w *awaits) shown(objects *store.Store, key kube.Key) {
+	if w.empty() {
 		return
 	}
-	for _, a := range slices.Clone(p.byKey[key]) {
-		if p.shows(a) {
-			p.sawAwaited(a)
-		}
-	}
-	p.shownUpToNewest()
+	w.callShown(objects, slices.Clone(w.byKey[key]))
+	w.shownUpToNewest(objects)
 }
 
-// shownUpToNewest calls the waiters for writes up to the version that p has reached. A waiter that p does not satisfy
-// yet is checked again after the next event of its key, for example the waiter for a deletion whose version is that of
-// an earlier state. core.events must be held.
-func (p *part) shownUpToNewest() {
-	newest, ok := parseVersion(p.resourceVersion())
-	for ok && len(p.byVersion) > 0 && p.byVersion[0].version <= newest {
-		a := heap.Pop(&p.byVersion).(*awaited)
-		if p.shows(a) {
-			p.sawAwaited(a)
-		}
+// shownUpToNewest calls the waiters for writes up to the version that the part has reached. A waiter that the part does
+// not satisfy yet is checked again after the next event of its key, for example the waiter for a deletion whose version
+// is that of an earlier state.
+func (w *awaits) shownUpToNewest(objects *store.Store) {
+	newest, ok := parseVersion(w.progress.now().newest)
+	for ok && len(w.byVersion) > 0 && w.byVersion[0].version <= newest {
+		w.callShown(objects, []*awaited{heap.Pop(&w.byVersion).(*awaited)})
 	}
 }
 
 // shownAll does the same as shown for all keys, after a list or a bookmark.
-func (p *part) shownAll() {
-	if len(p.byKey) == 0 {
-		return
-	}
-	var all []*awaited
-	for _, of := range p.byKey {
-		all = append(all, of...)
-	}
-	for _, a := range all {
-		if p.shows(a) {
-			p.sawAwaited(a)
-		}
-	}
-}
+func (w *awaits) shownAll(objects *store.Store) { w.callShown(objects, w.all()) }
 
-// sawAwaited records that p shows the write of a.
-func (p *part) sawAwaited(a *awaited) {
-	if p.settleAwaited(a) {
-		p.core.counters.lag.Store(int64(time.Since(a.began)))
-		a.seen()
-	}
-}
-
-// release calls all waiters of p, because p will not show their writes. core.events must be held.
-func (p *part) release() {
-	for _, of := range p.byKey {
-		for _, a := range slices.Clone(of) {
-			if p.settleAwaited(a) {
-				a.seen()
-			}
-		}
-	}
-}
-
-// releaseBefore does the same as release, for waiters that started before a time.
-func (p *part) releaseBefore(at time.Time) {
-	for _, of := range p.byKey {
-		for _, a := range slices.Clone(of) {
-			if a.waiter.began.Before(at) && p.settleAwaited(a) {
-				a.seen()
-			}
-		}
-	}
-}
-
-// releaseLost does the same as releaseBefore, for writes whose version is later than that of a consistent list. The
-// list started at the time at. A restore of etcd has lost these writes.
-func (p *part) releaseLost(version string, at time.Time) {
-	p.core.events.Lock()
-	defer p.core.events.Unlock()
-	for _, a := range slices.Clone(p.byVersion) {
-		if a.waiter.began.Before(at) && versionorder.Older(version, a.ResourceVersion) && !p.isPerObject() && p.settleAwaited(a) {
+// callShown calls the waiters of those writes that objects show.
+func (w *awaits) callShown(objects *store.Store, of []*awaited) {
+	for _, a := range of {
+		if w.shows(objects, a) && w.settle(a) {
+			w.lag.Store(int64(time.Since(a.began)))
 			a.seen()
 		}
 	}
 }
 
-// settleAwaited removes a, and reports whether it was the last one of its waiter.
-func (p *part) settleAwaited(a *awaited) (last bool) {
-	p.forgetAwaited(a)
+// all returns all awaited writes.
+func (w *awaits) all() (all []*awaited) {
+	for _, of := range w.byKey {
+		all = append(all, of...)
+	}
+	return all
+}
+
+// release calls the waiters for writes that the part will not show.
+func (w *awaits) release(lost []*awaited) {
+	for _, a := range lost {
+		if w.settle(a) {
+			a.seen()
+		}
+	}
+}
+
+// releaseBefore does the same as release, for waiters that started before a time.
+func (w *awaits) releaseBefore(at time.Time) {
+	w.release(slices.DeleteFunc(w.all(), func(a *awaited) bool { return !a.began.Before(at) }))
+}
+
+// releaseLater does the same as releaseBefore, for writes with a later version than the given one.
+func (w *awaits) releaseLater(version string, at time.Time) {
+	if w.progress.now().perObject {
+		return
+	}
+	w.release(slices.DeleteFunc(slices.Clone(w.byVersion), func(a *awaited) bool {
+		return !a.began.Before(at) || !versionorder.Older(version, a.ResourceVersion)
+	}))
+}
+
+// settle removes a, and reports whether it was the last one of its waiter.
+func (w *awaits) settle(a *awaited) (last bool) {
+	w.remove(a)
 	a.waiter.awaited = slices.DeleteFunc(a.waiter.awaited, func(other *awaited) bool { return other == a })
 	return len(a.waiter.awaited) == 0
 }
 
-func (p *part) forgetAwaited(a *awaited) {
-	of := slices.DeleteFunc(p.byKey[a.Key], func(other *awaited) bool { return other == a })
+// remove removes a without a call of its waiter.
+func (w *awaits) remove(a *awaited) {
+	of := slices.DeleteFunc(w.byKey[a.Key], func(other *awaited) bool { return other == a })
 	if len(of) == 0 {
-		delete(p.byKey, a.Key)
+		delete(w.byKey, a.Key)
 	} else {
-		p.byKey[a.Key] = of
+		w.byKey[a.Key] = of
 	}
 	if a.place >= 0 {
-		heap.Remove(&p.byVersion, a.place)
+		heap.Remove(&w.byVersion, a.place)
 	}
 }
 

@@ -1,7 +1,6 @@
 package informer
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 )
@@ -31,13 +30,11 @@ func (c *calling) blockedFor(now time.Duration) time.Duration {
 	return now - since
 }
 
-// reportBlocked logs, once per call, that the subscribers have not returned.
-func (p *part) reportBlocked(ctx context.Context) {
-	c := p.core
-	since, blocked := c.calling.since.Load(), c.calling.blockedFor(time.Since(c.made))
-	if blocked == 0 || c.calling.logged.Swap(since) == since {
-		return
+// newlyBlockedFor does the same as blockedFor, but returns 0 after the first report of a call.
+func (c *calling) newlyBlockedFor(now time.Duration) time.Duration {
+	since, blocked := c.since.Load(), c.blockedFor(now)
+	if blocked == 0 || c.logged.Swap(since) == since {
+		return 0
 	}
-	c.logger.WarnContext(ctx, "informer takes no changes: a predicate or a function of a source has not returned",
-		"informer", c.name, "retrieves", p.describes, "for", blocked.Round(time.Second))
+	return blocked
 }

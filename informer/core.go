@@ -167,7 +167,7 @@ func (c *core) begin(ctx context.Context) *session {
 		stopMetrics := c.observe()
 		running.Wait()
 		stopMetrics()
-		c.releaseAll()
+		c.releaseWaiters()
 		close(s.ended)
 	}()
 	return s
@@ -241,15 +241,15 @@ func (c *core) walk(s *states, parts []*part, share, shares int) iter.Seq[Change
 	}
 }
 
-// announce delivers a change of the object under key to the subscribers. p has or had the object. events must be held,
-// and states must be set.
+// announce delivers a change of the object under key to the subscribers. objects have or had the object. events must be
+// held, and states must be set.
 //
 // If another part also has the object, the object was neither added nor deleted: the change is an Updated. If it
 // arrives in the same state as in the other part, nothing is announced.
-func (c *core) announce(p *part, t ChangeType, key kube.Key) {
+func (c *core) announce(objects *contents, t ChangeType, key kube.Key) {
 	defer c.states.done()
 	if t != Updated {
-		if other, found := c.keptBeside(p, key); found {
+		if other, found := c.keptBeside(objects, key); found {
 			if !c.states.mergeWithOtherPart(other, t) {
 				return
 			}
@@ -263,10 +263,10 @@ func (c *core) announce(p *part, t ChangeType, key kube.Key) {
 	c.calling.end()
 }
 
-// keptBeside returns the state under key in a part other than p.
-func (c *core) keptBeside(p *part, key kube.Key) (ref store.Ref, found bool) {
+// keptBeside returns the state under key in another part than that of objects.
+func (c *core) keptBeside(objects *contents, key kube.Key) (ref store.Ref, found bool) {
 	for _, other := range c.allParts() {
-		if other == p {
+		if &other.contents == objects {
 			continue
 		}
 		if ref, found = other.objects().Get(key); found {

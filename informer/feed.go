@@ -156,15 +156,15 @@ func (e *objectEvents[T]) stop() {
 // join waits until the watch has closed its channel. watch.Interface requires that a watch closes its channel when it
 // has ended.
 func (e *objectEvents[T]) join() bool {
-	patience := time.NewTimer(slowStop)
-	defer patience.Stop()
+	timer := time.NewTimer(slowStop)
+	defer timer.Stop()
 	for {
 		select {
 		case _, open := <-e.inner.ResultChan(): // the remaining events are dropped
 			if !open {
 				return true
 			}
-		case <-patience.C:
+		case <-timer.C:
 			return false
 		}
 	}

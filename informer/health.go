@@ -94,25 +94,23 @@ func (c *core) health() Health {
 	degraded := false
 	var errs []error
 	for n, p := range parts {
-		version := p.resourceVersion()
-		if n == 0 || versionorder.Older(version, h.ResourceVersion) || version == "" {
-			h.ResourceVersion = version
+		now, reached := p.status.condition(), p.progress.now()
+		if n == 0 || versionorder.Older(reached.newest, h.ResourceVersion) || reached.newest == "" {
+			h.ResourceVersion = reached.newest
 		}
-		p.mu.Lock()
-		h.Synced = h.Synced && p.synced
-		degraded = degraded || p.degraded
+		h.Synced = h.Synced && now.synced
+		degraded = degraded || now.degraded
 		// The informer is not degraded if one part fails for another reason.
-		h.Degraded = h.Degraded && (p.degraded || p.err == nil && p.synced)
-		if p.lastEvent.After(h.LastEvent) {
-			h.LastEvent = p.lastEvent
+		h.Degraded = h.Degraded && (now.degraded || now.err == nil && now.synced)
+		if reached.lastArrival.After(h.LastEvent) {
+			h.LastEvent = reached.lastArrival
 		}
-		if p.err != nil {
-			errs = append(errs, p.err)
-			if h.ErrSince.IsZero() || p.errSince.Before(h.ErrSince) {
-				h.ErrSince = p.errSince
+		if now.err != nil {
+			errs = append(errs, now.err)
+			if h.ErrSince.IsZero() || now.errSince.Before(h.ErrSince) {
+				h.ErrSince = now.errSince
 			}
 		}
-		p.mu.Unlock()
 	}
 	if blocked := c.calling.blockedFor(time.Since(c.made)); blocked > 0 && h.Running {
 		errs = append(errs, fmt.Errorf("it takes no changes: a function that is called for each change (a predicate, a mapper) has not returned for %s", blocked.Round(time.Second)))
@@ -148,7 +146,7 @@ func (c *core) staleness() time.Duration {
 func staleness(parts []*part) time.Duration {
 	most := time.Duration(0)
 	for _, p := range parts {
-		most = max(most, p.staleness())
+		most = max(most, p.progress.staleness())
 	}
 	return most
 }

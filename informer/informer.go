@@ -191,13 +191,14 @@ func storeIndexes[T kube.Object](indexes []Index[T], decoder wire.Decoder[T], gu
 
 func (i *Informer[T]) newPart(r Retriever[T]) *part {
 	description := r.Describe()
-	p := &part{core: i.core, describes: description.String(), watchList: description.WatchList, identity: r, kept: i.core.newStore()}
+	p := &part{core: i.core, describes: description.String(), watchList: description.WatchList, identity: r}
 	if direct, ok := r.(*clusterRetriever[T]); ok {
 		p.feed = direct.feed(i.cut, &i.core.counters.received)
 		p.selects = direct.selects()
 	} else {
 		p.feed = objectFeed[T]{retriever: r, encoder: wire.NewEncoder[T](i.cut), guard: i.core.guard}
 	}
+	p.connect()
 	return p
 }
 

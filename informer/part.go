@@ -2,87 +2,69 @@ package informer
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
-	"time"
+	"errors"
+	"log/slog"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/internal/store"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
 // part is one list and watch of an informer: that of its only Retriever, or of one of the joined Retrievers.
 //
 // Lists and watches do not pass their objects to client-go's Reflector. They store the objects as they arrive, and
 // report their progress to the Reflector. So a list is never in memory in addition to the store.
+//
+// A part connects types that own their state: contents has the objects, progress knows how current they are, status
+// reports failures, and listRequests decides how to list. A stream reads one watch, and a watchGuard verifies it.
+// Other types of this package call the methods of these types, but do not use their fields.
+//
+// Locks are acquired in this order: core.events, core.mu, the lock of progress, status or listRequests. The last three
+// are never held during a call of another type.
 type part struct {
 	// Immutable after newPart.
 	core      *core
 	feed      feed
 	describes string
+	logger    *slog.Logger // names the informer and the part
 	watchList bool
 	identity  any       // the Retriever, to detect whether another one is the same
 	selects   selection // the selection, as far as it is known
 
-	// Set by begin, for one session; guarded by core.mu.
+	// The state of core about the part, guarded by core.mu. All but isNew are set by begin, for one session.
 	stop    context.CancelFunc
 	ended   chan struct{} // closed when the watch has ended
 	settled chan struct{} // closed when callers need not wait for the first list anymore
-	isNew   bool          // guarded by core.mu; only SetRetriever waits for its first list
+	isNew   bool          // only SetRetriever waits for its first list
 
-	mu        sync.Mutex
-	kept      *store.Store    // guarded by mu; the store itself is safe for concurrent use
-	first     ChangeType      // guarded by mu; the type of changes that the first list announces
-	synced    bool            // guarded by mu
-	degraded  bool            // guarded by mu; optional, and not served or forbidden
-	complete  bool            // guarded by mu; a list has ended since begin, and since the part was last degraded
-	lastEvent time.Time       // guarded by mu
-	err       error           // guarded by mu; why the list or watch fails now
-	errSince  time.Time       // guarded by mu
-	broken    bool            // guarded by mu; err is the error of a watch that had been opened
-	logged    map[string]bool // guarded by mu; reasons that were logged since the part last worked, at most maxReasons
-	loggedAt  time.Time       // guarded by mu; the time of the last logged reason
-	// Guarded by mu. The part lists in pages until pagedUntil, for the duration paged, because a streamed list did not
-	// end.
-	pagedUntil time.Time
-	paged      time.Duration
-	gone410    int       // guarded by mu; consecutive requests that failed because history was gone
-	newest     string    // guarded by mu; the newest resource version of a list, an event or a bookmark
-	bookmarks  bool      // guarded by mu; the Retriever's watches have delivered bookmarks
-	silent     bool      // guarded by mu; err is ErrSilentWatch
-	suspect    bool      // guarded by mu; the next list must not come from the server's cache
-	perObject  bool      // guarded by mu; versions of different objects cannot be compared
-	checked    time.Time // guarded by mu; the last comparison of a list with the cache
-	// Guarded by mu. Requests have failed, and no list has shown since then that versions did not go back and that no
-	// awaited write is lost.
-	unverified bool
-	newestKept string // guarded by mu; see listing.ahead; empty: no object is newer than the latest list
-
-	// current is the latest time at which the cache was known to be current, in nanoseconds since core.made plus one.
-	// Zero: the part has not listed.
-	current atomic.Int64
-
-	listing               // guarded by core.events
-	awaits                // guarded by core.events
-	unindexedAt time.Time // guarded by core.events; the last warning about a failing index
+	contents contents
+	progress progress
+	status   status
+	requests listRequests
 }
 
-func (p *part) objects() *store.Store {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.kept
+// connect makes the types of a new part, whose immutable fields are set.
+func (p *part) connect() {
+	c := p.core
+	p.logger = c.logger.With("informer", c.name, "retrieves", p.describes)
+	p.progress.made = c.made
+	p.status.logger, p.status.optional = p.logger, c.optional
+	p.contents.core, p.contents.progress = c, &p.progress
+	p.contents.awaits = awaits{progress: &p.progress, lag: &c.counters.lag}
+	p.contents.begin()
 }
 
 // begin resets the part for a session. stop ends it. Objects of its first list are announced as first. core.mu must be
 // held.
 func (p *part) begin(stop context.CancelFunc, first ChangeType) {
 	p.stop, p.ended, p.settled = stop, make(chan struct{}), make(chan struct{})
-	p.mu.Lock()
-	p.kept, p.first = p.core.newStore(), first
-	p.synced, p.complete, p.degraded, p.err, p.errSince, p.broken = false, false, false, nil, time.Time{}, false
-	p.lastEvent, p.newest, p.gone410 = time.Time{}, "", 0
-	p.silent, p.suspect, p.checked, p.perObject = false, false, time.Time{}, false
-	p.unverified, p.newestKept = false, ""
-	p.mu.Unlock()
-	p.current.Store(0)
+	p.contents.begin()
+	p.status.begin(first)
+	p.progress.begin()
+	p.requests.begin()
 }
 
 // isSettled reports whether settled is closed. core.mu must be held.
@@ -95,9 +77,149 @@ func (p *part) isSettled() bool {
 	}
 }
 
-// isComplete reports whether p has all the objects that it selects, up to the progress of its watch.
-func (p *part) isComplete() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.complete
+func (p *part) objects() *store.Store { return p.contents.objects() }
+
+// await adds write to the writes that p has not shown, unless p shows it or never will. core.events must be held.
+func (p *part) await(write *waiter) {
+	if p.status.condition().degraded {
+		return // the part watches nothing
+	}
+	if selected := p.selects.has(write.Write); selected != never {
+		p.contents.await(write, selected == notNow)
+	}
+}
+
+// list is the Reflector's list function. It stores the items and returns an empty list with their resource version.
+func (p *part) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	if opts.Continue == "" {
+		opts = p.beginList(opts, false)
+	}
+	as := p.status.typeForNew()
+	var versions versionCheck
+	request, timer := p.responseTimer(ctx, "list")
+	defer timer.end()
+	about, err := p.feed.list(request, opts, func(o *wire.Object) error {
+		if err := request.Err(); err != nil {
+			return err
+		}
+		timer.pause() // a slow subscriber is not a slow response
+		defer timer.resume()
+		if o.Key.Name == "" {
+			return errNoName
+		}
+		versions.item(o.ResourceVersion)
+		p.contents.arrived(o, as, fromList)
+		return nil
+	})
+	err = timer.explain(request, err)
+	switch {
+	case err == nil:
+		p.checkVersions(&versions, about.ResourceVersion)
+		return &metav1.PartialObjectMetadataList{ListMeta: about}, nil
+	case ctx.Err() != nil:
+	case !isHistoryGone(err), asksForNoHistory(opts):
+		p.failed(err, false)
+		p.requests.refused(opts, err)
+	default:
+		p.historyGone(err)
+	}
+	return nil, err
+}
+
+// beginList begins a list, and returns the options of its request.
+func (p *part) beginList(opts metav1.ListOptions, streamed bool) metav1.ListOptions {
+	opts = p.requests.options(opts, p.progress.now().perObject)
+	p.contents.beginList(opts.ResourceVersion == "", streamed)
+	return opts
+}
+
+// listed ends a list at resourceVersion, and removes the objects that the list did not contain. It must be called
+// before an event that follows the list is stored. A second call does nothing.
+func (p *part) listed(resourceVersion string) {
+	as := p.status.typeForNew()
+	p.core.events.Lock()
+	defer p.core.events.Unlock()
+	end, ok := p.contents.endList(resourceVersion, as)
+	if !ok {
+		return
+	}
+	p.status.listed(end)
+	p.requests.listed(end.streamed)
+	p.contents.showList()
+	// A list in pages is followed by a watch, which is not open yet. A streamed list is the start of the watch.
+	if end.streamed {
+		p.status.opened()
+	}
+}
+
+// checkVersions evaluates the versions of the items of a list.
+func (p *part) checkVersions(items *versionCheck, list string) (perObject bool) {
+	if perObject = items.perObject(list); perObject && p.progress.foundPerObject() {
+		p.logger.Info("resource versions of different objects cannot be compared: every list is a consistent read from now on")
+	}
+	return perObject
+}
+
+// watch is the Reflector's watch function.
+func (p *part) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	streamsList := opts.SendInitialEvents != nil && *opts.SendInitialEvents
+	if streamsList {
+		if p.requests.avoidsStreams() {
+			return nil, errNoStreamedLists
+		}
+		opts = p.beginList(opts, true)
+	}
+	request, timer := p.responseTimer(ctx, "watch")
+	events, err := p.feed.watch(request, opts)
+	timer.pause()
+	if err = timer.explain(request, err); err != nil {
+		timer.end()
+	}
+	switch {
+	case err == nil:
+		if !streamsList {
+			p.status.opened()
+		}
+		return newStream(request, p, events, opts, timer.end), nil
+	case streamsList && isHistoryGone(err) && !asksForNoHistory(opts):
+		return nil, err
+	case streamsList:
+		// The Reflector falls back to a list, and the error of that list is reported. The Reflector must not recognize
+		// the type of this error: for errors that it considers transient, it sleeps and ignores ctx, and for an expired
+		// history it retries without a pause. errors.New hides the type.
+		return nil, errors.New(err.Error())
+	case ctx.Err() != nil:
+	case isHistoryGone(err):
+		p.historyGone(err)
+	default:
+		p.failed(err, false)
+	}
+	return nil, err
+}
+
+// failed records why the part cannot list or watch. broken is true if the watch had been opened.
+func (p *part) failed(err error, broken bool) {
+	if !p.status.failed(err, broken) {
+		return
+	}
+	if isNotServed(err) {
+		p.contents.removeAll()
+	}
+	p.contents.releaseWaiters()
+	p.core.settle(p)
+}
+
+// historyGone records that history is gone. After manyGone consecutive calls this is an error.
+func (p *part) historyGone(err error) {
+	if p.status.historyGone() {
+		p.failed(err, true)
+	}
+}
+
+// replaceWatch records that a watch was silent, or that versions went back. The next list must be a consistent read,
+// because the cache of a server whose watches deliver nothing may be stale too.
+func (p *part) replaceWatch(err error) {
+	// If versions went back, a list corrects the cached state.
+	p.failed(err, !errors.Is(err, errHistoryReset))
+	p.requests.forceConsistent()
 }

@@ -63,10 +63,10 @@ func TestVerificationIgnoresDifferencesWhileAnEventIsHandled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, encode := newTestPart(t)
-				p.arrived(encode("a", "101"), Added, fromWatch)
+				p.contents.arrived(encode("a", "101"), Added, fromWatch)
 				p.feed = listingFeed{objects: []*wire.Object{encode("a", "102")}, version: "102"}
 				time.Sleep(time.Minute)
-				g := &guard{part: p, opened: time.Now()}
+				g := &watchGuard{part: p, opened: time.Now()}
 				g.busy.Store(busy)
 				if err := g.verify(t.Context()); (err == nil) != busy {
 					t.Errorf("busy %t: %v", busy, err)
@@ -79,20 +79,25 @@ func TestVerificationIgnoresDifferencesWhileAnEventIsHandled(t *testing.T) {
 // A session does not inherit errors and marks from the previous session.
 func TestSessionBeginsWithoutMarks(t *testing.T) {
 	p, _ := newTestPart(t)
-	p.gone410, p.paged, p.pagedUntil = manyGone, time.Minute, time.Now().Add(time.Minute)
-	p.broke(ErrSilentWatch)
-	p.forceQuorumList(ErrSilentWatch)
-	p.foundPerObject()
-	p.checkedAt(time.Now())
-	if !p.silent || !p.suspect || p.listOptions(metav1.ListOptions{ResourceVersion: "5"}).ResourceVersion != "" {
+	p.status.expirations, p.requests.paged, p.requests.pagedUntil = manyGone, time.Minute, time.Now().Add(time.Minute)
+	p.failed(ErrSilentWatch, true)
+	p.replaceWatch(ErrSilentWatch)
+	p.progress.foundPerObject()
+	p.progress.verifiedAt(time.Now())
+	asked := func() string {
+		opts := metav1.ListOptions{ResourceVersion: "5"}
+		return p.requests.options(opts, p.progress.now().perObject).ResourceVersion
+	}
+	if !p.status.now.silent || !p.requests.consistent || asked() != "" {
 		t.Fatalf("nothing is noted: %+v", p)
 	}
 	p.begin(func() {}, Listed)
-	if p.silent || p.suspect || p.perObject || p.complete || p.synced || p.broken || p.err != nil || p.gone410 != 0 || !p.checked.IsZero() {
+	if p.status.now.silent || p.requests.consistent || p.progress.reached.perObject || p.status.now != (condition{}) || p.status.broken ||
+		p.status.expirations != 0 || !p.progress.verified.IsZero() {
 		t.Errorf("the next session knows of it: %+v", p)
 	}
-	if asked := p.listOptions(metav1.ListOptions{ResourceVersion: "5"}).ResourceVersion; asked != "5" {
-		t.Errorf("its list asks for version %q", asked)
+	if version := asked(); version != "5" {
+		t.Errorf("its list asks for version %q", version)
 	}
 }
 
@@ -101,19 +106,19 @@ func TestListDiscardsUnconfirmedObjectsOfThePreviousList(t *testing.T) {
 	for name, consistent := range map[string]bool{"consistent": true, "not older than": false} {
 		t.Run(name, func(t *testing.T) {
 			p, encode := newTestPart(t)
-			p.beginList(true, false)
-			p.arrived(encode("a", "101"), Added, fromList)
+			p.contents.beginList(true, false)
+			p.contents.arrived(encode("a", "101"), Added, fromList)
 			p.listed("105")
 
-			p.beginList(false, false)
-			p.arrived(encode("a", "101"), Added, fromList)
-			p.arrived(encode("deleted", "103"), Added, fromList)
-			if len(p.unconfirmed) != 1 {
-				t.Fatalf("%d objects are found, want one", len(p.unconfirmed))
+			p.contents.beginList(false, false)
+			p.contents.arrived(encode("a", "101"), Added, fromList)
+			p.contents.arrived(encode("deleted", "103"), Added, fromList)
+			if len(p.contents.list.unconfirmed) != 1 {
+				t.Fatalf("%d objects are found, want one", len(p.contents.list.unconfirmed))
 			}
 			// The list fails, and another one begins.
-			p.beginList(consistent, false)
-			p.arrived(encode("a", "101"), Added, fromList)
+			p.contents.beginList(consistent, false)
+			p.contents.arrived(encode("a", "101"), Added, fromList)
 			p.listed("106")
 			if _, found := p.objects().Get(kube.Key{Namespace: "ns", Name: "deleted"}); found || p.objects().Len() != 1 {
 				t.Errorf("the list has %d objects, and what it does not have is shown: %t", p.objects().Len(), found)
@@ -126,18 +131,18 @@ func TestListDiscardsUnconfirmedObjectsOfThePreviousList(t *testing.T) {
 func TestResponseAtTheTimeoutIsNotEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := newTestPart(t)
-		ctx, answer := p.patience(t.Context(), "watch")
-		defer answer.end()
-		answer.expired() // the timer fires, and is started again
-		answer.paused.Store(true)
-		time.Sleep(2 * noAnswer) // the timer was started again after pause had stopped it
+		ctx, timer := p.responseTimer(t.Context(), "watch")
+		defer timer.end()
+		timer.expired() // the timer fires, and is started again
+		timer.paused.Store(true)
+		time.Sleep(2 * noResponse) // the timer was started again after pause had stopped it
 		if ctx.Err() != nil {
 			t.Errorf("the watch was ended: %v", context.Cause(ctx))
 		}
-		answer.resume()
-		time.Sleep(2 * noAnswer)
-		if !errors.Is(context.Cause(ctx), errNoAnswer) {
-			t.Errorf("a request without an answer ended with %v, want %v", context.Cause(ctx), errNoAnswer)
+		timer.resume()
+		time.Sleep(2 * noResponse)
+		if !errors.Is(context.Cause(ctx), errNoResponse) {
+			t.Errorf("a request without an answer ended with %v, want %v", context.Cause(ctx), errNoResponse)
 		}
 	})
 }

@@ -1,67 +1,162 @@
 package informer
 
 import (
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 )
 
-// saw records the arrival of resourceVersion. It returns the store, and the newest resource version up to which
-// everything has arrived.
-func (p *part) saw(resourceVersion string, from origin) (objects *store.Store, newest string) {
+// progress records up to which resource version, and at which times, the objects of a part are current.
+//
+// Invariants: reached.newest moves back only at the end of a list, and is never newer than what has arrived. After two
+// events of a watch with decreasing versions, the versions of different objects are never compared again in the session.
+type progress struct {
+	made time.Time // the time base of current; immutable
+
+	// current is the latest time at which the cache was known to be current, in nanoseconds since made plus one. Zero:
+	// the part has not listed.
+	current atomic.Int64
+
+	mu        sync.Mutex
+	reached   reached   // guarded by mu
+	ahead     string    // guarded by mu; the newest version of a cached object that is newer than the latest list, or ""
+	verified  time.Time // guarded by mu; the last comparison of a list with the cache
+	bookmarks bool      // guarded by mu; the Retriever's watches have delivered bookmarks
+}
+
+// reached is what has arrived at one time.
+type reached struct {
+	newest      string    // everything up to this version has arrived
+	perObject   bool      // versions of different objects cannot be compared
+	lastArrival time.Time // the time of the last list, event or bookmark
+}
+
+// includes reports whether everything up to version has certainly arrived.
+func (r *reached) includes(version string) bool {
+	return !r.perObject && versionorder.NotAfter(version, r.newest)
+}
+
+// begin resets p for a session.
+func (p *progress) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reached, p.ahead, p.verified = reached{}, "", time.Time{}
+	p.current.Store(0)
+}
+
+// now returns what has arrived.
+func (p *progress) now() reached {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reached
+}
+
+// advance records the arrival of resourceVersion. It returns the newest version up to which everything has arrived.
+func (p *progress) advance(resourceVersion string, from origin) (newest string) {
 	now := time.Now()
 	if from.inOrder() {
-		p.isCurrent(now)
+		p.currentAt(now)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lastEvent = now
+	p.reached.lastArrival = now
 	switch {
 	case !from.inOrder():
-	case versionorder.Older(resourceVersion, p.newest):
-		p.perObject = true // otherwise events arrive in the order of versions
+	case versionorder.Older(resourceVersion, p.reached.newest):
+		p.reached.perObject = true // otherwise events arrive in the order of versions
 	default:
-		p.newest = resourceVersion
+		p.reached.newest = resourceVersion
 	}
-	return p.kept, p.newest
+	return p.reached.newest
 }
 
-// isCurrent records that the cache was current at a time.
-func (p *part) isCurrent(at time.Time) { p.current.Store(int64(at.Sub(p.core.made)) + 1) }
+// listed records that everything up to resourceVersion was listed. The list was current at a time.
+func (p *progress) listed(resourceVersion string, at time.Time) {
+	p.currentAt(at)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reached.newest = resourceVersion
+}
+
+// setAhead records the newest version of a cached object that is newer than the latest list. Empty: there is none.
+func (p *progress) setAhead(version string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ahead = version
+}
+
+// forgetVersion forgets the newest version, because later versions are not related to it.
+func (p *progress) forgetVersion() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reached.newest = ""
+}
+
+// currentAt records that the cache was current at a time.
+func (p *progress) currentAt(at time.Time) { p.current.Store(int64(at.Sub(p.made)) + 1) }
 
 // staleness returns the maximum age of the cached state. Zero: the part has not listed.
-func (p *part) staleness() time.Duration {
+func (p *progress) staleness() time.Duration {
 	since := p.current.Load()
 	if since == 0 {
 		return 0
 	}
-	return time.Since(p.core.made) - time.Duration(since-1)
+	return time.Since(p.made) - time.Duration(since-1)
 }
 
-// bookmarked records that all changes up to resourceVersion have arrived.
-func (p *part) bookmarked(resourceVersion string, from origin) {
-	p.core.events.Lock()
-	defer p.core.events.Unlock()
-	p.saw(resourceVersion, from)
-	if from.inOrder() {
-		p.shownAll()
-	}
-}
-
-// newestSeen returns the newest resource version that the API server has sent: the one up to which everything has
+// newestSent returns the newest resource version that the API server has sent: the one up to which everything has
 // arrived, or that of a cached object that is newer than the latest list.
-func (p *part) newestSeen() string {
+func (p *progress) newestSent() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if versionorder.Older(p.newest, p.newestKept) {
-		return p.newestKept
+	if versionorder.Older(p.reached.newest, p.ahead) {
+		return p.ahead
 	}
-	return p.newest
+	return p.reached.newest
 }
 
-func (p *part) resourceVersion() string {
+// foundPerObject records that versions of different objects cannot be compared. It reports whether this was unknown.
+func (p *progress) foundPerObject() (isNew bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.newest
+	isNew = !p.reached.perObject
+	p.reached.perObject = true
+	return isNew
+}
+
+// sawBookmark records that a watch has delivered a periodic bookmark.
+func (p *progress) sawBookmark() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bookmarks = true
+}
+
+// verifiedAt records that a list was compared with the cache, or that it failed.
+func (p *progress) verifiedAt(at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.verified = at
+}
+
+// quietUntil returns the time until which a watch may deliver nothing. opened is the time at which it was opened.
+// wasSilent is true if the watch before it was silent.
+func (p *progress) quietUntil(opened time.Time, wasSilent bool) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	limit := silentWithoutBookmarks
+	if p.bookmarks || wasSilent {
+		limit = silentWatch
+	}
+	last := p.reached.lastArrival
+	if p.verified.After(last) {
+		last = p.verified
+	}
+	// The start of a new watch does not extend the time, because it shows no events.
+	due := last.Add(limit)
+	if first := opened.Add(inFlight); due.Before(first) {
+		return first
+	}
+	return due
 }

@@ -30,14 +30,14 @@ const (
 	// time, up to maxPagedLists.
 	pagedLists    = 10 * time.Minute
 	maxPagedLists = 24 * time.Hour
-	// standing is the time for which a watch must stay open without events until it counts as working, if the watches
-	// before it broke.
-	standing = 10 * time.Second
+	// stableAfter is the time for which a watch must stay open without events until it counts as working, if the
+	// watches before it broke.
+	stableAfter = 10 * time.Second
 	// shortWatch is the duration below which the Reflector reports a watch without events as very short.
 	shortWatch = time.Second
-	// tellReflector is the interval at which the stream passes the progress of the watch to the Reflector. The
+	// progressInterval is the interval at which the stream passes the progress of the watch to the Reflector. The
 	// Reflector uses the progress when it opens the next watch, and receives it at the end of the watch in any case.
-	tellReflector = 5 * time.Second
+	progressInterval = 5 * time.Second
 )
 
 // stream is a watch. It stores the objects of events, and passes bookmarks and errors to the Reflector. Its Stop waits
@@ -46,6 +46,8 @@ const (
 // It also records a broken stream, which the Reflector would only log, and a working stream. A watch can break
 // repeatedly after it was opened, for example because an object cannot be converted. In that case the request succeeds,
 // and the error is an event.
+//
+// Invariant: one goroutine, pump, processes the events in order. The watchGuard runs in a second one.
 type stream struct {
 	part   *part
 	events events
@@ -63,21 +65,21 @@ type stream struct {
 	opened   time.Time
 	got      bool      // an event has arrived
 	reached  string    // the resource version of the last event
-	told     string    // the resource version that was last sent to the Reflector
-	toldWhen time.Time // when it was sent
+	sent     string    // the resource version that was last sent to the Reflector
+	sentWhen time.Time // when it was sent
 }
 
 // newStream starts to process the events of a watch that was opened with ctx and opts. At the end it calls release,
 // which ends ctx.
 func newStream(ctx context.Context, p *part, e events, opts metav1.ListOptions, release func()) *stream {
 	s := &stream{
-		part: p, events: e, opened: time.Now(), toldWhen: time.Now(),
+		part: p, events: e, opened: time.Now(), sentWhen: time.Now(),
 		listing: opts.SendInitialEvents != nil && *opts.SendInitialEvents,
 		current: asksForNoHistory(opts),
 		out:     make(chan watch.Event), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.ordered = !s.listing && opts.ResourceVersion != "" && opts.ResourceVersion != "0"
-	s.unbroken = s.ordered && versionorder.NotAfter(opts.ResourceVersion, p.resourceVersion())
+	s.unbroken = s.ordered && versionorder.NotAfter(opts.ResourceVersion, p.progress.now().newest)
 	go func() { // waited for by Stop, which the Reflector calls for every watch
 		defer close(s.ended)
 		defer release()
@@ -95,8 +97,7 @@ func (s *stream) Stop() {
 	s.events.stop()
 	<-s.ended
 	if !s.events.join() {
-		s.part.core.logger.Warn("a stopped watch has not closed its channel: whatever feeds it may live on",
-			"informer", s.part.core.name, "retrieves", s.part.describes, "waited", slowStop)
+		s.part.logger.Warn("a stopped watch has not closed its channel: whatever feeds it may live on", "waited", slowStop)
 	}
 }
 
@@ -106,13 +107,13 @@ func (s *stream) pump(ctx context.Context) {
 	var silent atomic.Bool
 	// waited is the time that the server has spent on a streamed list, itemSince the part of it since the latest item.
 	var waited, itemSince time.Duration
-	patience := time.AfterFunc(standing, s.part.stands)
+	timer := time.AfterFunc(stableAfter, s.part.status.stayedOpen)
 	if s.listing {
-		patience.Stop()
-		patience = time.AfterFunc(silentList, func() { silent.Store(true); s.events.stop() })
+		timer.Stop()
+		timer = time.AfterFunc(silentList, func() { silent.Store(true); s.events.stop() })
 	}
-	defer func() { patience.Stop() }()
-	guard := &guard{part: s.part, stop: s.events.stop, opened: s.opened}
+	defer func() { timer.Stop() }()
+	guard := &watchGuard{part: s.part, stop: s.events.stop, opened: s.opened}
 	defer guard.runs.Wait()
 	guarded, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -120,9 +121,9 @@ func (s *stream) pump(ctx context.Context) {
 		guard.begin(guarded)
 	}
 	for {
-		waits := time.Now()
+		asked := time.Now()
 		event, err := s.events.next()
-		waited += time.Since(waits)
+		waited += time.Since(asked)
 		if err == nil && event.Object != nil && event.Type != watch.Bookmark && event.Object.Key.Name == "" {
 			err = errNoName
 		}
@@ -133,10 +134,10 @@ func (s *stream) pump(ctx context.Context) {
 		if s.isOver(err, silent.Load() && s.listing, guard.silent.Load()) {
 			return
 		}
-		listing, handled := s.listing, time.Now()
+		listing, arrived := s.listing, time.Now()
 		if listing {
-			patience.Stop() // a slow subscriber is not a silent server
-			itemSince += handled.Sub(waits)
+			timer.Stop() // a slow subscriber is not a silent server
+			itemSince += arrived.Sub(asked)
 			if event.Type == watch.Added {
 				itemSince = 0
 			}
@@ -149,9 +150,9 @@ func (s *stream) pump(ctx context.Context) {
 		}
 		switch {
 		case listing && s.listing:
-			patience.Reset(min(silentList-itemSince, longList-waited))
+			timer.Reset(min(silentList-itemSince, longList-waited))
 		case listing:
-			patience = time.AfterFunc(standing, s.part.stands)
+			timer = time.AfterFunc(stableAfter, s.part.status.stayedOpen)
 			guard.begin(guarded)
 		}
 	}
@@ -162,9 +163,9 @@ func (s *stream) pump(ctx context.Context) {
 func (s *stream) isOver(err error, listsNothing, silent bool) bool {
 	switch {
 	case listsNothing:
-		s.send(s.part.refuseStreamedLists())
+		s.send(s.avoidStreamedLists())
 	case silent:
-		s.send(silenced())
+		s.send(silentWatchEvent())
 	case err != nil:
 		s.end(err)
 	default:
@@ -195,29 +196,30 @@ func (s *stream) take(event wire.Event) bool {
 	s.reached = event.Object.ResourceVersion
 	switch event.Type {
 	case watch.Added, watch.Modified:
-		s.part.arrived(event.Object, s.typeForNew(), s.origin(event.Type))
+		s.part.contents.arrived(event.Object, s.typeForNew(), s.origin(event.Type))
 	case watch.Deleted:
-		s.part.gone(event.Object, s.origin(event.Type))
+		s.part.contents.deleted(event.Object, s.origin(event.Type))
 	case watch.Bookmark:
-		s.part.bookmarked(s.reached, s.origin(event.Type))
+		s.part.contents.bookmarked(s.reached, s.origin(event.Type))
 		if s.listing && event.Object.Annotations()[metav1.InitialEventsAnnotationKey] == "true" {
 			s.listing, s.ordered = false, true
 			s.part.listed(s.reached) // the Reflector may call listed too late: events may follow at once
-			s.unbroken = versionorder.NotAfter(s.reached, s.part.resourceVersion())
+			s.unbroken = versionorder.NotAfter(s.reached, s.part.progress.now().newest)
 			return s.send(bookmark(s.reached, true))
 		}
 		if s.listing {
 			return true
 		}
-		s.part.heardBookmark()
-		return s.tell()
+		s.part.progress.sawBookmark()
+		s.part.status.notSilent()
+		return s.sendProgress()
 	}
 	if s.listing {
 		return true // progress within a list is meaningless before its end
 	}
-	s.part.works()
-	if s.ordered && time.Since(s.toldWhen) > tellReflector {
-		return s.tell()
+	s.part.status.delivered()
+	if s.ordered && time.Since(s.sentWhen) > progressInterval {
+		return s.sendProgress()
 	}
 	return true
 }
@@ -226,25 +228,25 @@ func (s *stream) take(event wire.Event) bool {
 func (s *stream) failed(status *metav1.Status) {
 	err := apierrors.FromObject(status)
 	gone := isHistoryGone(err)
-	told := fmt.Errorf("watch %s: the stream broke: %w", s.part.describes, err)
+	reported := fmt.Errorf("watch %s: the stream broke: %w", s.part.describes, err)
 	if gone {
-		s.part.historyGone(told)
+		s.part.historyGone(reported)
 	} else {
-		s.part.broke(told)
+		s.part.failed(reported, true)
 	}
 	if s.listing && (gone && s.current || apierrors.IsTooManyRequests(err)) {
 		// The Reflector would retry at once, or after a sleep that ignores its context. It ignores an internal error
 		// and falls back to a list.
 		status = &apierrors.NewInternalError(err).ErrStatus
 	}
-	if s.tell() {
+	if s.sendProgress() {
 		s.send(watch.Event{Type: watch.Error, Object: status})
 	}
 }
 
 func (s *stream) typeForNew() ChangeType {
 	if s.listing {
-		return s.part.typeForNew()
+		return s.part.status.typeForNew()
 	}
 	return Added
 }
@@ -266,16 +268,16 @@ func (s *stream) end(err error) {
 	switch {
 	case !endsStream(err):
 		err = fmt.Errorf("watch %s: read the stream: %w", s.part.describes, err)
-		s.part.broke(err)
-		if s.tell() {
+		s.part.failed(err, true)
+		if s.sendProgress() {
 			s.send(watch.Event{Type: watch.Error, Object: statusOf(err)})
 		}
 	case !s.got && time.Since(s.opened) < shortWatch:
-		s.part.broke(fmt.Errorf("watch %s: the stream ends as soon as it is opened", s.part.describes))
+		s.part.failed(fmt.Errorf("watch %s: the stream ends as soon as it is opened", s.part.describes), true)
 	case s.listing:
-		s.part.broke(fmt.Errorf("list %s: the stream ended before the list did", s.part.describes))
+		s.part.failed(fmt.Errorf("list %s: the stream ended before the list did", s.part.describes), true)
 	default:
-		s.tell()
+		s.sendProgress()
 	}
 }
 
@@ -286,12 +288,12 @@ func endsStream(err error) bool {
 		strings.Contains(err.Error(), "stream error: stream ID") // HTTP/2's RST_STREAM, mostly sent by proxies
 }
 
-// tell passes the progress of the watch to the Reflector. It returns false if the stream was stopped.
-func (s *stream) tell() bool {
-	if !s.ordered || s.reached == "" || s.reached == s.told {
+// sendProgress passes the progress of the watch to the Reflector. It returns false if the stream was stopped.
+func (s *stream) sendProgress() bool {
+	if !s.ordered || s.reached == "" || s.reached == s.sent {
 		return true
 	}
-	s.told, s.toldWhen = s.reached, time.Now()
+	s.sent, s.sentWhen = s.reached, time.Now()
 	return s.send(bookmark(s.reached, false))
 }
 
@@ -315,14 +317,9 @@ func bookmark(resourceVersion string, endsList bool) watch.Event {
 // errNoStreamedLists is returned if the Reflector requests a streamed list after a streamed list did not end.
 var errNoStreamedLists = errors.New("the Retriever's Watch does not stream lists")
 
-// refuseStreamedLists makes the part list in pages for some time, and returns the error event for the Reflector.
-func (p *part) refuseStreamedLists() watch.Event {
-	p.mu.Lock()
-	p.paged = min(max(2*p.paged, pagedLists), maxPagedLists)
-	p.pagedUntil = time.Now().Add(p.paged)
-	paged := p.paged
-	p.mu.Unlock()
-	p.core.logger.Warn("streamed list does not end: listing in pages for some time; a Retriever whose Watch ignores SendInitialEvents must not set Description.WatchList",
-		"informer", p.core.name, "retrieves", p.describes, "for", paged)
+// avoidStreamedLists makes the part list in pages for some time, and returns the error event for the Reflector.
+func (s *stream) avoidStreamedLists() watch.Event {
+	s.part.logger.Warn("streamed list does not end: listing in pages for some time; a Retriever whose Watch ignores SendInitialEvents must not set Description.WatchList",
+		"for", s.part.requests.avoidStreams())
 	return watch.Event{Type: watch.Error, Object: &apierrors.NewInternalError(errNoStreamedLists).ErrStatus}
 }

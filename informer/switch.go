@@ -114,7 +114,7 @@ func (c *core) waitAdded(ctx context.Context, added []*part) error {
 		case <-settled:
 		case <-ended:
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("wait for the first list of %s: %w", p.describes, ctx.Err()), p.problem())
+			return errors.Join(fmt.Errorf("wait for the first list of %s: %w", p.describes, ctx.Err()), p.status.condition().err)
 		}
 	}
 	return nil
@@ -130,7 +130,7 @@ func (c *core) drop(parts []*part) {
 			stop()
 			<-ended
 		}
-		p.forgetAll()
+		p.contents.removeAll()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

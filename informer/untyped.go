@@ -127,6 +127,6 @@ func (c *core) covers(namespace string, selector labels.Selector) bool {
 	running, parts := c.session != nil, c.parts
 	c.mu.Unlock()
 	return running && slices.ContainsFunc(parts, func(p *part) bool {
-		return p.selects.covers(namespace, selector) && p.isComplete()
+		return p.selects.covers(namespace, selector) && p.status.condition().complete
 	})
 }

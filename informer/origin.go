@@ -1,9 +1,5 @@
 package informer
 
-import (
-	"strconv"
-)
-
 // origin is the way in which an object arrived.
 type origin int
 
@@ -21,9 +17,3 @@ const (
 
 // inOrder reports whether all earlier changes have arrived.
 func (o origin) inOrder() bool { return o == fromWatch || o == unbroken }
-
-// parseVersion parses a resource version. ok is false if it cannot be compared.
-func parseVersion(version string) (n uint64, ok bool) {
-	n, err := strconv.ParseUint(version, 10, 64)
-	return n, err == nil && n > 0
-}

@@ -22,6 +22,9 @@ import (
 // that objects have changed.
 var ErrSilentWatch = errors.New("the watch is silent while objects change")
 
+// errHistoryReset is the reason for a new list after the versions of the API server went back.
+var errHistoryReset = errors.New("the API server's resource versions went back, as after a restore of etcd")
+
 const (
 	// silentWatch is the time without events after which the informer lists to verify a watch, if its watches have
 	// delivered bookmarks before. An API server sends a bookmark about every minute, so at least two are missing then.
@@ -32,18 +35,22 @@ const (
 	// inFlight is the time that events have to arrive after a list has shown their changes. A new watch has the same
 	// time to deliver earlier changes.
 	inFlight = 5 * time.Second
-	// verifyPage is the page size of that list. verifyPatience is the timeout of each page.
-	verifyPage     = 500
-	verifyPatience = time.Minute
+	// verifyPage is the page size of that list. verifyTimeout is the timeout of each page.
+	verifyPage    = 500
+	verifyTimeout = time.Minute
 	// maxVersionPause is the longest pause between two requests for the present resource version after an interruption.
 	maxVersionPause = time.Minute
 	// maxDifferences is the maximum number of differences that are stored and compared again.
 	maxDifferences = 100
 )
 
-// guard detects a silent watch. If nothing has arrived for a long time, it lists, and compares the versions of the
-// objects with the cached versions. If an object has changed and its event does not arrive, the guard ends the watch.
-type guard struct {
+// watchGuard detects that a watch is silent, or that versions went back. If nothing has arrived for a long time, it
+// lists, and compares the versions of the objects with the cached versions. If an object has changed and its event does
+// not arrive, the guard ends the watch, and the next list is a consistent read.
+//
+// Invariants: it does not end a watch while one of its events is processed, nor after an event that arrived during the
+// comparison. It changes no object: only the list after the watch does.
+type watchGuard struct {
 	part   *part
 	stop   func() // ends the watch
 	opened time.Time
@@ -53,19 +60,20 @@ type guard struct {
 }
 
 // begin starts to guard the watch until ctx ends. If the watch streams a list, the list must have ended.
-func (g *guard) begin(ctx context.Context) {
+func (g *watchGuard) begin(ctx context.Context) {
 	g.runs.Go(func() { g.run(ctx) }) // waited for by stream.pump
 }
 
-func (g *guard) run(ctx context.Context) {
-	if g.part.isUnverified() && g.part.selects.known {
-		if err := g.part.checkVersion(ctx); err != nil && ctx.Err() == nil {
+func (g *watchGuard) run(ctx context.Context) {
+	p := g.part
+	if p.status.condition().unverified && p.selects.known {
+		if err := g.checkVersion(ctx); err != nil && ctx.Err() == nil {
 			g.end(err)
 			return
 		}
 	}
 	for ctx.Err() == nil {
-		if left := time.Until(g.part.quietUntil(g.opened)); left > 0 {
+		if left := time.Until(p.progress.quietUntil(g.opened, p.status.condition().silent)); left > 0 {
 			// The sleep is limited, because the first bookmark reduces the time to silentWatch.
 			if !sleep(ctx, min(left, silentWatch)) {
 				return
@@ -74,7 +82,7 @@ func (g *guard) run(ctx context.Context) {
 		}
 		if g.busy.Load() {
 			// A subscriber is slow. Unread events from the server must be processed first.
-			g.part.reportBlocked(ctx)
+			g.reportBlocked(ctx)
 			if !sleep(ctx, inFlight) {
 				return
 			}
@@ -88,25 +96,33 @@ func (g *guard) run(ctx context.Context) {
 }
 
 // end ends the watch, because of err.
-func (g *guard) end(err error) {
-	g.part.forceQuorumList(err)
+func (g *watchGuard) end(err error) {
+	g.part.replaceWatch(err)
 	g.silent.Store(true)
 	g.stop()
 }
 
+// reportBlocked logs, once per call, that the subscribers have not returned.
+func (g *watchGuard) reportBlocked(ctx context.Context) {
+	c := g.part.core
+	if blocked := c.calling.newlyBlockedFor(time.Since(c.made)); blocked > 0 {
+		g.part.logger.WarnContext(ctx, "informer takes no changes: a predicate or a function of a source has not returned",
+			"for", blocked.Round(time.Second))
+	}
+}
+
 // verify lists. It returns an error if the list shows changes that the watch has not delivered, or that versions went
 // back.
-func (g *guard) verify(ctx context.Context) error {
+func (g *watchGuard) verify(ctx context.Context) error {
 	p, began := g.part, time.Now()
-	differences, reset, err := p.compare(ctx)
+	differences, reset, err := g.compare(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return nil //nolint:nilerr // the watch has ended; the next one is asked about
 	case err != nil:
 		// The watch may still work. If the server is unreachable, the watch will end.
-		p.core.logger.Debug("informer cannot find out whether a quiet watch misses something",
-			"informer", p.core.name, "retrieves", p.describes, "error", err)
-		p.checkedAt(time.Now())
+		p.logger.Debug("informer cannot find out whether a quiet watch misses something", "error", err)
+		p.progress.verifiedAt(time.Now())
 		return nil
 	}
 	if reset != nil {
@@ -115,17 +131,17 @@ func (g *guard) verify(ctx context.Context) error {
 	if len(differences) > 0 && !sleep(ctx, inFlight) {
 		return nil
 	}
-	if g.busy.Load() || p.heardSince(began) {
+	if g.busy.Load() || p.progress.now().lastArrival.After(began) {
 		return nil // an event has arrived or is being processed
 	}
 	for _, d := range differences {
-		if !p.has(d) {
-			return p.silence(d, len(differences), began)
+		if !g.has(d) {
+			return g.silentError(d, len(differences), began)
 		}
 	}
-	p.isCurrent(began)
-	p.checkedAt(time.Now())
-	p.agrees()
+	p.progress.currentAt(began)
+	p.progress.verifiedAt(time.Now())
+	p.status.notSilent()
 	return nil
 }
 
@@ -139,21 +155,22 @@ type difference struct {
 
 // compare lists. It returns the differences that are newer than the cached states, or an error if versions went back
 // (reset). err is the error of the list.
-func (p *part) compare(ctx context.Context) (differences []difference, reset, err error) {
-	seen := p.newestSeen()
+func (g *watchGuard) compare(ctx context.Context) (differences []difference, reset, err error) {
+	p := g.part
+	sent := p.progress.newestSent()
 	var versions versionCheck
 	objects := p.objects()
 	objects.BeginList() // no other list runs while a watch is open
 	defer objects.EndList()
 	note := func(d difference) {
-		if len(differences) < maxDifferences && !p.has(d) {
+		if len(differences) < maxDifferences && !g.has(d) {
 			differences = append(differences, d)
 		}
 	}
 	// A consistent read does not use the server's cache, which may be stale too.
 	opts := metav1.ListOptions{Limit: verifyPage}
 	for {
-		about, err := p.page(ctx, opts, func(o *wire.Object) {
+		about, err := g.page(ctx, opts, func(o *wire.Object) {
 			objects.Mark(o.Key)
 			versions.item(o.ResourceVersion)
 			note(difference{key: o.Key, uid: o.UID, version: o.ResourceVersion})
@@ -161,10 +178,8 @@ func (p *part) compare(ctx context.Context) (differences []difference, reset, er
 		if err != nil {
 			return nil, nil, err
 		}
-		if versions.perObject(about.ResourceVersion) {
-			p.foundPerObject()
-		}
-		if reset = p.wentBack(seen, about.ResourceVersion); reset != nil {
+		p.checkVersions(&versions, about.ResourceVersion)
+		if reset = g.wentBack(sent, about.ResourceVersion); reset != nil {
 			return nil, reset, nil
 		}
 		if about.Continue == "" {
@@ -180,32 +195,33 @@ func (p *part) compare(ctx context.Context) (differences []difference, reset, er
 	return differences, nil, nil
 }
 
-// page lists one page with the timeout verifyPatience.
-func (p *part) page(ctx context.Context, opts metav1.ListOptions, each func(*wire.Object)) (metav1.ListMeta, error) {
-	ctx, cancel := context.WithTimeout(ctx, verifyPatience)
+// page lists one page with the timeout verifyTimeout.
+func (g *watchGuard) page(ctx context.Context, opts metav1.ListOptions, each func(*wire.Object)) (metav1.ListMeta, error) {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
-	return p.feed.list(ctx, opts, func(o *wire.Object) error {
+	return g.part.feed.list(ctx, opts, func(o *wire.Object) error {
 		each(o)
 		return ctx.Err()
 	})
 }
 
 // has reports whether the cached state is at least as new as d.
-func (p *part) has(d difference) bool {
-	kept, found := p.objects().Get(d.key)
+func (g *watchGuard) has(d difference) bool {
+	kept, found := g.part.objects().Get(d.key)
 	if d.gone {
 		return !found || kept.UID() != d.uid || kept.ResourceVersion() != d.version
 	}
 	if !found {
 		// The object may have been deleted since.
-		return !p.isPerObject() && versionorder.NotAfter(d.version, p.resourceVersion())
+		reached := g.part.progress.now()
+		return reached.includes(d.version)
 	}
 	version := kept.ResourceVersion()
 	return version == d.version && kept.UID() == d.uid || versionorder.Older(d.version, version)
 }
 
-// silence returns the error that describes d, which is one of several differences.
-func (p *part) silence(d difference, of int, at time.Time) error {
+// silentError returns the error that describes d, which is one of several differences.
+func (g *watchGuard) silentError(d difference, of int, at time.Time) error {
 	shows := fmt.Sprintf("%s at resource version %s", d.key, d.version)
 	if d.gone {
 		shows = fmt.Sprintf("that %s is gone", d.key)
@@ -213,90 +229,48 @@ func (p *part) silence(d difference, of int, at time.Time) error {
 	if of > 1 {
 		shows = fmt.Sprintf("%s (one of at least %d differences)", shows, of)
 	}
+	quiet := at.Sub(g.part.progress.now().lastArrival).Round(time.Second)
 	return fmt.Errorf("watch %s: %w: nothing has come for %s, but a list shows %s: listing anew",
-		p.describes, ErrSilentWatch, at.Sub(p.lastNews()).Round(time.Second), shows)
+		g.part.describes, ErrSilentWatch, quiet, shows)
 }
 
-// silenced returns the event that makes the Reflector list after a silent watch.
-func silenced() watch.Event {
+// silentWatchEvent returns the event that makes the Reflector list after a silent watch.
+func silentWatchEvent() watch.Event {
 	return watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired(ErrSilentWatch.Error()).ErrStatus}
 }
 
-// forceQuorumList records that a watch was silent, or that versions went back. The next list must be a consistent read,
-// because the cache of a server whose watches deliver nothing may be stale too.
-func (p *part) forceQuorumList(err error) {
-	if errors.Is(err, errHistoryReset) {
-		p.failed(err) // a list corrects the cached state
-	} else {
-		p.broke(err)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.suspect = true
-}
-
-// listOptions makes opts request a consistent read if the server's cache may be stale, or if versions do not show how
-// old a response is.
-func (p *part) listOptions(opts metav1.ListOptions) metav1.ListOptions {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.suspect || p.perObject {
-		opts.ResourceVersion = ""
-	}
-	return opts
-}
-
-// heardBookmark records that a watch has delivered a periodic bookmark.
-func (p *part) heardBookmark() {
-	p.mu.Lock()
-	p.bookmarks = true
-	p.mu.Unlock()
-	p.agrees()
-}
-
-// agrees records that the watch is not silent, and clears the error of a silent watch.
-func (p *part) agrees() {
-	p.mu.Lock()
-	silent := p.silent
-	p.mu.Unlock()
-	if silent {
-		p.works()
+// checkVersion requests the present resource version, and returns an error if it is older than the versions that were
+// sent before. The server accepts a watch from such an earlier version, but sends nothing until its versions have
+// caught up. checkVersion repeats the request until it succeeds or ctx ends.
+func (g *watchGuard) checkVersion(ctx context.Context) (reset error) {
+	p := g.part
+	for pause := inFlight; ; pause = min(2*pause, maxVersionPause) {
+		sent, began := p.progress.newestSent(), time.Now()
+		var versions versionCheck
+		about, err := g.page(ctx, metav1.ListOptions{Limit: 1}, func(o *wire.Object) { versions.item(o.ResourceVersion) })
+		switch {
+		case err != nil && sleep(ctx, pause):
+			continue
+		case err != nil:
+			return nil //nolint:nilerr // the watch has ended; the next one asks
+		}
+		p.status.verified()
+		if p.checkVersions(&versions, about.ResourceVersion) {
+			return nil
+		}
+		p.contents.releaseLost(about.ResourceVersion, began)
+		return g.wentBack(sent, about.ResourceVersion)
 	}
 }
 
-func (p *part) checkedAt(at time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.checked = at
-}
-
-// quietUntil returns the time until which a watch may deliver nothing. opened is the time at which it was opened.
-func (p *part) quietUntil(opened time.Time) time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	patience := silentWithoutBookmarks
-	if p.bookmarks || p.silent {
-		patience = silentWatch
+// wentBack returns an error if a list is older than a version that was sent before. The list must be consistent, and
+// must have started after everything up to that version had arrived.
+func (g *watchGuard) wentBack(sent, list string) error {
+	if g.part.progress.now().perObject || !versionorder.Older(list, sent) {
+		return nil
 	}
-	news := p.lastEvent
-	if p.checked.After(news) {
-		news = p.checked
-	}
-	// The start of a new watch does not extend the time, because it shows no events.
-	due := news.Add(patience)
-	if first := opened.Add(inFlight); due.Before(first) {
-		return first
-	}
-	return due
-}
-
-// heardSince reports whether a list, an event or a bookmark has arrived since a time.
-func (p *part) heardSince(at time.Time) bool { return p.lastNews().After(at) }
-
-func (p *part) lastNews() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.lastEvent
+	return fmt.Errorf("watch %s: %w: a list is at resource version %s, but version %s was seen before: listing anew",
+		g.part.describes, errHistoryReset, list, sent)
 }
 
 // sleep waits for d. It returns false if ctx ends first.

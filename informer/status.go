@@ -1,0 +1,224 @@
+package informer
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// manyGone is the number of consecutive requests after which a gone history is an error. The informer lists after each
+// of them. It needs two lists if the server does not have the version of the first list either.
+const manyGone = 4
+
+const (
+	// maxReasons is the maximum number of reasons of one episode that are stored and logged at once.
+	maxReasons = 8
+	// maxReason is the number of bytes of an error's text that distinguish reasons.
+	maxReason = 1024
+	// manyReasonsEvery is the interval at which further reasons are logged.
+	manyReasonsEvery = time.Hour
+)
+
+// status is what a part reports: whether it has listed, and why it fails now.
+//
+// Invariants: the error of a watch that had been opened remains until an event arrives, or until a later watch stays
+// open, because an open watch does not prove that it works. The error of a silent watch remains until an event arrives
+// or a list agrees with the cache. Each reason is logged once per episode, as is its end.
+type status struct {
+	// Immutable.
+	logger   *slog.Logger // names the informer and the part
+	optional bool
+
+	mu          sync.Mutex
+	first       ChangeType // guarded by mu; the type of changes that the first list announces
+	now         condition  // guarded by mu
+	broken      bool       // guarded by mu; now.err is the error of a watch that had been opened
+	episode     episode    // guarded by mu; what was logged since now.err was nil
+	expirations int        // guarded by mu; consecutive requests that failed because history was gone
+}
+
+// condition is the state of a part at one time.
+type condition struct {
+	synced   bool      // the first list has ended
+	complete bool      // a list has ended since begin, and since the part was last degraded
+	degraded bool      // optional, and not served or forbidden
+	err      error     // why the list or watch fails now
+	errSince time.Time // the begin of the episode
+	silent   bool      // err is ErrSilentWatch
+	// unverified: requests have failed, and no list has shown since then that versions did not go back and that no
+	// awaited write is lost.
+	unverified bool
+}
+
+// episode is the time in which a part fails.
+type episode struct {
+	logged   map[string]bool // the logged reasons, at most maxReasons
+	loggedAt time.Time       // the time of the last logged reason
+}
+
+// begin resets s for a session. Objects of its first list are announced as first.
+func (s *status) begin(first ChangeType) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.first, s.now = first, condition{}
+	s.broken, s.expirations = false, 0
+}
+
+// condition returns the present state.
+func (s *status) condition() condition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+// typeForNew returns the type with which an object that was not cached is announced.
+func (s *status) typeForNew() ChangeType {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now.synced {
+		return Added
+	}
+	return s.first
+}
+
+// failed records why the part cannot list or watch, and logs it once per reason. broken is true if the watch had been
+// opened. failed reports whether the part is degraded now.
+func (s *status) failed(err error, broken bool) (degraded bool) {
+	reason := reasonOf(err)
+	s.mu.Lock()
+	now := time.Now()
+	if s.now.err == nil {
+		s.now.errSince, s.episode.logged = now, map[string]bool{}
+	}
+	isNew := s.episode.isNew(reason, now)
+	s.now.err, s.now.unverified = err, true
+	s.broken = s.broken || broken
+	s.now.silent = errors.Is(err, ErrSilentWatch)
+	degraded = s.optional && isUnavailable(err)
+	s.now.degraded = degraded // false if the server is unreachable
+	s.now.complete = s.now.complete && !degraded
+	s.mu.Unlock()
+	if isNew {
+		s.logger.Warn("informer cannot retrieve, will try again", "optional", s.optional, "error", err)
+	}
+	return degraded
+}
+
+// isNew reports whether a reason must be logged, and records that it was.
+func (e *episode) isNew(reason string, now time.Time) bool {
+	known := e.logged[reason]
+	if len(e.logged) < maxReasons {
+		e.logged[reason] = true
+	} else {
+		// The reason differs each time, because it contains an ID that reasonOf does not recognize.
+		known = known || now.Sub(e.loggedAt) < manyReasonsEvery
+	}
+	if !known {
+		e.loggedAt = now
+	}
+	return !known
+}
+
+// historyGone records that history is gone. It reports whether this is an error now, after manyGone consecutive calls.
+func (s *status) historyGone() (isError bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expirations++
+	return s.expirations >= manyGone
+}
+
+// opened records that a watch was opened.
+func (s *status) opened() {
+	s.mu.Lock()
+	broken := s.broken
+	s.mu.Unlock()
+	if !broken {
+		s.clear(false)
+	}
+}
+
+// delivered records that a watch has delivered an event.
+func (s *status) delivered() { s.clear(true) }
+
+// stayedOpen records that a watch has stayed open for the time stableAfter. A silent watch also stays open, so its
+// error remains.
+func (s *status) stayedOpen() {
+	if !s.condition().silent {
+		s.clear(true)
+	}
+}
+
+// notSilent records that the watch is not silent, and clears the error of a silent watch.
+func (s *status) notSilent() {
+	if s.condition().silent {
+		s.clear(true)
+	}
+}
+
+// clear clears the error. history is true if history is available too.
+func (s *status) clear(history bool) {
+	s.mu.Lock()
+	if history {
+		s.expirations = 0
+	}
+	err, since := s.now.err, s.now.errSince
+	s.now.err, s.now.errSince, s.now.degraded, s.now.silent = nil, time.Time{}, false, false
+	s.broken = false
+	s.mu.Unlock()
+	if err != nil {
+		s.logger.Info("informer retrieves again", "after", time.Since(since).Round(time.Millisecond))
+	}
+}
+
+// listed records the end of a list.
+func (s *status) listed(end listEnd) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now.synced, s.now.complete = true, true
+	s.now.unverified = end.ahead || s.now.unverified && !end.verified
+}
+
+// verified records that a list has shown the present resource version.
+func (s *status) verified() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now.unverified = false
+}
+
+// isHistoryGone reports whether the server no longer has the requested resource version, or does not have it yet. The
+// informer then lists again, and reports no error.
+func isHistoryGone(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// isUnavailable reports whether the cluster does not serve the kind, or forbids this user to read it. An optional
+// informer is then degraded.
+func isUnavailable(err error) bool {
+	return isNotServed(err) || apierrors.IsForbidden(err)
+}
+
+func isNotServed(err error) bool {
+	return errors.Is(err, kube.ErrNotServed) || apierrors.IsNotFound(err)
+}
+
+// reasonOf returns the error's text without the words that contain digits, such as ports, times and request IDs. So the
+// reason is the same for each attempt.
+func reasonOf(err error) string {
+	text := err.Error()
+	if len(text) > maxReason {
+		text = text[:maxReason]
+	}
+	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	words = slices.DeleteFunc(words, func(word string) bool { return strings.ContainsFunc(word, unicode.IsDigit) })
+	return strings.Join(words, " ")
+}
