@@ -159,15 +159,15 @@ func Remove(owner, child metav1.Object) (removed bool) {
 // RemoveController removes the reference to owner from child in memory if owner is its controller. It reports
 // whether owner was the controller.
 func RemoveController(owner, child metav1.Object) (removed bool) {
-	return IsControlledBy(child, owner) && Remove(owner, child)
+	return isControlledBy(child, owner) && Remove(owner, child)
 }
 
 // Has reports whether child has a reference to owner, as its controller or not. It compares uids: an object that
 // was deleted and created again is another owner.
 func Has(owner, child metav1.Object) bool { return indexOf(child.GetOwnerReferences(), owner) >= 0 }
 
-// IsControlledBy reports whether owner is the controller of child.
-func IsControlledBy(child, owner metav1.Object) bool {
+// isControlledBy reports whether owner is the controller of child.
+func isControlledBy(child, owner metav1.Object) bool {
 	ref, ok := ControllerOf(child)
 	return ok && owner.GetUID() != "" && ref.UID == owner.GetUID()
 }

@@ -48,7 +48,7 @@ func TestOwnersAreIdentifiedByUID(t *testing.T) {
 		if got := ownerref.Has(test.owner, child); got != test.has {
 			t.Errorf("%s: Has is %t", name, got)
 		}
-		if got := ownerref.IsControlledBy(child, test.owner); got != test.controlled {
+		if got := metav1.IsControlledBy(child, test.owner); got != test.controlled {
 			t.Errorf("%s: IsControlledBy is %t", name, got)
 		}
 		changed := child.DeepCopy()

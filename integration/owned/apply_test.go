@@ -66,7 +66,7 @@ func TestWavesWaitForLowerWaves(t *testing.T) {
 		t.Errorf("ready %t, pending %q", report.Ready(), report.Pending())
 	}
 	live, ok := owned.Object[*corev1.Service](report, e.key("web"))
-	if !ok || len(live.Status.LoadBalancer.Ingress) != 1 || !ownerref.IsControlledBy(live, app) {
+	if !ok || len(live.Status.LoadBalancer.Ingress) != 1 || !metav1.IsControlledBy(live, app) {
 		t.Errorf("found %t: %+v", ok, live)
 	}
 	if keys := owned.OwnerKeys[*corev1.Service]("webapp")(live); !slices.Equal(keys, []kube.Key{e.key("web")}) {
@@ -142,7 +142,7 @@ func TestCreateOnlyAdoptionKeepsFields(t *testing.T) {
 	child := owned.Child{Object: e.configMap("web", "password", "ours"), CreateOnly: true}
 	e.want(e.apply(set, app, child).Results, "ConfigMap web: updated")
 	got := e.get(e.key("web"))
-	if got.Data["password"] != "theirs" || !ownerref.IsControlledBy(got, app) || got.Labels[owned.LabelSet] != "webapp" {
+	if got.Data["password"] != "theirs" || !metav1.IsControlledBy(got, app) || got.Labels[owned.LabelSet] != "webapp" {
 		t.Errorf("%+v", got)
 	}
 	e.want(e.apply(set, app, child).Results, "ConfigMap web: unchanged")
@@ -334,7 +334,7 @@ func TestForeignObjectsAreNotChanged(t *testing.T) {
 	report, _ = adopting.Apply(t.Context(), app, children...)
 	e.want(report.Results, "ConfigMap controlled: foreign", "ConfigMap labelled: foreign", "ConfigMap nobodys: updated",
 		"ConfigMap former: updated", "ConfigMap own: unchanged")
-	if got := e.get(e.key("former")); !ownerref.IsControlledBy(got, app) || got.Labels["evenkeel.dev/owner-uid"] != string(app.GetUID()) {
+	if got := e.get(e.key("former")); !metav1.IsControlledBy(got, app) || got.Labels["evenkeel.dev/owner-uid"] != string(app.GetUID()) {
 		t.Errorf("not taken over: %+v", got.ObjectMeta)
 	}
 }

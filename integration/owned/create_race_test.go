@@ -10,13 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
-	"github.com/evenkeel-go/evenkeel/ownerref"
 )
 
 // A user creates an object while Apply is about to create a child of the same name. Exactly one of them creates it, and
@@ -49,7 +49,7 @@ func TestApplyDoesNotAdoptConcurrentlyCreatedObject(t *testing.T) {
 			t.Fatalf("%s: nobody created it: user: %v, apply: %v", name, userErr, applyErr)
 		case userErr == nil:
 			users++
-			if ownerref.IsControlledBy(got, app) || got.Data["colour"] != "" {
+			if metav1.IsControlledBy(got, app) || got.Data["colour"] != "" {
 				adopted++
 			}
 			if err := client.Delete(t.Context(), e.c, got); err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
-	"github.com/evenkeel-go/evenkeel/ownerref"
 )
 
 // Children that cannot have an owner reference are found by their labels, enqueue their owner, are pruned, and are
@@ -73,7 +72,7 @@ func TestClusterScopedOwner(t *testing.T) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: e.namespace + "-web"}}
 	set := e.set()
 	e.apply(set, owner, owned.Of(e.configMap("a"), role)...)
-	if got := e.get(e.key("a")); !ownerref.IsControlledBy(got, owner) {
+	if got := e.get(e.key("a")); !metav1.IsControlledBy(got, owner) {
 		t.Errorf("its owners: %v", got.OwnerReferences)
 	}
 	e.want(e.apply(set, owner, owned.Of(role)...).Results, "ClusterRole "+role.Name+": unchanged", "ConfigMap a: pruned")

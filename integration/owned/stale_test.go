@@ -8,13 +8,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
-	"github.com/evenkeel-go/evenkeel/ownerref"
 )
 
 // A run with a stale owner does not recreate a child that a run with the current owner has applied.
@@ -103,7 +103,7 @@ func TestCreateOnlyRestoresLabels(t *testing.T) {
 			t.Errorf("without %s: ready %t, changed %v", what, report.Ready(), report.Results[0].Changed)
 		}
 		got := e.get(e.key("once"))
-		if keys := owned.OwnerKeys[*corev1.ConfigMap]("webapp")(got); !slices.Equal(keys, []kube.Key{e.key("web")}) || !ownerref.IsControlledBy(got, app) {
+		if keys := owned.OwnerKeys[*corev1.ConfigMap]("webapp")(got); !slices.Equal(keys, []kube.Key{e.key("web")}) || !metav1.IsControlledBy(got, app) {
 			t.Errorf("without %s: %+v", what, got.ObjectMeta)
 		}
 		if got.Data["password"] != "first" {

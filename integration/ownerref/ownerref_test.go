@@ -159,7 +159,7 @@ func TestAdoptAndRelease(t *testing.T) {
 	seen := &calls{}
 	ctx := kube.ObserveCalls(t.Context(), seen)
 	adopted := must(ownerref.Adopt(ctx, e.c, owner, child))(t)
-	if !ownerref.IsControlledBy(adopted, owner) || ownerref.Has(owner, child) || child.ResourceVersion != given.ResourceVersion {
+	if !metav1.IsControlledBy(adopted, owner) || ownerref.Has(owner, child) || child.ResourceVersion != given.ResourceVersion {
 		t.Errorf("adopted %+v, given %+v", adopted.OwnerReferences, child.OwnerReferences)
 	}
 	if made := seen.take(); !slices.Equal(made, []string{"get", "patch"}) {
@@ -176,7 +176,7 @@ func TestAdoptAndRelease(t *testing.T) {
 	if _, err := ownerref.Adopt(ctx, e.c, other, child); !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) {
 		t.Errorf("by another that does not know: %v", err)
 	}
-	if got := e.live(child); !ownerref.IsControlledBy(got, owner) || len(got.OwnerReferences) != 1 {
+	if got := e.live(child); !metav1.IsControlledBy(got, owner) || len(got.OwnerReferences) != 1 {
 		t.Errorf("%+v", got.OwnerReferences)
 	}
 

@@ -146,7 +146,7 @@ func TestChildOfFormerOwnerIsReplaced(t *testing.T) {
 	if _, result, err = r.apply(r.set(time.Nanosecond), r.second); err != nil || result.Outcome != owned.Created {
 		t.Errorf("%s, %v", result.Outcome, err)
 	}
-	if now := r.get("child"); !ownerref.IsControlledBy(now, r.second) {
+	if now := r.get("child"); !metav1.IsControlledBy(now, r.second) {
 		t.Errorf("%+v", now)
 	}
 }
