@@ -95,6 +95,7 @@ func layers() map[string]place {
 		"integration/...":         {may: []string{"..."}},
 		"internal/arch":           {},
 		"internal/clustertest":    {may: []string{"client", "controller", "informer", "kube", "kube/localcluster"}},
+		"internal/apiserver":      {},                                  // an API server for tests, which any package's tests may use
 		"internal/fakeapi":        {may: []string{"kube", "informer"}}, // a Retriever's server for tests
 		"internal/fakeserver":     {may: []string{"kube"}},             // an API server for tests
 		"internal/testlength":     {foundation: true},                  // the counts of long tests

@@ -1,0 +1,281 @@
+package apiserver
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/fields"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ConfigMaps returns the kind ConfigMap.
+func ConfigMaps() *Kind {
+	k := Builtin[corev1.ConfigMap](corev1.SchemeGroupVersion.WithKind("ConfigMap"), "configmaps")
+	k.ShortNames = []string{"cm"}
+	k.rules = rules{validate: func(obj, old object) field.ErrorList {
+		c := obj.(*corev1.ConfigMap)
+		errs := validateCoreMetadataUpdate(obj, old)
+		if old != nil {
+			before := old.(*corev1.ConfigMap)
+			if before.Immutable != nil && *before.Immutable {
+				errs = append(errs, immutable(c.Immutable, c.Data, before.Data)...)
+				if !reflect.DeepEqual(c.BinaryData, before.BinaryData) {
+					errs = append(errs, field.Forbidden(field.NewPath("binaryData"), immutableMessage))
+				}
+			}
+		}
+		return append(errs, validateConfigMap(c)...)
+	}}
+	return k
+}
+
+func validateConfigMap(c *corev1.ConfigMap) field.ErrorList {
+	errs := validateCoreMetadata(c, true, validation.NameIsDNSSubdomain)
+	size := 0
+	for _, key := range slices.Sorted(mapKeys(c.Data)) {
+		path := field.NewPath("data").Key(key)
+		for _, message := range utilvalidation.IsConfigMapKey(key) {
+			errs = append(errs, field.Invalid(path, key, message))
+		}
+		if _, both := c.BinaryData[key]; both {
+			errs = append(errs, field.Invalid(path, key, "duplicate of key present in binaryData"))
+		}
+		size += len(c.Data[key])
+	}
+	for _, key := range slices.Sorted(mapKeys(c.BinaryData)) {
+		for _, message := range utilvalidation.IsConfigMapKey(key) {
+			errs = append(errs, field.Invalid(field.NewPath("binaryData").Key(key), key, message))
+		}
+		size += len(c.BinaryData[key])
+	}
+	if size > corev1.MaxSecretSize {
+		errs = append(errs, field.TooLong(field.NewPath(""), "", corev1.MaxSecretSize))
+	}
+	return errs
+}
+
+const immutableMessage = "field is immutable when `immutable` is set"
+
+// immutable checks an update of a ConfigMap or Secret with the field immutable.
+func immutable[V any](isImmutable *bool, data, old map[string]V) field.ErrorList {
+	var errs field.ErrorList
+	if isImmutable == nil || !*isImmutable {
+		errs = append(errs, field.Forbidden(field.NewPath("immutable"), immutableMessage))
+	}
+	if !reflect.DeepEqual(data, old) {
+		errs = append(errs, field.Forbidden(field.NewPath("data"), immutableMessage))
+	}
+	return errs
+}
+
+// Secrets returns the kind Secret.
+func Secrets() *Kind {
+	k := Builtin[corev1.Secret](corev1.SchemeGroupVersion.WithKind("Secret"), "secrets")
+	k.rules = rules{
+		defaults: func(obj object) {
+			s := obj.(*corev1.Secret)
+			if s.Type == "" {
+				s.Type = corev1.SecretTypeOpaque
+			}
+			if len(s.StringData) > 0 && s.Data == nil {
+				s.Data = map[string][]byte{}
+			}
+			for key, value := range s.StringData {
+				s.Data[key] = []byte(value)
+			}
+			s.StringData = nil
+		},
+		validate: func(obj, old object) field.ErrorList {
+			s := obj.(*corev1.Secret)
+			errs := validateCoreMetadataUpdate(obj, old)
+			if old != nil {
+				before := old.(*corev1.Secret)
+				errs = append(errs, validation.ValidateImmutableField(s.Type, before.Type, field.NewPath("type"))...)
+				if before.Immutable != nil && *before.Immutable {
+					errs = append(errs, immutable(s.Immutable, s.Data, before.Data)...)
+				}
+			}
+			return append(errs, validateSecret(s)...)
+		},
+		fields:      func(obj object) fields.Set { return fields.Set{"type": string(obj.(*corev1.Secret).Type)} },
+		fieldLabels: []string{"type"},
+		warnings: func(obj, _ object) []string {
+			s := obj.(*corev1.Secret)
+			if s.Type == corev1.SecretTypeTLS {
+				if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
+					return []string{err.Error()}
+				}
+			}
+			return nil
+		},
+	}
+	return k
+}
+
+func validateSecret(s *corev1.Secret) field.ErrorList {
+	errs := validateCoreMetadata(s, true, validation.NameIsDNSSubdomain)
+	data := field.NewPath("data")
+	size := 0
+	for _, key := range slices.Sorted(mapKeys(s.Data)) {
+		for _, message := range utilvalidation.IsConfigMapKey(key) {
+			errs = append(errs, field.Invalid(data.Key(key), key, message))
+		}
+		size += len(s.Data[key])
+	}
+	if size > corev1.MaxSecretSize {
+		errs = append(errs, field.TooLong(data, "", corev1.MaxSecretSize))
+	}
+	required := func(key string) {
+		if _, exists := s.Data[key]; !exists {
+			errs = append(errs, field.Required(data.Key(key), ""))
+		}
+	}
+	docker := func(key string) {
+		text, exists := s.Data[key]
+		if !exists {
+			required(key)
+		} else if err := json.Unmarshal(text, &map[string]any{}); err != nil {
+			errs = append(errs, field.Invalid(data.Key(key), "<secret contents redacted>", err.Error()))
+		}
+	}
+	switch s.Type {
+	case corev1.SecretTypeServiceAccountToken:
+		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
+			errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), ""))
+		}
+	case corev1.SecretTypeDockercfg:
+		docker(corev1.DockerConfigKey)
+	case corev1.SecretTypeDockerConfigJson:
+		docker(corev1.DockerConfigJsonKey)
+	case corev1.SecretTypeBasicAuth:
+		_, username := s.Data[corev1.BasicAuthUsernameKey]
+		_, password := s.Data[corev1.BasicAuthPasswordKey]
+		if !username && !password {
+			required(corev1.BasicAuthUsernameKey)
+			required(corev1.BasicAuthPasswordKey)
+		}
+	case corev1.SecretTypeSSHAuth:
+		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {
+			errs = append(errs, field.Required(data.Key(corev1.SSHAuthPrivateKey), ""))
+		}
+	case corev1.SecretTypeTLS:
+		required(corev1.TLSCertKey)
+		required(corev1.TLSPrivateKeyKey)
+	}
+	return errs
+}
+
+// Namespaces returns the kind Namespace, with the subresources status and finalize.
+func Namespaces() *Kind {
+	k := Builtin[corev1.Namespace](corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces")
+	k.ShortNames, k.ClusterScoped, k.Status = []string{"ns"}, true, true
+	k.rules = rules{
+		returnDeleted: true,
+		defaults: func(obj object) {
+			if obj.GetName() != "" {
+				labelNamespace(obj)
+			}
+			if n := obj.(*corev1.Namespace); n.Status.Phase == "" {
+				n.Status.Phase = corev1.NamespaceActive
+			}
+		},
+		prepare: func(obj, old object) {
+			n := obj.(*corev1.Namespace)
+			if old != nil {
+				n.Spec.Finalizers = old.(*corev1.Namespace).Spec.Finalizers
+				n.Status = old.(*corev1.Namespace).Status
+				return
+			}
+			n.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
+			if !slices.Contains(n.Spec.Finalizers, corev1.FinalizerKubernetes) {
+				n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
+			}
+		},
+		canonicalize: labelNamespace,
+		validate: func(obj, old object) field.ErrorList {
+			errs := validateCoreMetadata(obj, false, validation.ValidateNamespaceName)
+			path := field.NewPath("spec", "finalizers")
+			errs = append(errs, validateNamespaceFinalizers(obj.(*corev1.Namespace), func(int) *field.Path { return path })...)
+			return append(errs, validateCoreMetadataUpdate(obj, old)...)
+		},
+		validateSubresource: func(subresource string, obj, old object) field.ErrorList {
+			n := obj.(*corev1.Namespace)
+			errs := validateCoreMetadataUpdate(obj, old)
+			if subresource == "finalize" {
+				return append(errs, validateNamespaceFinalizers(n, field.NewPath("spec", "finalizers").Index)...)
+			}
+			expected, when := corev1.NamespaceActive, "empty"
+			if n.DeletionTimestamp != nil {
+				expected, when = corev1.NamespaceTerminating, "not empty"
+			}
+			if n.Status.Phase != expected {
+				errs = append(errs, field.Invalid(field.NewPath("status", "Phase"), n.Status.Phase,
+					fmt.Sprintf("may only be '%s' if `deletionTimestamp` is %s", expected, when)))
+			}
+			return errs
+		},
+		fields: func(obj object) fields.Set {
+			n := obj.(*corev1.Namespace)
+			return fields.Set{"status.phase": string(n.Status.Phase), "name": n.Name}
+		},
+		fieldLabels: []string{"status.phase"},
+	}
+	return k
+}
+
+// labelNamespace sets the label that selects a namespace by its name.
+func labelNamespace(obj object) {
+	n := obj.(*corev1.Namespace)
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	n.Labels[corev1.LabelMetadataName] = n.Name
+}
+
+func validateNamespaceFinalizers(n *corev1.Namespace, path func(int) *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, finalizer := range n.Spec.Finalizers {
+		errs = append(errs, validation.ValidateFinalizerName(string(finalizer), path(i))...)
+		errs = append(errs, validateQualifiedFinalizer(string(finalizer), path(i))...)
+	}
+	return errs
+}
+
+// Leases returns the kind Lease.
+func Leases() *Kind {
+	k := Builtin[coordinationv1.Lease](coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases")
+	k.UnconditionalUpdate, k.CreateOnUpdate = false, true
+	k.rules = rules{
+		prepare: func(obj, old object) { // the feature CoordinatedLeaderElection is off by default
+			spec := &obj.(*coordinationv1.Lease).Spec
+			if old == nil || old.(*coordinationv1.Lease).Spec.Strategy == nil {
+				spec.Strategy = nil
+			}
+			if old == nil || old.(*coordinationv1.Lease).Spec.PreferredHolder == nil {
+				spec.PreferredHolder = nil
+			}
+		},
+		validate: func(obj, old object) field.ErrorList {
+			spec, path := obj.(*coordinationv1.Lease).Spec, field.NewPath("spec")
+			errs := validateMetadataUpdate(obj, old)
+			if old == nil {
+				errs = validateMetadata(obj, true, validation.NameIsDNSSubdomain)
+			}
+			if d := spec.LeaseDurationSeconds; d != nil && *d <= 0 {
+				errs = append(errs, field.Invalid(path.Child("leaseDurationSeconds"), d, "must be greater than 0"))
+			}
+			if n := spec.LeaseTransitions; n != nil && *n < 0 {
+				errs = append(errs, field.Invalid(path.Child("leaseTransitions"), n, "must be greater than or equal to 0"))
+			}
+			return errs
+		},
+	}
+	return k
+}

@@ -1,0 +1,33 @@
+// Package apiserver is a Kubernetes API server in memory, for tests. It behaves like kube-apiserver: clients see the same
+// codes, reasons, messages, objects and watch events. The package integration/conformance compares the two with random
+// operations.
+//
+// A Server is an http.Handler, and Server.Transport is an http.RoundTripper that needs no listener and no goroutine. Both
+// work in a bubble of testing/synctest: a request never blocks, and a watch waits on channels and timers that were made in
+// the bubble.
+//
+// Invariants:
+//
+//   - There is one resource version for all objects. Each committed write increments it; nothing else does. A write that
+//     changes nothing is not committed: the object keeps its resource version, and watches get no event.
+//   - A stored object never changes. A write stores a new object, so that lists, watches and forks share the stored ones
+//     without copies.
+//   - Every event of a resource is in its history, in the order of resource versions, until Compact or the limit of the
+//     history removes it. A watch reads the history, so it cannot skip or reorder events.
+//   - uids, generated names and random delays come from the seed, times from time.Now.
+//   - The server has no goroutines. It has one mutex, which is never held while a request body is read or a response is
+//     written.
+//
+// Kinds: Config.Kinds names them. ConfigMap, Secret, Namespace and Lease have the validation and defaults of the real
+// server. Builtin serves any other kind of a Go type with the rules for metadata only, and Custom serves a custom resource
+// without a schema (x-kubernetes-preserve-unknown-fields at the root).
+//
+// Missing, compared with kube-apiserver:
+//
+//   - server-side apply and managed fields: apply patches get 415, and stored objects have no managedFields
+//   - schemas of custom resources: pruning, defaults, validation, CEL, conversion, and the kind CustomResourceDefinition
+//   - the scale subresource, and validation and defaults of built-in kinds other than the four above
+//   - controllers: no garbage collector, and a Namespace stays in phase Terminating until its finalizers are removed
+//   - admission (except for missing and terminating namespaces), authentication, authorization
+//   - Table output, CBOR, OpenAPI, watches over WebSockets, limits of request and object sizes
+package apiserver

@@ -1,0 +1,202 @@
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+)
+
+// maxPatchOperations is the number of operations that a JSON patch may have.
+const maxPatchOperations = 10_000
+
+func (r *request) patchType() types.PatchType {
+	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return types.PatchType(media)
+}
+
+// checkPatchType returns an error unless the kind supports the type of patch. Server-side apply is not supported yet.
+func (r *request) checkPatchType() error {
+	supported := []string{string(types.JSONPatchType), string(types.MergePatchType)}
+	if !r.kind.custom() {
+		supported = append(supported, string(types.StrategicMergePatchType))
+	}
+	if !slices.Contains(supported, string(r.patchType())) {
+		return unsupportedMediaType(supported)
+	}
+	return nil
+}
+
+func (r *request) patch() (*response, error) {
+	body, err := r.body()
+	if err != nil {
+		return nil, err
+	}
+	options, err := r.patchOptions(r.patchType())
+	if err != nil {
+		return nil, err
+	}
+	return r.replace("", options, func(current object) (object, error) {
+		var obj object
+		var err error
+		if r.patchType() == types.StrategicMergePatchType {
+			obj, err = r.strategicPatch(current, body, options)
+		} else {
+			obj, err = r.jsonPatch(current, body, options)
+		}
+		if err != nil {
+			return nil, err
+		}
+		obj.SetManagedFields(nil)
+		if err := r.setNamespace(obj); err != nil {
+			return nil, err
+		}
+		if err := r.checkName(obj); err != nil {
+			return nil, err
+		}
+		r.removeDuplicateOwners(obj, true)
+		return obj, nil
+	})
+}
+
+// jsonPatch applies a JSON patch or a merge patch.
+func (r *request) jsonPatch(current object, body []byte, options writeOptions) (object, error) {
+	before, err := r.server.codecs.encode(current, mediaJSON)
+	if err != nil {
+		return nil, err
+	}
+	var after []byte
+	var strict []error
+	if r.patchType() == types.JSONPatchType {
+		after, strict, err = applyJSONPatch(before, body, options)
+	} else {
+		after, strict, err = applyMergePatch(before, body, options)
+	}
+	if err != nil {
+		return nil, err
+	}
+	obj, _, err := r.server.codecs.decode(r.kind, after, mediaJSON, options.strict())
+	if err != nil && obj == nil {
+		return nil, invalidPatch(string(after), err)
+	}
+	return obj, r.checkStrict(append(strict, strictErrors(err)...), string(after), options)
+}
+
+// checkStrict turns strict errors of a patch into warnings or into an error, as the options demand.
+func (r *request) checkStrict(strict []error, patched string, options writeOptions) error {
+	if len(strict) == 0 {
+		return nil
+	}
+	if options.validation != metav1.FieldValidationWarn {
+		return invalidPatch(patched, runtime.NewStrictDecodingError(strict))
+	}
+	r.warnStrict(strict)
+	return nil
+}
+
+func invalidPatch(patched string, err error) error {
+	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), patched, err.Error())})
+}
+
+// patchOperation is the form of an operation of a JSON patch, for strict decoding.
+type patchOperation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	From  string `json:"from"`
+	Value any    `json:"value"`
+}
+
+func applyJSONPatch(before, body []byte, options writeOptions) (after []byte, strict []error, err error) {
+	if options.strict() {
+		var operations []patchOperation
+		if strict, err = kjson.UnmarshalStrict(body, &operations); err != nil {
+			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		}
+		for i, e := range strict {
+			strict[i] = fmt.Errorf("json patch %w", e)
+		}
+	}
+	patch, err := jsonpatch.DecodePatch(body)
+	if err != nil {
+		return nil, nil, apierrors.NewBadRequest(err.Error())
+	}
+	if len(patch) > maxPatchOperations {
+		return nil, nil, apierrors.NewRequestEntityTooLargeError(
+			fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxPatchOperations, len(patch)))
+	}
+	if after, err = patch.Apply(before); err != nil {
+		return nil, nil, unprocessable(err)
+	}
+	return after, strict, nil
+}
+
+func applyMergePatch(before, body []byte, options writeOptions) (after []byte, strict []error, err error) {
+	if options.strict() {
+		if strict, err = kjson.UnmarshalStrict(body, &map[string]any{}); err != nil {
+			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		}
+	}
+	after, err = jsonpatch.MergePatch(before, body)
+	if errors.Is(err, jsonpatch.ErrBadJSONPatch) {
+		err = apierrors.NewBadRequest(err.Error())
+	}
+	return after, strict, err
+}
+
+func unprocessable(err error) error {
+	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+}
+
+// strategicPatch applies a strategic merge patch to an object of a Go type.
+func (r *request) strategicPatch(current object, body []byte, options writeOptions) (object, error) {
+	before, err := runtime.DefaultUnstructuredConverter.ToUnstructured(current)
+	if err != nil {
+		return nil, fmt.Errorf("convert a %s for a patch: %w", r.kind.Kind, err)
+	}
+	patch := map[string]any{}
+	var strict []error
+	if options.strict() {
+		strict, err = kjson.UnmarshalStrict(body, &patch)
+	} else {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(body, &patch)
+	}
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	after, err := strategicpatch.StrategicMergeMapPatch(before, patch, r.kind.newObject())
+	switch {
+	case errors.Is(err, mergepatch.ErrBadJSONDoc), errors.Is(err, mergepatch.ErrBadPatchFormatForPrimitiveList),
+		errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys), errors.Is(err, mergepatch.ErrBadPatchFormatForSetElementOrderList),
+		errors.Is(err, mergepatch.ErrUnsupportedStrategicMergePatchFormat):
+		return nil, apierrors.NewBadRequest(err.Error())
+	case errors.Is(err, mergepatch.ErrNoListOfLists), errors.Is(err, mergepatch.ErrPatchContentNotMatchRetainKeys):
+		return nil, unprocessable(err)
+	case err != nil:
+		return nil, err
+	}
+	obj := r.kind.newObject()
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(after, obj, options.strict())
+	shown := fmt.Sprintf("%+v", patch)
+	if err != nil && !runtime.IsStrictDecodingError(err) {
+		return nil, invalidPatch(shown, err)
+	}
+	if err := r.checkStrict(append(strict, strictErrors(err)...), shown, options); err != nil {
+		return nil, err
+	}
+	if r.kind.rules.defaults != nil {
+		r.kind.rules.defaults(obj)
+	}
+	return obj, nil
+}

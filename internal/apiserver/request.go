@@ -1,0 +1,257 @@
+package apiserver
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	internalvalidation "k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// request is a request for a resource.
+type request struct {
+	*http.Request
+	server      *Server
+	table       *table
+	kind        *Kind
+	namespace   string
+	name        string
+	subresource string
+	query       url.Values
+	out         output
+	warnings    []string // sent in the headers of a successful response
+}
+
+// respond finds the resource in the path, and handles the request.
+func (s *Server) respond(req *http.Request) *response {
+	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
+	r := &request{Request: req, server: s}
+	version := tableName{}
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		version.version, parts = parts[1], parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		version.group, version.version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return s.discovery(req, parts)
+	}
+	forceWatch := parts[0] == "watch" && len(parts) > 1 // the form of paths before the parameter watch
+	if forceWatch {
+		parts = parts[1:]
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 && !slices.Contains([]string{"status", "finalize"}, parts[2]) {
+		r.namespace, parts = parts[1], parts[2:]
+	}
+	version.resource = parts[0]
+	s.mu.Lock()
+	r.table = s.tables[version]
+	s.mu.Unlock()
+	if r.table == nil || len(parts) > 3 {
+		return notServed()
+	}
+	r.kind = r.table.kind
+	if len(parts) > 1 {
+		r.name = parts[1]
+	}
+	if len(parts) > 2 {
+		r.subresource = parts[2]
+	}
+	if r.kind.ClusterScoped != (r.namespace == "") && (r.name != "" || req.Method == http.MethodPost || r.kind.ClusterScoped) || !r.servesSubresource() {
+		return notServed()
+	}
+	if req.URL.RawQuery != "" {
+		r.query = req.URL.Query()
+	}
+	res, err := r.handle(forceWatch)
+	if err != nil {
+		res = s.failure(err, req.Header)
+	}
+	for _, warning := range r.warnings {
+		res.header.Add("Warning", fmt.Sprintf("299 - %q", warning))
+	}
+	return res
+}
+
+func (r *request) servesSubresource() bool {
+	switch r.subresource {
+	case "":
+		return true
+	case "status":
+		return r.kind.Status
+	case "finalize":
+		return r.kind == r.server.namespaceKind()
+	}
+	return false
+}
+
+func (r *request) handle(forceWatch bool) (*response, error) {
+	verbs := map[string]func() (*response, error){}
+	switch {
+	case r.name == "":
+		verbs[http.MethodGet] = func() (*response, error) { return r.listOrWatch(forceWatch) }
+		verbs[http.MethodPost] = r.create
+		verbs[http.MethodDelete] = r.deleteCollection
+	case r.subresource == "finalize":
+		verbs[http.MethodPut] = r.update
+	default:
+		verbs[http.MethodGet] = r.get
+		if forceWatch {
+			verbs[http.MethodGet] = func() (*response, error) { return r.listOrWatch(true) }
+		}
+		verbs[http.MethodPut] = r.update
+		verbs[http.MethodPatch] = r.patch
+		if r.subresource == "" {
+			verbs[http.MethodDelete] = r.delete
+		}
+	}
+	handle := verbs[r.Method]
+	if handle == nil {
+		return nil, apierrors.NewMethodNotSupported(r.kind.groupResource(), strings.ToLower(r.Method))
+	}
+	if r.Method == http.MethodPatch {
+		if err := r.checkPatchType(); err != nil { // before the form of the response is negotiated, as in the real server
+			return nil, err
+		}
+	}
+	var err error
+	if r.out, err = accepted(r.Header, r.kind); err != nil {
+		return nil, err
+	}
+	return handle()
+}
+
+// decodeQuery decodes the query parameters into options.
+func (r *request) decodeQuery(into runtime.Object) error {
+	if len(r.query) == 0 {
+		return nil
+	}
+	if err := internalscheme.ParameterCodec.DecodeParameters(r.query, metav1.SchemeGroupVersion, into); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return nil
+}
+
+func (r *request) body() ([]byte, error) {
+	if r.Request.Body == nil {
+		return nil, nil
+	}
+	defer r.Request.Body.Close()
+	body, err := io.ReadAll(r.Request.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read the body of a request: %w", err)
+	}
+	return body, nil
+}
+
+// listOptions decodes and checks the parameters of a list, a watch or a deletion of a collection.
+func (r *request) listOptions(forceWatch bool) (internalversion.ListOptions, selection, error) {
+	var options internalversion.ListOptions
+	if err := r.decodeQuery(&options); err != nil {
+		return options, selection{}, err
+	}
+	options.Watch = options.Watch || forceWatch
+	internalversion.SetListOptionsDefaults(&options, true)
+	if err := invalidOptions("ListOptions", internalvalidation.ValidateListOptions(&options, true)); err != nil {
+		return options, selection{}, err
+	}
+	selected := selection{namespace: r.namespace, labels: options.LabelSelector, fields: options.FieldSelector}
+	if selected.labels == nil {
+		selected.labels = labels.Everything()
+	}
+	if selected.fields == nil {
+		selected.fields = fields.Everything()
+	}
+	for _, requirement := range selected.fields.Requirements() {
+		if err := r.kind.checkFieldLabel(requirement.Field); err != nil {
+			return options, selection{}, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if r.name != "" { // watches of one object, in the old form of paths
+		selected.fields = fields.OneTermEqualSelector("metadata.name", r.name)
+	}
+	if namespace, ok := selected.fields.RequiresExactMatch("metadata.namespace"); ok && selected.namespace == "" && options.Continue == "" {
+		selected.namespace = namespace
+	}
+	if name, ok := selected.fields.RequiresExactMatch("metadata.name"); ok && options.Continue == "" &&
+		(r.kind.ClusterScoped || selected.namespace != "") {
+		selected.name = name
+	}
+	return options, selected, nil
+}
+
+// writeOptions are the parameters of a create, an update or a patch.
+type writeOptions struct {
+	dryRun bool
+	// validation is Ignore, Warn or Strict.
+	validation string
+}
+
+func (o writeOptions) strict() bool { return o.validation != metav1.FieldValidationIgnore }
+
+func newWriteOptions(dryRun []string, validation string) writeOptions {
+	if validation == "" {
+		validation = metav1.FieldValidationWarn
+	}
+	return writeOptions{dryRun: len(dryRun) > 0, validation: validation}
+}
+
+func (r *request) createOptions() (writeOptions, error) {
+	var o metav1.CreateOptions
+	if err := r.decodeQuery(&o); err != nil {
+		return writeOptions{}, err
+	}
+	return newWriteOptions(o.DryRun, o.FieldValidation), invalidOptions("CreateOptions", metavalidation.ValidateCreateOptions(&o))
+}
+
+func (r *request) updateOptions() (writeOptions, error) {
+	var o metav1.UpdateOptions
+	if err := r.decodeQuery(&o); err != nil {
+		return writeOptions{}, err
+	}
+	return newWriteOptions(o.DryRun, o.FieldValidation), invalidOptions("UpdateOptions", metavalidation.ValidateUpdateOptions(&o))
+}
+
+func (r *request) patchOptions(patch types.PatchType) (writeOptions, error) {
+	var o metav1.PatchOptions
+	if err := r.decodeQuery(&o); err != nil {
+		return writeOptions{}, err
+	}
+	return newWriteOptions(o.DryRun, o.FieldValidation), invalidOptions("PatchOptions", metavalidation.ValidatePatchOptions(&o, patch))
+}
+
+// deleteOptions decodes the options in the body, or without a body in the query.
+func (r *request) deleteOptions() (*metav1.DeleteOptions, error) {
+	body, err := r.body()
+	if err != nil {
+		return nil, err
+	}
+	options := &metav1.DeleteOptions{}
+	if len(body) == 0 {
+		err = r.decodeQuery(options)
+	} else {
+		var media mediaType
+		if media, err = contentType(r.Header); err != nil {
+			return nil, err
+		}
+		if err = r.server.codecs.decodeOptions(body, media, options); err != nil {
+			err = apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	options.IgnoreStoreReadErrorWithClusterBreakingPotential = nil
+	return options, invalidOptions("DeleteOptions", metavalidation.ValidateDeleteOptions(options))
+}
