@@ -178,6 +178,13 @@ mutants: localcluster-binary | $(BIN) ## Change code and look for tests that fai
 		$(if $(PACKAGES)$(RUN),-state $(BIN)/mutants-some.json,-state $(BIN)/mutants.json -out tools/mutants/results.md) \
 		$(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(RUN),-run '$(RUN)') $(if $(RETRY),-retry)
 
+# Random operations, on the API server for tests (internal/apiserver) and on kube-apiserver. Without OPS it is what make
+# test runs; SEED=2 runs other operations.
+.PHONY: conformance
+conformance: localcluster-binary | $(BIN) ## Compare the API server for tests with kube-apiserver: OPS=2000 SEED=1
+	@CONFORMANCE_OPS=$(OPS) CONFORMANCE_SEED=$(SEED) go test -vet=off -count=1 -timeout 60m -v ./integration/conformance >$(BIN)/conformance.txt 2>&1; \
+	status=$$?; test $$status = 0 || cat $(BIN)/conformance.txt; grep '^CONFORMANCE' $(BIN)/conformance.txt; exit $$status
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for FUZZTIME=10s
 	@go list -f '{{$$p := .}}{{range .TestGoFiles}}{{$$p.ImportPath}} {{$$p.Dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$$p.ImportPath}} {{$$p.Dir}}/{{.}}{{"\n"}}{{end}}' ./... | \

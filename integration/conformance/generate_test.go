@@ -1,0 +1,407 @@
+package conformance
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// sequenceLength is the number of operations that share a namespace.
+const sequenceLength = 60
+
+// operation is a request, with placeholders for values that the servers choose:
+//
+//	$ns         the namespace of the sequence
+//	$rv, $old   the latest version of the object that the server has sent, and the one before; otherwise $first
+//	$first      the version when the sequence began
+//	$uid        the uid of the object
+//	$continue   the token of the latest list of the resource
+type operation struct {
+	method, resource, name, subresource string
+	namespace                           string // $ns, or another one; empty: all
+	query, body                         string
+	header                              map[string]string
+	watch                               bool
+}
+
+func (o operation) String() string {
+	text := o.method + " " + o.path()
+	if o.watch {
+		text = "WATCH " + o.path()
+	}
+	for name, value := range o.header {
+		text += " " + name + ": " + value
+	}
+	return text + " " + o.body
+}
+
+func (o operation) path() string {
+	var b strings.Builder
+	switch o.resource {
+	case "widgets":
+		b.WriteString("/apis/" + group + "/v1")
+	case "leases":
+		b.WriteString("/apis/coordination.k8s.io/v1")
+	default:
+		b.WriteString("/api/v1")
+	}
+	if o.namespace != "" {
+		b.WriteString("/namespaces/" + o.namespace)
+	}
+	b.WriteString("/" + o.resource)
+	if o.name != "" {
+		b.WriteString("/" + o.name)
+	}
+	if o.subresource != "" {
+		b.WriteString("/" + o.subresource)
+	}
+	if o.query != "" {
+		b.WriteString("?" + o.query)
+	}
+	return b.String()
+}
+
+func list(ops []operation) string {
+	var b strings.Builder
+	for i, o := range ops {
+		fmt.Fprintf(&b, "%4d  %s\n", i, o)
+	}
+	return b.String()
+}
+
+// generator makes random operations.
+type generator struct {
+	*rand.Rand
+	index     int
+	resources []string // a few, so that operations meet the objects of earlier ones
+}
+
+// generate returns a sequence of operations, always the same one for a seed and a number.
+func generate(seed, sequence uint64, length int) []operation {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, sequence))}
+	all := []string{"configmaps", "widgets", "secrets", "leases", "namespaces", "widgets", "configmaps"}
+	g.resources = []string{pick(g, all...), pick(g, all...)}
+	ops := make([]operation, length)
+	for g.index = range ops {
+		ops[g.index] = g.operation()
+	}
+	return ops
+}
+
+func pick[T any](g *generator, values ...T) T { return values[g.IntN(len(values))] }
+
+// often returns value in n of 100 cases, otherwise the zero value.
+func often[T any](g *generator, n int, value T) (v T) {
+	if g.IntN(100) < n {
+		return value
+	}
+	return v
+}
+
+func (g *generator) operation() operation {
+	o := operation{
+		resource: pick(g, g.resources...), name: pick(g, "a", "a", "a", "b", "b", "c"), header: map[string]string{},
+	}
+	if o.resource == "namespaces" {
+		o.namespace, o.name = "", "$ns-"+pick(g, "x", "y")
+	} else {
+		o.namespace = pick(g, "$ns", "$ns", "$ns", "$ns", "$ns", "$ns", "$ns", "$ns", "$ns", "$ns", "$ns-x")
+	}
+	switch n := g.IntN(100); {
+	case n < 24 || g.index < 3:
+		g.create(&o)
+	case n < 46:
+		g.update(&o)
+	case n < 66:
+		g.patch(&o)
+	case n < 74:
+		g.remove(&o)
+	case n < 76 && o.resource != "namespaces":
+		g.removeCollection(&o)
+	case n < 84:
+		g.read(&o)
+	case n < 94:
+		g.list(&o)
+	default:
+		g.watch(&o)
+	}
+	return o
+}
+
+func (g *generator) create(o *operation) {
+	o.method = "POST"
+	m := g.metadata(*o)
+	switch {
+	case g.IntN(10) == 0 && o.resource != "namespaces":
+		m = strings.Replace(m, `"name":"`+o.name+`"`, fmt.Sprintf(`"generateName":"gen-%d-"`, g.index), 1)
+	case g.IntN(25) == 0:
+		// The errors of several invalid labels have a random order, and the name of a namespace is one of its labels.
+		m = strings.NewReplacer(`,"bad/label/key":"x"`, ``, `,"l":"bad value"`, ``).Replace(m)
+		m = strings.Replace(m, `"name":"`+o.name+`"`, `"name":`+pick(g, `"Not_A_Name"`, `""`, `"`+strings.Repeat("n", 254)+`"`, `"a/b"`), 1)
+	}
+	m = strings.Replace(m, `}`, often(g, 3, `,"resourceVersion":"1"`)+`}`, 1)
+	o.body = g.body(*o, m)
+	o.query = g.writeQuery()
+	o.name = ""
+}
+
+func (g *generator) update(o *operation) {
+	o.method = "PUT"
+	m := g.metadata(*o)
+	version := pick(g, `,"resourceVersion":"$rv"`, `,"resourceVersion":"$rv"`, `,"resourceVersion":"$rv"`, `,"resourceVersion":"$rv"`, `,"resourceVersion":"$old"`, ``, ``)
+	version += pick(g, ``, ``, ``, ``, `,"uid":"$uid"`, `,"uid":"$uid"`, `,"uid":"11111111-2222-4333-8444-555555555555"`)
+	version += often(g, 5, pick(g, `,"creationTimestamp":"2020-01-01T00:00:00Z"`, `,"deletionTimestamp":"2020-01-01T00:00:00Z"`, `,"generation":7`, `,"deletionGracePeriodSeconds":5`, `,"selfLink":"/x"`))
+	m = insert(m, version)
+	o.body = g.body(*o, m)
+	if g.IntN(40) == 0 {
+		o.body = strings.Replace(o.body, `"name":"`+o.name+`"`, `"name":"other"`, 1)
+	}
+	o.query = g.writeQuery()
+	if o.resource == "widgets" {
+		o.subresource = often(g, 35, "status")
+	}
+	if o.resource == "namespaces" {
+		o.subresource = pick(g, "", "", "", "", "status", "finalize")
+	}
+}
+
+// insert adds fields at the end of a JSON object.
+func insert(object, fields string) string {
+	return strings.TrimSuffix(object, "}") + fields + "}"
+}
+
+func (g *generator) patch(o *operation) {
+	o.method = "PATCH"
+	o.query = g.writeQuery()
+	if o.resource == "widgets" {
+		o.subresource = often(g, 30, "status")
+	}
+	media := pick(g, "merge-patch", "merge-patch", "json-patch", "strategic-merge-patch")
+	if media == "strategic-merge-patch" && o.resource == "widgets" && g.IntN(5) > 0 {
+		media = "merge-patch"
+	}
+	o.header["Content-Type"] = "application/" + media + "+json"
+	field := g.field(*o)
+	if media == "json-patch" {
+		o.body = "[" + pick(g,
+			`{"op":"add","path":"/metadata/labels","value":{"app":"web"}}`,
+			`{"op":"remove","path":"/metadata/labels/app"}`,
+			`{"op":"replace","path":"/metadata/annotations","value":{"n":"`+g.value()+`"}}`,
+			`{"op":"add","path":"/metadata/finalizers","value":["example.com/a"]}`,
+			`{"op":"remove","path":"/metadata/finalizers"}`,
+			`{"op":"remove","path":"/metadata/finalizers/0"}`,
+			`{"op":"test","path":"/metadata/resourceVersion","value":"$rv"},{"op":"add","path":"/metadata/labels","value":{"app":"tested"}}`,
+			`{"op":"test","path":"/metadata/name","value":"nobody"}`,
+			`{"op":"add","path":"/`+field+`","value":`+g.content(*o, field)+`}`,
+			`{"op":"remove","path":"/`+g.field(*o)+`"}`,
+			`{"op":"replace","path":"/status","value":{"phase":"`+g.value()+`"}}`,
+			`{"op":"move","from":"/metadata/labels","path":"/metadata/annotations"}`,
+			`{"op":"nothing","path":"/metadata"}`,
+			`{"op":"add","path":"/metadata/unknown","value":1}`,
+			`{"op":"replace","path":"/metadata/name","value":"renamed"}`,
+			``,
+		) + "]"
+		return
+	}
+	o.body = pick(g,
+		`{"metadata":{"labels":{"app":"`+g.value()+`"}}}`,
+		`{"metadata":{"labels":{"app":null}}}`,
+		`{"metadata":{"labels":null,"annotations":{"n":"`+g.value()+`"}}}`,
+		`{"metadata":{"finalizers":["example.com/`+pick(g, "a", "b")+`"]}}`,
+		`{"metadata":{"finalizers":null}}`,
+		`{"metadata":{"finalizers":[]}}`,
+		`{"metadata":{"resourceVersion":"$rv","labels":{"app":"`+g.value()+`"}}}`,
+		`{"metadata":{"resourceVersion":"$old","labels":{"app":"`+g.value()+`"}}}`,
+		`{"metadata":{"resourceVersion":null,"labels":{"app":"`+g.value()+`"}}}`,
+		`{"metadata":{"uid":"11111111-2222-4333-8444-555555555555"}}`,
+		`{"metadata":{"name":"renamed"}}`,
+		`{"metadata":{"namespace":"elsewhere"}}`,
+		`{"metadata":{"labels":{"not a label":"x"}}}`,
+		`{"metadata":{"ownerReferences":[`+g.owner("o1", true)+`]}}`,
+		`{"metadata":{"ownerReferences":[`+g.owner("o1", true)+`,`+g.owner("o2", true)+`]}}`,
+		`{"metadata":{"ownerReferences":[`+g.owner("o1", true)+`,`+g.owner("o1", true)+`]}}`,
+		`{"`+field+`":`+g.content(*o, field)+`}`,
+		`{"`+g.field(*o)+`":null}`,
+		`{"`+g.field(*o)+`":{"k":null,"l":"`+g.value()+`"}}`,
+		`{"status":{"phase":"`+g.value()+`"}}`,
+		`{}`,
+		`{"unknown":{"field":1}}`,
+		`{"metadata":{"unknown":"x"}}`,
+		`[]`,
+		`{"metadata":{"labels":{"app":7}}}`,
+		`not json`,
+	)
+}
+
+func (g *generator) remove(o *operation) {
+	o.method = "DELETE"
+	if g.IntN(3) == 0 {
+		o.query = pick(g, "", "", "propagationPolicy=Foreground", "propagationPolicy=Orphan", "gracePeriodSeconds=0", "dryRun=All", "orphanDependents=false", "propagationPolicy=Wrong")
+		return
+	}
+	o.body = `{"kind":"DeleteOptions","apiVersion":"v1"` + pick(g, ``, ``, ``,
+		`,"preconditions":{"uid":"$uid"}`, `,"preconditions":{"uid":"11111111-2222-4333-8444-555555555555"}`,
+		`,"preconditions":{"resourceVersion":"$rv"}`, `,"preconditions":{"resourceVersion":"$old"}`,
+		`,"propagationPolicy":"Background"`, `,"propagationPolicy":"Foreground"`, `,"propagationPolicy":"Orphan"`,
+		`,"gracePeriodSeconds":-1`, `,"dryRun":["All"]`, `,"orphanDependents":true`, `,"orphanDependents":false`,
+		`,"orphanDependents":true,"propagationPolicy":"Orphan"`, `,"dryRun":["Some"]`) + `}`
+}
+
+func (g *generator) removeCollection(o *operation) {
+	o.method, o.name = "DELETE", ""
+	o.query = pick(g, "", "labelSelector=app%3Dweb", "fieldSelector=metadata.name%3Da", "dryRun=All", "limit=1", "propagationPolicy=Foreground")
+}
+
+func (g *generator) read(o *operation) {
+	o.method = "GET"
+	o.query = pick(g, "", "", "", "", "resourceVersion=0", "resourceVersion=$rv", "resourceVersion=x")
+	g.accept(o)
+	if o.resource == "widgets" || o.resource == "namespaces" {
+		o.subresource = often(g, 20, "status")
+	}
+}
+
+// accept sometimes asks for another form of the response.
+func (g *generator) accept(o *operation) {
+	if form := often(g, 20, pick(g, "PartialObjectMetadata", "PartialObjectMetadataList")); form != "" {
+		o.header["Accept"] = "application/json;as=" + form + ";g=meta.k8s.io;v=v1"
+	}
+}
+
+func (g *generator) list(o *operation) {
+	o.method, o.name = "GET", ""
+	var query []string
+	add := func(text string) {
+		if text != "" {
+			query = append(query, text)
+		}
+	}
+	if o.resource == "namespaces" {
+		add("labelSelector=sequence%3D$ns")
+	} else {
+		add(g.selector())
+		if g.IntN(10) == 0 {
+			o.namespace = ""
+			query = []string{pick(g, "labelSelector=sequence%3D$ns", "fieldSelector=metadata.namespace%3D$ns")}
+		}
+	}
+	add(often(g, 40, pick(g, "limit=1", "limit=2", "limit=3")))
+	add(pick(g, "", "", "", "", "resourceVersion=0", "resourceVersion=$first", "resourceVersion=$first&resourceVersionMatch=Exact",
+		"resourceVersion=$first&resourceVersionMatch=NotOlderThan", "resourceVersionMatch=Exact", "resourceVersion=x", "continue=$continue", "continue=$continue", "continue=wrong",
+		"resourceVersion=0&resourceVersionMatch=Exact", "resourceVersion=$rv&resourceVersionMatch=Exact", "resourceVersion=0&resourceVersionMatch=NotOlderThan",
+		"continue=$continue&resourceVersion=$first"))
+	o.query = strings.Join(query, "&")
+	g.accept(o)
+}
+
+func (g *generator) selector() string {
+	return pick(g, "", "", "", "", "labelSelector=app%3Dweb", "labelSelector=app%21%3Dweb", "labelSelector=app", "labelSelector=%21app",
+		"labelSelector=app+in+%28web%2Cv1%29", "fieldSelector=metadata.name%3Da", "fieldSelector=metadata.name%21%3Da", "fieldSelector=metadata.namespace%3D$ns",
+		"fieldSelector=spec.unknown%3Da", "labelSelector=%3D%3D", "fieldSelector=type%3DOpaque", "fieldSelector=metadata.namespace%3Delsewhere")
+}
+
+func (g *generator) watch(o *operation) {
+	o.method, o.watch, o.name = "GET", true, ""
+	selector := pick(g, "", "", "", "labelSelector=app%3Dweb", "fieldSelector=metadata.name%3Da", "labelSelector=app%3Dweb&fieldSelector=metadata.name%3Da")
+	if o.resource == "namespaces" {
+		selector = "labelSelector=sequence%3D$ns"
+	} else {
+		o.namespace = "$ns"
+	}
+	from := pick(g, "", "resourceVersion=0", "resourceVersion=$first", "resourceVersion=$first", "resourceVersion=$first&allowWatchBookmarks=true",
+		"resourceVersion=x", "resourceVersionMatch=NotOlderThan&sendInitialEvents=true&allowWatchBookmarks=true",
+		"resourceVersionMatch=NotOlderThan&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersion=$first",
+		"resourceVersionMatch=NotOlderThan&sendInitialEvents=true", "sendInitialEvents=true", "resourceVersionMatch=NotOlderThan&sendInitialEvents=false",
+		"resourceVersionMatch=NotOlderThan&sendInitialEvents=false&resourceVersion=0", "resourceVersionMatch=Exact&resourceVersion=$first")
+	o.query = "watch=true"
+	for _, part := range []string{selector, from} {
+		if part != "" {
+			o.query += "&" + part
+		}
+	}
+	o.header["Accept"] = often(g, 20, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+}
+
+func (g *generator) writeQuery() string {
+	return pick(g, "", "", "", "", "", "", "dryRun=All", "fieldValidation=Strict", "fieldValidation=Ignore", "fieldManager=m", "dryRun=Some", "fieldValidation=Wrong")
+}
+
+func (g *generator) value() string { return pick(g, "web", "v1", "v2") }
+
+func (g *generator) owner(name string, controller bool) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","name":%q,"uid":"00000000-0000-4000-8000-0000000000%02d","controller":%t}`, name, len(name), controller)
+}
+
+// metadata returns random metadata with the name of the operation.
+func (g *generator) metadata(o operation) string {
+	m := `{"name":"` + o.name + `"`
+	labels := `"sequence":"$ns"` + often(g, 60, `,"app":"`+g.value()+`"`) + often(g, 5, pick(g, `,"bad/label/key":"x"`, `,"l":"bad value"`))
+	m += `,"labels":{` + labels + `}`
+	m += often(g, 25, `,"annotations":{"n":"`+g.value()+`"}`)
+	m += often(g, 20, `,"finalizers":[`+pick(g, `"example.com/a"`, `"example.com/a","example.com/b"`, `"plain"`, `"example.com"`, `"orphan"`, `"foregroundDeletion"`, `"foregroundDeletion","orphan"`, `"bad finalizer"`)+`]`)
+	m += often(g, 10, `,"ownerReferences":[`+pick(g, g.owner("o1", true), g.owner("o1", false), g.owner("o1", true)+","+g.owner("o2", true), g.owner("o1", true)+","+g.owner("o1", true))+`]`)
+	if o.namespace != "" {
+		m += often(g, 30, `,"namespace":"`+pick(g, o.namespace, o.namespace, o.namespace, o.namespace, "elsewhere")+`"`)
+	} else {
+		m += often(g, 5, `,"namespace":"elsewhere"`)
+	}
+	m += often(g, 3, `,"unknown":"x"`)
+	return m + `}`
+}
+
+// field is a field with content besides the metadata.
+func (g *generator) field(o operation) string {
+	switch o.resource {
+	case "configmaps":
+		return pick(g, "data", "data", "data", "binaryData", "immutable")
+	case "secrets":
+		return pick(g, "data", "stringData", "type", "immutable")
+	case "widgets":
+		return pick(g, "spec", "spec", "status", "extra")
+	case "namespaces":
+		return pick(g, "spec", "status")
+	}
+	return "spec"
+}
+
+// content returns a random value for a field.
+func (g *generator) content(o operation, field string) string {
+	switch o.resource {
+	case "configmaps":
+		return pick(g, `{"k":"`+g.value()+`"}`, `{"k":"`+g.value()+`"}`, `{"k":"1","l":"2"}`, `{}`, `{"not a key":"x"}`, `true`, `{"k":1}`, `null`)
+	case "secrets":
+		return pick(g, `{"k":"dmFsdWU="}`, `{"k":"`+g.value()+`"}`, `{"k":"not base64!"}`, `"Opaque"`, `"kubernetes.io/tls"`, `"kubernetes.io/basic-auth"`, `true`)
+	case "leases":
+		return pick(g, `{"holderIdentity":"`+g.value()+`","leaseDurationSeconds":15}`, `{"leaseDurationSeconds":0}`, `{"leaseTransitions":-1}`, `{"renewTime":"2020-01-01T00:00:00.000000Z"}`, `{}`)
+	case "namespaces":
+		if field == "status" {
+			return pick(g, `{"phase":"Active"}`, `{"phase":"Terminating"}`, `{}`)
+		}
+		return pick(g, `{}`, `{"finalizers":["kubernetes"]}`, `{"finalizers":["example.com/x"]}`, `{"finalizers":["plain"]}`)
+	}
+	return pick(g, `{"size":`+pick(g, "1", "2", "3.5")+`}`, `{"size":1,"note":"`+g.value()+`"}`, `{}`, `{"list":[1,"x",{"y":null}]}`, `"text"`, `null`, `[]`, `{"none":null}`)
+}
+
+// body returns an object with the metadata.
+func (g *generator) body(o operation, metadata string) string {
+	kinds := map[string]string{
+		"configmaps": `"v1","kind":"ConfigMap"`, "secrets": `"v1","kind":"Secret"`, "namespaces": `"v1","kind":"Namespace"`,
+		"leases": `"coordination.k8s.io/v1","kind":"Lease"`, "widgets": `"` + group + `/v1","kind":"Widget"`,
+	}
+	kind := `"apiVersion":` + kinds[o.resource] + `,`
+	switch g.IntN(40) {
+	case 0:
+		kind = ""
+	case 1:
+		kind = `"apiVersion":` + kinds["secrets"] + `,`
+	case 2:
+		return pick(g, `{"metadata":`, `[]`, `text`, ``)
+	}
+	fields := ""
+	for field, seen := g.field(o), map[string]bool{}; !seen[field] && g.IntN(4) > 0; field = g.field(o) {
+		seen[field] = true
+		fields += `,"` + field + `":` + g.content(o, field)
+	}
+	fields += often(g, 4, `,"unknownField":{"x":1}`) + often(g, 2, `,"metadata":{}`)
+	return `{` + kind + `"metadata":` + metadata + fields + `}`
+}

@@ -1,0 +1,282 @@
+package conformance
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// names renames the values that a server chooses: by the order in which they first appear.
+type names struct {
+	symbols map[string]string // by value
+	counts  map[string]int    // symbols of each kind
+	highest uint64            // version that was sent
+	last    map[string]stored // by uid
+	aliases map[string]bool   // versions where only managed fields changed
+	masked  map[string]int
+	// anyVersion is true while a list may have any version that the server chooses.
+	anyVersion bool
+	// notStored is true for objects that are not the latest stored ones: results of dry runs, and events.
+	notStored bool
+	// continued is the version in the token of a list that is continued.
+	continued string
+}
+
+// stored is an object as the server sent it last.
+type stored struct{ version, content, managed string }
+
+func newNames() *names {
+	return &names{symbols: map[string]string{}, counts: map[string]int{}, last: map[string]stored{}, aliases: map[string]bool{}, masked: map[string]int{}}
+}
+
+func (n *names) symbol(kind, value string) string {
+	if n.symbols[value] == "" {
+		n.counts[kind]++
+		n.symbols[value] = fmt.Sprintf("<%s%d>", kind, n.counts[kind])
+	}
+	return n.symbols[value]
+}
+
+// text returns the normalized form of a response.
+func (n *names) text(res result) string {
+	text := fmt.Sprintf("%d %s\n", res.code, res.media)
+	warnings := res.warnings
+	if len(warnings) > 0 && (res.code == http.StatusNotFound || res.code == http.StatusConflict) {
+		n.masked[maskStaleWarnings]++
+		warnings = nil
+	}
+	for _, warning := range warnings {
+		text += "Warning: " + n.message(warning) + "\n"
+	}
+	content := decode(res.body)
+	if content == nil {
+		return text + res.body
+	}
+	return text + n.canonical(content)
+}
+
+// canonical returns the normalized JSON of a value.
+func (n *names) canonical(content any) string {
+	text, err := json.MarshalIndent(n.normalize(content), "", " ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// normalize renames the values in an object, a list, a Status or a watch event.
+func (n *names) normalize(content any) any {
+	object, ok := content.(map[string]any)
+	if !ok {
+		return content
+	}
+	if _, isList := object["items"]; isList {
+		items, _ := object["items"].([]any)
+		for i := range items {
+			items[i] = n.normalize(items[i])
+		}
+		n.listMetadata(object)
+		return object
+	}
+	n.aliasVersion(object)
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		value := object[key]
+		switch key {
+		case "metadata":
+			n.metadata(value)
+		case "object":
+			object[key] = n.normalize(value)
+		case "message":
+			if text, ok := value.(string); ok {
+				object[key] = n.message(text)
+			}
+		case "details":
+			n.details(value)
+		}
+	}
+	return object
+}
+
+// aliasVersion gives a version the symbol of the one before, if only managed fields changed.
+func (n *names) aliasVersion(object map[string]any) {
+	m, ok := object["metadata"].(map[string]any)
+	if !ok || m["managedFields"] == nil {
+		return
+	}
+	if m["resourceVersion"] == nil || object["kind"] == "PartialObjectMetadata" || n.notStored {
+		return
+	}
+	content, metadata := maps.Clone(object), maps.Clone(m)
+	delete(content, "kind")
+	delete(content, "apiVersion") // which items of lists do not have
+	delete(metadata, "managedFields")
+	delete(metadata, "resourceVersion")
+	content["metadata"] = metadata
+	now := stored{fmt.Sprint(m["resourceVersion"]), mustJSON(content), times.ReplaceAllString(mustJSON(m["managedFields"]), "")}
+	uid := fmt.Sprint(m["uid"])
+	before, seen := n.last[uid]
+	if seen && n.symbols[before.version] != "" && n.symbols[now.version] == "" && before.content == now.content && before.managed != now.managed {
+		n.symbols[now.version] = n.symbols[before.version]
+		n.aliases[now.version] = true
+		n.masked[maskManagedVersion]++
+	}
+	n.last[uid] = now
+}
+
+func mustJSON(content any) string {
+	text, err := json.Marshal(content)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func (n *names) metadata(value any) {
+	m, ok := value.(map[string]any)
+	if !ok {
+		return
+	}
+	if finalizers, ok := m["finalizers"].([]any); ok && m["namespace"] == nil && len(finalizers) > 1 {
+		n.masked[maskNamespaceFinalizers]++
+		slices.SortFunc(finalizers, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	}
+	if _, managed := m["managedFields"]; managed {
+		delete(m, "managedFields")
+		n.masked[maskManagedFields]++
+	}
+	if annotations, ok := m["annotations"].(map[string]any); ok && annotations["k8s.io/initial-events-end"] != nil {
+		n.masked[maskListVersion]++
+		m["resourceVersion"] = n.listVersion(m["resourceVersion"])
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		text, ok := m[key].(string)
+		if !ok {
+			continue
+		}
+		switch key {
+		case "uid":
+			m[key] = n.symbol("uid", text)
+		case "resourceVersion":
+			m[key] = n.version(text)
+		case "creationTimestamp", "deletionTimestamp":
+			m[key] = "<time>"
+		case "name":
+			m[key] = n.message(text)
+		}
+	}
+}
+
+func (n *names) version(text string) string {
+	if v, err := strconv.ParseUint(text, 10, 64); err == nil {
+		n.highest = max(n.highest, v)
+	}
+	return n.symbol("version", text)
+}
+
+// listVersion returns one symbol for all versions that are not older than those that were sent.
+func (n *names) listVersion(value any) any {
+	text, ok := value.(string)
+	if !ok {
+		return value
+	}
+	if text == n.continued {
+		return "<continued version>"
+	}
+	if v, err := strconv.ParseUint(text, 10, 64); err == nil && (v >= n.highest || n.anyVersion) {
+		return "<list version>"
+	}
+	return n.symbol("version", text)
+}
+
+func (n *names) listMetadata(list map[string]any) {
+	m, ok := list["metadata"].(map[string]any)
+	if !ok {
+		return
+	}
+	if m["resourceVersion"] != nil {
+		m["resourceVersion"] = n.listVersion(m["resourceVersion"])
+		n.masked[maskListVersion]++
+	}
+	if token, ok := m["continue"].(string); ok && token != "" {
+		m["continue"] = n.token(token)
+	}
+}
+
+// token returns the normalized content of a continue token.
+func (n *names) token(token string) string {
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		return token
+	}
+	content, _ := decode(string(text)).(map[string]any)
+	if number, ok := content["rv"].(json.Number); ok {
+		content["rv"] = n.listVersion(number.String())
+	}
+	if start, ok := content["start"].(string); ok {
+		content["start"] = n.message(start)
+	}
+	return n.canonical(content)
+}
+
+func (n *names) details(value any) {
+	details, ok := value.(map[string]any)
+	if !ok {
+		return
+	}
+	for _, key := range []string{"name", "uid"} {
+		if text, ok := details[key].(string); ok {
+			details[key] = n.message(text)
+		}
+	}
+	causes, _ := details["causes"].([]any)
+	for _, cause := range causes {
+		if c, ok := cause.(map[string]any); ok {
+			text := fmt.Sprint(c["message"])
+			if c["field"] == "patch" {
+				text = strings.TrimPrefix(n.message("patch: "+text), "patch: ")
+			}
+			c["message"] = n.message(text)
+		}
+	}
+}
+
+var (
+	uuids     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	generated = regexp.MustCompile(`gen-\d+-[a-z0-9]{5}\b`)
+	numbers   = regexp.MustCompile(`\b\d{2,}\b`)
+	applies   = regexp.MustCompile(`, application/apply-patch\+yaml`)
+	versions  = regexp.MustCompile(`ResourceVersion in (record \(|object meta: )\d+`)
+	times     = regexp.MustCompile(`\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(Z| \+0000 UTC)?`)
+	patched   = regexp.MustCompile(`(?s)patch: Invalid value: "(\{.*\}(\\n)?|map\[.*\])": `)
+)
+
+// message renames the values in a text.
+func (n *names) message(text string) string {
+	if patched.MatchString(text) {
+		n.masked[maskPatchedObject]++
+		text = patched.ReplaceAllString(text, "patch: Invalid value: <object>: ")
+	}
+	if applies.MatchString(text) {
+		n.masked[maskApply]++
+		text = applies.ReplaceAllString(text, "")
+	}
+	text = times.ReplaceAllString(text, "<time>")
+	text = uuids.ReplaceAllStringFunc(text, func(uid string) string { return n.symbol("uid", uid) })
+	text = generated.ReplaceAllStringFunc(text, func(name string) string { return n.symbol("name", name) })
+	for _, found := range versions.FindAllString(text, -1) {
+		n.version(numbers.FindString(found))
+	}
+	return numbers.ReplaceAllStringFunc(text, func(number string) string {
+		if known := n.symbols[number]; known != "" {
+			return known
+		}
+		return number
+	})
+}

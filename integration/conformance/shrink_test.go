@@ -1,0 +1,28 @@
+package conformance
+
+import (
+	"slices"
+	"testing"
+)
+
+// maxTrials limits how often shrink runs a sequence.
+const maxTrials = 200
+
+// shrink removes operations from a sequence while there is still a difference. It returns the shorter sequence and its
+// difference.
+func (r *runner) shrink(t *testing.T, ops []operation, difference string) ([]operation, string) {
+	t.Helper()
+	trials := 0
+	for size := len(ops) / 2; size > 0; size /= 2 {
+		for from := 0; from < len(ops) && trials < maxTrials; {
+			shorter := slices.Concat(ops[:from], ops[min(len(ops), from+size):])
+			trials++
+			if d := r.run(t, shorter); d != "" {
+				ops, difference = shorter, d
+			} else {
+				from += size
+			}
+		}
+	}
+	return ops, difference
+}
