@@ -15,11 +15,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// One fault occurs at each request in the life of a WebApp. The final state must always be the same. The name of a
-// subtest contains the fault and the request, and repeats it with -run.
+// One fault occurs at each request in the life of a WebApp; without EVENKEEL_LONG=1, each fault occurs at a quarter of the
+// requests. The final state must always be the same. The name of a subtest contains the fault and the request, and
+// repeats it with -run.
 func TestWebappSurvivesEveryFault(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -44,17 +46,18 @@ func TestWebappSurvivesEveryFault(t *testing.T) {
 			}
 		})
 	}
-	for _, f := range everyFault() {
-		for i := range points {
-			if f.at(points, i) {
-				runLife(f, i, "", func(w *world) { w.runWithFault(want) })
-			}
-			if f.withUser && eachKind(points, i) && points[i].during != deletion {
-				runLife(f, i, " and the WebApp is deleted", (*world).runWithDeletion)
-			}
-			if f.withUser && eachWrite(points, i) && points[i].during == change {
-				runLife(f, i, " and the change is taken back", (*world).runWithRevert)
-			}
+	for n, f := range everyFault() {
+		for _, i := range sampleOf(points, n, f.at) {
+			runLife(f, i, "", func(w *world) { w.runWithFault(want) })
+		}
+		if !f.withUser {
+			continue
+		}
+		for _, i := range sampleOf(points, n, func(points []point, i int) bool { return eachKind(points, i) && points[i].during != deletion }) {
+			runLife(f, i, " and the WebApp is deleted", (*world).runWithDeletion)
+		}
+		for _, i := range sampleOf(points, n, func(points []point, i int) bool { return eachWrite(points, i) && points[i].during == change }) {
+			runLife(f, i, " and the change is taken back", (*world).runWithRevert)
 		}
 	}
 	wait()
@@ -62,6 +65,22 @@ func TestWebappSurvivesEveryFault(t *testing.T) {
 	if missed := tested.Load() - faultDone.Load(); missed > tested.Load()/10+1 {
 		t.Errorf("%d of %d faults did not occur, because their request was not made", missed, tested.Load())
 	}
+}
+
+// sampleOf returns the indexes of the selected points: all of them in "make test-long", otherwise every fourth. Different
+// faults n begin at different points, so that every kind of request has faults.
+func sampleOf(points []point, n int, selected func(points []point, i int) bool) []int {
+	var all, sample []int
+	for i := range points {
+		if selected(points, i) {
+			all = append(all, i)
+		}
+	}
+	step := testlength.Count(4, 1)
+	for k := n % max(1, min(step, len(all))); k < len(all); k += step {
+		sample = append(sample, all[k])
+	}
+	return sample
 }
 
 // runWithFault runs the life of a WebApp with one fault.
