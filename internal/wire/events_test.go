@@ -231,7 +231,7 @@ func TestLargestEvent(t *testing.T) {
 	if cap(r.p.buf) > keepWindow {
 		t.Errorf("the parser's buffer still has %d bytes after the large object", cap(r.p.buf))
 	}
-	endless := io.MultiReader(strings.NewReader(`{"type":"ADDED","object":{"a":"`), &endless{data: []byte("xxxx")})
+	endless := io.MultiReader(strings.NewReader(`{"type":"ADDED","object":{"a":"`), &endless{data: bytes.Repeat([]byte("x"), 1<<20)})
 	if _, err := NewEventReader(endless, nil).Next(); err == nil || !strings.Contains(err.Error(), "larger than the limit") {
 		t.Errorf("an endless document: %v", err)
 	}

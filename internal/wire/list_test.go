@@ -213,7 +213,7 @@ func TestReadListErrors(t *testing.T) {
 	if _, err := ReadList(late, nil, nil); !errors.Is(err, iotest.ErrTimeout) {
 		t.Errorf("a read that fails after the list: %v", err)
 	}
-	long := io.MultiReader(strings.NewReader(`{"x":"`), &endless{data: []byte("x")})
+	long := io.MultiReader(strings.NewReader(`{"x":"`), &endless{data: bytes.Repeat([]byte("x"), 1<<20)})
 	if _, err := ReadList(long, nil, nil); err == nil || !strings.Contains(err.Error(), "larger than the limit") {
 		t.Errorf("an endless member: %v", err)
 	}

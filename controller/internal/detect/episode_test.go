@@ -216,7 +216,7 @@ func TestKeptStatesAreBounded(t *testing.T) {
 	large := strings.Repeat("x", 1<<20)
 	for i := range 18 {
 		object := kube.Key{Name: fmt.Sprint("large-", i)}
-		for j := range 4 {
+		for j := range 3 {
 			w.runs(Cause{})
 			w.writes(site, object, fields{"spec": large, "status": j})
 		}
