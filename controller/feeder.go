@@ -42,10 +42,10 @@ type feeder struct {
 }
 
 // newFeeder returns a feeder whose first pass is requested.
-func newFeeder(e *enqueuer, config QueueConfig, own objects, predicate informer.Predicate, workers *pool) *feeder {
+func newFeeder(q *queue, e *enqueuer, config QueueConfig, own objects, predicate informer.Predicate, workers *pool) *feeder {
 	f := &feeder{
-		enqueuer: e, queue: e.queue, config: config, objects: own, predicate: predicate,
-		throttle: throttle{queue: e.queue, pool: workers, room: make(chan struct{}, 1)}, wake: make(chan struct{}, 1),
+		enqueuer: e, queue: q, config: config, objects: own, predicate: predicate,
+		throttle: throttle{queue: q, pool: workers, room: make(chan struct{}, 1)}, wake: make(chan struct{}, 1),
 	}
 	f.passes.request(nil)
 	return f
@@ -65,7 +65,7 @@ func (f *feeder) requestPass(cause *Cause) {
 
 // willRun records that key is about to be enqueued for causes, so that passes skip it.
 func (f *feeder) willRun(key kube.Key, causes Causes) {
-	if f.passes.active.Load() {
+	if f.passes.active() {
 		f.passes.enqueued(key, f.runsFor(key, causes))
 	}
 }

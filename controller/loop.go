@@ -40,8 +40,9 @@ type objects interface {
 //
 // The path of a key: intake -> queue (lists and polls: intake -> feeder -> queue) -> pool -> loop.handle -> schedule.
 //
-// Each part has its own lock, and calls the user's code without it. The order of the locks is that of consistency: an
-// informer's events, then the lock of a part, then that of the queue.
+// Each part has its own lock, and calls the user's code without it; only the queue calls QueueConfig.Group and
+// EndBackoffIf with its lock. The order of the locks is that of consistency: an informer's events, then the lock of a
+// part, then that of the queue.
 type loop[T kube.Object] struct {
 	// Immutable after newLoop.
 	config   Config[T]
@@ -103,7 +104,7 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 		failures: l.failures, successes: l.successes, timers: l.timers, ends: l.ends, hot: l.hot,
 		endBackoffIf: config.Queue.EndBackoffIf, keepsEnds: config.Deleted != nil, reconciles: config.Reconciler != nil,
 	}
-	l.feeder = newFeeder(l.enqueuer, config.Queue, l.informer, config.Predicate, l.pool)
+	l.feeder = newFeeder(l.queue, l.enqueuer, config.Queue, l.informer, config.Predicate, l.pool)
 	l.intake = &intake{
 		enqueuer: l.enqueuer, feeder: l.feeder, schedule: l.schedule, failures: l.failures, consistency: l.consistency, hot: l.hot,
 		objects: l.informer, predicate: config.Predicate, config: config.Queue, ownWrites: config.OwnWrites,

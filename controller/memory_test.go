@@ -156,7 +156,7 @@ func TestAStuckWorkerIsReplacedWhileTheTermLasts(t *testing.T) {
 	if ended, replaced := l.pool.replace(t.Context(), &worker{}); ended || replaced {
 		t.Errorf("with %d workers: ended %v, replaced %v", len(l.pool.workers), ended, replaced)
 	}
-	l.pool.ending = true
+	l.pool.end()
 	l.pool.mu.Lock()
 	clear(l.pool.workers)
 	l.pool.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // a source requests all objects (Trigger.All). At most one pass runs, and at most one waits: a pass that is requested
 // before the waiting one has begun replaces it, and one that is requested during a pass follows it.
 type passes struct {
-	active atomic.Bool // a pass is running or requested
+	inProgress atomic.Bool // a pass is running or requested
 
 	mu      sync.Mutex
 	current *pass // guarded by mu; running, or the next to start
@@ -38,7 +38,7 @@ func (p *passes) request(cause *Cause) {
 	} else {
 		p.current = requested
 	}
-	p.active.Store(true)
+	p.inProgress.Store(true)
 }
 
 // begin marks the current pass as begun and returns it, or returns nil if no pass is running or requested.
@@ -56,8 +56,11 @@ func (p *passes) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.current, p.next = p.next, nil
-	p.active.Store(p.current != nil)
+	p.inProgress.Store(p.current != nil)
 }
+
+// active reports whether a pass is running or requested.
+func (p *passes) active() bool { return p.inProgress.Load() }
 
 // enqueued records a key that passes need not enqueue, because it will run. If that is not certain, only the first pass
 // skips the key, because any run is enough for it.
@@ -73,7 +76,7 @@ func (p *passes) enqueued(key kube.Key, certain bool) {
 
 // runStarted records that a run has started. It must be called before the object is read.
 func (p *passes) runStarted(key kube.Key) {
-	if !p.active.Load() {
+	if !p.active() {
 		return
 	}
 	p.mu.Lock()
