@@ -14,7 +14,7 @@ import (
 //
 // Flow:
 //
-//  1. Read the object from the API server, as Live does.
+//  1. Read the object from the API server, as GetLive does.
 //  2. Call check with the live object. A nil check accepts every state. An error of check ends the call, and is
 //     wrapped.
 //  3. Delete the object, with its uid and the live resourceVersion as preconditions. The request is not repeated: a
@@ -25,7 +25,7 @@ import (
 //
 // Options: IfUnchanged, DryRun, Propagation, GracePeriod.
 //
-// Errors: those of Live and of check; ErrGone and ErrChanged also for changes after the read. ErrGone is a
+// Errors: those of GetLive and of check; ErrGone and ErrChanged also for changes after the read. ErrGone is a
 // success for a caller that only wants the object deleted. If the response is lost (a timeout), the object may
 // have been deleted.
 func DeleteLive[T kube.Object](ctx context.Context, c *Client, obj T, check func(live T) error, options ...DeleteOption) error {
@@ -55,7 +55,7 @@ func DeleteLive[T kube.Object](ctx context.Context, c *Client, obj T, check func
 //
 // Options: IfUnchanged, DryRun.
 //
-// Errors: those of Live and of check; ErrGone and ErrChanged also for changes after the read; a negative
+// Errors: those of GetLive and of check; ErrGone and ErrChanged also for changes after the read; a negative
 // number; a kind without a scale subresource. If the response is lost, the object may have been scaled.
 func ScaleLive[T kube.Object](ctx context.Context, c *Client, obj T, replicas int32, check func(live T) error, options ...interface {
 	ApplyOption

@@ -27,7 +27,7 @@
 // otherwise from the API server. An informer returns the objects that it has. Only if it covers the whole selection, it
 // also decides that an object does not exist. A read never starts an informer: informers that do not
 // run (no controller has them in its Sources or Reads, or that controller has ended) are ignored. Informers are
-// slightly stale. FromAPI and Live read from the API server.
+// slightly stale. FromAPI and GetLive read from the API server.
 //
 // # Writing
 //
@@ -67,7 +67,7 @@
 // until the state is right. Deleting and scaling down cannot be undone. To protect them from a stale cache:
 //
 //  1. Decide on the cache. Usually there is nothing to do, and this costs nothing.
-//  2. Before the request, read the object from the API server (Live), and check that it is still the same
+//  2. Before the request, read the object from the API server (GetLive), and check that it is still the same
 //     one: a StatefulSet that was deleted and created again has the same name and other data.
 //  3. Decide again, on the live object.
 //  4. Send the uid and the resourceVersion with the request. The API server rejects it if another write

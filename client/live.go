@@ -8,8 +8,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Live reads obj from the API server: the most recent state, not from a cache of the server. T is any Object:
-// typed, unstructured or metadata only; the result has the same type. Live does not change obj; its namespace,
+// GetLive reads obj from the API server: the most recent state, not from a cache of the server. T is any Object:
+// typed, unstructured or metadata only; the result has the same type. GetLive does not change obj; its namespace,
 // name and uid identify the object.
 //
 // Options: IfUnchanged.
@@ -17,7 +17,7 @@ import (
 // Errors: ErrGone; ErrReplaced; ErrChanged, with IfUnchanged; kube.ErrNotServed if the cluster does not serve
 // the kind, so that the state of the object is unknown; an obj without a uid, because it was not read from the
 // cluster; otherwise the error of the request.
-func Live[T kube.Object](ctx context.Context, c *Client, obj T, options ...LiveOption) (T, error) {
+func GetLive[T kube.Object](ctx context.Context, c *Client, obj T, options ...GetLiveOption) (T, error) {
 	var none T
 	s, err := newSettings(options)
 	if err != nil {

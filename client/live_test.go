@@ -23,7 +23,7 @@ func TestLiveReadsObjectsOfAnyType(t *testing.T) {
 		server.edit(path, touch) // the caller's copy is outdated
 	}
 	stale := database()
-	got, err := client.Live(t.Context(), c, stale)
+	got, err := client.GetLive(t.Context(), c, stale)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestLiveReadsObjectsOfAnyType(t *testing.T) {
 		t.Errorf("the caller's was changed (-want +got):\n%s", diff)
 	}
 
-	gotWidget, err := client.Live(t.Context(), c, widget())
+	gotWidget, err := client.GetLive(t.Context(), c, widget())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestLiveReadsObjectsOfAnyType(t *testing.T) {
 	}
 
 	known := &metav1.PartialObjectMetadata{TypeMeta: database().TypeMeta, ObjectMeta: database().ObjectMeta}
-	gotMeta, err := client.Live(t.Context(), c, known)
+	gotMeta, err := client.GetLive(t.Context(), c, known)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestLiveReadsObjectsOfAnyType(t *testing.T) {
 		t.Errorf("metadata only (-want +got):\n%s", diff)
 	}
 
-	gotNode, err := client.Live[kube.Object](t.Context(), c, node())
+	gotNode, err := client.GetLive[kube.Object](t.Context(), c, node())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,23 +71,23 @@ func TestContract14_LiveReportsGoneReplacedAndChanged(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		happened func(*unstructured.Unstructured)
-		options  []client.LiveOption
+		options  []client.GetLiveOption
 		want     error
 		is       func(error) bool
 		says     string
 	}{
 		"nothing":            {happened: func(*unstructured.Unstructured) {}},
-		"nothing, unchanged": {happened: func(*unstructured.Unstructured) {}, options: []client.LiveOption{client.IfUnchanged()}},
+		"nothing, unchanged": {happened: func(*unstructured.Unstructured) {}, options: []client.GetLiveOption{client.IfUnchanged()}},
 		"changed":            {happened: touch},
 		"changed, and must not be": {
 			touch,
-			[]client.LiveOption{client.IfUnchanged()},
+			[]client.GetLiveOption{client.IfUnchanged()},
 			client.ErrChanged, apierrors.IsConflict, "the resourceVersion is 8, it was 7",
 		},
 		"replaced": {replace, nil, client.ErrReplaced, apierrors.IsConflict, "the uid is u2, it was u1"},
 		"replaced, unchanged": {
 			replace,
-			[]client.LiveOption{client.IfUnchanged()},
+			[]client.GetLiveOption{client.IfUnchanged()},
 			client.ErrReplaced, apierrors.IsConflict, "the uid is u2, it was u1",
 		},
 		"gone": {nil, nil, client.ErrGone, apierrors.IsNotFound, "not found"},
@@ -96,7 +96,7 @@ func TestContract14_LiveReportsGoneReplacedAndChanged(t *testing.T) {
 			t.Parallel()
 			server, c := newServer(t)
 			server.edit(databasePath, test.happened)
-			got, err := client.Live(t.Context(), c, database(), test.options...)
+			got, err := client.GetLive(t.Context(), c, database(), test.options...)
 			if !errors.Is(err, test.want) {
 				t.Fatalf("the error is %v, want %v", err, test.want)
 			}
@@ -121,13 +121,13 @@ func TestContract14_LiveReportsGoneReplacedAndChanged(t *testing.T) {
 func TestAKindThatIsNotServedIsNotAnObjectThatIsGone(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
-	if _, err := client.Live(t.Context(), c, widget()); err != nil {
+	if _, err := client.GetLive(t.Context(), c, widget()); err != nil {
 		t.Fatal(err)
 	}
 	server.mu.Lock()
 	server.unserved = true
 	server.mu.Unlock()
-	_, err := client.Live(t.Context(), c, widget())
+	_, err := client.GetLive(t.Context(), c, widget())
 	if !errors.Is(err, kube.ErrNotServed) || errors.Is(err, client.ErrGone) {
 		t.Errorf("the error is %v, want that the kind is not served, and nothing about the object", err)
 	}
@@ -135,7 +135,7 @@ func TestAKindThatIsNotServedIsNotAnObjectThatIsGone(t *testing.T) {
 	before := server.asked
 	server.unserved = false // it is installed again
 	server.mu.Unlock()
-	if _, err := client.Live(t.Context(), c, widget()); err != nil {
+	if _, err := client.GetLive(t.Context(), c, widget()); err != nil {
 		t.Error(err)
 	}
 	server.mu.Lock()
@@ -145,7 +145,7 @@ func TestAKindThatIsNotServedIsNotAnObjectThatIsGone(t *testing.T) {
 	server.mu.Unlock()
 	other := widget()
 	other.SetKind("Gadget")
-	if _, err := client.Live(t.Context(), c, other); !errors.Is(err, kube.ErrNotServed) {
+	if _, err := client.GetLive(t.Context(), c, other); !errors.Is(err, kube.ErrNotServed) {
 		t.Errorf("a kind that never was: %v", err)
 	}
 }
@@ -160,7 +160,7 @@ func TestLiveRefusesWhatItCannotBeSureOf(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		obj     kube.Object
-		options []client.LiveOption
+		options []client.GetLiveOption
 		want    string
 	}{
 		"nil":           {nil, nil, "the object is nil"},
@@ -170,17 +170,17 @@ func TestLiveRefusesWhatItCannotBeSureOf(t *testing.T) {
 		"no uid":        {with(func(m *metav1.ObjectMeta) { m.UID = "" }), nil, "has no uid"},
 		"no version": {
 			with(func(m *metav1.ObjectMeta) { m.ResourceVersion = "" }),
-			[]client.LiveOption{client.IfUnchanged()},
+			[]client.GetLiveOption{client.IfUnchanged()},
 			"has no resourceVersion",
 		},
 		"no kind": {&metav1.PartialObjectMetadata{ObjectMeta: meta("shop", "db")}, nil, "set its apiVersion and kind"},
 	} {
-		_, err := client.Live(t.Context(), c, test.obj, test.options...)
+		_, err := client.GetLive(t.Context(), c, test.obj, test.options...)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: the error is %v, want %q", name, err, test.want)
 		}
 	}
-	if _, err := client.Live(t.Context(), nil, database()); err == nil || !strings.Contains(err.Error(), "the client is nil") {
+	if _, err := client.GetLive(t.Context(), nil, database()); err == nil || !strings.Contains(err.Error(), "the client is nil") {
 		t.Errorf("without a client: %v", err)
 	}
 	if got := server.log(); got != nil {
@@ -193,7 +193,7 @@ func TestLiveEndsWithItsContext(t *testing.T) {
 	_, c := newServer(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := client.Live(ctx, c, database()); !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrGone) {
+	if _, err := client.GetLive(ctx, c, database()); !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrGone) {
 		t.Errorf("the error is %v, want that of the context", err)
 	}
 }

@@ -34,8 +34,8 @@ type (
 		ListOption
 		forWatch()
 	}
-	// LiveOption is an option of Live: IfUnchanged.
-	LiveOption interface {
+	// GetLiveOption is an option of GetLive: IfUnchanged.
+	GetLiveOption interface {
 		option
 		forLive()
 	}
@@ -202,7 +202,7 @@ func NotOlderThan(resourceVersion string) interface {
 // This is stricter than most callers need, because every heartbeat in a status changes the resourceVersion; a
 // check of the relevant fields of the live object fails less often.
 func IfUnchanged() interface {
-	LiveOption
+	GetLiveOption
 	TakeOverOption
 	DeleteOption
 } {

@@ -279,8 +279,8 @@ func TestReadsFromInformers(t *testing.T) {
 		"it has another version of the kind": {informer: shelf{kind: schema.GroupVersionKind{Group: "apps", Version: "v1beta1", Kind: "StatefulSet"}, covers: "*"}, read: get(key), requests: true},
 		"FromAPI":                            {informer: databases(true, "*"), read: get(key, client.FromAPI()), requests: true},
 		"NotOlderThan":                       {informer: databases(true, "*"), read: get(key, client.NotOlderThan("0")), requests: true},
-		"Live": {informer: databases(true, "*"), requests: true, read: func(c *client.Client) (any, error) {
-			return client.Live(t.Context(), c, database())
+		"GetLive": {informer: databases(true, "*"), requests: true, read: func(c *client.Client) (any, error) {
+			return client.GetLive(t.Context(), c, database())
 		}},
 		"it fails": {informer: func() shelf { s := databases(true, "*"); s.err = errors.New("torn bytes"); return s }(), read: get(key)},
 		"metadata of parts": {informer: databases(false, "*"), read: func(c *client.Client) (any, error) {

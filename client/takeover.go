@@ -35,7 +35,7 @@ import (
 //
 // Options: DryRun, FieldOwner, IfUnchanged.
 //
-// Errors: those of Live; ErrChanged if another client has written the object since it was read: call TakeOver
+// Errors: those of GetLive; ErrChanged if another client has written the object since it was read: call TakeOver
 // again.
 func TakeOver[T kube.Object](ctx context.Context, c *Client, obj T, managers []string, options ...TakeOverOption) (took bool, err error) {
 	s, err := newSettings(options)

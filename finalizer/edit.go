@@ -36,7 +36,7 @@ func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, g
 	var last error
 	for attempt := range maxAttempts {
 		if attempt > 0 {
-			live, err := client.Live(ctx, c, base)
+			live, err := client.GetLive(ctx, c, base)
 			if err != nil {
 				return false, err
 			}

@@ -161,7 +161,7 @@ func (f *Finalizer[T]) Teardown(ctx context.Context, obj T) error {
 }
 
 func (f *Finalizer[T]) teardown(ctx context.Context, obj T) error {
-	live, err := client.Live(ctx, f.config.Client, obj)
+	live, err := client.GetLive(ctx, f.config.Client, obj)
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (f *Finalizer[T]) record(ctx context.Context, obj, last T, done []string) (
 	patched, err := client.Patch(ctx, f.config.Client, last, client.RawPatch(types.MergePatchType, body))
 	if apierrors.IsInvalid(err) || apierrors.IsConflict(err) {
 		// A rejected uid means that another object has the name now.
-		if _, gone := client.Live(ctx, f.config.Client, last); isGone(gone) {
+		if _, gone := client.GetLive(ctx, f.config.Client, last); isGone(gone) {
 			return last, gone
 		}
 	}

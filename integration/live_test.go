@@ -132,11 +132,11 @@ func TestLiveWithMetadataAndTypes(t *testing.T) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
 		ObjectMeta: set.ObjectMeta,
 	}
-	live := must(client.Live(t.Context(), c, meta))(t)
+	live := must(client.GetLive(t.Context(), c, meta))(t)
 	if live.Annotations["note"] != "later" || live.Kind != "StatefulSet" {
 		t.Errorf("metadata only: got %v", live)
 	}
-	if typed := must(client.Live(t.Context(), c, set))(t); typed.Annotations["note"] != "later" || *typed.Spec.Replicas != 3 {
+	if typed := must(client.GetLive(t.Context(), c, set))(t); typed.Annotations["note"] != "later" || *typed.Spec.Replicas != 3 {
 		t.Errorf("typed: got %v", typed)
 	}
 	node := must(e.clients.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
@@ -153,7 +153,7 @@ func TestLiveWithMetadataAndTypes(t *testing.T) {
 		"apiVersion": widgets.Group + "/v1", "kind": "Livewidget", "metadata": map[string]any{"name": "w"},
 		"spec": map[string]any{"value": "1"},
 	}}, metav1.CreateOptions{}))(t)
-	got := must(client.Live(t.Context(), c, widget))(t)
+	got := must(client.GetLive(t.Context(), c, widget))(t)
 	if value, _, _ := unstructured.NestedString(got.Object, "spec", "value"); value != "1" {
 		t.Errorf("unstructured: got %v", got)
 	}
@@ -165,7 +165,7 @@ func TestLiveWithMetadataAndTypes(t *testing.T) {
 	}
 	remove()
 	eventually(t, func() string {
-		_, err := client.Live(t.Context(), c, widget)
+		_, err := client.GetLive(t.Context(), c, widget)
 		if errors.Is(err, kube.ErrNotServed) && !errors.Is(err, client.ErrGone) {
 			return ""
 		}

@@ -203,7 +203,7 @@ func (p *pass) resolve(ctx context.Context, i *item) error {
 // checkOwner reads the owner from the API server. It is called before each operation that would delete something, or
 // leave an object behind, if the cache were outdated. A pass may be long, so it reads each time (pruning reads once).
 func (p *pass) checkOwner(ctx context.Context) error {
-	live, err := client.Live(ctx, p.client, metadataOnly(p.ownerKind, p.owner))
+	live, err := client.GetLive(ctx, p.client, metadataOnly(p.ownerKind, p.owner))
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the owner: %w", err)

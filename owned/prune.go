@@ -70,7 +70,7 @@ func (p *pass) pruneOne(ctx context.Context, r *Result, obj *metav1.PartialObjec
 		return err
 	}
 	// Another client may have removed it from the set.
-	live, err := client.Live(ctx, p.client, metadataOnly(r.Kind, obj))
+	live, err := client.GetLive(ctx, p.client, metadataOnly(r.Kind, obj))
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}

@@ -30,7 +30,7 @@ func (p *pass) terminating(ctx context.Context, r *Result, obj *metav1.PartialOb
 		p.runAgainIn(wait)
 		return nil
 	}
-	live, err := client.Live(ctx, p.client, metadataOnly(r.Kind, obj))
+	live, err := client.GetLive(ctx, p.client, metadataOnly(r.Kind, obj))
 	if errors.Is(err, client.ErrGone) || errors.Is(err, client.ErrReplaced) {
 		return nil // its finalizers were removed by their controllers
 	}

@@ -43,7 +43,7 @@ func Adopt[T kube.Object](ctx context.Context, c *client.Client, owner kube.Obje
 	if child.GetDeletionTimestamp() != nil {
 		return none, fmt.Errorf("adopt %s: %w", kube.KeyOf(child), client.ErrTerminating)
 	}
-	live, err := client.Live(ctx, c, owner)
+	live, err := client.GetLive(ctx, c, owner)
 	if err != nil {
 		return none, fmt.Errorf("adopt %s: read the owner: %w", kube.KeyOf(child), err)
 	}
@@ -108,7 +108,7 @@ func write[T kube.Object](ctx context.Context, c *client.Client, child T, refs [
 // explainRejection reads child to find out which test of the patch failed, because the response does not name
 // it. It returns rejection if no test can have failed.
 func explainRejection[T kube.Object](ctx context.Context, c *client.Client, child T, tests []client.Operation, rejection error) error {
-	live, err := client.Live(ctx, c, child)
+	live, err := client.GetLive(ctx, c, child)
 	switch {
 	case err != nil:
 		return err

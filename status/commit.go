@@ -233,9 +233,9 @@ func readAll(ctx context.Context, c *client.Client, obj kube.Object, unchanged b
 	whole.SetUID(obj.GetUID())
 	whole.SetResourceVersion(obj.GetResourceVersion())
 	if unchanged {
-		return client.Live[kube.Object](ctx, c, whole, client.IfUnchanged())
+		return client.GetLive[kube.Object](ctx, c, whole, client.IfUnchanged())
 	}
-	return client.Live[kube.Object](ctx, c, whole)
+	return client.GetLive[kube.Object](ctx, c, whole)
 }
 
 // rebase reduces the changes of the run to those that the live status, of this version, does not have, and removes

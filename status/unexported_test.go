@@ -37,7 +37,7 @@ func TestUnexportedFieldsInStatus(t *testing.T) {
 		t.Errorf("changed: %t, %v", changed, err)
 	}
 	after.SetResourceVersion("")
-	live, err := client.Live(t.Context(), w.client, after)
+	live, err := client.GetLive(t.Context(), w.client, after)
 	if err != nil || live.Status.Replicas != 3 {
 		t.Errorf("the status is %+v, %v", live, err)
 	}

@@ -52,7 +52,7 @@ func TestLeftFieldsReturnsFieldsRemovedAfterTakeOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := client.Live(t.Context(), w.c, dry.Object)
+	before, err := client.GetLive(t.Context(), w.c, dry.Object)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestLeftFieldsReturnsFieldsRemovedAfterTakeOver(t *testing.T) {
 			t.Errorf("%s, the left fields are\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
-	if after, err := client.Live(t.Context(), w.c, applied.Object); err != nil || after.ResourceVersion != applied.Object.ResourceVersion {
+	if after, err := client.GetLive(t.Context(), w.c, applied.Object); err != nil || after.ResourceVersion != applied.Object.ResourceVersion {
 		t.Errorf("looking for left fields has written: %v", err)
 	}
 

@@ -60,7 +60,7 @@ func TestReadsFromInformersMakeNoCall(t *testing.T) {
 		t.Errorf("an informer knows, and calls were made: %q", made)
 	}
 	must(client.Get[*corev1.ConfigMap](ctx, c, key("a"), client.FromAPI()))(t)
-	must(client.Live(ctx, c, obj))(t)
+	must(client.GetLive(ctx, c, obj))(t)
 	if made := calls.take(); !slices.Equal(made, []string{get + "a", get + "a"}) {
 		t.Errorf("past the informer, the calls are %q", made)
 	}

@@ -167,7 +167,7 @@ func TestEvictionRejectedForNow(t *testing.T) {
 	must(client.Create(t.Context(), c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}))(t)
 	web := must(client.Create(t.Context(), c, pod(namespace, "web")))(t)
 	must(client.CreateSubresource(t.Context(), c, web, "binding", &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}))(t)
-	running := must(client.Live(t.Context(), c, web))(t)
+	running := must(client.GetLive(t.Context(), c, web))(t)
 	running.Status.Phase = corev1.PodRunning
 	running.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	running = must(client.Update(t.Context(), c, running, client.Subresource("status")))(t)

@@ -231,7 +231,7 @@ func TestDryRunPersistsNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	now := must(client.Live(t.Context(), c, before))(t)
+	now := must(client.GetLive(t.Context(), c, before))(t)
 	if now.ResourceVersion != before.ResourceVersion {
 		t.Errorf("a dry run has changed it: %+v", now)
 	}

@@ -133,7 +133,7 @@ func TestCompareMatchesAPIServer(t *testing.T) {
 	}
 	// The API server uses the new schema a moment after the definition was written.
 	clustertest.Eventually(t, func() string {
-		live, err := client.Live(t.Context(), e.client, stored["canary"])
+		live, err := client.GetLive(t.Context(), e.client, stored["canary"])
 		if err != nil {
 			return err.Error()
 		}
@@ -144,14 +144,14 @@ func TestCompareMatchesAPIServer(t *testing.T) {
 	})
 	for _, name := range names {
 		// The write does not change the field.
-		live, err := client.Live(t.Context(), e.client, stored[name])
+		live, err := client.GetLive(t.Context(), e.client, stored[name])
 		if err != nil {
 			t.Fatal(err)
 		}
 		changed := live.DeepCopy()
 		changed.SetAnnotations(map[string]string{"written": time.Now().Format(time.RFC3339)})
 		_, touchErr := client.Patch(t.Context(), e.client, live, client.MergeFrom(live, changed))
-		if live, err = client.Live(t.Context(), e.client, stored[name]); err != nil {
+		if live, err = client.GetLive(t.Context(), e.client, stored[name]); err != nil {
 			t.Fatal(err)
 		}
 		_, freshErr := client.Create(t.Context(), e.client, object("fresh", name), client.DryRun())
@@ -190,7 +190,7 @@ func TestALargerVersionIsNotStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	created := e.create(e.object("Website", "v2", "a", map[string]any{"host": "a"}))
-	live, err := client.Live(t.Context(), e.client, created)
+	live, err := client.GetLive(t.Context(), e.client, created)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestStatusBecomesSubresource(t *testing.T) {
 	obj.Object["status"] = map[string]any{"url": "http://a"}
 	obj = e.create(obj)
 	url := func() string {
-		live, err := client.Live(t.Context(), e.client, obj)
+		live, err := client.GetLive(t.Context(), e.client, obj)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +219,7 @@ func TestStatusBecomesSubresource(t *testing.T) {
 		return url
 	}
 	replace := func() { // as a client that does not know the status
-		live, err := client.Live(t.Context(), e.client, obj)
+		live, err := client.GetLive(t.Context(), e.client, obj)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -176,7 +176,7 @@ func TestVersionWithFewerPropertiesDropsData(t *testing.T) {
 	}())); err != nil {
 		t.Fatal(err)
 	}
-	live, err := client.Live(t.Context(), e.client, created)
+	live, err := client.GetLive(t.Context(), e.client, created)
 	if err != nil {
 		t.Fatal(err)
 	}

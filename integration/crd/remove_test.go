@@ -222,7 +222,7 @@ func TestProblemsBreakObjects(t *testing.T) {
 			}
 			// The API server uses the new schema a moment after the definition was written.
 			clustertest.Eventually(t, func() string {
-				live, err := client.Live(t.Context(), e.client, created)
+				live, err := client.GetLive(t.Context(), e.client, created)
 				if err != nil {
 					return err.Error()
 				}
@@ -232,7 +232,7 @@ func TestProblemsBreakObjects(t *testing.T) {
 				}
 				_, err = client.Patch(t.Context(), e.client, live, client.MergeFrom(before, live))
 				host, found, _ := unstructured.NestedString(created.Object, "spec", "host")
-				if now, err := client.Live(t.Context(), e.client, created); err == nil {
+				if now, err := client.GetLive(t.Context(), e.client, created); err == nil {
 					host, found, _ = unstructured.NestedString(now.Object, "spec", "host")
 				}
 				fresh := e.object("Website", "v1", "fresh", test.spec)

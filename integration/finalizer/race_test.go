@@ -40,7 +40,7 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 	var foreign atomic.Int32
 	hands.Go(func() { // finalizers, with merge patches
 		for i := 0; ctx.Err() == nil; i++ {
-			obj, err := client.Live(ctx, e.client, created[i%objects])
+			obj, err := client.GetLive(ctx, e.client, created[i%objects])
 			if err != nil {
 				break
 			}

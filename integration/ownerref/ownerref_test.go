@@ -64,7 +64,7 @@ func (e env) create(name string) *corev1.ConfigMap {
 
 func (e env) live(obj *corev1.ConfigMap) *corev1.ConfigMap {
 	e.Helper()
-	return must(client.Live(e.Context(), e.c, obj))(e)
+	return must(client.GetLive(e.Context(), e.c, obj))(e)
 }
 
 // Scopes are discovered from the cluster, and an impossible owner is rejected before a write.
