@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-func TestLiveReadsObjectsOfAnyType(t *testing.T) {
+func TestGetLiveReadsObjectsOfAnyType(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	for _, path := range []string{databasePath, nodePath, widgetPath} {
@@ -150,7 +150,7 @@ func TestAKindThatIsNotServedIsNotAnObjectThatIsGone(t *testing.T) {
 	}
 }
 
-func TestLiveRefusesWhatItCannotBeSureOf(t *testing.T) {
+func TestGetLiveRejectsUnidentifiedObjects(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	with := func(change func(*metav1.ObjectMeta)) kube.Object {
@@ -188,7 +188,7 @@ func TestLiveRefusesWhatItCannotBeSureOf(t *testing.T) {
 	}
 }
 
-func TestLiveEndsWithItsContext(t *testing.T) {
+func TestGetLiveEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	_, c := newServer(t)
 	ctx, cancel := context.WithCancel(t.Context())

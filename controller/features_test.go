@@ -68,7 +68,7 @@ func newMixed(t *testing.T, seed int) *mixed {
 		}
 		return inf
 	}
-	m.objects = newInformer("objects", informer.Join[configMap](m.own, m.joined))
+	m.objects = newInformer("objects", informer.Combine[configMap](m.own, m.joined))
 	m.child = newInformer("children", m.children)
 	c := config(nil, nil)
 	c.Handler, c.Retriever, c.Informer = nil, nil, m.objects
@@ -315,7 +315,7 @@ func TestFeaturesCombinedLoseNoWakeUp(t *testing.T) {
 						limited, end := context.WithTimeout(ctx, time.Second)
 						_ = m.objects.SetRetriever(limited, m.own)
 						time.Sleep(time.Duration(m.n(500)) * time.Millisecond)
-						_ = m.objects.SetRetriever(limited, informer.Join[configMap](m.own, m.joined))
+						_ = m.objects.SetRetriever(limited, informer.Combine[configMap](m.own, m.joined))
 						end()
 					}
 				})

@@ -212,7 +212,7 @@ func TestObjectsOfAnOptionalInformerThatAreListedLateAreHandledOnce(t *testing.T
 			late.Put(object("late"+strconv.Itoa(n), "1"))
 		}
 		inf, err := informer.New(informer.Config[configMap]{
-			Retriever: informer.Join[configMap](server, late), Optional: true, Logger: slog.New(slog.DiscardHandler),
+			Retriever: informer.Combine[configMap](server, late), Optional: true, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -290,7 +290,7 @@ func TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges(t *testing.T) {
 					more.Put(child(ownerName(n), 10+c, "1"))
 				}
 			}
-			if err := f.childInformer.SetRetriever(f.t.Context(), informer.Join[configMap](f.children, more)); err != nil {
+			if err := f.childInformer.SetRetriever(f.t.Context(), informer.Combine[configMap](f.children, more)); err != nil {
 				f.t.Error(err)
 			}
 			return owners
@@ -306,7 +306,7 @@ func TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges(t *testing.T) {
 			for n := range owners {
 				more.Put(object(fmt.Sprint("more", n), "1"))
 			}
-			if err := f.ctrl.Informer().SetRetriever(f.t.Context(), informer.Join[configMap](f.owners, more)); err != nil {
+			if err := f.ctrl.Informer().SetRetriever(f.t.Context(), informer.Combine[configMap](f.owners, more)); err != nil {
 				f.t.Error(err)
 			}
 			return owners

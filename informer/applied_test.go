@@ -118,7 +118,7 @@ func checkApplied[T kube.Object](t *testing.T, list func() runtime.Object, objec
 					mine, others := server(map[string][]string{"mine": {"other", "me"}}), server(map[string][]string{"others": {"other"}})
 					both := server(map[string][]string{"both": {"me", "other"}, "nobody": nil})
 					i, err := informer.New(informer.Config[T]{
-						Name: "test", Retriever: informer.Join(retriever(mine), retriever(others)),
+						Name: "test", Retriever: informer.Combine(retriever(mine), retriever(others)),
 						KeepAppliedBy: "me", KeepManagedFields: keep, Logger: (&logBuffer{}).logger(),
 					})
 					if err != nil {
@@ -145,7 +145,7 @@ func checkApplied[T kube.Object](t *testing.T, list func() runtime.Object, objec
 					if err != nil {
 						t.Fatal(err)
 					}
-					if err := view.SetRetriever(t.Context(), informer.Join(retriever(others), retriever(both))); err != nil {
+					if err := view.SetRetriever(t.Context(), informer.Combine(retriever(others), retriever(both))); err != nil {
 						t.Fatal(err)
 					}
 					expect("others", "", "+other")

@@ -300,7 +300,7 @@ func TestAwaitIsSeenWhenAllPartsShowIt(t *testing.T) {
 		one, other := newServer(true), newServer(true)
 		one.Put(object("a", "1"))
 		other.Put(object("a", "1"))
-		f := start(t, one, informer.Join[configMap](one, other))
+		f := start(t, one, informer.Combine[configMap](one, other))
 		defer f.stop()
 		one.Mute(true)
 		other.Mute(true)

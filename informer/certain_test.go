@@ -201,14 +201,14 @@ func TestCertainDeletionNeedsAWatchFromAVersion(t *testing.T) {
 	}
 }
 
-// An object that one of two joined Retrievers loses is updated to the state of the other one.
+// An object that one of two combined Retrievers loses is updated to the state of the other one.
 func TestDeletionInOneOfTwoJoinedRetrievers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, other := newServer(true), newServer(true)
 		one.Put(object("both", "1"))
 		one.Put(object("alone", "1"))
 		other.Put(object("both", "1"))
-		f, l := recorded(t, one, informer.Join[configMap](one, other))
+		f, l := recorded(t, one, informer.Combine[configMap](one, other))
 		defer f.stop()
 		one.Put(object("alone", "2"))
 		one.Put(object("both", "2"))

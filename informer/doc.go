@@ -14,7 +14,7 @@
 // # Retrievers
 //
 // A Retriever lists and watches the objects of one type. Retrieve returns one for all objects of a kind,
-// RetrieveSelected for a selection (namespaces, labels, fields), and RetrieveMetadata for the metadata alone. Join
+// RetrieveSelected for a selection (namespaces, labels, fields), and RetrieveMetadata for the metadata alone. Combine
 // combines several, and FromListerWatcher adapts a ListerWatcher of client-go. SetRetriever changes the selection while
 // the informer runs.
 //

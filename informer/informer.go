@@ -78,7 +78,7 @@ type Index[T kube.Object] struct {
 //
 // Guarantees:
 //
-//   - When a subscriber receives a change, Get returns that state or a later one. If joined Retrievers overlap, Get
+//   - When a subscriber receives a change, Get returns that state or a later one. If combined Retrievers overlap, Get
 //     returns the state of the first one that has the object.
 //   - For each object the cache only moves forward: an older resourceVersion never replaces a newer one of the same
 //     object. The exception is an API server whose versions went back (etcd was restored from a backup): its consistent

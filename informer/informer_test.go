@@ -559,7 +559,7 @@ func TestJoinedRetrieversAreOneView(t *testing.T) {
 		left, right := newServer(true), newServer(false)
 		left.Put(object("a", "left"))
 		right.Put(object("b", "right"))
-		f := start(t, left, informer.Join[configMap](left, right))
+		f := start(t, left, informer.Combine[configMap](left, right))
 		defer f.stop()
 		if n := len(f.seen.take()); n != 2 {
 			t.Errorf("told of %d objects, want 2", n)
@@ -596,7 +596,7 @@ func TestJoinedRetrieverIsNotReadyBeforeAllParts(t *testing.T) {
 		left, right := newServer(true), newServer(true)
 		right.Fail("watch", errors.New("broken"))
 		right.Fail("list", errors.New("broken"))
-		f := start(t, left, informer.Join[configMap](left, right))
+		f := start(t, left, informer.Combine[configMap](left, right))
 		defer f.stop()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -623,8 +623,8 @@ func TestNewReportsMistakes(t *testing.T) {
 		"nil ListerWatcher": {informer.FromListerWatcher[configMap](nil), "ListerWatcher is nil"},
 		"nil *ListWatch":    {informer.FromListerWatcher[configMap]((*cache.ListWatch)(nil)), "ListerWatcher is nil"},
 		"nil cluster":       {informer.Retrieve[configMap](nil), "cluster is nil"},
-		"join of nothing":   {informer.Join[configMap](), "there is none"},
-		"join with nil":     {informer.Join[configMap](newServer(true), nil), "number 1 is nil"},
+		"nothing combined":  {informer.Combine[configMap](), "there is none"},
+		"combined with nil": {informer.Combine[configMap](newServer(true), nil), "number 1 is nil"},
 		"wrapped":           {embedded{informer.FromListerWatcher[configMap](nil)}, "ListerWatcher is nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -638,11 +638,11 @@ func TestNewReportsMistakes(t *testing.T) {
 
 func TestWrappedJoinIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := start(t, nil, embedded{informer.Join[configMap](newServer(true), newServer(true))})
+		f := start(t, nil, embedded{informer.Combine[configMap](newServer(true), newServer(true))})
 		defer f.stop()
 		time.Sleep(3 * time.Second)
 		if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), "wrap its parts") {
-			t.Errorf("Ready of a wrapped join: %v", err)
+			t.Errorf("Ready of a wrapped combined Retriever: %v", err)
 		}
 	})
 }

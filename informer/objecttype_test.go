@@ -20,9 +20,9 @@ func TestInterfaceAsObjectTypeRejected(t *testing.T) {
 	}
 	retriever := informer.Retrieve[kube.Object](cluster)
 	_, informerErr := informer.New(informer.Config[kube.Object]{Name: "objects", Retriever: retriever})
-	_, joinedErr := informer.New(informer.Config[kube.Object]{Name: "objects", Retriever: informer.Join(retriever)})
+	_, combinedErr := informer.New(informer.Config[kube.Object]{Name: "objects", Retriever: informer.Combine(retriever)})
 	_, controllerErr := controller.New(controller.Config[kube.Object]{Name: "objects", Retriever: retriever, Handler: nil})
-	for name, err := range map[string]error{"informer": informerErr, "joined": joinedErr, "controller": controllerErr} {
+	for name, err := range map[string]error{"informer": informerErr, "combined": combinedErr, "controller": controllerErr} {
 		if err == nil || !strings.Contains(err.Error(), "kube.Object") || !strings.Contains(err.Error(), "must be a pointer to a struct") {
 			t.Errorf("%s: the error does not name the type parameter: %v", name, err)
 		} else if strings.Contains(err.Error(), "Cut") {

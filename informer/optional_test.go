@@ -182,7 +182,7 @@ func TestOptionalInformerOfSeveralParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := holding("l"), holding("r")
 		fail(right, unavailable()["forbidden"])
-		f := startWith(t, nil, informer.Config[configMap]{Optional: true, Retriever: informer.Join[configMap](left, right)})
+		f := startWith(t, nil, informer.Config[configMap]{Optional: true, Retriever: informer.Combine[configMap](left, right)})
 		defer f.stop()
 		f.expect("listed l")
 		if f.waits() {

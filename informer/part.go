@@ -13,7 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
-// part is one list and watch of an informer: that of its only Retriever, or of one of the joined Retrievers.
+// part is one list and watch of an informer: that of its only Retriever, or of one of the combined Retrievers.
 //
 // Lists and watches do not pass their objects to client-go's Reflector. They store the objects as they arrive, and
 // report their progress to the Reflector. So a list is never in memory in addition to the store.

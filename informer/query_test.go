@@ -247,7 +247,7 @@ func TestListedSharesEveryObjectOnce(t *testing.T) {
 		left, right := newServer(true), newServer(true)
 		zoo(left)
 		right.Put(object("r", "1"))
-		f := start(t, nil, informer.Join[configMap](left, right))
+		f := start(t, nil, informer.Combine[configMap](left, right))
 		defer f.stop()
 		seen := map[kube.Key]int{}
 		for share := range 5 {

@@ -43,7 +43,7 @@ func TestCoversAfterList(t *testing.T) {
 				for _, selection := range test.selections {
 					parts = append(parts, informer.RetrieveSelected[*corev1.ConfigMap](cluster, selection))
 				}
-				i, err := informer.New(informer.Config[*corev1.ConfigMap]{Retriever: informer.Join(parts...)})
+				i, err := informer.New(informer.Config[*corev1.ConfigMap]{Retriever: informer.Combine(parts...)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -268,7 +268,7 @@ func TestReadsOfStoppedInformer(t *testing.T) {
 	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"})
 	key := kube.Key{Namespace: "ns", Name: "a"}
 	server.Edit("configmaps", key, "user", func(map[string]any) bool { return true })
-	for name, selection := range map[string]informer.Selection{"one part": {}, "joined": {Namespaces: []string{"ns", "other"}}} {
+	for name, selection := range map[string]informer.Selection{"one part": {}, "combined": {Namespaces: []string{"ns", "other"}}} {
 		t.Run(name, func(t *testing.T) {
 			i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{}, selection)
 			view, err := informer.As[*metav1.PartialObjectMetadata](i)

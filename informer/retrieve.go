@@ -82,7 +82,7 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 	if len(parts) == 1 {
 		return parts[0]
 	}
-	return Join(parts...)
+	return Combine(parts...)
 }
 
 // RetrieveMetadata returns a Retriever of the metadata of the objects of type T that selection selects: labels,

@@ -20,9 +20,9 @@ import (
 
 // Retriever lists and watches objects of type T.
 //
-// Retrieve returns one for any kind of a cluster, FromListerWatcher returns one for a client-go ListerWatcher, and Join
-// combines several. To change the behavior of a Retriever, embed it in your own struct and override a method. An
-// informer reads the bytes of the API server directly only from a Retriever that Retrieve returns. It encodes the
+// Retrieve returns one for any kind of a cluster, FromListerWatcher returns one for a client-go ListerWatcher, and
+// Combine combines several. To change the behavior of a Retriever, embed it in your own struct and override a method.
+// An informer reads the bytes of the API server directly only from a Retriever that Retrieve returns. It encodes the
 // objects of other Retrievers, which takes CPU time.
 type Retriever[T kube.Object] interface {
 	// List returns a list object with items of type T, in one page or, if opts.Limit is set, with a continue token. It
@@ -101,16 +101,16 @@ func (r listerWatcher[T]) Watch(ctx context.Context, opts metav1.ListOptions) (w
 
 func (r listerWatcher[T]) Describe() Description[T] { return r.description }
 
-// Join combines several Retrievers of the same type, such as one for each namespace that a service account may read. An
-// object should be in only one of them. If it is in several, readers get any of the copies.
+// Combine combines several Retrievers of the same type, such as one for each namespace that a service account may read.
+// An object should be in only one of them. If it is in several, readers get any of the copies.
 //
 // An Informer lists and watches each Retriever separately, because the resource versions of one stream are not related
-// to those of another. Therefore a joined Retriever can be passed to an Informer or a Controller, but must not be
-// wrapped: wrap its parts, then join them.
-func Join[T kube.Object](retrievers ...Retriever[T]) Retriever[T] {
-	var parts joined[T]
+// to those of another. Therefore a combined Retriever can be passed to an Informer or a Controller, but must not be
+// wrapped: wrap its parts, then combine them.
+func Combine[T kube.Object](retrievers ...Retriever[T]) Retriever[T] {
+	var parts combined[T]
 	for _, r := range retrievers {
-		if inner, ok := r.(joined[T]); ok {
+		if inner, ok := r.(combined[T]); ok {
 			parts = append(parts, inner...)
 			continue
 		}
@@ -119,29 +119,29 @@ func Join[T kube.Object](retrievers ...Retriever[T]) Retriever[T] {
 	return parts
 }
 
-type joined[T kube.Object] []Retriever[T]
+type combined[T kube.Object] []Retriever[T]
 
-var errJoinedWrapped = errors.New("a joined retriever was wrapped: wrap its parts, then join them")
+var errCombinedWrapped = errors.New("a combined Retriever was wrapped: wrap its parts, then combine them")
 
-func (j joined[T]) List(context.Context, metav1.ListOptions) (runtime.Object, error) {
-	return nil, errJoinedWrapped
+func (c combined[T]) List(context.Context, metav1.ListOptions) (runtime.Object, error) {
+	return nil, errCombinedWrapped
 }
 
-func (j joined[T]) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
-	return nil, errJoinedWrapped
+func (c combined[T]) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return nil, errCombinedWrapped
 }
 
-func (j joined[T]) Describe() Description[T] {
+func (c combined[T]) Describe() Description[T] {
 	var d Description[T]
-	if len(j) == 0 {
-		d.Problem = errors.New("join retrievers: there is none")
+	if len(c) == 0 {
+		d.Problem = errors.New("combine Retrievers: there is none")
 		return d
 	}
 	var selections []string
 	var problems []error
-	for i, r := range j {
+	for i, r := range c {
 		if r == nil {
-			problems = append(problems, fmt.Errorf("join retrievers: number %d is nil", i))
+			problems = append(problems, fmt.Errorf("combine Retrievers: number %d is nil", i))
 			continue
 		}
 		part := r.Describe()
@@ -158,8 +158,8 @@ func (j joined[T]) Describe() Description[T] {
 
 // partsOf returns the Retrievers that are listed and watched separately.
 func partsOf[T kube.Object](r Retriever[T]) []Retriever[T] {
-	if j, ok := r.(joined[T]); ok {
-		return j
+	if several, ok := r.(combined[T]); ok {
+		return several
 	}
 	return []Retriever[T]{r}
 }

@@ -406,7 +406,7 @@ func TestSlowSubscriberIsNoSilence(t *testing.T) {
 func TestStalenessIsThatOfTheOldestPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, other := newServer(true), newServer(false)
-		f := start(t, one, informer.Join[configMap](one, other))
+		f := start(t, one, informer.Combine[configMap](one, other))
 		time.Sleep(3 * time.Minute)
 		one.Put(object("a", "1"))
 		synctest.Wait()

@@ -10,7 +10,7 @@ import (
 )
 
 // Snapshot is the state of an informer's cache at one time. It never changes, and it blocks nothing. It uses memory for
-// the objects that have changed since. For joined Retrievers, the times of the parts differ slightly.
+// the objects that have changed since. For combined Retrievers, the times of the parts differ slightly.
 type Snapshot[T kube.Object] struct {
 	informer *Informer[T]
 	parts    []*store.Snapshot

@@ -45,7 +45,7 @@ func TestRetrieversComeAndGoWhileTheInformerRuns(t *testing.T) {
 		defer f.stop()
 		f.expect("listed l")
 
-		f.set(informer.Join[configMap](left, right))
+		f.set(informer.Combine[configMap](left, right))
 		f.expect("added r")
 		if _, watches, open := left.Counts(); watches != 1 || open != 1 {
 			t.Errorf("what stays was watched %d times, %d are open; want its one watch to go on", watches, open)
@@ -143,7 +143,7 @@ func TestRetrieverThatCannotBeListedIsNotTaken(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		err := f.informer.SetRetriever(ctx, informer.Join[configMap](third, right))
+		err := f.informer.SetRetriever(ctx, informer.Combine[configMap](third, right))
 		if !errors.Is(err, context.DeadlineExceeded) || !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "jane may not") {
 			t.Errorf("SetRetriever: %v; want the deadline and the refusal", err)
 		}
@@ -163,7 +163,7 @@ func TestRetrieverThatCannotBeListedIsNotTaken(t *testing.T) {
 
 		// The new Retriever is set if access is granted before the call ends.
 		done := make(chan error)
-		go func() { done <- f.informer.SetRetriever(t.Context(), informer.Join[configMap](third, right)) }() // received below
+		go func() { done <- f.informer.SetRetriever(t.Context(), informer.Combine[configMap](third, right)) }() // received below
 		time.Sleep(30 * time.Second)
 		if h := f.informer.Health(); f.value("l") != "2" || h.Ready() != nil || h.Retrieves != before.Retrieves || h.Staleness > time.Minute {
 			t.Errorf("while it waits, the informer must be as before: %+v", h)
@@ -247,7 +247,7 @@ func TestSetRetrieverOfStoppedInformer(t *testing.T) {
 		// The next session lists all objects, including those that were added while the informer was running.
 		stop = run(t, f.informer)
 		synctest.Wait()
-		f.set(informer.Join[configMap](left, right))
+		f.set(informer.Combine[configMap](left, right))
 		f.expect("listed r", "added l")
 		stop()
 		defer run(t, f.informer)()
@@ -288,7 +288,7 @@ func TestReadyForIgnoresAddedRetrieverThatHasNotListed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		done := make(chan error, 1)
-		go func() { done <- f.informer.SetRetriever(ctx, informer.Join[configMap](left, right)) }() // received below
+		go func() { done <- f.informer.SetRetriever(ctx, informer.Combine[configMap](left, right)) }() // received below
 		time.Sleep(time.Second)
 		if err := f.informer.Untyped().ReadyFor(cache.Write{Key: key("l")}); err != nil {
 			t.Errorf("ReadyFor: %v", err)
@@ -326,7 +326,7 @@ func TestSetRetrieverReportsMistakes(t *testing.T) {
 func TestOverlappingPartsAreOneObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := holding("x"), holding("a")
-		f := start(t, nil, informer.Join[configMap](left, right))
+		f := start(t, nil, informer.Combine[configMap](left, right))
 		defer f.stop()
 		f.expectOnce("listed a", "listed x")
 		seen := &states{T: t}
@@ -358,7 +358,7 @@ func TestOverlappingPartsAreOneObject(t *testing.T) {
 func TestSameStateInTwoPartsIsAnnouncedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := holding("a")
-		f := start(t, server, informer.Join[configMap](server, selecting{server}))
+		f := start(t, server, informer.Combine[configMap](server, selecting{server}))
 		defer f.stop()
 		f.expect("listed a")
 		server.Put(object("b", "1"))

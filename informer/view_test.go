@@ -248,12 +248,12 @@ func TestHealthFigures(t *testing.T) {
 	})
 }
 
-// The parts of a joined Retriever are at different resource versions. Health has the lowest one.
+// The parts of a combined Retriever are at different resource versions. Health has the lowest one.
 func TestHealthOfJoinedPartsIsThatOfTheOneBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := newServer(true), newServer(true)
 		zoo(left)
-		f := start(t, nil, informer.Join[configMap](left, right))
+		f := start(t, nil, informer.Combine[configMap](left, right))
 		defer f.stop()
 		if h := f.informer.Health(); h.ResourceVersion != "100" || h.Objects != 12 {
 			t.Errorf("resource version %q, %d objects; want 100 and 12", h.ResourceVersion, h.Objects)

@@ -35,7 +35,7 @@ func GenerationChanged() informer.Predicate {
 
 // ResourceVersionChanged passes updates that change metadata.resourceVersion, which every effective write
 // changes. Informers deliver no other updates, with one exception: they may deliver an object again that several
-// parts of a joined Retriever have. The predicate is useful inside Not, and for changes from other sources.
+// parts of a combined Retriever have. The predicate is useful inside Not, and for changes from other sources.
 func ResourceVersionChanged() informer.Predicate { return differs(kube.ChangedResourceVersion) }
 
 // LabelsChanged passes updates that change the labels.

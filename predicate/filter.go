@@ -42,7 +42,7 @@ func Types(types ...informer.ChangeType) informer.Predicate {
 
 // Func passes the changes for which passes returns true. before and after are the decoded states: before is nil for
 // Listed and Added, after is nil for Deleted. Either may be nil for an Updated of an object that several parts of
-// a joined Retriever have. passes may change both. It is called for every change, also if the UIDs differ. A change
+// a combined Retriever have. passes may change both. It is called for every change, also if the UIDs differ. A change
 // with states that cannot be decoded as T passes without a call.
 //
 // T must be the type of the informer's objects. The objects of a metadata-only informer (source.Owned has one)

@@ -75,7 +75,7 @@ type Awaiter interface {
 	//
 	// Field selectors are evaluated only for metadata.name and metadata.namespace. For other fields, and for Retrievers
 	// of the program, the resource version decides. If versions cannot be compared, only the exact state of the write
-	// is recognized, so the caller must give up after a while. If joined Retrievers overlap, all that may have the
+	// is recognized, so the caller must give up after a while. If combined Retrievers overlap, all that may have the
 	// object must show it.
 	Await(w Write, seen func()) (cancel func())
 	// ReadyFor does the same as Ready, for one write. It returns nil if every watch that must show w works, even while
@@ -84,7 +84,8 @@ type Awaiter interface {
 	ReadyFor(w Write) error
 }
 
-// States are the states of an object before and after a change. They are valid during the call that delivers the change.
+// States are the states of an object before and after a change. They are valid during the call that delivers the
+// change.
 type States interface {
 	// Old returns the state before the change, for Updated and Deleted; otherwise nil. It is decompressed on first use.
 	// An error means that the cached bytes cannot be read.
