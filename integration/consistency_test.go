@@ -165,7 +165,7 @@ func checkOwnWrites(e env, cluster *kube.Cluster, own kubernetes.Interface, case
 		defer all.mu.Unlock()
 		for name, w := range all.all {
 			if w.runs <= before[name] {
-				return name + ": a change by another hand has not made it run\n" + ctrl.Explain(e.key(name)).String()
+				return name + ": a change by another client has not made it run\n" + ctrl.Explain(e.key(name)).String()
 			}
 		}
 		return ""

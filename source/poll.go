@@ -176,7 +176,7 @@ func (c PollConfig) validate() error {
 	} else if checked, ok := c.Poller.(interface{ Validate() error }); ok {
 		errs = append(errs, checked.Validate())
 	}
-	if fetch, ok := c.Poller.(*httpPoller); ok && fetch.concernsNobody() && c.KeysOf == nil {
+	if fetch, ok := c.Poller.(*httpPoller); ok && fetch.enqueuesNothing() && c.KeysOf == nil {
 		mistake("changes of the document would enqueue no key: set HTTPConfig.Keys, HTTPConfig.Split or PollConfig.KeysOf")
 	}
 	if c.Interval < 0 {

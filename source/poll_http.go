@@ -95,8 +95,8 @@ type httpToken struct {
 // Validate returns the mistakes in the HTTPConfig.
 func (p *httpPoller) Validate() error { return p.problem }
 
-// concernsNobody reports whether no item can have a key.
-func (p *httpPoller) concernsNobody() bool { return p.config.Split == nil && len(p.config.Keys) == 0 }
+// enqueuesNothing reports whether no item can have a key.
+func (p *httpPoller) enqueuesNothing() bool { return p.config.Split == nil && len(p.config.Keys) == 0 }
 
 // Poll implements Poller.
 func (p *httpPoller) Poll(ctx context.Context, token any) (PollResult, error) {

@@ -26,7 +26,7 @@ type configuration struct {
 
 	reconciler bool          // a Reconciler in place of a Handler
 	metadata   bool          // the controller's informer retrieves metadata only
-	joined     bool          // the controller's informer joins two namespaces
+	combined   bool          // the controller's informer combines the Retrievers of two namespaces
 	debounce   time.Duration // Config.Queue.Debounce
 	poll       bool          // the user's value is outside of the cluster: source.Poll finds it
 	replaced   bool          // each object was there before under its name, and had failed
@@ -60,20 +60,20 @@ func configurations() []configuration {
 		{name: "handler", about: "a Handler, and nothing else"},
 		{name: "reconciler", about: "a Reconciler with an informer", reconciler: true},
 		{name: "debounce", about: "`Config.Queue.Debounce`", debounce: time.Second},
-		{name: "owned", about: "what changes is an object that the handled one owns: `source.OwnedIn`", parts: true, source: ownedParts},
-		{name: "mapped", about: "what changes is mapped to the handled object: `source.Mapped`", parts: true, source: mappedParts},
+		{name: "owned", about: "the changed object is owned by the handled one: `source.OwnedIn`", parts: true, source: ownedParts},
+		{name: "mapped", about: "the changed object is mapped to the handled one: `source.Mapped`", parts: true, source: mappedParts},
 		{
-			name: "ownerlabel", about: "what changes has a label with the handled object's name: `source.OwnerLabel`, an informer of metadata only",
+			name: "ownerlabel", about: "the changed object has a label with the handled one's name: `source.OwnerLabel`, an informer of metadata only",
 			parts: true, metadataParts: true,
 			metadataSource: func(parts *informer.Informer[*metav1.PartialObjectMetadata]) controller.Source {
 				return source.OwnerLabel(parts, ownerLabel)
 			},
 		},
 		{name: "added", about: "a source of owned objects that was added by `AddSource`", parts: true, added: true, source: ownedParts},
-		{name: "poll", about: "what changes is outside of the cluster: `source.Poll`", poll: true},
-		{name: "joined", about: "the controller's informer joins two namespaces", joined: true},
+		{name: "poll", about: "the changed object is outside of the cluster: `source.Poll`", poll: true},
+		{name: "combined", about: "the controller's informer combines the Retrievers of two namespaces", combined: true},
 		{
-			name: "optional", about: "what changes is in an optional informer, which was forbidden at first", parts: true, source: mappedParts,
+			name: "optional", about: "the changed object is in an optional informer, which was forbidden at first", parts: true, source: mappedParts,
 			optional: (*cell).allowParts,
 		},
 		{name: "metadata", about: "the controller's informer retrieves metadata only", metadata: true},

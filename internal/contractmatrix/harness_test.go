@@ -192,9 +192,9 @@ func newCell(t *testing.T, conf configuration) *cell {
 	return x
 }
 
-// key returns the key of the object with this name. With joined informers the objects are in two namespaces.
+// key returns the key of the object with this name. With combined Retrievers the objects are in two namespaces.
 func (x *cell) key(name string) kube.Key {
-	if !x.conf.joined {
+	if !x.conf.combined {
 		return kube.Key{Namespace: "ns", Name: name}
 	}
 	hash := fnv.New32a()
@@ -515,7 +515,7 @@ func (p *process) connect() (err error) {
 // selection returns the selection of the controller's informer.
 func (x *cell) selection() informer.Selection {
 	selection := informer.Selection{Kind: widgetKind}
-	if x.conf.joined {
+	if x.conf.combined {
 		selection.Namespaces = []string{"ns-0", "ns-1"}
 	}
 	return selection

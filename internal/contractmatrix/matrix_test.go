@@ -154,7 +154,7 @@ func renderPage(rows []contract, columns []configuration) string {
 Many defects of a controller library occur where two features meet. So each of the [contracts](contracts.md) is tested
 in each of these configurations:
 
-| Configuration | What it is |
+| Configuration | Description |
 |---|---|
 `)
 	for _, conf := range columns {

@@ -438,7 +438,7 @@ func forbiddenIsNamed(x *cell) {
 	x.logs.take()
 	resource := x.carrier()
 	x.server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
-		if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/"+resource) && (!x.conf.joined || strings.Contains(req.URL.Path, x.key("a").Namespace)) {
+		if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/"+resource) && (!x.conf.combined || strings.Contains(req.URL.Path, x.key("a").Namespace)) {
 			return fakeserver.Failure(apierrors.NewForbidden(schema.GroupResource{Group: group.Group, Resource: resource}, "",
 				errors.New("User \"operator\" cannot list resource "+resource))), nil
 		}

@@ -45,8 +45,8 @@ func randomOperations(seed uint64) []byte {
 
 func compareWithModel(t *testing.T, operations []byte) {
 	t.Helper()
-	const most = 1000 // longer inputs find nothing new
-	operations = operations[:min(len(operations), most)]
+	const maxLength = 1000 // longer inputs find nothing new
+	operations = operations[:min(len(operations), maxLength)]
 	if len(operations) == 0 {
 		return
 	}

@@ -55,7 +55,7 @@ func (q *Queue[K, C]) Exempt(key K) {
 	}
 	entry.exempt = true
 	if q.ready.release(entry.group) {
-		q.takable.Signal()
+		q.available.Signal()
 	}
 }
 

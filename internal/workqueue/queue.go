@@ -42,16 +42,16 @@ type Queue[K comparable, C any] struct {
 	began   time.Time
 
 	mu sync.Mutex
-	// takable wakes workers. It is signaled once for each additional key that can be taken, and broadcast when Get must
+	// available wakes workers. It is signaled once for each additional key that can be taken, and broadcast when Get must
 	// return false.
-	takable *sync.Cond
+	available *sync.Cond
 	// The following fields are guarded by mu.
 
 	// items contains every key that is delayed, ready or taken, and groups their groups.
 	items  map[K]*item[K, C]
 	groups map[string]*group[K, C]
-	// only is the group of all keys if the config has no groups. It is never removed.
-	only group[K, C]
+	// singleGroup is the group of all keys if the config has no groups. It is never removed.
+	singleGroup group[K, C]
 	// waiting contains the delayed keys, ordered by their time.
 	waiting byTime[K, C]
 	// free contains unused items, and spare an unused group: most queues are short most of the time, and an Add then
@@ -68,7 +68,7 @@ type Queue[K comparable, C any] struct {
 	timerAt  time.Duration
 	timerSet bool
 	sequence uint64
-	most     int // maximum number of keys since the queue was empty
+	maxKeys  int // maximum number of keys since the queue was empty
 	phase    phase
 }
 
@@ -113,7 +113,7 @@ func New[K comparable, C any](config Config[K, C]) *Queue[K, C] {
 		groups:  map[string]*group[K, C]{},
 		ready:   newReady[K, C](config.GroupLimit),
 	}
-	q.takable = sync.NewCond(&q.mu)
+	q.available = sync.NewCond(&q.mu)
 	return q
 }
 
@@ -181,7 +181,7 @@ func (q *Queue[K, C]) Get() (item Item[K, C], ok bool) {
 			entry.current = entry.next.taken
 			q.move(entry, processing)
 			if q.drained() {
-				q.takable.Broadcast() // the last key
+				q.available.Broadcast() // the last key
 			}
 			r := &entry.current
 			if r.heldFrom > 0 {
@@ -189,7 +189,7 @@ func (q *Queue[K, C]) Get() (item Item[K, C], ok bool) {
 			}
 			return Item[K, C]{Key: entry.key, Causes: r.causes, Priority: r.priority, Wait: now - r.since, Held: r.held}, true
 		}
-		q.takable.Wait()
+		q.available.Wait()
 	}
 }
 
@@ -208,7 +208,7 @@ func (q *Queue[K, C]) Done(key K) {
 // giveBack ends the processing of an item, and files or removes it.
 func (q *Queue[K, C]) giveBack(entry *item[K, C]) {
 	if !entry.exempt && q.ready.release(entry.group) {
-		q.takable.Signal()
+		q.available.Signal()
 	}
 	entry.exempt = false
 	again := entry.state == processingAgain
@@ -251,7 +251,7 @@ func (q *Queue[K, C]) makeReady(entry *item[K, C], now time.Duration) {
 	}
 	q.move(entry, inReady)
 	if q.ready.push(entry, now) {
-		q.takable.Signal()
+		q.available.Signal()
 	}
 }
 
@@ -291,7 +291,7 @@ func (q *Queue[K, C]) releaseDue() {
 
 // enter creates an item for a new key.
 func (q *Queue[K, C]) enter(key K) *item[K, C] {
-	g := &q.only
+	g := &q.singleGroup
 	if q.groupOf != nil {
 		name := q.groupOf(key)
 		if g = q.groups[name]; g == nil {
@@ -313,7 +313,7 @@ func (q *Queue[K, C]) enter(key K) *item[K, C] {
 	entry.key, entry.group = key, g
 	q.items[key] = entry
 	q.count[nowhere]++
-	q.most = max(q.most, len(q.items))
+	q.maxKeys = max(q.maxKeys, len(q.items))
 	return entry
 }
 
@@ -324,7 +324,7 @@ const freeItems = 256
 func (q *Queue[K, C]) forget(entry *item[K, C]) {
 	q.count[entry.state]--
 	delete(q.items, entry.key)
-	if g := entry.group; g.items > 1 || g == &q.only {
+	if g := entry.group; g.items > 1 || g == &q.singleGroup {
 		g.items--
 	} else {
 		delete(q.groups, g.name)
@@ -335,7 +335,7 @@ func (q *Queue[K, C]) forget(entry *item[K, C]) {
 	if len(q.free) < freeItems {
 		q.free = append(q.free, entry)
 	}
-	if shrink.Due(q.most, len(q.items)) {
+	if shrink.Due(q.maxKeys, len(q.items)) {
 		q.shrink()
 	}
 }
@@ -347,9 +347,9 @@ func (q *Queue[K, C]) shrink() {
 	maps.Copy(items, q.items)
 	groups := make(map[string]*group[K, C], len(q.groups))
 	maps.Copy(groups, q.groups)
-	q.items, q.groups, q.most = items, groups, len(items)
+	q.items, q.groups, q.maxKeys = items, groups, len(items)
 	q.waiting, q.free = slices.Clone(q.waiting), nil
-	q.only.shrink()
+	q.singleGroup.shrink()
 	for _, g := range groups {
 		g.shrink()
 	}
@@ -393,7 +393,7 @@ func (q *Queue[K, C]) end(next phase) {
 		}
 	}
 	q.setTimer(q.now())
-	q.takable.Broadcast()
+	q.available.Broadcast()
 }
 
 // drained reports whether the queue is drained and no key is left.

@@ -71,12 +71,12 @@ type HotLoops struct {
 
 	suspects suspects
 
-	mu        sync.Mutex
-	tracks    *lru[trackID, *track] // guarded by mu; by key and object
-	newcomers int                   // guarded by mu; tracks created while the limit was reached
-	kept      int                   // guarded by mu; bytes of all histories' last states
-	episodes  map[kube.Key]*episode // guarded by mu
-	some      atomic.Bool           // whether there are episodes
+	mu       sync.Mutex
+	tracks   *lru[trackID, *track] // guarded by mu; by key and object
+	created  int                   // guarded by mu; tracks created while the limit was reached
+	kept     int                   // guarded by mu; bytes of all histories' last states
+	episodes map[kube.Key]*episode // guarded by mu
+	some     atomic.Bool           // whether there are episodes
 }
 
 // Step is a write of a run, or a change that an informer announced.

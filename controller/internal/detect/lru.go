@@ -44,8 +44,8 @@ func (l *lru[K, V]) peek(key K) (value V, ok bool) {
 }
 
 // add adds a value under key, which must be new. If there are limit entries already, it evicts and returns the least
-// recently used value. A guest becomes the least recently used entry: it is evicted next, unless it is used before.
-func (l *lru[K, V]) add(key K, value V, guest bool) (gone V, full bool) {
+// recently used value. With evictNext it becomes the least recently used entry, which is evicted next unless it is used.
+func (l *lru[K, V]) add(key K, value V, evictNext bool) (gone V, full bool) {
 	var e *entry[K, V]
 	if len(l.entries) < l.limit {
 		e = &entry[K, V]{}
@@ -56,7 +56,7 @@ func (l *lru[K, V]) add(key K, value V, guest bool) (gone V, full bool) {
 		gone, full = e.value, true
 	}
 	e.key, e.value = key, value
-	if guest {
+	if evictNext {
 		e.link(l.ring.prev, &l.ring)
 	} else {
 		e.link(&l.ring, l.ring.next)

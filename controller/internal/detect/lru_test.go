@@ -32,7 +32,7 @@ func TestLRU(t *testing.T) {
 		{func() { l.peek("b") }, []string{"a", "c", "b"}},
 		{func() { l.get("none") }, []string{"a", "c", "b"}},
 		{func() { l.add("d", 3, false) }, []string{"d", "a", "c"}},
-		{func() { l.add("guest", 4, true) }, []string{"d", "a", "guest"}},
+		{func() { l.add("new", 4, true) }, []string{"d", "a", "new"}},
 		{func() { l.add("e", 5, true) }, []string{"d", "a", "e"}},
 		{func() { l.get("e") }, []string{"e", "d", "a"}},
 		{func() { l.remove("d") }, []string{"e", "a"}},

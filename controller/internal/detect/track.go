@@ -11,8 +11,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// guests: when the tracks are full, every 32nd new track stays, and the others are evicted next.
-const guests = 32
+// keepEvery: when the tracks are full, every 32nd new track stays, and the others are evicted next.
+const keepEvery = 32
 
 // trackID is the hash of a key and an object that its runs write. One number is faster to look up than six strings.
 // The probability that two of the 4,096 tracks have the same ID is 10^-12.
@@ -82,7 +82,7 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 		return l, false
 	}
 	if !ok {
-		tr = h.newcomer(l.id, key, now)
+		tr = h.newTrack(l.id, key, now)
 	} else if tr.version == w.After.ResourceVersion {
 		return l, false
 	}
@@ -113,21 +113,21 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 	return l, true
 }
 
-// newcomer creates a track. It removes the oldest track if that is older than the window or if there is no room.
-func (h *HotLoops) newcomer(id trackID, key kube.Key, now time.Time) *track {
+// newTrack creates a track. It removes the oldest track if that is older than the window or if there is no room.
+func (h *HotLoops) newTrack(id trackID, key kube.Key, now time.Time) *track {
 	if old, tr, ok := h.tracks.oldest(); ok && now.Sub(tr.at) > h.window {
 		h.unfollow(tr)
 		h.tracks.remove(old)
 	}
-	guest := false
+	evictNext := false
 	if h.tracks.len() == h.tracks.limit {
 		_, tr, _ := h.tracks.oldest()
 		h.unfollow(tr)
-		h.newcomers++
-		guest = h.newcomers%guests != 0
+		h.created++
+		evictNext = h.created%keepEvery != 0
 	}
 	tr := &track{key: key}
-	h.tracks.add(id, tr, guest)
+	h.tracks.add(id, tr, evictNext)
 	return tr
 }
 
