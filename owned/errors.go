@@ -18,7 +18,7 @@ import (
 type ForeignError struct {
 	Kind schema.GroupVersionKind
 	Key  kube.Key
-	// Holder describes the current owner: "Deployment web (uid 1234)", or "nobody".
+	// Holder describes the current owner: "Deployment web (uid 1234)", or "no owner".
 	Holder string
 	// Orphan is true if the object has no owner, so that Config.AdoptOrphans would take it over.
 	Orphan bool

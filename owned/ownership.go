@@ -124,12 +124,12 @@ func (s *Set) ownershipOf(owner, obj metav1.Object) (ownership ownershipState, h
 		return foreign, describeOwner(refs[0])
 	}
 	if copied {
-		return orphan, "nobody: it is a copy of " + original
+		return orphan, "no owner: it is a copy of " + original
 	}
 	if former && uid != "" {
 		return orphan, "an earlier " + kube.KeyOf(owner).String() + " (uid " + uid + ")"
 	}
-	return orphan, "nobody"
+	return orphan, "no owner"
 }
 
 // mayDelete reports whether obj is certainly a child of owner. A cache has shown it with the labels of owner's

@@ -319,7 +319,7 @@ func TestForeignObjectsAreNotChanged(t *testing.T) {
 	if !ok || !strings.Contains(foreign.Holder, "WebApp other") {
 		t.Errorf("the error is %v", err)
 	}
-	for _, part := range []string{"set another of shop/theirs", "nobody", "an earlier " + e.key("web").String()} {
+	for _, part := range []string{"set another of shop/theirs", "no owner", "an earlier " + e.key("web").String()} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not name %q: %v", part, err)
 		}
