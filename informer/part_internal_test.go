@@ -67,7 +67,7 @@ func TestVerificationIgnoresDifferencesWhileAnEventIsHandled(t *testing.T) {
 				p.feed = listingFeed{objects: []*wire.Object{encode("a", "102")}, version: "102"}
 				time.Sleep(time.Minute)
 				g := &watchGuard{part: p, opened: time.Now()}
-				g.busy.Store(busy)
+				g.setBusy(busy)
 				if err := g.verify(t.Context()); (err == nil) != busy {
 					t.Errorf("busy %t: %v", busy, err)
 				}
@@ -124,6 +124,20 @@ func TestListDiscardsUnconfirmedObjectsOfThePreviousList(t *testing.T) {
 				t.Errorf("the list has %d objects, and what it does not have is shown: %t", p.objects().Len(), found)
 			}
 		})
+	}
+}
+
+// A list that may come from an old cache does not replace a newer state, so versions must be verified afterwards.
+func TestListOlderThanCachedObjectIsUnverified(t *testing.T) {
+	p, encode := newTestPart(t)
+	p.contents.beginList(false, false)
+	p.contents.arrived(encode("a", "105"), Added, fromList)
+	// The list fails, and another one begins.
+	p.contents.beginList(false, false)
+	p.contents.arrived(encode("a", "101"), Added, fromList)
+	p.listed("102")
+	if sent := p.progress.newestSent(); sent != "105" || !p.status.condition().unverified {
+		t.Errorf("the newest version is %q, want 105, unverified: %t", sent, p.status.condition().unverified)
 	}
 }
 

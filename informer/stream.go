@@ -114,7 +114,7 @@ func (s *stream) pump(ctx context.Context) {
 	}
 	defer func() { timer.Stop() }()
 	guard := &watchGuard{part: s.part, stop: s.events.stop, opened: s.opened}
-	defer guard.runs.Wait()
+	defer guard.wait()
 	guarded, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if !s.listing {
@@ -131,7 +131,7 @@ func (s *stream) pump(ctx context.Context) {
 		if ctx.Err() != nil || s.isStopped() {
 			return
 		}
-		if s.isOver(err, silent.Load() && s.listing, guard.silent.Load()) {
+		if s.isOver(err, silent.Load() && s.listing, guard.hasEnded()) {
 			return
 		}
 		listing, arrived := s.listing, time.Now()
@@ -142,9 +142,9 @@ func (s *stream) pump(ctx context.Context) {
 				itemSince = 0
 			}
 		}
-		guard.busy.Store(true) // the guard must not count this time either
+		guard.setBusy(true) // the guard must not count this time either
 		goesOn := s.take(event)
-		guard.busy.Store(false)
+		guard.setBusy(false)
 		if !goesOn {
 			return
 		}

@@ -56,13 +56,22 @@ type watchGuard struct {
 	opened time.Time
 	runs   sync.WaitGroup
 	busy   atomic.Bool // an event is being processed
-	silent atomic.Bool // the guard has ended the watch
+	ended  atomic.Bool // the guard has ended the watch
 }
 
 // begin starts to guard the watch until ctx ends. If the watch streams a list, the list must have ended.
 func (g *watchGuard) begin(ctx context.Context) {
 	g.runs.Go(func() { g.run(ctx) }) // waited for by stream.pump
 }
+
+// wait waits until the context of begin has ended, and the guard with it.
+func (g *watchGuard) wait() { g.runs.Wait() }
+
+// setBusy sets whether an event is being processed.
+func (g *watchGuard) setBusy(busy bool) { g.busy.Store(busy) }
+
+// hasEnded reports whether the guard has ended the watch.
+func (g *watchGuard) hasEnded() bool { return g.ended.Load() }
 
 func (g *watchGuard) run(ctx context.Context) {
 	p := g.part
@@ -98,7 +107,7 @@ func (g *watchGuard) run(ctx context.Context) {
 // end ends the watch, because of err.
 func (g *watchGuard) end(err error) {
 	g.part.replaceWatch(err)
-	g.silent.Store(true)
+	g.ended.Store(true)
 	g.stop()
 }
 
