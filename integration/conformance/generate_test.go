@@ -122,8 +122,10 @@ func (g *generator) operation() operation {
 		g.read(&o)
 	case n < 94:
 		g.list(&o)
-	default:
+	case n < 98:
 		g.watch(&o)
+	default:
+		g.unusual(&o)
 	}
 	return o
 }
@@ -189,7 +191,7 @@ func (g *generator) patch(o *operation) {
 			`{"op":"replace","path":"/metadata/annotations","value":{"n":"`+g.value()+`"}}`,
 			`{"op":"add","path":"/metadata/finalizers","value":["example.com/a"]}`,
 			`{"op":"remove","path":"/metadata/finalizers"}`,
-			`{"op":"remove","path":"/metadata/finalizers/0"}`,
+			`{"op":"remove","path":"/metadata/finalizers`+map[bool]string{false: "/0"}[o.resource == "namespaces"]+`"}`, // namespaces: in random order
 			`{"op":"test","path":"/metadata/resourceVersion","value":"$rv"},{"op":"add","path":"/metadata/labels","value":{"app":"tested"}}`,
 			`{"op":"test","path":"/metadata/name","value":"nobody"}`,
 			`{"op":"add","path":"/`+field+`","value":`+g.content(*o, field)+`}`,
@@ -261,6 +263,47 @@ func (g *generator) read(o *operation) {
 	}
 }
 
+// unusual makes requests that most resources do not serve, or other forms of bodies.
+func (g *generator) unusual(o *operation) {
+	yaml := map[string]string{"configmaps": "data", "secrets": "stringData", "widgets": "spec", "leases": "unknown", "namespaces": "unknown"}[o.resource]
+	switch g.IntN(12) {
+	case 0:
+		o.method, o.body = "POST", "{}" // to a named object
+	case 1:
+		o.method, o.name, o.body = "PUT", "", "{}"
+	case 2:
+		o.method, o.name, o.body = "PATCH", "", "{}"
+		o.header["Content-Type"] = "application/merge-patch+json"
+	case 3:
+		o.method, o.subresource = "DELETE", "status"
+	case 4:
+		o.method, o.subresource = "GET", pick(g, "scale", "unknown", "status", "finalize")
+	case 5:
+		o.method, o.resource = "GET", "unknowns"
+	case 6:
+		o.method, o.namespace, o.body = pick(g, "POST", "DELETE"), "", "{}"
+		if o.resource != "namespaces" || o.method == "DELETE" {
+			o.name = ""
+		}
+	case 7:
+		o.method, o.body = "PATCH", "metadata: {}"
+		o.header["Content-Type"] = pick(g, "application/yaml", "text/plain", "")
+	case 8:
+		o.method = "GET"
+		o.header["Accept"] = pick(g, "text/plain", "application/xml", "application/json;as=Unknown;g=meta.k8s.io;v=v1", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v9",
+			"text/plain, */*;q=0.1", "application/json;q=0.1, application/yaml")
+	case 9:
+		o.method, o.body = "PUT", "metadata:\n  name: "+o.name+"\n  resourceVersion: \"$rv\"\n"+yaml+":\n  k: v1\n  k: v2\n"
+		o.header["Content-Type"] = "application/yaml"
+		o.query = g.writeQuery()
+	default:
+		kind := map[string]string{"widgets": "apiVersion: " + group + "/v1\nkind: Widget\n"}[o.resource]
+		o.method, o.body = "POST", kind+"metadata:\n  name: "+o.name+"\n  labels: {sequence: $ns, app: web}\n"+yaml+":\n  k: v1\n"
+		o.header["Content-Type"], o.header["Accept"] = "application/yaml", pick(g, "application/yaml", "application/json")
+		o.name = ""
+	}
+}
+
 // accept sometimes asks for another form of the response.
 func (g *generator) accept(o *operation) {
 	if form := often(g, 20, pick(g, "PartialObjectMetadata", "PartialObjectMetadataList")); form != "" {
@@ -323,7 +366,10 @@ func (g *generator) watch(o *operation) {
 }
 
 func (g *generator) writeQuery() string {
-	return pick(g, "", "", "", "", "", "", "dryRun=All", "fieldValidation=Strict", "fieldValidation=Ignore", "fieldManager=m", "dryRun=Some", "fieldValidation=Wrong")
+	if g.IntN(30) == 0 {
+		return pick(g, "dryRun=Some", "fieldValidation=Wrong", "fieldManager="+strings.Repeat("m", 129), "fieldManager=%00", "force=true")
+	}
+	return pick(g, "", "", "", "", "", "", "", "dryRun=All", "fieldValidation=Strict", "fieldValidation=Ignore", "fieldManager=m")
 }
 
 func (g *generator) value() string { return pick(g, "web", "v1", "v2") }
@@ -368,11 +414,27 @@ func (g *generator) field(o operation) string {
 func (g *generator) content(o operation, field string) string {
 	switch o.resource {
 	case "configmaps":
-		return pick(g, `{"k":"`+g.value()+`"}`, `{"k":"`+g.value()+`"}`, `{"k":"1","l":"2"}`, `{}`, `{"not a key":"x"}`, `true`, `{"k":1}`, `null`)
+		switch field {
+		case "immutable":
+			return pick(g, `true`, `false`, `null`, `"yes"`)
+		case "binaryData":
+			return pick(g, `{"b":"dmFsdWU="}`, `{"k":"dmFsdWU="}`, `{}`, `null`, `{"b":"not base64!"}`)
+		}
+		return pick(g, `{"k":"`+g.value()+`"}`, `{"k":"`+g.value()+`"}`, `{"k":"`+g.value()+`"}`, `{"k":"1","l":"2"}`, `{"k":"1","l":"2"}`, `{}`, `{}`, `null`,
+			`{"not a key":"x"}`, `{"k":1}`)
 	case "secrets":
-		return pick(g, `{"k":"dmFsdWU="}`, `{"k":"`+g.value()+`"}`, `{"k":"not base64!"}`, `"Opaque"`, `"kubernetes.io/tls"`, `"kubernetes.io/basic-auth"`, `true`)
+		switch field {
+		case "immutable":
+			return pick(g, `true`, `false`, `null`, `"yes"`)
+		case "type":
+			return pick(g, `"Opaque"`, `"Opaque"`, `"Opaque"`, `""`, `"example.com/own"`, `"kubernetes.io/tls"`, `"kubernetes.io/basic-auth"`, `"kubernetes.io/ssh-auth"`,
+				`"kubernetes.io/dockercfg"`, `"kubernetes.io/dockerconfigjson"`, `"kubernetes.io/service-account-token"`)
+		case "stringData":
+			return pick(g, `{"k":"`+g.value()+`"}`, `{"l":"`+g.value()+`"}`, `{"username":"u"}`, `{"tls.crt":"x","tls.key":"y"}`, `{".dockercfg":"{}"}`, `{"not a key":"x"}`, `{}`)
+		}
+		return pick(g, `{"k":"dmFsdWU="}`, `{"k":"dmFsdWU=","l":"dmFsdWU="}`, `{"k":null}`, `{}`, `null`, `{"k":"not base64!"}`)
 	case "leases":
-		return pick(g, `{"holderIdentity":"`+g.value()+`","leaseDurationSeconds":15}`, `{"leaseDurationSeconds":0}`, `{"leaseTransitions":-1}`, `{"renewTime":"2020-01-01T00:00:00.000000Z"}`, `{}`)
+		return pick(g, `{"holderIdentity":"`+g.value()+`","leaseDurationSeconds":15}`, `{"holderIdentity":"`+g.value()+`"}`, `{"leaseTransitions":3}`, `{"strategy":"OldestEmulationVersion"}`, `{"leaseDurationSeconds":0}`, `{"leaseTransitions":-1}`, `{"renewTime":"2020-01-01T00:00:00.000000Z"}`, `{}`)
 	case "namespaces":
 		if field == "status" {
 			return pick(g, `{"phase":"Active"}`, `{"phase":"Terminating"}`, `{}`)
@@ -389,8 +451,8 @@ func (g *generator) body(o operation, metadata string) string {
 		"leases": `"coordination.k8s.io/v1","kind":"Lease"`, "widgets": `"` + group + `/v1","kind":"Widget"`,
 	}
 	kind := `"apiVersion":` + kinds[o.resource] + `,`
-	switch g.IntN(40) {
-	case 0:
+	switch g.IntN(80) {
+	case 0, 3:
 		kind = ""
 	case 1:
 		kind = `"apiVersion":` + kinds["secrets"] + `,`

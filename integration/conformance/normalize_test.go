@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 )
 
 // names renames the values that a server chooses: by the order in which they first appear.
@@ -55,6 +57,11 @@ func (n *names) text(res result) string {
 		text += "Warning: " + n.message(warning) + "\n"
 	}
 	content := decode(res.body)
+	if res.media == "application/yaml" {
+		if converted, err := yaml.YAMLToJSON([]byte(res.body)); err == nil {
+			content = decode(string(converted))
+		}
+	}
 	if content == nil {
 		return text + res.body
 	}

@@ -151,7 +151,7 @@ func (s *side) chooseVersions(o operation) {
 
 // observe keeps the versions, uids and tokens in a response.
 func (s *side) observe(o operation, res result) {
-	content, _ := decode(res.body).(map[string]any)
+	content, _ := decode(res.body).(map[string]any) // nil for YAML
 	metadata, _ := content["metadata"].(map[string]any)
 	if res.code >= http.StatusBadRequest || metadata == nil {
 		return

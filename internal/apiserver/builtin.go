@@ -19,21 +19,46 @@ import (
 func ConfigMaps() *Kind {
 	k := Builtin[corev1.ConfigMap](corev1.SchemeGroupVersion.WithKind("ConfigMap"), "configmaps")
 	k.ShortNames = []string{"cm"}
-	k.rules = rules{validate: func(obj, old object) field.ErrorList {
-		c := obj.(*corev1.ConfigMap)
-		errs := validateCoreMetadataUpdate(obj, old)
-		if old != nil {
-			before := old.(*corev1.ConfigMap)
-			if before.Immutable != nil && *before.Immutable {
-				errs = append(errs, immutable(c.Immutable, c.Data, before.Data)...)
-				if !reflect.DeepEqual(c.BinaryData, before.BinaryData) {
-					errs = append(errs, field.Forbidden(field.NewPath("binaryData"), immutableMessage))
+	k.rules = rules{
+		defaults: func(obj object) {
+			if c := obj.(*corev1.ConfigMap); c.Data == nil {
+				c.Data = map[string]string{}
+			}
+		},
+		stored: func(obj object) {
+			c := obj.(*corev1.ConfigMap)
+			c.BinaryData = storedBytes(c.BinaryData)
+		},
+		validate: func(obj, old object) field.ErrorList {
+			c := obj.(*corev1.ConfigMap)
+			errs := validateCoreMetadataUpdate(obj, old)
+			if old != nil {
+				before := old.(*corev1.ConfigMap)
+				if before.Immutable != nil && *before.Immutable {
+					errs = append(errs, immutable(c.Immutable, c.Data, before.Data)...)
+					if !reflect.DeepEqual(c.BinaryData, before.BinaryData) {
+						errs = append(errs, field.Forbidden(field.NewPath("binaryData"), immutableMessage))
+					}
 				}
 			}
-		}
-		return append(errs, validateConfigMap(c)...)
-	}}
+			return append(errs, validateConfigMap(c)...)
+		},
+	}
 	return k
+}
+
+// storedBytes returns data as the real server reads it from etcd, where it is protobuf: without a map if it is empty, and
+// with empty values in place of nil.
+func storedBytes(data map[string][]byte) map[string][]byte {
+	if len(data) == 0 {
+		return nil
+	}
+	for key, value := range data {
+		if value == nil {
+			data[key] = []byte{}
+		}
+	}
+	return data
 }
 
 func validateConfigMap(c *corev1.ConfigMap) field.ErrorList {
@@ -91,6 +116,10 @@ func Secrets() *Kind {
 				s.Data[key] = []byte(value)
 			}
 			s.StringData = nil
+		},
+		stored: func(obj object) {
+			s := obj.(*corev1.Secret)
+			s.Data = storedBytes(s.Data)
 		},
 		validate: func(obj, old object) field.ErrorList {
 			s := obj.(*corev1.Secret)

@@ -1,10 +1,12 @@
 package apiserver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +40,7 @@ func (r *request) create() (*response, error) {
 
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
-	if err := r.checkNamespace(true, obj.GetName()); err != nil {
+	if err := r.checkNamespace(true, cmp.Or(obj.GetName(), obj.GetGenerateName(), "Unknown")); err != nil {
 		return nil, err
 	}
 	rec, err := r.store(obj, options)
@@ -65,9 +67,18 @@ func (r *request) decodeBody(body []byte, media mediaType, options writeOptions)
 	return obj, nil
 }
 
+// warnStrict adds strict errors as warnings. An error of the YAML decoder can have several lines.
 func (r *request) warnStrict(errs []error) {
 	for _, err := range errs {
-		r.warn(err.Error())
+		text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
+		lines, isYAML := strings.CutPrefix(text, "yaml: unmarshal errors:\n")
+		if !isYAML {
+			r.warn(err.Error())
+			continue
+		}
+		for line := range strings.SplitSeq(lines, "\n") {
+			r.warn(strings.TrimSpace(line))
+		}
 	}
 }
 

@@ -185,9 +185,6 @@ func withoutGarbageCollection(finalizers []string) []string {
 
 // deleteCollection deletes the selected objects, and responds with the list of them as they were.
 func (r *request) deleteCollection() (*response, error) {
-	if r.kind == r.server.namespaceKind() {
-		return nil, apierrors.NewMethodNotSupported(r.kind.groupResource(), "delete")
-	}
 	listOptions, selected, err := r.listOptions(false)
 	if err != nil {
 		return nil, err

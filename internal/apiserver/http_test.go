@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,7 +113,8 @@ func TestDiscovery(t *testing.T) {
 				names = append(names, list.GroupVersion+"/"+r.Name)
 			}
 		}
-		want := "v1/configmaps v1/namespaces v1/namespaces/status v1/secrets coordination.k8s.io/v1/leases example.com/v1/widgets example.com/v1/widgets/status"
+		slices.Sort(names)
+		want := "coordination.k8s.io/v1/leases example.com/v1/widgets example.com/v1/widgets/status v1/configmaps v1/namespaces v1/namespaces/status v1/secrets"
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("legacy %t: resources %s, want %s", legacy, got, want)
 		}

@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 type mediaType string
@@ -32,8 +34,8 @@ const (
 )
 
 // accepted selects the first form in the order of preference in the header Accept that the server can send. kind is nil for
-// responses that are not objects of a kind.
-func accepted(header http.Header, kind *Kind) (output, error) {
+// responses that are not objects of a kind. isList is true for lists and watches, which built-in kinds send in more forms.
+func accepted(header http.Header, kind *Kind, isList bool) (output, error) {
 	accept := strings.Join(header.Values("Accept"), ",")
 	if accept == "" {
 		return output{media: mediaJSON}, nil
@@ -64,6 +66,7 @@ func accepted(header http.Header, kind *Kind) (output, error) {
 		}
 		return 0
 	})
+	known := false
 	for _, c := range clauses {
 		var media mediaType
 		switch c.media {
@@ -76,6 +79,7 @@ func accepted(header http.Header, kind *Kind) (output, error) {
 		default:
 			continue
 		}
+		known = true
 		as := c.params["as"]
 		switch {
 		case as == "" && c.params["g"] == "" && c.params["v"] == "":
@@ -88,12 +92,16 @@ func accepted(header http.Header, kind *Kind) (output, error) {
 		}
 		return output{media, as}, nil
 	}
-	return output{}, notAcceptable()
-}
-
-func notAcceptable() error {
 	supported := []string{string(mediaJSON), string(mediaYAML), string(mediaProtobuf)}
-	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+	if !known && kind != nil && !kind.custom() {
+		if isList {
+			supported = append(supported, "application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
+		}
+		const code = http.StatusNotAcceptable
+		return output{}, apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "",
+			"406: Not Acceptable\n\nAvailable representations: "+strings.Join(supported, ", "), 0, false)
+	}
+	return output{}, statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
 		fmt.Sprintf("only the following media types are accepted: %s", strings.Join(supported, ", ")))
 }
 

@@ -30,13 +30,16 @@ func (r *request) patchType() types.PatchType {
 // checkPatchType returns an error unless the kind supports the type of patch. Server-side apply is not supported yet.
 func (r *request) checkPatchType() error {
 	supported := []string{string(types.JSONPatchType), string(types.MergePatchType)}
-	if !r.kind.custom() {
-		supported = append(supported, string(types.StrategicMergePatchType))
-	}
-	if !slices.Contains(supported, string(r.patchType())) {
+	switch {
+	case slices.Contains(supported, string(r.patchType())):
+		return nil
+	case r.kind.custom():
 		return unsupportedMediaType(supported)
+	case r.patchType() == types.StrategicMergePatchType:
+		return nil
 	}
-	return nil
+	const code = http.StatusUnsupportedMediaType
+	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "415: Unsupported Media Type", 0, false)
 }
 
 func (r *request) patch() (*response, error) {

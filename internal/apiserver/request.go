@@ -55,26 +55,28 @@ func (s *Server) respond(req *http.Request) *response {
 		r.namespace, parts = parts[1], parts[2:]
 	}
 	version.resource = parts[0]
-	s.mu.Lock()
-	r.table = s.tables[version]
-	s.mu.Unlock()
-	if r.table == nil || len(parts) > 3 {
-		return notServed()
-	}
-	r.kind = r.table.kind
 	if len(parts) > 1 {
 		r.name = parts[1]
 	}
 	if len(parts) > 2 {
-		r.subresource = parts[2]
+		r.subresource = strings.Join(parts[2:], "/")
 	}
-	if r.kind.ClusterScoped != (r.namespace == "") && (r.name != "" || req.Method == http.MethodPost || r.kind.ClusterScoped) || !r.servesSubresource() {
-		return notServed()
+	r.table = s.tables[version]
+	if r.table == nil {
+		return s.unknownResource(version, req)
 	}
+	r.kind = r.table.kind
 	if req.URL.RawQuery != "" {
 		r.query = req.URL.Query()
 	}
-	res, err := r.handle(forceWatch)
+	handle, err := r.route(forceWatch)
+	if err == nil && handle == nil {
+		return notServed()
+	}
+	var res *response
+	if err == nil {
+		res, err = r.handle(handle)
+	}
 	if err != nil {
 		res = s.failure(err, req.Header)
 	}
@@ -84,52 +86,21 @@ func (s *Server) respond(req *http.Request) *response {
 	return res
 }
 
-func (r *request) servesSubresource() bool {
-	switch r.subresource {
-	case "":
-		return true
-	case "status":
-		return r.kind.Status
-	case "finalize":
-		return r.kind == r.server.namespaceKind()
-	}
-	return false
-}
-
-func (r *request) handle(forceWatch bool) (*response, error) {
-	verbs := map[string]func() (*response, error){}
-	switch {
-	case r.name == "":
-		verbs[http.MethodGet] = func() (*response, error) { return r.listOrWatch(forceWatch) }
-		verbs[http.MethodPost] = r.create
-		verbs[http.MethodDelete] = r.deleteCollection
-	case r.subresource == "finalize":
-		verbs[http.MethodPut] = r.update
-	default:
-		verbs[http.MethodGet] = r.get
-		if forceWatch {
-			verbs[http.MethodGet] = func() (*response, error) { return r.listOrWatch(true) }
-		}
-		verbs[http.MethodPut] = r.update
-		verbs[http.MethodPatch] = r.patch
-		if r.subresource == "" {
-			verbs[http.MethodDelete] = r.delete
-		}
-	}
-	handle := verbs[r.Method]
-	if handle == nil {
-		return nil, apierrors.NewMethodNotSupported(r.kind.groupResource(), strings.ToLower(r.Method))
-	}
+// handle checks the headers of a request and calls its handler.
+func (r *request) handle(handler func() (*response, error)) (*response, error) {
 	if r.Method == http.MethodPatch {
-		if err := r.checkPatchType(); err != nil { // before the form of the response is negotiated, as in the real server
+		if err := r.checkPatchType(); err != nil { // before all else, as in the real server
 			return nil, err
 		}
 	}
+	if r.name == "" && (r.Method == http.MethodPatch || r.Method == http.MethodPut) {
+		return nil, apierrors.NewBadRequest("name must be provided")
+	}
 	var err error
-	if r.out, err = accepted(r.Header, r.kind); err != nil {
+	if r.out, err = accepted(r.Header, r.kind, r.Method == http.MethodGet && r.name == ""); err != nil {
 		return nil, err
 	}
-	return handle()
+	return handler()
 }
 
 // decodeQuery decodes the query parameters into options.

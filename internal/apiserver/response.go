@@ -35,7 +35,7 @@ func notServed() *response {
 
 // failure returns the response for an error.
 func (s *Server) failure(err error, header http.Header) *response {
-	out, negotiation := accepted(header, nil)
+	out, negotiation := accepted(header, nil, false)
 	if negotiation != nil {
 		out.media = mediaJSON
 	}

@@ -124,6 +124,9 @@ func (s *Server) commit(t *table, obj object, old *record, dryRun bool) (*record
 	if !dryRun {
 		obj.SetSelfLink("")
 	}
+	if t.kind.rules.stored != nil {
+		t.kind.rules.stored(obj)
+	}
 	if old == nil {
 		if dryRun {
 			return r, nil
