@@ -50,9 +50,9 @@ type PollConfig struct {
 
 	// Interval is the time from the end of a poll to the start of the next. Default 1 min.
 	Interval time.Duration
-	// MaxBackOff is the longest wait while polls fail: from the second failure in a row on, the wait doubles each time.
+	// MaxBackoff is the longest wait while polls fail: from the second failure in a row on, the wait doubles each time.
 	// It must be at least Interval. Default: 32 times Interval, but at most one hour or Interval, whichever is longer.
-	MaxBackOff time.Duration
+	MaxBackoff time.Duration
 	// Jitter is the largest fraction, from 0 to 1, by which each wait is lengthened at random, so that replicas do not
 	// poll at the same time. Default 0.1; negative: no jitter.
 	Jitter float64
@@ -147,13 +147,13 @@ func Poll(config PollConfig) *PollSource {
 // withDefaults returns the config with every zero field set to its default.
 func (c PollConfig) withDefaults() PollConfig {
 	c.Interval = cmp.Or(c.Interval, defaultPollInterval)
-	c.MaxBackOff = cmp.Or(c.MaxBackOff, defaultMaxBackOff(c.Interval))
+	c.MaxBackoff = cmp.Or(c.MaxBackoff, defaultMaxBackoff(c.Interval))
 	c.Jitter = max(cmp.Or(c.Jitter, defaultPollJitter), 0)
 	c.Timeout = cmp.Or(c.Timeout, defaultPollTimeout)
 	return c
 }
 
-func defaultMaxBackOff(interval time.Duration) time.Duration {
+func defaultMaxBackoff(interval time.Duration) time.Duration {
 	if interval > time.Hour/32 {
 		return max(interval, time.Hour)
 	}
@@ -181,8 +181,8 @@ func (c PollConfig) validate() error {
 	}
 	if c.Interval < 0 {
 		mistake("Interval is %s: it cannot be negative (0 means %s)", c.Interval, defaultPollInterval)
-	} else if c.MaxBackOff < c.Interval {
-		mistake("MaxBackOff is %s, below Interval, %s", c.MaxBackOff, c.Interval)
+	} else if c.MaxBackoff < c.Interval {
+		mistake("MaxBackoff is %s, below Interval, %s", c.MaxBackoff, c.Interval)
 	}
 	if c.Jitter > 1 || math.IsNaN(c.Jitter) {
 		mistake("Jitter is %g: it cannot exceed 1 (negative: none)", c.Jitter)
@@ -194,9 +194,9 @@ func (c PollConfig) validate() error {
 // last one; after a success, they are 0 and nil.
 func (c PollConfig) wait(failures int, err error) time.Duration {
 	d := c.Interval
-	for i := 1; i < failures && d < c.MaxBackOff; i++ {
-		if d > c.MaxBackOff/2 {
-			d = c.MaxBackOff
+	for i := 1; i < failures && d < c.MaxBackoff; i++ {
+		if d > c.MaxBackoff/2 {
+			d = c.MaxBackoff
 		} else {
 			d *= 2
 		}

@@ -156,7 +156,7 @@ func TestObjectsAreHandledAgainAfterTheFirstPoll(t *testing.T) {
 				}
 				o.set(items...)
 				o.fail(errors.New("away"))
-				poll := source.Poll(source.PollConfig{Name: "outside", Poller: o, Jitter: -1, Interval: 10 * time.Second, MaxBackOff: 10 * time.Second, KeepItems: true, Logger: slog.New(slog.DiscardHandler)})
+				poll := source.Poll(source.PollConfig{Name: "outside", Poller: o, Jitter: -1, Interval: 10 * time.Second, MaxBackoff: 10 * time.Second, KeepItems: true, Logger: slog.New(slog.DiscardHandler)})
 				saw, runs := map[string]string{}, map[string]int{}
 				var mostQueued int
 				var ctrl *controller.Controller[configMap]

@@ -44,7 +44,7 @@ func TestPollTimes(t *testing.T) {
 			want: []float64{0, 120, 240},
 		},
 		"failing, capped": {
-			config: source.PollConfig{MaxBackOff: 3 * time.Minute}, err: down, lasts: 13 * time.Minute,
+			config: source.PollConfig{MaxBackoff: 3 * time.Minute}, err: down, lasts: 13 * time.Minute,
 			want: []float64{0, 1, 3, 6, 9, 12},
 		},
 		"once": {
@@ -304,7 +304,7 @@ func TestPollValidateNamesEveryMistake(t *testing.T) {
 		"the name of the loop":    {source.PollConfig{Name: "loop", Poller: poller}, []string{`Name is "loop"`}},
 		"a nil Poller":            {source.PollConfig{Name: "x", Poller: (*outside)(nil)}, []string{"Poller is required"}},
 		"a negative interval":     {source.PollConfig{Name: "x", Poller: poller, Interval: -1}, []string{"Interval is -1ns"}},
-		"a short back-off":        {source.PollConfig{Name: "x", Poller: poller, MaxBackOff: time.Second}, []string{"MaxBackOff is 1s, below Interval, 1m0s"}},
+		"a short backoff":         {source.PollConfig{Name: "x", Poller: poller, MaxBackoff: time.Second}, []string{"MaxBackoff is 1s, below Interval, 1m0s"}},
 		"jitter of no number":     {source.PollConfig{Name: "x", Poller: poller, Jitter: math.NaN()}, []string{"Jitter is NaN"}},
 		"too much jitter":         {source.PollConfig{Name: "x", Poller: poller, Jitter: 1.5}, []string{"Jitter is 1.5"}},
 		"the Poller's mistake":    {source.PollConfig{Name: "x", Poller: source.HTTP(source.HTTPConfig{})}, []string{"HTTPConfig.URL is required", "would enqueue no key"}},

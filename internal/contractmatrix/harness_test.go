@@ -689,7 +689,7 @@ func (p *process) source() (controller.Source, error) {
 func (p *process) pollSource() controller.Source {
 	x := p.cell
 	return source.Poll(source.PollConfig{
-		Name: "registry", Interval: time.Second, MaxBackOff: time.Second, Jitter: -1, Logger: x.logger(),
+		Name: "registry", Interval: time.Second, MaxBackoff: time.Second, Jitter: -1, Logger: x.logger(),
 		Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
 			x.mu.Lock()
 			defer x.mu.Unlock()

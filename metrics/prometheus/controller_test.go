@@ -68,7 +68,7 @@ func TestControllerRunsAreCounted(t *testing.T) {
 		synctest.Wait()
 		expectValues(t, registry, map[string]float64{
 			"evenkeel_controller_queue_backoff{controller=pods}":                   1,
-			"evenkeel_controller_queue_waiting{controller=pods}":                   0,
+			"evenkeel_controller_queue_delayed{controller=pods}":                   0,
 			"evenkeel_controller_failing_keys{controller=pods}":                    1,
 			"evenkeel_controller_failing_since_timestamp_seconds{controller=pods}": float64(time.Now().Unix()),
 		})

@@ -81,36 +81,38 @@ These are the metrics of ` + "`metrics/prometheus`" + ` with the default namespa
 `
 
 const tableNotes = `
-The labels ` + "`controller` and `informer`" + ` are the names that the program sets. ` + "`source`" + ` is ` + "`self`" + ` (the controller's own objects),
-` + "`loop`" + ` (retries, requeues, resyncs, timers) or the name of a source. The other labels have a small fixed set of values:
+The labels ` + "`controller` and `informer`" + ` are the names that the program sets. ` + "`source`" + ` is ` + "`self`" + ` (the controller's own
+objects), ` + "`loop`" + ` (retries, requeues, resyncs, timers) or the name of a source. The other labels have a small fixed set
+of values:
 
 | label | metrics | values |
 |---|---|---|
 `
 
 const tableEnd = `
-- ` + "`source` and `class`" + ` may have values that the program defines. For each controller, the first 50 sources and the first 20
-  classes have their own series. Further ones count as ` + "`other`" + `.
-- A trigger whose key is in the queue already is merged with the earlier one, so there are more triggers than runs. Skipped
-  changes are not counted as triggers.
-- ` + "`evenkeel_controller_queue_length`" + `, ` + "`_waiting`" + `, ` + "`_backoff` and `_held`" + ` have no key in common.
-- A failed run that is retried counts as ` + "`error`" + `, ` + "`timeout`" + ` or ` + "`panic`" + `, never as ` + "`success`" + `.
-- Counters and histograms of a controller remain after it has stopped. Sizes, states and the counters of informers are read
-  at each scrape, and disappear when the controller or informer stops.
-- Controllers with the same name in one process are summed. Their oldest wait is the longest one, and their failing-since is
-  the earliest one. For informers with the same name, sizes and counters are summed. They are synced if all are synced, and
-  failing or degraded if one is. Staleness, lag and last event are those of the worst one.
-- ` + "`evenkeel_informer_staleness_seconds`" + ` stays below about a minute with a healthy watch, because the API server sends a bookmark
-  about once a minute. It is missing before the first list. ` + "`evenkeel_informer_lag_seconds`" + ` is 0 if the write was in the cache
-  before its response arrived, and if no write was awaited.
-- ` + "`evenkeel_controller_handle_seconds` and `evenkeel_controller_queue_wait_seconds`" + ` have exemplars with the label ` + "`trace_id`" + ` if
-  runs have a trace. Only the OpenMetrics format contains them: ` + "`promhttp.HandlerOpts{EnableOpenMetrics: true}`" + `.
-- ` + "`evenkeel_informer_received_bytes_total`" + ` counts the bytes that the informer itself reads from the API server. It is 0 for a
-  custom Retriever. Each reader decodes an object again: ` + "`evenkeel_informer_decode_seconds_total`" + ` is the cost.
-- ` + "`reason`" + ` of an informer is ` + "`Forbidden`" + ` if a permission is missing, ` + "`Unauthorized`" + ` if the API server rejects the credentials,
-  ` + "`NotServed`" + ` if the cluster does not serve the kind (usually because its CustomResourceDefinition is missing), ` + "`Silent`" + ` if an
-  open watch delivers no events although a list shows changes, and ` + "`Unreachable`" + ` if the API server does not respond, or responds
-  that it is unavailable. The log and readiness contain the whole error.
+- ` + "`source` and `class`" + ` may have values that the program defines. For each controller, the first 50 sources and the first
+  20 classes have their own series. Further ones count as ` + "`other`" + `.
+- A trigger whose key is in the queue already is merged with the earlier one, so there are more triggers than runs.
+  Skipped changes are not counted as triggers.
+- ` + "`evenkeel_controller_queue_ready`, `_delayed`, `_backoff` and `_held`" + ` have no key in common.
+- A failed run that is retried counts as ` + "`error`, `timeout`" + ` or ` + "`panic`" + `, never as ` + "`success`" + `.
+- Counters and histograms of a controller remain after it has stopped. Sizes, states and the counters of informers are
+  read at each scrape, and disappear when the controller or informer stops.
+- Controllers with the same name in one process are summed. Their oldest wait is the longest one, and their
+  failing-since is the earliest one. For informers with the same name, sizes and counters are summed. They are synced if
+  all are synced, and failing or degraded if one is. Staleness, lag and last event are those of the worst one.
+- ` + "`evenkeel_informer_staleness_seconds`" + ` stays below about a minute with a healthy watch, because the API server sends a
+  bookmark about once a minute. It is missing before the first list. ` + "`evenkeel_informer_lag_seconds`" + ` is 0 if the write
+  was in the cache before its response arrived, and if no write was awaited.
+- ` + "`evenkeel_controller_handle_seconds` and `evenkeel_controller_queue_wait_seconds`" + ` have exemplars with the label
+  ` + "`trace_id`" + ` if runs have a trace. Only the OpenMetrics format contains them:
+  ` + "`promhttp.HandlerOpts{EnableOpenMetrics: true}`" + `.
+- ` + "`evenkeel_informer_received_bytes_total`" + ` counts the bytes that the informer itself reads from the API server. It is 0
+  for a custom Retriever. Each reader decodes an object again: ` + "`evenkeel_informer_decode_seconds_total`" + ` is the cost.
+- ` + "`reason`" + ` of an informer is ` + "`Forbidden`" + ` if a permission is missing, ` + "`Unauthorized`" + ` if the API server rejects the
+  credentials, ` + "`NotServed`" + ` if the cluster does not serve the kind (usually because its CustomResourceDefinition is
+  missing), ` + "`Silent`" + ` if an open watch delivers no events although a list shows changes, and ` + "`Unreachable`" + ` if the API
+  server does not respond, or responds that it is unavailable. The log and readiness contain the whole error.
 - ` + "`Config.NativeHistograms`" + ` adds native histograms to the classic ones.
 `
 

@@ -149,7 +149,7 @@ func TestControllerWritesAreMeasured(t *testing.T) {
 		expectValues(t, registry, map[string]float64{
 			"evenkeel_controller_writes_total{controller=widgets}":                            1,
 			"evenkeel_controller_queue_held{controller=widgets}":                              1,
-			"evenkeel_controller_queue_length{controller=widgets}":                            0,
+			"evenkeel_controller_queue_ready{controller=widgets}":                             0,
 			"evenkeel_informer_lag_seconds{informer=parts}":                                   0,
 			"evenkeel_controller_triggers_total{controller=widgets,source=self,type=updated}": 1,
 			"evenkeel_controller_skipped_total{controller=widgets,reason=predicate}":          1,

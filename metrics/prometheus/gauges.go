@@ -11,8 +11,8 @@ import (
 
 // gauges has the descriptions of the metrics that are read at each scrape.
 type gauges struct {
-	queueLength, queueWaiting, queueBackOff, queueHeld, oldestWait *prometheus.Desc
-	workers, busy, phase, failingKeys, failingSince, problems      *prometheus.Desc
+	queueReady, queueDelayed, queueBackoff, queueHeld, oldestWait *prometheus.Desc
+	workers, busy, phase, failingKeys, failingSince, problems     *prometheus.Desc
 
 	objects, synced, failing, degraded, lastEvent, staleness, lag *prometheus.Desc
 	cacheBytes, received, decoded, decodeTime                     *prometheus.Desc
@@ -23,9 +23,9 @@ func newGauges(c Config) gauges {
 		return prometheus.NewDesc(c.name(name), help, labels, nil)
 	}
 	return gauges{
-		queueLength:  desc("controller_queue_length", "Keys that are ready and wait for a worker.", "controller"),
-		queueWaiting: desc("controller_queue_waiting", "Keys that are delayed, without those in backoff and those that are held back.", "controller"),
-		queueBackOff: desc("controller_queue_backoff", "Keys in backoff: they have failed and wait for their retry.", "controller"),
+		queueReady:   desc("controller_queue_ready", "Keys that are ready and wait for a worker.", "controller"),
+		queueDelayed: desc("controller_queue_delayed", "Keys that are delayed, without those in backoff and those that are held back.", "controller"),
+		queueBackoff: desc("controller_queue_backoff", "Keys in backoff: they have failed and wait for their retry.", "controller"),
 		queueHeld:    desc("controller_queue_held", "Keys that are ready but held back, because a write is not in the cache yet or a hot loop is slowed down.", "controller"),
 		oldestWait:   desc("controller_queue_oldest_wait_seconds", "Time since the oldest ready key became ready.", "controller"),
 		workers:      desc("controller_workers", "Number of workers of the controller.", "controller"),
@@ -52,7 +52,7 @@ func newGauges(c Config) gauges {
 
 func (g gauges) all() []*prometheus.Desc {
 	return []*prometheus.Desc{
-		g.queueLength, g.queueWaiting, g.queueBackOff, g.queueHeld, g.oldestWait,
+		g.queueReady, g.queueDelayed, g.queueBackoff, g.queueHeld, g.oldestWait,
 		g.workers, g.busy, g.phase, g.failingKeys, g.failingSince, g.problems,
 		g.objects, g.synced, g.failing, g.degraded, g.lastEvent, g.staleness, g.lag,
 		g.cacheBytes, g.received, g.decoded, g.decodeTime,
@@ -78,9 +78,9 @@ func (g gauges) collectController(to chan<- prometheus.Metric, name string, all 
 			problems[problem] += n
 		}
 	}
-	send(to, g.queueLength, float64(sum.Queued), name)
-	send(to, g.queueWaiting, float64(sum.Waiting), name)
-	send(to, g.queueBackOff, float64(sum.BackOff), name)
+	send(to, g.queueReady, float64(sum.Queued), name)
+	send(to, g.queueDelayed, float64(sum.Waiting), name)
+	send(to, g.queueBackoff, float64(sum.BackOff), name)
 	send(to, g.queueHeld, float64(sum.Held), name)
 	send(to, g.oldestWait, sum.OldestWait.Seconds(), name)
 	send(to, g.workers, float64(sum.Workers), name)

@@ -110,8 +110,8 @@ func TestSameNameIsSummed(t *testing.T) {
 	recorder.ObserveController("nodes", func() controller.Stats { return controller.Stats{} })
 
 	expectValues(t, registry, map[string]float64{
-		"evenkeel_controller_queue_length{controller=pods}":                    11,
-		"evenkeel_controller_queue_waiting{controller=pods}":                   22,
+		"evenkeel_controller_queue_ready{controller=pods}":                     11,
+		"evenkeel_controller_queue_delayed{controller=pods}":                   22,
 		"evenkeel_controller_workers_busy{controller=pods}":                    33,
 		"evenkeel_controller_workers{controller=pods}":                         44,
 		"evenkeel_controller_phase{controller=pods,phase=running}":             1,
