@@ -36,13 +36,13 @@ func (a application) stateOf(obj kube.Object) (appliedState, error) {
 	}, err
 }
 
-// last returns the stored state of the last apply to the object in this term.
-func (a application) last() (appliedState, bool) {
-	last, ok := a.client.applied.get(a.id)
-	if !ok || last.term != a.term {
-		return appliedState{}, false
+// last returns the stored state of the last apply to the object in this term; the zero value if it is unknown.
+func (a application) last() appliedState {
+	last, _ := a.client.applied.get(a.id)
+	if last.term != a.term {
+		return appliedState{}
 	}
-	return last, true
+	return last
 }
 
 // shownIn returns the digest of obj's values in the fields of the configuration.

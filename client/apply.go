@@ -310,7 +310,7 @@ func apply[T kube.Object](ctx context.Context, a application, like T) (ApplyResu
 	if seen.applied {
 		return ApplyResult[T]{Object: seen.object, Outcome: Unchanged}, nil
 	}
-	last, _ := a.last()
+	last := a.last()
 	response, err := sendApply(ctx, a, like)
 	if err != nil {
 		return refused(a, seen, err)

@@ -50,6 +50,7 @@ func TestInvalidArgumentsMakeNoRequest(t *testing.T) {
 		"option FieldOwner: FieldOwner has 129 bytes":                                       first(client.Create(t.Context(), c, pod("shop", "p"), client.FieldOwner(strings.Repeat("x", 129)))),
 		`option FieldValidation: FieldValidation is "strict"`:                               first(client.Create(t.Context(), c, pod("shop", "p"), client.FieldValidation("strict"))),
 		"an option is nil":                                                                  first(client.Create(t.Context(), c, pod("shop", "p"), nil)),
+		`option ConfigurationHash: "no annotation" is not the name of an annotation`:        first(client.Apply(t.Context(), c, pod("shop", "p"), client.ConfigurationHash("no annotation"))),
 		`option Subresource: "" is not a valid name of a subresource`:                       first(client.Update(t.Context(), c, pod("shop", "p"), client.Subresource(""))),
 		`option OfKind names the kind "" in "v1"`:                                           first(client.All[*unstructured.Unstructured](t.Context(), c, client.OfKind(schema.GroupVersionKind{Version: "v1"}))),
 		"option OfKind names the kind shop.example.com/v1, Kind=Widget, and a *v1.Pod is a": first(client.All[*corev1.Pod](t.Context(), c, client.OfKind(widgetKind()))),
@@ -73,6 +74,10 @@ func TestInvalidArgumentsMakeNoRequest(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)
 		}
+	}
+	malformed := client.OfKind(schema.GroupVersionKind{Version: "v1"})
+	if found, err := client.Exists[*corev1.Pod](t.Context(), c, kube.Key{Namespace: "shop", Name: "p"}, malformed); found || err == nil {
+		t.Errorf("with a malformed option, Exists returns %t, %v", found, err)
 	}
 	if got := server.log(); got != nil {
 		t.Errorf("requests were made all the same: %q", got)

@@ -162,17 +162,10 @@ func (s *shapes) dropUnsetFields(value reflect.Value, content map[string]any) {
 			s.dropUnset(value.Field(field.index), content)
 			continue
 		}
-		child, ok := content[field.name]
-		switch {
-		case !ok:
-			continue
-		case child == nil:
-			delete(content, field.name)
-			continue
-		}
-		inner := value.Field(field.index)
+		inner, child := value.Field(field.index), content[field.name]
 		s.dropUnset(inner, child)
-		if rest, isMap := child.(map[string]any); field.optional && (isMap && len(rest) == 0 || inner.IsZero()) {
+		// A null, a missing field, or an optional struct without a value.
+		if rest, isMap := child.(map[string]any); child == nil || field.optional && (isMap && len(rest) == 0 || inner.IsZero()) {
 			delete(content, field.name)
 		}
 	}

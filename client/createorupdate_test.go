@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -137,5 +138,62 @@ func TestUpdateKeepsFieldsUnknownToInformersType(t *testing.T) {
 	})
 	if err != nil || !cmp.Equal(server.verbs(), []string{http.MethodGet, http.MethodPut, http.MethodPut}) {
 		t.Errorf("%v; the requests are %q", err, server.log())
+	}
+}
+
+// TestCreateOrPatchWritesStatusOfNewObject: if another client writes the object between the two requests, the status is
+// patched again, and the outcome stays Created.
+func TestCreateOrPatchWritesStatusOfNewObject(t *testing.T) {
+	t.Parallel()
+	const (
+		all    = "/apis/apps/v1/namespaces/shop/deployments"
+		one    = all + "/web"
+		status = one + "/status"
+	)
+	for name, test := range map[string]struct {
+		write    bool
+		requests []string
+	}{
+		"no other client": {false, []string{"GET " + one, "POST " + all, "PATCH " + status}},
+		"another client":  {true, []string{"GET " + one, "POST " + all, "PATCH " + status, "GET " + one, "PATCH " + status}},
+	} {
+		s := newWaitServer(t)
+		s.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+			if test.write && req.Method == http.MethodPatch {
+				test.write = false
+				s.Edit("deployments", webKey(), "other", func(obj map[string]any) bool {
+					(&unstructured.Unstructured{Object: obj}).SetLabels(map[string]string{"theirs": "1"})
+					return true
+				})
+			}
+			return do(), nil
+		})
+		web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+		written, err := client.CreateOrPatch(t.Context(), s.client, web, func(web *appsv1.Deployment) error {
+			web.Status.Replicas = 3
+			return nil
+		})
+		if err != nil || written.Outcome != client.Created || !written.StatusUpdated || written.Changed != nil || written.Object.Status.Replicas != 3 {
+			t.Errorf("%s: %v; %+v", name, err, written)
+		}
+		if diff := cmp.Diff(test.requests, s.Requests()); diff != "" {
+			t.Errorf("%s: requests (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestCreateOrUpdateOfObjectThatCannotBeEncoded does not call mutate with a part of the object.
+func TestCreateOrUpdateOfObjectThatCannotBeEncoded(t *testing.T) {
+	t.Parallel()
+	_, c := newServer(t)
+	broken := widget()
+	broken.SetName("new")
+	broken.Object["spec"] = func() {}
+	_, err := client.CreateOrUpdate(t.Context(), c, broken, func(u *unstructured.Unstructured) error {
+		t.Errorf("mutate was called with %v", u)
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "encode the object") {
+		t.Errorf("the error is %v", err)
 	}
 }

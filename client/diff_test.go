@@ -72,6 +72,14 @@ func TestDiff(t *testing.T) {
 		},
 		"another type of value":   {`{"spec":{"a":1}}`, `{"spec":{"a":{"b":1}}}`, []string{`spec.a: 1 -> {"b":1}`}},
 		"content outside of spec": {`{"data":{"a.b":"1"}}`, `{"data":{"a.b":"2"}}`, []string{`data[a.b]: "1" -> "2"`}},
+		"labels with keys of all plain characters": {
+			`{}`, `{"metadata":{"labels":{"azAZ09-_":"x","a:b":"x"}}}`,
+			[]string{`metadata.labels.azAZ09-_: none -> "x"`, `metadata.labels[a:b]: none -> "x"`},
+		},
+		"a value of the maximum length": {
+			`{"spec":{"a":"` + strings.Repeat("x", 118) + `"}}`, `{"spec":{}}`,
+			[]string{`spec.a: "` + strings.Repeat("x", 118) + `" -> none`},
+		},
 		"a long value is cut at a letter": {
 			`{"spec":{"a":"` + strings.Repeat("ü", 100) + `"}}`, `{"spec":{}}`,
 			[]string{`spec.a: "` + strings.Repeat("ü", 59) + `... -> none`},

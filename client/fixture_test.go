@@ -255,6 +255,7 @@ func resourcesOf(groupVersion string) *metav1.APIResourceList {
 		"v1": {
 			{Name: "pods", Kind: "Pod", Namespaced: true},
 			{Name: "services", Kind: "Service", Namespaced: true},
+			{Name: "secrets", Kind: "Secret", Namespaced: true},
 			{Name: "nodes", Kind: "Node"},
 		},
 		"apps/v1": {

@@ -91,10 +91,15 @@ func TestAppliedMemory(t *testing.T) {
 	if n := len(m.young) + len(m.old); n > 2*generationSize {
 		t.Errorf("it has %d entries, of at most %d", n, 2*generationSize)
 	}
+	full := len(m.young) + len(m.old)
 	m.forgetAll(id(5).object)
 	m.forgetAll(id(-1).object)
+	m.forgetAll(id(generationSize).object) // was never stored
 	if known(5) || known(-1) {
 		t.Error("not forgotten")
+	}
+	if n := len(m.young) + len(m.old); n != full-2 {
+		t.Errorf("%d entries remain of %d: an object without states needs no entry", n, full)
 	}
 }
 

@@ -351,6 +351,18 @@ func TestReadsFromInformers(t *testing.T) {
 	}
 }
 
+// TestReadFromOneOfSeveralInformers: the first informer that shows an object provides it.
+func TestReadFromOneOfSeveralInformers(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	c = with(t, c, func(config *client.Config) {
+		config.Informers = []client.Informer{databases(false, "*"), databases(true, "shop"), databases(true, "*")}
+	})
+	if db, err := client.Get[*appsv1.StatefulSet](t.Context(), c, kube.KeyOf(database())); err != nil || db.Labels["app"] != "db" || server.log() != nil {
+		t.Errorf("%v, %v; the requests are %q", db, err, server.log())
+	}
+}
+
 // TestFieldSelectorsAreCombined: field selectors must all match, like label selectors. If only the last one counted, a
 // deletion would delete too many objects.
 func TestFieldSelectorsAreCombined(t *testing.T) {

@@ -2,8 +2,12 @@ package client
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A Secret that was written by kubectl apply contains the data twice, once in an annotation. LeftFields must show
@@ -27,6 +31,43 @@ func TestLeftFieldsOfSecretHideLastAppliedConfiguration(t *testing.T) {
 		encoded, err := json.Marshal(d.changes)
 		if err != nil || len(d.changes) != 2 || strings.Contains(string(encoded), "c2VzYW1l") {
 			t.Errorf("another manager has %s: %s, %v", name, encoded, err)
+		}
+	}
+}
+
+// TakeOver takes the fields of one version of the kind: that of the field owner's own applies, otherwise that of the
+// object, otherwise the latest version that a former manager has written.
+func TestTakeOverChoosesOneVersion(t *testing.T) {
+	t.Parallel()
+	entry := func(manager, version, subresource string, operation metav1.ManagedFieldsOperationType) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, APIVersion: version, Subresource: subresource, Operation: operation}
+	}
+	const update, apply = metav1.ManagedFieldsOperationUpdate, metav1.ManagedFieldsOperationApply
+	for name, test := range map[string]struct {
+		entries []metav1.ManagedFieldsEntry // the oldest first
+		want    int                         // index of the new applier's entry; -1: none
+	}{
+		"the only one":               {[]metav1.ManagedFieldsEntry{entry("old", "v1", "", update)}, 0},
+		"the object's version first": {[]metav1.ManagedFieldsEntry{entry("old", "v2", "", update), entry("old", "v1", "", update)}, 0},
+		"the object's version last":  {[]metav1.ManagedFieldsEntry{entry("old", "v1", "", update), entry("older", "v2", "", update)}, 1},
+		"two of the object's version": {
+			[]metav1.ManagedFieldsEntry{entry("old", "v2", "", update), entry("older", "v2", "", update), entry("old", "v1", "", update)}, 1,
+		},
+		"other versions only": {[]metav1.ManagedFieldsEntry{entry("old", "v0", "", update), entry("older", "v1", "", update)}, 1},
+		"after another manager, the status and an apply": {[]metav1.ManagedFieldsEntry{
+			entry("kubectl", "v2", "", update), entry("old", "v2", "status", update), entry("old", "v2", "", apply), entry("old", "v1", "", update),
+		}, 3},
+		"the field owner applies the status": {[]metav1.ManagedFieldsEntry{entry("me", "v2", "status", apply), entry("old", "v1", "", update)}, 1},
+		"the field owner applies":            {[]metav1.ManagedFieldsEntry{entry("old", "v2", "", update), entry("me", "v1", "", apply)}, -1},
+		"no former manager":                  {[]metav1.ManagedFieldsEntry{entry("kubectl", "v2", "", update)}, -1},
+	} {
+		want := slices.Clone(test.entries)
+		if test.want >= 0 {
+			want[test.want].Manager, want[test.want].Operation = "me", apply
+		}
+		makeApplier(test.entries, []string{"old", "older"}, "me", "v2")
+		if diff := cmp.Diff(want, test.entries); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func kindFor[T kube.Object](c *Client, named schema.GroupVersionKind) (schema.Gr
 		return named, nil
 	}
 	// A type may be registered for several kinds.
-	if kinds, _, err := cluster.Scheme().ObjectKinds(model); err == nil && slices.Contains(kinds, named) {
+	if kinds, _, _ := cluster.Scheme().ObjectKinds(model); slices.Contains(kinds, named) { // nil if there is an error
 		return named, nil
 	}
 	return named, fmt.Errorf("option OfKind names the kind %s, and a %T is a %s", named, model, kind)

@@ -83,19 +83,23 @@ func TestWaitForContinuesWithoutPauseAfterLongWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitServer(t)
 		s.put(1)
-		lists := 0
+		lists, last, longest := 0, time.Now(), time.Duration(0)
 		s.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 			if req.URL.Query().Has("watch") {
 				expired := apierrors.NewResourceExpired("too old").ErrStatus
 				expired.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 				return watchOf(t, "ERROR", expired, time.Minute), nil
 			}
+			longest, last = max(longest, time.Since(last)), time.Now()
 			lists++
 			return do(), nil
 		})
 		_, err := s.wait(t.Context(), client.Timeout(time.Hour))
 		if lists != 60 || err == nil || !strings.Contains(err.Error(), "1 of 3 replicas are available") {
 			t.Errorf("%d lists in an hour: %v", lists, err)
+		}
+		if longest > time.Minute+200*time.Millisecond {
+			t.Errorf("the longest time between two lists is %s: the pause after a watch of a minute has grown", longest)
 		}
 	})
 }

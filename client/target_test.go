@@ -1,0 +1,43 @@
+package client_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// TestOfKindForTypeOfSeveralKinds: option OfKind selects one of the kinds that a type is registered for, and no other
+// kind.
+func TestOfKindForTypeOfSeveralKinds(t *testing.T) {
+	t.Parallel()
+	first, second := widgetKind(), schema.GroupVersionKind{Group: "shop.example.com", Version: "v2", Kind: "Widget"}
+	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: first, Resource: "widgets"}, fakeserver.Kind{GroupVersionKind: second, Resource: "widgets"},
+		fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod"), Resource: "pods"})
+	cluster, err := kube.Connect(server.Config("tests"), func(scheme *runtime.Scheme) error {
+		scheme.AddKnownTypeWithName(first, &corev1.ConfigMap{})
+		scheme.AddKnownTypeWithName(second, &corev1.ConfigMap{})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(client.Config{Cluster: cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[schema.GroupVersionKind]string{
+		first: "", second: "", corev1.SchemeGroupVersion.WithKind("Pod"): "option OfKind names the kind /v1, Kind=Pod, and a *v1.ConfigMap is a",
+	} {
+		_, err := client.All[*corev1.ConfigMap](t.Context(), c, client.OfKind(kind))
+		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v, want %q", kind, err, want)
+		}
+	}
+}
