@@ -119,6 +119,9 @@ func TestTakeOver(t *testing.T) {
 		if obj.Annotations[note] != test.later.Annotations[note] {
 			t.Errorf("%s: the annotation is %q", name, obj.Annotations[note])
 		}
+		if test.later.Annotations[note] == "" && obj.Annotations != nil {
+			t.Errorf("%s: the object, which had no annotations, got %v", name, obj.Annotations)
+		}
 	}
 	obj := config(own)
 	obj.Annotations = map[string]string{note: "a", "b": "c"}

@@ -48,6 +48,14 @@ func TestStatusOfALeader(t *testing.T) {
 		if got := e.Status(); got.Err == nil || got.ready() != nil {
 			t.Errorf("a leader whose renewals fail has the status %+v", got)
 		}
+		since := e.Status().ErrSince
+		if ago := time.Since(since); ago <= 0 || ago > 3*time.Second {
+			t.Errorf("after 3 s of failures, ErrSince is %s ago", ago)
+		}
+		pass(2 * time.Second)
+		if got := e.Status(); got.Err == nil || !got.ErrSince.Equal(since) {
+			t.Errorf("after further failures, ErrSince is %s, want the first failure at %s", got.ErrSince, since)
+		}
 		c.fail(nil)
 		pass(3 * time.Second)
 		if got := e.Status(); got.Err != nil || !got.ErrSince.IsZero() {

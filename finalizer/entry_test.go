@@ -1,0 +1,73 @@
+package finalizer_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/finalizer"
+	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+)
+
+const booksPath = "/api/v1/namespaces/town/configmaps/books"
+
+// TestRemoveFromMissingObject: nothing was written to an object that is gone or was replaced.
+func TestRemoveFromMissingObject(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]bool{"gone": false, "replaced": true} {
+		server, c := newServer()
+		obj := read[*corev1.ConfigMap](t, c)
+		edit(server, func(obj map[string]any) { delete(obj["metadata"].(map[string]any), "finalizers") })
+		if again {
+			edit(server, func(obj map[string]any) {
+				obj["metadata"].(map[string]any)["finalizers"] = []any{cleanup}
+			})
+		}
+		if changed, err := finalizer.Remove(t.Context(), c, obj, cleanup); changed || err != nil {
+			t.Errorf("%s: changed is %t, %v", name, changed, err)
+		}
+		if live := server.Object("configmaps", books()); again != (live != nil && len(live.GetFinalizers()) == 1) {
+			t.Errorf("%s: the object is now %v", name, live)
+		}
+	}
+}
+
+// TestRejectedPatchIsNotRepeated: the object has the state that the patch requires, so a policy has rejected the change
+// itself.
+func TestRejectedPatchIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ deleting, remove bool }{
+		"add": {}, "remove": {remove: true}, "remove during deletion": {deleting: true, remove: true},
+	} {
+		server, c := newServer()
+		if !test.deleting {
+			edit(server, func(obj map[string]any) { delete(obj["metadata"].(map[string]any), "finalizers") })
+			edit(server, func(obj map[string]any) { obj["metadata"].(map[string]any)["finalizers"] = []any{cleanup} })
+		}
+		obj := read[*corev1.ConfigMap](t, c)
+		server.Requests()
+		server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+			if req.Method == http.MethodPatch {
+				return fakeserver.Failure(apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "books", nil)), nil
+			}
+			return do(), nil
+		})
+		var changed bool
+		var err error
+		if test.remove {
+			changed, err = finalizer.Remove(t.Context(), c, obj, cleanup)
+		} else {
+			changed, err = finalizer.Add(t.Context(), c, obj, "bank.example.com/audit")
+		}
+		if changed || !apierrors.IsInvalid(err) {
+			t.Errorf("%s: changed is %t, %v", name, changed, err)
+		}
+		if diff := cmp.Diff([]string{"PATCH " + booksPath, "GET " + booksPath}, server.Requests()); diff != "" {
+			t.Errorf("%s: requests (-want +got):\n%s", name, diff)
+		}
+	}
+}
