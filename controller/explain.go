@@ -113,6 +113,6 @@ func (c *Controller[T]) Explain(key kube.Key) Explanation {
 	e.Found, _ = l.feeder.causesOf(key)
 	f := l.failures.of(key)
 	e.Failures, e.FailingSince, e.LastError, e.Terminal = f.consecutive, f.since, f.err, f.terminal
-	e.Unseen = l.consistency.unseenOf(key)
+	e.Unseen = l.ownWrites.Unseen(key)
 	return e
 }

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -17,7 +18,7 @@ import (
 
 // heldBack returns a key that must not run yet to the queue.
 func (l *loop[T]) heldBack(ctx context.Context, key kube.Key) bool {
-	held, late := l.consistency.hold(key)
+	held, late := l.ownWrites.Hold(key)
 	if len(late) > 0 {
 		l.writes.reportUnseen(ctx, key, late, held)
 	}
@@ -73,7 +74,7 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) {
 
 // begin creates the record of a run.
 func (l *loop[T]) begin(item queueItem) *running {
-	r := &running{logger: l.logger, timers: l.timers, writer: l.writes, cut: l.answers}
+	r := &running{logger: l.logger, timers: l.timers, writes: l.writes, own: ownwrites.Run{Tracker: l.ownWrites, Key: item.Key}}
 	failed := l.schedule.failedBefore(r, item.Key)
 	r.record = &record{run: RunRecord{
 		Controller: l.config.Name,
@@ -166,7 +167,7 @@ func (l *loop[T]) watched(kind schema.GroupKind) (watched []cache.Informer) {
 func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, cancelled bool) {
 	now := time.Now()
 	outcome, requeue := outcomeOf(err, timedOut, cancelled)
-	l.consistency.ended(r)
+	r.own.End()
 	next := l.schedule.follow(ctx, r, outcome, requeue, err)
 	if pause := l.hot.pauseAfter(r.run.Key); pause > 0 {
 		next.why += fmt.Sprintf(", not before %s have passed (hot loop)", rounded(pause))

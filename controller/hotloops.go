@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
+	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -40,12 +41,12 @@ func newHotLoops(problems *problems, content *contentDecoder) *hotLoops {
 	}
 }
 
-// wrote records a write, and reports a hot loop if one starts. was is the state before the write, if known.
-func (h *hotLoops) wrote(ctx context.Context, r *running, kind schema.GroupKind, object kube.Key, was *before, written *wire.Object, content contentFunc) {
+// wrote records a write, and reports a hot loop if one starts. before is the state before the write, if known.
+func (h *hotLoops) wrote(ctx context.Context, r *running, kind schema.GroupKind, object kube.Key, before *ownwrites.State, written *wire.Object, content contentFunc) {
 	step := detect.Step{Content: content, Kind: kind, Object: object, After: written, Manager: written.Manager, Run: r.run.ID}
 	step.Causes, step.CausesDropped = detectCauses(r.run.Causes)
-	if was != nil && was.whole {
-		step.Before = was.object
+	if before != nil && before.Whole {
+		step.Before = before.Object
 	}
 	found, began := h.detector.Wrote(r.run.Key, &step, time.Now())
 	if !began {

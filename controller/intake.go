@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -19,16 +20,16 @@ import (
 //     has failed for good and the change does not concern its generation.
 type intake struct {
 	// Immutable.
-	enqueuer    *enqueuer
-	feeder      *feeder
-	schedule    *schedule
-	failures    *failures
-	consistency *consistency
-	hot         *hotLoops
-	objects     objects
-	predicate   informer.Predicate // may be nil
-	config      QueueConfig
-	ownWrites   OwnWritesConfig
+	enqueuer  *enqueuer
+	feeder    *feeder
+	schedule  *schedule
+	failures  *failures
+	ownWrites *ownwrites.Tracker
+	hot       *hotLoops
+	objects   objects
+	predicate informer.Predicate // may be nil
+	config    QueueConfig
+	handleOwn bool // Config.OwnWrites.Handle
 
 	begun atomic.Bool // the first pass has begun, or is about to
 	// clusterScoped is set when an object without a namespace was seen: either all objects of a kind have a
@@ -141,7 +142,7 @@ func typeOf(c informer.Change) CauseType {
 // offer enqueues key for cause, unless cause is the key's own write. found is true if a list or a poll found the key:
 // such a key waits in the backlog until there is room, unless its priority is high.
 func (i *intake) offer(key kube.Key, cause *Cause, priority Priority, found bool) {
-	if !found && !i.ownWrites.Handle && i.consistency.isEcho(key, cause) {
+	if !found && !i.handleOwn && i.ownWrites.IsEcho(key, cause.event()) {
 		i.enqueuer.skip(SkipOwnWrite, key, *cause)
 		return
 	}

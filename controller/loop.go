@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
+	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/controller/internal/resync"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
-	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -41,8 +41,8 @@ type objects interface {
 // The path of a key: intake -> queue (lists and polls: intake -> feeder -> queue) -> pool -> loop.handle -> schedule.
 //
 // Each part has its own lock, and calls the user's code without it; only the queue calls QueueConfig.Group and
-// EndBackoffIf with its lock. The order of the locks is that of consistency: an informer's events, then the lock of a
-// part, then that of the queue.
+// EndBackoffIf with its lock. The order of the locks is that of ownwrites.Tracker: an informer's events, then the lock
+// of a part, then that of the queue.
 type loop[T kube.Object] struct {
 	// Immutable after newLoop.
 	config   Config[T]
@@ -50,8 +50,6 @@ type loop[T kube.Object] struct {
 	logger   *slog.Logger
 	history  *history // shared by the controller's terms, as problems is
 	problems *problems
-	// answers defines the fields that are cut from the objects in write responses.
-	answers *wire.Cut
 
 	queue    *queue
 	enqueuer *enqueuer
@@ -63,13 +61,13 @@ type loop[T kube.Object] struct {
 	watchdog *watchdog
 
 	// State about keys between their runs.
-	consistency *consistency
-	failures    *failures
-	successes   *resync.Successes
-	timers      *timers
-	ends        *ends
-	hot         *hotLoops
-	writes      *writes
+	ownWrites *ownwrites.Tracker
+	failures  *failures
+	successes *resync.Successes
+	timers    *timers
+	ends      *ends
+	hot       *hotLoops
+	writes    *writes
 }
 
 func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
@@ -80,7 +78,6 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 		logger:    config.Logger.With("controller", config.Name),
 		history:   c.history,
 		problems:  c.problems,
-		answers:   answerCut(),
 		queue:     newQueue(config.Queue.Group, config.Queue.GroupLimit),
 		failures:  &failures{keys: map[kube.Key]*failing{}},
 		successes: resync.NewSuccesses(),
@@ -88,11 +85,11 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 	}
 	l.enqueuer = &enqueuer{queue: l.queue, controller: config.Name, metrics: config.Metrics, history: l.history, informer: l.informer.Untyped()}
 	l.timers = &timers{enqueuer: l.enqueuer, objects: l.informer, keys: map[kube.Key]map[string]*time.Timer{}}
-	l.consistency = &consistency{timeout: config.OwnWrites.ConsistencyTimeout, queue: l.queue, watched: l.watched, keys: map[kube.Key]*unseen{}}
+	l.ownWrites = ownwrites.New(ownwrites.Config{Timeout: config.OwnWrites.ConsistencyTimeout, Queue: l.queue, Informers: l.watched})
 	content := &contentDecoder{l.watched}
 	l.hot = newHotLoops(l.problems, content)
 	l.writes = &writes{
-		config: config.OwnWrites, enqueuer: l.enqueuer, consistency: l.consistency, hot: l.hot, problems: l.problems, content: content,
+		config: config.OwnWrites, enqueuer: l.enqueuer, hot: l.hot, problems: l.problems, content: content,
 	}
 	l.pool = newPool(l.queue, config.Name, config.Workers, l.handle)
 	l.watchdog = &watchdog{
@@ -106,8 +103,8 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 	}
 	l.feeder = newFeeder(l.queue, l.enqueuer, config.Queue, l.informer, config.Predicate, l.pool)
 	l.intake = &intake{
-		enqueuer: l.enqueuer, feeder: l.feeder, schedule: l.schedule, failures: l.failures, consistency: l.consistency, hot: l.hot,
-		objects: l.informer, predicate: config.Predicate, config: config.Queue, ownWrites: config.OwnWrites,
+		enqueuer: l.enqueuer, feeder: l.feeder, schedule: l.schedule, failures: l.failures, ownWrites: l.ownWrites, hot: l.hot,
+		objects: l.informer, predicate: config.Predicate, config: config.Queue, handleOwn: config.OwnWrites.Handle,
 	}
 	l.sources = newSources(config.Name, c.guard, l.intake.triggered, c.sources)
 	return l
@@ -135,7 +132,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	defer unsubscribe()
 	l.sources.begin(intake, background, stopIntake)
 	defer l.sources.leave()
-	defer l.consistency.stop()
+	defer l.ownWrites.Stop()
 	defer l.timers.end()
 	var others sync.WaitGroup
 	watch, stopWatch := context.WithCancel(background)

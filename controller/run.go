@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -146,13 +146,12 @@ type record struct {
 // running is a run in progress. Several goroutines of a handler may write to it.
 type running struct {
 	*record
-	logger   *slog.Logger // includes the controller's name
-	timers   *timers
-	writer   writer
-	cut      *wire.Cut   // for the objects in responses
-	stuck    atomic.Bool // reported as stuck
-	finished atomic.Bool // the handler has returned; set with consistency.mu held
-	ending   *end        // the end for which Config.Deleted failed; only for the worker
+	logger *slog.Logger // includes the controller's name
+	timers *timers
+	writes *writes
+	own    ownwrites.Run // records its writes
+	stuck  atomic.Bool   // reported as stuck
+	ending *end          // the end for which Config.Deleted failed; only for the worker
 	// uid and generation identify the object that the run is about: as it was read, or as the cache showed it when a
 	// Reconciler was called. Only for the worker. An empty uid: there was no object.
 	uid        types.UID

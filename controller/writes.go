@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -11,90 +10,75 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
+	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// writes receives the writes of the runs: it implements writer. It passes each to consistency, which keeps it until the
-// informers show it, and to the detector of hot loops. A write of a goroutine that has outlived its run is ignored.
+// writes tracks the completed writes of the runs: it records each until the informers show it, and passes it to the
+// detector of hot loops.
 type writes struct {
 	// Immutable.
-	config      OwnWritesConfig
-	enqueuer    *enqueuer
-	consistency *consistency
-	hot         *hotLoops
-	problems    *problems
-	content     *contentDecoder
+	config   OwnWritesConfig
+	enqueuer *enqueuer
+	hot      *hotLoops
+	problems *problems
+	content  *contentDecoder
 }
 
-// known implements writer.
-func (s *writes) known(r *running, kind schema.GroupVersionKind, object kube.Key) *before {
-	if own := s.consistency.last(r.run.Key, kind, object); own != nil {
-		return own
-	}
-	for _, informer := range s.content.informers(kind.GroupKind()) {
-		if obj, found := informer.Encoded(object); found {
-			_, whole := informer.NewObject()
-			return &before{obj, whole && informer.Kind() == kind}
-		}
-	}
-	return nil
-}
-
-// wrote implements writer.
-func (s *writes) wrote(ctx context.Context, r *running, call kube.Call, was *before, a answer) WriteOutcome {
-	seen, ok := writeOf(call, a)
-	kind := call.Kind.GroupKind()
-	if r.finished.Load() {
-		return WriteDone // by a goroutine that has outlived its handler: nothing waits for this write
-	}
-	w := ownWrite{Write: seen, kind: kind, created: call.Status == http.StatusCreated && call.Subresource == ""}
-	if !ok || kind.Kind == "" {
-		return WriteDone
-	}
-	if was != nil && was.object.UID == w.UID && was.object.ResourceVersion == w.ResourceVersion && call.Verb != "delete" {
-		return WriteNoChange
-	}
-	if w.Deleted {
-		// Without a version, an informer that does not show the object yet would seem to show its deletion.
-		w.ResourceVersion = lastVersion(call, was, a)
-	}
+// track tracks a completed write of r. before is the state of the object before the write, if known.
+func (s *writes) track(ctx context.Context, r *running, call kube.Call, before *ownwrites.State) ownwrites.Write {
+	kind, key := call.Kind.GroupKind(), r.run.Key
 	content := s.content.once(kind)
-	w.base = baseOf(call, was, a, content)
-	if a.kind == call.Kind {
-		w.whole = a.kind
+	var echo Cause
+	removed := false
+	removeCauses := func(isEcho func(ownwrites.Event) bool) {
+		removed = s.enqueuer.queue.RemoveCauses(key, func(cause Cause) bool {
+			if cause.Count > 1 || !isEcho(cause.event()) { // a repeated cause stands for other changes too
+				return false
+			}
+			echo = cause
+			return true
+		}) > 0
 	}
-	echo, forgiven, noted := s.consistency.wrote(r, w, !s.config.Handle)
-	if !noted {
-		return WriteDone
+	if s.config.Handle {
+		removeCauses = nil
 	}
-	if forgiven {
-		s.enqueuer.skip(SkipOwnWrite, r.run.Key, echo)
+	w := r.own.Record(call, before, content, removeCauses)
+	if removed {
+		s.enqueuer.skip(SkipOwnWrite, key, echo)
 	}
-	switch {
-	case w.Deleted:
-		s.hot.deleted(r.run.Key, kind, w.Key)
-	case a.object != nil:
-		s.hot.wrote(ctx, r, kind, w.Key, was, a.object, content)
+	switch w.Effect {
+	case ownwrites.Deleted:
+		s.hot.deleted(key, kind, w.Key)
+	case ownwrites.Changed:
+		s.hot.wrote(ctx, r, kind, w.Key, before, w.Object, content)
 	}
-	return WriteDone
+	return w
+}
+
+// event returns the event that c is the cause of, for the detection of own writes.
+func (c *Cause) event() ownwrites.Event {
+	if c.Type != CauseAdded && c.Type != CauseUpdated {
+		return ownwrites.Event{}
+	}
+	return ownwrites.Event{
+		Kind: c.Kind, Object: c.Object, UID: c.UID, ResourceVersion: c.ResourceVersion,
+		Added: c.Type == CauseAdded, Previous: c.Previous,
+	}
 }
 
 // reportUnseen reports that informers did not show in time what a run of key wrote.
-func (s *writes) reportUnseen(ctx context.Context, key kube.Key, late []*unseenWrite, waits bool) {
-	var names []string
-	for _, w := range late {
-		names = append(names, w.String())
-	}
-	slices.Sort(names)
+func (s *writes) reportUnseen(ctx context.Context, key kube.Key, late []string, waits bool) {
+	slices.Sort(late)
 	follows := "the handler runs without it"
 	if waits {
 		follows = "the key waits until the informer can watch again"
 	}
 	s.problems.begin(ctx, Problem{
 		Type: ProblemUnseenWrite, Key: key, Since: time.Now(),
-		Message: fmt.Sprintf("an informer does not show after %s what the last run wrote: %s; %s", rounded(s.config.ConsistencyTimeout), strings.Join(names, ", "), follows),
+		Message: fmt.Sprintf("an informer does not show after %s what the last run wrote: %s; %s", rounded(s.config.ConsistencyTimeout), strings.Join(late, ", "), follows),
 	}, false)
 }
 

@@ -71,8 +71,9 @@ func layers() map[string]place {
 		"internal/leadership": {foundation: true, may: []string{"retry"}},
 
 		// Parts of the controller.
-		"controller/internal/detect": {layer: 4},
-		"controller/internal/resync": {layer: 4},
+		"controller/internal/detect":    {layer: 4},
+		"controller/internal/ownwrites": {layer: 4},
+		"controller/internal/resync":    {layer: 4},
 
 		"leader": {may: []string{"kube"}, never: []string{"controller", "informer"}, why: standalone},
 

@@ -1,4 +1,4 @@
-package controller
+package ownwrites
 
 import (
 	"encoding/json"
@@ -12,9 +12,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestContract13_OnlyWhatTheRequestSaysIsExplained checks that a change is explained only if the request contains it.
+// TestContract13_OnlyRequestedChangesAreExplained checks that a change is explained only if the request contains it.
 // Every other change was made by another client.
-func TestContract13_OnlyWhatTheRequestSaysIsExplained(t *testing.T) {
+func TestContract13_OnlyRequestedChangesAreExplained(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		verb, subresource, request, from, to string
@@ -67,9 +67,9 @@ func TestContract13_OnlyWhatTheRequestSaysIsExplained(t *testing.T) {
 	}
 }
 
-// TestContract13_WhatAnotherHandLeavesIsNeverExplained writes at random after another client's write. If a step is
+// TestContract13_OthersChangesAreNeverExplained writes at random after another client's write. If a step is
 // explained, the state must be the same as without the other client's write.
-func TestContract13_WhatAnotherHandLeavesIsNeverExplained(t *testing.T) {
+func TestContract13_OthersChangesAreNeverExplained(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(13, 4))
 	steps, explained := testlength.Count(20_000, 100_000), 0
@@ -84,7 +84,7 @@ func TestContract13_WhatAnotherHandLeavesIsNeverExplained(t *testing.T) {
 		}
 		explained++
 		if text, want := encoded(t, to), encoded(t, alone); text != want {
-			t.Fatalf("%s is explained by %s from %s, after another hand's %s: without that it would be %s", text, encoded(t, own), encoded(t, from), encoded(t, foreign), want)
+			t.Fatalf("%s is explained by %s from %s, after another client's %s: without that it would be %s", text, encoded(t, own), encoded(t, from), encoded(t, foreign), want)
 		}
 	}
 	if explained < steps/100 {
@@ -154,50 +154,4 @@ func encoded(t *testing.T, object map[string]any) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// TestContract13_AJSONPatchIsWhatItMakesOfAState checks that the result of a JSON patch is computed, and that any other
-// change between the states is detected.
-func TestContract13_AJSONPatchIsWhatItMakesOfAState(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		subresource, patch, from, to string
-		want                         bool
-	}{
-		"a field": {
-			"", `[{"op":"replace","path":"/spec/a","value":2}]`,
-			`{"metadata":{"resourceVersion":"1","generation":1},"spec":{"a":1,"b":1}}`,
-			`{"metadata":{"resourceVersion":"2","generation":2,"managedFields":[]},"spec":{"a":2,"b":1}}`, true,
-		},
-		"a field that goes":             {"", `[{"op":"remove","path":"/spec/a"}]`, `{"spec":{"a":1,"b":1}}`, `{"spec":{"b":1}}`, true},
-		"a finalizer of several":        {"", `[{"op":"test","path":"/metadata/finalizers/1","value":"b"},{"op":"remove","path":"/metadata/finalizers/1"}]`, `{"metadata":{"finalizers":["a","b"]}}`, `{"metadata":{"finalizers":["a"]}}`, true},
-		"the last finalizer":            {"", `[{"op":"remove","path":"/metadata/finalizers/0"}]`, `{"metadata":{"name":"x","finalizers":["a"]}}`, `{"metadata":{"name":"x"}}`, true},
-		"and one of another hand":       {"", `[{"op":"remove","path":"/metadata/finalizers/1"}]`, `{"metadata":{"finalizers":["a","b"]}}`, `{"metadata":{"finalizers":["a","c"]}}`, false},
-		"another field":                 {"", `[{"op":"replace","path":"/spec/a","value":2}]`, `{"spec":{"a":1,"b":1}}`, `{"spec":{"a":2,"b":2}}`, false},
-		"another field that is gone":    {"", `[{"op":"remove","path":"/spec/a"}]`, `{"spec":{"a":1,"b":1}}`, `{"spec":{}}`, false},
-		"a deletion meanwhile":          {"", `[{"op":"replace","path":"/spec/a","value":2}]`, `{"metadata":{},"spec":{"a":1}}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"a":2}}`, false},
-		"a large number":                {"", `[{"op":"replace","path":"/spec/a","value":9007199254740993}]`, `{"spec":{"a":1}}`, `{"spec":{"a":9007199254740992}}`, false},
-		"the status":                    {"status", `[{"op":"add","path":"/status","value":{"a":1}}]`, `{"spec":{}}`, `{"spec":{},"status":{"a":1}}`, true},
-		"the rest, by the status":       {"status", `[{"op":"add","path":"/spec/a","value":1}]`, `{"spec":{}}`, `{"spec":{}}`, false},
-		"a patch that does not fit":     {"", `[{"op":"remove","path":"/spec/a"}]`, `{"spec":{}}`, `{"spec":{}}`, false},
-		"a test that would have failed": {"", `[{"op":"test","path":"/spec/a","value":2},{"op":"add","path":"/spec/b","value":1}]`, `{"spec":{"a":1}}`, `{"spec":{"a":1,"b":1}}`, false},
-		"no patch":                      {"", `{"spec":{"a":2}}`, `{"spec":{"a":1}}`, `{"spec":{"a":2}}`, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var from, to map[string]any
-			for into, encoded := range map[*map[string]any]string{&from: test.from, &to: test.to} {
-				if err := utiljson.Unmarshal([]byte(encoded), into); err != nil {
-					t.Fatal(err)
-				}
-			}
-			call := kube.Call{Verb: "patch", Subresource: test.subresource, RequestType: string(types.JSONPatchType), Request: []byte(test.patch)}
-			if got := liesBetween(call, from, to); got != test.want {
-				t.Errorf("nothing but the patch lies between: %t, want %t", got, test.want)
-			}
-			if got := isPatched(call, []byte(test.from), to); got != test.want {
-				t.Errorf("the patch leads from the bytes to the state: %t, want %t", got, test.want)
-			}
-		})
-	}
 }

@@ -1,4 +1,4 @@
-package controller
+package ownwrites
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 // value in the request. A removed field is never explained, because the patch may have omitted it for any reason.
 func explains(request map[string]any, call kube.Call, from, to map[string]any) bool {
 	for name := range union(from, to) {
-		e, asked := explanation{lists: call.RequestType == string(types.MergePatchType)}, request[name]
+		e, asked := explanation{wholeLists: call.RequestType == string(types.MergePatchType)}, request[name]
 		if call.Subresource != "" && name != call.Subresource {
 			e, asked = explanation{}, nil // the patch cannot change this field, whatever the request contains
 		}
@@ -34,7 +34,7 @@ func explains(request map[string]any, call kube.Call, from, to map[string]any) b
 
 // explanation checks whether a request accounts for the differences between two states.
 type explanation struct {
-	lists bool // the request contains whole lists; other patches may omit elements
+	wholeLists bool // the request contains whole lists; other patches may omit elements
 }
 
 // metadata is value for an object's metadata, and ignores the fields that every write changes.
@@ -85,7 +85,7 @@ func (e explanation) replaces(from, to any) bool {
 		return !isMap
 	case []any:
 		after, isList := to.([]any)
-		return e.lists || isList && !slices.ContainsFunc(before, func(element any) bool {
+		return e.wholeLists || isList && !slices.ContainsFunc(before, func(element any) bool {
 			return !slices.ContainsFunc(after, func(other any) bool { return same(element, other) })
 		})
 	}
@@ -107,10 +107,10 @@ func asFields(request, from, to any) (asked, before, after map[string]any, ok bo
 		before, orderBefore, okBefore = byName(from, field)
 		after, order, okAfter = byName(to, field)
 		if request != nil && okAsked && okBefore && okAfter {
-			stay := func(other map[string]any) func(string) bool {
-				return func(name string) bool { return other[name] == nil }
+			notIn := func(elements map[string]any) func(string) bool {
+				return func(name string) bool { return elements[name] == nil }
 			}
-			order, orderBefore = slices.DeleteFunc(order, stay(before)), slices.DeleteFunc(orderBefore, stay(after))
+			order, orderBefore = slices.DeleteFunc(order, notIn(before)), slices.DeleteFunc(orderBefore, notIn(after))
 			return asked, before, after, slices.Equal(order, orderBefore)
 		}
 	}

@@ -1,0 +1,99 @@
+package ownwrites
+
+import (
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Run is one run of a key. Several goroutines of a handler may use it. It must not be copied.
+type Run struct {
+	Tracker *Tracker
+	Key     kube.Key
+
+	ended atomic.Bool // set with Tracker.mu held
+}
+
+// State is a state of an object.
+type State struct {
+	Object *wire.Object
+	// Whole is false if Object is only a part of the object, or another API version of it.
+	Whole bool
+}
+
+// Write is a completed write.
+type Write struct {
+	// Key is the object's key. For a create it is known only from the response.
+	Key kube.Key
+	// Object is the object after the write; nil if the response contains none.
+	Object *wire.Object
+	Effect Effect
+}
+
+// Effect is what a write did to an object.
+type Effect int
+
+const (
+	// Unknown: the response does not identify the object, or the run had ended. Such a write is not tracked.
+	Unknown Effect = iota
+	// Unchanged: the object is the same as before.
+	Unchanged
+	// Changed: the object was created or changed, or its deletion has begun.
+	Changed
+	// Deleted: the object no longer exists.
+	Deleted
+)
+
+// State returns the present state of an object, as far as it is known: the state that the run wrote last, or else the
+// one that the informers show. It returns nil if neither is known.
+func (r *Run) State(kind schema.GroupVersionKind, object kube.Key) *State {
+	if own := r.Tracker.lastWritten(r.Key, kind, object); own != nil {
+		return own
+	}
+	for _, informer := range r.Tracker.config.Informers(kind.GroupKind()) {
+		if obj, found := informer.Encoded(object); found {
+			_, whole := informer.NewObject()
+			return &State{obj, whole && informer.Kind() == kind}
+		}
+	}
+	return nil
+}
+
+// Record records a completed write of the run. It must be called before the handler receives the response. before is
+// the state of the object when the request was sent, or nil. content decodes states of the object.
+//
+// removeCauses removes those causes of the key from the queue whose events are echoes: the event of the write may have
+// arrived before the response. It must not call the Tracker. nil: all causes stay.
+func (r *Run) Record(call kube.Call, before *State, content func(*wire.Object) (map[string]any, error), removeCauses func(isEcho func(Event) bool)) Write {
+	response := readResponse(call.Response, r.Tracker.cut)
+	w := Write{Key: response.key(call.Key), Object: response.object}
+	own, ok := newOwnWrite(call, before, response)
+	switch {
+	case !ok || r.ended.Load():
+		return w
+	case call.Verb != "delete" && !own.Deleted && before.is(response.object):
+		w.Effect = Unchanged
+		return w
+	}
+	own.base = baseVersion(call, before, response, content)
+	switch {
+	case !r.Tracker.record(r, own, removeCauses):
+	case own.Deleted:
+		w.Effect = Deleted
+	default:
+		w.Effect = Changed
+	}
+	return w
+}
+
+// is reports whether o is the same state of the same object.
+func (s *State) is(o *wire.Object) bool {
+	return s != nil && s.Object.UID == o.UID && s.Object.ResourceVersion == o.ResourceVersion
+}
+
+// End ends the run, after its handler has returned. Later writes are not recorded. It must be called without a lock
+// that is held during an informer's events.
+func (r *Run) End() { r.Tracker.end(r) }

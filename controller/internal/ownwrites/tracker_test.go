@@ -1,0 +1,137 @@
+package ownwrites
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// slowInformer is an informer of Parts that shows a write when the test calls seen.
+type slowInformer struct {
+	cache.Informer
+	ready  func() error
+	awaits []cache.Write // without their objects
+	seen   []func()
+	shown  *wire.Object // the object that it shows, or nil
+}
+
+func (i *slowInformer) ReadyFor(cache.Write) error { return i.ready() }
+
+func (i *slowInformer) Await(w cache.Write, seen func()) (cancel func()) {
+	w.Object = nil
+	i.awaits, i.seen = append(i.awaits, w), append(i.seen, seen)
+	return func() {}
+}
+
+type queue = workqueue.Queue[kube.Key, Event]
+
+func (i *slowInformer) Kind() schema.GroupVersionKind { return partKind }
+
+func (i *slowInformer) NewObject() (kube.Object, bool) { return &unstructured.Unstructured{}, true }
+
+func (i *slowInformer) Encoded(key kube.Key) (*wire.Object, bool) {
+	return i.shown, i.shown != nil && i.shown.Key == key
+}
+
+var partKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Part"}
+
+// newTracker returns a Tracker that waits until an informer shows the writes, and its queue.
+func newTracker(informer cache.Informer) (*Tracker, *queue) {
+	q := workqueue.New(workqueue.Config[kube.Key, Event]{Merge: func(*Event, Event) bool { return false }})
+	informers := func(schema.GroupKind) []cache.Informer { return []cache.Informer{informer} }
+	return New(Config{Timeout: time.Second, Queue: q, Informers: informers}), q
+}
+
+// take adds key to the queue and takes it.
+func take(q *queue, key kube.Key) {
+	q.Add(key, workqueue.Options[Event]{})
+	q.Get()
+}
+
+// write simulates a run of key that writes version.
+func write(t *Tracker, key kube.Key, object *wire.Object, version string) {
+	r := &Run{Tracker: t, Key: key}
+	t.record(r, ownWrite{
+		kind:  partKind.GroupKind(),
+		Write: cache.Write{Key: key, UID: "1", ResourceVersion: version, Object: object},
+	}, nil)
+	r.End()
+}
+
+// TestHoldChecksAgainAfterInformersReport checks an informer that shows the write while Hold checks whether the
+// informer can show it.
+func TestHoldChecksAgainAfterInformersReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		informer, key := &slowInformer{}, kube.Key{Name: "a"}
+		informer.ready = func() error {
+			informer.seen[0]()
+			return errors.New("it cannot watch")
+		}
+		tracker, q := newTracker(informer)
+		write(tracker, key, nil, "1")
+		time.Sleep(2 * time.Second)
+		take(q, key)
+		if held, _ := tracker.Hold(key); held {
+			entry, _ := q.Lookup(key)
+			t.Errorf("the key is %s, although the informer shows its write", entry.State)
+		}
+	})
+}
+
+// TestLateReportKeepsWritesOfNextRun checks a write that the informer shows after the wait for it has ended and
+// the next run has written too.
+func TestLateReportKeepsWritesOfNextRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		informer, key := &slowInformer{ready: func() error { return nil }}, kube.Key{Name: "a"}
+		tracker, q := newTracker(informer)
+		write(tracker, key, nil, "1")
+		time.Sleep(2 * time.Second)
+		take(q, key)
+		if held, late := tracker.Hold(key); held || len(late) != 1 {
+			t.Fatalf("held %v, late %v after the deadline", held, late)
+		}
+		write(tracker, key, nil, "2")
+		informer.seen[0]()
+		if got := tracker.Unseen(key); len(got) != 1 {
+			t.Errorf("the key waits for %q, want the write of the last run", got)
+		}
+		if held, _ := tracker.Hold(key); !held {
+			t.Error("the key does not wait for the write of its last run")
+		}
+		informer.seen[1]()
+		if entry, _ := q.Lookup(key); entry.State != workqueue.Ready || tracker.tracked.Load() != 0 {
+			t.Errorf("when the informer shows all writes, the key is %s, and %d keys are tracked", entry.State, tracker.tracked.Load())
+		}
+	})
+}
+
+// TestUnseenWritesKeepNoObjects checks that a wait for a write does not keep the body of the response in memory.
+func TestUnseenWritesKeepNoObjects(t *testing.T) {
+	informer, key := &slowInformer{ready: func() error { return nil }}, kube.Key{Name: "a"}
+	tracker, _ := newTracker(informer)
+	answered := func() weak.Pointer[wire.Object] {
+		object := &wire.Object{Bytes: make([]byte, 1<<20)}
+		write(tracker, key, object, "1")
+		return weak.Make(object)
+	}()
+	for range 10 {
+		runtime.GC()
+	}
+	if answered.Value() != nil {
+		t.Error("the object is kept")
+	}
+	if got := tracker.Unseen(key); len(got) != 1 {
+		t.Errorf("the key waits for %q", got)
+	}
+}
