@@ -15,9 +15,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestDroppedCausesOfAListEndABackOff checks that a list ends the backoff of a key with many causes, even if the cause
+// TestDroppedCausesOfAListEndABackoff checks that a list ends the backoff of a key with many causes, even if the cause
 // that ends it was dropped because the maximum number of causes was reached.
-func TestDroppedCausesOfAListEndABackOff(t *testing.T) {
+func TestDroppedCausesOfAListEndABackoff(t *testing.T) {
 	ctrl, err := New(Config[*corev1.ConfigMap]{
 		Name: "test", Retriever: fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true),
 		Handler: func(context.Context, *corev1.ConfigMap) error { return nil },

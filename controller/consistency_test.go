@@ -242,9 +242,9 @@ func TestContract13_OwnWritesDoNotMakeTheHandlerRun(t *testing.T) {
 		on   bool // OwnWrites.Handle
 		want int
 	}{
-		"the answer comes first": {false, false, 1},
-		"the event comes first":  {true, false, 1},
-		"switched on":            {false, true, 2},
+		"the response comes first": {false, false, 1},
+		"the event comes first":    {true, false, 1},
+		"switched on":              {false, true, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -285,7 +285,7 @@ func TestContract13_OwnWritesDoNotMakeTheHandlerRun(t *testing.T) {
 				w.put("parts", "p", 2)
 				time.Sleep(time.Minute)
 				if got := runs.take(); len(got) == 0 {
-					t.Error("changes by another hand did not make the handler run")
+					t.Error("changes by another client did not make the handler run")
 				}
 			})
 		})
@@ -316,7 +316,7 @@ func TestContract13_AForeignChangeBehindAnOwnWriteIsNotMissed(t *testing.T) {
 		w.Break("widgets", true)
 		time.Sleep(time.Minute)
 		if got := runs.take(); !slices.Contains(got, "foreign") {
-			t.Errorf("the handler has seen %q, not the change by another hand", got)
+			t.Errorf("the handler has seen %q, not the change by another client", got)
 		}
 	})
 }

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestContract13_AWriteOfNothingIsNoOwnWrite checks a handler that, while its cache lags, gets the live object and
+// TestContract13_NoOpWriteIsNotAnOwnWrite checks a handler that, while its cache lags, gets the live object and
 // writes it back unchanged. The response has the version of another client's write. The handler has not seen that
 // change yet.
-func TestContract13_AWriteOfNothingIsNoOwnWrite(t *testing.T) {
+func TestContract13_NoOpWriteIsNotAnOwnWrite(t *testing.T) {
 	for name, write := range map[string]func(ctx context.Context, w *world, live *unstructured.Unstructured) error{
 		"update": func(ctx context.Context, w *world, live *unstructured.Unstructured) error {
 			_, err := w.objects("widgets").Update(ctx, live, metav1.UpdateOptions{})
@@ -55,7 +55,7 @@ func TestContract13_AWriteOfNothingIsNoOwnWrite(t *testing.T) {
 				w.ReleaseWatches("widgets")
 				time.Sleep(time.Minute)
 				if got := runs.take(); !slices.Contains(got, "foreign") {
-					t.Errorf("the handler has seen %q, not the change by another hand\n%s", got, ctrl.Explain(key("a")))
+					t.Errorf("the handler has seen %q, not the change by another client\n%s", got, ctrl.Explain(key("a")))
 				}
 			})
 		})

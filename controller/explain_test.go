@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -25,8 +26,10 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
+	"github.com/evenkeel-go/evenkeel/source"
 )
 
 //nolint:gochecknoglobals // a flag must be defined before the tests begin
@@ -397,4 +400,66 @@ func ownWritesOfEveryRun(s *shop) string {
 	s.open()
 	time.Sleep(time.Minute)
 	return s.explain("web")
+}
+
+// TestExplainWhileEverythingChanges gives the race detector concurrent calls of Explain and writes.
+func TestExplainWhileEverythingChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		parts := w.parts(informer.Selection{})
+		c := w.config(func(ctx context.Context, widget unstructuredObject) error {
+			name := widget.GetName()
+			var writes sync.WaitGroup
+			for i := range 3 {
+				writes.Go(func() { // waited for below
+					_ = w.create(ctx, "parts", "Part", fmt.Sprint(name, i), "widget", name)
+					_ = w.patch(ctx, "widgets", name, fmt.Sprintf(`{"status":{"n":%d}}`, i), "status")
+				})
+			}
+			controller.SetTraceID(ctx, "trace")
+			_ = controller.SetTimer(ctx, "again", time.Second)
+			controller.LoggerFrom(ctx).Debug("writes")
+			writes.Wait()
+			switch widget.GetResourceVersion()[0] % 4 {
+			case 0:
+				return errors.New("no")
+			case 1:
+				return controller.RequeueAfter(time.Millisecond)
+			case 2:
+				panic("no")
+			}
+			return nil
+		})
+		c.Sources = []controller.Source{source.OwnerLabel(parts, "widget")}
+		c.Stuck.After, c.Shutdown.DrainQueue, c.Stuck.Unready = time.Millisecond, true, true
+		c.Deleted = func(context.Context, unstructuredObject, bool) error { return nil }
+		ctrl := w.run(c)
+		var others sync.WaitGroup
+		for reader := range 3 {
+			others.Go(func() { // waited for below
+				for i := range testlength.Count(60, 300) {
+					name := fmt.Sprint("w", i%5)
+					switch reader {
+					case 0:
+						_ = ctrl.Explain(key(name)).String()
+					case 1:
+						_, _, _ = ctrl.RecentRuns(), ctrl.Problems(), ctrl.Queue(10)
+					default:
+						_, _ = ctrl.Stats(), ctrl.Ready()
+					}
+					time.Sleep(7 * time.Millisecond)
+				}
+			})
+		}
+		for i := range testlength.Count(80, 400) {
+			name := fmt.Sprint("w", i%5)
+			if i%17 == 0 && w.Object("widgets", key(name)) != nil {
+				w.remove("widgets", name)
+			} else {
+				w.put("widgets", name, i)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		others.Wait()
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,9 +180,9 @@ func TestContract17_TerminalLastsUntilTheGenerationChanges(t *testing.T) {
 	})
 }
 
-// TestContract17_BackOffIsEndedByWhatMayHelp checks that a change of the object itself ends its backoff. A change of
+// TestContract17_BackoffIsEndedByWhatMayHelp checks that a change of the object itself ends its backoff. A change of
 // its parts or of its status does not, unless Config.Queue.EndBackoffIf returns true for it.
-func TestContract17_BackOffIsEndedByWhatMayHelp(t *testing.T) {
+func TestContract17_BackoffIsEndedByWhatMayHelp(t *testing.T) {
 	for name, test := range map[string]struct {
 		endsBackoff func(controller.Cause) bool
 		do          func(w *world)
@@ -282,6 +283,29 @@ func TestContract21_KeysThatNeverSucceedAreReported(t *testing.T) {
 		}
 		if s := ctrl.Stats(); s.Failing != 1 || time.Since(s.FailingSince) < 5*time.Hour {
 			t.Errorf("Stats %+v", s)
+		}
+	})
+}
+
+// TestFailuresOfTwoKindsShareTheirBackoff checks that a key that alternates between two kinds of failures is delayed,
+// and stalls, like a key with one kind.
+func TestFailuresOfTwoKindsShareTheirBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var runs atomic.Int64
+		c := w.config(func(context.Context, unstructuredObject) error {
+			if runs.Add(1)%2 == 0 {
+				return context.DeadlineExceeded
+			}
+			return errors.New("no")
+		})
+		w.put("widgets", "a", 1)
+		w.run(c)
+		time.Sleep(2 * time.Hour)
+		before := runs.Load()
+		time.Sleep(time.Hour)
+		if n := runs.Load() - before; n > 100 {
+			t.Errorf("%d runs an hour of a key that has failed for two hours", n)
 		}
 	})
 }

@@ -629,9 +629,9 @@ func TestKeysFoundAllTheTimeDoNotStopResyncsAndPasses(t *testing.T) {
 	}
 }
 
-// TestPassEndsTheBackOffOfAKeyThatIsEnqueuedMeanwhile checks that a pass ends the backoff of a key, even if a cause
+// TestPassEndsTheBackoffOfAKeyThatIsEnqueuedMeanwhile checks that a pass ends the backoff of a key, even if a cause
 // that does not end it is enqueued for the key at the same time.
-func TestPassEndsTheBackOffOfAKeyThatIsEnqueuedMeanwhile(t *testing.T) {
+func TestPassEndsTheBackoffOfAKeyThatIsEnqueuedMeanwhile(t *testing.T) {
 	change := informer.Change{Type: informer.Listed, Key: key("child")}
 	for name, meanwhile := range map[string]controller.Trigger{
 		"nothing":                  {All: true, Detail: "why"},

@@ -1,24 +1,29 @@
 package controller_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/observed"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/source"
 )
 
 // TestContract07_AChildThatWasCreatedAndDeletedIsNotSeen checks that the next run does not see the child, although the
@@ -190,6 +195,173 @@ func TestUnobservedIsTheWorkersContext(t *testing.T) {
 		synctest.Wait()
 		if run := ctrl.RecentRuns()[0]; run.Outcome != controller.OutcomeSuccess {
 			t.Error(run)
+		}
+	})
+}
+
+// respondWithMetadata replaces an API server's response with the one that a metadata client requests: an object without
+// its content.
+func respondWithMetadata(t *testing.T, resp *http.Response) *http.Response {
+	t.Helper()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(body, &object); err != nil {
+		t.Error(err)
+	}
+	body, err = json.Marshal(map[string]any{
+		"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": object["metadata"],
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp
+}
+
+// TestContract13_PartialResponseIsNotAnOwnWrite checks a metadata client that writes twice. The responses do not
+// contain the field that another client changed between the writes. The second write changes nothing, so the version in
+// its response is that of the other client's write.
+func TestContract13_PartialResponseIsNotAnOwnWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var runs journal
+		first := true
+		w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+			if req.Method == http.MethodPatch {
+				return respondWithMetadata(t, do()), nil
+			}
+			return do(), nil
+		})
+		c := w.config(func(ctx context.Context, widget unstructuredObject) error {
+			runs.add("%v", widget.Object["spec"])
+			if !first {
+				return nil
+			}
+			first = false
+			w.HoldWatches("widgets")
+			err := w.patch(ctx, "widgets", "a", `{"metadata":{"annotations":{"seen":"yes"},"resourceVersion":"`+widget.GetResourceVersion()+`"}}`)
+			w.put("widgets", "a", "foreign")
+			return errors.Join(err, w.patch(ctx, "widgets", "a", `{"metadata":{"annotations":{"seen":"yes"}}}`))
+		})
+		w.put("widgets", "a", "1")
+		ctrl := w.run(c)
+		synctest.Wait()
+		w.ReleaseWatches("widgets")
+		time.Sleep(time.Minute)
+		if got := runs.take(); !slices.Contains(got, "map[value:foreign]") {
+			t.Errorf("the handler has seen %q, not the change by another client\n%s", got, ctrl.Explain(key("a")))
+		}
+	})
+}
+
+// TestNegativeConsistencyTimeoutHandlesEveryOwnWrite checks that every own write causes a run, even if the
+// informer is faster than the response.
+func TestNegativeConsistencyTimeoutHandlesEveryOwnWrite(t *testing.T) {
+	for name, slow := range map[string]time.Duration{"the response comes first": 0, "the event comes first": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				parts := w.parts(informer.Selection{})
+				var runs journal
+				c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+					runs.add("%s", causesOf(ctx))
+					if len(w.Keys("parts")) > 0 {
+						return nil
+					}
+					return w.create(ctx, "parts", "Part", "p", "widget", "a")
+				})
+				c.Sources = []controller.Source{source.OwnerLabel(parts, "widget")}
+				c.OwnWrites.ConsistencyTimeout = -1
+				w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+					resp := do()
+					if req.Method == http.MethodPost {
+						time.Sleep(slow)
+					}
+					return resp, nil
+				})
+				w.put("widgets", "a", 1)
+				w.run(c)
+				time.Sleep(time.Minute)
+				if got := runs.take(); len(got) != 2 {
+					t.Errorf("handled %q, want two runs", got)
+				}
+			})
+		})
+	}
+}
+
+// gatedInformer is an informer with a gate: the check whether it shows a write blocks while gate is set.
+type gatedInformer struct {
+	*informer.Informer[unstructuredObject]
+	mu   sync.Mutex
+	gate chan struct{} // guarded by mu
+}
+
+func (g *gatedInformer) Kind() schema.GroupVersionKind {
+	g.mu.Lock()
+	gate := g.gate
+	g.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	return g.Informer.Kind()
+}
+
+func (g *gatedInformer) set(gate chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.gate = gate
+}
+
+// TestWriteThatOutlivesItsRunIsNotAwaited checks that no run waits for a write if its run ends between the response
+// and the registration of the write. No later run would start or end that wait.
+func TestWriteThatOutlivesItsRunIsNotAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		gated := &gatedInformer{Informer: w.parts(informer.Selection{})}
+		gate := make(chan struct{})
+		var logs, runs journal
+		var outliving sync.WaitGroup
+		first := true
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			runs.add("run")
+			if !first {
+				return nil
+			}
+			first = false
+			outliving.Go(func() {
+				if err := w.patch(ctx, "widgets", "a", `{"status":{"ready":true}}`, "status"); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Second) // the write has its response, and is about to be registered
+			return nil
+		})
+		c.Reads = []informer.Any{gated}
+		c.Logger = logs.logger(slog.LevelWarn)
+		w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+			resp := do()
+			if req.Method == http.MethodPatch {
+				gated.set(gate)
+			}
+			return resp, nil
+		})
+		w.put("widgets", "a", 1)
+		ctrl := w.run(c)
+		time.Sleep(10 * time.Second)
+		gated.set(nil)
+		close(gate)
+		outliving.Wait()
+		if unseen := ctrl.Explain(key("a")).Unseen; len(unseen) != 0 {
+			t.Errorf("when all is done, the key waits for %q", unseen)
+		}
+		w.put("widgets", "a", 2)
+		time.Sleep(time.Minute)
+		if got := logs.take(); len(got) != 0 {
+			t.Errorf("logged %q", got)
 		}
 	})
 }

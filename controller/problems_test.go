@@ -432,3 +432,47 @@ func TestFunctionsOfChangesThatDoNotReturnAreReported(t *testing.T) {
 		})
 	}
 }
+
+// Other packages implement the contracts of this file, and their tests cover the details. These tests check that the
+// user of a controller gets them.
+
+// TestContract18_AProblemOfAnObjectIsAnEventOnce checks that an Event is about the key's own object, and is recorded
+// once an episode. A success of the key ends the episode.
+func TestContract18_AProblemOfAnObjectIsAnEventOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var told events
+		var works atomic.Bool
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			if works.Load() {
+				return nil
+			}
+			// The informer never shows this write, so each run starts before its informers show the writes of the run
+			// before.
+			return errors.Join(w.patch(ctx, "parts", "p", fmt.Sprintf(`{"spec":{"at":%d}}`, time.Now().Unix())), errors.New("no luck"))
+		})
+		c.Events, c.Reads = &told, []informer.Any{w.parts(informer.Selection{})}
+		c.Retry.Every.Max = time.Second
+		w.put("widgets", "a", 1)
+		w.put("parts", "p", 1)
+		w.HoldWatches("parts")
+		ctrl := w.run(c)
+		expect := func(what string) {
+			t.Helper()
+			if got := told.take(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning Widget/a (uid-1) UnseenWrite: ") {
+				t.Errorf("%s made the Events %q, want one about the object", what, got)
+			}
+		}
+		time.Sleep(5 * time.Minute)
+		if runs := ctrl.RecentRuns(); len(runs) < 10 {
+			t.Fatalf("%d runs, each of which was too early", len(runs))
+		}
+		expect("one episode")
+		works.Store(true)
+		time.Sleep(time.Minute)
+		works.Store(false)
+		w.put("widgets", "a", 2)
+		time.Sleep(5 * time.Minute)
+		expect("the next one")
+	})
+}

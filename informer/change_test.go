@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
@@ -175,5 +176,119 @@ func TestNewChangeIsForTests(t *testing.T) {
 	}
 	if got := informer.ChangeType(7).String(); got != "change 7" {
 		t.Errorf("an unknown type is called %q", got)
+	}
+}
+
+// The result of Later does not depend on later changes of the object.
+func TestLaterReturnsThePartsThatChangedThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		server.Put(object("a", "1"))
+		inf := start(t, server, nil).informer
+		synctest.Wait()
+		type told struct {
+			now   kube.ChangedParts
+			later func() kube.ChangedParts
+		}
+		var all []told
+		defer inf.Subscribe(func(c informer.Change) {
+			if c.Type == informer.Updated {
+				later := c.Later()
+				all = append(all, told{c.Changed(kube.ChangedAnything), later})
+			} else if c.Later() != nil {
+				t.Errorf("%s has something to compare", c.Type)
+			}
+		})()
+		for _, value := range []string{"2", "3"} {
+			server.Put(object("a", value))
+		}
+		labelled := object("a", "3")
+		labelled.Labels = map[string]string{"x": "y"}
+		server.Put(labelled)
+		server.Delete(key("a"))
+		synctest.Wait()
+		if len(all) != 3 {
+			t.Fatalf("%d updates", len(all))
+		}
+		for i, each := range all {
+			if got := each.later(); got != each.now || got == 0 {
+				t.Errorf("update %d: later it is %s, then it was %s", i, got, each.now)
+			}
+		}
+		if all[2].now&kube.ChangedLabels == 0 {
+			t.Errorf("the last update changed %s", all[2].now)
+		}
+	})
+}
+
+func TestChangedAndManager(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		first := object("a", "1")
+		first.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "someone", Operation: metav1.ManagedFieldsOperationUpdate}}
+		server.Put(first)
+		f := start(t, server, nil)
+		defer f.stop()
+		var lines []string
+		notify := func(c informer.Change) {
+			// The result must not depend on whether the parts are compared separately, all at once, or after the states
+			// were read.
+			head := c.Changed(kube.ChangedUID | kube.ChangedResourceVersion)
+			all := c.Changed(kube.ChangedAnything)
+			if _, err := c.States().Old(); err != nil {
+				t.Error(err)
+			}
+			if again := c.Changed(kube.ChangedUID | kube.ChangedResourceVersion); again != head || !all.Has(head) && head != 0 {
+				t.Errorf("%s: %s, then %s, of %s", c.Type, head, again, all)
+			}
+			lines = append(lines, fmt.Sprintf("%s: %s by %q", c.Type, all, c.Manager()))
+		}
+		defer f.informer.Subscribe(notify)()
+		defer f.informer.Subscribe(notify)()
+		second := first.DeepCopy()
+		second.Labels, second.Data = map[string]string{"x": "y"}, map[string]string{"value": "2"}
+		second.ManagedFields[0].Manager = "other"
+		server.Put(second)
+		server.Put(second)
+		server.Delete(key("a"))
+		synctest.Wait()
+		want := []string{
+			`listed: nothing by ""`, `listed: nothing by ""`,
+			`updated: resourceVersion,labels,spec by "other"`, `updated: resourceVersion,labels,spec by "other"`,
+			`updated: resourceVersion by "other"`, `updated: resourceVersion by "other"`,
+			`deleted: nothing by ""`, `deleted: nothing by ""`,
+		}
+		if diff := cmp.Diff(want, lines); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestNewChangeIsAsFromAWatch(t *testing.T) {
+	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	state := func(value string) configMap {
+		obj := object("a", value)
+		obj.UID = "u"
+		return obj
+	}
+	newChange := func(c informer.ChangeType, before, after kube.Object) informer.Change {
+		change, err := informer.NewChange(c, kind, before, after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return change
+	}
+	updated := newChange(informer.Updated, state("1"), state("2"))
+	deleted := newChange(informer.Deleted, state("1"), nil)
+	if updated.Certain() || !deleted.Certain() || updated.FromList() || deleted.FromList() {
+		t.Error("an update is certain, or a deletion is not, or one is from a list")
+	}
+	if !updated.Changed(kube.ChangedAnything).Has(kube.ChangedSpec) {
+		t.Errorf("changed %s", updated.Changed(kube.ChangedAnything))
+	}
+	for _, c := range []informer.Change{newChange(informer.Added, nil, state("2")), {}} {
+		if c.Certain() || c.Changed(kube.ChangedAnything) != 0 {
+			t.Errorf("%s is certain", c.Type)
+		}
 	}
 }

@@ -75,7 +75,7 @@ func TestMappedGivesObjectsAway(t *testing.T) {
 	})
 }
 
-func TestASourceThatJoinsLateIsToldWhatThereIs(t *testing.T) {
+func TestSourceThatStartsLateReceivesExistingObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -150,7 +150,7 @@ func TestNothingIsEnqueuedAfterRunHasReturned(t *testing.T) {
 }
 
 // A source must not wait for the announcement of a large list when it stops.
-func TestAnEndedSourceAsksNobody(t *testing.T) {
+func TestEndedMappedSourceDoesNotCallTheMapper(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()

@@ -21,7 +21,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
-	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // deletions records changes, and which of them are Certain.
@@ -325,77 +324,5 @@ func TestCertainDeletionHasTheLastState(t *testing.T) {
 				t.Errorf("seed %d: no deletion is certain", seed)
 			}
 		})
-	}
-}
-
-func TestChangedAndManager(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		first := object("a", "1")
-		first.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "someone", Operation: metav1.ManagedFieldsOperationUpdate}}
-		server.Put(first)
-		f := start(t, server, nil)
-		defer f.stop()
-		var lines []string
-		notify := func(c informer.Change) {
-			// The result must not depend on whether the parts are compared separately, all at once, or after the states
-			// were read.
-			head := c.Changed(kube.ChangedUID | kube.ChangedResourceVersion)
-			all := c.Changed(kube.ChangedAnything)
-			if _, err := c.States().Old(); err != nil {
-				t.Error(err)
-			}
-			if again := c.Changed(kube.ChangedUID | kube.ChangedResourceVersion); again != head || !all.Has(head) && head != 0 {
-				t.Errorf("%s: %s, then %s, of %s", c.Type, head, again, all)
-			}
-			lines = append(lines, fmt.Sprintf("%s: %s by %q", c.Type, all, c.Manager()))
-		}
-		defer f.informer.Subscribe(notify)()
-		defer f.informer.Subscribe(notify)()
-		second := first.DeepCopy()
-		second.Labels, second.Data = map[string]string{"x": "y"}, map[string]string{"value": "2"}
-		second.ManagedFields[0].Manager = "other"
-		server.Put(second)
-		server.Put(second)
-		server.Delete(key("a"))
-		synctest.Wait()
-		want := []string{
-			`listed: nothing by ""`, `listed: nothing by ""`,
-			`updated: resourceVersion,labels,spec by "other"`, `updated: resourceVersion,labels,spec by "other"`,
-			`updated: resourceVersion by "other"`, `updated: resourceVersion by "other"`,
-			`deleted: nothing by ""`, `deleted: nothing by ""`,
-		}
-		if diff := cmp.Diff(want, lines); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	})
-}
-
-func TestNewChangeIsAsFromAWatch(t *testing.T) {
-	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	state := func(value string) configMap {
-		obj := object("a", value)
-		obj.UID = "u"
-		return obj
-	}
-	newChange := func(c informer.ChangeType, before, after kube.Object) informer.Change {
-		change, err := informer.NewChange(c, kind, before, after)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return change
-	}
-	updated := newChange(informer.Updated, state("1"), state("2"))
-	deleted := newChange(informer.Deleted, state("1"), nil)
-	if updated.Certain() || !deleted.Certain() || updated.FromList() || deleted.FromList() {
-		t.Error("an update is certain, or a deletion is not, or one is from a list")
-	}
-	if !updated.Changed(kube.ChangedAnything).Has(kube.ChangedSpec) {
-		t.Errorf("changed %s", updated.Changed(kube.ChangedAnything))
-	}
-	for _, c := range []informer.Change{newChange(informer.Added, nil, state("2")), {}} {
-		if c.Certain() || c.Changed(kube.ChangedAnything) != 0 {
-			t.Errorf("%s is certain", c.Type)
-		}
 	}
 }
