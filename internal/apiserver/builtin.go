@@ -25,9 +25,9 @@ func ConfigMaps() *Kind {
 				c.Data = map[string]string{}
 			}
 		},
-		stored: func(obj object) {
+		stored: func(obj object) bool {
 			c := obj.(*corev1.ConfigMap)
-			c.BinaryData = storedBytes(c.BinaryData)
+			return storeBytes(&c.BinaryData)
 		},
 		validate: func(obj, old object) field.ErrorList {
 			c := obj.(*corev1.ConfigMap)
@@ -47,18 +47,19 @@ func ConfigMaps() *Kind {
 	return k
 }
 
-// storedBytes returns data as the real server reads it from etcd, where it is protobuf: without a map if it is empty, and
-// with empty values in place of nil.
-func storedBytes(data map[string][]byte) map[string][]byte {
-	if len(data) == 0 {
-		return nil
+// storeBytes changes data to what the real server reads from etcd, where it is protobuf: no map if it is empty, and empty
+// values in place of nil. It reports whether there were nil values: they have other bytes than empty ones.
+func storeBytes(data *map[string][]byte) (rewritten bool) {
+	if len(*data) == 0 {
+		*data = nil
 	}
-	for key, value := range data {
+	for key, value := range *data {
 		if value == nil {
-			data[key] = []byte{}
+			(*data)[key] = []byte{}
+			rewritten = true
 		}
 	}
-	return data
+	return rewritten
 }
 
 func validateConfigMap(c *corev1.ConfigMap) field.ErrorList {
@@ -117,9 +118,9 @@ func Secrets() *Kind {
 			}
 			s.StringData = nil
 		},
-		stored: func(obj object) {
+		stored: func(obj object) bool {
 			s := obj.(*corev1.Secret)
-			s.Data = storedBytes(s.Data)
+			return storeBytes(&s.Data)
 		},
 		validate: func(obj, old object) field.ErrorList {
 			s := obj.(*corev1.Secret)

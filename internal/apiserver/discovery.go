@@ -135,6 +135,11 @@ func (s *Server) resources(gv schema.GroupVersion) *response {
 				Name: kind.Resource + "/status", Namespaced: !kind.ClusterScoped, Kind: kind.Kind, Verbs: []string{"get", "patch", "update"},
 			})
 		}
+		if kind == s.namespaceKind() {
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: kind.Resource + "/finalize", Kind: kind.Kind, Verbs: []string{"update"},
+			})
+		}
 	}
 	return discoveryResponse(list, "")
 }
@@ -154,7 +159,7 @@ func (s *Server) aggregated(groups []string, legacy bool) apidiscoveryv2.APIGrou
 		for _, v := range s.versionsOf(name) {
 			discovered := apidiscoveryv2.APIVersionDiscovery{Version: v, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
 			for _, kind := range s.kindsOf(name, v) {
-				discovered.Resources = append(discovered.Resources, kind.discovered())
+				discovered.Resources = append(discovered.Resources, s.discovered(kind))
 			}
 			group.Versions = append(group.Versions, discovered)
 		}
@@ -163,8 +168,11 @@ func (s *Server) aggregated(groups []string, legacy bool) apidiscoveryv2.APIGrou
 	return list
 }
 
-func (k *Kind) discovered() apidiscoveryv2.APIResourceDiscovery {
-	gvk := &metav1.GroupVersionKind{Group: k.Group, Version: k.Version, Kind: k.Kind}
+func (s *Server) discovered(k *Kind) apidiscoveryv2.APIResourceDiscovery {
+	gvk := &metav1.GroupVersionKind{Kind: k.Kind} // built-in kinds: those of the list
+	if k.custom() {
+		gvk.Group, gvk.Version = k.Group, k.Version
+	}
 	resource := apidiscoveryv2.APIResourceDiscovery{
 		Resource: k.Resource, ResponseKind: gvk, Scope: apidiscoveryv2.ScopeNamespace,
 		SingularResource: k.singular(), Verbs: k.verbs(), ShortNames: k.ShortNames,
@@ -172,10 +180,15 @@ func (k *Kind) discovered() apidiscoveryv2.APIResourceDiscovery {
 	if k.ClusterScoped {
 		resource.Scope = apidiscoveryv2.ScopeCluster
 	}
+	if k == s.namespaceKind() {
+		resource.Subresources = append(resource.Subresources, apidiscoveryv2.APISubresourceDiscovery{
+			Subresource: "finalize", ResponseKind: gvk, Verbs: []string{"update"},
+		})
+	}
 	if k.Status {
-		resource.Subresources = []apidiscoveryv2.APISubresourceDiscovery{
-			{Subresource: "status", ResponseKind: gvk, Verbs: []string{"get", "patch", "update"}},
-		}
+		resource.Subresources = append(resource.Subresources, apidiscoveryv2.APISubresourceDiscovery{
+			Subresource: "status", ResponseKind: gvk, Verbs: []string{"get", "patch", "update"},
+		})
 	}
 	return resource
 }

@@ -41,8 +41,9 @@ type rules struct {
 	defaults func(object)
 	// prepare normalizes an object before it is validated; old is nil for a new object.
 	prepare func(obj, old object)
-	// stored changes a valid object to the form in which the real server reads it back from etcd.
-	stored func(object)
+	// stored changes a valid object to the form in which the real server reads it back from etcd. It reports whether that
+	// form has other bytes than the stored one: then the next write is a change, even if it writes the same object.
+	stored func(object) (rewritten bool)
 	// canonicalize completes a valid new object, when its name is known.
 	canonicalize func(object)
 	// validate returns what is wrong with an object; old is nil for a new object. The rules for metadata of all kinds are

@@ -125,7 +125,7 @@ func (s *Server) commit(t *table, obj object, old *record, dryRun bool) (*record
 		obj.SetSelfLink("")
 	}
 	if t.kind.rules.stored != nil {
-		t.kind.rules.stored(obj)
+		r.rewritten = t.kind.rules.stored(obj)
 	}
 	if old == nil {
 		if dryRun {
@@ -141,13 +141,13 @@ func (s *Server) commit(t *table, obj object, old *record, dryRun bool) (*record
 	if err != nil {
 		return nil, err
 	}
-	if same {
+	if same && r.rewritten == old.rewritten {
 		return old, nil
 	}
 	if dryRun {
 		return r, nil
 	}
-	r = &record{kind: t.kind, key: r.key, obj: obj}
+	r = &record{kind: t.kind, key: r.key, obj: obj, rewritten: r.rewritten}
 	s.advance(r)
 	t.put(r)
 	t.log(event{kind: watch.Modified, version: r.version, record: r, old: old}, s.config.History)

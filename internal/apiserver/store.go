@@ -27,6 +27,8 @@ type record struct {
 	key     string // namespace/name, or the name of a cluster-scoped object: the order of lists
 	version uint64
 	obj     object // complete, with its TypeMeta and resourceVersion
+	// rewritten is the result of rules.stored.
+	rewritten bool
 
 	// Encodings, made when a client first asks for them.
 	json     atomic.Pointer[[]byte]
