@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"strings"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
 // codecs decodes request bodies and encodes objects. It does not change after newCodecs.
@@ -27,18 +24,22 @@ type codecs struct {
 	rawProtobuf *protobuf.RawSerializer
 }
 
-func newCodecs(kinds []*Kind) *codecs {
+func newCodecs(kinds []*Kind) (*codecs, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	utilruntime.Must(metav1.AddMetaToScheme(scheme))
-	utilruntime.Must(corev1.AddToScheme(scheme))
-	utilruntime.Must(coordinationv1.AddToScheme(scheme))
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register the types of metadata: %w", err)
+	}
 	for _, kind := range kinds {
-		if kind.custom() || scheme.Recognizes(kind.GroupVersionKind) {
+		if kind.custom() {
 			continue
 		}
-		scheme.AddKnownTypeWithName(kind.GroupVersionKind, kind.newObject())
-		metav1.AddToGroupVersion(scheme, kind.GroupVersion())
+		if err := kind.addToScheme(scheme); err != nil {
+			return nil, fmt.Errorf("register the type of %s: %w", kind.Kind, err)
+		}
+		if !scheme.Recognizes(kind.GroupVersionKind) {
+			return nil, fmt.Errorf("register the type of %s: the function does not register %s", kind.Kind, kind.GroupVersionKind)
+		}
 	}
 	serializer := func(options json.SerializerOptions) *json.Serializer {
 		return json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, options)
@@ -48,7 +49,7 @@ func newCodecs(kinds []*Kind) *codecs {
 		json:   serializer(json.SerializerOptions{}), strictJSON: serializer(json.SerializerOptions{Strict: true}),
 		yaml: serializer(json.SerializerOptions{Yaml: true}), strictYAML: serializer(json.SerializerOptions{Yaml: true, Strict: true}),
 		protobuf: protobuf.NewSerializer(scheme, scheme), rawProtobuf: protobuf.NewRawSerializer(scheme, scheme),
-	}
+	}, nil
 }
 
 func (c *codecs) decoder(media mediaType, strict bool) runtime.Decoder {

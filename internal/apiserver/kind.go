@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -21,7 +22,7 @@ type Kind struct {
 	ShortNames         []string
 	ClusterScoped      bool
 	// Status is true if the kind has the subresource status. Then creates and updates of the object ignore the status, and
-	// updates of the subresource ignore everything else.
+	// updates of the subresource ignore the spec (of custom resources: everything but the status).
 	Status bool
 	// Generation is true if the kind counts changes of everything except metadata and, with Status, the status. All custom
 	// resources do; of the built-in kinds, those with a spec that controllers act on.
@@ -31,8 +32,9 @@ type Kind struct {
 	// CreateOnUpdate is true if an update of a missing object creates it.
 	CreateOnUpdate bool
 
-	newObject func() object // a Go type; nil for custom resources
-	rules     rules
+	newObject   func() object // a Go type; nil for custom resources
+	addToScheme func(*runtime.Scheme) error
+	rules       rules
 }
 
 // rules are the parts of a kind's behaviour that differ between kinds. Each function may be nil.
@@ -61,16 +63,17 @@ type rules struct {
 	returnDeleted bool
 }
 
-// Builtin returns a kind with a Go type, whose AddToScheme function the server's scheme gets. It has the rules of the real
-// server for metadata, but no defaults and no validation of other fields. The caller sets the remaining fields of the Kind.
+// Builtin returns a kind with the Go type T, which addToScheme registers, together with its list type. The kind has the
+// rules of the real server for metadata, but no defaults and no validation of other fields. The caller sets the remaining
+// fields of the Kind.
 func Builtin[T any, P interface {
 	*T
 	object
-}](gvk schema.GroupVersionKind, resource string,
+}](gvk schema.GroupVersionKind, resource string, addToScheme func(*runtime.Scheme) error,
 ) *Kind {
 	return &Kind{
 		GroupVersionKind: gvk, Resource: resource, UnconditionalUpdate: true,
-		newObject: func() object { return P(new(T)) },
+		newObject: func() object { return P(new(T)) }, addToScheme: addToScheme,
 	}
 }
 

@@ -232,10 +232,10 @@ func (s *Server) Transport() http.RoundTripper { return transport{s} }
 type transport struct{ server *Server }
 
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		defer req.Body.Close()
+	}
 	if err := req.Context().Err(); err != nil {
-		if req.Body != nil {
-			_ = req.Body.Close()
-		}
 		return nil, err
 	}
 	res := t.server.respond(req) //nolint:contextcheck // it is the request's

@@ -46,7 +46,7 @@ type Server struct {
 // tableName identifies a resource in one version.
 type tableName struct{ group, version, resource string }
 
-// New returns an empty server. Errors: two kinds with one resource name.
+// New returns an empty server. Errors: two kinds with one resource name, a Go type that cannot be registered.
 func New(config Config) (*Server, error) {
 	if config.Kinds == nil {
 		config.Kinds = []*Kind{ConfigMaps(), Secrets(), Namespaces(), Leases()}
@@ -54,8 +54,12 @@ func New(config Config) (*Server, error) {
 	if config.History <= 0 {
 		config.History = 10_000
 	}
+	codecs, err := newCodecs(config.Kinds)
+	if err != nil {
+		return nil, fmt.Errorf("new API server: %w", err)
+	}
 	s := &Server{
-		config: config, codecs: newCodecs(config.Kinds),
+		config: config, codecs: codecs,
 		random: rand.NewPCG(config.Seed, 0), version: firstVersion,
 		tables: map[tableName]*table{},
 	}
@@ -70,7 +74,8 @@ func New(config Config) (*Server, error) {
 }
 
 // Fork returns a server with the same objects, history and random sequence, which changes independently from then on. It
-// has no open watches. The costs do not depend on the number of objects.
+// has no open watches. A fork shares all stored objects. The first write to a resource copies the list of references to its
+// objects, in the fork and in the original.
 func (s *Server) Fork() *Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()

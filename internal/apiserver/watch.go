@@ -45,7 +45,9 @@ func (r *request) watch(options internalversion.ListOptions, selected selection)
 	}
 	st.deadline = time.Now().Add(timeout)
 	st.timeout = time.NewTimer(timeout)
-	st.setBookmark()
+	if next := st.untilBookmark(); options.AllowWatchBookmarks && next > 0 {
+		st.bookmark = time.NewTimer(next)
+	}
 	st.generation = t.closed
 	st.cursor = s.version
 	switch initial := options.SendInitialEvents; {
@@ -84,6 +86,7 @@ type stream struct {
 	closed    chan struct{}
 	closeOnce sync.Once
 
+	// Immutable after watch.
 	deadline  time.Time
 	timeout   *time.Timer
 	bookmark  *time.Timer // nil without bookmarks
@@ -133,7 +136,9 @@ func (st *stream) Read(p []byte) (int, error) {
 			st.ended = true
 		case <-bookmark:
 			st.sendBookmark()
-			st.setBookmark()
+			if next := st.untilBookmark(); next > 0 {
+				st.bookmark.Reset(next)
+			}
 		}
 	}
 }
@@ -238,17 +243,9 @@ func (st *stream) sendBookmarkAt(version uint64, annotations map[string]string) 
 	st.sendObject(watch.Bookmark, &record{kind: kind, obj: obj})
 }
 
-// setBookmark sets the time of the next bookmark.
-func (st *stream) setBookmark() {
-	if !st.bookmarks {
-		return
-	}
-	next := time.Until(st.deadline) - finalBookmark
-	if next <= 0 {
-		st.bookmark = nil
-		return
-	}
-	st.bookmark = time.NewTimer(min(next, bookmarkInterval))
+// untilBookmark returns the time until the next bookmark. It is not positive after the last one.
+func (st *stream) untilBookmark() time.Duration {
+	return min(time.Until(st.deadline)-finalBookmark, bookmarkInterval)
 }
 
 // fail sends an error, and ends the watch.

@@ -1,0 +1,52 @@
+package apiserver
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+const deploymentsPath = "/apis/apps/v1/namespaces/shop/deployments"
+
+// A built-in kind without own rules counts generations, keeps the status apart, and is served as protobuf.
+func TestBuiltinKind(t *testing.T) {
+	t.Parallel()
+	deployments := Builtin[appsv1.Deployment](appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments", appsv1.AddToScheme)
+	deployments.Status, deployments.Generation = true, true
+	s := newServer(t, func(c *Config) { c.Kinds = append(c.Kinds, deployments) })
+	expect := func(text string, wants ...string) {
+		t.Helper()
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s, want %s", text, want)
+			}
+		}
+	}
+	expect(mustSend(t, s, "POST", deploymentsPath, `{"metadata":{"name":"web"},"spec":{"replicas":1},"status":{"replicas":9}}`),
+		`"generation":1`, `"status":{}`)
+	expect(mustSend(t, s, "PUT", deploymentsPath+"/web", `{"metadata":{"name":"web","labels":{"app":"web"}},"spec":{"replicas":1}}`),
+		`"generation":1`, `"app":"web"`)
+	expect(mustSend(t, s, "PUT", deploymentsPath+"/web/status", `{"metadata":{"name":"web"},"spec":{"replicas":5},"status":{"replicas":1}}`),
+		`"generation":1`, `"spec":{"replicas":1`, `"status":{"replicas":1}`)
+	expect(mustSend(t, s, "PUT", deploymentsPath+"/web", `{"metadata":{"name":"web"},"spec":{"replicas":2}}`),
+		`"generation":2`, `"status":{"replicas":1}`)
+	list := mustSend(t, s, "GET", deploymentsPath, "", "Accept", "application/vnd.kubernetes.protobuf")
+	decoded, _, err := s.codecs.protobuf.Decode([]byte(list), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if items := decoded.(*appsv1.DeploymentList).Items; len(items) != 1 || *items[0].Spec.Replicas != 2 {
+		t.Errorf("list %v", items)
+	}
+}
+
+func TestUnregisteredType(t *testing.T) {
+	t.Parallel()
+	kind := Builtin[corev1.Pod](corev1.SchemeGroupVersion.WithKind("Pod"), "pods", func(*runtime.Scheme) error { return nil })
+	if _, err := New(Config{Kinds: []*Kind{kind}}); err == nil {
+		t.Error("a kind whose type is not registered was accepted")
+	}
+}
