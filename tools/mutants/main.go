@@ -52,7 +52,7 @@ A verdict is a block in the file of verdicts. Tests that were added are named, o
   test: TestPatchOfExactlyTheLimit
 
 With -out, survivors without a verdict are added to that file with an empty reason. Write a test, or fill in the reason.
-Then run again with -retry: it keeps the results of the mutants that were killed, and tries the others.
+Then run again with -retry: it keeps the results of the mutants that were killed or have a reason, and tries the others.
 
 The flags:
 `
@@ -85,7 +85,7 @@ func start(args []string) error {
 	flags.DurationVar(&c.slack, "slack", 15*time.Second, "time above three times the normal duration after which a test hangs")
 	flags.IntVar(&c.memory, "memory", 4096, "address space of a test process in `MiB`")
 	flags.StringVar(&c.state, "state", "", "`file` that keeps the results for -retry")
-	flags.BoolVar(&c.retry, "retry", false, "keep the killed mutants of the run in -state, and try the others")
+	flags.BoolVar(&c.retry, "retry", false, "keep the results of mutants that were killed or have a reason in the run in -state, and try the others")
 	flags.StringVar(&c.out, "out", "", "write the document to this `file`")
 	flags.StringVar(&c.verdicts, "verdicts", "", "`file` with the verdicts")
 	flags.DurationVar(&c.progress, "progress", 5*time.Second, "time between two lines of progress")

@@ -319,7 +319,7 @@ func (s *session) showProgress(done <-chan struct{}, total int, measured time.Du
 	}
 }
 
-// restore takes over the results of the last run, but not those of survivors: they are tried again.
+// restore takes over the results of the last run, but not those of survivors without a reason: they are tried again.
 func (s *session) restore() error {
 	text, err := os.ReadFile(s.config.state)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -332,8 +332,12 @@ func (s *session) restore() error {
 	if err := json.Unmarshal(text, &earlier); err != nil {
 		return fmt.Errorf("%s: %w", s.config.state, err)
 	}
+	explained := map[string]bool{}
+	for _, v := range s.verdicts {
+		explained[v.id] = v.explains()
+	}
 	for id, r := range earlier.Results {
-		if !r.survived() {
+		if !r.survived() || explained[id] {
 			s.Results[id] = r
 		}
 	}
