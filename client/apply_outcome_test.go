@@ -100,6 +100,23 @@ func TestApplyOutcome(t *testing.T) {
 	}
 }
 
+// TestApplyOutcomeBehindInformer: the informer does not show the first apply yet, but the client knows its response.
+func TestApplyOutcomeBehindInformer(t *testing.T) {
+	t.Parallel()
+	_, c := newServer(t)
+	c = with(t, intercepted(c, func(_ context.Context, r *client.Request) error {
+		after := database()
+		after.ResourceVersion, *after.Spec.Replicas = "8", 5
+		r.Status, *r.Response.(*appsv1.StatefulSet) = http.StatusOK, *after
+		return nil
+	}, client.VerbApply), func(config *client.Config) { config.Informers = []client.Informer{shownSet{set: database()}} })
+	for _, want := range []client.ObjectOutcome{client.Updated, client.Unchanged} {
+		if applied, err := client.Apply(t.Context(), c, replicas(5)); err != nil || applied.Outcome != want {
+			t.Errorf("the outcome is %q, %v, want %q", applied.Outcome, err, want)
+		}
+	}
+}
+
 // TestForcedApplyWithoutChangeKeepsStates: two field owners that apply the same values by force make one request each.
 func TestForcedApplyWithoutChangeKeepsStates(t *testing.T) {
 	t.Parallel()
