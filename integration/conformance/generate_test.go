@@ -306,8 +306,13 @@ func (g *generator) unusual(o *operation) {
 
 // accept sometimes asks for another form of the response.
 func (g *generator) accept(o *operation) {
-	if form := often(g, 20, pick(g, "PartialObjectMetadata", "PartialObjectMetadataList")); form != "" {
+	switch form := pick(g, "PartialObjectMetadata", "PartialObjectMetadataList"); g.IntN(10) {
+	case 0, 1:
 		o.header["Accept"] = "application/json;as=" + form + ";g=meta.k8s.io;v=v1"
+	case 2:
+		o.header["Accept"] = "application/vnd.kubernetes.protobuf;as=" + form + ";g=meta.k8s.io;v=v1"
+	case 3:
+		o.header["Accept"] = pick(g, "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json")
 	}
 }
 
@@ -321,6 +326,7 @@ func (g *generator) list(o *operation) {
 	}
 	if o.resource == "namespaces" {
 		add("labelSelector=sequence%3D$ns")
+		add(pick(g, "", "", "fieldSelector=status.phase%3DActive", "fieldSelector=status.phase%3DTerminating", "fieldSelector=metadata.name%3D$ns-x", "fieldSelector=name%3D$ns-x", "fieldSelector=metadata.namespace%3D$ns"))
 	} else {
 		add(g.selector())
 		if g.IntN(10) == 0 {
@@ -345,11 +351,12 @@ func (g *generator) selector() string {
 
 func (g *generator) watch(o *operation) {
 	o.method, o.watch, o.name = "GET", true, ""
-	selector := pick(g, "", "", "", "labelSelector=app%3Dweb", "fieldSelector=metadata.name%3Da", "labelSelector=app%3Dweb&fieldSelector=metadata.name%3Da")
+	selector := pick(g, "", "", "", "labelSelector=app%3Dweb", "labelSelector=app+in+%28web%29", "fieldSelector=metadata.name%3Da", "labelSelector=app%3Dweb&fieldSelector=metadata.name%3Da")
 	if o.resource == "namespaces" {
 		selector = "labelSelector=sequence%3D$ns"
-	} else {
-		o.namespace = "$ns"
+	} else if o.namespace = "$ns"; g.IntN(5) == 0 {
+		o.namespace = "" // all, but only objects of this sequence
+		selector = pick(g, "labelSelector=sequence%3D$ns", "fieldSelector=metadata.namespace%3D$ns", "labelSelector=sequence%3D$ns%2Capp%3Dweb")
 	}
 	from := pick(g, "", "resourceVersion=0", "resourceVersion=$first", "resourceVersion=$first", "resourceVersion=$first&allowWatchBookmarks=true",
 		"resourceVersion=x", "resourceVersionMatch=NotOlderThan&sendInitialEvents=true&allowWatchBookmarks=true",

@@ -11,6 +11,11 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 )
 
@@ -57,15 +62,30 @@ func (n *names) text(res result) string {
 		text += "Warning: " + n.message(warning) + "\n"
 	}
 	content := decode(res.body)
-	if res.media == "application/yaml" {
+	switch res.media {
+	case "application/yaml":
 		if converted, err := yaml.YAMLToJSON([]byte(res.body)); err == nil {
 			content = decode(string(converted))
 		}
+	case runtime.ContentTypeProtobuf:
+		content = fromProtobuf(res.body)
 	}
 	if content == nil {
 		return text + res.body
 	}
 	return text + n.canonical(content)
+}
+
+// fromProtobuf returns an object in protobuf as decoded JSON.
+func fromProtobuf(body string) any {
+	types := runtime.NewScheme()
+	utilruntime.Must(scheme.AddToScheme(types))
+	utilruntime.Must(metav1.AddMetaToScheme(types))
+	obj, _, err := protobuf.NewSerializer(types, types).Decode([]byte(body), nil, nil)
+	if err != nil {
+		return err.Error()
+	}
+	return decode(mustJSON(obj))
 }
 
 // canonical returns the normalized JSON of a value.
@@ -257,9 +277,9 @@ func (n *names) details(value any) {
 var (
 	uuids     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	generated = regexp.MustCompile(`gen-\d+-[a-z0-9]{5}\b`)
-	numbers   = regexp.MustCompile(`\b\d{2,}\b`)
+	numbers   = regexp.MustCompile(`\d+$`)
 	applies   = regexp.MustCompile(`, application/apply-patch\+yaml`)
-	versions  = regexp.MustCompile(`ResourceVersion in (record \(|object meta: )\d+`)
+	versions  = regexp.MustCompile(`(?i)resource ?version("?: ?"|[^0-9"]{0,40})\d+`) // not all numbers: a version can be equal to any number
 	times     = regexp.MustCompile(`\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(Z| \+0000 UTC)?`)
 	patched   = regexp.MustCompile(`(?s)patch: Invalid value: "(\{.*\}(\\n)?|map\[.*\])": `)
 )
@@ -277,13 +297,8 @@ func (n *names) message(text string) string {
 	text = times.ReplaceAllString(text, "<time>")
 	text = uuids.ReplaceAllStringFunc(text, func(uid string) string { return n.symbol("uid", uid) })
 	text = generated.ReplaceAllStringFunc(text, func(name string) string { return n.symbol("name", name) })
-	for _, found := range versions.FindAllString(text, -1) {
-		n.version(numbers.FindString(found))
-	}
-	return numbers.ReplaceAllStringFunc(text, func(number string) string {
-		if known := n.symbols[number]; known != "" {
-			return known
-		}
-		return number
+	return versions.ReplaceAllStringFunc(text, func(found string) string {
+		number := numbers.FindString(found)
+		return strings.TrimSuffix(found, number) + n.version(number)
 	})
 }

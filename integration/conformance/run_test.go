@@ -218,6 +218,9 @@ func (s *side) writeLast(t *testing.T, index int, o operation) {
 	target := o
 	target.query, target.subresource, target.watch = "", "", false
 	target.name = "a"
+	if o.resource != "namespaces" {
+		target.namespace = "$ns"
+	}
 	if o.resource == "namespaces" {
 		target.name = "$ns-x"
 	}
