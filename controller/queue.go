@@ -26,8 +26,13 @@ const (
 // QueueEntry is a key in the queue at one time.
 type QueueEntry struct {
 	Key kube.Key
-	// State is "ready", "processing", "processing, added again", "delayed", "backoff", or "held". The informers do not
-	// show yet what the last run of a held key wrote.
+	// State is one of:
+	//   - "delayed": it becomes ready at Due
+	//   - "backoff": its last run failed; it becomes ready at Due
+	//   - "held": it is held back until informers show the writes of its last run, or because it is in a hot loop
+	//   - "ready": it waits for a worker
+	//   - "processing": a worker handles it
+	//   - "processing, added again": a worker handles it, and it becomes ready again after that
 	State string
 	// Due is the time when the key becomes or became ready; for a held key it is the latest time. Causes and Priority
 	// belong to the same run: for "processing" the current one, for "processing, added again" the next one.
