@@ -266,7 +266,7 @@ func TestContract03_GoneObjectsAreNotResynced(t *testing.T) {
 		if diff := cmp.Diff([]string{"ns/a: listed", "ns/a: deleted"}, runs.take()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		if s := ctrl.Stats(); s.Waiting != 0 || s.Queued != 0 {
+		if s := ctrl.Stats(); s.Delayed != 0 || s.Ready != 0 {
 			t.Errorf("the queue still knows of the object: %+v", s)
 		}
 	})

@@ -548,11 +548,11 @@ func TestStatsCountWhatIsGoingOn(t *testing.T) {
 		}
 		start(t, ctrl)
 		synctest.Wait()
-		if diff := cmp.Diff(controller.Stats{Phase: controller.PhaseRunning, Queued: 2, Busy: 3, Workers: 3}, ctrl.Stats()); diff != "" {
+		if diff := cmp.Diff(controller.Stats{Phase: controller.PhaseRunning, Ready: 2, Processing: 3, Workers: 3}, ctrl.Stats()); diff != "" {
 			t.Errorf("at the start (-want +got):\n%s", diff)
 		}
 		time.Sleep(time.Minute)
-		if diff := cmp.Diff(controller.Stats{Phase: controller.PhaseRunning, Waiting: 5, Workers: 3}, ctrl.Stats()); diff != "" {
+		if diff := cmp.Diff(controller.Stats{Phase: controller.PhaseRunning, Delayed: 5, Workers: 3}, ctrl.Stats()); diff != "" {
 			t.Errorf("at rest (-want +got):\n%s", diff)
 		}
 	})

@@ -63,9 +63,9 @@ type Explanation struct {
 	Retrieves string
 	// Queued is the key's entry in the queue. Nil: the key is not in the queue.
 	Queued *QueueEntry
-	// Found contains the causes of a key that lists and polls found and that waits for room in the queue, to be
-	// enqueued at low priority. Empty: the key does not wait for room.
-	Found Causes
+	// WaitingForRoom contains the causes of a key that lists and polls found and that waits for room in the queue, to
+	// be enqueued at low priority. Empty: the key does not wait for room.
+	WaitingForRoom Causes
 	// Stats contains the controller's figures, such as the number of ready keys.
 	Stats Stats
 	// Failures is the number of consecutive failed runs since FailingSince; LastError is the error of the last one.
@@ -110,7 +110,7 @@ func (c *Controller[T]) Explain(key kube.Key) Explanation {
 		entry := queueEntry(found)
 		e.Queued = &entry
 	}
-	e.Found, _ = l.feeder.causesOf(key)
+	e.WaitingForRoom, _ = l.feeder.causesOf(key)
 	f := l.failures.of(key)
 	e.Failures, e.FailingSince, e.LastError, e.Terminal = f.consecutive, f.since, f.err, f.terminal
 	e.Unseen = l.ownWrites.Unseen(key)

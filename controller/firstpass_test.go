@@ -39,7 +39,7 @@ func TestContract03_FirstPassQueuesLittleAndHandlesAll(t *testing.T) {
 		most := 0
 		for runs.Load() < objects {
 			time.Sleep(time.Millisecond)
-			most = max(most, ctrl.Stats().Queued)
+			most = max(most, ctrl.Stats().Ready)
 			if most == 0 {
 				t.Fatal("nothing is queued")
 			}

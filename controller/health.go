@@ -46,19 +46,19 @@ func (p Phase) String() string {
 // Stats are a controller's figures at one time.
 type Stats struct {
 	Phase Phase
-	// Queued is the number of keys that are ready and wait for a worker.
-	Queued int
-	// Waiting is the number of delayed keys: requeued or debounced.
-	Waiting int
-	// Busy is the number of workers that run a key. Workers is Config.Workers.
-	Busy    int
-	Workers int
-	// BackOff is the number of keys that failed and wait for their retry. Held is the number of keys that are held
-	// back (see RunRecord.Held). Waiting includes neither.
-	BackOff int
+	// Ready is the number of keys that are ready and wait for a worker.
+	Ready int
+	// Delayed is the number of delayed keys: requeued or debounced.
+	Delayed int
+	// Processing is the number of keys that workers are processing. Workers is Config.Workers.
+	Processing int
+	Workers    int
+	// Backoff is the number of keys that failed and wait for their retry. Held is the number of keys that are held
+	// back (see RunRecord.Held). Delayed includes neither.
+	Backoff int
 	Held    int
-	// Found is the number of keys that were found by lists and polls and wait for room in the queue.
-	Found int
+	// WaitingForRoom is the number of keys that were found by lists and polls and wait for room in the queue.
+	WaitingForRoom int
 	// OldestWait is how long the oldest ready key has waited for a worker.
 	OldestWait time.Duration
 	// Failing is the number of keys that failed in their last run. FailingSince is the time of the first failure of
@@ -76,8 +76,8 @@ func (c *Controller[T]) Stats() Stats {
 	s := Stats{Phase: c.phase, Workers: c.config.Workers}
 	if c.loop != nil {
 		q := c.loop.queue.Stats()
-		s.Queued, s.Waiting, s.BackOff, s.Held, s.Busy = q.Ready, q.Delayed, q.Backoff, q.Held, q.Processing
-		s.Found = c.loop.feeder.waiting()
+		s.Ready, s.Delayed, s.Backoff, s.Held, s.Processing = q.Ready, q.Delayed, q.Backoff, q.Held, q.Processing
+		s.WaitingForRoom = c.loop.feeder.waiting()
 		if !q.OldestReady.IsZero() {
 			s.OldestWait = time.Since(q.OldestReady)
 		}

@@ -95,7 +95,7 @@ func TestReplacementOfAStuckHandlerWorksInItsNamespace(t *testing.T) {
 		}
 		close(block)
 		synctest.Wait()
-		if s := ctrl.Stats(); s.Busy != 0 || s.Queued != 0 {
+		if s := ctrl.Stats(); s.Processing != 0 || s.Ready != 0 {
 			t.Errorf("when it has returned: %+v", s)
 		}
 	})

@@ -88,7 +88,7 @@ func (f *family) source() controller.Source { return source.OwnerLabel(f.childIn
 
 func (f *family) reconcile(ctx context.Context, key kube.Key) error {
 	run, _ := controller.RunFrom(ctx)
-	queued := f.ctrl.Stats().Queued + f.ctrl.Stats().Waiting
+	queued := f.ctrl.Stats().Ready + f.ctrl.Stats().Delayed
 	f.mu.Lock()
 	f.runs[key.Name]++
 	f.order = append(f.order, key.Name)
@@ -435,17 +435,17 @@ func TestKeysThatWaitForRoomAreExplained(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		s := f.ctrl.Stats()
-		if s.Found == 0 || s.Found+s.Queued+s.Busy < 1980 {
+		if s.WaitingForRoom == 0 || s.WaitingForRoom+s.Ready+s.Processing < 1980 {
 			t.Errorf("stats %+v", s)
 		}
 		waits := ""
 		for n := range 2000 {
-			if e := f.ctrl.Explain(key(ownerName(n))); len(e.Found.List()) > 0 {
+			if e := f.ctrl.Explain(key(ownerName(n))); len(e.WaitingForRoom.List()) > 0 {
 				waits = e.String()
 				break
 			}
 		}
-		want := fmt.Sprintf("listed\n  busy workers: 1 of 1; ready keys: %d; keys that wait for room: %d\n", s.Queued, s.Found)
+		want := fmt.Sprintf("listed\n  busy workers: 1 of 1; ready keys: %d; keys that wait for room: %d\n", s.Ready, s.WaitingForRoom)
 		if !strings.Contains(waits, "waits for room in the queue: owner label children: ") || !strings.Contains(waits, want) {
 			t.Errorf("explained:\n%s\nwant:\n%s", waits, want)
 		}

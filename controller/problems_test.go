@@ -107,7 +107,7 @@ func TestContract20_AStuckHandlerIsReportedAndReplaced(t *testing.T) {
 		if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), "ns/stuck") {
 			t.Errorf("Ready: %v, want the stuck key", err)
 		}
-		if s := ctrl.Stats(); s.Problems[controller.ProblemStuck] != 1 || s.Busy != 1 {
+		if s := ctrl.Stats(); s.Problems[controller.ProblemStuck] != 1 || s.Processing != 1 {
 			t.Errorf("Stats %+v", s)
 		}
 		close(release)

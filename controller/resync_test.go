@@ -61,7 +61,7 @@ func TestContract29_EachObjectHasItsMomentInTheInterval(t *testing.T) {
 				ctrl := newController(t, c)
 				start(t, ctrl)
 				synctest.Wait()
-				if s := ctrl.Stats(); s.Waiting != 0 || s.Queued != 0 {
+				if s := ctrl.Stats(); s.Delayed != 0 || s.Ready != 0 {
 					t.Errorf("at rest the queue has %+v", s)
 				}
 				began := time.Now()
@@ -88,7 +88,7 @@ func TestContract29_EachObjectHasItsMomentInTheInterval(t *testing.T) {
 					if least := min(200, int(interval/(25*time.Millisecond))); len(moments) < least || most > 3*objects/least {
 						t.Errorf("round %d: resyncs fall into %d moments, %d into one", round, len(moments), most)
 					}
-					if s := ctrl.Stats(); s.Waiting != 0 || s.Queued != 0 {
+					if s := ctrl.Stats(); s.Delayed != 0 || s.Ready != 0 {
 						t.Errorf("round %d: the queue has %+v", round, s)
 					}
 				}

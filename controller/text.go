@@ -56,9 +56,9 @@ func (e Explanation) state(now time.Time) string {
 		return "does not run: the controller is a standby, another process leads"
 	case !e.works():
 		return "does not run: the controller is " + e.Phase.String()
-	case e.Queued == nil && len(e.Found.List()) > 0:
+	case e.Queued == nil && len(e.WaitingForRoom.List()) > 0:
 		return fmt.Sprintf("waits for room in the queue: %s\n  busy workers: %d of %d; ready keys: %d; keys that wait for room: %d",
-			e.Found, e.Stats.Busy, e.Stats.Workers, e.Stats.Queued, e.Stats.Found)
+			e.WaitingForRoom, e.Stats.Processing, e.Stats.Workers, e.Stats.Ready, e.Stats.WaitingForRoom)
 	case e.Queued == nil:
 		return "is idle" + e.nextRunText()
 	}
@@ -70,9 +70,9 @@ func (e Explanation) state(now time.Time) string {
 		return fmt.Sprintf("is running, for %s so far, and will run again: %s", rounded(now.Sub(e.started(now))), e.Queued.Causes)
 	case workqueue.Ready:
 		return fmt.Sprintf("has been ready for %s: %s\n  busy workers: %d of %d; ready keys: %d, the first for %s",
-			since, e.Queued.Causes, e.Stats.Busy, e.Stats.Workers, e.Stats.Queued, rounded(e.Stats.OldestWait))
+			since, e.Queued.Causes, e.Stats.Processing, e.Stats.Workers, e.Stats.Ready, rounded(e.Stats.OldestWait))
 	case workqueue.Held:
-		return fmt.Sprintf("is held back, for %s more at the most: %s", left, e.Queued.Causes)
+		return fmt.Sprintf("is held back for at most %s more: %s", left, e.Queued.Causes)
 	case workqueue.Backoff:
 		return fmt.Sprintf("is in backoff for %s: %s", left, e.Queued.Causes)
 	case workqueue.Delayed:

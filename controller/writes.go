@@ -78,7 +78,7 @@ func (s *writes) reportUnseen(ctx context.Context, key kube.Key, late []string, 
 	}
 	s.problems.begin(ctx, Problem{
 		Type: ProblemUnseenWrite, Key: key, Since: time.Now(),
-		Message: fmt.Sprintf("an informer does not show after %s what the last run wrote: %s; %s", rounded(s.config.ConsistencyTimeout), strings.Join(late, ", "), follows),
+		Message: fmt.Sprintf("after %s an informer does not contain a write of the last run: %s; %s", rounded(s.config.ConsistencyTimeout), strings.Join(late, ", "), follows),
 	}, false)
 }
 

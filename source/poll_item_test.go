@@ -158,14 +158,14 @@ func TestObjectsAreHandledAgainAfterTheFirstPoll(t *testing.T) {
 				o.fail(errors.New("away"))
 				poll := source.Poll(source.PollConfig{Name: "outside", Poller: o, Jitter: -1, Interval: 10 * time.Second, MaxBackoff: 10 * time.Second, KeepItems: true, Logger: slog.New(slog.DiscardHandler)})
 				saw, runs := map[string]string{}, map[string]int{}
-				var mostQueued int
+				var mostReady int
 				var ctrl *controller.Controller[configMap]
 				ctrl, err := controller.New(controller.Config[configMap]{
 					Name: "test", Retriever: server, Workers: 1, ResyncInterval: -1, Sources: []controller.Source{poll}, Logger: slog.New(slog.DiscardHandler),
 					Retry: retry.Config{Every: retry.Policy{Base: time.Hour, Max: time.Hour, Jitter: -1}},
 					Handler: func(_ context.Context, obj configMap) error {
 						runs[obj.Name]++
-						mostQueued = max(mostQueued, ctrl.Stats().Queued)
+						mostReady = max(mostReady, ctrl.Stats().Ready)
 						saw[obj.Name] = readItem(poll, obj.Name)
 						if _, _, err := poll.Item(obj.Name); failing && err != nil {
 							return err
@@ -196,8 +196,8 @@ func TestObjectsAreHandledAgainAfterTheFirstPoll(t *testing.T) {
 						t.Fatalf("the handler of %s ran %d times, and last saw %q, want %q", name, runs[name], saw[name], want)
 					}
 				}
-				if mostQueued > 1024 {
-					t.Errorf("%d keys were queued at a time", mostQueued)
+				if mostReady > 1024 {
+					t.Errorf("%d keys were queued at a time", mostReady)
 				}
 				items = slices.Clone(items)
 				items[0].Content = []byte("wrong")

@@ -80,7 +80,7 @@ func handled(t *testing.T, ctrl *controller.Controller[*corev1.Pod], runs int) {
 	t.Helper()
 	clustertest.Eventually(t, func() string {
 		all := ctrl.RecentRuns()
-		if stats := ctrl.Stats(); len(all) < runs || stats.Busy+stats.Queued+stats.Held > 0 {
+		if stats := ctrl.Stats(); len(all) < runs || stats.Processing+stats.Ready+stats.Held > 0 {
 			return fmt.Sprintf("%d runs of %d, %+v", len(all), runs, stats)
 		}
 		if writes := all[0].Writes; len(writes) > 0 {

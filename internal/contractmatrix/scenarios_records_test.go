@@ -405,7 +405,7 @@ func recordsAreBounded(x *cell) {
 	if runs := p.runner.Explain(x.key("w0")).Runs; len(runs) == 0 || len(runs) > 4 {
 		x.t.Errorf("%d runs of one key are kept", len(runs))
 	}
-	if s := p.runner.Stats(); !x.conf.errors && (s.Queued != 0 || s.Waiting != 0 || s.Held != 0 || s.BackOff != 0) {
+	if s := p.runner.Stats(); !x.conf.errors && (s.Ready != 0 || s.Delayed != 0 || s.Held != 0 || s.Backoff != 0) {
 		x.t.Errorf("at rest the queue has %+v", s)
 	}
 }

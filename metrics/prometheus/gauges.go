@@ -64,11 +64,11 @@ func (g gauges) collectController(to chan<- prometheus.Metric, name string, all 
 	phases := map[controller.Phase]int{}
 	problems := map[controller.ProblemType]int{}
 	for _, s := range all {
-		sum.Queued += s.Queued
-		sum.Waiting += s.Waiting
-		sum.BackOff += s.BackOff
+		sum.Ready += s.Ready
+		sum.Delayed += s.Delayed
+		sum.Backoff += s.Backoff
 		sum.Held += s.Held
-		sum.Busy += s.Busy
+		sum.Processing += s.Processing
 		sum.Workers += s.Workers
 		sum.Failing += s.Failing
 		sum.OldestWait = max(sum.OldestWait, s.OldestWait)
@@ -78,13 +78,13 @@ func (g gauges) collectController(to chan<- prometheus.Metric, name string, all 
 			problems[problem] += n
 		}
 	}
-	send(to, g.queueReady, float64(sum.Queued), name)
-	send(to, g.queueDelayed, float64(sum.Waiting), name)
-	send(to, g.queueBackoff, float64(sum.BackOff), name)
+	send(to, g.queueReady, float64(sum.Ready), name)
+	send(to, g.queueDelayed, float64(sum.Delayed), name)
+	send(to, g.queueBackoff, float64(sum.Backoff), name)
 	send(to, g.queueHeld, float64(sum.Held), name)
 	send(to, g.oldestWait, sum.OldestWait.Seconds(), name)
 	send(to, g.workers, float64(sum.Workers), name)
-	send(to, g.busy, float64(sum.Busy), name)
+	send(to, g.busy, float64(sum.Processing), name)
 	send(to, g.failingKeys, float64(sum.Failing), name)
 	sendTime(to, g.failingSince, sum.FailingSince, name)
 	for phase := controller.PhaseStopped; phase <= controller.PhaseDraining; phase++ {

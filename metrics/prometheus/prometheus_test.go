@@ -106,7 +106,7 @@ func TestExposition(t *testing.T) {
 	recorder, registry := newRecorder(t)
 	recorder.ObserveController("pods", func() controller.Stats {
 		return controller.Stats{
-			Phase: controller.PhaseRunning, Queued: 4, Waiting: 5, BackOff: 6, Held: 1, Busy: 2, Workers: 3,
+			Phase: controller.PhaseRunning, Ready: 4, Delayed: 5, Backoff: 6, Held: 1, Processing: 2, Workers: 3,
 			OldestWait: 1500 * time.Millisecond, Failing: 8, FailingSince: time.UnixMilli(2_000_250),
 			Problems: map[controller.ProblemType]int{controller.ProblemFailing: 2},
 		}

@@ -86,11 +86,11 @@ func TestSameNameIsSummed(t *testing.T) {
 	recorder, registry := newRecorder(t)
 	for _, stats := range []controller.Stats{
 		{
-			Phase: controller.PhaseRunning, Queued: 1, Waiting: 2, Busy: 3, Workers: 4, BackOff: 5, Held: 6, OldestWait: 7 * time.Second,
+			Phase: controller.PhaseRunning, Ready: 1, Delayed: 2, Processing: 3, Workers: 4, Backoff: 5, Held: 6, OldestWait: 7 * time.Second,
 			Failing: 8, FailingSince: time.Unix(50, 0), Problems: map[controller.ProblemType]int{controller.ProblemStuck: 1},
 		},
 		{
-			Phase: controller.PhaseSyncing, Queued: 10, Waiting: 20, Busy: 30, Workers: 40, BackOff: 50, Held: 60, OldestWait: 2 * time.Second,
+			Phase: controller.PhaseSyncing, Ready: 10, Delayed: 20, Processing: 30, Workers: 40, Backoff: 50, Held: 60, OldestWait: 2 * time.Second,
 			Failing: 80, FailingSince: time.Unix(40, 0), Problems: map[controller.ProblemType]int{controller.ProblemStuck: 2, controller.ProblemHotLoop: 3},
 		},
 		{},
