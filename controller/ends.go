@@ -16,9 +16,9 @@ const maxEnds = 16
 
 // ends contains the deleted objects for which Config.Deleted must still be called.
 type ends struct {
-	mu   sync.Mutex
-	keys map[kube.Key][]*end // guarded by mu; the objects of a key in order of their deletion
-	most int                 // guarded by mu; see shrink.Delete
+	mu      sync.Mutex
+	keys    map[kube.Key][]*end // guarded by mu; the objects of a key in order of their deletion
+	maxKeys int                 // guarded by mu; see shrink.Delete
 }
 
 // end is the last known state of a deleted object.
@@ -61,7 +61,7 @@ func (e *ends) remove(key kube.Key, done *end) {
 	defer e.mu.Unlock()
 	waiting := slices.DeleteFunc(slices.Clone(e.keys[key]), func(other *end) bool { return other == done })
 	if len(waiting) == 0 {
-		e.keys = shrink.Delete(e.keys, key, &e.most)
+		e.keys = shrink.Delete(e.keys, key, &e.maxKeys)
 	} else {
 		e.keys[key] = waiting
 	}

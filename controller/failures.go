@@ -59,10 +59,10 @@ const maxClasses = 32
 
 // failures contains the keys whose last run failed.
 type failures struct {
-	mu   sync.Mutex
-	keys map[kube.Key]*failing // guarded by mu
-	most int                   // guarded by mu; see shrink.Delete
-	n    atomic.Int64          // number of keys; most events and runs need only this
+	mu      sync.Mutex
+	keys    map[kube.Key]*failing // guarded by mu
+	maxKeys int                   // guarded by mu; see shrink.Delete
+	n       atomic.Int64          // number of keys; most events and runs need only this
 }
 
 // any reports whether the last run of any key failed.
@@ -172,7 +172,7 @@ func (f *failures) forget(key kube.Key) failing {
 	if known == nil {
 		return failing{}
 	}
-	f.keys = shrink.Delete(f.keys, key, &f.most)
+	f.keys = shrink.Delete(f.keys, key, &f.maxKeys)
 	f.n.Add(-1)
 	return *known
 }

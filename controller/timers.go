@@ -46,10 +46,10 @@ type timers struct {
 	enqueuer *enqueuer
 	objects  objects
 
-	mu    sync.Mutex
-	keys  map[kube.Key]map[string]*time.Timer // guarded by mu
-	most  int                                 // guarded by mu; see shrink.Delete
-	ended bool                                // guarded by mu
+	mu      sync.Mutex
+	keys    map[kube.Key]map[string]*time.Timer // guarded by mu
+	maxKeys int                                 // guarded by mu; see shrink.Delete
+	ended   bool                                // guarded by mu
 }
 
 // set sets a timer of the object uid, unless it does not exist. An empty uid means the current object.
@@ -111,7 +111,7 @@ func (t *timers) stop(key kube.Key, name string) {
 func (t *timers) drop(key kube.Key, name string) {
 	delete(t.keys[key], name)
 	if len(t.keys[key]) == 0 {
-		t.keys = shrink.Delete(t.keys, key, &t.most)
+		t.keys = shrink.Delete(t.keys, key, &t.maxKeys)
 	}
 }
 
@@ -122,7 +122,7 @@ func (t *timers) stopAll(key kube.Key) {
 	for _, timer := range t.keys[key] {
 		timer.Stop()
 	}
-	t.keys = shrink.Delete(t.keys, key, &t.most)
+	t.keys = shrink.Delete(t.keys, key, &t.maxKeys)
 }
 
 // end stops all timers. No timer can be set afterwards.

@@ -30,7 +30,7 @@ type pollRun struct {
 
 	// Owned by the run loop.
 	known    map[string]knownItem // by ID; shares no memory with a PollResult
-	most     int                  // the largest number of items in known since the map was made
+	maxKnown int                  // the largest number of items in known since the map was made
 	token    any                  // of the last successful poll; nil: the Poller must list everything
 	failures int                  // in a row
 
@@ -151,7 +151,7 @@ func (r *pollRun) compare(ctx context.Context, items []Item) error {
 		}
 		r.known[strings.Clone(item.ID)] = now
 	}
-	r.most = max(r.most, len(r.known))
+	r.maxKnown = max(r.maxKnown, len(r.known))
 	for id, gone := range r.known {
 		if there[id] {
 			continue
@@ -161,7 +161,7 @@ func (r *pollRun) compare(ctx context.Context, items []Item) error {
 		}
 		delete(r.known, id)
 	}
-	r.known = shrink.Map(r.known, &r.most)
+	r.known = shrink.Map(r.known, &r.maxKnown)
 	if first {
 		r.enqueue(kube.Key{}, controller.Trigger{All: true, Detail: "the first poll has succeeded"})
 	}

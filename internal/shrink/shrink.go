@@ -11,23 +11,24 @@ const (
 	ratio = 16
 )
 
-// Due reports whether a container with n elements, which had at most most elements since the last copy, should be copied.
-func Due(most, n int) bool { return most > large && n <= most/ratio }
+// Due reports whether a container with n elements, which had at most maxLen elements since the last copy, should be
+// copied.
+func Due(maxLen, n int) bool { return maxLen > large && n <= maxLen/ratio }
 
-// Delete deletes key from m, and returns m, or a smaller copy of it. most is the largest number of elements since the
+// Delete deletes key from m, and returns m, or a smaller copy of it. maxLen is the largest number of elements since the
 // last copy; Delete updates it.
-func Delete[K comparable, V any](m map[K]V, key K, most *int) map[K]V {
-	*most = max(*most, len(m))
+func Delete[K comparable, V any](m map[K]V, key K, maxLen *int) map[K]V {
+	*maxLen = max(*maxLen, len(m))
 	delete(m, key)
-	return Map(m, most)
+	return Map(m, maxLen)
 }
 
-// Map returns m, or a smaller copy of it. The caller must have updated most before it deleted elements.
-func Map[K comparable, V any](m map[K]V, most *int) map[K]V {
-	if !Due(*most, len(m)) {
+// Map returns m, or a smaller copy of it. The caller must have updated maxLen before it deleted elements.
+func Map[K comparable, V any](m map[K]V, maxLen *int) map[K]V {
+	if !Due(*maxLen, len(m)) {
 		return m
 	}
-	*most = len(m)
+	*maxLen = len(m)
 	smaller := make(map[K]V, len(m))
 	maps.Copy(smaller, m)
 	return smaller

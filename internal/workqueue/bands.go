@@ -16,7 +16,7 @@ const overdueShare = 4
 // all others. Instead, one take in overdueShare goes to a lower band that is overdue, and there to the key that is next
 // in any case.
 type ready[K comparable, C any] struct {
-	limit int // of taken keys per group; 0: no limit
+	limit int // of processing keys per group; 0: no limit
 	rings [bands]ring[K, C]
 	// all contains the keys in the order in which they became ready. inBand contains the keys of each band in the order
 	// in which they entered it: a key with a raised priority keeps its age, but is the last in its new band.
@@ -47,7 +47,7 @@ func (r *ready[K, C]) push(entry *item[K, C], now time.Duration) bool {
 	}
 	r.len++
 	r.enter(entry)
-	return r.limit == 0 || g.taken+g.ready <= r.limit
+	return r.limit == 0 || g.processing+g.ready <= r.limit
 }
 
 // take removes the next key and counts it as taken. It returns nil if there are no keys, or only keys of groups that
@@ -66,12 +66,12 @@ func (r *ready[K, C]) take(now time.Duration) *item[K, C] {
 	r.inBand[band].remove(entry, byBand)
 	r.all.remove(entry, byAge)
 	r.len--
-	g.taken++
+	g.processing++
 	if g.ready--; g.ready == 0 {
 		r.groups--
 	}
 	switch {
-	case g.taken == r.limit: // never without a limit
+	case g.processing == r.limit: // never without a limit
 		for i := range r.rings {
 			r.rings[i].leave(g)
 		}
@@ -111,9 +111,10 @@ func (r *ready[K, C]) overdue(band int, now time.Duration) bool {
 	return entry != nil && now-entry.readySince >= StarvationTimeout
 }
 
-// release decreases the number of the group's taken keys. It returns whether workers can take one key more than before.
+// release decreases the number of the group's processing keys. It returns whether workers can take one key more than
+// before.
 func (r *ready[K, C]) release(g *group[K, C]) bool {
-	g.taken--
+	g.processing--
 	if r.limit == 0 {
 		return false
 	}
@@ -122,7 +123,7 @@ func (r *ready[K, C]) release(g *group[K, C]) bool {
 			r.rings[band].join(g)
 		}
 	}
-	return g.taken+g.ready >= r.limit
+	return g.processing+g.ready >= r.limit
 }
 
 // raise increases a ready key's priority. Its group keeps its turn in the old band, if it has other keys there.
@@ -145,7 +146,7 @@ func (r *ready[K, C]) enter(entry *item[K, C]) {
 	band, g := entry.band(), entry.group
 	r.inBand[band].push(entry, byBand)
 	g.bands[band].push(entry)
-	if r.limit == 0 || g.taken < r.limit {
+	if r.limit == 0 || g.processing < r.limit {
 		r.rings[band].join(g)
 	}
 }

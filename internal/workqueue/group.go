@@ -5,13 +5,13 @@ import "slices"
 // group is the state of the keys of one group. It is removed with the last of them.
 type group[K comparable, C any] struct {
 	name string
-	// items is the number of keys of the group in the queue, in any state. ready and taken are the numbers of keys in
-	// these states.
-	items, ready, taken int
+	// items is the number of keys of the group in the queue, in any state. ready and processing are the numbers of keys
+	// in these states.
+	items, ready, processing int
 	// bands contains the ready keys; those that have been ready for longest are first.
 	bands [bands]line[K, C]
 	// turns are the group's positions in the rings. It is in the ring of a band if it has keys in that band, and fewer
-	// taken keys than the limit.
+	// processing keys than the limit.
 	turns [bands]turn[K, C]
 }
 

@@ -8,7 +8,7 @@ type Config[K comparable, C any] struct {
 	// only by its share. It must be fast, return the same name for the same key, and not call the queue. Default nil:
 	// all keys are one group.
 	Group func(K) string
-	// GroupLimit is the maximum number of keys of one group that may be taken at the same time. Default 0, as any
+	// GroupLimit is the maximum number of keys of one group that may be processing at the same time. Default 0, as any
 	// negative value: no limit.
 	GroupLimit int
 	// Merge merges equal causes. Default nil: all causes are different.
@@ -28,9 +28,9 @@ const (
 	PriorityHigh Priority = 1
 )
 
-// StarvationTimeout is the time for which ready keys let those of higher priority go first. A priority is overdue if one
-// of its ready keys has been ready, with that priority, for this time. While keys of a higher priority are ready too,
-// one in four of the keys that are handed out then has the overdue priority (one in eight if two priorities are
+// StarvationTimeout is the time for which ready keys let those of higher priority go first. A priority is overdue if
+// one of its ready keys has been ready, with that priority, for this time. While keys of a higher priority are ready
+// too, one in four of the keys that are handed out then has the overdue priority (one in eight if two priorities are
 // overdue), and the others have the highest one. The order within a priority does not depend on this: keys never
 // overtake others of their own priority because of their age.
 const StarvationTimeout = 30 * time.Second
@@ -53,16 +53,16 @@ type Options[C any] struct {
 	// effect together with After.
 	Debounce time.Duration
 	// Backoff means that the key has failed and must wait for After, even if it is added again: Adds without EndBackoff
-	// are merged and wait too, including those while the key was taken. It has no effect without After.
+	// are merged and wait too, including those while the key was processing. It has no effect without After.
 	Backoff bool
 	// EndBackoff ends a backoff, the current one as well as one that begins when the worker that has taken the key
-	// reports a failure: the key becomes ready at the time of this Add. It has no effect together with Backoff, or in an
-	// Add that returns false.
+	// reports a failure: the key becomes ready at the time of this Add. It has no effect together with Backoff, or in
+	// an Add that returns false.
 	EndBackoff bool
 	// EndBackoffIf reports whether a cause has EndBackoff. It is only called if it matters: for this Add's cause if the
-	// key is in backoff; with Backoff, for the causes that were added while the key was taken (dropped causes are treated
-	// as having EndBackoff). It is called with the queue's lock held: it must be fast, and not call the queue. Default
-	// nil: no cause has EndBackoff.
+	// key is in backoff; with Backoff, for the causes that were added while the key was processing (dropped causes are
+	// treated as having EndBackoff). It is called with the queue's lock held: it must be fast, and not call the queue.
+	// Default nil: no cause has EndBackoff.
 	EndBackoffIf func(C) bool
 
 	merge Merge[C] // set by Add

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Hold returns a taken key unprocessed. A worker calls it instead of Done, directly after Get, if it cannot process the
+// Hold returns a key unprocessed. A worker calls it instead of Done, directly after Get, if it cannot process the
 // key yet. The key becomes ready after atMost (0: now), or at Release, with the causes and the priority that it was
 // taken with, and its Wait continues. Adds are merged and do not make it ready earlier, not even with EndBackoff. After
-// ShutDown Hold does the same as Done. It does nothing for a key that is not taken.
+// ShutDown Hold does the same as Done. It does nothing for a key that is not processing.
 func (q *Queue[K, C]) Hold(key K, atMost time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	entry := q.items[key]
-	if entry == nil || !entry.taken() {
+	if entry == nil || !entry.isProcessing() {
 		return
 	}
 	if q.phase != down {
@@ -44,13 +44,13 @@ func (q *Queue[K, C]) Release(key K) {
 	q.file(entry, now)
 }
 
-// Exempt stops counting a taken key for the limit of its group, until it is returned. It is for a worker that does not
-// return and was replaced by another one. It does nothing for a key that is not taken.
+// Exempt stops counting a key that is processing for the limit of its group, until it is returned. It is for a worker
+// that does not return and was replaced by another one. It does nothing for a key that is not processing.
 func (q *Queue[K, C]) Exempt(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	entry := q.items[key]
-	if entry == nil || !entry.taken() || entry.exempt {
+	if entry == nil || !entry.isProcessing() || entry.exempt {
 		return
 	}
 	entry.exempt = true
@@ -59,12 +59,12 @@ func (q *Queue[K, C]) Exempt(key K) {
 	}
 }
 
-// RemoveCauses removes causes that were added while key is taken, and returns their number: those for which match returns
-// true, such as the key's own writes. match should return false for merged causes if it sees only one of them. All causes
-// stay if some were dropped, and if an Add for a later time was superseded by them, because otherwise no run would
-// remain. If no cause is left, the key is not added. Otherwise its due time and priority stay.
+// RemoveCauses removes causes that were added while key was processing, and returns their number: those for which match
+// returns true, such as the key's own writes. match should return false for merged causes if it sees only one of them.
+// All causes stay if some were dropped, and if an Add for a later time was superseded by them, because otherwise no run
+// would remain. If no cause is left, the key is not added. Otherwise its due time and priority stay.
 //
-// match must be fast and must not call the queue. RemoveCauses removes nothing from a key that is not taken.
+// match must be fast and must not call the queue. RemoveCauses removes nothing from a key that is not processing.
 func (q *Queue[K, C]) RemoveCauses(key K, match func(C) bool) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

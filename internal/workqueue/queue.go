@@ -42,12 +42,12 @@ type Queue[K comparable, C any] struct {
 	began   time.Time
 
 	mu sync.Mutex
-	// available wakes workers. It is signaled once for each additional key that can be taken, and broadcast when Get must
-	// return false.
+	// available wakes workers. It is signaled once for each additional key that can be taken, and broadcast when Get
+	// must return false.
 	available *sync.Cond
 	// The following fields are guarded by mu.
 
-	// items contains every key that is delayed, ready or taken, and groups their groups.
+	// items contains every key that is delayed, ready or processing, and groups their groups.
 	items  map[K]*item[K, C]
 	groups map[string]*group[K, C]
 	// singleGroup is the group of all keys if the config has no groups. It is never removed.
@@ -194,12 +194,12 @@ func (q *Queue[K, C]) Get() (item Item[K, C], ok bool) {
 }
 
 // Done marks key as processed. If the key was added in the meantime, it is delayed or ready again. Done does nothing
-// for a key that is not taken.
+// for a key that is not processing.
 func (q *Queue[K, C]) Done(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	entry := q.items[key]
-	if entry == nil || !entry.taken() {
+	if entry == nil || !entry.isProcessing() {
 		return
 	}
 	q.giveBack(entry)
@@ -232,7 +232,7 @@ func (q *Queue[K, C]) file(entry *item[K, C], now time.Duration) {
 	q.sequence++
 	entry.sequence = q.sequence
 	switch {
-	case entry.taken():
+	case entry.isProcessing():
 		q.move(entry, processingAgain)
 	case entry.next.due > now:
 		q.move(entry, stateFor(entry.next.reason))

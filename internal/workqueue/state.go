@@ -30,8 +30,8 @@ const (
 	inBackoff                    // in the heap of the waiting ones too
 	inHold                       // in the heap of the waiting ones too
 	inReady                      //
-	processing                   // taken
-	processingAgain              // taken, and added again
+	processing                   // a worker processes it
+	processingAgain              // the same, and it was added again
 	states
 )
 
@@ -50,8 +50,8 @@ func stateFor(r reason) state {
 	return inDelay
 }
 
-// taken reports whether a worker has taken the item.
-func (entry *item[K, C]) taken() bool {
+// isProcessing reports whether a worker processes the item.
+func (entry *item[K, C]) isProcessing() bool {
 	return entry.state == processing || entry.state == processingAgain
 }
 

@@ -1,7 +1,7 @@
 // Package ownwrites tracks what the runs of each key wrote, until the informers show it. It gives a controller two
 // guarantees:
 //
-//   - A handler sees its own writes: a key that is due is held until the informers show the writes of its last run.
+//   - A handler sees its own writes: a key that is ready is held until the informers show the writes of its last run.
 //   - An own write does not run its key again: its event is an echo, and the controller skips it.
 //
 // An own write is a write that the API server performed for a request of a run: one that was made with the context of
@@ -19,7 +19,7 @@
 //     than the response, Record removes the cause of the event from the queue.
 //  3. After the run, Run.End asks the informers of the written kind to report when they show the write. The last report
 //     removes the record, so nothing is kept for idle keys.
-//  4. If the key is due earlier, Tracker.Hold gives it back to the queue, and the last report releases it. No worker
+//  4. If the key is ready earlier, Tracker.Hold gives it back to the queue, and the last report releases it. No worker
 //     waits. The wait ends after Config.Timeout, unless an informer reports that it cannot show the write at present.
 //
 // Only writes of the last run are tracked, because no run starts before they are shown or given up. Kinds without an

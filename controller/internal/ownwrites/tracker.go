@@ -26,7 +26,7 @@ type Tracker struct {
 	tracked atomic.Int64 // number of keys in keys; most events need only this
 	mu      sync.Mutex
 	keys    map[kube.Key]*unseen // guarded by mu
-	most    int                  // guarded by mu; see shrink.Delete
+	maxKeys int                  // guarded by mu; see shrink.Delete
 }
 
 // Config configures a Tracker.
@@ -179,7 +179,7 @@ func (t *Tracker) shown(key kube.Key, u *unseen, w *unseenWrite) {
 // forget removes the record of key. mu must be held.
 func (t *Tracker) forget(key kube.Key) {
 	if _, known := t.keys[key]; known {
-		t.keys = shrink.Delete(t.keys, key, &t.most)
+		t.keys = shrink.Delete(t.keys, key, &t.maxKeys)
 		t.tracked.Add(-1)
 	}
 }

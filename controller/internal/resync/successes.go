@@ -16,9 +16,9 @@ type Successes struct {
 	seed  maphash.Seed
 	epoch time.Time
 
-	mu   sync.Mutex
-	at   map[uint64]uint32 // guarded by mu; ticks since epoch, enough for 8 years
-	most int               // guarded by mu; see shrink.Delete
+	mu      sync.Mutex
+	at      map[uint64]uint32 // guarded by mu; ticks since epoch, enough for 8 years
+	maxKeys int               // guarded by mu; see shrink.Delete
 }
 
 // tick is the resolution of the recorded times.
@@ -47,7 +47,7 @@ func (s *Successes) Forget(key kube.Key) {
 	hash := maphash.Comparable(s.seed, key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.at = shrink.Delete(s.at, hash, &s.most)
+	s.at = shrink.Delete(s.at, hash, &s.maxKeys)
 }
 
 // Len returns the number of recorded keys.
