@@ -3,8 +3,9 @@
 // operations.
 //
 // A Server is an http.Handler, and Server.Transport is an http.RoundTripper that needs no listener and no goroutine. Both
-// work in a bubble of testing/synctest: a request never blocks, and a watch waits on channels and timers that were made in
-// the bubble.
+// work in a bubble of testing/synctest: a request never waits, and a watch waits on channels and timers that were made in
+// the bubble. The clients of one server must be in one bubble. Server.Fork makes a server for each test from one that was
+// set up once.
 //
 // Invariants:
 //
@@ -22,11 +23,14 @@
 // server. Builtin serves any other kind of a Go type with the rules for metadata only, and Custom serves a custom resource
 // without a schema (x-kubernetes-preserve-unknown-fields at the root).
 //
+// Different from kube-apiserver: a read of a version that does not exist yet fails at once, not after three seconds. A read
+// with resourceVersion=0 returns the latest state, never an older one.
+//
 // Missing, compared with kube-apiserver:
 //
 //   - server-side apply and managed fields: apply patches get 415, and stored objects have no managedFields
 //   - schemas of custom resources: pruning, defaults, validation, CEL, conversion, and the kind CustomResourceDefinition
-//   - the scale subresource, and validation and defaults of built-in kinds other than the four above
+//   - the scale subresource, graceful deletion, and validation and defaults of built-in kinds other than the four above
 //   - controllers: no garbage collector, and a Namespace stays in phase Terminating until its finalizers are removed
 //   - admission (except for missing and terminating namespaces), authentication, authorization
 //   - Table output, CBOR, OpenAPI, watches over WebSockets, limits of request and object sizes
