@@ -177,7 +177,9 @@ func (shownMetadata) Name() string              { return "metadata" }
 func (shownMetadata) Kind() schema.GroupVersionKind {
 	return appsv1.SchemeGroupVersion.WithKind("StatefulSet")
 }
+
 func (shownMetadata) NewObject() (kube.Object, bool) { return &metav1.PartialObjectMetadata{}, false }
+
 func (shownMetadata) Covers(string, labels.Selector) bool {
 	return true
 }

@@ -44,7 +44,7 @@ func TestFunctionsAcceptOnlyTheirOptions(t *testing.T) {
 		"All":                {client.All[*corev1.Pod], list},
 		"Keys":               {client.Keys[*corev1.Pod], list},
 		"Watch":              {client.Watch[*corev1.Pod], slices.Concat(selectors, []string{"NotOlderThan"})},
-		"GetLive":               {client.GetLive[*corev1.Pod], []string{"IfUnchanged"}},
+		"GetLive":            {client.GetLive[*corev1.Pod], []string{"IfUnchanged"}},
 		"Create":             {client.Create[*corev1.Pod], write},
 		"CreateOrUpdate":     {client.CreateOrUpdate[*corev1.Pod], write},
 		"CreateOrPatch":      {client.CreateOrPatch[*corev1.Pod], write},

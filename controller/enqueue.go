@@ -19,22 +19,20 @@ type enqueuer struct {
 	informer   cache.Informer // of the controller's own objects
 }
 
-// add adds key to the queue. It returns false if the controller is ending.
-func (e *enqueuer) add(key kube.Key, o *queueOptions) bool {
+// add adds key to the queue, unless the controller is ending.
+func (e *enqueuer) add(key kube.Key, o *queueOptions) {
 	o.Cause.Count = max(o.Cause.Count, 1)
 	o.Cause.Detail = usercode.ShortenTo(o.Cause.Detail, maxDetail)
-	added := e.queue.Add(key, *o)
-	if added && e.metrics != nil {
+	if e.queue.Add(key, *o) && e.metrics != nil {
 		e.metrics.Triggered(e.controller, o.Cause.Source, o.Cause.Type)
 	}
-	return added
 }
 
 // addOwn adds key for a cause of the controller itself, such as a retry.
-func (e *enqueuer) addOwn(key kube.Key, cause Cause, o queueOptions) bool {
+func (e *enqueuer) addOwn(key kube.Key, cause Cause, o queueOptions) {
 	cause.Source, cause.Time, cause.Staleness = SourceLoop, time.Now(), e.informer.Staleness()
 	o.Cause = cause
-	return e.add(key, &o)
+	e.add(key, &o)
 }
 
 // skip records a change that does not add its key to the queue.

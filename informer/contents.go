@@ -48,7 +48,7 @@ func (c *contents) arrived(o *wire.Object, typeForNew ChangeType, from origin) {
 		isOlder := kept.Exists() && versionorder.Older(o.ResourceVersion, kept.ResourceVersion())
 		isSame := kept.Same(o) && (!listed || !c.core.states.hasOtherContent(kept, o))
 		switch {
-		case isSame, isOlder && !(listed && c.list.consistent):
+		case isSame, isOlder && (!listed || !c.list.consistent):
 			objects.Mark(o.Key)
 			if listed && isOlder {
 				c.list.lacks(kept.ResourceVersion())

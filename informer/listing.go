@@ -58,7 +58,7 @@ func (l *listing) lacks(version string) {
 // has the object, isOlder if it has a newer state. Everything up to newest has arrived.
 func (l *listing) postpones(o *wire.Object, cached, isOlder bool, newest string) bool {
 	maybeDeleted := !cached && (l.streamed || !l.consistent) && versionorder.NotAfter(o.ResourceVersion, newest)
-	if !maybeDeleted && !(isOlder && l.streamed) {
+	if !maybeDeleted && (!isOlder || !l.streamed) {
 		return false
 	}
 	if l.unconfirmed == nil {

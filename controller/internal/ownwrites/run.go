@@ -37,13 +37,14 @@ type Write struct {
 type Effect int
 
 const (
-	// Unknown: the response does not identify the object, or the run had ended. Such a write is not tracked.
+	// Unknown means that the response does not identify the object, or that the run had ended. Such a write is not
+	// tracked.
 	Unknown Effect = iota
-	// Unchanged: the object is the same as before.
+	// Unchanged means that the object is the same as before.
 	Unchanged
-	// Changed: the object was created or changed, or its deletion has begun.
+	// Changed means that the object was created or changed, or that its deletion has begun.
 	Changed
-	// Deleted: the object no longer exists.
+	// Deleted means that the object no longer exists.
 	Deleted
 )
 

@@ -110,12 +110,12 @@ func TestRecordOfEachWrite(t *testing.T) {
 			tracker, q := newTracker(informer)
 			take(q, key)
 			call := kube.Call{
-				Verb: test.verb, Subresource: test.subresource, Kind: partKind, Key: key, Status: test.status,
+				Verb: test.verb, Subresource: test.subresource, Kind: partKind(), Key: key, Status: test.status,
 				Request: []byte(test.request), RequestType: test.patchType, Response: []byte(test.response),
 			}
 			run := &Run{Tracker: tracker, Key: key}
 			var isEcho func(Event) bool
-			w := run.Record(call, run.State(partKind, key), decode, func(is func(Event) bool) { isEcho = is })
+			w := run.Record(call, run.State(partKind(), key), decode, func(is func(Event) bool) { isEcho = is })
 			if w.Effect != test.effect || w.Key != key {
 				t.Errorf("the effect on %s is %d, want %d", w.Key, w.Effect, test.effect)
 			}
@@ -123,7 +123,7 @@ func TestRecordOfEachWrite(t *testing.T) {
 				t.Errorf("causes are removed: %t", isEcho != nil)
 			}
 			if w.Object != nil {
-				event := Event{Kind: partKind.GroupKind(), Object: key, UID: "1", ResourceVersion: w.Object.ResourceVersion}
+				event := Event{Kind: partKind().GroupKind(), Object: key, UID: "1", ResourceVersion: w.Object.ResourceVersion}
 				for _, previous := range []string{"added", "3", "4", "5"} {
 					event.Added, event.Previous = previous == "added", previous
 					if got, want := tracker.IsEcho(key, event), previous == test.echo; got != want || isEcho != nil && isEcho(event) != want {
@@ -141,7 +141,7 @@ func TestRecordOfEachWrite(t *testing.T) {
 				if w.Deleted {
 					awaited += "deletion of "
 				}
-				awaited += partKind.GroupKind().String() + " " + w.Key.String() + " at " + w.ResourceVersion
+				awaited += partKind().GroupKind().String() + " " + w.Key.String() + " at " + w.ResourceVersion
 			}
 			if awaited != test.awaited {
 				t.Errorf("the informer is asked to show %q, want %q", awaited, test.awaited)
@@ -159,7 +159,7 @@ func TestStateIsTheLastWritten(t *testing.T) {
 	tracker, _ := newTracker(informer)
 	run := &Run{Tracker: tracker, Key: key}
 	version := func(kind string) string {
-		gvk := partKind
+		gvk := partKind()
 		gvk.Version = kind
 		state := run.State(gvk, key)
 		if state == nil {
@@ -177,10 +177,10 @@ func TestStateIsTheLastWritten(t *testing.T) {
 		}
 	}
 	expect("before the writes", "5", "part of 5")
-	call := kube.Call{Verb: "update", Kind: partKind, Key: key, Request: []byte(part("5", "", "")), Response: []byte(part("6", "", ""))}
+	call := kube.Call{Verb: "update", Kind: partKind(), Key: key, Request: []byte(part("5", "", "")), Response: []byte(part("6", "", ""))}
 	run.Record(call, nil, decode, nil)
 	expect("after an update", "6", "part of 6")
-	run.Record(kube.Call{Verb: "delete", Kind: partKind, Key: key, Response: []byte(`{"kind":"Status","details":{"uid":"1"}}`)}, nil, decode, nil)
+	run.Record(kube.Call{Verb: "delete", Kind: partKind(), Key: key, Response: []byte(`{"kind":"Status","details":{"uid":"1"}}`)}, nil, decode, nil)
 	informer.shown = nil
 	expect("after a delete", "none", "none")
 }
@@ -193,7 +193,7 @@ func TestRecordAfterEnd(t *testing.T) {
 	tracker, _ := newTracker(&slowInformer{})
 	run := &Run{Tracker: tracker, Key: key}
 	run.End()
-	call := kube.Call{Verb: "create", Kind: partKind, Key: key, Status: http.StatusCreated, Response: []byte(part("6", "", ""))}
+	call := kube.Call{Verb: "create", Kind: partKind(), Key: key, Status: http.StatusCreated, Response: []byte(part("6", "", ""))}
 	w := run.Record(call, nil, decode, func(func(Event) bool) { t.Error("causes are removed after the run") })
 	if w.Effect != Unknown || len(tracker.Unseen(key)) != 0 {
 		t.Errorf("the effect is %d, and the key waits for %q", w.Effect, tracker.Unseen(key))

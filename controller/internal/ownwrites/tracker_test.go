@@ -36,7 +36,7 @@ func (i *slowInformer) Await(w cache.Write, seen func()) (cancel func()) {
 
 type queue = workqueue.Queue[kube.Key, Event]
 
-func (i *slowInformer) Kind() schema.GroupVersionKind { return partKind }
+func (i *slowInformer) Kind() schema.GroupVersionKind { return partKind() }
 
 func (i *slowInformer) NewObject() (kube.Object, bool) { return &unstructured.Unstructured{}, true }
 
@@ -44,7 +44,9 @@ func (i *slowInformer) Encoded(key kube.Key) (*wire.Object, bool) {
 	return i.shown, i.shown != nil && i.shown.Key == key
 }
 
-var partKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Part"}
+func partKind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Part"}
+}
 
 // newTracker returns a Tracker that waits until an informer shows the writes, and its queue.
 func newTracker(informer cache.Informer) (*Tracker, *queue) {
@@ -63,7 +65,7 @@ func take(q *queue, key kube.Key) {
 func write(t *Tracker, key kube.Key, object *wire.Object, version string) {
 	r := &Run{Tracker: t, Key: key}
 	t.record(r, ownWrite{
-		kind:  partKind.GroupKind(),
+		kind:  partKind().GroupKind(),
 		Write: cache.Write{Key: key, UID: "1", ResourceVersion: version, Object: object},
 	}, nil)
 	r.End()
