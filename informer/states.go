@@ -48,7 +48,7 @@ func (s *states) gone(old store.Ref, complete bool, from origin) {
 
 // mergeWithOtherPart changes s, which is a Deleted or an arriving object, to an update from or to the state of another
 // part. It returns false if the arriving object is the same as that state. It never returns false for a Deleted: an
-// iteration over the objects (see Listed) may have skipped the object in the other part, because it was also in the
+// iteration over the objects (see Walk) may have skipped the object in the other part, because it was also in the
 // part that has lost it.
 func (s *states) mergeWithOtherPart(other store.Ref, t ChangeType) (matters bool) {
 	s.complete = false

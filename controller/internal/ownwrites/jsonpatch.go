@@ -13,8 +13,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// isJSONPatchResult reports whether the JSON patch of a call is the only difference between from, encoded as JSON, and to. The
-// result of a JSON patch can be computed exactly, including what it removes: the request need not explain any
+// isJSONPatchResult reports whether the JSON patch of a call is the only difference between from, encoded as JSON, and
+// to. The result of a JSON patch can be computed exactly, including what it removes: the request need not explain any
 // difference.
 func isJSONPatchResult(call kube.Call, from []byte, to map[string]any) bool {
 	made, ok := applyJSONPatch(from, call.Request)
@@ -44,8 +44,8 @@ func applyJSONPatch(state, patch []byte) (map[string]any, bool) {
 	return content, true
 }
 
-// isStatusPatchResult is isJSONPatchResult for a patch of the status. It decodes only the statuses, and only if nothing else
-// differs. A false result proves nothing.
+// isStatusPatchResult is isJSONPatchResult for a patch of the status. It decodes only the statuses, and only if nothing
+// else differs. A false result proves nothing.
 func isStatusPatchResult(call kube.Call, from, to *wire.Object) bool {
 	const rest = kube.ChangedAnything &^ (kube.ChangedResourceVersion | kube.ChangedStatus)
 	if !isJSONPatch(call) || call.Subresource != "status" || from.Format != wire.JSON || to.Format != wire.JSON ||
