@@ -830,6 +830,34 @@ func TestFailedForGoodIsForgottenWithTheObject(t *testing.T) {
 	})
 }
 
+// TestObjectReplacedDuringAFailingRunIsResynced checks that a terminal failure of an object does not exclude another
+// object, which replaced it during the run, from resyncs.
+func TestObjectReplacedDuringAFailingRunIsResynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer("a")
+		first := true
+		runs := &journal{}
+		c := config(server, func(_ context.Context, obj configMap) error {
+			runs.add("%s", obj.Data["value"])
+			if first {
+				first = false
+				server.Delete(key("a"))
+				server.Put(object("a", "2"))
+				synctest.Wait()
+				return controller.Terminal(errors.New("hopeless"))
+			}
+			return nil
+		})
+		c.ResyncInterval = time.Minute
+		c.Predicate = func(ch informer.Change) bool { return ch.Type == informer.Listed }
+		start(t, newController(t, c))
+		time.Sleep(3 * time.Minute)
+		if got := runs.take(); len(got) < 2 {
+			t.Errorf("runs %q: the new object is not resynced", got)
+		}
+	})
+}
+
 // unsyncedInformer is an informer that fails to sync.
 type unsyncedInformer struct{ informer.Any }
 

@@ -181,6 +181,19 @@ func TestFlipping(t *testing.T) {
 	}
 }
 
+// TestLongCyclesAreNotFlipping checks that a cycle of more than maxStates states is not reported, because no more states
+// are kept.
+func TestLongCyclesAreNotFlipping(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 200 {
+		w.pass(time.Second)
+		w.runs(w.somebody("kube-controller-manager", deployment, shopWeb, fields{"status": fields{"observedGeneration": i}}))
+		w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": i % (2 * maxStates)}})
+	}
+	w.none()
+}
+
 func TestLoopOfManyKeysIsFoundInSome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

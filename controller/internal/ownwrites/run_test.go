@@ -130,6 +130,11 @@ func TestRecordOfEachWrite(t *testing.T) {
 						t.Errorf("the event that follows %q is an echo: %t, want %t", previous, got, want)
 					}
 				}
+				later := event
+				later.Added, later.Previous, later.ResourceVersion = test.echo == "added", test.echo, "8"
+				if tracker.IsEcho(key, later) || isEcho != nil && isEcho(later) {
+					t.Errorf("the event that follows %q with another client's later change is an echo", test.echo)
+				}
 				event.Kind.Kind = "Other"
 				if tracker.IsEcho(key, event) || tracker.IsEcho(kube.Key{Name: "another"}, event) {
 					t.Error("the event of another kind is an echo")
