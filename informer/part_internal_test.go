@@ -76,6 +76,30 @@ func TestVerificationIgnoresDifferencesWhileAnEventIsHandled(t *testing.T) {
 	}
 }
 
+// An object that a list does not contain is missed only as long as the cache shows the same state of the same object.
+// Versions of kinds that number each object separately return when an object is replaced.
+func TestDeletionIsMissedOnlyWhileTheSameStateIsCached(t *testing.T) {
+	for name, test := range map[string]struct {
+		object, uid, version string
+		has                  bool
+	}{
+		"same state":     {"a", "uid-a", "101", false},
+		"earlier state":  {"a", "uid-a", "100", true},
+		"earlier object": {"a", "uid-before", "101", true},
+		"not cached":     {"b", "uid-b", "101", true},
+	} {
+		p, encode := newTestPart(t)
+		p.contents.arrived(encode("a", "101"), Added, fromWatch)
+		g := &watchGuard{part: p}
+		d := difference{
+			key: kube.Key{Namespace: "ns", Name: test.object}, uid: types.UID(test.uid), version: test.version, gone: true,
+		}
+		if has := g.has(d); has != test.has {
+			t.Errorf("%s: has the deletion: %t, want %t", name, has, test.has)
+		}
+	}
+}
+
 // A session does not inherit errors and marks from the previous session.
 func TestSessionBeginsWithoutMarks(t *testing.T) {
 	p, _ := newTestPart(t)

@@ -255,6 +255,22 @@ func TestSetRetrieverOfStoppedInformer(t *testing.T) {
 	})
 }
 
+func TestRetrieverOfClusterAndAnotherOneReplaceEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		server.Put(object("own", "1"))
+		own := ofKind[configMap]{server, configMapKind()}
+		cluster, _ := selected(t)
+		f := start(t, nil, own)
+		defer f.stop()
+		f.expect("listed own")
+		f.set(informer.Retrieve[configMap](cluster))
+		f.expectOnce("added kept", "deleted own")
+		f.set(own)
+		f.expectOnce("added own", "deleted kept")
+	})
+}
+
 func TestSetRetrieverThatIsLeftMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := holding("l"), holding("r")

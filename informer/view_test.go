@@ -2,6 +2,7 @@ package informer_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -244,6 +245,22 @@ func TestHealthFigures(t *testing.T) {
 		sizes := f.informer.Sizes()
 		if sizes.Objects != 12 || sizes.Kept != h.Bytes || !strings.Contains(sizes.String(), "12 objects") {
 			t.Errorf("sizes: %s", sizes)
+		}
+	})
+}
+
+func TestSizesCountDictionariesOfAllParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left, right := newServer(true), newServer(true)
+		for i := range 200 {
+			left.Put(object(fmt.Sprint("l", i), strings.Repeat("value ", 200)))
+			right.Put(object(fmt.Sprint("r", i), strings.Repeat("value ", 200)))
+		}
+		f := start(t, nil, informer.Combine[configMap](left, right))
+		defer f.stop()
+		if sizes := f.informer.Sizes(); sizes.Objects != 400 || sizes.Dictionary <= 0 || sizes.Dictionaries != 2 {
+			t.Errorf("%d objects, %d dictionaries of %d bytes; want 400 objects and one dictionary for each server",
+				sizes.Objects, sizes.Dictionaries, sizes.Dictionary)
 		}
 	})
 }
