@@ -181,8 +181,8 @@ func TestFlipping(t *testing.T) {
 	}
 }
 
-// TestLongCyclesAreNotFlipping checks that a cycle of more than maxStates states is not reported, because no more states
-// are kept.
+// TestLongCyclesAreNotFlipping checks that a cycle of more than maxStates states is not reported, because no more
+// states are kept.
 func TestLongCyclesAreNotFlipping(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
