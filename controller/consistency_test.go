@@ -175,30 +175,31 @@ func TestContract07_WhatNoInformerWillShowIsNotWaitedFor(t *testing.T) {
 		selection *informer.Selection
 		write     func(w *world, ctx context.Context) error
 		waits     bool
+		outcome   controller.WriteOutcome
 	}{
-		"a kind without an informer": {nil, func(w *world, ctx context.Context) error { return w.create(ctx, "parts", "Part", "p") }, false},
+		"a kind without an informer": {nil, func(w *world, ctx context.Context) error { return w.create(ctx, "parts", "Part", "p") }, false, controller.WriteDone},
 		"another namespace": {&informer.Selection{Namespaces: []string{"elsewhere"}}, func(w *world, ctx context.Context) error {
 			return w.create(ctx, "parts", "Part", "p")
-		}, false},
+		}, false, controller.WriteDone},
 		"other labels": {&informer.Selection{LabelSelector: "color=red"}, func(w *world, ctx context.Context) error {
 			return w.create(ctx, "parts", "Part", "p", "color", "blue")
-		}, false},
+		}, false, controller.WriteDone},
 		"the same labels": {&informer.Selection{LabelSelector: "color=red"}, func(w *world, ctx context.Context) error {
 			return w.create(ctx, "parts", "Part", "p", "color", "red")
-		}, true},
+		}, true, controller.WriteDone},
 		"a deletion": {&informer.Selection{}, func(w *world, ctx context.Context) error {
 			return w.objects("parts").Delete(ctx, "old", metav1.DeleteOptions{})
-		}, true},
+		}, true, controller.WriteDone},
 		"a dry run": {&informer.Selection{}, func(w *world, ctx context.Context) error {
 			return w.objects("parts").Delete(ctx, "old", metav1.DeleteOptions{DryRun: []string{"All"}})
-		}, false},
+		}, false, controller.WriteDryRun},
 		"a write that changes nothing": {&informer.Selection{}, func(w *world, ctx context.Context) error {
 			return w.patch(ctx, "parts", "old", `{"spec":{"value":"1"}}`)
-		}, false},
+		}, false, controller.WriteNoChange},
 		"a write that is refused": {&informer.Selection{}, func(w *world, ctx context.Context) error {
 			_ = w.create(ctx, "parts", "Part", "old") // already exists
 			return nil
-		}, false},
+		}, false, controller.WriteRejected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -216,8 +217,11 @@ func TestContract07_WhatNoInformerWillShowIsNotWaitedFor(t *testing.T) {
 				w.put("widgets", "a", "1")
 				w.put("parts", "old", "1")
 				w.HoldWatches("parts")
-				w.run(c)
+				ctrl := w.run(c)
 				synctest.Wait()
+				if writes := ctrl.RecentRuns()[0].Writes; len(writes) != 1 || writes[0].Outcome != test.outcome {
+					t.Errorf("the record has the writes %v, want one with the outcome %q", writes, test.outcome)
+				}
 				runs.take()
 				w.put("widgets", "a", "2")
 				synctest.Wait()

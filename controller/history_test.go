@@ -43,6 +43,34 @@ func TestContract12_RecordsTakeLittleMemory(t *testing.T) {
 	}
 }
 
+func TestHistoryKeepsKeysThatRanLast(t *testing.T) {
+	h := newHistory()
+	runOf := func(i int) kube.Key {
+		key := kube.Key{Name: fmt.Sprint(i)}
+		h.begin(&record{run: RunRecord{Key: key}})
+		return key
+	}
+	for i := range recentKeys {
+		runOf(i)
+	}
+	again := runOf(0)
+	for i := range 3 { // they evict 1, 2 and 3
+		runOf(recentKeys + i)
+	}
+	for i := range recentKeys + 3 {
+		want := 1
+		switch key := (kube.Key{Name: fmt.Sprint(i)}); {
+		case key == again:
+			want = 2
+		case i <= 3:
+			want = 0
+		}
+		if runs, _ := h.of(kube.Key{Name: fmt.Sprint(i)}); len(runs) != want {
+			t.Errorf("%d runs of key %d are kept, want %d", len(runs), i, want)
+		}
+	}
+}
+
 func heap() int64 {
 	var stats runtime.MemStats
 	runtime.GC()
