@@ -112,11 +112,13 @@ func (g *generator) operation() operation {
 		g.create(&o)
 	case n < 46:
 		g.update(&o)
-	case n < 66:
+	case n < 57:
 		g.patch(&o)
-	case n < 74:
+	case n < 68:
+		g.apply(&o)
+	case n < 75:
 		g.remove(&o)
-	case n < 76 && o.resource != "namespaces":
+	case n < 77 && o.resource != "namespaces":
 		g.removeCollection(&o)
 	case n < 84:
 		g.read(&o)
@@ -142,9 +144,10 @@ func (g *generator) create(o *operation) {
 		m = strings.Replace(m, `"name":"`+o.name+`"`, `"name":`+pick(g, `"Not_A_Name"`, `""`, `"`+strings.Repeat("n", 254)+`"`, `"a/b"`), 1)
 	}
 	m = strings.Replace(m, `}`, often(g, 3, `,"resourceVersion":"1"`)+`}`, 1)
-	o.body = g.body(*o, m)
+	o.body = g.body(*o, insert(m, g.managedFields(*o)))
 	o.query = g.writeQuery()
 	o.name = ""
+	g.userAgent(o)
 }
 
 func (g *generator) update(o *operation) {
@@ -153,7 +156,8 @@ func (g *generator) update(o *operation) {
 	version := pick(g, `,"resourceVersion":"$rv"`, `,"resourceVersion":"$rv"`, `,"resourceVersion":"$rv"`, `,"resourceVersion":"$rv"`, `,"resourceVersion":"$old"`, ``, ``)
 	version += pick(g, ``, ``, ``, ``, `,"uid":"$uid"`, `,"uid":"$uid"`, `,"uid":"11111111-2222-4333-8444-555555555555"`)
 	version += often(g, 5, pick(g, `,"creationTimestamp":"2020-01-01T00:00:00Z"`, `,"deletionTimestamp":"2020-01-01T00:00:00Z"`, `,"generation":7`, `,"deletionGracePeriodSeconds":5`, `,"selfLink":"/x"`))
-	m = insert(m, version)
+	m = insert(m, version+g.managedFields(*o))
+	g.userAgent(o)
 	o.body = g.body(*o, m)
 	if g.IntN(40) == 0 {
 		o.body = strings.Replace(o.body, `"name":"`+o.name+`"`, `"name":"other"`, 1)
@@ -164,6 +168,60 @@ func (g *generator) update(o *operation) {
 	}
 	if o.resource == "namespaces" {
 		o.subresource = pick(g, "", "", "", "", "status", "finalize")
+	}
+}
+
+// userAgent sometimes sets another name of the client, which is its manager in managed fields.
+func (g *generator) userAgent(o *operation) {
+	if agent := often(g, 25, pick(g, "m1", "m2/v1.0 (linux)", "other/v2", "/none", "\u00e9 x/1")); agent != "" {
+		o.header["User-Agent"] = agent
+	}
+}
+
+// managedFields are sometimes in the metadata of a request, to change or to reset those of the object.
+func (g *generator) managedFields(o operation) string {
+	return often(g, 8, `,"managedFields":`+pick(g, `[]`, `[{}]`, `null`,
+		`[{"manager":"m1"}]`, `[{"manager":"m1","operation":"Wrong","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{}}]`,
+		`[{"manager":"m1","operation":"Apply","apiVersion":"`+g.version(o)+`","fieldsType":"FieldsV1","fieldsV1":{"f:`+g.field(o)+`":{}},"time":"2020-01-01T00:00:00Z"}]`,
+		`[{"manager":"m2","operation":"Update","apiVersion":"`+g.version(o)+`","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:labels":{"f:app":{}}}},"time":"2020-01-01T00:00:00Z"}]`))
+}
+
+func (g *generator) version(o operation) string {
+	switch o.resource {
+	case "widgets":
+		return group + "/v1"
+	case "leases":
+		return "coordination.k8s.io/v1"
+	}
+	return "v1"
+}
+
+// apply makes a server-side apply.
+func (g *generator) apply(o *operation) {
+	o.method = "PATCH"
+	o.header["Content-Type"] = "application/apply-patch+yaml"
+	switch o.resource {
+	case "widgets":
+		o.subresource = often(g, 30, "status")
+	case "namespaces":
+		o.subresource = often(g, 20, "status")
+	}
+	o.query = "fieldManager=" + pick(g, "m1", "m1", "m2", "m3", "conformance") + often(g, 45, "&force=true") +
+		often(g, 15, pick(g, "&dryRun=All", "&fieldValidation=Strict", "&fieldValidation=Ignore", "&force=false"))
+	if g.IntN(30) == 0 {
+		o.query = pick(g, "", "force=true", "fieldManager="+strings.Repeat("m", 129), "fieldManager=m1&dryRun=Some", "fieldManager=m1&force=x")
+	}
+	m := g.metadata(*o)
+	m = insert(m, often(g, 12, pick(g, `,"resourceVersion":"$rv"`, `,"resourceVersion":"$rv"`, `,"resourceVersion":"$old"`, `,"uid":"$uid"`,
+		`,"uid":"11111111-2222-4333-8444-555555555555"`, `,"managedFields":[]`, `,"managedFields":[{}]`, `,"generateName":"g-"`)))
+	o.body = g.body(*o, m)
+	switch g.IntN(30) {
+	case 0:
+		o.body = strings.Replace(o.body, `"name":"`+o.name+`"`, pick(g, `"name":"other"`, `"x":"y"`), 1)
+	case 1:
+		o.body = strings.Replace(o.body, "{", `{"metadata":{"name":"twice"},`, 1)
+	case 2:
+		o.body = "apiVersion: " + g.version(*o) + "\nkind: " + pick(g, "Widget", "ConfigMap", "Lease", "Secret") + "\nmetadata:\n  name: " + o.name + "\n  labels: {app: web}\n"
 	}
 }
 

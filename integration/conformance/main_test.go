@@ -6,7 +6,7 @@
 // Accepted differences are masks, with a reason each (masks_test.go). A sequence with a difference is shortened before it
 // is reported (shrink_test.go).
 //
-// The generator leaves out what internal/apiserver does not have: server-side apply, schemas of custom resources (pruning,
+// The generator leaves out what internal/apiserver does not have: schemas of custom resources (pruning,
 // defaults, validation), Table output, and kinds besides ConfigMap, Secret, Namespace, Lease and one custom kind.
 package conformance
 

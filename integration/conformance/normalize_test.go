@@ -25,7 +25,7 @@ type names struct {
 	counts  map[string]int    // symbols of each kind
 	highest uint64            // version that was sent
 	last    map[string]stored // by uid
-	aliases map[string]bool   // versions where only managed fields changed
+	aliases map[string]bool   // versions where only the order of managers changed
 	masked  map[string]int
 	// anyVersion is true while a list may have any version that the server chooses.
 	anyVersion bool
@@ -130,7 +130,7 @@ func (n *names) normalize(content any) any {
 	return object
 }
 
-// aliasVersion gives a version the symbol of the one before, if only managed fields changed.
+// aliasVersion gives a version the symbol of the one before, if only the times and the order of managers changed.
 func (n *names) aliasVersion(object map[string]any) {
 	m, ok := object["metadata"].(map[string]any)
 	if !ok || m["managedFields"] == nil {
@@ -145,13 +145,13 @@ func (n *names) aliasVersion(object map[string]any) {
 	delete(metadata, "managedFields")
 	delete(metadata, "resourceVersion")
 	content["metadata"] = metadata
-	now := stored{fmt.Sprint(m["resourceVersion"]), mustJSON(content), times.ReplaceAllString(mustJSON(m["managedFields"]), "")}
+	now := stored{fmt.Sprint(m["resourceVersion"]), mustJSON(content), mustJSON(sortManagers(m["managedFields"]))}
 	uid := fmt.Sprint(m["uid"])
 	before, seen := n.last[uid]
-	if seen && n.symbols[before.version] != "" && n.symbols[now.version] == "" && before.content == now.content && before.managed != now.managed {
+	if seen && n.symbols[before.version] != "" && n.symbols[now.version] == "" && before.content == now.content && before.managed == now.managed {
 		n.symbols[now.version] = n.symbols[before.version]
 		n.aliases[now.version] = true
-		n.masked[maskManagedVersion]++
+		n.masked[maskManagerOrder]++
 	}
 	n.last[uid] = now
 }
@@ -173,9 +173,8 @@ func (n *names) metadata(value any) {
 		n.masked[maskNamespaceFinalizers]++
 		slices.SortFunc(finalizers, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	}
-	if _, managed := m["managedFields"]; managed {
-		delete(m, "managedFields")
-		n.masked[maskManagedFields]++
+	if managed, ok := m["managedFields"]; ok {
+		m["managedFields"] = sortManagers(managed)
 	}
 	if annotations, ok := m["annotations"].(map[string]any); ok && annotations["k8s.io/initial-events-end"] != nil {
 		n.masked[maskListVersion]++
@@ -198,6 +197,24 @@ func (n *names) metadata(value any) {
 			m[key] = n.message(text)
 		}
 	}
+}
+
+// sortManagers returns managed fields without their times, in an order that does not depend on times.
+func sortManagers(managed any) any {
+	entries, _ := managed.([]any)
+	sorted := make([]any, len(entries))
+	for i, entry := range entries {
+		fields, ok := entry.(map[string]any)
+		if sorted[i] = entry; ok {
+			fields = maps.Clone(fields)
+			if fields["time"] != nil {
+				fields["time"] = "<time>"
+			}
+			sorted[i] = fields
+		}
+	}
+	slices.SortFunc(sorted, func(a, b any) int { return strings.Compare(mustJSON(a), mustJSON(b)) })
+	return sorted
 }
 
 func (n *names) version(text string) string {
@@ -278,7 +295,6 @@ var (
 	uuids     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	generated = regexp.MustCompile(`gen-\d+-[a-z0-9]{5}\b`)
 	numbers   = regexp.MustCompile(`\d+$`)
-	applies   = regexp.MustCompile(`, application/apply-patch\+yaml`)
 	versions  = regexp.MustCompile(`(?i)resource ?version("?: ?"|[^0-9"]{0,40})\d+`) // not all numbers: a version can be equal to any number
 	times     = regexp.MustCompile(`\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(Z| \+0000 UTC)?`)
 	patched   = regexp.MustCompile(`(?s)patch: Invalid value: "(\{.*\}(\\n)?|map\[.*\])": `)
@@ -289,10 +305,6 @@ func (n *names) message(text string) string {
 	if patched.MatchString(text) {
 		n.masked[maskPatchedObject]++
 		text = patched.ReplaceAllString(text, "patch: Invalid value: <object>: ")
-	}
-	if applies.MatchString(text) {
-		n.masked[maskApply]++
-		text = applies.ReplaceAllString(text, "")
 	}
 	text = times.ReplaceAllString(text, "<time>")
 	text = uuids.ReplaceAllStringFunc(text, func(uid string) string { return n.symbol("uid", uid) })

@@ -170,7 +170,7 @@ func (s *side) observe(o operation, res result) {
 	if v := version(content); v != "" && !slices.Contains(s.seen[key], v) {
 		versions := s.seen[key]
 		if last := len(versions) - 1; last >= 0 && s.symbols[versions[last]] == s.symbols[v] {
-			versions = versions[:last] // only managed fields changed
+			versions = versions[:last] // only the order of managers changed
 		}
 		s.seen[key] = append(versions, v)
 	}
@@ -203,8 +203,8 @@ func (s *side) finishWatch(t *testing.T, index int, o operation, wait bool) stri
 		content := decode(string(e))
 		object := content.(map[string]any)["object"]
 		if strings.Contains(string(e), `"MODIFIED"`) && s.aliases[version(object)] {
-			s.masked[maskManagedVersion]++
-			continue // only managed fields changed
+			s.masked[maskManagerOrder]++
+			continue // only the order of managers changed
 		}
 		b.WriteString(s.canonical(content) + "\n")
 	}

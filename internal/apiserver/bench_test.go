@@ -18,6 +18,9 @@ func exchange(tb testing.TB, transport http.RoundTripper, method, path, body str
 	}
 	if method == http.MethodPatch {
 		req.Header.Set("Content-Type", "application/merge-patch+json")
+		if strings.Contains(path, "fieldManager") {
+			req.Header.Set("Content-Type", "application/apply-patch+yaml")
+		}
 	}
 	res, err := transport.RoundTrip(req)
 	if err != nil {
@@ -37,9 +40,11 @@ func exchange(tb testing.TB, transport http.RoundTripper, method, path, body str
 // Operations by kind, in a namespace with 1,000 objects.
 func BenchmarkRequests(b *testing.B) {
 	const objects = 1000
-	for _, kind := range []struct{ name, path, object string }{
-		{"ConfigMap", configMapsPath, `{"metadata":{"name":"%s","labels":{"app":"web"}},"data":{"size":"%d"}}`},
-		{"Widget", "/apis/example.com/v1/namespaces/shop/widgets", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"%s","labels":{"app":"web"}},"spec":{"size":%d,"replicas":3,"image":"web:1"},"status":{"phase":"Ready"}}`},
+	for _, kind := range []struct{ name, path, object, applied string }{
+		{"ConfigMap", configMapsPath, `{"metadata":{"name":"%s","labels":{"app":"web"}},"data":{"size":"%d"}}`,
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","labels":{"app":"web"}},"data":{"size":"%d"}}`},
+		{"Widget", "/apis/example.com/v1/namespaces/shop/widgets", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"%s","labels":{"app":"web"}},"spec":{"size":%d,"replicas":3,"image":"web:1"},"status":{"phase":"Ready"}}`,
+			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"%s","labels":{"app":"web"}},"spec":{"size":%d,"replicas":3,"image":"web:1"}}`},
 	} {
 		base := newServer(b)
 		for i := range objects {
@@ -68,6 +73,15 @@ func BenchmarkRequests(b *testing.B) {
 		})
 		run("patch", func(send func(method, path, body string) string, i int) {
 			send(http.MethodPatch, fmt.Sprintf("%s/o-%04d", kind.path, i%objects), fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}}}`, i))
+		})
+		run("apply", func(send func(method, path, body string) string, i int) {
+			name := fmt.Sprintf("o-%04d", i%objects)
+			body := fmt.Sprintf(kind.applied, name, i)
+			send(http.MethodPatch, kind.path+"/"+name+"?fieldManager=bench&force=true", body)
+		})
+		run("apply-unchanged", func(send func(method, path, body string) string, i int) {
+			name := fmt.Sprintf("o-%04d", i%10)
+			send(http.MethodPatch, kind.path+"/"+name+"?fieldManager=bench&force=true", fmt.Sprintf(kind.applied, name, 1))
 		})
 		run("list", func(send func(method, path, body string) string, _ int) { send(http.MethodGet, kind.path, "") })
 		run("list-100", func(send func(method, path, body string) string, _ int) {

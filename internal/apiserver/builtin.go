@@ -18,6 +18,7 @@ import (
 // ConfigMaps returns the kind ConfigMap.
 func ConfigMaps() *Kind {
 	k := Builtin[corev1.ConfigMap](corev1.SchemeGroupVersion.WithKind("ConfigMap"), "configmaps", corev1.AddToScheme)
+	k.schema = "ConfigMap"
 	k.ShortNames = []string{"cm"}
 	k.rules = rules{
 		defaults: func(obj object) {
@@ -104,6 +105,7 @@ func immutable[V any](isImmutable *bool, data, old map[string]V) field.ErrorList
 // Secrets returns the kind Secret.
 func Secrets() *Kind {
 	k := Builtin[corev1.Secret](corev1.SchemeGroupVersion.WithKind("Secret"), "secrets", corev1.AddToScheme)
+	k.schema = "Secret"
 	k.rules = rules{
 		defaults: func(obj object) {
 			s := obj.(*corev1.Secret)
@@ -205,6 +207,7 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 // Namespaces returns the kind Namespace, with the subresources status and finalize.
 func Namespaces() *Kind {
 	k := Builtin[corev1.Namespace](corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", corev1.AddToScheme)
+	k.schema = "Namespace"
 	k.ShortNames, k.ClusterScoped, k.Status = []string{"ns"}, true, true
 	k.rules = rules{
 		returnDeleted: true,
@@ -281,6 +284,7 @@ func validateNamespaceFinalizers(n *corev1.Namespace, path func(int) *field.Path
 // Leases returns the kind Lease.
 func Leases() *Kind {
 	k := Builtin[coordinationv1.Lease](coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", coordinationv1.AddToScheme)
+	k.schema = "Lease"
 	k.UnconditionalUpdate, k.CreateOnUpdate = false, true
 	k.rules = rules{
 		prepare: func(obj, old object) { // the feature CoordinatedLeaderElection is off by default

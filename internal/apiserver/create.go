@@ -37,6 +37,7 @@ func (r *request) create() (*response, error) {
 		return nil, err
 	}
 	r.removeDuplicateOwners(obj, false)
+	obj = r.manage(nil, obj, options)
 
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
@@ -63,7 +64,6 @@ func (r *request) decodeBody(body []byte, media mediaType, options writeOptions)
 	if gv := actual.GroupVersion(); gv != r.kind.GroupVersion() {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", gv, r.kind.GroupVersion()))
 	}
-	obj.SetManagedFields(nil) // not supported yet
 	return obj, nil
 }
 

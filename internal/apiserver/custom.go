@@ -122,7 +122,11 @@ func (k *Kind) prepareContent(obj, old object, statusOnly bool) error {
 	before := old.(*unstructured.Unstructured)
 	if statusOnly {
 		status, exists := u.Object["status"]
+		managed, isManaged, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "managedFields")
 		*u = *before.DeepCopy()
+		if unstructured.RemoveNestedField(u.Object, "metadata", "managedFields"); isManaged {
+			u.Object["metadata"].(map[string]any)["managedFields"] = managed
+		}
 		if delete(u.Object, "status"); exists {
 			u.Object["status"] = status
 		}

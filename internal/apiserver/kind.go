@@ -35,6 +35,7 @@ type Kind struct {
 	newObject   func() object // a Go type; nil for custom resources
 	addToScheme func(*runtime.Scheme) error
 	rules       rules
+	schema      string // the type of its objects in newSchema; "": typeOther
 }
 
 // rules are the parts of a kind's behaviour that differ between kinds. Each function may be nil.
@@ -87,12 +88,21 @@ func Custom(gvk schema.GroupVersionKind, resource string) *Kind {
 
 func (k *Kind) custom() bool { return k.newObject == nil }
 
+func (k *Kind) namespace() bool { return k.Group == "" && k.Resource == "namespaces" }
+
 // empty returns an object without content, to decode into.
 func (k *Kind) empty() object {
 	if k.custom() {
 		return &unstructured.Unstructured{}
 	}
 	return k.newObject()
+}
+
+// blank returns an object with nothing but its kind.
+func (k *Kind) blank() object {
+	obj := k.empty()
+	obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+	return obj
 }
 
 func (k *Kind) groupResource() schema.GroupResource {

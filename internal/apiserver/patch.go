@@ -10,6 +10,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
 )
 
 // maxPatchOperations is the number of operations that a JSON patch may have.
@@ -27,9 +29,14 @@ func (r *request) patchType() types.PatchType {
 	return types.PatchType(media)
 }
 
-// checkPatchType returns an error unless the kind supports the type of patch. Server-side apply is not supported yet.
+// applies reports whether the request is a server-side apply.
+func (r *request) applies() bool {
+	return r.Method == http.MethodPatch && r.patchType() == types.ApplyYAMLPatchType
+}
+
+// checkPatchType returns an error unless the kind supports the type of patch.
 func (r *request) checkPatchType() error {
-	supported := []string{string(types.JSONPatchType), string(types.MergePatchType)}
+	supported := []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
 	switch {
 	case slices.Contains(supported, string(r.patchType())):
 		return nil
@@ -54,15 +61,24 @@ func (r *request) patch() (*response, error) {
 	return r.replace("", options, func(current object) (object, error) {
 		var obj object
 		var err error
-		if r.patchType() == types.StrategicMergePatchType {
+		switch r.patchType() {
+		case types.ApplyYAMLPatchType:
+			obj, err = r.apply(current, body, options)
+		case types.StrategicMergePatchType:
 			obj, err = r.strategicPatch(current, body, options)
-		} else {
+		default:
 			obj, err = r.jsonPatch(current, body, options)
 		}
 		if err != nil {
 			return nil, err
 		}
-		obj.SetManagedFields(nil)
+		if !r.applies() {
+			obj = r.manage(current, obj, options)
+		}
+		if uid := obj.GetUID(); current == nil && uid != "" {
+			return nil, apierrors.NewConflict(r.kind.groupResource(), r.name,
+				fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
+		}
 		if err := r.setNamespace(obj); err != nil {
 			return nil, err
 		}
@@ -72,6 +88,34 @@ func (r *request) patch() (*response, error) {
 		r.removeDuplicateOwners(obj, true)
 		return obj, nil
 	})
+}
+
+// apply merges an applied configuration into current; current is nil for a new object.
+func (r *request) apply(current object, body []byte, options writeOptions) (object, error) {
+	if current == nil {
+		current = r.kind.blank()
+	}
+	patch := &unstructured.Unstructured{Object: map[string]any{}}
+	if err := yaml.Unmarshal(body, &patch.Object); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	}
+	merged, err := r.server.managers[scope{r.kind, r.subresource}].Apply(current, patch, options.manager, options.force)
+	if err != nil {
+		return nil, err
+	}
+	obj := merged.(object)
+	truncateTimes(obj)
+	if options.strict() {
+		err = yaml.UnmarshalStrict(body, &map[string]any{})
+	}
+	switch {
+	case err == nil:
+	case options.validation == metav1.FieldValidationStrict:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", err))
+	default:
+		r.warnStrict([]error{err})
+	}
+	return obj, nil
 }
 
 // jsonPatch applies a JSON patch or a merge patch.

@@ -167,15 +167,18 @@ type writeOptions struct {
 	dryRun bool
 	// validation is Ignore, Warn or Strict.
 	validation string
+	// manager is the parameter fieldManager. force lets an apply take fields from other managers.
+	manager string
+	force   bool
 }
 
 func (o writeOptions) strict() bool { return o.validation != metav1.FieldValidationIgnore }
 
-func newWriteOptions(dryRun []string, validation string) writeOptions {
+func newWriteOptions(dryRun []string, validation, manager string) writeOptions {
 	if validation == "" {
 		validation = metav1.FieldValidationWarn
 	}
-	return writeOptions{dryRun: len(dryRun) > 0, validation: validation}
+	return writeOptions{dryRun: len(dryRun) > 0, validation: validation, manager: manager}
 }
 
 func (r *request) createOptions() (writeOptions, error) {
@@ -183,7 +186,7 @@ func (r *request) createOptions() (writeOptions, error) {
 	if err := r.decodeQuery(&o); err != nil {
 		return writeOptions{}, err
 	}
-	return newWriteOptions(o.DryRun, o.FieldValidation), invalidOptions("CreateOptions", metavalidation.ValidateCreateOptions(&o))
+	return newWriteOptions(o.DryRun, o.FieldValidation, o.FieldManager), invalidOptions("CreateOptions", metavalidation.ValidateCreateOptions(&o))
 }
 
 func (r *request) updateOptions() (writeOptions, error) {
@@ -191,7 +194,7 @@ func (r *request) updateOptions() (writeOptions, error) {
 	if err := r.decodeQuery(&o); err != nil {
 		return writeOptions{}, err
 	}
-	return newWriteOptions(o.DryRun, o.FieldValidation), invalidOptions("UpdateOptions", metavalidation.ValidateUpdateOptions(&o))
+	return newWriteOptions(o.DryRun, o.FieldValidation, o.FieldManager), invalidOptions("UpdateOptions", metavalidation.ValidateUpdateOptions(&o))
 }
 
 func (r *request) patchOptions(patch types.PatchType) (writeOptions, error) {
@@ -199,7 +202,9 @@ func (r *request) patchOptions(patch types.PatchType) (writeOptions, error) {
 	if err := r.decodeQuery(&o); err != nil {
 		return writeOptions{}, err
 	}
-	return newWriteOptions(o.DryRun, o.FieldValidation), invalidOptions("PatchOptions", metavalidation.ValidatePatchOptions(&o, patch))
+	options := newWriteOptions(o.DryRun, o.FieldValidation, o.FieldManager)
+	options.force = o.Force != nil && *o.Force
+	return options, invalidOptions("PatchOptions", metavalidation.ValidatePatchOptions(&o, patch))
 }
 
 // deleteOptions decodes the options in the body, or without a body in the query.

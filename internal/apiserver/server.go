@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 )
@@ -36,6 +37,8 @@ type Server struct {
 	// Immutable after New; forks share them.
 	config Config
 	codecs *codecs
+	// managers compute managed fields.
+	managers map[scope]*managedfields.FieldManager
 
 	mu      sync.Mutex
 	random  *rand.PCG            // guarded by mu
@@ -58,8 +61,12 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new API server: %w", err)
 	}
+	managers, err := newFieldManagers(config.Kinds)
+	if err != nil {
+		return nil, fmt.Errorf("new API server: %w", err)
+	}
 	s := &Server{
-		config: config, codecs: codecs,
+		config: config, codecs: codecs, managers: managers,
 		random: rand.NewPCG(config.Seed, 0), version: firstVersion,
 		tables: map[tableName]*table{},
 	}
@@ -81,7 +88,7 @@ func (s *Server) Fork() *Server {
 	defer s.mu.Unlock()
 	random := *s.random
 	fork := &Server{
-		config: s.config, codecs: s.codecs, random: &random, version: s.version,
+		config: s.config, codecs: s.codecs, managers: s.managers, random: &random, version: s.version,
 		tables: make(map[tableName]*table, len(s.tables)),
 	}
 	for name, t := range s.tables {

@@ -36,7 +36,9 @@ func (r *request) update() (*response, error) {
 		return nil, err
 	}
 	r.removeDuplicateOwners(obj, false)
-	return r.replace(obj.GetUID(), options, func(object) (object, error) { return obj, nil })
+	return r.replace(obj.GetUID(), options, func(current object) (object, error) {
+		return r.manage(current, obj, options), nil
+	})
 }
 
 // replace replaces the object that the request names by what change makes of it, and responds with the stored object. uid
@@ -46,7 +48,7 @@ func (r *request) replace(uid types.UID, options writeOptions, change func(curre
 	defer r.server.mu.Unlock()
 	existing := r.table.get(keyOf(r.namespace, r.name))
 	if existing == nil {
-		if !r.kind.CreateOnUpdate || r.subresource != "" || r.Method == http.MethodPatch {
+		if r.subresource != "" || !r.applies() && (!r.kind.CreateOnUpdate || r.Method == http.MethodPatch) {
 			return nil, apierrors.NewNotFound(r.kind.groupResource(), r.name)
 		}
 		return r.createOnUpdate(uid, options, change)
@@ -73,6 +75,7 @@ func (r *request) replace(uid types.UID, options writeOptions, change func(curre
 	if r.kind.rules.canonicalize != nil {
 		r.kind.rules.canonicalize(obj)
 	}
+	keepTimes(obj, existing.obj)
 	if deletedByUpdate(obj, existing.obj) {
 		if !options.dryRun {
 			r.server.remove(r.table, existing)
