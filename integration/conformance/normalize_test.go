@@ -297,6 +297,7 @@ var (
 	numbers   = regexp.MustCompile(`\d+$`)
 	versions  = regexp.MustCompile(`(?i)resource ?version("?: ?"|[^0-9"]{0,40})\d+`) // not all numbers: a version can be equal to any number
 	times     = regexp.MustCompile(`\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(Z| \+0000 UTC)?`)
+	invalid   = regexp.MustCompile(`(?s)(failed to create typed patch object \(.*?\)):.*(errors:|field not declared in schema).*`)
 	patched   = regexp.MustCompile(`(?s)patch: Invalid value: "(\{.*\}(\\n)?|map\[.*\])": `)
 )
 
@@ -305,6 +306,10 @@ func (n *names) message(text string) string {
 	if patched.MatchString(text) {
 		n.masked[maskPatchedObject]++
 		text = patched.ReplaceAllString(text, "patch: Invalid value: <object>: ")
+	}
+	if invalid.MatchString(text) {
+		n.masked[maskSchemaErrors]++
+		text = invalid.ReplaceAllString(text, "$1: <errors>")
 	}
 	text = times.ReplaceAllString(text, "<time>")
 	text = uuids.ReplaceAllStringFunc(text, func(uid string) string { return n.symbol("uid", uid) })

@@ -41,10 +41,14 @@ func exchange(tb testing.TB, transport http.RoundTripper, method, path, body str
 func BenchmarkRequests(b *testing.B) {
 	const objects = 1000
 	for _, kind := range []struct{ name, path, object, applied string }{
-		{"ConfigMap", configMapsPath, `{"metadata":{"name":"%s","labels":{"app":"web"}},"data":{"size":"%d"}}`,
-			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","labels":{"app":"web"}},"data":{"size":"%d"}}`},
-		{"Widget", "/apis/example.com/v1/namespaces/shop/widgets", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"%s","labels":{"app":"web"}},"spec":{"size":%d,"replicas":3,"image":"web:1"},"status":{"phase":"Ready"}}`,
-			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"%s","labels":{"app":"web"}},"spec":{"size":%d,"replicas":3,"image":"web:1"}}`},
+		{
+			"ConfigMap", configMapsPath, `{"metadata":{"name":"%s","labels":{"app":"web"}},"data":{"size":"%d"}}`,
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","labels":{"app":"web"}},"data":{"size":"%d"}}`,
+		},
+		{
+			"Widget", "/apis/example.com/v1/namespaces/shop/widgets", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"%s","labels":{"app":"web"}},"spec":{"size":%d,"replicas":3,"image":"web:1"},"status":{"phase":"Ready"}}`,
+			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"%s","labels":{"app":"web"}},"spec":{"size":%d,"replicas":3,"image":"web:1"}}`,
+		},
 	} {
 		base := newServer(b)
 		for i := range objects {

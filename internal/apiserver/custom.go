@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -39,6 +40,10 @@ func customRules(gvk schema.GroupVersionKind) rules {
 			}
 			return validateMetadataUpdate(u, old)
 		},
+		stored: func(obj object) bool {
+			integers(obj.(*unstructured.Unstructured).Object)
+			return false
+		},
 		warnings: func(obj, old object) []string {
 			var before []string
 			if old != nil {
@@ -47,6 +52,35 @@ func customRules(gvk schema.GroupVersionKind) rules {
 			return finalizerWarnings(obj.GetFinalizers(), before)
 		},
 	}
+}
+
+// integers replaces the floating-point numbers in value that a reader of their JSON decodes as integers. Applied
+// configurations have them: all numbers of YAML are decoded as floating-point numbers.
+func integers(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, element := range v {
+			switch element.(type) {
+			case float64:
+				v[key] = integers(element)
+			case map[string]any, []any:
+				integers(element)
+			}
+		}
+	case []any:
+		for i, element := range v {
+			if _, ok := element.(float64); ok {
+				v[i] = integers(element)
+				continue
+			}
+			integers(element)
+		}
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<63 {
+			return int64(v)
+		}
+	}
+	return value
 }
 
 // finalizerWarnings returns warnings about finalizers without a domain that an object did not have before.

@@ -26,9 +26,12 @@
 // Different from kube-apiserver: a read of a version that does not exist yet fails at once, not after three seconds. A read
 // with resourceVersion=0 returns the latest state, never an older one.
 //
+// Server-side apply and managed fields are computed by apimachinery's field managers, with a schema of the four kinds in
+// newSchema. In all other kinds, only metadata has the schema of the real server; lists in the rest of the object are atomic,
+// as in a custom resource without a schema. So an apply of a Deployment replaces its list of containers.
+//
 // Missing, compared with kube-apiserver:
 //
-//   - server-side apply and managed fields: apply patches get 415, and stored objects have no managedFields
 //   - schemas of custom resources: pruning, defaults, validation, CEL, conversion, and the kind CustomResourceDefinition
 //   - the scale subresource, graceful deletion, and validation and defaults of built-in kinds other than the four above
 //   - controllers: no garbage collector, and a Namespace stays in phase Terminating until its finalizers are removed

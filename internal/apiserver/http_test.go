@@ -14,15 +14,6 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestApplyPatchIsUnsupported(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	code, text := send(t, s, "PATCH", configMapsPath+"/a?fieldManager=m", `{}`, "Content-Type", "application/apply-patch+yaml")
-	if code != 415 || !strings.Contains(text, `"reason":"UnsupportedMediaType"`) {
-		t.Errorf("%d %s, want 415", code, text)
-	}
-}
-
 func TestNamespaceMustExist(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, func(c *Config) { c.NamespacesExist = false })

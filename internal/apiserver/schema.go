@@ -62,9 +62,9 @@ func ownerReference(text, boolean smd.TypeRef) smd.Atom {
 
 // untyped is any value. Its maps have elements of the type named elements.
 func untyped(elements string, relationship smd.ElementRelationship) smd.Atom {
-	any := smd.Untyped
+	value := smd.Untyped
 	return smd.Atom{
-		Scalar: &any,
+		Scalar: &value,
 		List:   &smd.List{ElementType: typeRef(typeAtomic), ElementRelationship: smd.Atomic},
 		Map:    &smd.Map{ElementType: typeRef(elements), ElementRelationship: relationship},
 	}
