@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -239,5 +240,32 @@ func TestObjectsOfAnOptionalInformerThatAreListedLateAreHandledOnce(t *testing.T
 		if len(runs) != 4000 || twice > 0 {
 			t.Errorf("%d objects were handled, %d of them more than once", len(runs), twice)
 		}
+	})
+}
+
+// TestSlowFirstListIsLogged checks that a first list that takes long is logged. It is no failure, so nothing else is.
+func TestSlowFirstListIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var logs journal
+		listed := make(chan struct{})
+		w.Hook(func(_ *http.Request, do func() *http.Response) (*http.Response, error) {
+			<-listed
+			return do(), nil
+		})
+		c := w.config(func(context.Context, unstructuredObject) error { return nil })
+		c.Logger = logs.logger(slog.LevelInfo)
+		w.run(c)
+		time.Sleep(4 * time.Second)
+		const line = "controller waits for its first list"
+		if got := strings.Join(logs.take(), "\n"); strings.Contains(got, line) {
+			t.Errorf("logged early: %s", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := strings.Join(logs.take(), "\n"); !strings.Contains(got, line) {
+			t.Errorf("logged only: %s", got)
+		}
+		close(listed)
+		synctest.Wait()
 	})
 }

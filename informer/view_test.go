@@ -330,6 +330,14 @@ func TestUndecodableObjectFailsOnlyItself(t *testing.T) {
 		if failed != 1 || decoded != 1 {
 			t.Errorf("%d changes failed and %d were decoded; want one of each", failed, decoded)
 		}
+		// A change whose state before it cannot be decoded returns an error too.
+		put("bad", int64(2))
+		synctest.Wait()
+		if failed != 2 || decoded != 1 {
+			t.Errorf("after the object was repaired, %d changes failed and %d were decoded; want 2 and 1", failed, decoded)
+		}
+		put("bad", "two")
+		synctest.Wait()
 		if obj, found, err := typed.Get(key("good")); err != nil || !found || obj.Number != 1 {
 			t.Errorf("good: %v, found %v, %v", obj, found, err)
 		}
