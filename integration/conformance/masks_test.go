@@ -6,6 +6,7 @@ type mask struct{ name, reason string }
 const (
 	maskManagerOrder        = "order of managers"
 	maskSchemaErrors        = "schema errors"
+	maskConflictOrder       = "order of conflicts"
 	maskListVersion         = "list version"
 	maskStaleWarnings       = "stale warnings"
 	maskNamespaceFinalizers = "finalizers of namespaces"
@@ -17,6 +18,7 @@ func masks() []mask {
 	return []mask{
 		{maskManagerOrder, "managers are sorted by the second of their writes. An apply that changes nothing is a change if it moves its manager: the version has the symbol of the one before, and the event is removed"},
 		{maskSchemaErrors, "an applied configuration is validated in random order, until a field that the schema does not have: if there is such a field or several errors, they are removed"},
+		{maskConflictOrder, "the conflicts of an apply have a random order in the real server: they are sorted"},
 		{maskListVersion, "other clients write to the real server all the time: the version of a list, which is at least the latest version that was sent, is one symbol"},
 		{maskStaleWarnings, "the real server first tries a write on the object in its cache, which may be stale: the warnings of that attempt are removed from responses 404 and 409"},
 		{maskNamespaceFinalizers, "the real server reorders the finalizers of a deleted namespace at random: they are sorted"},

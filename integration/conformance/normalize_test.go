@@ -280,6 +280,10 @@ func (n *names) details(value any) {
 		}
 	}
 	causes, _ := details["causes"].([]any)
+	if len(causes) > 1 && strings.Contains(mustJSON(causes[0]), "FieldManagerConflict") {
+		n.masked[maskConflictOrder]++
+		slices.SortFunc(causes, func(a, b any) int { return strings.Compare(mustJSON(a), mustJSON(b)) })
+	}
 	for _, cause := range causes {
 		if c, ok := cause.(map[string]any); ok {
 			text := fmt.Sprint(c["message"])

@@ -178,7 +178,7 @@ func keepTimes(obj, old object) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		entries, before := obj.GetManagedFields(), old.GetManagedFields()
-		if !sameExceptTimes(entries, before) {
+		if !onlyTimesDiffer(entries, before) {
 			return
 		}
 		obj.SetManagedFields(before)
@@ -191,7 +191,7 @@ func keepTimes(obj, old object) {
 	oldMetadata, _ := old.(*unstructured.Unstructured).Object["metadata"].(map[string]any)
 	entries, _ := metadata["managedFields"].([]any)
 	before, _ := oldMetadata["managedFields"].([]any)
-	if !sameRawExceptTimes(entries, before) {
+	if !onlyRawTimesDiffer(entries, before) {
 		return
 	}
 	metadata["managedFields"] = before
@@ -200,36 +200,43 @@ func keepTimes(obj, old object) {
 	}
 }
 
-func sameExceptTimes(a, b []metav1.ManagedFieldsEntry) bool {
-	if len(a) != len(b) || len(a) == 0 {
+// onlyTimesDiffer reports whether two lists of managed fields have different times and are equal otherwise.
+func onlyTimesDiffer(a, b []metav1.ManagedFieldsEntry) bool {
+	if len(a) != len(b) {
 		return false
 	}
+	differ := false
 	for i := range a {
 		x, y := a[i], b[i]
+		differ = differ || !x.Time.Equal(y.Time)
 		x.Time, y.Time = nil, nil
 		if !reflect.DeepEqual(x, y) {
 			return false
 		}
 	}
-	return true
+	return differ
 }
 
-// sameRawExceptTimes is sameExceptTimes for the managed fields of a custom resource.
-func sameRawExceptTimes(a, b []any) bool {
-	if len(a) != len(b) || len(a) == 0 {
+// onlyRawTimesDiffer is onlyTimesDiffer for the managed fields of a custom resource.
+func onlyRawTimesDiffer(a, b []any) bool {
+	if len(a) != len(b) {
 		return false
 	}
+	differ := false
 	for i := range a {
 		x, _ := a[i].(map[string]any)
 		y, _ := b[i].(map[string]any)
 		if len(x) != len(y) {
 			return false
 		}
+		differ = differ || x["time"] != y["time"]
+	}
+	for i := 0; differ && i < len(a); i++ { // the expensive part, only if it can be true
+		x, _ := a[i].(map[string]any)
+		y, _ := b[i].(map[string]any)
 		for key, value := range x {
-			if key != "time" && !reflect.DeepEqual(value, y[key]) {
-				return false
-			}
+			differ = differ && (key == "time" || reflect.DeepEqual(value, y[key]))
 		}
 	}
-	return true
+	return differ
 }

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func (r *request) apply(current object, body []byte, options writeOptions) (obje
 	patch := &unstructured.Unstructured{Object: content}
 	merged, err := r.server.managers[scope{r.kind, r.subresource}].Apply(current, patch, options.manager, options.force)
 	if err != nil {
-		return nil, err
+		return nil, sortCauses(err)
 	}
 	obj := merged.(object)
 	truncateTimes(obj)
@@ -116,6 +117,16 @@ func (r *request) apply(current object, body []byte, options writeOptions) (obje
 		r.warnStrict([]error{strictErr})
 	}
 	return obj, nil
+}
+
+// sortCauses sorts the causes of a conflict, which have a random order.
+func sortCauses(err error) error {
+	if status := (*apierrors.StatusError)(nil); errors.As(err, &status) && status.ErrStatus.Details != nil {
+		slices.SortFunc(status.ErrStatus.Details.Causes, func(a, b metav1.StatusCause) int {
+			return cmp.Or(cmp.Compare(a.Message, b.Message), cmp.Compare(a.Field, b.Field))
+		})
+	}
+	return err
 }
 
 // decodeApplied decodes an applied configuration in YAML. With strict it also looks for duplicate keys. JSON, which most
