@@ -199,7 +199,7 @@ func (s *session) repeat(ctx context.Context, b *bench) error {
 // tryAll tries the sample in random order, so that an interrupted run is a sample as well.
 func (s *session) tryAll(ctx context.Context, b *bench) error {
 	for _, p := range s.packages {
-		if slices.ContainsFunc(s.strata, func(t *stratum) bool { return t.Package == p.ImportPath && t.take > 0 }) {
+		if slices.ContainsFunc(s.strata, func(t *stratum) bool { return t.Package == p.ImportPath && s.hasUntried(t) }) {
 			if base := b.baseline(ctx, p.ImportPath); base.err != nil {
 				return base.err
 			}
@@ -234,6 +234,11 @@ func (s *session) tryAll(ctx context.Context, b *bench) error {
 	close(done)
 	reporter.Wait()
 	return context.Cause(ctx)
+}
+
+// hasUntried reports whether the sample has a mutant of the stratum without a result.
+func (s *session) hasUntried(t *stratum) bool {
+	return slices.ContainsFunc(t.mutants[:t.take], func(m *mutant) bool { return s.Results[m.ID] == nil })
 }
 
 // slots returns the stratum of each place in the sample, in random order.
