@@ -22,6 +22,7 @@ func TestChildName(t *testing.T) {
 	}{
 		"short":               {"web", "config", "web-config"},
 		"no suffix":           {"web", "", "web"},
+		"digits":              {"web-0123456789", "az", "web-0123456789-az"},
 		"as long as allowed":  {strings.Repeat("x", 48), "tls", strings.Repeat("x", 48) + "-tls"},
 		"too long":            {long, "tls", strings.Repeat("x", 37) + "-tls-a2a91u3n95"},
 		"dots":                {"shop.example.com", "tls", "shop-example-com-tls-f6i3raiaca"},

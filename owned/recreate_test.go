@@ -39,6 +39,7 @@ func TestImmutableFields(t *testing.T) {
 		"a StatefulSet's":      {refusal(forbidden("spec", "Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden")), []string{"spec"}},
 		"an immutable Secret":  {refusal(forbidden("data", "Forbidden: field is immutable when `immutable` is set")), []string{"data"}},
 		"a RoleBinding's role": {refusal(invalid("roleRef", `Invalid value: rbac.RoleRef{}: cannot change roleRef`)), []string{"roleRef"}},
+		"a text without value": {refusal(invalid("spec.size", "field is immutable")), []string{"spec.size"}},
 		"a rule of a CRD":      {refusal(invalid("spec.size", `Invalid value: "integer": size is immutable`)), []string{"spec.size"}},
 		"two of one field":     {refusal(template, template), []string{"spec.template"}},
 		"another fault":        {refusal(invalid("spec.replicas", "Invalid value: -1: must be greater than or equal to 0")), nil},
