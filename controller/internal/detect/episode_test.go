@@ -85,9 +85,21 @@ func TestSuspect(t *testing.T) {
 	if other := (kube.Key{Name: "somebody-else"}); w.h.Suspect(other) {
 		t.Errorf("%s is a suspect", other)
 	}
-	// Any event after a window clears the suspicion.
+	// Any event after a window clears the suspicion. Its states are not decoded.
+	content, decoded := w.h.content, 0
+	w.h.content = func(kind schema.GroupKind, o *wire.Object) (map[string]any, error) {
+		decoded++
+		return content(kind, o)
+	}
+	w.somebody("kubectl", site, shopWeb, fields{"spec": "w"})
+	if decoded != 2 {
+		t.Errorf("decoded %d states of a suspect's object, want 2", decoded)
+	}
 	w.pass(DefaultWindow + time.Second)
 	w.somebody("kubectl", site, shopWeb, fields{"spec": "x"})
+	if decoded != 2 {
+		t.Errorf("decoded %d states after a window without writes, want 0", decoded-2)
+	}
 	if w.h.Suspect(shopWeb) || w.h.kept != 0 {
 		t.Errorf("a suspect for ever; %d bytes kept", w.h.kept)
 	}
