@@ -231,6 +231,21 @@ func TestContract12_ARunIsARecord(t *testing.T) {
 	})
 }
 
+// TestRunRecordText checks the text of runs that wrote more than a record contains, or that read an old cache.
+func TestRunRecordText(t *testing.T) {
+	for name, test := range map[string]struct {
+		run  controller.RunRecord
+		want string
+	}{
+		"dropped writes": {controller.RunRecord{Outcome: controller.OutcomeSuccess, Writes: make([]controller.Write, 2), WritesDropped: 3}, ", 5 writes"},
+		"an old cache":   {controller.RunRecord{Staleness: 5 * time.Minute}, ", the cache 5m old ->"},
+	} {
+		if got := test.run.String(); !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q does not contain %q", name, got, test.want)
+		}
+	}
+}
+
 // TestContract30_RecordsAreBounded runs many keys often.
 func TestContract30_RecordsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -125,6 +125,28 @@ func TestContract20_AStuckHandlerIsReportedAndReplaced(t *testing.T) {
 	})
 }
 
+// TestStuckHandlerIsReportedSoonAfterAShortLimit checks that a short Config.Stuck.After is not rounded up to the usual
+// interval of the checks.
+func TestStuckHandlerIsReportedSoonAfterAShortLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		release := make(chan struct{})
+		c := w.config(func(context.Context, unstructuredObject) error {
+			waitForALongTime(release)
+			return nil
+		})
+		c.Stuck.After = 2 * time.Second
+		w.put("widgets", "stuck", 1)
+		ctrl := w.run(c)
+		time.Sleep(3 * time.Second)
+		if n := ctrl.Stats().Problems[controller.ProblemStuck]; n != 1 {
+			t.Errorf("%d stuck handlers after three seconds, want one: the limit is two", n)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
 // TestContract20_AStuckHandlerIsReplacedWhenOthersReturn checks that a stuck handler is replaced later if there were
 // too many stuck handlers for another worker when it was detected.
 func TestContract20_AStuckHandlerIsReplacedWhenOthersReturn(t *testing.T) {
