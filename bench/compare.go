@@ -254,14 +254,14 @@ func (r *runner) control(ctx context.Context, url string) ([]string, error) {
 		return nil, err
 	}
 	defer response.Body.Close()
-	var answer json.RawMessage
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+	var body json.RawMessage
+	if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
 		return nil, err
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s: %s", url, response.Status, answer)
+		return nil, fmt.Errorf("%s: %s: %s", url, response.Status, body)
 	}
 	var list []string
-	_ = json.Unmarshal(answer, &list) // a response that is not a list only confirms the request
+	_ = json.Unmarshal(body, &list) // a body that is not a list only confirms the request
 	return list, nil
 }

@@ -45,36 +45,36 @@ func TestApplyOutcome(t *testing.T) {
 	for name, test := range map[string]struct {
 		options  []client.ApplyOption
 		managers []string                         // before
-		response func(answer *appsv1.StatefulSet) // changes the object that is returned
+		response func(object *appsv1.StatefulSet) // changes the object that is returned
 		want     client.ObjectOutcome
 		changed  []client.FieldChange
 	}{
 		"the same version": {want: client.Unchanged},
 		"another value": {
-			response: func(answer *appsv1.StatefulSet) { answer.ResourceVersion, *answer.Spec.Replicas = "8", 5 },
+			response: func(object *appsv1.StatefulSet) { object.ResourceVersion, *object.Spec.Replicas = "8", 5 },
 			want:     client.Updated, changed: []client.FieldChange{{Path: "spec.replicas", Before: int64(3), After: int64(5)}},
 		},
 		"another client has written another field in between": {
 			managers: []string{"shop"},
-			response: func(answer *appsv1.StatefulSet) { answer.ResourceVersion, answer.Spec.MinReadySeconds = "9", 10 },
+			response: func(object *appsv1.StatefulSet) { object.ResourceVersion, object.Spec.MinReadySeconds = "9", 10 },
 			want:     client.Unchanged,
 		},
 		"only the owner of the field": {
 			managers: []string{"other"},
-			response: func(answer *appsv1.StatefulSet) {
-				answer.ResourceVersion, answer.ManagedFields = "8", fieldsOf("other", "shop")
+			response: func(object *appsv1.StatefulSet) {
+				object.ResourceVersion, object.ManagedFields = "8", fieldsOf("other", "shop")
 			},
 			want: client.Updated,
 		},
 		"a dry run that changes nothing": {options: []client.ApplyOption{client.DryRun()}, want: client.Unchanged},
 		"a dry run that changes a value": {
 			options: []client.ApplyOption{client.DryRun()}, managers: []string{"shop"},
-			response: func(answer *appsv1.StatefulSet) { *answer.Spec.Replicas = 5 },
+			response: func(object *appsv1.StatefulSet) { *object.Spec.Replicas = 5 },
 			want:     client.Updated, changed: []client.FieldChange{{Path: "spec.replicas", Before: int64(3), After: int64(5)}},
 		},
 		"a dry run that changes only the owner of the field": {
 			options: []client.ApplyOption{client.DryRun()}, managers: []string{"other"},
-			response: func(answer *appsv1.StatefulSet) { answer.ManagedFields = fieldsOf("other", "shop") },
+			response: func(object *appsv1.StatefulSet) { object.ManagedFields = fieldsOf("other", "shop") },
 			want:     client.Updated,
 		},
 	} {

@@ -719,9 +719,9 @@ func TestContract10_AReconnectAloneHandlesNothing(t *testing.T) {
 	})
 }
 
-// TestContract22_AWatchThatIsSilentIsNamedAndMadeUpFor checks that a watch that is open and sends nothing is reported,
+// TestContract22_SilentWatchIsReportedAndReplaced checks that a watch that is open and sends nothing is reported,
 // and that the changes that it missed are handled.
-func TestContract22_AWatchThatIsSilentIsNamedAndMadeUpFor(t *testing.T) {
+func TestContract22_SilentWatchIsReportedAndReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var runs journal

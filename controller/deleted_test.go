@@ -24,8 +24,25 @@ func deletions(j *journal, fails map[string]error) func(context.Context, unstruc
 	}
 }
 
-// TestDeletedHookIsNotRetriedAfterTerminalFailure checks that the hook is not called again after a terminal failure, and that the
-// next object of the name is handled as if the hook had succeeded.
+// deleteOld runs a controller with a hook for deleted objects, and deletes the object "old". The hook returns failure for
+// it, each time.
+func (w *world) deleteOld(failure error) (*journal, *controller.Controller[unstructuredObject]) {
+	var seen journal
+	c := w.config(func(_ context.Context, widget unstructuredObject) error {
+		seen.add("handled %v", widget.Object["spec"].(map[string]any)["value"])
+		return nil
+	})
+	c.Retry = retry.Config{Every: retry.Policy{MaxRetries: 2}}
+	c.Deleted = deletions(&seen, map[string]error{"old": failure})
+	w.put("widgets", "a", "old")
+	ctrl := w.run(c)
+	time.Sleep(time.Second)
+	w.remove("widgets", "a")
+	return &seen, ctrl
+}
+
+// TestDeletedHookIsNotRetriedAfterTerminalFailure checks that the hook is not called again after a terminal failure, and
+// that the next object of the name is handled as if the hook had succeeded.
 func TestDeletedHookIsNotRetriedAfterTerminalFailure(t *testing.T) {
 	for name, failure := range map[string]error{
 		"terminal":  controller.Terminal(errors.New("no such bucket")),
@@ -35,17 +52,7 @@ func TestDeletedHookIsNotRetriedAfterTerminalFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				var seen journal
-				c := w.config(func(_ context.Context, widget unstructuredObject) error {
-					seen.add("handled %v", widget.Object["spec"].(map[string]any)["value"])
-					return nil
-				})
-				c.Retry = retry.Config{Every: retry.Policy{MaxRetries: 2}}
-				c.Deleted = deletions(&seen, map[string]error{"old": failure})
-				w.put("widgets", "a", "old")
-				ctrl := w.run(c)
-				time.Sleep(time.Second)
-				w.remove("widgets", "a")
+				seen, ctrl := w.deleteOld(failure)
 				time.Sleep(time.Hour)
 				if s := ctrl.Stats(); s.Failing != 0 || len(s.Problems) != 0 {
 					t.Errorf("an hour after the object is gone, %d keys fail, problems %v", s.Failing, s.Problems)
@@ -61,8 +68,8 @@ func TestDeletedHookIsNotRetriedAfterTerminalFailure(t *testing.T) {
 	}
 }
 
-// TestTerminalFailureOfDeletedHookDoesNotBlockTheNextObject checks that a terminal failure of the hook does not block the
-// next object of the name, which already exists.
+// TestTerminalFailureOfDeletedHookDoesNotBlockTheNextObject checks that a terminal failure of the hook does not block
+// the next object of the name, which already exists.
 func TestTerminalFailureOfDeletedHookDoesNotBlockTheNextObject(t *testing.T) {
 	for name, failure := range map[string]error{
 		"terminal": controller.Terminal(errors.New("no such bucket")),
@@ -71,17 +78,7 @@ func TestTerminalFailureOfDeletedHookDoesNotBlockTheNextObject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				var seen journal
-				c := w.config(func(_ context.Context, widget unstructuredObject) error {
-					seen.add("handled %v", widget.Object["spec"].(map[string]any)["value"])
-					return nil
-				})
-				c.Retry = retry.Config{Every: retry.Policy{MaxRetries: 2}}
-				c.Deleted = deletions(&seen, map[string]error{"old": failure})
-				w.put("widgets", "a", "old")
-				ctrl := w.run(c)
-				time.Sleep(time.Second)
-				w.remove("widgets", "a")
+				seen, ctrl := w.deleteOld(failure)
 				w.put("widgets", "a", "new")
 				time.Sleep(time.Hour)
 				if got := seen.take(); !slices.Equal(slices.Compact(got), []string{"handled old", "deleted old", "handled new"}) {

@@ -63,7 +63,7 @@ func (d *watchdog) checkHandlers(ctx, workCtx context.Context, now time.Time) {
 		case ended:
 			message = fmt.Sprintf("a handler has been running for %s, and keeps the controller from ending", rounded(now.Sub(r.run.Started)))
 		case !replaced:
-			message = fmt.Sprintf("a handler has been running for %s, and so many others do that no further worker takes its place", rounded(now.Sub(r.run.Started)))
+			message = fmt.Sprintf("a handler has been running for %s, and is not replaced: the maximum number of stuck handlers was replaced already", rounded(now.Sub(r.run.Started)))
 		default:
 			d.queue.Exempt(r.run.Key) // otherwise its group's limit would block the other worker
 		}

@@ -147,13 +147,13 @@ func (e env) get(key kube.Key) *corev1.ConfigMap {
 
 func (e env) key(name string) kube.Key { return kube.Key{Namespace: e.namespace, Name: name} }
 
-// apply applies children, and fails the test on an error. A conflict is tried again, as a controller does: the
-// cluster's controllers may write an object between a read and a write of Apply.
+// apply applies children, and fails the test on an error. A conflict is tried again, as a controller does, at
+// most nine times: the cluster's controllers may write an object between a read and a write of Apply.
 func (e env) apply(set *owned.Set, owner kube.Object, children ...owned.Child) owned.Report {
 	e.Helper()
-	for {
+	for attempt := 1; ; attempt++ {
 		report, err := set.Apply(e.Context(), owner, children...)
-		if !errors.Is(err, client.ErrChanged) || e.Context().Err() != nil {
+		if !errors.Is(err, client.ErrChanged) || attempt == 10 {
 			return must(report, err)(e)
 		}
 	}

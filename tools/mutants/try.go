@@ -74,14 +74,6 @@ type testRun struct {
 	duration time.Duration
 }
 
-// whole is what all tests of a package cover in one run without a mutant. Such tests share a cluster, so that running each on
-// its own would take too long.
-type whole struct {
-	once sync.Once
-	run  testRun
-	err  error
-}
-
 // covering returns the tests that reach the mutant in two groups: those that take less than a second, and the others. Most
 // mutants are killed by the first group.
 func (b *baseline) covering(m *mutant) [][]testRun {
@@ -154,33 +146,6 @@ func (b *bench) measure(ctx context.Context, importPath string) ([]testRun, erro
 		return nil, context.Cause(ctx)
 	}
 	return tests, errors.Join(errs...)
-}
-
-// whole runs all tests of a package at once without a mutant, with coverage.
-func (b *bench) whole(ctx context.Context, importPath string) *whole {
-	b.mu.Lock()
-	w := b.wholes[importPath]
-	if w == nil {
-		w = &whole{}
-		b.wholes[importPath] = w
-	}
-	b.mu.Unlock()
-	w.once.Do(func() {
-		b.measuring(importPath)
-		var folder string
-		if folder, w.err = os.MkdirTemp(b.work, "whole"); w.err != nil {
-			return
-		}
-		defer os.RemoveAll(folder) //nolint:errcheck // the temporary folder around it is removed at the end
-		binary := filepath.Join(folder, "x.test")
-		if output, err := b.build(ctx, importPath, binary, "-cover", "-coverpkg="+b.coverage); err != nil {
-			w.err = fmt.Errorf("build the tests of %s without a mutant: %w\n%s", importPath, err, output)
-			return
-		}
-		w.run.name = "Test"
-		w.err = b.measureTest(ctx, importPath, binary, filepath.Join(folder, "cover.out"), "Test", &w.run)
-	})
-	return w
 }
 
 func (b *bench) measureTest(ctx context.Context, importPath, binary, out, pattern string, t *testRun) error {
@@ -292,40 +257,6 @@ func (b *bench) try(ctx context.Context, m *mutant) (*result, error) {
 		}
 	}
 	return r, nil
-}
-
-// tryWhole runs all tests of a package with the mutant, if they reach it. It reports whether the outcome is final. A test
-// with a cluster that failed runs once more, so that a failure of the cluster on a busy machine does not kill a mutant.
-func (b *bench) tryWhole(ctx context.Context, folder, overlay string, m *mutant, importPath string, r *result) (done bool, err error) {
-	w := b.whole(ctx, importPath)
-	if w.err != nil || !w.run.profile.covers(m) {
-		return false, w.err
-	}
-	binary := filepath.Join(folder, "x.test")
-	output, err := b.build(ctx, importPath, binary, "-overlay="+overlay)
-	if err := r.refused(ctx, output, err); err != nil || r.Outcome == notGo {
-		return true, err
-	}
-	r.Tests++
-	pattern := "Test"
-	for range 2 {
-		timeout := (3*w.run.duration + b.slack).Round(time.Second)
-		output, err = b.test(ctx, importPath, binary, timeout, "-test.run="+pattern)
-		switch {
-		case ctx.Err() != nil:
-			return true, context.Cause(ctx)
-		case err == nil:
-			r.Outcome, r.By, r.output = survived, "", nil
-			return false, nil
-		}
-		r.By, r.output = failedTest(importPath, output), output
-		if name, ok := strings.CutPrefix(r.By, importPath+"."); ok {
-			name, _, _ = strings.Cut(name, "/")
-			pattern = "^" + name + "$"
-		}
-	}
-	r.Outcome = killed
-	return true, nil
 }
 
 func writeOverlay(folder string, m *mutant) (string, error) {
