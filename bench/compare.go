@@ -87,7 +87,7 @@ func (r *runner) progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%6.1f s  %s\n", time.Since(r.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// size measures everybody with n objects, in turns.
+// size measures every controller with n objects, in turns.
 func (r *runner) size(ctx context.Context, kind string, n, rounds int, events bool, who []contestant) error {
 	r.progress("make %d %s", n, kind)
 	formats := "json"
