@@ -18,7 +18,7 @@ endif
 BIN := .bin
 # Modules whose code is linted: the root and each folder with a go.mod, except tools itself, which has no code, and the programs
 # on other libraries in bench/, which would have those libraries linted with them.
-MODULES := . $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod))) tracing/otel bench/shared bench/evenkeel tools/mutants
+MODULES := . $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod))) simulation/controllerruntime tracing/otel bench/shared bench/evenkeel tools/mutants
 
 FUZZTIME ?= 10s
 COUNT ?= 6
@@ -56,7 +56,7 @@ WITHOUT_RACE := github.com/evenkeel-go/evenkeel/internal/contractmatrix
 export GORACE ?= atexit_sleep_ms=0
 
 # The packages with tests that have two lengths.
-LONG = $(or $(shell grep -rl --include='*_test.go' testlength.Count . | grep -v -e '^./integration' -e '^./examples' | xargs -n 1 dirname | sort -u),$(error \
+LONG = $(or $(shell grep -rl --include='*_test.go' testlength.Count . | grep -v -e '^./integration' -e '^./examples' -e '^./simulation' | xargs -n 1 dirname | sort -u),$(error \
 	no test has two lengths: testlength.Count is not called))
 
 .PHONY: help
@@ -97,12 +97,15 @@ test-unit: ## Run the tests that need no cluster, with the race detector, in ran
 	$(NICE) go test $(RACE) -vet=off -shuffle=on -timeout 20m $(filter-out $(WITHOUT_RACE),$(UNIT))
 	$(NICE) go test -vet=off -shuffle=on -timeout 20m $(WITHOUT_RACE)
 	$(NICE) go test -C tracing/otel $(RACE) -vet=off -shuffle=on -timeout 5m ./...
+	$(NICE) go test -C simulation $(RACE) -vet=off -shuffle=on -timeout 10m $$(go list -C simulation ./... | grep -v /integration)
+	$(NICE) go test -C simulation/controllerruntime $(RACE) -vet=off -shuffle=on -timeout 10m ./...
 
 # CGO_ENABLED=0 is what the local cluster is built with: otherwise all of Kubernetes would be compiled a second time.
 .PHONY: test-integration
 test-integration: localcluster-binary ## Run the tests that need a cluster (local ones are started), and the examples' tests
 	go test -vet=off -shuffle=on -p $(CLUSTERS) -timeout 20m ./integration/... ./kube/localcluster/...
 	go test -C examples -vet=off -shuffle=on -p $(CLUSTERS) -timeout 20m ./...
+	go test -C simulation -vet=off -shuffle=on -p $(CLUSTERS) -timeout 20m ./integration/...
 	CGO_ENABLED=0 go test -C localcluster -vet=off -shuffle=on -timeout 5m ./...
 
 # What make test leaves out or shortens: CONTRIBUTING.md lists it.
@@ -111,6 +114,8 @@ test-long: localcluster-binary ## Run random tests at full length, tests with a 
 	$(race_note)
 	EVENKEEL_LONG=1 go test $(RACE) -vet=off -shuffle=on -timeout 30m $(LONG) $(WITHOUT_RACE)
 	EVENKEEL_LONG=1 go test $(RACE) -vet=off -shuffle=on -p $(CLUSTERS) -timeout 30m ./integration/... ./kube/localcluster/...
+	EVENKEEL_LONG=1 go test -C simulation $(RACE) -vet=off -shuffle=on -p $(CLUSTERS) -timeout 30m ./...
+	EVENKEEL_LONG=1 go test -C simulation/controllerruntime $(RACE) -vet=off -shuffle=on -timeout 30m ./...
 	EVENKEEL_LONG=1 go test -C examples $(RACE) -vet=off -shuffle=on -p $(CLUSTERS) -timeout 30m ./...
 	go test -C tools/mutants -vet=off -shuffle=on -timeout 5m ./...
 	go test -C bench/shared $(RACE) -vet=off -timeout 5m ./...
@@ -194,10 +199,13 @@ mutants: localcluster-binary | $(BIN) ## Change code and look for tests that fai
 		$(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(RUN),-run '$(RUN)') $(if $(RETRY),-retry)
 
 # Random operations, on the API server for tests (internal/apiserver) and on kube-apiserver. Without OPS it is what make
-# test runs; SEED=2 runs other operations.
+# test runs; SEED=2 runs other operations; KINDS=widgets,configmaps runs only operations on these resources. PAGE=1 writes
+# docs/conformance.md, if there is no difference.
 .PHONY: conformance
-conformance: localcluster-binary | $(BIN) ## Compare the API server for tests with kube-apiserver: OPS=2000 SEED=1
-	@CONFORMANCE_OPS=$(OPS) CONFORMANCE_SEED=$(SEED) go test -vet=off -count=1 -timeout 60m -v ./integration/conformance >$(BIN)/conformance.txt 2>&1; \
+conformance: localcluster-binary | $(BIN) ## Compare the API server for tests with kube-apiserver: OPS=10000 SEED=1 KINDS=widgets; PAGE=1 writes docs/conformance.md
+	@CONFORMANCE_OPS=$(OPS) CONFORMANCE_SEED=$(SEED) CONFORMANCE_KINDS=$(KINDS) \
+		CONFORMANCE_PAGE=$(if $(PAGE),$(CURDIR)/docs/conformance.md) \
+		go test -C simulation -vet=off -count=1 -timeout 60m -v ./integration/conformance >$(BIN)/conformance.txt 2>&1; \
 	status=$$?; test $$status = 0 || cat $(BIN)/conformance.txt; grep '^CONFORMANCE' $(BIN)/conformance.txt; exit $$status
 
 .PHONY: fuzz

@@ -9,15 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 func TestEnsureNamespace(t *testing.T) {
 	t.Parallel()
-	server := fakeserver.New(fakeserver.Kind{
-		GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Resource: "namespaces", ClusterScoped: true,
-	})
+	server := apitest.New(apitest.ClusterScoped(apiserver.Custom(corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces")))
 	cluster, err := kube.Connect(server.Config("tests"))
 	if err != nil {
 		t.Fatal(err)

@@ -19,8 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -103,7 +104,7 @@ func TestApplyIgnoresStaleInformerAfterOwnWrite(t *testing.T) {
 		}, false, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			server := fakeserver.New(fakeserver.Kind{GroupVersionKind: appliedShelf{}.Kind(), Resource: "configmaps", Status: true})
+			server := apitest.New(apiserver.ConfigMaps())
 			cluster, err := kube.Connect(server.Config("test"))
 			if err != nil {
 				t.Fatal(err)

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -18,8 +19,8 @@ import (
 func TestOfKindForTypeOfSeveralKinds(t *testing.T) {
 	t.Parallel()
 	first, second := widgetKind(), schema.GroupVersionKind{Group: "shop.example.com", Version: "v2", Kind: "Widget"}
-	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: first, Resource: "widgets"}, fakeserver.Kind{GroupVersionKind: second, Resource: "widgets"},
-		fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod"), Resource: "pods"})
+	server := apitest.New(apiserver.Custom(first, "widgets"), apiserver.Custom(second, "widgets"),
+		apitest.Pods())
 	cluster, err := kube.Connect(server.Config("tests"), func(scheme *runtime.Scheme) error {
 		scheme.AddKnownTypeWithName(first, &corev1.ConfigMap{})
 		scheme.AddKnownTypeWithName(second, &corev1.ConfigMap{})

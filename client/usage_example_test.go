@@ -16,17 +16,18 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // newShop returns a cluster with the Deployment web, the ConfigMap settings and the Pods web-0 and
 // db-0, all in namespace shop.
 func newShop() *kube.Cluster {
-	server := fakeserver.New(
-		fakeserver.Kind{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments"},
-		fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"},
-		fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod"), Resource: "pods"},
+	server := apitest.New(
+		apitest.Deployments(),
+		apiserver.ConfigMaps(),
+		apitest.Pods(),
 	)
 	put := func(resource, name string, labels map[string]any) {
 		server.Edit(resource, kube.Key{Namespace: "shop", Name: name}, "somebody", func(obj map[string]any) bool {

@@ -58,7 +58,7 @@ func TestWaitDeleted(t *testing.T) {
 		"not deleted": {
 			after: time.Minute,
 			want: "wait for the deletion of Deployment shop/web: context deadline exceeded after 1m0s: " +
-				"it still exists (uid uid-1), and was not deleted",
+				"it still exists (uid UID), and was not deleted",
 		},
 		"of a kind that is not served": {
 			before: []func(*waitServer){func(s *waitServer) { s.serve(false) }},
@@ -76,6 +76,7 @@ func TestWaitDeleted(t *testing.T) {
 				for _, do := range test.before {
 					do(s)
 				}
+				want := strings.ReplaceAll(test.want, "UID", string(seen.UID))
 				var err error
 				var after time.Duration
 				ended, began := make(chan struct{}), time.Now()
@@ -92,10 +93,10 @@ func TestWaitDeleted(t *testing.T) {
 				switch {
 				case after < test.after || after > test.after+250*time.Millisecond: // a pause
 					t.Errorf("after %s, want %s: %v", after, test.after, err)
-				case test.want == "" && err != nil:
+				case want == "" && err != nil:
 					t.Error(err)
-				case test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want)):
-					t.Errorf("the error is: %v\nwant: %s", err, test.want)
+				case want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)):
+					t.Errorf("the error is: %v\nwant: %s", err, want)
 				}
 			})
 		})

@@ -8,14 +8,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
 // ExampleWaitFor is an installer that creates a Deployment and continues when it is rolled out.
 func ExampleWaitFor() {
-	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments"})
+	server := apitest.New(apitest.Deployments())
 	cluster, err := kube.Connect(server.Config("installer"))
 	if err != nil {
 		panic(err)
@@ -54,7 +54,7 @@ func ExampleWaitFor() {
 
 // ExampleWaitDeleted is a command that replaces a Deployment. A handler must not wait, but return.
 func ExampleWaitDeleted() {
-	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments"})
+	server := apitest.New(apitest.Deployments())
 	key := kube.Key{Namespace: "shop", Name: "web"}
 	server.Edit("deployments", key, "somebody", func(map[string]any) bool { return true })
 	cluster, err := kube.Connect(server.Config("command"))

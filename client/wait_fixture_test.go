@@ -10,17 +10,16 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
 // waitServer is a server in memory that records its requests.
 type waitServer struct {
-	*fakeserver.Server
+	*apitest.Server
 	client *client.Client
 
 	mu       sync.Mutex
@@ -30,9 +29,9 @@ type waitServer struct {
 
 func newWaitServer(t *testing.T) *waitServer {
 	t.Helper()
-	s := &waitServer{Server: fakeserver.New(
-		fakeserver.Kind{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments", Status: true},
-		fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Node"), Resource: "nodes", ClusterScoped: true},
+	s := &waitServer{Server: apitest.New(
+		apitest.Deployments(),
+		apitest.Nodes(),
 	)}
 	config := s.Config("tests")
 	config.Transport = s

@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
@@ -38,26 +38,27 @@ func TestWaitForReadyObjectMakesOneRequest(t *testing.T) {
 	})
 }
 
+// The server ends a watch after 30 to 60 minutes.
 func TestWaitForWatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitServer(t)
 		w := s.begin(t.Context(), client.Timeout(-1))
-		time.Sleep(time.Hour)
+		time.Sleep(9 * time.Minute)
 		s.Edit("deployments", kube.Key{Namespace: "shop", Name: "other"}, "somebody", func(map[string]any) bool { return true })
 		s.put(1)
 		s.put(2)
-		time.Sleep(time.Hour)
+		time.Sleep(9 * time.Minute)
 		s.delete()
 		s.put(2)
-		time.Sleep(time.Hour)
+		time.Sleep(9 * time.Minute)
 		s.put(3)
-		w.has(t, 3*time.Hour)
+		w.has(t, 27*time.Minute)
 		if w.obj.Kind != "Deployment" {
 			t.Errorf("the object's kind is %q", w.obj.Kind)
 		}
 		if diff := cmp.Diff([]string{"discover", "list", "watch"}, s.asked()); diff != "" {
-			t.Errorf("requests in three hours (-want +got):\n%s", diff)
+			t.Errorf("requests in 27 minutes (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -123,7 +124,7 @@ func TestWaitForPausesBetweenFailures(t *testing.T) {
 				s := newWaitServer(t)
 				s.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 					if req.URL.Query().Has("watch") == (fails == "watch") {
-						return fakeserver.Failure(apierrors.NewServiceUnavailable("starting")), nil
+						return apitest.Failure(apierrors.NewServiceUnavailable("starting")), nil
 					}
 					return do(), nil
 				})
@@ -298,7 +299,7 @@ func TestWaitForErrorNamesMissingState(t *testing.T) {
 
 func (s *waitServer) refuse(err *apierrors.StatusError) {
 	s.Hook(func(*http.Request, func() *http.Response) (*http.Response, error) {
-		return fakeserver.Failure(err), nil
+		return apitest.Failure(err), nil
 	})
 }
 

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -19,7 +19,7 @@ import (
 // that ends it was dropped because the maximum number of causes was reached.
 func TestDroppedCausesOfAListEndABackoff(t *testing.T) {
 	ctrl, err := New(Config[*corev1.ConfigMap]{
-		Name: "test", Retriever: fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true),
+		Name: "test", Retriever: kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true),
 		Handler: func(context.Context, *corev1.ConfigMap) error { return nil },
 	})
 	if err != nil {

@@ -104,7 +104,7 @@ func TestContract11_CausesCarryTheirDetails(t *testing.T) {
 		after := w.put("widgets", "a", 2)
 		synctest.Wait()
 		want := controller.Cause{
-			Type: controller.CauseUpdated, Source: controller.SourceSelf, Kind: kindOf("Widget").GroupKind(), Object: key("a"), UID: "uid-1",
+			Type: controller.CauseUpdated, Source: controller.SourceSelf, Kind: kindOf("Widget").GroupKind(), Object: key("a"), UID: w.uid("widgets", "a"),
 			ResourceVersion: after, Previous: before, Changed: kube.ChangedSpec | kube.ChangedGeneration | kube.ChangedResourceVersion,
 			Manager: "somebody", Time: time.Now(), Count: 1,
 		}
@@ -221,7 +221,7 @@ func TestContract12_ARunIsARecord(t *testing.T) {
 		if diff := cmp.Diff(want, writes); diff != "" {
 			t.Errorf("writes (-want +got):\n%s", diff)
 		}
-		if run.Controller != "widgets" || run.ID != 1 || run.Key != key("a") || run.UID != "uid-1" || run.Generation != 1 ||
+		if run.Controller != "widgets" || run.ID != 1 || run.Key != key("a") || run.UID != w.uid("widgets", "a") || run.Generation != 1 ||
 			run.Duration != 2*time.Second || run.Outcome != controller.OutcomeRequeue || run.Calls != 6 {
 			t.Errorf("run %+v", run)
 		}

@@ -395,7 +395,7 @@ func TestHandlerLearnsWhyItRuns(t *testing.T) {
 		synctest.Wait()
 		keys <- key("a")
 		time.Sleep(3 * time.Hour)
-		want := []string{"listed", "updated (spec), func: triggered (bell)", "resync", "resync"}
+		want := []string{"listed", "updated (spec) by editor, func: triggered (bell)", "resync", "resync"}
 		if got := causes.take(); !slices.Equal(got[:len(want)], want) {
 			t.Errorf("causes %q, want %q", got, want)
 		}

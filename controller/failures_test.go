@@ -121,7 +121,7 @@ func TestContract17_AfterItsLastRetryAKeyIsStalled(t *testing.T) {
 		if runs != 8 {
 			t.Errorf("a change of the object gave %d further runs, want 4", runs-4)
 		}
-		if got := told.take(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning Widget/a (uid-1) Stalled: retries exhausted after 4 attempts") {
+		if got := told.take(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning Widget/a ("+string(w.uid("widgets", "a"))+") Stalled: retries exhausted after 4 attempts") {
 			t.Errorf("Events %q, want one", got)
 		}
 		if got := logs.take(); len(got) != 1 {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -26,8 +26,8 @@ import (
 type mixed struct {
 	*testing.T
 	random      *rand.Rand // guarded by mu
-	own, joined *fakeapi.Server[configMap]
-	children    *fakeapi.Server[configMap]
+	own, joined *kindserver.Server[configMap]
+	children    *kindserver.Server[configMap]
 	objects     *informer.Informer[configMap]
 	child       *informer.Informer[configMap]
 	config      controller.Config[configMap]

@@ -12,11 +12,11 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -24,8 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type configMap = *corev1.ConfigMap
 
-func newServer(names ...string) *fakeapi.Server[configMap] {
-	s := fakeapi.New[configMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
+func newServer(names ...string) *kindserver.Server[configMap] {
+	s := kindserver.New[configMap](apiserver.ConfigMaps(), true)
 	for _, name := range names {
 		s.Put(object(name, "1"))
 	}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -31,7 +31,7 @@ import (
 // family is a controller of owners with children, and the runs that it made.
 type family struct {
 	t                 *testing.T
-	owners, children  *fakeapi.Server[configMap]
+	owners, children  *kindserver.Server[configMap]
 	childInformer     *informer.Informer[configMap]
 	config            controller.Config[configMap]
 	ctrl              *controller.Controller[configMap]
@@ -49,7 +49,7 @@ func child(owner string, n int, value string) configMap {
 	obj := object(fmt.Sprintf("%s-%d", owner, n), value)
 	obj.Labels = map[string]string{"owner": owner}
 	yes := true
-	obj.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner, Controller: &yes}}
+	obj.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner, UID: "u", Controller: &yes}}
 	return obj
 }
 
@@ -58,20 +58,36 @@ func ownerName(n int) string { return fmt.Sprint("o", n) }
 func newFamily(t *testing.T, owners, childrenOfAnOwner int) *family {
 	t.Helper()
 	f := &family{
-		t: t, owners: newServer(), children: newServer(), handlingTime: time.Millisecond, childrenOfAnOwner: childrenOfAnOwner,
+		t: t, handlingTime: time.Millisecond, childrenOfAnOwner: childrenOfAnOwner,
 		runs: map[string]int{}, causes: map[string]string{},
 	}
-	for n := range owners {
-		f.owners.Put(object(ownerName(n), "1"))
-		for c := range childrenOfAnOwner {
-			f.children.Put(child(ownerName(n), c, "1"))
-		}
-	}
+	f.owners, f.children = familyServers(owners, childrenOfAnOwner)
 	f.childInformer = f.informer(f.children, false)
 	f.config = config(f.owners, nil)
 	f.config.Handler = nil
 	f.config.Reconciler = f.reconcile
 	return f
+}
+
+// families are the servers with the objects of families, by their sizes. Tests get forks of them.
+var families sync.Map //nolint:gochecknoglobals // the servers in it never change
+
+// familyServers returns servers with the owners and their children.
+func familyServers(owners, childrenOfAnOwner int) (ownerServer, childServer *kindserver.Server[configMap]) {
+	type servers struct{ owners, children *kindserver.Server[configMap] }
+	size := [2]int{owners, childrenOfAnOwner}
+	prepared, found := families.Load(size)
+	if !found {
+		both := servers{newServer(), newServer()}
+		for n := range owners {
+			both.owners.Put(object(ownerName(n), "1"))
+			for c := range childrenOfAnOwner {
+				both.children.Put(child(ownerName(n), c, "1"))
+			}
+		}
+		prepared, _ = families.LoadOrStore(size, both)
+	}
+	return prepared.(servers).owners.Fork(), prepared.(servers).children.Fork()
 }
 
 func (f *family) informer(retriever informer.Retriever[configMap], optional bool) *informer.Informer[configMap] {
@@ -171,11 +187,11 @@ func TestContract03_FirstPassWithSourcesHandlesEachObjectOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const owners = 1500
+				const owners = 1200 // more than may be queued
 				f := newFamily(t, owners, 2)
 				f.config.Sources = []controller.Source{sources[test.source](f)}
 				f.config.Queue.Debounce, f.config.Predicate = test.debounce, test.predicate
-				if server := map[string]*fakeapi.Server[configMap]{"owners": f.owners, "children": f.children}[test.late]; server != nil {
+				if server := map[string]*kindserver.Server[configMap]{"owners": f.owners, "children": f.children}[test.late]; server != nil {
 					server.Fail("list", errors.New("not yet"))
 					server.Fail("watch", errors.New("not yet"))
 					time.AfterFunc(time.Minute, func() {
@@ -200,7 +216,7 @@ func TestContract03_FirstPassWithSourcesHandlesEachObjectOnce(t *testing.T) {
 // TestContract03_ChangesGoBeforeWhatSourcesList checks that changed objects go first, even if all owners are about to
 // be handled because of their children: in the first pass, and when a source is added.
 func TestContract03_ChangesGoBeforeWhatSourcesList(t *testing.T) {
-	const owners = 3000
+	const owners = 1500
 	first := func(f *family) {
 		f.config.Sources = []controller.Source{f.source()}
 		f.start()
@@ -254,8 +270,8 @@ func TestContract03_ChangesGoBeforeWhatSourcesList(t *testing.T) {
 // come from an added source, added namespaces, an informer that could not list before, and changes during a broken
 // watch.
 func TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges(t *testing.T) {
-	owners := testlength.Count(1500, 3000)
-	cut := func(server *fakeapi.Server[configMap], meanwhile func()) {
+	owners := testlength.Count(1200, 3000)
+	cut := func(server *kindserver.Server[configMap], meanwhile func()) {
 		server.Fail("list", errors.New("away"))
 		server.Fail("watch", errors.New("away"))
 		server.DropWatches()
@@ -266,7 +282,7 @@ func TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges(t *testing.T) {
 		server.Fail("watch", nil)
 		time.Sleep(time.Minute) // the longest retry delay of an informer
 	}
-	withOwners := func(names ...string) *fakeapi.Server[configMap] { return newServer(names...) }
+	withOwners := func(names ...string) *kindserver.Server[configMap] { return newServer(names...) }
 	for name, test := range map[string]struct {
 		children int
 		optional bool
@@ -531,11 +547,12 @@ func TestRunsDuringTheFirstPassCountAsFirstRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFamily(t, 3000, 0)
+				const objects = 1500
+				f := newFamily(t, objects, 0)
 				f.config.Workers = 1
 				f.config.Sources = []controller.Source{controller.SourceFunc(func(ctx context.Context, enqueue controller.Enqueue) error {
 					time.Sleep(10 * time.Millisecond)
-					for n := range 3000 {
+					for n := range objects {
 						enqueue(key(ownerName(n)), why)
 					}
 					<-ctx.Done()
@@ -544,7 +561,7 @@ func TestRunsDuringTheFirstPassCountAsFirstRuns(t *testing.T) {
 				f.start()
 				time.Sleep(time.Hour)
 				runs, order := f.take()
-				if len(runs) != 3000 || len(order) > 3000+12 { // keys that started within 10 ms run again
+				if len(runs) != objects || len(order) > objects+12 { // keys that started within 10 ms run again
 					t.Errorf("%d runs of %d objects", len(order), len(runs))
 				}
 			})

@@ -15,10 +15,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -62,7 +62,7 @@ func TestNothingIsKeptOfObjectsThatAreGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
+				server := kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true)
 				c := config{Name: "test", Retriever: server, Logger: slog.New(slog.DiscardHandler)}
 				set(&c)
 				ctrl, err := New(c)
@@ -102,7 +102,7 @@ func TestNothingIsKeptOfObjectsThatAreGone(t *testing.T) {
 func TestNoPauseIsKeptOfAKeyThatNeverRunsAgain(t *testing.T) {
 	t.Parallel()
 	ctrl, err := New(Config[*corev1.ConfigMap]{
-		Name: "test", Retriever: fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true),
+		Name: "test", Retriever: kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true),
 		Handler: func(context.Context, *corev1.ConfigMap) error { return nil },
 	})
 	if err != nil {
@@ -139,7 +139,7 @@ func TestAStuckWorkerIsReplacedWhileTheTermLasts(t *testing.T) {
 	t.Parallel()
 	ctrl, err := New(Config[*corev1.ConfigMap]{
 		Name: "test", Workers: 2,
-		Retriever: fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true),
+		Retriever: kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true),
 		Handler:   func(context.Context, *corev1.ConfigMap) error { return nil },
 	})
 	if err != nil {
@@ -168,7 +168,7 @@ func TestAStuckWorkerIsReplacedWhileTheTermLasts(t *testing.T) {
 // TestRecordsKeepNoLargeStates checks that the records of runs do not keep the states of large objects.
 func TestRecordsKeepNoLargeStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
+		server := kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true)
 		c := Config[*corev1.ConfigMap]{
 			Name: "test", Retriever: server, Logger: slog.New(slog.DiscardHandler),
 			Handler: func(context.Context, *corev1.ConfigMap) error { return nil },
@@ -230,7 +230,7 @@ func (e oneTerm) Run(ctx context.Context, work func(context.Context) error) erro
 
 // TestStandbyKeepsNothingOfItsTerm checks that a standby keeps nothing of its last term.
 func TestStandbyKeepsNothingOfItsTerm(t *testing.T) {
-	server := fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
+	server := kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true)
 	for n := range 10 {
 		server.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("c", n)}})
 	}

@@ -90,9 +90,10 @@ func TestContract17_ANewObjectOfTheNameBeginsAnew(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						w := newWorld(t)
 						var runs journal
+						var first string // the uid of the first object
 						handle := func(ctx context.Context, uid string) error {
 							run, _ := controller.RunFrom(ctx)
-							if uid != "uid-1" {
+							if uid != first {
 								runs.add("attempt %d", run.Attempt)
 							}
 							return test.failure
@@ -122,6 +123,7 @@ func TestContract17_ANewObjectOfTheNameBeginsAnew(t *testing.T) {
 						c.Queue.EndBackoffIf, c.Predicate = never, test.predicate
 						c.Retry.Every = test.policy
 						w.put("widgets", "a", 1)
+						first = string(w.uid("widgets", "a"))
 						ctrl := w.run(c)
 						time.Sleep(10 * time.Second)
 						if replaced == "unseen" {

@@ -133,7 +133,7 @@ func TestResyncFollowsWhatComesAndGoes(t *testing.T) {
 
 func TestResyncLeavesFailingObjectsToTheirRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer("well", "fails", "terminal", "givenUp")
+		server := newServer("well", "fails", "terminal", "given-up")
 		var seen resyncs
 		var mu sync.Mutex
 		mended := false

@@ -14,7 +14,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
 )
@@ -25,9 +26,9 @@ func TestContract02_AnOwnerOfAnotherScopeIsFound(t *testing.T) {
 	for _, reconciler := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			gv := schema.GroupVersion{Group: "example.com", Version: "v1"}
-			server := fakeserver.New(
-				fakeserver.Kind{GroupVersionKind: gv.WithKind("Zone"), Resource: "zones", ClusterScoped: true},
-				fakeserver.Kind{GroupVersionKind: gv.WithKind("Part"), Resource: "parts"},
+			server := apitest.New(
+				apitest.ClusterScoped(apiserver.Custom(gv.WithKind("Zone"), "zones")),
+				apiserver.Custom(gv.WithKind("Part"), "parts"),
 			)
 			cluster, err := kube.Connect(server.Config("operator"))
 			if err != nil {

@@ -14,14 +14,15 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // world is an API server of Widgets, which have a status, and of Parts. It has a client of the controller and methods
 // that change objects as another client.
 type world struct {
-	*fakeserver.Server
+	*apitest.Server
 	t       *testing.T
 	cluster *kube.Cluster
 	client  dynamic.Interface // the controller's client; its calls are observed
@@ -32,9 +33,9 @@ type unstructuredObject = *unstructured.Unstructured
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	gv := schema.GroupVersion{Group: "example.com", Version: "v1"}
-	server := fakeserver.New(
-		fakeserver.Kind{GroupVersionKind: gv.WithKind("Widget"), Resource: "widgets", Status: true},
-		fakeserver.Kind{GroupVersionKind: gv.WithKind("Part"), Resource: "parts"},
+	server := apitest.New(
+		apitest.WithStatus(apiserver.Custom(gv.WithKind("Widget"), "widgets")),
+		apiserver.Custom(gv.WithKind("Part"), "parts"),
 	)
 	cluster, err := kube.Connect(server.Config("operator"))
 	if err != nil {
@@ -87,6 +88,9 @@ func (w *world) put(resource, name string, value any) string {
 		return true
 	})
 }
+
+// uid returns the uid of an object that exists.
+func (w *world) uid(resource, name string) types.UID { return w.Object(resource, key(name)).GetUID() }
 
 // remove deletes an object as another client.
 func (w *world) remove(resource, name string) {

@@ -20,7 +20,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -29,7 +30,7 @@ import (
 // shop is an operator of Websites and its API server. Each Website has a Deployment of the same name. docs/causes.md
 // shows the operator's explanations.
 type shop struct {
-	*fakeserver.Server
+	*apitest.Server
 	t       *testing.T
 	cluster *kube.Cluster
 	client  dynamic.Interface // the operator's client
@@ -50,9 +51,9 @@ func website() schema.GroupVersionKind { return websites().GroupVersion().WithKi
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{t: t, Server: fakeserver.New(
-		fakeserver.Kind{GroupVersionKind: website(), Resource: "websites", Status: true},
-		fakeserver.Kind{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments", Status: true},
+	s := &shop{t: t, Server: apitest.New(
+		apitest.WithStatus(apiserver.Custom(website(), "websites")),
+		apitest.Deployments(),
 	)}
 	cluster, err := kube.Connect(s.Server.Config("website-operator"))
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -32,7 +32,7 @@ type watching struct {
 	mistake error
 }
 
-func newWatching(t *testing.T, server *fakeapi.Server[configMap]) *watching {
+func newWatching(t *testing.T, server *kindserver.Server[configMap]) *watching {
 	t.Helper()
 	objects, err := informer.New(informer.Config[configMap]{Name: "watched", Retriever: server, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -60,7 +60,7 @@ func (w *watching) run(ctx context.Context, enqueue controller.Enqueue) error {
 }
 
 // watches returns the number of open watches of a server.
-func watches(server *fakeapi.Server[configMap]) int {
+func watches(server *kindserver.Server[configMap]) int {
 	_, _, open := server.Counts()
 	return open
 }
@@ -162,7 +162,7 @@ func TestSourcesAreAddedAndRemovedWhileTheControllerRuns(t *testing.T) {
 		others.Put(object("later", "1"))
 		server.Put(object("a", "2"))
 		time.Sleep(time.Minute)
-		if diff := cmp.Diff([]string{"a: updated (spec)"}, runs.sorted()); diff != "" {
+		if diff := cmp.Diff([]string{"a: updated (spec) by editor"}, runs.sorted()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		// The same source can be added again.
@@ -499,10 +499,10 @@ func TestPredicateSaysWhatIsHandled(t *testing.T) {
 		server.Put(object("a", "boring"))
 		expect()
 		server.Put(object("a", "news"))
-		expect("a: updated (spec)")
+		expect("a: updated (spec) by editor")
 		server.Put(object("a", "boring"))
 		server.Put(object("b", "boring"))
-		expect("b: added")
+		expect("b: added by editor")
 		server.Delete(key("b"))
 		expect("b: deleted")
 		// A dropped change is in the cache, and is handled at the next resync.

@@ -10,11 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -24,7 +25,7 @@ func TestUndecodableObjectFailsItsOwnRun(t *testing.T) {
 }
 
 func testUndecodableObject(t *testing.T) {
-	server := fakeapi.New[*unstructured.Unstructured](func() runtime.Object { return &unstructured.UnstructuredList{} }, true)
+	server := kindserver.New[*unstructured.Unstructured](apiserver.Custom(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "configmaps"), true) // not validated
 	put := func(name string, value any) {
 		server.Put(&unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap",

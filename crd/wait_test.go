@@ -21,14 +21,15 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// transport is a fake API server with definitions and Websites. If answer returns nil, the server handles
+// transport is an API server in memory with definitions and Websites. If answer returns nil, the server handles
 // the request.
 type transport struct {
-	*fakeserver.Server
+	*apitest.Server
 	began  time.Time
 	answer func(req *http.Request) *http.Response
 }
@@ -45,9 +46,9 @@ func (s *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func newTransport(t *testing.T) (*transport, *client.Client, *logLines) {
 	t.Helper()
-	server := &transport{began: time.Now(), Server: fakeserver.New(
-		fakeserver.Kind{GroupVersionKind: apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), Resource: "customresourcedefinitions", ClusterScoped: true, Status: true},
-		fakeserver.Kind{GroupVersionKind: schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Website"}, Resource: "websites"},
+	server := &transport{began: time.Now(), Server: apitest.New(
+		apitest.ClusterScoped(apitest.WithStatus(apiserver.Custom(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), "customresourcedefinitions"))),
+		apiserver.Custom(schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Website"}, "websites"),
 	)}
 	cluster, err := kube.Connect(&rest.Config{Host: "http://api.test", Transport: server})
 	if err != nil {
@@ -74,10 +75,11 @@ func install(t *testing.T, c *client.Client, change func(*apiextensionsv1.Custom
 			change(d)
 		}
 	}, crd.Version{Name: "v1"})
-	created, err := client.Create(t.Context(), c, d)
+	applied, err := client.Apply(t.Context(), c, d)
 	if err != nil {
 		t.Fatal(err)
 	}
+	created := applied.Object
 	created.Status = d.Status
 	if _, err := client.Update(t.Context(), c, created, client.Subresource("status")); err != nil {
 		t.Fatal(err)
@@ -129,10 +131,10 @@ func TestWaitEstablishedRetriesTransientDiscoveryErrors(t *testing.T) {
 		wantOK bool
 		logged string
 	}{
-		"not found":   {func() *http.Response { return fakeserver.Failure(apierrors.NewNotFound(schema.GroupResource{}, "")) }, true, "version v1 is not served yet"},
-		"unavailable": {func() *http.Response { return fakeserver.Failure(apierrors.NewServiceUnavailable("later")) }, true, "later"},
+		"not found":   {func() *http.Response { return apitest.Failure(apierrors.NewNotFound(schema.GroupResource{}, "")) }, true, "version v1 is not served yet"},
+		"unavailable": {func() *http.Response { return apitest.Failure(apierrors.NewServiceUnavailable("later")) }, true, "later"},
 		"forbidden": {func() *http.Response {
-			return fakeserver.Failure(apierrors.NewForbidden(schema.GroupResource{}, "", nil))
+			return apitest.Failure(apierrors.NewForbidden(schema.GroupResource{}, "", nil))
 		}, false, ""},
 		"stale scope": {nil, false, "version v1 is still served with its old names or scope"},
 	} {
@@ -228,20 +230,6 @@ func TestOldRefusalOfNamesIgnoredAfterChange(t *testing.T) {
 				install(t, c, func(d *apiextensionsv1.CustomResourceDefinition) {
 					d.Spec.Names.ShortNames = []string{"taken"}
 					d.Status.Conditions[0] = apiextensionsv1.CustomResourceDefinitionCondition{Type: "NamesAccepted", Status: "False", Message: `"taken" is already in use`}
-				})
-				// The fake server does not support apply. This hook removes the short names instead.
-				server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
-					if req.Method == http.MethodPatch {
-						server.Edit(resource, key, "tests", func(obj map[string]any) bool {
-							delete(obj["spec"].(map[string]any)["names"].(map[string]any), "shortNames")
-							return true
-						})
-						req = req.Clone(req.Context())
-						req.Method, req.Body = http.MethodGet, nil
-						req.Header.Del("Content-Type")
-						return server.Server.RoundTrip(req)
-					}
-					return do(), nil
 				})
 				var running sync.WaitGroup
 				if test.acceptedAfter > 0 {

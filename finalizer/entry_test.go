@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/finalizer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 )
 
 const booksPath = "/api/v1/namespaces/town/configmaps/books"
@@ -52,7 +52,7 @@ func TestRejectedPatchIsNotRepeated(t *testing.T) {
 		server.Requests()
 		server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 			if req.Method == http.MethodPatch {
-				return fakeserver.Failure(apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "books", nil)), nil
+				return apitest.Failure(apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "books", nil)), nil
 			}
 			return do(), nil
 		})

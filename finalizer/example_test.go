@@ -3,6 +3,7 @@ package finalizer_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,10 +46,11 @@ func ExampleFinalizer_Teardown() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(shop.Annotations)
+	done := shop.Annotations["shop.example.com/cleanup-done"]
+	fmt.Println(strings.ReplaceAll(done, string(shop.UID), "UID"))
 	fmt.Println(cleanup.Teardown(context.Background(), shop), shop.Finalizers)
 	// Output:
-	// map[shop.example.com/cleanup-done:uid-1:dns]
+	// UID:dns
 	// step bucket
 	// <nil> []
 }

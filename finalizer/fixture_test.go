@@ -7,15 +7,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 func books() kube.Key { return kube.Key{Namespace: "town", Name: "books"} }
 
 // newServer returns a server in memory with an object that is being deleted, and a client of it.
-func newServer() (*fakeserver.Server, *client.Client) {
-	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"})
+func newServer() (*apitest.Server, *client.Client) {
+	server := apitest.New(apiserver.ConfigMaps())
 	cluster, err := kube.Connect(server.Config("example"))
 	if err != nil {
 		panic(err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/finalizer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -113,7 +113,7 @@ func one[T kube.Object](t *testing.T, c *client.Client, first func(context.Conte
 	return f
 }
 
-func edit(server *fakeserver.Server, change func(obj map[string]any)) {
+func edit(server *apitest.Server, change func(obj map[string]any)) {
 	server.Edit("configmaps", books(), "others", func(obj map[string]any) bool { change(obj); return true })
 }
 

@@ -2,6 +2,8 @@ package informer_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,11 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -75,48 +76,44 @@ func viewApplied[T kube.Object](t *testing.T, i *informer.Informer[T], name stri
 
 func TestAppliedFieldsThroughViewsAndJoinedAndReplacedRetrievers(t *testing.T) {
 	t.Run("protobuf", func(t *testing.T) {
-		checkApplied(t, func() runtime.Object { return &corev1.ConfigMapList{} }, func(name, value string) *corev1.ConfigMap { return object(name, value) })
+		checkApplied[*corev1.ConfigMap](t)
 	})
 	t.Run("JSON", func(t *testing.T) {
-		kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMapList"}
-		list := func() runtime.Object {
-			l := &unstructured.UnstructuredList{}
-			l.SetGroupVersionKind(kind)
-			return l
-		}
-		checkApplied(t, list, func(name, value string) *unstructured.Unstructured {
-			u := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"value": value}}}
-			u.SetGroupVersionKind(configMapKind())
-			u.SetNamespace("ns")
-			u.SetName(name)
-			return u
-		})
+		checkApplied[*unstructured.Unstructured](t)
 	})
 	t.Run("metadata", func(t *testing.T) {
-		checkApplied(t, func() runtime.Object { return &metav1.PartialObjectMetadataList{} }, func(name, _ string) *metav1.PartialObjectMetadata {
-			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
-		})
+		checkApplied[*metav1.PartialObjectMetadata](t)
 	})
 }
 
-func checkApplied[T kube.Object](t *testing.T, list func() runtime.Object, object func(name, value string) T) {
+func checkApplied[T kube.Object](t *testing.T) {
 	t.Helper()
 	for _, keep := range []bool{false, true} {
 		for _, watchList := range []bool{false, true} {
 			t.Run(fmt.Sprintf("managedFields kept: %t, watchList: %t", keep, watchList), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					server := func(names map[string][]string) *fakeapi.Server[T] {
-						s := fakeapi.New[T](list, watchList)
-						for name, managers := range names {
-							obj := object(name, "1")
-							obj.SetManagedFields(appliedEntries(managers...))
-							s.Put(obj)
+					// apply makes managers apply a field each. A manager without the field applies nothing.
+					apply := func(s *kindserver.Server[T], name string, managers map[string]bool) {
+						for _, manager := range slices.Sorted(maps.Keys(managers)) {
+							data := ""
+							if managers[manager] {
+								data = fmt.Sprintf(`,"data":{%q:"1"}`, manager)
+							}
+							s.Apply("configmaps", key(name), manager, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q}%s}`, name, data))
 						}
+					}
+					server := func(name string, managers map[string]bool) *kindserver.Server[T] {
+						s := kindserver.New[T](apiserver.ConfigMaps(), watchList)
+						apply(s, name, managers)
 						return s
 					}
-					retriever := func(s *fakeapi.Server[T]) informer.Retriever[T] { return ofKind[T]{s, configMapKind()} }
-					mine, others := server(map[string][]string{"mine": {"other", "me"}}), server(map[string][]string{"others": {"other"}})
-					both := server(map[string][]string{"both": {"me", "other"}, "nobody": nil})
+					retriever := func(s *kindserver.Server[T]) informer.Retriever[T] { return ofKind[T]{s, configMapKind()} }
+					mine, others := server("mine", map[string]bool{"other": true, "me": true}), server("others", map[string]bool{"other": true})
+					both := server("both", map[string]bool{"me": true, "other": true})
+					both.Edit("configmaps", key("nobody"), "editor", func(obj map[string]any) bool {
+						obj["data"] = map[string]any{"value": "1"}
+						return true
+					})
 					i, err := informer.New(informer.Config[T]{
 						Name: "test", Retriever: informer.Combine(retriever(mine), retriever(others)),
 						KeepAppliedBy: "me", KeepManagedFields: keep, Logger: (&logBuffer{}).logger(),
@@ -139,7 +136,7 @@ func checkApplied[T kube.Object](t *testing.T, list func() runtime.Object, objec
 							t.Errorf("%s shows %q, want %q", name, got, want)
 						}
 					}
-					expect("mine", "me", "+other+me")
+					expect("mine", "me", "+me+other")
 					expect("others", "", "+other")
 					view, err := informer.As[T](i) // a view of the same type may set it
 					if err != nil {
@@ -150,15 +147,11 @@ func checkApplied[T kube.Object](t *testing.T, list func() runtime.Object, objec
 					}
 					expect("others", "", "+other")
 					expect("both", "me", "+me+other")
-					expect("nobody", "", "")
+					expect("nobody", "", "+editor")
 					// An object of a watch is kept in the same way as an object of a list.
-					changed := object("others", "2")
-					changed.SetManagedFields(appliedEntries("other", "me"))
-					others.Put(changed)
-					expect("others", "me", "+other+me")
-					changed = object("both", "2")
-					changed.SetManagedFields(appliedEntries("other"))
-					both.Put(changed)
+					apply(others, "others", map[string]bool{"me": true})
+					expect("others", "me", "+me+other")
+					apply(both, "both", map[string]bool{"me": false})
 					expect("both", "", "+other")
 				})
 			})

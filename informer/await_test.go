@@ -69,7 +69,7 @@ func TestAwaitIsSeenWithTheWrite(t *testing.T) {
 			}, atOnce: true},
 			"an earlier state": {write: func(f fixture) cache.Write {
 				obj, _, _ := f.informer.Get(key("a"))
-				obj.ResourceVersion = "100"
+				obj.ResourceVersion = "1000"
 				return written(obj)
 			}, atOnce: true},
 			"an update, and a later one by somebody else": {write: func(f fixture) cache.Write {
@@ -104,13 +104,13 @@ func TestAwaitIsSeenWithTheWrite(t *testing.T) {
 			"a deletion with its own version": {write: func(f fixture) cache.Write {
 				obj, _, _ := f.informer.Get(key("a"))
 				f.server.Delete(key("a"))
-				return deleted(obj, "103")
+				return deleted(obj, "1003")
 			}},
 			"a deletion, and another object of the name": {write: func(f fixture) cache.Write {
 				obj, _, _ := f.informer.Get(key("a"))
 				f.server.Delete(key("a"))
 				f.server.Put(object("a", "2"))
-				return deleted(obj, "103")
+				return deleted(obj, "1003")
 			}},
 			"a deletion of what was created just before": {write: func(f fixture) cache.Write {
 				obj := f.server.Put(object("b", "1"))
@@ -127,7 +127,7 @@ func TestAwaitIsSeenWithTheWrite(t *testing.T) {
 				return cache.Write{Key: key("c"), UID: "u", Deleted: true}
 			}, atOnce: true},
 			"a deletion of what has another UID now": {write: func(fixture) cache.Write {
-				return cache.Write{Key: key("a"), UID: "u", ResourceVersion: "100", Deleted: true}
+				return cache.Write{Key: key("a"), UID: "u", ResourceVersion: "1000", Deleted: true}
 			}, atOnce: true},
 		} {
 			t.Run(fmt.Sprintf("%s, watchList=%v", name, watchList), func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestAwaitIsSeenWithTheWrite(t *testing.T) {
 // A write is also seen if no event of its object arrives.
 func TestAwaitIsSeenWithoutTheObject(t *testing.T) {
 	missing := func(fixture) cache.Write { // the Retriever omits it
-		return cache.Write{Key: key("hidden"), UID: "u", ResourceVersion: "103"}
+		return cache.Write{Key: key("hidden"), UID: "u", ResourceVersion: "1003"}
 	}
 	for name, test := range map[string]struct {
 		write func(f fixture) cache.Write
@@ -190,7 +190,7 @@ func TestAwaitIsSeenWithoutTheObject(t *testing.T) {
 			})
 		}},
 		"a list that has it": {
-			func(fixture) cache.Write { return cache.Write{Key: key("b"), ResourceVersion: "103"} },
+			func(fixture) cache.Write { return cache.Write{Key: key("b"), ResourceVersion: "1003"} },
 			func(f fixture) { f.offline(func() { f.server.Put(object("b", "1")); f.server.Compact() }) },
 		},
 		"a list that has it no more": {
@@ -418,9 +418,9 @@ func TestAwaitIsSeenWithinAList(t *testing.T) {
 			t.Fatalf("%d objects of a list that has not come to its end", f.informer.Len())
 		}
 		earlier := written(gone["a"])
-		earlier.ResourceVersion = "100"
+		earlier.ResourceVersion = "1000"
 		expectSeen(t, "a state before that of the list", await(f, earlier), 1)
-		before := deleted(gone["b"], "101")
+		before := deleted(gone["b"], "1001")
 		before.UID = "uid-of-another"
 		expectSeen(t, "the deletion of an earlier object", await(f, before), 1)
 		later := await(f, written(gone["d"]))

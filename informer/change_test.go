@@ -5,10 +5,10 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
@@ -77,13 +77,13 @@ func TestSubscribersReadTheStatesOfAChange(t *testing.T) {
 		defer f.informer.Subscribe(late.notify)()
 		server.Delete(key("a"))
 		synctest.Wait()
-		last := "deleted a: 102=2 to -=-"
-		if diff := cmp.Diff([]string{"listed a: -=- to 101=1", "updated a: 101=1 to 102=2", "added b: -=- to 103=1", last}, early.take()); diff != "" {
+		last := "deleted a: 1002=2 to -=-"
+		if diff := cmp.Diff([]string{"listed a: -=- to 1001=1", "updated a: 1001=1 to 1002=2", "added b: -=- to 1003=1", last}, early.take()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		got := late.take()
 		slices.Sort(got[:2]) // present objects are announced in no particular order
-		if diff := cmp.Diff([]string{"listed a: -=- to 102=2", "listed b: -=- to 103=1", last}, got); diff != "" {
+		if diff := cmp.Diff([]string{"listed a: -=- to 1002=2", "listed b: -=- to 1003=1", last}, got); diff != "" {
 			t.Errorf("who subscribed later (-want +got):\n%s", diff)
 		}
 		// The states cannot be read after the call.
@@ -98,7 +98,8 @@ func TestSubscribersReadTheStatesOfAChange(t *testing.T) {
 func TestDeletedAndCreatedAgainHasBothStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
-		server.Put(object("a", "1"))
+		first := server.Put(object("a", "1"))
+		var second configMap
 		f := start(t, server, nil)
 		defer f.stop()
 		seen := &states{T: t}
@@ -114,13 +115,13 @@ func TestDeletedAndCreatedAgainHasBothStates(t *testing.T) {
 		})()
 		f.offline(func() {
 			server.Delete(key("a"))
-			server.Put(object("a", "2"))
+			second = server.Put(object("a", "2"))
 			server.Compact()
 		})
-		if diff := cmp.Diff([]string{"listed a: -=- to 101=1", "updated a: 101=1 to 103=2"}, seen.take()); diff != "" {
+		if diff := cmp.Diff([]string{"listed a: -=- to 1001=1", "updated a: 1001=1 to 1003=2"}, seen.take()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"uid-1", "uid-1", "uid-2"}, uids); diff != "" {
+		if diff := cmp.Diff([]string{string(first.UID), string(first.UID), string(second.UID)}, uids); diff != "" {
 			t.Errorf("UIDs (-want +got):\n%s", diff)
 		}
 	})
@@ -224,9 +225,7 @@ func TestLaterReturnsThePartsThatChangedThen(t *testing.T) {
 func TestChangedAndManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
-		first := object("a", "1")
-		first.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "someone", Operation: metav1.ManagedFieldsOperationUpdate}}
-		server.Put(first)
+		server.Put(object("a", "1"))
 		f := start(t, server, nil)
 		defer f.stop()
 		var lines []string
@@ -245,11 +244,15 @@ func TestChangedAndManager(t *testing.T) {
 		}
 		defer f.informer.Subscribe(notify)()
 		defer f.informer.Subscribe(notify)()
-		second := first.DeepCopy()
-		second.Labels, second.Data = map[string]string{"x": "y"}, map[string]string{"value": "2"}
-		second.ManagedFields[0].Manager = "other"
-		server.Put(second)
-		server.Put(second)
+		time.Sleep(time.Second) // the manager of a change is the one with the latest time
+		server.Edit("configmaps", key("a"), "other", func(obj map[string]any) bool {
+			obj["data"] = map[string]any{"value": "2"}
+			obj["metadata"].(map[string]any)["labels"] = map[string]any{"x": "y"}
+			return true
+		})
+		time.Sleep(time.Second)
+		// An apply that changes no other field than the managed ones has no time.
+		server.Apply("configmaps", key("a"), "third", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"value":"2"}}`)
 		server.Delete(key("a"))
 		synctest.Wait()
 		want := []string{

@@ -17,8 +17,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -38,7 +39,7 @@ func TestCacheConverges(t *testing.T) {
 type truth struct {
 	*testing.T
 	random    *rand.Rand
-	server    *fakeserver.Server
+	server    *apitest.Server
 	cluster   *kube.Cluster
 	informer  *informer.Informer[*corev1.ConfigMap]
 	selection informer.Selection
@@ -56,7 +57,7 @@ func newTruth(t *testing.T, seed uint64) *truth {
 	t.Helper()
 	f := &truth{
 		T: t, random: rand.New(rand.NewPCG(seed, seed)), logs: &logBuffer{}, copied: map[kube.Key]string{}, seen: map[int]int{},
-		server: fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"}),
+		server: apitest.New(apiserver.ConfigMaps()),
 	}
 	f.server.Hook(f.request)
 	var err error
@@ -92,15 +93,15 @@ func (f *truth) request(r *http.Request, do func() *http.Response) (*http.Respon
 	case fault == "refused", fault == "no watches" && isWatch:
 		return nil, syscall.ECONNREFUSED
 	case fault == "no lists" && !isWatch, fault == "no answers":
-		return fakeserver.Failure(apierrors.NewInternalError(fmt.Errorf("a fault"))), nil
+		return apitest.Failure(apierrors.NewInternalError(fmt.Errorf("a fault"))), nil
 	case fault == "forbidden":
-		return fakeserver.Failure(apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil)), nil
+		return apitest.Failure(apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil)), nil
 	case fault == "too many":
-		return fakeserver.Failure(apierrors.NewTooManyRequests("later", 1)), nil
+		return apitest.Failure(apierrors.NewTooManyRequests("later", 1)), nil
 	case fault == "no streamed lists" && r.URL.Query().Has("sendInitialEvents"):
-		return fakeserver.Failure(apierrors.NewBadRequest("unknown")), nil
+		return apitest.Failure(apierrors.NewBadRequest("unknown")), nil
 	case fault == "gone" && isWatch:
-		return fakeserver.Failure(apierrors.NewResourceExpired("too old")), nil
+		return apitest.Failure(apierrors.NewResourceExpired("too old")), nil
 	}
 	response := do()
 	if fault == "cut" {

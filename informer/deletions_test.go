@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 )
 
 // deletions records changes, and which of them are Certain.
@@ -51,7 +51,7 @@ func (l *deletions) expect(t *testing.T, want ...string) {
 }
 
 // recorded starts an informer and records its changes from then on.
-func recorded(t *testing.T, server *fakeapi.Server[configMap], r informer.Retriever[configMap]) (fixture, *deletions) {
+func recorded(t *testing.T, server *kindserver.Server[configMap], r informer.Retriever[configMap]) (fixture, *deletions) {
 	t.Helper()
 	f := start(t, server, r)
 	l := &deletions{}
@@ -153,18 +153,18 @@ func TestCertainDeletionNeedsAWatchFromAVersion(t *testing.T) {
 		return obj
 	}
 	for listed, want := range map[string][]string{
-		"101": {"updated a", "updated a", "deleted a, certain"},
-		"0":   {"updated a", "updated a", "deleted a"},
-		"":    {"updated a", "updated a", "deleted a"},
-		"x":   {"updated a", "updated a", "deleted a"},
+		"1001": {"updated a", "updated a", "deleted a, certain"},
+		"0":    {"updated a", "updated a", "deleted a"},
+		"":     {"updated a", "updated a", "deleted a"},
+		"x":    {"updated a", "updated a", "deleted a"},
 	} {
 		t.Run("list at "+listed, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, l, w := watched(t, listed)
 				defer f.stop()
-				w.Modify(at("2", "102"))
-				w.Modify(at("3", "103"))
-				w.Delete(at("3", "104"))
+				w.Modify(at("2", "1002"))
+				w.Modify(at("3", "1003"))
+				w.Delete(at("3", "1004"))
 				l.expect(t, want...)
 			})
 		})
@@ -173,14 +173,14 @@ func TestCertainDeletionNeedsAWatchFromAVersion(t *testing.T) {
 		events []watch.Event
 		want   []string
 	}{
-		"a creation of what is kept": {[]watch.Event{{Type: watch.Added, Object: at("2", "102")}}, []string{"updated a"}},
+		"a creation of what is kept": {[]watch.Event{{Type: watch.Added, Object: at("2", "1002")}}, []string{"updated a"}},
 		"another object": {[]watch.Event{{Type: watch.Modified, Object: func() configMap {
-			obj := at("2", "102")
+			obj := at("2", "1002")
 			obj.UID = "uid-2"
 			return obj
 		}()}}, []string{"updated a"}},
 		"another object's end": {[]watch.Event{{Type: watch.Deleted, Object: func() configMap {
-			obj := at("2", "102")
+			obj := at("2", "1002")
 			obj.UID = "uid-2"
 			return obj
 		}()}}, []string{"deleted a"}},
@@ -189,7 +189,7 @@ func TestCertainDeletionNeedsAWatchFromAVersion(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, l, w := watched(t, "101")
+				f, l, w := watched(t, "1001")
 				defer f.stop()
 				for _, e := range test.events {
 					w.Action(e.Type, e.Object)

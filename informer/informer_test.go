@@ -24,7 +24,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -32,8 +34,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type configMap = *corev1.ConfigMap
 
-func newServer(watchList bool) *fakeapi.Server[configMap] {
-	return fakeapi.New[configMap](func() runtime.Object { return &corev1.ConfigMapList{} }, watchList)
+func newServer(watchList bool) *kindserver.Server[configMap] {
+	return kindserver.New[configMap](apiserver.ConfigMaps(), watchList)
 }
 
 func object(name, value string) configMap {
@@ -92,7 +94,7 @@ func (b *logBuffer) logger() *slog.Logger {
 // fixture is an informer of a fake server that runs in a synctest bubble.
 type fixture struct {
 	*testing.T
-	server   *fakeapi.Server[configMap]
+	server   *kindserver.Server[configMap]
 	informer *informer.Informer[configMap]
 	seen     *recorder
 	logs     *logBuffer
@@ -100,7 +102,7 @@ type fixture struct {
 }
 
 // start runs an informer of r, by default of the server.
-func start(t *testing.T, server *fakeapi.Server[configMap], r informer.Retriever[configMap]) fixture {
+func start(t *testing.T, server *kindserver.Server[configMap], r informer.Retriever[configMap]) fixture {
 	t.Helper()
 	if r == nil {
 		r = server
@@ -360,8 +362,8 @@ func TestContract09_ProblemIsNamed(t *testing.T) {
 func TestObjectOfAnotherTypeIsNamed(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			pods := fakeapi.New[*corev1.Pod](func() runtime.Object { return &corev1.PodList{} }, watchList)
-			pods.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
+			pods := kindserver.New[*corev1.Pod](apitest.Pods(), watchList)
+			pods.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}})
 			f := start(t, nil, informer.FromListerWatcher[configMap](&cache.ListWatch{
 				ListWithContextFunc: pods.List, WatchFuncWithContext: pods.Watch,
 			}))
@@ -821,9 +823,11 @@ func TestStreamedListsAreTriedAgain(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			before := asked.Load()
+			server.Mute(true) // the watch does not see the change
 			server.Put(object("a", time.Now().String()))
 			server.Compact()
 			server.DropWatches()
+			server.Mute(false)
 			time.Sleep(15 * time.Second)
 			if n := asked.Load() - before; n != want {
 				t.Errorf("after %s a list was streamed %d times, want %d", after, n, want)
@@ -912,7 +916,7 @@ func TestSlowStreamedListIsNotGivenUp(t *testing.T) {
 					w.Action(watch.Added, obj)
 				}
 				end := &corev1.ConfigMap{}
-				end.ResourceVersion = "100"
+				end.ResourceVersion = "1000"
 				end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 				w.Action(watch.Bookmark, end)
 			}()

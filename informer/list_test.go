@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 )
 
 // offline breaks the connection to the server, calls do, and restores the connection.
@@ -43,7 +43,7 @@ func (f fixture) offline(do func()) {
 // halves is a Retriever whose lists fail in the middle while broken is set: after the first page, or within the stream.
 // The items are in the order of names.
 type halves struct {
-	*fakeapi.Server[configMap]
+	*kindserver.Server[configMap]
 	mu     sync.Mutex
 	broken error
 	within func() // called once, when a list has failed
@@ -67,6 +67,7 @@ func (h *halves) breaks() error {
 }
 
 func (h *halves) sorted(ctx context.Context, opts metav1.ListOptions) (*corev1.ConfigMapList, error) {
+	opts.Continue, opts.Limit = "", 0
 	list, err := h.Server.List(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -256,15 +257,15 @@ func TestEventsRightBehindAStreamedList(t *testing.T) {
 			obj.UID, obj.ResourceVersion = types.UID(uid), version
 			return obj
 		}
-		end := at(&corev1.ConfigMap{}, "", "102")
+		end := at(&corev1.ConfigMap{}, "", "1002")
 		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 		mu.Lock()
 		script = []watch.Event{
-			{Type: watch.Added, Object: at(object("a", "1"), "uid-1", "101")},
-			{Type: watch.Added, Object: at(object("z", "1"), "uid-2", "102")},
+			{Type: watch.Added, Object: at(object("a", "1"), "uid-1", "1001")},
+			{Type: watch.Added, Object: at(object("z", "1"), "uid-2", "1002")},
 			{Type: watch.Bookmark, Object: end},
-			{Type: watch.Deleted, Object: at(object("z", "1"), "uid-2", "103")},
-			{Type: watch.Added, Object: at(object("b", "1"), "uid-3", "104")},
+			{Type: watch.Deleted, Object: at(object("z", "1"), "uid-2", "1003")},
+			{Type: watch.Added, Object: at(object("b", "1"), "uid-3", "1004")},
 		}
 		mu.Unlock()
 		server.Fail("watch", nil)
@@ -276,8 +277,8 @@ func TestEventsRightBehindAStreamedList(t *testing.T) {
 		if diff := cmp.Diff([]string{"added a", "added b", "added z", "deleted z"}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		if v := f.informer.Health().ResourceVersion; v != "104" {
-			t.Errorf("the informer is said to have come to %s, want 104", v)
+		if v := f.informer.Health().ResourceVersion; v != "1004" {
+			t.Errorf("the informer is said to have come to %s, want 1004", v)
 		}
 	})
 }

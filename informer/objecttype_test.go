@@ -6,7 +6,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -14,7 +14,7 @@ import (
 // the user did not set.
 func TestInterfaceAsObjectTypeRejected(t *testing.T) {
 	t.Parallel()
-	cluster, err := kube.Connect(fakeserver.New().Config("test"))
+	cluster, err := kube.Connect(apitest.New().Config("test"))
 	if err != nil {
 		t.Fatal(err)
 	}

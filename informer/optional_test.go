@@ -12,12 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // fail makes every request fail with err.
-func fail(server *fakeapi.Server[configMap], err error) {
+func fail(server *kindserver.Server[configMap], err error) {
 	server.Fail("list", err)
 	server.Fail("watch", err)
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -34,7 +34,7 @@ func names(t *testing.T, objects iter.Seq2[configMap, error]) []string {
 }
 
 // zoo fills a server with objects that differ in namespaces, labels, owners and values.
-func zoo(server *fakeapi.Server[configMap]) {
+func zoo(server *kindserver.Server[configMap]) {
 	for i := range 12 {
 		obj := object(fmt.Sprintf("m%02d", i), fmt.Sprint(i%3))
 		obj.Namespace = fmt.Sprintf("ns%d", i%2)

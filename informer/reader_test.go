@@ -20,7 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -157,7 +158,7 @@ func TestStoppedInformerReturnsNoObject(t *testing.T) {
 // An informer covers its objects only after it has listed them, even if the API server first forbids reading them and
 // then fails in another way.
 func TestOptionalInformerCoversOnlyWhatItHasListed(t *testing.T) {
-	configMaps := fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"}
+	configMaps := apiserver.ConfigMaps()
 	resource := corev1.Resource("configmaps")
 	forbidden := apierrors.NewForbidden(resource, "", errors.New("jane may not"))
 	notServed := apierrors.NewNotFound(resource, "")
@@ -175,16 +176,19 @@ func TestOptionalInformerCoversOnlyWhatItHasListed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := fakeserver.New(configMaps)
+				server := apitest.New(configMaps)
 				key := kube.Key{Namespace: "ns", Name: "a"}
 				server.Edit("configmaps", key, "user", func(map[string]any) bool { return true })
 				var fails atomic.Pointer[apierrors.StatusError]
 				server.Hook(func(_ *http.Request, do func() *http.Response) (*http.Response, error) {
 					if err := fails.Load(); err != nil {
-						return fakeserver.Failure(err), nil
+						return apitest.Failure(err), nil
 					}
 					return do(), nil
 				})
+				if !test.listed {
+					fails.Store(test.errs[0]) // before the informer makes its first request
+				}
 				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{Optional: true}, informer.Selection{})
 				defer i.Join(t.Context())()
 				if test.listed {
@@ -212,7 +216,7 @@ func TestOptionalInformerCoversOnlyWhatItHasListed(t *testing.T) {
 
 // Covers may be called while the informer starts and stops.
 func TestCoversDuringStarts(t *testing.T) {
-	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"})
+	server := apitest.New(apiserver.ConfigMaps())
 	i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{}, informer.Selection{LabelSelector: "app=a"})
 	selector, err := labels.Parse("app=a")
 	if err != nil {
@@ -246,7 +250,7 @@ func (s slowSelector) Requirements() (labels.Requirements, bool) {
 }
 
 // newInformer returns an informer of the server's ConfigMaps that selection selects.
-func newInformer(t *testing.T, server *fakeserver.Server, config informer.Config[*corev1.ConfigMap], selection informer.Selection) *informer.Informer[*corev1.ConfigMap] {
+func newInformer(t *testing.T, server *apitest.Server, config informer.Config[*corev1.ConfigMap], selection informer.Selection) *informer.Informer[*corev1.ConfigMap] {
 	t.Helper()
 	cluster, err := kube.Connect(server.Config("test"))
 	if err != nil {
@@ -265,7 +269,7 @@ func newInformer(t *testing.T, server *fakeserver.Server, config informer.Config
 
 // A read from an informer that does not run is an error, not an empty result.
 func TestReadsOfStoppedInformer(t *testing.T) {
-	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"})
+	server := apitest.New(apiserver.ConfigMaps())
 	key := kube.Key{Namespace: "ns", Name: "a"}
 	server.Edit("configmaps", key, "user", func(map[string]any) bool { return true })
 	for name, selection := range map[string]informer.Selection{"one part": {}, "combined": {Namespaces: []string{"ns", "other"}}} {

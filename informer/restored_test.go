@@ -17,7 +17,8 @@ func TestReusedVersionOfRestoredServerIsAnotherState(t *testing.T) {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newServer(watchList)
-				old := server.Put(object("a", "backed up"))
+				server.Put(object("a", "backed up"))
+				restore := server.Backup()
 				f := start(t, server, nil)
 				defer f.stop()
 				server.Put(object("a", "lost"))
@@ -31,7 +32,7 @@ func TestReusedVersionOfRestoredServerIsAnotherState(t *testing.T) {
 				})()
 				f.seen.take()
 
-				server.Restore(101, old)
+				restore()
 				server.Put(object("a", "after"))
 				time.Sleep(15 * time.Minute)
 				f.expect("updated a", "deleted b")

@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 )
 
 // returnsNothing is a Retriever that returns nil without an error, as some test doubles do.
 type returnsNothing struct {
-	*fakeapi.Server[configMap]
+	*kindserver.Server[configMap]
 	list    runtime.Object
 	noLists bool
 }
@@ -92,7 +92,7 @@ func TestRecorderThatPanicsDoesNotEndTheInformer(t *testing.T) {
 
 // odd is a Retriever whose List or Watch is a function.
 type odd struct {
-	*fakeapi.Server[configMap]
+	*kindserver.Server[configMap]
 	list  func() runtime.Object
 	watch func() watch.Interface
 }
@@ -135,11 +135,11 @@ func TestRetrieverThatPanicsIsReported(t *testing.T) {
 
 // An object without a name cannot be found again, and may be damaged.
 func TestObjectWithoutANameIsReported(t *testing.T) {
-	nameless := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "105"}, Items: []corev1.ConfigMap{{}, {}}}
+	nameless := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1005"}, Items: []corev1.ConfigMap{{}, {}}}
 	brings := func(kind watch.EventType) func() watch.Interface {
 		return func() watch.Interface {
 			w := watch.NewFakeWithChanSize(1, false)
-			w.Action(kind, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "105"}})
+			w.Action(kind, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1005"}})
 			return w
 		}
 	}

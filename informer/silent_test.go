@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 )
 
 // An open watch that delivers nothing, although there are changes, is reported, and the missing changes are listed.
@@ -30,20 +30,20 @@ func TestSilentWatchIsReportedAndReplaced(t *testing.T) {
 			within    time.Duration
 			tells     []string
 		}{
-			"an update":  {true, func(f fixture) { f.server.Put(object("a", "2")) }, "ns/a at resource version 103", 3 * time.Minute, []string{"updated a"}},
-			"a creation": {true, func(f fixture) { f.server.Put(object("c", "1")) }, "ns/c at resource version 103", 3 * time.Minute, []string{"added c"}},
+			"an update":  {true, func(f fixture) { f.server.Put(object("a", "2")) }, "ns/a at resource version 1003", 3 * time.Minute, []string{"updated a"}},
+			"a creation": {true, func(f fixture) { f.server.Put(object("c", "1")) }, "ns/c at resource version 1003", 3 * time.Minute, []string{"added c"}},
 			"a deletion": {true, func(f fixture) { f.server.Delete(key("b")) }, "that ns/b is gone", 3 * time.Minute, []string{"deleted b"}},
 			"another object of the name": {true, func(f fixture) {
 				f.server.Delete(key("b"))
 				f.server.Put(object("b", "1"))
-			}, "ns/b at resource version 104", 3 * time.Minute, []string{"updated b"}},
+			}, "ns/b at resource version 1004", 3 * time.Minute, []string{"updated b"}},
 			"much": {true, func(f fixture) {
 				f.server.Delete(key("b"))
 				for i := range 200 {
 					f.server.Put(object("a", fmt.Sprint(i)))
 				}
 			}, "one of at least 2 differences", 3 * time.Minute, []string{"deleted b", "updated a"}},
-			"without bookmarks": {false, func(f fixture) { f.server.Put(object("a", "2")) }, "ns/a at resource version 103", 11 * time.Minute, []string{"updated a"}},
+			"without bookmarks": {false, func(f fixture) { f.server.Put(object("a", "2")) }, "ns/a at resource version 1003", 11 * time.Minute, []string{"updated a"}},
 		} {
 			t.Run(fmt.Sprintf("%s, watchList=%v", name, watchList), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -90,16 +90,26 @@ func TestSilentWatchIsReportedAndReplaced(t *testing.T) {
 	}
 }
 
+// patient is a server that does not end watches after the time that the client asks for.
+type patient struct {
+	*kindserver.Server[configMap]
+}
+
+func (p patient) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	options.TimeoutSeconds = nil
+	return p.Server.Watch(ctx, options)
+}
+
 // A quiet watch is verified periodically, which also updates the staleness. The error ends when a list shows no
 // difference.
 func TestQuietWatchIsVerified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		server.Put(object("a", "1"))
-		f := start(t, server, nil)
+		f := start(t, server, patient{server})
 		defer f.stop()
 		first, watches, _ := server.Counts()
-		for round := range 5 {
+		for round := range 2 { // the server ends a watch after half an hour at the earliest
 			time.Sleep(9 * time.Minute)
 			if stale := f.informer.Untyped().Staleness(); stale < 8*time.Minute || stale > 9*time.Minute+10*time.Second || stale != f.informer.Health().Staleness {
 				t.Errorf("round %d: stale for %s", round, stale)
@@ -250,7 +260,7 @@ func TestListAfterSilenceIsOfWhatThereIsNow(t *testing.T) {
 
 // cached is a server with a cache that can be stuck. Then a list that is not a consistent read fails.
 type cached struct {
-	*fakeapi.Server[configMap]
+	*kindserver.Server[configMap]
 	stuck, named atomic.Bool
 }
 
@@ -284,8 +294,13 @@ func (c *cached) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Inte
 // paged is a server that lists in pages of two, in the order of names. between is called before each page except the
 // first.
 type paged struct {
-	*fakeapi.Server[configMap]
+	*kindserver.Server[configMap]
 	between func(context.Context, metav1.ListOptions) error
+}
+
+// Watch requests a watch that lasts longer than the test.
+func (p paged) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	return patient{p.Server}.Watch(ctx, options)
 }
 
 func (p paged) List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
@@ -440,7 +455,7 @@ func TestWatchThatBringsSomethingIsNotSilent(t *testing.T) {
 		f := start(t, server, scripted{server, func(metav1.ListOptions) (watch.Interface, error) { return w, nil }})
 		defer f.stop()
 		mark := func() {
-			w.Action(watch.Bookmark, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "101"}})
+			w.Action(watch.Bookmark, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1001"}})
 			synctest.Wait()
 		}
 		mark()

@@ -29,8 +29,8 @@ func TestEventsWithinAStreamedListAreNewerThanItsObjects(t *testing.T) {
 		goes, back []string
 	}{
 		// Another API server, whose cache is stale, begins with objects that were deleted meanwhile, and catches up.
-		"of a server that lags behind": {goes: []string{"deleted z"}, end: "105", back: []string{"updated a"}},
-		"of a kind that was away":      {optional: true, goes: []string{"deleted a", "deleted z"}, end: "104", back: []string{"added a", "added z", "deleted z", "updated a"}},
+		"of a server that lags behind": {goes: []string{"deleted z"}, end: "1005", back: []string{"updated a"}},
+		"of a kind that was away":      {optional: true, goes: []string{"deleted a", "deleted z"}, end: "1004", back: []string{"added a", "added z", "deleted z", "updated a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -71,8 +71,8 @@ func TestEventsWithinAStreamedListAreNewerThanItsObjects(t *testing.T) {
 				script.Store(&[]watch.Event{
 					{Type: watch.Added, Object: a},
 					{Type: watch.Added, Object: z},
-					{Type: watch.Modified, Object: at(object("a", "2"), a.UID, "104")},
-					{Type: watch.Deleted, Object: at(object("z", "1"), z.UID, "103")},
+					{Type: watch.Modified, Object: at(object("a", "2"), a.UID, "1004")},
+					{Type: watch.Deleted, Object: at(object("z", "1"), z.UID, "1003")},
 					{Type: watch.Bookmark, Object: end},
 				})
 				fail(server, nil)
@@ -292,8 +292,8 @@ func TestStreamedListOfAServerThatLagsBehindTellsOfNothing(t *testing.T) {
 		f.expectOnce("deleted z", "updated a")
 
 		gone := z.DeepCopy()
-		gone.ResourceVersion = "105"
-		end := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "105"}}
+		gone.ResourceVersion = "1005"
+		end := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1005"}}
 		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 		script.Store(&[]watch.Event{
 			{Type: watch.Added, Object: a},

@@ -15,14 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
 )
 
 type retriever = informer.Retriever[configMap]
 
 // holding returns a server that has objects with value 1.
-func holding(names ...string) *fakeapi.Server[configMap] {
+func holding(names ...string) *kindserver.Server[configMap] {
 	server := newServer(true)
 	for _, name := range names {
 		server.Put(object(name, "1"))
@@ -76,7 +76,7 @@ func TestRetrieversComeAndGoWhileTheInformerRuns(t *testing.T) {
 
 // selecting is a Retriever of a server, but not the server itself.
 type selecting struct {
-	*fakeapi.Server[configMap]
+	*kindserver.Server[configMap]
 }
 
 func TestObjectInBothSelectionsIsNotDeleted(t *testing.T) {
@@ -116,10 +116,10 @@ func TestObjectOfAnotherStateInTheNewSelectionIsAnUpdate(t *testing.T) {
 		got := seen.take()
 		slices.Sort(got)
 		want := []string{
-			"added x: -=- to 101=other",
-			"deleted b: 102=1 to -=-",
-			"updated a: 101=1 to 102=other", // it is added
-			"updated a: 101=1 to 102=other", // the old one is removed
+			"added x: -=- to 1001=other",
+			"deleted b: 1002=1 to -=-",
+			"updated a: 1001=1 to 1002=other", // it is added
+			"updated a: 1001=1 to 1002=other", // the old one is removed
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
@@ -189,7 +189,7 @@ func TestRetrieverThatCannotBeListedIsNotTaken(t *testing.T) {
 // Overlapping calls run one after another. The informer has the Retriever of the last call.
 func TestOverlappingCallsOfSetRetriever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		servers := []*fakeapi.Server[configMap]{holding("s0"), holding("s1"), holding("s2"), holding("s3")}
+		servers := []*kindserver.Server[configMap]{holding("s0"), holding("s1"), holding("s2"), holding("s3")}
 		f := start(t, servers[0], nil)
 		defer f.stop()
 		servers[1].Fail("watch", errors.New("away"))
@@ -356,14 +356,14 @@ func TestOverlappingPartsAreOneObject(t *testing.T) {
 			}
 		}
 		left.Put(object("a", "left")) // the object is now in the left part too
-		expect("updated a: 101=1 to 102=left")
+		expect("updated a: 1001=1 to 1002=left")
 		right.Delete(key("a"))
-		expect("updated a: 101=1 to 102=left")
+		expect("updated a: 1001=1 to 1002=left")
 		if got := f.value("a"); got != "left" {
 			t.Errorf("a is %q", got)
 		}
 		left.Delete(key("a"))
-		expect("deleted a: 102=left to -=-")
+		expect("deleted a: 1002=left to -=-")
 		if f.informer.Has(key("a")) {
 			t.Error("a is still there")
 		}

@@ -15,8 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 )
 
 type hook func(r *http.Request, do func() *http.Response) (*http.Response, error)
@@ -92,7 +93,7 @@ func TestInformerReportsRequestsWithoutAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"})
+				server := apitest.New(apiserver.ConfigMaps())
 				put := func(value string) {
 					server.Edit("configmaps", key("a"), "user", func(obj map[string]any) bool {
 						obj["data"] = map[string]any{"value": value}
@@ -151,7 +152,7 @@ func TestInformerReportsRequestsWithoutAnswer(t *testing.T) {
 
 // hangingLists is a Retriever whose lists block until their context ends.
 type hangingLists struct {
-	*fakeapi.Server[configMap]
+	*kindserver.Server[configMap]
 	hang *atomic.Bool
 }
 

@@ -22,9 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -36,6 +37,7 @@ func TestRestoredServerIsBelieved(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newServer(watchList)
 				old := server.Put(object("a", "backed up"))
+				restore := server.Backup()
 				f := start(t, server, nil)
 				defer f.stop()
 				server.Put(object("a", "lost"))
@@ -43,10 +45,10 @@ func TestRestoredServerIsBelieved(t *testing.T) {
 				server.Bookmark()
 				f.expect("listed a", "updated a", "added b")
 				lost := b
-				lost.ResourceVersion = "104"
+				lost.ResourceVersion = "1004"
 				writes := await(f, written(lost))
 
-				server.Restore(101, old)
+				restore()
 				time.Sleep(time.Minute)
 				server.Bookmark()
 				f.expect()
@@ -66,7 +68,7 @@ func TestRestoredServerIsBelieved(t *testing.T) {
 					t.Errorf("logged %d times, want once:\n%s", n, f.logs)
 				}
 				// Versions after the restore count, although they are lower than the versions before.
-				after := await(f, cache.Write{Key: key("a"), UID: old.UID, ResourceVersion: "102"})
+				after := await(f, cache.Write{Key: key("a"), UID: old.UID, ResourceVersion: "1002"})
 				expectSeen(t, "a write after the restore", after, 0)
 				server.Put(object("a", "after"))
 				f.expect("updated a")
@@ -97,7 +99,7 @@ func TestRestoreDuringOutageIsDetectedAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"})
+				server := apitest.New(apiserver.ConfigMaps())
 				put := func(name, value string) {
 					server.Edit("configmaps", key(name), "user", func(obj map[string]any) bool {
 						obj["data"] = map[string]any{"value": value}
@@ -125,7 +127,7 @@ func TestRestoreDuringOutageIsDetectedAtOnce(t *testing.T) {
 					case !outage.Load():
 						return do(), nil
 					case errors.As(test.outage, &status):
-						return fakeserver.Failure(status), nil
+						return apitest.Failure(status), nil
 					}
 					return nil, test.outage
 				})
@@ -168,7 +170,7 @@ func TestRestoreIsDetectedAfterFailedChecks(t *testing.T) {
 	for name, breaks := range map[string]bool{"lists fail": false, "lists fail and the watch ends": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"})
+				server := apitest.New(apiserver.ConfigMaps())
 				put := func(value string) {
 					server.Edit("configmaps", key("a"), "user", func(obj map[string]any) bool {
 						obj["data"] = map[string]any{"value": value}
@@ -195,7 +197,7 @@ func TestRestoreIsDetectedAfterFailedChecks(t *testing.T) {
 					case isWatch && watches.Load():
 						return nil, syscall.ECONNREFUSED
 					case !isWatch && lists.Load():
-						return fakeserver.Failure(apierrors.NewInternalError(errors.New("it has just been started"))), nil
+						return apitest.Failure(apierrors.NewInternalError(errors.New("it has just been started"))), nil
 					}
 					return do(), nil
 				})
@@ -224,7 +226,7 @@ func TestWriteLostByRestoreIsNotAwaited(t *testing.T) {
 	for name, outage := range map[string]error{"the watch goes on": syscall.ECONNREFUSED, "a list follows": apierrors.NewInternalError(errors.New("no etcd"))} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"})
+				server := apitest.New(apiserver.ConfigMaps())
 				put := func(value string) (version string) {
 					return server.Edit("configmaps", key("a"), "user", func(obj map[string]any) bool {
 						obj["data"] = map[string]any{"value": value}
@@ -240,7 +242,7 @@ func TestWriteLostByRestoreIsNotAwaited(t *testing.T) {
 				}
 				server.Hook(func(*http.Request, func() *http.Response) (*http.Response, error) {
 					if status := (*apierrors.StatusError)(nil); errors.As(outage, &status) {
-						return fakeserver.Failure(status), nil
+						return apitest.Failure(status), nil
 					}
 					return nil, outage
 				})
@@ -272,7 +274,7 @@ const maxRetryDelay = 15 * time.Second
 // A list that fails midway may deliver objects that a restore of etcd loses, and that are newer than the next list.
 func TestObjectsOfFailedListAreLostByRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"})
+		server := apitest.New(apiserver.ConfigMaps())
 		put := func(name, value string) {
 			server.Edit("configmaps", key(name), "user", func(obj map[string]any) bool {
 				obj["data"] = map[string]any{"value": value}
@@ -288,7 +290,7 @@ func TestObjectsOfFailedListAreLostByRestore(t *testing.T) {
 		}
 		server.Hook(func(r *http.Request, do func() *http.Response) (*http.Response, error) {
 			if r.URL.Query().Has("watch") {
-				return fakeserver.Failure(apierrors.NewInternalError(errors.New("too busy"))), nil
+				return apitest.Failure(apierrors.NewInternalError(errors.New("too busy"))), nil
 			}
 			response := do()
 			response.Body = &cutBody{ReadCloser: response.Body, left: int(response.ContentLength) - 60}
@@ -298,6 +300,7 @@ func TestObjectsOfFailedListAreLostByRestore(t *testing.T) {
 		time.Sleep(time.Second)
 		put("a", "lost")
 		put("b", "lost")
+		put("c", "lost") // the last object of the list, which is cut
 		time.Sleep(10 * time.Second)
 		if !i.Has(key("b")) {
 			t.Fatal("the list has not brought b")
@@ -313,7 +316,7 @@ func TestObjectsOfFailedListAreLostByRestore(t *testing.T) {
 
 // newFormat is an API server that does not accept the versions that it returned before an upgrade.
 type newFormat struct {
-	*fakeapi.Server[configMap]
+	*kindserver.Server[configMap]
 	from atomic.Int64 // lower versions are rejected
 }
 

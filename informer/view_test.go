@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -36,7 +37,7 @@ func configMapKind() schema.GroupVersionKind {
 }
 
 // startWith runs an informer with config. The defaults of Retriever and Name are those of start.
-func startWith(t *testing.T, server *fakeapi.Server[configMap], config informer.Config[configMap]) fixture {
+func startWith(t *testing.T, server *kindserver.Server[configMap], config informer.Config[configMap]) fixture {
 	t.Helper()
 	if config.Retriever == nil {
 		config.Retriever = server
@@ -114,7 +115,7 @@ func TestAsShowsOneInformerThroughOtherTypes(t *testing.T) {
 
 func TestAsOfUnstructuredDecodesGoTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := fakeapi.New[*unstructured.Unstructured](func() runtime.Object { return &unstructured.UnstructuredList{} }, true)
+		server := kindserver.New[*unstructured.Unstructured](apiserver.ConfigMaps(), true)
 		server.Put(&unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap",
 			"metadata": map[string]any{"namespace": "ns", "name": "a"},
@@ -226,13 +227,13 @@ func TestHealthFigures(t *testing.T) {
 		f := start(t, server, nil)
 		defer f.stop()
 		empty := f.informer.Health()
-		if empty.ResourceVersion != "100" || empty.Objects != 0 || !empty.Synced || empty.Optional || empty.Degraded {
+		if empty.ResourceVersion != "1000" || empty.Objects != 0 || !empty.Synced || empty.Optional || empty.Degraded {
 			t.Errorf("health of an empty informer: %+v", empty)
 		}
 		zoo(server)
 		synctest.Wait()
 		h := f.informer.Health()
-		if h.ResourceVersion != "112" || h.Objects != 12 || h.Bytes <= empty.Bytes || h.Decoded != 0 || h.DecodeTime != 0 {
+		if h.ResourceVersion != "1012" || h.Objects != 12 || h.Bytes <= empty.Bytes || h.Decoded != 0 || h.DecodeTime != 0 {
 			t.Errorf("health: %+v", h)
 		}
 		if h.Received != 0 {
@@ -272,7 +273,7 @@ func TestHealthOfJoinedPartsIsThatOfTheOneBehind(t *testing.T) {
 		zoo(left)
 		f := start(t, nil, informer.Combine[configMap](left, right))
 		defer f.stop()
-		if h := f.informer.Health(); h.ResourceVersion != "100" || h.Objects != 12 {
+		if h := f.informer.Health(); h.ResourceVersion != "1000" || h.Objects != 12 {
 			t.Errorf("resource version %q, %d objects; want 100 and 12", h.ResourceVersion, h.Objects)
 		}
 	})
@@ -284,16 +285,20 @@ type picky struct {
 	Number int `json:"number"`
 }
 
+func pickyKind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Picky"}
+}
+
 func (p *picky) DeepCopyObject() runtime.Object {
 	return &picky{ConfigMap: *p.DeepCopy(), Number: p.Number}
 }
 
 func TestUndecodableObjectFailsOnlyItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := fakeapi.New[*unstructured.Unstructured](func() runtime.Object { return &unstructured.UnstructuredList{} }, true)
+		server := kindserver.New[*unstructured.Unstructured](apiserver.Custom(pickyKind(), "pickies"), true)
 		put := func(name string, number any) {
 			server.Put(&unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "v1", "kind": "Picky",
+				"apiVersion": "example.com/v1", "kind": "Picky",
 				"metadata": map[string]any{"namespace": "ns", "name": name},
 				"number":   number,
 			}})

@@ -18,12 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 )
 
 // versions is a Retriever that records the start versions of watches.
 type versions struct {
-	*fakeapi.Server[configMap]
+	*kindserver.Server[configMap]
 	mu   sync.Mutex
 	from []string
 }
@@ -56,7 +56,7 @@ func TestNextWatchBeginsWhereTheLastOneEnded(t *testing.T) {
 				reached := ""
 				for round := range 3 {
 					for i := range 1000 {
-						reached = server.Put(object("a", strconv.Itoa(i))).ResourceVersion
+						reached = server.Put(object("a", strconv.Itoa(i+1))).ResourceVersion
 						if i%100 == 0 {
 							time.Sleep(time.Second)
 						}
@@ -98,14 +98,14 @@ func TestListBeginsWhereABrokenWatchEnded(t *testing.T) {
 		f := start(t, server, lw)
 		defer f.stop()
 		for i := range 5 {
-			script.Modify(server.Put(object("a", strconv.Itoa(i))))
+			script.Modify(server.Put(object("a", strconv.Itoa(i+1))))
 		}
 		script.Error(&apierrors.NewInternalError(errors.New("conversion webhook failed")).ErrStatus)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		for _, from := range lists[1:] {
-			if from != "106" {
-				t.Errorf("a list from %q after the watch had come to 106", from)
+			if from != "1006" {
+				t.Errorf("a list from %q after the watch had come to 1006", from)
 			}
 		}
 		if len(lists) > 3 {

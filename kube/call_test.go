@@ -21,14 +21,15 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-func configMaps() fakeserver.Kind {
-	return fakeserver.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps"}
+func configMaps() *apiserver.Kind {
+	return apiserver.ConfigMaps()
 }
 
 func connectTo(t *testing.T, config *rest.Config) *kube.Cluster {
@@ -71,7 +72,7 @@ func (o *observer) last() kube.Call { return o.calls[len(o.calls)-1] }
 // client and from its config, and checks the reported calls.
 func TestCallsOfAnyClientAreObserved(t *testing.T) {
 	t.Parallel()
-	server := fakeserver.New(configMaps())
+	server := apitest.New(configMaps())
 	cluster := connectTo(t, server.Config("test"))
 	if _, err := cluster.Resource(t.Context(), configMaps().GroupVersionKind); err != nil {
 		t.Fatal(err)
@@ -135,7 +136,7 @@ func TestCallsOfAnyClientAreObserved(t *testing.T) {
 
 func TestObserversOfNestedContextsHearAll(t *testing.T) {
 	t.Parallel()
-	server := fakeserver.New(configMaps())
+	server := apitest.New(configMaps())
 	cluster := connectTo(t, server.Config("test"))
 	outer, inner := &observer{}, &observer{}
 	ctx := kube.ObserveCalls(kube.ObserveCalls(t.Context(), outer), inner)
@@ -154,7 +155,7 @@ func TestObserversOfNestedContextsHearAll(t *testing.T) {
 // TestCallWithLostResponse: the server carries out the request, and the response is lost.
 func TestCallWithLostResponse(t *testing.T) {
 	t.Parallel()
-	server := fakeserver.New(configMaps())
+	server := apitest.New(configMaps())
 	lost := errors.New("connection reset")
 	server.Hook(func(_ *http.Request, do func() *http.Response) (*http.Response, error) {
 		do()
@@ -181,7 +182,7 @@ func TestCallWithLostResponse(t *testing.T) {
 // TestContract06_NoWriteAfterLeadershipIsLost: reads continue, writes are not sent.
 func TestContract06_NoWriteAfterLeadershipIsLost(t *testing.T) {
 	t.Parallel()
-	server := fakeserver.New(configMaps())
+	server := apitest.New(configMaps())
 	client, err := connectTo(t, server.Config("test")).RESTClient(schema.GroupVersion{Version: "v1"})
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +236,7 @@ func TestCallBehindAProxy(t *testing.T) {
 // A Cluster may be created from another Cluster's config, for example to impersonate a user.
 func TestACallThroughTwoClustersIsOne(t *testing.T) {
 	t.Parallel()
-	server := fakeserver.New(configMaps())
+	server := apitest.New(configMaps())
 	first := connectTo(t, server.Config("test"))
 	client, err := connectTo(t, first.RESTConfig()).RESTClient(schema.GroupVersion{Version: "v1"})
 	if err != nil {

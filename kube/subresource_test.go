@@ -9,18 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 func TestSubresourceKinds(t *testing.T) {
 	t.Parallel()
-	widgets := fakeserver.Kind{
-		GroupVersionKind: schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Widget"}, Resource: "widgets", Status: true,
-	}
+	widgets := apitest.WithStatus(apiserver.Custom(schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Widget"}, "widgets"))
 	o := &observer{}
 	ctx := kube.ObserveCalls(t.Context(), o)
-	cluster := connectTo(t, fakeserver.New(widgets, configMaps()).Config("test"))
+	cluster := connectTo(t, apitest.New(widgets, configMaps()).Config("test"))
 	unasked := kube.Resource{GroupVersionResource: widgets.GroupVersion().WithResource("widgets"), Kind: "Widget"}
 	if _, known := cluster.SubresourceKind(unasked, "status"); known {
 		t.Error("a kind is known before it was requested")

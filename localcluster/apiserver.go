@@ -28,6 +28,16 @@ func apiServer(ctx context.Context, s settings) error {
 	// This goroutine is not waited for: it ends with etcd, which runs until the process exits.
 	go func() { cancel(fmt.Errorf("etcd failed: %w", <-etcd.Err())) }()
 
+	return serve(ctx, s)
+}
+
+// secondServer is the component "apiserver-2": another kube-apiserver with the same etcd. It blocks.
+func secondServer(ctx context.Context, s settings) error {
+	s.Port = s.SecondPort
+	return serve(ctx, s)
+}
+
+func serve(ctx context.Context, s settings) error {
 	completed, err := apiServerOptions(ctx, s)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ const componentCommand = "component"
 // The components by their names in arguments, logs and messages.
 const (
 	componentAPIServer  = "apiserver"
+	componentSecond     = "apiserver-2"
 	componentController = "controller-manager"
 	componentScheduler  = "scheduler"
 	componentNodes      = "nodes"
@@ -26,6 +27,7 @@ func runComponent(args []string) int {
 		run     func(context.Context, settings) error
 	}{
 		componentAPIServer:  {"kube-apiserver", apiServer},
+		componentSecond:     {"kube-apiserver", secondServer},
 		componentController: {"kube-controller-manager", controllerManager},
 		componentScheduler:  {"kube-scheduler", podScheduler},
 		componentNodes:      {"kwok", nodes},

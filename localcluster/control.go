@@ -17,7 +17,8 @@ import (
 //	-> {"id":1,"command":"kill"}     SIGKILL the API server (and its etcd)
 //	-> {"id":2,"command":"start"}    start it again: same data, same address
 //	-> {"id":3,"command":"user","name":"alice","groups":["developers"]}
-//	-> {"id":4,"command":"status"}
+//	-> {"id":4,"command":"compact"}  remove old versions from etcd
+//	-> {"id":5,"command":"status"}
 //	-> {"command":"stop"}            end everything; the exit status is the reply
 //	<- {"event":"note","message":"..."}                      at any time
 //	<- {"event":"ready", ...status...}                       once

@@ -28,8 +28,9 @@ const (
 type settings struct {
 	Kubernetes   string `json:"kubernetes"` // version that wrote the data
 	Port         int    `json:"port"`
-	Temporary    bool   `json:"temporary"`  // the last process removes the folder
-	Kubeconfig   string `json:"kubeconfig"` // the administrator's, absolute: adminFile, or a copy elsewhere
+	SecondPort   int    `json:"secondPort,omitempty"` // of the second API server; 0: none
+	Temporary    bool   `json:"temporary"`            // the last process removes the folder
+	Kubeconfig   string `json:"kubeconfig"`           // the administrator's, absolute: adminFile, or a copy elsewhere
 	Controllers  bool   `json:"controllers"`
 	Nodes        int    `json:"nodes"`
 	FeatureGates string `json:"featureGates,omitempty"`

@@ -26,9 +26,9 @@ const contextName = "localcluster"
 // mastersGroup bypasses RBAC, because a new cluster has no rules and someone must create the first ones.
 const mastersGroup = "system:masters"
 
-func (f *folder) serverURL() string {
-	return "https://" + net.JoinHostPort(loopback, strconv.Itoa(f.Port))
-}
+func (f *folder) serverURL() string { return urlOf(f.Port) }
+
+func urlOf(port int) string { return "https://" + net.JoinHostPort(loopback, strconv.Itoa(port)) }
 
 // userKubeconfig returns the path of a user's kubeconfig. User names may contain slashes and colons, which file names
 // must not.

@@ -55,6 +55,8 @@ func run(args []string) int {
 		return up(args)
 	case "kubectl":
 		return runKubectl(args)
+	case compactCommand:
+		return runCompact()
 	case componentCommand:
 		closeToOthers()
 		return runComponent(args)

@@ -12,12 +12,12 @@ import (
 
 func TestParseOptions(t *testing.T) {
 	t.Parallel()
-	got, err := parseOptions([]string{"--nodes", "2", "--user", "alice=dev,ops", "--user", "bob", "--ready-timeout", "5s", "-v"})
+	got, err := parseOptions([]string{"--nodes", "2", "--user", "alice=dev,ops", "--user", "bob", "--ready-timeout", "5s", "-v", "--second-server"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := options{
-		Controllers: true, Nodes: 2, ReadyTimeout: 5 * time.Second, Verbose: true,
+		Controllers: true, Nodes: 2, ReadyTimeout: 5 * time.Second, Verbose: true, SecondServer: true,
 		Users: []user{{Name: "alice", Groups: []string{"dev", "ops"}}, {Name: "bob"}},
 	}
 	if !reflect.DeepEqual(got, want) {

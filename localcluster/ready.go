@@ -70,12 +70,15 @@ var errNotReady = errors.New("not ready")
 
 // client returns a client with the administrator's credentials and without a rate limit, because the supervisor limits
 // its own polls.
-func (s *supervisor) client() (kubernetes.Interface, error) {
+func (s *supervisor) client() (kubernetes.Interface, error) { return s.clientOf(s.folder.serverURL()) }
+
+// clientOf is client for the API server at a URL.
+func (s *supervisor) clientOf(url string) (kubernetes.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(s.folder.path, adminFile))
 	if err != nil {
 		return nil, fmt.Errorf("reading the administrator's kubeconfig: %w", err)
 	}
-	config.QPS = -1
+	config.Host, config.QPS = url, -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making the administrator's client: %w", err)
@@ -104,6 +107,15 @@ func apiServerReady(ctx context.Context, client kubernetes.Interface) error {
 		return fmt.Errorf("/readyz: %w", err)
 	}
 	return nil
+}
+
+// secondReady checks /readyz of the second API server.
+func (s *supervisor) secondReady(ctx context.Context, _ kubernetes.Interface) error {
+	client, err := s.clientOf(urlOf(s.folder.SecondPort))
+	if err != nil {
+		return err
+	}
+	return apiServerReady(ctx, client)
 }
 
 // failedChecks returns the failed checks in a response of /readyz.

@@ -30,6 +30,7 @@ type reporter interface {
 // status describes a running cluster.
 type status struct {
 	Server     string         `json:"server,omitempty"`
+	Second     string         `json:"secondServer,omitempty"` // URL of the second API server
 	Dir        string         `json:"dir,omitempty"`
 	Temporary  bool           `json:"temporary,omitempty"`
 	Kubeconfig string         `json:"kubeconfig,omitempty"` // the administrator's
@@ -71,6 +72,14 @@ func supervise(ctx context.Context, opts options, report reporter, requests <-ch
 	}
 	defer release()
 	f.Port = port
+	if opts.SecondServer {
+		second, release, err := reservePort(0)
+		if err != nil {
+			return err
+		}
+		defer release()
+		f.SecondPort = second
+	}
 	s := &supervisor{
 		opts: opts, report: report, folder: f,
 		processes: map[string]*process{}, ended: make(chan struct{}, 1),
@@ -117,7 +126,10 @@ func (s *supervisor) prepare(ctx context.Context) error {
 	if err := f.moveUsers(); err != nil {
 		return err
 	}
-	for _, name := range s.components()[1:] {
+	for _, name := range s.components() {
+		if name == componentAPIServer || name == componentSecond {
+			continue
+		}
 		u := user{Name: "system:localcluster:" + name, Groups: []string{mastersGroup}}
 		if err := f.writeKubeconfig(s.pki, filepath.Join(f.path, "pki", name+".kubeconfig"), u); err != nil {
 			return err
@@ -134,6 +146,9 @@ func (s *supervisor) prepare(ctx context.Context) error {
 // components returns the components that should run, in the order of their start.
 func (s *supervisor) components() []string {
 	names := []string{componentAPIServer}
+	if s.opts.SecondServer {
+		names = append(names, componentSecond)
+	}
 	if s.opts.Controllers {
 		names = append(names, componentController, componentScheduler)
 	}
@@ -172,6 +187,12 @@ func (s *supervisor) start(ctx context.Context) error {
 	}
 	if err := s.startMissing(s.components()...); err != nil {
 		return err
+	}
+	if s.opts.SecondServer {
+		if err := s.waitFor(ctx, componentSecond, s.secondReady); err != nil {
+			return err
+		}
+		s.report.note(fmt.Sprintf("the second API server serves at %s after %v", urlOf(s.folder.SecondPort), since(began)))
 	}
 	if s.opts.Controllers {
 		if err := s.waitFor(ctx, componentController, controllersAct(!first || s.folder.kept)); err != nil {
@@ -294,6 +315,10 @@ func (s *supervisor) do(ctx context.Context, r request) (event, error) {
 		if err := s.start(ctx); err != nil {
 			return event{}, err
 		}
+	case "compact":
+		if err := s.compact(ctx); err != nil {
+			return event{}, err
+		}
 	case "user":
 		if r.Name == "" {
 			return event{}, errors.New("the name of the user is empty")
@@ -311,6 +336,9 @@ func (s *supervisor) status() status {
 	st := status{
 		Server: s.folder.serverURL(), Dir: s.folder.path, Temporary: s.folder.Temporary,
 		Kubeconfig: s.folder.Kubeconfig, Processes: map[string]int{},
+	}
+	if s.opts.SecondServer {
+		st.Second = urlOf(s.folder.SecondPort)
 	}
 	for _, u := range s.opts.Users {
 		st.Users = append(st.Users, userStatus{Name: u.Name, Kubeconfig: s.folder.userKubeconfig(u.Name)})

@@ -51,6 +51,7 @@ type options struct {
 	Port         int
 	Controllers  bool
 	Nodes        int
+	SecondServer bool
 	FeatureGates string
 	Users        []user
 	Kubeconfig   string
@@ -75,6 +76,7 @@ func parseOptions(args []string) (options, error) {
 	flags.IntVar(&opts.Port, "port", 0, "`port` of the API server on 127.0.0.1; 0 means the previous port of --dir, or any free port")
 	flags.BoolVar(&opts.Controllers, "controllers", false, "run kube-controller-manager and kube-scheduler")
 	flags.IntVar(&opts.Nodes, "nodes", 0, "`number` of simulated nodes, named node-0 and so on, without volumes: claims stay Pending; a number above 0 implies --controllers, because Pods need the scheduler")
+	flags.BoolVar(&opts.SecondServer, "second-server", false, "run a second API server with the same etcd, on any free port; clients see what they see in a cluster with several control planes: each server has a cache of its own")
 	flags.StringVar(&opts.FeatureGates, "feature-gates", "", "`gates` for all components, such as ShardedListAndWatch=true,OtherGate=false")
 	flags.StringArrayVar(&users, "user", nil, "a user, `name=group1,group2`, with its own certificate and kubeconfig (repeatable); your RBAC rules define its permissions")
 	flags.StringVar(&opts.Kubeconfig, "kubeconfig", "", "`file` for a copy of the administrator's kubeconfig (admin.kubeconfig in the folder)")

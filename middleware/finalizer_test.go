@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/event"
 	"github.com/evenkeel-go/evenkeel/finalizer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/status"
 )
@@ -28,7 +28,7 @@ const (
 
 // cleaning has a Finalizer with one step, and records calls and requests in order.
 type cleaning struct {
-	server  *fakeserver.Server
+	server  *apitest.Server
 	client  *client.Client
 	did     []string
 	result  error // the result of the step

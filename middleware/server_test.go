@@ -6,7 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -20,7 +21,7 @@ const (
 )
 
 // newServer returns a server with one Service that has standard conditions in its status, and a client of the server.
-func newServer(t *testing.T) (*fakeserver.Server, *client.Client) {
+func newServer(t *testing.T) (*apitest.Server, *client.Client) {
 	t.Helper()
 	server, c, err := makeServer()
 	if err != nil {
@@ -30,8 +31,11 @@ func newServer(t *testing.T) (*fakeserver.Server, *client.Client) {
 }
 
 // makeServer is like newServer, but returns errors, for examples.
-func makeServer() (*fakeserver.Server, *client.Client, error) {
-	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Service"), Resource: "services", Status: true})
+func makeServer() (*apitest.Server, *client.Client, error) {
+	// Services stand for a kind with conditions and generations. The real server counts no generations of Services.
+	services := apiserver.Builtin[corev1.Service](corev1.SchemeGroupVersion.WithKind("Service"), "services", corev1.AddToScheme)
+	services.Status, services.Generation = true, true
+	server := apitest.New(services)
 	cluster, err := kube.Connect(server.Config("test"))
 	if err != nil {
 		return nil, nil, err
@@ -45,7 +49,7 @@ func makeServer() (*fakeserver.Server, *client.Client, error) {
 }
 
 // edit changes the Service as another client.
-func edit(server *fakeserver.Server, change func(obj map[string]any)) {
+func edit(server *apitest.Server, change func(obj map[string]any)) {
 	server.Edit("services", webKey(), "others", func(obj map[string]any) bool {
 		change(obj)
 		return true
@@ -53,7 +57,7 @@ func edit(server *fakeserver.Server, change func(obj map[string]any)) {
 }
 
 // web reads the Service in the form that an informer would have.
-func web(t *testing.T, server *fakeserver.Server, c *client.Client) *corev1.Service {
+func web(t *testing.T, server *apitest.Server, c *client.Client) *corev1.Service {
 	t.Helper()
 	service, err := client.Get[*corev1.Service](t.Context(), c, webKey())
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
@@ -33,7 +33,7 @@ type serviceOptions = middleware.StatusOptions[*corev1.Service]
 
 // statusRun makes one run of a Handler that is wrapped with Status.
 func statusRun(
-	ctx context.Context, t *testing.T, server *fakeserver.Server, c *client.Client, options serviceOptions,
+	ctx context.Context, t *testing.T, server *apitest.Server, c *client.Client, options serviceOptions,
 	handle func(ctx context.Context, service *corev1.Service) error,
 ) error {
 	t.Helper()
@@ -44,7 +44,7 @@ func statusRun(
 }
 
 // said formats the conditions of the Service in the cluster.
-func said(t *testing.T, server *fakeserver.Server, c *client.Client) string {
+func said(t *testing.T, server *apitest.Server, c *client.Client) string {
 	t.Helper()
 	var lines []string
 	for _, c := range web(t, server, c).Status.Conditions {
@@ -341,7 +341,7 @@ func TestStatusReturnsErrorOfCommit(t *testing.T) {
 			server, c := newServer(t)
 			server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 				if req.Method == http.MethodPatch {
-					return fakeserver.Failure(apierrors.NewConflict(schema.GroupResource{Resource: "services"}, "web", errBroken)), nil
+					return apitest.Failure(apierrors.NewConflict(schema.GroupResource{Resource: "services"}, "web", errBroken)), nil
 				}
 				return do(), nil
 			})

@@ -9,12 +9,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -46,8 +47,8 @@ func ExampleOwnerKeys() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	logger := slog.New(slog.DiscardHandler)
-	owners := fakeapi.New[*appsv1.Deployment](func() runtime.Object { return &appsv1.DeploymentList{} }, true)
-	server := fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
+	owners := kindserver.New[*appsv1.Deployment](apitest.Deployments(), true)
+	server := kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true)
 	configs, err := informer.New(informer.Config[*corev1.ConfigMap]{Name: "configs", Retriever: server, Logger: logger})
 	if err != nil {
 		fmt.Println(err)
@@ -85,7 +86,7 @@ func ExampleOwnerKeys() {
 	}
 	// Output:
 	// shop/web: listed
-	// shop/web: mapped configs: proxies/web added
+	// shop/web: mapped configs: proxies/web added by editor
 	// shop/web: mapped configs: proxies/web deleted
 }
 

@@ -7,22 +7,19 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
 // dynamicServer serves ConfigMaps that are not validated.
-func dynamicServer() *fakeapi.Server[*unstructured.Unstructured] {
-	return fakeapi.New[*unstructured.Unstructured](func() runtime.Object {
-		list := &unstructured.UnstructuredList{}
-		list.SetAPIVersion("v1")
-		list.SetKind("ConfigMapList")
-		return list
-	}, true)
+func dynamicServer() *kindserver.Server[*unstructured.Unstructured] {
+	kind := apiserver.Custom(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "configmaps")
+	return kindserver.New[*unstructured.Unstructured](kind, true)
 }
 
 func dynamicConfigMap(name string, data any) *unstructured.Unstructured {

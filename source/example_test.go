@@ -8,12 +8,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -26,8 +27,8 @@ func ExampleOwnedIn() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	logger := slog.New(slog.DiscardHandler)
-	deployments := fakeapi.New[*appsv1.Deployment](func() runtime.Object { return &appsv1.DeploymentList{} }, true)
-	podServer := fakeapi.New[*corev1.Pod](func() runtime.Object { return &corev1.PodList{} }, true)
+	deployments := kindserver.New[*appsv1.Deployment](apitest.Deployments(), true)
+	podServer := kindserver.New[*corev1.Pod](apitest.Pods(), true)
 	pods, err := informer.New(informer.Config[*corev1.Pod]{Name: "pods", Retriever: podServer, Logger: logger})
 	if err != nil {
 		fmt.Println(err)
@@ -66,7 +67,7 @@ func ExampleOwnedIn() {
 	}
 	// Output:
 	// web has 0 pods: listed
-	// web has 1 pods: owned pods: shop/web-1 added
+	// web has 1 pods: owned pods: shop/web-1 added by editor
 	// web has 0 pods: owned pods: shop/web-1 deleted
 }
 
@@ -76,8 +77,8 @@ func ExampleMapped() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	logger := slog.New(slog.DiscardHandler)
-	podServer := fakeapi.New[*corev1.Pod](func() runtime.Object { return &corev1.PodList{} }, true)
-	configServer := fakeapi.New[*corev1.ConfigMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
+	podServer := kindserver.New[*corev1.Pod](apitest.Pods(), true)
+	configServer := kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true)
 	pods, err := informer.New(informer.Config[*corev1.Pod]{Name: "pods", Retriever: podServer, Logger: logger})
 	if err != nil {
 		fmt.Println(err)
@@ -138,5 +139,5 @@ func ExampleMapped() {
 	}
 	// Output:
 	// web-1: listed
-	// web-1: mapped configs: shop/colours updated (spec)
+	// web-1: mapped configs: shop/colours updated (spec) by editor
 }

@@ -13,12 +13,12 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -29,8 +29,8 @@ type configMap = *corev1.ConfigMap
 // website is the kind of the owners.
 func website() schema.GroupKind { return schema.GroupKind{Group: "example.com", Kind: "Website"} }
 
-func newServer() *fakeapi.Server[configMap] {
-	return fakeapi.New[configMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
+func newServer() *kindserver.Server[configMap] {
+	return kindserver.New[configMap](apiserver.ConfigMaps(), true)
 }
 
 // child returns a ConfigMap with these owner references.

@@ -61,7 +61,7 @@ func TestOwnedByFindsOwnersElsewhere(t *testing.T) {
 		server := newServer()
 		annotate := func(owner string) configMap {
 			obj := child("c", by("a"))
-			obj.Labels, obj.Finalizers = map[string]string{"l": "v"}, []string{"f"}
+			obj.Labels, obj.Finalizers = map[string]string{"l": "v"}, []string{"example.com/f"}
 			obj.Annotations = map[string]string{"owner": owner}
 			return obj
 		}
@@ -80,6 +80,10 @@ func TestOwnedByFindsOwnersElsewhere(t *testing.T) {
 			len(seen.Finalizers) != 1 || len(seen.OwnerReferences) != 1 {
 			t.Errorf("the child is shown as %v", seen)
 		}
+		finished := annotate("b")
+		finished.Finalizers = nil
+		server.Put(finished)
+		q.expect(t, "b: ns/c updated")
 		server.Delete(key("c"))
 		q.expect(t, "b: ns/c deleted")
 	})
@@ -114,7 +118,6 @@ func TestOwnedTakesTheReferencesThatItIsTold(t *testing.T) {
 		reference("example.org/v1", "Website", "other-group", new(true)),
 		reference("example.com/v1", "WebsiteSet", "other-kind", new(true)),
 		reference("v1", "Node", "node-1", new(true)),
-		reference("a/b/c", "Website", "no-version-at-all", new(true)),
 	}
 	for name, test := range map[string]struct {
 		owner source.Owner
@@ -134,12 +137,14 @@ func TestOwnedTakesTheReferencesThatItIsTold(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				server := newServer()
-				server.Put(child("c", references...))
+				for _, r := range references {
+					server.Put(child("of-"+r.Name, r)) // an object has one controller
+				}
 				q, stop := start(t, source.OwnedIn(newInformer(t, server), test.owner))
 				defer stop()
 				var want []string
 				for _, key := range test.want {
-					want = append(want, key+": ns/c listed")
+					want = append(want, key+": ns/of-"+strings.TrimPrefix(key, "ns/")+" listed")
 				}
 				q.expect(t, want...)
 			})

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/status"
 )
@@ -69,7 +69,7 @@ func TestCommitWritesDifferences(t *testing.T) {
 		{
 			"fields", func(s *Shop) { s.Status.Replicas, s.Status.Hosts = 2, nil },
 			func() any {
-				return []any{op("test", "/metadata/uid", "uid-1"), op("remove", "/status/hosts", nil), op("add", "/status/replicas", float64(2))}
+				return []any{op("test", "/metadata/uid", string(before.UID)), op("remove", "/status/hosts", nil), op("add", "/status/replicas", float64(2))}
 			},
 			"2 [] Theirs=True Ready=False",
 		},
@@ -77,7 +77,7 @@ func TestCommitWritesDifferences(t *testing.T) {
 			"a condition", setReady,
 			func() any {
 				return []any{
-					op("test", "/metadata/uid", "uid-1"), op("test", "/status/conditions/1/type", "Ready"),
+					op("test", "/metadata/uid", string(before.UID)), op("test", "/status/conditions/1/type", "Ready"),
 					op("test", "/status/conditions/1/observedGeneration", nil), op("test", "/status/conditions/1/status", "False"),
 					op("add", "/status/conditions/1/lastTransitionTime", "2026-02-03T04:05:06Z"), op("add", "/status/conditions/1/message", ""),
 					op("add", "/status/conditions/1/observedGeneration", float64(1)), op("add", "/status/conditions/1/reason", "Deployed"),
@@ -94,7 +94,7 @@ func TestCommitWritesDifferences(t *testing.T) {
 			func() any {
 				added := map[string]any{"lastTransitionTime": "2026-02-03T04:05:06Z", "message": "", "reason": "New", "status": "False", "type": "New"}
 				return []any{
-					op("replace", "/metadata/resourceVersion", before.ResourceVersion), op("test", "/metadata/uid", "uid-1"),
+					op("replace", "/metadata/resourceVersion", before.ResourceVersion), op("test", "/metadata/uid", string(before.UID)),
 					op("add", "/status/replicas", float64(3)), op("add", "/status/conditions/-", added),
 				}
 			},
@@ -104,7 +104,7 @@ func TestCommitWritesDifferences(t *testing.T) {
 			"conditions removed", func(s *Shop) { status.Remove(&s.Status.Conditions, "New", "Theirs") },
 			func() any {
 				return []any{
-					op("test", "/metadata/uid", "uid-1"),
+					op("test", "/metadata/uid", string(before.UID)),
 					op("test", "/status/conditions/0/type", "Theirs"),
 					op("test", "/status/conditions/0/observedGeneration", nil), op("test", "/status/conditions/0/status", "True"),
 					op("test", "/status/conditions/2/type", "New"),
@@ -118,7 +118,7 @@ func TestCommitWritesDifferences(t *testing.T) {
 			"the first of an object", func(s *Shop) { s.Status.Conditions = nil; s.Status.Summary.First = "a" },
 			func() any {
 				return map[string]any{
-					"metadata": map[string]any{"uid": "uid-1", "resourceVersion": before.ResourceVersion},
+					"metadata": map[string]any{"uid": string(before.UID), "resourceVersion": before.ResourceVersion},
 					"status":   map[string]any{"conditions": nil, "summary": map[string]any{"first": "a"}},
 				}
 			},
@@ -127,7 +127,7 @@ func TestCommitWritesDifferences(t *testing.T) {
 		{
 			"within an object", func(s *Shop) { s.Status.Summary.Second = "b/c" },
 			func() any {
-				return []any{op("test", "/metadata/uid", "uid-1"), op("add", "/status/summary/second", "b/c")}
+				return []any{op("test", "/metadata/uid", string(before.UID)), op("add", "/status/summary/second", "b/c")}
 			},
 			"3 []",
 		},
@@ -285,7 +285,7 @@ func TestCommitDoesNotRetryInvalidStatus(t *testing.T) {
 		if req.Method == http.MethodGet {
 			return do(), nil
 		}
-		return fakeserver.Failure(apierrors.NewInvalid(shopVersion().WithKind("Shop").GroupKind(), "books", field.ErrorList{
+		return apitest.Failure(apierrors.NewInvalid(shopVersion().WithKind("Shop").GroupKind(), "books", field.ErrorList{
 			field.Required(field.NewPath("status", "conditions").Index(1).Child("message"), ""),
 		})), nil
 	})
@@ -343,9 +343,9 @@ func TestCommitValidatesArguments(t *testing.T) {
 		return after
 	}
 	for want, objects := range map[string][2]*Shop{
-		"not two states of one object":           {before, changed(func(s *Shop) { s.Name = "wine" })},
-		"uid-1) and town/books (uid ":            {before, changed(func(s *Shop) { s.UID = "another" })},
-		"books has no uid or no resourceVersion": {before, changed(func(s *Shop) { s.ResourceVersion = "" })},
+		"not two states of one object":                {before, changed(func(s *Shop) { s.Name = "wine" })},
+		string(before.UID) + ") and town/books (uid ": {before, changed(func(s *Shop) { s.UID = "another" })},
+		"books has no uid or no resourceVersion":      {before, changed(func(s *Shop) { s.ResourceVersion = "" })},
 		"rats has no uid or no resourceVersion": {
 			&Shop{ObjectMeta: metav1.ObjectMeta{Name: "rats", ResourceVersion: "1"}},
 			&Shop{ObjectMeta: metav1.ObjectMeta{Name: "rats", ResourceVersion: "1"}, Status: ShopStatus{Replicas: 1}},

@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -59,7 +60,7 @@ func shopKey() kube.Key { return kube.Key{Namespace: "town", Name: "books"} }
 
 // world is a server with one Shop, and a client.
 type world struct {
-	*fakeserver.Server
+	*apitest.Server
 	client *client.Client
 	sent   []string // the bodies of writes
 	// disturb is called before each write, to change the object as another client. Optional.
@@ -85,9 +86,7 @@ func startServer() (c *client.Client, stop func()) {
 }
 
 func makeWorld() (*world, error) {
-	w := &world{Server: fakeserver.New(fakeserver.Kind{
-		GroupVersionKind: shopVersion().WithKind("Shop"), Resource: "shops", Status: true,
-	})}
+	w := &world{Server: apitest.New(apitest.WithStatus(apiserver.Custom(shopVersion().WithKind("Shop"), "shops")))}
 	cluster, err := kube.Connect(w.Config("test"), func(scheme *runtime.Scheme) error {
 		scheme.AddKnownTypeWithName(shopVersion().WithKind("Shop"), &Shop{})
 		return nil

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/status"
 )
@@ -46,7 +46,7 @@ func TestCommitRejectedByWebhook(t *testing.T) {
 				if req.Method == http.MethodGet {
 					return do(), nil
 				}
-				return fakeserver.Failure(apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", "admission webhook denied the request: closed on Sundays", 0, false)), nil
+				return apitest.Failure(apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", "admission webhook denied the request: closed on Sundays", 0, false)), nil
 			})
 			_, err := status.Commit(t.Context(), w.client, before, after)
 			if !apierrors.IsInvalid(err) || errors.Is(err, client.ErrChanged) || retry.Classify(err) == retry.Conflict {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
 	"github.com/evenkeel-go/evenkeel/subscription"
@@ -94,7 +94,7 @@ func TestPredicateOfReplacement(t *testing.T) {
 }
 
 // replaceUnseen replaces an object by another one with the same name while no watch is open.
-func replaceUnseen(server *fakeapi.Server[configMap], obj configMap) {
+func replaceUnseen(server *kindserver.Server[configMap], obj configMap) {
 	server.Fail("watch", errDown())
 	server.Fail("list", errDown())
 	server.DropWatches()

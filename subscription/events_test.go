@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/predicate"
 	"github.com/evenkeel-go/evenkeel/subscription"
 )
@@ -234,11 +234,9 @@ func TestUndecodableObjects(t *testing.T) {
 
 // dynamicConfigMaps returns a server of ConfigMaps with arbitrary data, and an informer that decodes them as the Go
 // type.
-func dynamicConfigMaps(t *testing.T) (server *fakeapi.Server[*unstructured.Unstructured], put func(name string, data any), typed *informer.Informer[*corev1.ConfigMap]) {
+func dynamicConfigMaps(t *testing.T) (server *kindserver.Server[*unstructured.Unstructured], put func(name string, data any), typed *informer.Informer[*corev1.ConfigMap]) {
 	t.Helper()
-	server = fakeapi.New[*unstructured.Unstructured](func() runtime.Object {
-		return &unstructured.UnstructuredList{Object: map[string]any{"kind": "ConfigMapList", "apiVersion": "v1"}}
-	}, true)
+	server = kindserver.New[*unstructured.Unstructured](apiserver.Custom(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "configmaps"), true)
 	put = func(name string, data any) {
 		obj := &unstructured.Unstructured{Object: map[string]any{"data": data}}
 		obj.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
@@ -259,7 +257,7 @@ func dynamicConfigMaps(t *testing.T) (server *fakeapi.Server[*unstructured.Unstr
 
 // described adds the kind to a server of unstructured objects.
 type described struct {
-	*fakeapi.Server[*unstructured.Unstructured]
+	*kindserver.Server[*unstructured.Unstructured]
 }
 
 func (d described) Describe() informer.Description[*unstructured.Unstructured] {

@@ -13,9 +13,9 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/subscription"
 )
@@ -24,8 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type configMap = *corev1.ConfigMap
 
-func newServer() *fakeapi.Server[configMap] {
-	return fakeapi.New[configMap](func() runtime.Object { return &corev1.ConfigMapList{} }, true)
+func newServer() *kindserver.Server[configMap] {
+	return kindserver.New[configMap](apiserver.ConfigMaps(), true)
 }
 
 func key(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
@@ -67,11 +67,22 @@ func run[T kube.Object](t *testing.T, s *subscription.Subscription[T]) (stop fun
 	return func() { cancel(); <-ended }
 }
 
+// uid returns the name uid-N for the uid of the Nth object that was created in a server.
+func uid(obj metav1.Object) string {
+	server := newServer()
+	for n := 1; n < 20; n++ {
+		if server.Put(object(fmt.Sprint("n", n), "1")).UID == obj.GetUID() {
+			return fmt.Sprint("uid-", n)
+		}
+	}
+	return "unknown"
+}
+
 // words returns an event as text, as in "initial Applied a=1 uid-1".
 func words(e subscription.Event[configMap]) string {
 	text := string(e.Type)
 	if e.Object != nil {
-		text += fmt.Sprintf(" %s=%s %s", e.Object.Name, e.Object.Data["value"], e.Object.UID)
+		text += fmt.Sprintf(" %s=%s %s", e.Object.Name, e.Object.Data["value"], uid(e.Object))
 	}
 	if e.Initial {
 		text = "initial " + text

@@ -14,7 +14,8 @@ func TestReusedVersionOfRestoredServerIsSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
-		old := server.Put(object("a", "backed up"))
+		server.Put(object("a", "backed up"))
+		restore := server.Backup()
 		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
 		out := s.Events()
 		defer run(t, s)()
@@ -22,7 +23,7 @@ func TestReusedVersionOfRestoredServerIsSent(t *testing.T) {
 		server.Put(object("a", "lost"))
 		server.Put(object("b", "lost"))
 		expect(t, out, "Applied a=lost uid-1", "Applied b=lost uid-2")
-		server.Restore(101, old)
+		restore()
 		server.Put(object("a", "after"))
 		time.Sleep(15 * time.Minute)
 		expect(t, out, "Applied a=after uid-1", "Deleted b=lost uid-2")

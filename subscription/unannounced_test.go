@@ -6,12 +6,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeapi"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/subscription"
 )
@@ -20,7 +20,7 @@ import (
 // twice nor hide a deletion.
 func TestCachedButUnannouncedChange(t *testing.T) {
 	t.Parallel()
-	type server = *fakeapi.Server[configMap]
+	type server = *kindserver.Server[configMap]
 	change := func(s server) { s.Put(object("a", "3")) }
 	remove := func(s server) { s.Delete(key("a")) }
 	replace := func(s server) { // found by a list, as one change
@@ -92,7 +92,7 @@ func TestCachedButUnannouncedChange(t *testing.T) {
 func TestObjectLeavesSelectionAndReturns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := fakeserver.New(fakeserver.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps"})
+		server := apitest.New(apiserver.ConfigMaps())
 		cluster, err := kube.Connect(server.Config("tests"))
 		if err != nil {
 			t.Fatal(err)
@@ -112,14 +112,17 @@ func TestObjectLeavesSelectionAndReturns(t *testing.T) {
 		put("a", "1", "web")
 		put("b", "1", "other")
 		defer run(t, s)()
-		expect(t, out, "initial Applied a=1 uid-1", "Synced")
+		uidOf := func(name string) string {
+			return uid(server.Object("configmaps", key(name)))
+		}
+		expect(t, out, "initial Applied a=1 "+uidOf("a"), "Synced")
 		put("a", "2", "other")
-		expect(t, out, "Deleted a=1 uid-1")
+		expect(t, out, "Deleted a=1 "+uidOf("a"))
 		put("a", "3", "web")
-		expect(t, out, "Applied a=3 uid-1")
+		expect(t, out, "Applied a=3 "+uidOf("a"))
 		put("first", "1", "web") // fills the channel
 		put("a", "4", "other")
 		put("a", "5", "web")
-		expect(t, out, "Applied first=1 uid-3", "Applied a=5 uid-1")
+		expect(t, out, "Applied first=1 "+uidOf("first"), "Applied a=5 "+uidOf("a"))
 	})
 }

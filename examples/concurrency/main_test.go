@@ -9,16 +9,17 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
-func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, nil) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestObjectsAreHandledInParallel(t *testing.T) {
+	exampletest.InMemory(t)
 	namespace := exampletest.Namespace(t)
 	for i := range 6 {
 		exampletest.CreateConfigMap(t, namespace, fmt.Sprintf("c%d", i), nil)

@@ -10,18 +10,19 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, nil) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestHandlesSelectedAndEnqueuedConfigMaps(t *testing.T) {
+	exampletest.InMemory(t)
 	namespace := exampletest.Namespace(t)
 	selected := map[string]string{"example": "config"}
 	exampletest.CreateConfigMap(t, namespace, "watched", selected)

@@ -9,18 +9,19 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
-func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, nil) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestReplicaTakesOverFromKilledLeader(t *testing.T) {
+	exampletest.InMemory(t)
 	namespace := exampletest.Namespace(t)
 	exampletest.CreateConfigMap(t, namespace, "first", nil)
 	createService(t, namespace, "first")

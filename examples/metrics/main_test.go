@@ -8,13 +8,15 @@ import (
 	"strconv"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
-func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, nil) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestServesMetricsAndReadiness(t *testing.T) {
+	exampletest.InMemory(t)
 	out, _ := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
 		return run(ctx, []string{"--listen", "127.0.0.1:0"}, out)
 	})

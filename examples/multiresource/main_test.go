@@ -6,16 +6,17 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
-func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, nil) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestHandlerOfTwoKinds(t *testing.T) {
+	exampletest.InMemory(t)
 	namespace := exampletest.Namespace(t)
 	exampletest.CreateConfigMap(t, namespace, "settings", nil)
 	service := &corev1.Service{

@@ -18,21 +18,20 @@ import (
 // ConfigMaps returns the kind ConfigMap.
 func ConfigMaps() *Kind {
 	k := Builtin[corev1.ConfigMap](corev1.SchemeGroupVersion.WithKind("ConfigMap"), "configmaps", corev1.AddToScheme)
-	k.schema = "ConfigMap"
 	k.ShortNames = []string{"cm"}
-	k.rules = rules{
-		defaults: func(obj object) {
+	k.Rules = Rules{
+		Default: func(obj Object) {
 			if c := obj.(*corev1.ConfigMap); c.Data == nil {
 				c.Data = map[string]string{}
 			}
 		},
-		stored: func(obj object) bool {
+		Stored: func(obj Object) bool {
 			c := obj.(*corev1.ConfigMap)
 			return storeBytes(&c.BinaryData)
 		},
-		validate: func(obj, old object) field.ErrorList {
+		Validate: func(obj, old Object) field.ErrorList {
 			c := obj.(*corev1.ConfigMap)
-			errs := validateCoreMetadataUpdate(obj, old)
+			errs := ValidateCoreMetadataUpdate(obj, old)
 			if old != nil {
 				before := old.(*corev1.ConfigMap)
 				if before.Immutable != nil && *before.Immutable {
@@ -64,7 +63,7 @@ func storeBytes(data *map[string][]byte) (rewritten bool) {
 }
 
 func validateConfigMap(c *corev1.ConfigMap) field.ErrorList {
-	errs := validateCoreMetadata(c, true, validation.NameIsDNSSubdomain)
+	errs := ValidateCoreMetadata(c, true, validation.NameIsDNSSubdomain)
 	size := 0
 	for _, key := range slices.Sorted(mapKeys(c.Data)) {
 		path := field.NewPath("data").Key(key)
@@ -105,9 +104,8 @@ func immutable[V any](isImmutable *bool, data, old map[string]V) field.ErrorList
 // Secrets returns the kind Secret.
 func Secrets() *Kind {
 	k := Builtin[corev1.Secret](corev1.SchemeGroupVersion.WithKind("Secret"), "secrets", corev1.AddToScheme)
-	k.schema = "Secret"
-	k.rules = rules{
-		defaults: func(obj object) {
+	k.Rules = Rules{
+		Default: func(obj Object) {
 			s := obj.(*corev1.Secret)
 			if s.Type == "" {
 				s.Type = corev1.SecretTypeOpaque
@@ -120,13 +118,13 @@ func Secrets() *Kind {
 			}
 			s.StringData = nil
 		},
-		stored: func(obj object) bool {
+		Stored: func(obj Object) bool {
 			s := obj.(*corev1.Secret)
 			return storeBytes(&s.Data)
 		},
-		validate: func(obj, old object) field.ErrorList {
+		Validate: func(obj, old Object) field.ErrorList {
 			s := obj.(*corev1.Secret)
-			errs := validateCoreMetadataUpdate(obj, old)
+			errs := ValidateCoreMetadataUpdate(obj, old)
 			if old != nil {
 				before := old.(*corev1.Secret)
 				errs = append(errs, validation.ValidateImmutableField(s.Type, before.Type, field.NewPath("type"))...)
@@ -136,9 +134,9 @@ func Secrets() *Kind {
 			}
 			return append(errs, validateSecret(s)...)
 		},
-		fields:      func(obj object) fields.Set { return fields.Set{"type": string(obj.(*corev1.Secret).Type)} },
-		fieldLabels: []string{"type"},
-		warnings: func(obj, _ object) []string {
+		Fields:      func(obj Object) fields.Set { return fields.Set{"type": string(obj.(*corev1.Secret).Type)} },
+		FieldLabels: []string{"type"},
+		Warnings: func(obj, _ Object) []string {
 			s := obj.(*corev1.Secret)
 			if s.Type == corev1.SecretTypeTLS {
 				if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
@@ -152,7 +150,7 @@ func Secrets() *Kind {
 }
 
 func validateSecret(s *corev1.Secret) field.ErrorList {
-	errs := validateCoreMetadata(s, true, validation.NameIsDNSSubdomain)
+	errs := ValidateCoreMetadata(s, true, validation.NameIsDNSSubdomain)
 	data := field.NewPath("data")
 	size := 0
 	for _, key := range slices.Sorted(mapKeys(s.Data)) {
@@ -207,11 +205,10 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 // Namespaces returns the kind Namespace, with the subresources status and finalize.
 func Namespaces() *Kind {
 	k := Builtin[corev1.Namespace](corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", corev1.AddToScheme)
-	k.schema = "Namespace"
 	k.ShortNames, k.ClusterScoped, k.Status = []string{"ns"}, true, true
-	k.rules = rules{
-		returnDeleted: true,
-		defaults: func(obj object) {
+	k.Rules = Rules{
+		ReturnDeleted: true,
+		Default: func(obj Object) {
 			if obj.GetName() != "" {
 				labelNamespace(obj)
 			}
@@ -219,7 +216,7 @@ func Namespaces() *Kind {
 				n.Status.Phase = corev1.NamespaceActive
 			}
 		},
-		prepare: func(obj, old object) {
+		Prepare: func(obj, old Object) {
 			n := obj.(*corev1.Namespace)
 			if old != nil {
 				n.Spec.Finalizers = old.(*corev1.Namespace).Spec.Finalizers
@@ -231,16 +228,16 @@ func Namespaces() *Kind {
 				n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
 			}
 		},
-		canonicalize: labelNamespace,
-		validate: func(obj, old object) field.ErrorList {
-			errs := validateCoreMetadata(obj, false, validation.ValidateNamespaceName)
+		Canonicalize: labelNamespace,
+		Validate: func(obj, old Object) field.ErrorList {
+			errs := ValidateCoreMetadata(obj, false, validation.ValidateNamespaceName)
 			path := field.NewPath("spec", "finalizers")
 			errs = append(errs, validateNamespaceFinalizers(obj.(*corev1.Namespace), func(int) *field.Path { return path })...)
-			return append(errs, validateCoreMetadataUpdate(obj, old)...)
+			return append(errs, ValidateCoreMetadataUpdate(obj, old)...)
 		},
-		validateSubresource: func(subresource string, obj, old object) field.ErrorList {
+		ValidateSubresource: func(subresource string, obj, old Object) field.ErrorList {
 			n := obj.(*corev1.Namespace)
-			errs := validateCoreMetadataUpdate(obj, old)
+			errs := ValidateCoreMetadataUpdate(obj, old)
 			if subresource == "finalize" {
 				return append(errs, validateNamespaceFinalizers(n, field.NewPath("spec", "finalizers").Index)...)
 			}
@@ -254,17 +251,17 @@ func Namespaces() *Kind {
 			}
 			return errs
 		},
-		fields: func(obj object) fields.Set {
+		Fields: func(obj Object) fields.Set {
 			n := obj.(*corev1.Namespace)
 			return fields.Set{"status.phase": string(n.Status.Phase), "name": n.Name}
 		},
-		fieldLabels: []string{"status.phase"},
+		FieldLabels: []string{"status.phase"},
 	}
 	return k
 }
 
 // labelNamespace sets the label that selects a namespace by its name.
-func labelNamespace(obj object) {
+func labelNamespace(obj Object) {
 	n := obj.(*corev1.Namespace)
 	if n.Labels == nil {
 		n.Labels = map[string]string{}
@@ -284,10 +281,9 @@ func validateNamespaceFinalizers(n *corev1.Namespace, path func(int) *field.Path
 // Leases returns the kind Lease.
 func Leases() *Kind {
 	k := Builtin[coordinationv1.Lease](coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", coordinationv1.AddToScheme)
-	k.schema = "Lease"
 	k.UnconditionalUpdate, k.CreateOnUpdate = false, true
-	k.rules = rules{
-		prepare: func(obj, old object) { // the feature CoordinatedLeaderElection is off by default
+	k.Rules = Rules{
+		Prepare: func(obj, old Object) { // the feature CoordinatedLeaderElection is off by default
 			spec := &obj.(*coordinationv1.Lease).Spec
 			if old == nil || old.(*coordinationv1.Lease).Spec.Strategy == nil {
 				spec.Strategy = nil
@@ -296,11 +292,11 @@ func Leases() *Kind {
 				spec.PreferredHolder = nil
 			}
 		},
-		validate: func(obj, old object) field.ErrorList {
+		Validate: func(obj, old Object) field.ErrorList {
 			spec, path := obj.(*coordinationv1.Lease).Spec, field.NewPath("spec")
-			errs := validateMetadataUpdate(obj, old)
+			errs := ValidateMetadataUpdate(obj, old)
 			if old == nil {
-				errs = validateMetadata(obj, true, validation.NameIsDNSSubdomain)
+				errs = ValidateMetadata(obj, true, validation.NameIsDNSSubdomain)
 			}
 			if d := spec.LeaseDurationSeconds; d != nil && *d <= 0 {
 				errs = append(errs, field.Invalid(path.Child("leaseDurationSeconds"), d, "must be greater than 0"))

@@ -9,14 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-const deploymentsPath = "/apis/apps/v1/namespaces/shop/deployments"
-
 // A built-in kind without own rules counts generations, keeps the status apart, and is served as protobuf.
 func TestBuiltinKind(t *testing.T) {
 	t.Parallel()
-	deployments := Builtin[appsv1.Deployment](appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments", appsv1.AddToScheme)
-	deployments.Status, deployments.Generation = true, true
-	s := newServer(t, func(c *Config) { c.Kinds = append(c.Kinds, deployments) })
+	s := newServer(t, func(c *Config) { c.Kinds = append(c.Kinds, deployments()) })
 	expect := func(text string, wants ...string) {
 		t.Helper()
 		for _, want := range wants {
@@ -34,7 +30,7 @@ func TestBuiltinKind(t *testing.T) {
 	expect(mustSend(t, s, "PUT", deploymentsPath+"/web", `{"metadata":{"name":"web"},"spec":{"replicas":2}}`),
 		`"generation":2`, `"status":{"replicas":1}`)
 	list := mustSend(t, s, "GET", deploymentsPath, "", "Accept", "application/vnd.kubernetes.protobuf")
-	decoded, _, err := s.codecs.protobuf.Decode([]byte(list), nil, nil)
+	decoded, _, err := s.serving.codecs.protobuf.Decode([]byte(list), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"sigs.k8s.io/yaml"
 )
 
 // codecs decodes request bodies and encodes objects. It does not change after newCodecs.
@@ -27,14 +30,18 @@ type codecs struct {
 func newCodecs(kinds []*Kind) (*codecs, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	metav1.AddToGroupVersion(scheme, metav1.SchemeGroupVersion) // of options without a kind
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("register the types of metadata: %w", err)
+	}
+	if err := policyv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register the types of evictions: %w", err)
 	}
 	for _, kind := range kinds {
 		if kind.custom() {
 			continue
 		}
-		if err := kind.addToScheme(scheme); err != nil {
+		if err := kind.AddToScheme(scheme); err != nil {
 			return nil, fmt.Errorf("register the type of %s: %w", kind.Kind, err)
 		}
 		if !scheme.Recognizes(kind.GroupVersionKind) {
@@ -68,7 +75,7 @@ func (c *codecs) decoder(media mediaType, strict bool) runtime.Decoder {
 
 // decode decodes an object of a kind, completes it with the kind's defaults, and returns the kind that the body names. A
 // *runtime.StrictDecodingError comes with the object.
-func (c *codecs) decode(kind *Kind, body []byte, media mediaType, strict bool) (object, schema.GroupVersionKind, error) {
+func (c *codecs) decode(kind *Kind, body []byte, media mediaType, strict bool) (Object, schema.GroupVersionKind, error) {
 	into := kind.empty()
 	expected := kind.GroupVersionKind
 	decoded, actual, err := c.decoder(media, strict).Decode(body, &expected, into)
@@ -83,30 +90,30 @@ func (c *codecs) decode(kind *Kind, body []byte, media mediaType, strict bool) (
 		return nil, *actual, fmt.Errorf("converting (%s) to (%s): unknown conversion",
 			strings.TrimPrefix(fmt.Sprintf("%T", decoded), "*"), strings.TrimPrefix(kind.internalType(kind.Kind), "*"))
 	}
-	if u, ok := into.(*unstructured.Unstructured); ok {
-		unknown, err := coerceMetadata(u, strict)
-		if err != nil {
-			return nil, *actual, err
-		}
-		if len(unknown) > 0 {
-			if isStrict {
-				unknown = append(strictErr.Errors(), unknown...)
-			}
-			return into, *actual, runtime.NewStrictDecodingError(unknown)
-		}
-	} else {
+	u, custom := into.(*unstructured.Unstructured)
+	if !custom {
 		into.GetObjectKind().SetGroupVersionKind(kind.GroupVersionKind)
+	} else if unknown, failed := kind.coerce(u, strict); failed != nil {
+		return nil, *actual, failed
+	} else if len(unknown) > 0 {
+		if isStrict {
+			unknown = append(strictErr.Errors(), unknown...)
+		}
+		err = runtime.NewStrictDecodingError(unknown)
 	}
-	if kind.rules.defaults != nil {
-		kind.rules.defaults(into)
+	if kind.Rules.Default != nil {
+		kind.Rules.Default(into)
 	}
 	return into, *actual, err
 }
 
-// decodeOptions decodes the options in the body of a delete. They may have the group of any served kind.
+// decodeOptions decodes the options in the body of a delete. They may have any group.
 func (c *codecs) decodeOptions(body []byte, media mediaType, into *metav1.DeleteOptions) error {
 	expected := metav1.SchemeGroupVersion.WithKind("DeleteOptions")
-	decoded, _, err := c.decoder(media, false).Decode(body, &expected, into)
+	decoded, actual, err := c.decoder(media, false).Decode(body, &expected, into)
+	if runtime.IsNotRegisteredError(err) && actual.Kind == expected.Kind && media != mediaProtobuf {
+		return yaml.Unmarshal(body, into) // which JSON is, too
+	}
 	if err == nil && decoded != runtime.Object(into) {
 		err = errors.New("decoded object cannot be converted to DeleteOptions")
 	}
@@ -153,10 +160,41 @@ func (c *codecs) encoded(r *record, media mediaType) ([]byte, error) {
 
 // equal reports whether two records have the same content, as the bytes in etcd decide in the real server.
 func (c *codecs) equal(a, b *record) (bool, error) {
+	u, ok := a.obj.(*unstructured.Unstructured)
+	if ok && !mayEncodeEqually(u.Object, b.obj.(*unstructured.Unstructured).Object) {
+		return false, nil // without the encoding of a, which has no new version yet and cannot be kept
+	}
 	x, err := c.encoded(a, mediaJSON)
 	if err != nil {
 		return false, err
 	}
 	y, err := c.encoded(b, mediaJSON)
 	return bytes.Equal(x, y), err
+}
+
+// mayEncodeEqually reports whether two values of custom resources can have the same JSON: numbers of different types can.
+func mayEncodeEqually(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for key, value := range a {
+			if other, exists := b[key]; !exists || !mayEncodeEqually(value, other) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, mayEncodeEqually)
+	case string, bool, nil:
+		return a == b
+	}
+	switch b.(type) {
+	case int64, float64:
+		return true
+	}
+	return false
 }

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // generateAttempts is how often the server tries names for an object with generateName.
@@ -38,9 +39,10 @@ func (r *request) create() (*response, error) {
 	}
 	r.removeDuplicateOwners(obj, false)
 	obj = r.manage(nil, obj, options)
-
-	r.server.mu.Lock()
-	defer r.server.mu.Unlock()
+	if err := r.mutate(obj, nil, options); err != nil {
+		return nil, err
+	}
+	r.removeDuplicateOwners(obj, true)
 	if err := r.checkNamespace(true, cmp.Or(obj.GetName(), obj.GetGenerateName(), "Unknown")); err != nil {
 		return nil, err
 	}
@@ -52,11 +54,14 @@ func (r *request) create() (*response, error) {
 }
 
 // decodeBody decodes an object, and turns strict errors into warnings or into an error, as the options demand.
-func (r *request) decodeBody(body []byte, media mediaType, options writeOptions) (object, error) {
-	obj, actual, err := r.server.codecs.decode(r.kind, body, media, options.strict())
+func (r *request) decodeBody(body []byte, media mediaType, options writeOptions) (Object, error) {
+	obj, actual, err := r.serving.codecs.decode(r.kind, body, media, options.strict())
 	if err != nil {
 		strict := strictErrors(err)
 		if obj == nil || len(strict) == 0 || options.validation != metav1.FieldValidationWarn {
+			if r.scaled() && r.custom { // the real server fails to describe the error
+				return nil, apierrors.NewBadRequest(`no kind is registered for the type v1.Scale in scheme "pkg/runtime/scheme.go:111"`)
+			}
 			return nil, undecodable(r.kind, actual, err, body)
 		}
 		r.warnStrict(strict)
@@ -82,13 +87,13 @@ func (r *request) warnStrict(errs []error) {
 	}
 }
 
-// store creates an object. With generateName it tries some names. Server.mu is held.
-func (r *request) store(obj object, options writeOptions) (*record, error) {
+// store creates an object. With generateName it tries some names.
+func (r *request) store(obj Object, options writeOptions) (*record, error) {
 	generated := obj.GetGenerateName() != "" && obj.GetName() == ""
 	for attempt := 1; ; attempt++ {
 		candidate := obj
 		if generated {
-			candidate = obj.DeepCopyObject().(object)
+			candidate = obj.DeepCopyObject().(Object)
 			candidate.SetName(r.server.generateName(obj.GetGenerateName()))
 		}
 		rec, err := r.storeNamed(candidate, options)
@@ -102,49 +107,98 @@ func (r *request) store(obj object, options writeOptions) (*record, error) {
 	}
 }
 
-// storeNamed creates an object that has a name. Server.mu is held.
-func (r *request) storeNamed(obj object, options writeOptions) (*record, error) {
+// storeNamed creates an object that has a name. Error: errChanged, as alreadyExists describes.
+func (r *request) storeNamed(obj Object, options writeOptions) (*record, error) {
 	obj.SetCreationTimestamp(now())
 	obj.SetUID(r.server.uid())
+	if err := r.allocate(obj, nil, options); err != nil {
+		return nil, err
+	}
 	if err := r.prepareNew(obj); err != nil {
 		return nil, err
 	}
-	if r.kind.rules.warnings != nil {
-		r.warn(r.kind.rules.warnings(obj, nil)...)
+	if r.kind.Rules.Warnings != nil {
+		r.warn(r.kind.Rules.Warnings(obj, nil)...)
 	}
-	if r.kind.rules.canonicalize != nil {
-		r.kind.rules.canonicalize(obj)
+	if r.kind.Rules.Canonicalize != nil {
+		r.kind.Rules.Canonicalize(obj)
 	}
-	if existing := r.table.get(keyOf(obj.GetNamespace(), obj.GetName())); existing != nil {
-		err := apierrors.NewAlreadyExists(r.kind.groupResource(), obj.GetName())
-		if existing.obj.GetDeletionTimestamp() != nil {
-			err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
-		}
-		return nil, err
+	if existing := r.find(obj.GetNamespace(), obj.GetName()); existing != nil {
+		return nil, r.alreadyExists(obj.GetName(), existing)
 	}
 	version, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
 	if err == nil && version != 0 && !options.dryRun && r.Method == http.MethodPost {
 		return nil, errors.New("resourceVersion should not be set on objects to be created")
 	}
-	return r.server.commit(r.table, obj, nil, options.dryRun)
+	if err := r.admit(obj, nil, options.dryRun); err != nil {
+		return nil, err
+	}
+	rec, err := r.commit(obj, nil, options.dryRun)
+	if errors.Is(err, errChanged) { // created by another request since
+		return nil, r.alreadyExists(obj.GetName(), r.find(obj.GetNamespace(), obj.GetName()))
+	}
+	return rec, err
+}
+
+// allocate gives an object its values that no other object has.
+func (r *request) allocate(obj, old Object, options writeOptions) error {
+	if r.kind.Rules.Allocate == nil || r.subresource != "" {
+		return nil
+	}
+	r.server.mu.Lock()
+	objects := r.table.objects()
+	r.server.mu.Unlock()
+	return r.kind.Rules.Allocate(obj, old, Stored{Objects: objects, Random: r.server.randomNumber, DryRun: options.dryRun})
+}
+
+// find returns the stored object, or nil.
+func (r *request) find(namespace, name string) *record {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	return r.table.get(keyOf(namespace, name))
+}
+
+// alreadyExists returns the error of a create. existing is nil if the object was deleted meanwhile. A request that creates or
+// updates gets errChanged, and updates the object then.
+func (r *request) alreadyExists(name string, existing *record) error {
+	if r.Method != http.MethodPost {
+		return errChanged
+	}
+	err := apierrors.NewAlreadyExists(r.kind.groupResource(), name)
+	if existing != nil && existing.obj.GetDeletionTimestamp() != nil {
+		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
+	}
+	return err
 }
 
 // prepareNew normalizes and validates a new object.
-func (r *request) prepareNew(obj object) error {
+func (r *request) prepareNew(obj Object) error {
 	if err := r.kind.prepareContent(obj, nil, false); err != nil {
 		return err
 	}
-	rules := r.kind.rules
-	if rules.prepare != nil {
-		rules.prepare(obj, nil)
+	rules := r.kind.Rules
+	if rules.Prepare != nil {
+		rules.Prepare(obj, nil)
 	}
-	if rules.validate != nil {
-		if errs := rules.validate(obj, nil); len(errs) > 0 {
-			return apierrors.NewInvalid(r.kind.GroupKind(), obj.GetName(), errs)
-		}
+	if errs := r.validate(obj, nil); len(errs) > 0 {
+		return apierrors.NewInvalid(r.kind.storage().GroupKind(), obj.GetName(), errs)
 	}
-	if errs := validateMetadata(obj, !r.kind.ClusterScoped, pathSegment); len(errs) > 0 {
-		return apierrors.NewInvalid(r.kind.GroupKind(), obj.GetName(), errs)
+	if errs := ValidateMetadata(obj, !r.kind.ClusterScoped, pathSegment); len(errs) > 0 {
+		return apierrors.NewInvalid(r.kind.storage().GroupKind(), obj.GetName(), errs)
+	}
+	return nil
+}
+
+// validate returns what is wrong with an object by the rules of its kind; old is nil for a new object.
+func (r *request) validate(obj, old Object) field.ErrorList {
+	rules := r.kind.Rules
+	switch {
+	case rules.Check != nil:
+		return rules.Check(r.subresource, obj, old, r.warn)
+	case r.subresource != "" && !r.scaled() && rules.ValidateSubresource != nil:
+		return rules.ValidateSubresource(r.subresource, obj, old)
+	case rules.Validate != nil:
+		return rules.Validate(obj, old)
 	}
 	return nil
 }

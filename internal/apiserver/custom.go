@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,9 +22,9 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-func customRules(gvk schema.GroupVersionKind) rules {
-	return rules{
-		validate: func(obj, old object) field.ErrorList {
+func customRules(gvk schema.GroupVersionKind) Rules {
+	return Rules{
+		Validate: func(obj, old Object) field.ErrorList {
 			u := obj.(*unstructured.Unstructured)
 			var errs field.ErrorList
 			if u.GetKind() != gvk.Kind {
@@ -36,15 +37,17 @@ func customRules(gvk schema.GroupVersionKind) rules {
 			case len(errs) > 0:
 				return errs
 			case old == nil:
-				return validateMetadata(u, u.GetNamespace() != "", validation.NameIsDNSSubdomain)
+				return ValidateMetadata(u, u.GetNamespace() != "", validation.NameIsDNSSubdomain)
 			}
-			return validateMetadataUpdate(u, old)
+			return ValidateMetadataUpdate(u, old)
 		},
-		stored: func(obj object) bool {
-			integers(obj.(*unstructured.Unstructured).Object)
+		Stored: func(obj Object) bool {
+			u := obj.(*unstructured.Unstructured)
+			integers(u.Object)
+			_, _ = coerceMetadata(u, false) // an apply can leave null in it; its types are valid, because the object is
 			return false
 		},
-		warnings: func(obj, old object) []string {
+		Warnings: func(obj, old Object) []string {
 			var before []string
 			if old != nil {
 				before = old.GetFinalizers()
@@ -54,8 +57,7 @@ func customRules(gvk schema.GroupVersionKind) rules {
 	}
 }
 
-// integers replaces the floating-point numbers in value that a reader of their JSON decodes as integers. Applied
-// configurations have them: all numbers of YAML are decoded as floating-point numbers.
+// integers replaces the floating-point numbers in value that a reader of their JSON decodes as integers.
 func integers(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -106,11 +108,21 @@ func finalizerWarnings(finalizers, before []string) []string {
 	return warnings
 }
 
+// coerce gives a decoded custom resource the form of its schema. Unknown fields are removed, and with strict they are
+// reported.
+func (k *Kind) coerce(u *unstructured.Unstructured, strict bool) (unknown []error, err error) {
+	if unknown, err = coerceMetadata(u, strict); err != nil || k.Rules.Coerce == nil {
+		return unknown, err
+	}
+	other, err := k.Rules.Coerce(u, strict)
+	return append(unknown, other...), err
+}
+
 // coerceMetadata gives the metadata of a custom resource the form of ObjectMeta: unknown fields are removed, and reported
 // as strict errors. Error: a field with the wrong type.
 func coerceMetadata(u *unstructured.Unstructured, strict bool) (strictErrs []error, err error) {
 	metadata, exists := u.Object["metadata"]
-	if !exists {
+	if !exists || isObjectMeta(metadata) {
 		return nil, nil
 	}
 	text, err := json.Marshal(metadata)
@@ -139,9 +151,121 @@ func coerceMetadata(u *unstructured.Unstructured, strict bool) (strictErrs []err
 	return strictErrs, nil
 }
 
+// isObjectMeta reports whether decoded metadata certainly has the form of an encoded ObjectMeta. Most metadata has, and the
+// check takes a twentieth of the time of the conversion.
+func isObjectMeta(metadata any) bool {
+	m, ok := metadata.(map[string]any)
+	if !ok {
+		return false
+	}
+	for key, value := range m {
+		switch key {
+		case "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion":
+			ok = isText(value)
+		case "generation":
+			n, isInt := value.(int64)
+			ok = isInt && n != 0
+		case "deletionGracePeriodSeconds":
+			_, ok = value.(int64)
+		case "creationTimestamp", "deletionTimestamp":
+			ok = isTime(value)
+		case "labels", "annotations":
+			texts, isMap := value.(map[string]any)
+			ok = isMap && len(texts) > 0
+			for _, text := range texts {
+				_, isString := text.(string)
+				ok = ok && isString
+			}
+		case "finalizers":
+			ok = isList(value, func(item any) bool {
+				_, isString := item.(string)
+				return isString
+			})
+		case "ownerReferences":
+			ok = isList(value, isOwnerReference)
+		case "managedFields":
+			ok = isList(value, isManagedFields)
+		default:
+			ok = false
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func isText(value any) bool {
+	text, _ := value.(string)
+	return text != ""
+}
+
+func isTime(value any) bool {
+	text, _ := value.(string)
+	t, err := time.Parse(time.RFC3339, text)
+	return err == nil && !t.IsZero() && t.UTC().Format(time.RFC3339) == text
+}
+
+// isList reports whether value is a list of at least one item, all of which have a form.
+func isList(value any, form func(item any) bool) bool {
+	items, _ := value.([]any)
+	return len(items) > 0 && !slices.ContainsFunc(items, func(item any) bool { return !form(item) })
+}
+
+func isOwnerReference(item any) bool {
+	ref, _ := item.(map[string]any)
+	for key, value := range ref {
+		ok := false
+		switch key {
+		case "apiVersion", "kind", "name", "uid":
+			_, ok = value.(string)
+		case "controller", "blockOwnerDeletion":
+			_, ok = value.(bool)
+		}
+		if !ok {
+			return false
+		}
+	}
+	for _, key := range []string{"apiVersion", "kind", "name", "uid"} { // are encoded even if they are empty
+		if _, exists := ref[key]; !exists {
+			return false
+		}
+	}
+	return true
+}
+
+func isManagedFields(item any) bool {
+	entry, ok := item.(map[string]any)
+	for key, value := range entry {
+		switch key {
+		case "manager", "operation", "apiVersion", "fieldsType", "subresource":
+			ok = isText(value)
+		case "time":
+			ok = isTime(value)
+		case "fieldsV1":
+			ok = isFieldSet(value)
+		default:
+			ok = false
+		}
+		if !ok {
+			return false
+		}
+	}
+	return ok
+}
+
+// isFieldSet reports whether value is a tree of objects, as sets of fields are.
+func isFieldSet(value any) bool {
+	fields, ok := value.(map[string]any)
+	for _, field := range fields {
+		ok = ok && isFieldSet(field)
+	}
+	return ok
+}
+
 // prepareContent applies the rules for status and generation to an object; old is nil for a new object. statusOnly is true
 // for an update of the status subresource. The rules of the kind have not run yet.
-func (k *Kind) prepareContent(obj, old object, statusOnly bool) error {
+func (k *Kind) prepareContent(obj, old Object, statusOnly bool) error {
 	if !k.custom() {
 		return k.prepareTyped(obj, old, statusOnly)
 	}
@@ -186,7 +310,7 @@ func withoutMetadata(content map[string]any) map[string]any {
 }
 
 // prepareTyped is prepareContent for a Go type. It finds spec and status by their names in JSON.
-func (k *Kind) prepareTyped(obj, old object, statusOnly bool) error {
+func (k *Kind) prepareTyped(obj, old Object, statusOnly bool) error {
 	if !k.Generation && !statusOnly {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,8 +18,7 @@ func (r *request) delete() (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.server.mu.Lock()
-	defer r.server.mu.Unlock()
+	r.warnOfOrphans(options)
 	rec, deleted, err := r.deleteNamed(r.namespace, r.name, options)
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (r *request) delete() (*response, error) {
 	if orphan := options.OrphanDependents; !deleted && orphan != nil && !*orphan { //nolint:staticcheck // clients still send it
 		code = http.StatusAccepted
 	}
-	if !deleted || r.kind.rules.returnDeleted {
+	if empty := rec.obj.GetName() == ""; empty || !deleted || r.kind.Rules.ReturnDeleted {
 		return r.object(code, rec)
 	}
 	return r.status(code, &metav1.StatusDetails{
@@ -35,50 +35,174 @@ func (r *request) delete() (*response, error) {
 	})
 }
 
-// deleteNamed deletes an object, or marks it as being deleted if it has finalizers. It returns the last state of a deleted
-// object, or the current state of one that remains. Server.mu is held.
+// warnOfOrphans warns if the kind decides what happens to the dependents.
+func (r *request) warnOfOrphans(options *metav1.DeleteOptions) {
+	if text := r.kind.Rules.OrphanWarning; text != "" && options.PropagationPolicy == nil && options.OrphanDependents == nil { //nolint:staticcheck // clients still send it
+		r.warn(text)
+	}
+}
+
+// deleteNamed deletes an object, or marks it as being deleted if it has finalizers or a grace period. It returns the last
+// state of a deleted object, or the current state of one that remains.
 func (r *request) deleteNamed(namespace, name string, options *metav1.DeleteOptions) (rec *record, deleted bool, err error) {
-	existing := r.table.get(keyOf(namespace, name))
-	if existing == nil {
+	for {
+		rec, deleted, err = r.tryDelete(namespace, name, options.DeepCopy())
+		if !errors.Is(err, errChanged) {
+			return rec, deleted, err
+		}
+	}
+}
+
+// tryDelete is one attempt of deleteNamed. It may change options. Error: errChanged.
+func (r *request) tryDelete(namespace, name string, options *metav1.DeleteOptions) (rec *record, deleted bool, err error) {
+	stored := r.find(namespace, name)
+	if stored == nil {
 		return nil, false, apierrors.NewNotFound(r.kind.groupResource(), name)
 	}
+	existing, err := stored.as(r.kind)
+	if err != nil {
+		return nil, false, err
+	}
 	dryRun := len(options.DryRun) > 0
+	if err := r.admitDeletion(existing.obj, dryRun); err != nil {
+		return nil, false, err
+	}
 	if n, ok := existing.obj.(*corev1.Namespace); ok {
-		if stays, err := r.terminateNamespace(existing, n, options, dryRun); stays != nil || err != nil {
+		if stays, err := r.terminateNamespace(stored, n, options, dryRun); stays != nil || err != nil {
 			return stays, false, err
 		}
+	}
+	if r.kind.Rules.Terminate != nil && existing.obj.GetDeletionTimestamp() == nil {
+		return r.terminate(stored, existing.obj, options.Preconditions, dryRun)
 	}
 	if err := r.checkPreconditions(existing, options.Preconditions); err != nil {
 		return nil, false, err
 	}
-	finalizers := finalizersFor(existing.obj.GetFinalizers(), options)
-	if len(finalizers) == 0 {
-		if dryRun {
-			return existing, true, nil
-		}
-		return r.server.remove(r.table, existing), true, nil
+	obj := existing.obj.DeepCopyObject().(Object)
+	graceful, pending := r.beginDeletion(obj, options)
+	if pending {
+		return existing, false, nil
 	}
-	obj := existing.obj.DeepCopyObject().(object)
-	if !sameSet(finalizers, obj.GetFinalizers()) {
+	if finalizers := r.kind.finalizersFor(obj.GetFinalizers(), options); !sameSet(finalizers, obj.GetFinalizers()) {
 		obj.SetFinalizers(finalizers)
 	}
-	if obj.GetDeletionTimestamp() == nil {
+	if !graceful {
+		if len(obj.GetFinalizers()) == 0 {
+			// After it has removed the last finalizer, the real server goes on with an empty object.
+			switch p := options.Preconditions; {
+			case len(existing.obj.GetFinalizers()) == 0:
+			case dryRun:
+				return &record{kind: r.kind, key: existing.key, obj: r.kind.blank()}, true, nil
+			case p != nil && p.ResourceVersion != nil:
+				problem := precondition("ResourceVersion", "", existing.obj.GetResourceVersion())
+				return nil, false, r.storedPrecondition(namespace, name, problem, dryRun)
+			}
+			return r.deleteNow(stored, dryRun)
+		}
+		markAsDeleting(obj)
+	}
+	rec, err = r.commit(obj, stored, dryRun)
+	if err != nil || len(obj.GetFinalizers()) > 0 || *obj.GetDeletionGracePeriodSeconds() > 0 {
+		return rec, false, err
+	}
+	if dryRun {
+		return rec, true, nil
+	}
+	return r.deleteNow(rec, dryRun) // a grace period of 0: watches see the update before the deletion
+}
+
+func (r *request) deleteNow(stored *record, dryRun bool) (*record, bool, error) {
+	if dryRun {
+		return stored, true, nil
+	}
+	last, err := r.remove(stored)
+	return last, true, err
+}
+
+// beginDeletion gives an object with a grace period a deletion timestamp in the future, or shortens the period of one that
+// has it already. graceful is true if obj has a grace period, which may be 0. pending is true if the object is being
+// deleted already, and the deletion changes nothing.
+func (r *request) beginDeletion(obj Object, options *metav1.DeleteOptions) (graceful, pending bool) {
+	if seconds := options.GracePeriodSeconds; seconds != nil && *seconds < 0 {
+		options.GracePeriodSeconds = new(int64(1))
+	}
+	if r.kind.Rules.GracePeriod == nil {
+		return false, false
+	}
+	deletion, period := obj.GetDeletionTimestamp(), obj.GetDeletionGracePeriodSeconds()
+	if deletion == nil {
+		seconds := r.kind.Rules.GracePeriod(obj, options.GracePeriodSeconds)
+		options.GracePeriodSeconds = &seconds
+		at := metav1.NewTime(now().Add(time.Duration(seconds) * time.Second))
+		obj.SetDeletionTimestamp(&at)
+		obj.SetDeletionGracePeriodSeconds(&seconds)
 		if obj.GetGeneration() > 0 {
 			obj.SetGeneration(obj.GetGeneration() + 1)
 		}
-		deletion := now()
-		obj.SetDeletionTimestamp(&deletion)
+		return true, false
+	}
+	if period == nil || *period == 0 {
+		return false, false
+	}
+	if options.GracePeriodSeconds == nil || *options.GracePeriodSeconds >= *period {
+		return false, true
+	}
+	seconds := *options.GracePeriodSeconds
+	at := metav1.NewTime(deletion.Add(time.Duration(seconds-*period) * time.Second))
+	if current := now(); at.Before(&current) {
+		at = current
+		seconds = min(seconds, 1)
+	}
+	obj.SetDeletionTimestamp(&at)
+	obj.SetDeletionGracePeriodSeconds(&seconds)
+	return true, false
+}
+
+// markAsDeleting marks an object with finalizers as being deleted, without a grace period.
+func markAsDeleting(obj Object) {
+	if obj.GetDeletionTimestamp() == nil && obj.GetGeneration() > 0 {
+		obj.SetGeneration(obj.GetGeneration() + 1)
+	}
+	current := now()
+	if at := obj.GetDeletionTimestamp(); at == nil || current.Before(at) {
+		obj.SetDeletionTimestamp(&current)
 	}
 	obj.SetDeletionGracePeriodSeconds(new(int64))
-	rec, err = r.server.commit(r.table, obj, existing, dryRun)
+}
+
+// terminate begins the deletion of an object that stays until its finalizers are removed. existing is the stored object in
+// the form of the request's kind.
+func (r *request) terminate(stored *record, existing Object, want *metav1.Preconditions, dryRun bool) (*record, bool, error) {
+	if err := r.checkTerminationPreconditions(existing, want); err != nil {
+		return nil, false, err
+	}
+	obj := existing.DeepCopyObject().(Object)
+	deletion := now()
+	obj.SetDeletionTimestamp(&deletion)
+	r.kind.Rules.Terminate(obj)
+	rec, err := r.commit(obj, stored, dryRun)
 	return rec, false, err
+}
+
+// checkTerminationPreconditions is checkPreconditions with the messages for kinds that are not deleted at once.
+func (r *request) checkTerminationPreconditions(obj Object, want *metav1.Preconditions) error {
+	if want == nil {
+		return nil
+	}
+	if want.UID != nil && *want.UID != obj.GetUID() {
+		return apierrors.NewConflict(r.kind.groupResource(), obj.GetName(), precondition("UID", *want.UID, obj.GetUID()))
+	}
+	if want.ResourceVersion != nil && *want.ResourceVersion != obj.GetResourceVersion() {
+		return apierrors.NewConflict(r.kind.groupResource(), obj.GetName(), precondition("ResourceVersion", *want.ResourceVersion, obj.GetResourceVersion()))
+	}
+	return nil
 }
 
 func (r *request) checkPreconditions(existing *record, want *metav1.Preconditions) error {
 	if want == nil {
 		return nil
 	}
-	resource := schema.GroupResource{Group: r.kind.Group, Resource: r.kind.Kind} // the real server names the kind here
+	resource := schema.GroupResource{Group: r.kind.storage().Group, Resource: r.kind.Kind} // the real server names the kind here
 	if uid := existing.obj.GetUID(); want.UID != nil && *want.UID != uid {
 		return apierrors.NewConflict(resource, existing.obj.GetName(), fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). "+
 			"The object might have been deleted and then recreated", *want.UID, uid))
@@ -92,7 +216,10 @@ func (r *request) checkPreconditions(existing *record, want *metav1.Precondition
 
 // finalizersFor returns the finalizers of an object that is deleted with options: the one of the garbage collector is
 // added or removed.
-func finalizersFor(current []string, options *metav1.DeleteOptions) []string {
+func (k *Kind) finalizersFor(current []string, options *metav1.DeleteOptions) []string {
+	if k.Rules.NoGarbageCollection {
+		return withoutGarbageCollection(current)
+	}
 	orphan := slices.Contains(current, metav1.FinalizerOrphanDependents)
 	foreground := slices.Contains(current, metav1.FinalizerDeleteDependents)
 	if orphan && foreground { // the first one counts
@@ -103,6 +230,8 @@ func finalizersFor(current []string, options *metav1.DeleteOptions) []string {
 		orphan, foreground = *o, false
 	} else if policy := options.PropagationPolicy; policy != nil {
 		orphan, foreground = *policy == metav1.DeletePropagationOrphan, *policy == metav1.DeletePropagationForeground
+	} else if k.Rules.OrphanDependents && !foreground {
+		orphan = true
 	}
 	finalizers := withoutGarbageCollection(current)
 	if orphan {
@@ -123,21 +252,16 @@ func sameSet(a, b []string) bool {
 
 // terminateNamespace begins the deletion of a namespace. It returns the namespace unless it can be removed now: it is being
 // deleted and has no finalizers in its spec.
-func (r *request) terminateNamespace(existing *record, n *corev1.Namespace, options *metav1.DeleteOptions, dryRun bool) (*record, error) {
+func (r *request) terminateNamespace(stored *record, n *corev1.Namespace, options *metav1.DeleteOptions, dryRun bool) (*record, error) {
 	if slices.Contains([]string{"default", "kube-system", "kube-public"}, n.Name) {
 		return nil, apierrors.NewForbidden(r.kind.groupResource(), n.Name, errors.New("this namespace may not be deleted"))
 	}
-	if p := options.Preconditions; p != nil {
-		if p.UID != nil && *p.UID != n.UID {
-			return nil, apierrors.NewConflict(r.kind.groupResource(), n.Name, precondition("UID", *p.UID, n.UID))
-		}
-		if p.ResourceVersion != nil && *p.ResourceVersion != n.ResourceVersion {
-			return nil, apierrors.NewConflict(r.kind.groupResource(), n.Name, precondition("ResourceVersion", *p.ResourceVersion, n.ResourceVersion))
-		}
+	if err := r.checkTerminationPreconditions(n, options.Preconditions); err != nil {
+		return nil, err
 	}
 	if n.DeletionTimestamp != nil {
 		if len(n.Spec.Finalizers) > 0 {
-			return existing, nil
+			return stored, nil
 		}
 		return nil, nil
 	}
@@ -148,7 +272,7 @@ func (r *request) terminateNamespace(existing *record, n *corev1.Namespace, opti
 	if finalizers := namespaceFinalizers(n.Finalizers, options); !sameSet(finalizers, n.Finalizers) {
 		n.Finalizers = finalizers
 	}
-	return r.server.commit(r.table, n, existing, dryRun)
+	return r.commit(n, stored, dryRun)
 }
 
 // namespaceFinalizers is finalizersFor for a namespace, where orphanDependents=false means foreground deletion, and
@@ -193,12 +317,11 @@ func (r *request) deleteCollection() (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.server.mu.Lock()
-	defer r.server.mu.Unlock()
 	records, listMeta, err := r.selectRecords(listOptions, selected)
 	if err != nil {
 		return nil, err
 	}
+	r.warnOfOrphans(options)
 	for _, rec := range records {
 		_, _, err := r.deleteNamed(rec.obj.GetNamespace(), rec.obj.GetName(), options)
 		if err != nil && !apierrors.IsNotFound(err) {

@@ -21,6 +21,13 @@ const aggregatedMedia = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroup
 
 // discovery responds to requests that are not for a resource.
 func (s *Server) discovery(req *http.Request, parts []string) *response {
+	s.mu.Lock()
+	serving := s.serving
+	s.mu.Unlock()
+	return serving.discovery(req, parts)
+}
+
+func (s *serving) discovery(req *http.Request, parts []string) *response {
 	path := strings.Join(parts, "/")
 	aggregated := strings.Contains(strings.ReplaceAll(req.Header.Get("Accept"), " ", ""), "as=APIGroupDiscoveryList") &&
 		strings.Contains(req.Header.Get("Accept"), "v=v2;")
@@ -28,6 +35,8 @@ func (s *Server) discovery(req *http.Request, parts []string) *response {
 	switch {
 	case path == "healthz" || path == "readyz" || path == "livez":
 		return newResponse(http.StatusOK, "text/plain; charset=utf-8", []byte("ok"))
+	case len(parts) > 1 && parts[0] == "openapi" && parts[1] == "v3":
+		return s.openAPI(req, parts[2:])
 	case path == "version":
 		return discoveryResponse(version.Info{Major: "1", Minor: "36", GitVersion: serverVersion, Platform: "linux/amd64"}, "")
 	case (path == "api" || path == "apis") && aggregated:
@@ -66,9 +75,9 @@ func discoveryResponse(content any, media mediaType) *response {
 }
 
 // groups returns the names of the served groups.
-func (s *Server) groups() []string {
+func (s *serving) groups() []string {
 	var groups []string
-	for _, kind := range s.config.Kinds {
+	for _, kind := range s.kinds {
 		groups = append(groups, kind.Group)
 	}
 	slices.Sort(groups)
@@ -76,9 +85,9 @@ func (s *Server) groups() []string {
 }
 
 // kindsOf returns the kinds of a group, in the order of their resources. An empty version selects all versions.
-func (s *Server) kindsOf(group, version string) []*Kind {
+func (s *serving) kindsOf(group, version string) []*Kind {
 	var kinds []*Kind
-	for _, kind := range s.config.Kinds {
+	for _, kind := range s.kinds {
 		if kind.Group == group && (version == "" || kind.Version == version) {
 			kinds = append(kinds, kind)
 		}
@@ -89,7 +98,7 @@ func (s *Server) kindsOf(group, version string) []*Kind {
 	return kinds
 }
 
-func (s *Server) versionsOf(group string) []string {
+func (s *serving) versionsOf(group string) []string {
 	var versions []string
 	for _, kind := range s.kindsOf(group, "") {
 		versions = append(versions, kind.Version)
@@ -97,7 +106,7 @@ func (s *Server) versionsOf(group string) []string {
 	return slices.Compact(versions)
 }
 
-func (s *Server) group(name string) metav1.APIGroup {
+func (s *serving) group(name string) metav1.APIGroup {
 	group := metav1.APIGroup{Name: name}
 	for _, v := range s.versionsOf(name) {
 		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{
@@ -117,7 +126,7 @@ func (k *Kind) verbs() []string {
 	return verbs
 }
 
-func (s *Server) resources(gv schema.GroupVersion) *response {
+func (s *serving) resources(gv schema.GroupVersion) *response {
 	kinds := s.kindsOf(gv.Group, gv.Version)
 	if len(kinds) == 0 {
 		return notServed()
@@ -128,24 +137,23 @@ func (s *Server) resources(gv schema.GroupVersion) *response {
 	for _, kind := range kinds {
 		list.APIResources = append(list.APIResources, metav1.APIResource{
 			Name: kind.Resource, SingularName: kind.singular(), Namespaced: !kind.ClusterScoped, Kind: kind.Kind,
-			Verbs: kind.verbs(), ShortNames: kind.ShortNames,
+			Verbs: kind.verbs(), ShortNames: kind.ShortNames, Categories: kind.Categories,
 		})
-		if kind.Status {
-			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: kind.Resource + "/status", Namespaced: !kind.ClusterScoped, Kind: kind.Kind, Verbs: []string{"get", "patch", "update"},
-			})
-		}
-		if kind == s.namespaceKind() {
-			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: kind.Resource + "/finalize", Kind: kind.Kind, Verbs: []string{"update"},
-			})
+		for _, sub := range kind.discoveredSubresources() {
+			resource := metav1.APIResource{
+				Name: kind.Resource + "/" + sub.Subresource, Namespaced: !kind.ClusterScoped, Kind: sub.ResponseKind.Kind, Verbs: sub.Verbs,
+			}
+			if sub.ResponseKind.Group != "" && sub.ResponseKind.Group != kind.Group {
+				resource.Group, resource.Version = sub.ResponseKind.Group, sub.ResponseKind.Version
+			}
+			list.APIResources = append(list.APIResources, resource)
 		}
 	}
 	return discoveryResponse(list, "")
 }
 
 // aggregated returns all groups with their resources; legacy selects the group without a name.
-func (s *Server) aggregated(groups []string, legacy bool) apidiscoveryv2.APIGroupDiscoveryList {
+func (s *serving) aggregated(groups []string, legacy bool) apidiscoveryv2.APIGroupDiscoveryList {
 	list := apidiscoveryv2.APIGroupDiscoveryList{
 		TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"},
 		Items:    []apidiscoveryv2.APIGroupDiscovery{},
@@ -168,27 +176,41 @@ func (s *Server) aggregated(groups []string, legacy bool) apidiscoveryv2.APIGrou
 	return list
 }
 
-func (s *Server) discovered(k *Kind) apidiscoveryv2.APIResourceDiscovery {
+// discoveredKind returns a kind as the type of a response.
+func (k *Kind) discoveredKind() *metav1.GroupVersionKind {
 	gvk := &metav1.GroupVersionKind{Kind: k.Kind} // built-in kinds: those of the list
 	if k.custom() {
 		gvk.Group, gvk.Version = k.Group, k.Version
 	}
+	return gvk
+}
+
+// discoveredSubresources returns the subresources of a kind in the order of the real server.
+func (k *Kind) discoveredSubresources() []apidiscoveryv2.APISubresourceDiscovery {
+	var subresources []apidiscoveryv2.APISubresourceDiscovery
+	add := func(exists bool, name string, kind *metav1.GroupVersionKind, verbs ...string) {
+		if exists {
+			subresources = append(subresources, apidiscoveryv2.APISubresourceDiscovery{Subresource: name, ResponseKind: kind, Verbs: verbs})
+		}
+	}
+	scale := &metav1.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
+	add(k.bound(), bindingSubresource, &metav1.GroupVersionKind{Kind: "Binding"}, "create")
+	add(k.bound(), evictionSubresource, &metav1.GroupVersionKind{Group: "policy", Version: "v1", Kind: "Eviction"}, "create")
+	add(k.namespace(), "finalize", k.discoveredKind(), "update")
+	add(k.Scale != nil && !k.custom(), scaleSubresource, scale, "get", "patch", "update")
+	add(k.Status, "status", k.discoveredKind(), "get", "patch", "update")
+	add(k.Scale != nil && k.custom(), scaleSubresource, scale, "get", "patch", "update")
+	return subresources
+}
+
+func (s *serving) discovered(k *Kind) apidiscoveryv2.APIResourceDiscovery {
 	resource := apidiscoveryv2.APIResourceDiscovery{
-		Resource: k.Resource, ResponseKind: gvk, Scope: apidiscoveryv2.ScopeNamespace,
-		SingularResource: k.singular(), Verbs: k.verbs(), ShortNames: k.ShortNames,
+		Resource: k.Resource, ResponseKind: k.discoveredKind(), Scope: apidiscoveryv2.ScopeNamespace,
+		SingularResource: k.singular(), Verbs: k.verbs(), ShortNames: k.ShortNames, Categories: k.Categories,
+		Subresources: k.discoveredSubresources(),
 	}
 	if k.ClusterScoped {
 		resource.Scope = apidiscoveryv2.ScopeCluster
-	}
-	if k == s.namespaceKind() {
-		resource.Subresources = append(resource.Subresources, apidiscoveryv2.APISubresourceDiscovery{
-			Subresource: "finalize", ResponseKind: gvk, Verbs: []string{"update"},
-		})
-	}
-	if k.Status {
-		resource.Subresources = append(resource.Subresources, apidiscoveryv2.APISubresourceDiscovery{
-			Subresource: "status", ResponseKind: gvk, Verbs: []string{"get", "patch", "update"},
-		})
 	}
 	return resource
 }

@@ -1,6 +1,6 @@
 // Package apiserver is a Kubernetes API server in memory, for tests. It behaves like kube-apiserver: clients see the same
-// codes, reasons, messages, objects and watch events. The package integration/conformance compares the two with random
-// operations.
+// codes, reasons, messages, objects and watch events. The package
+// simulation/integration/conformance compares the two with random operations.
 //
 // A Server is an http.Handler, and Server.Transport is an http.RoundTripper that needs no listener and no goroutine. Both
 // work in a bubble of testing/synctest: a request never waits, and a watch waits on channels and timers that were made in
@@ -24,17 +24,13 @@
 // without a schema (x-kubernetes-preserve-unknown-fields at the root).
 //
 // Different from kube-apiserver: a read of a version that does not exist yet fails at once, not after three seconds. A read
-// with resourceVersion=0 returns the latest state, never an older one.
+// with resourceVersion=0 returns the latest state, never an older one. An eviction ignores PodDisruptionBudgets.
 //
-// Server-side apply and managed fields are computed by apimachinery's field managers, with a schema of the four kinds in
-// newSchema. In all other kinds, only metadata has the schema of the real server; lists in the rest of the object are atomic,
-// as in a custom resource without a schema. So an apply of a Deployment replaces its list of containers.
+// Server-side apply and managed fields are computed by apimachinery's field managers. Built-in kinds have the schema of
+// client-go, if package applyschema has it. In all other kinds, only metadata has the schema of the real server; lists in
+// the rest of the object are atomic, as in a custom resource without a schema.
 //
-// Missing, compared with kube-apiserver:
-//
-//   - schemas of custom resources: pruning, defaults, validation, CEL, conversion, and the kind CustomResourceDefinition
-//   - the scale subresource, graceful deletion, and validation and defaults of built-in kinds other than the four above
-//   - controllers: no garbage collector, and a Namespace stays in phase Terminating until its finalizers are removed
-//   - admission (except for missing and terminating namespaces), authentication, authorization
-//   - Table output, CBOR, OpenAPI, watches over WebSockets, limits of request and object sizes
+// Missing, compared with kube-apiserver: authentication, authorization, Table output, CBOR, watches over WebSockets,
+// limits of request and object sizes. Other packages have the built-in kinds (builtin), and in the module simulation the
+// schemas of custom resources and the controllers.
 package apiserver

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -62,18 +61,23 @@ func undecodable(kind *Kind, actual schema.GroupVersionKind, err error, body []b
 	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", kind.Kind, err, summary))
 }
 
-// storedPrecondition returns the error of an update whose uid is not the stored one. It contains the key in etcd.
-func (r *request) storedPrecondition(want, have types.UID, options writeOptions) error {
+// storedPrecondition returns the error of a write whose precondition does not hold when it is stored. It contains the key
+// in etcd.
+func (r *request) storedPrecondition(namespace, name string, problem error, dryRun bool) error {
 	key := "/registry/"
-	if options.dryRun {
+	if dryRun {
 		key = "/"
 	}
 	if r.kind.custom() {
 		key += r.kind.Group + "/"
 	}
-	key += r.kind.Resource + "/" + keyOf(r.namespace, r.name)
-	return apierrors.NewConflict(r.kind.groupResource(), r.name,
-		fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w", key, precondition("UID", want, have)))
+	folder := r.kind.Resource
+	if r.kind.Group == "" && folder == "services" {
+		folder = "services/specs"
+	}
+	key += folder + "/" + keyOf(namespace, name)
+	return apierrors.NewConflict(r.kind.groupResource(), name,
+		fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w", key, problem))
 }
 
 // precondition describes a precondition that does not hold.

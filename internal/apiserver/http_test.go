@@ -54,7 +54,7 @@ func TestProtobuf(t *testing.T) {
 	config := s.RESTConfig("tests")
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = config.ContentType
-	config.GroupVersion, config.NegotiatedSerializer = &corev1.SchemeGroupVersion, serializer.NewCodecFactory(s.codecs.scheme).WithoutConversion()
+	config.GroupVersion, config.NegotiatedSerializer = &corev1.SchemeGroupVersion, serializer.NewCodecFactory(s.serving.codecs.scheme).WithoutConversion()
 	config.APIPath = "/api"
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
@@ -89,7 +89,7 @@ func TestProtobuf(t *testing.T) {
 	}
 }
 
-// Both forms of discovery name all resources. integration/conformance compares them with the real server's.
+// Both forms of discovery name all resources. simulation/integration/conformance compares them with the real server's.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

@@ -2,6 +2,8 @@ package apiserver
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
 // Kind is a kind that a server serves. Builtin and Custom create kinds. A Kind must not change after New.
@@ -20,6 +23,7 @@ type Kind struct {
 	// Resource is the kind's name in paths, such as configmaps. Singular is its name in discovery.
 	Resource, Singular string
 	ShortNames         []string
+	Categories         []string // such as all
 	ClusterScoped      bool
 	// Status is true if the kind has the subresource status. Then creates and updates of the object ignore the status, and
 	// updates of the subresource ignore the spec (of custom resources: everything but the status).
@@ -31,37 +35,136 @@ type Kind struct {
 	UnconditionalUpdate bool
 	// CreateOnUpdate is true if an update of a missing object creates it.
 	CreateOnUpdate bool
+	// Uncached is true if the real server has no cache of the kind: reads and watches have the limits and errors of etcd.
+	Uncached bool
 
-	newObject   func() object // a Go type; nil for custom resources
-	addToScheme func(*runtime.Scheme) error
-	rules       rules
-	schema      string // the type of its objects in newSchema; "": typeOther
+	// Scale is nil if the kind does not have the subresource scale.
+	Scale *Scale
+	// NewObject returns an empty object of the kind's Go type, which AddToScheme registers together with its list type. Both
+	// are nil for custom resources.
+	NewObject   func() Object
+	AddToScheme func(*runtime.Scheme) error
+	// Rules are the validation and the defaults of the kind.
+	Rules Rules
+	// Deprecation is a warning that is sent with each response. Empty: none.
+	Deprecation string
+	// Storage is the kind as which objects are stored: another version of the same resource, which need not be served. Nil:
+	// this kind.
+	Storage *Kind
+	// From converts an object of another version of the resource, or one that was stored when the kind had another
+	// definition, to this kind. It must not change obj. It is required of kinds with several versions, and of kinds that
+	// Serve replaces.
+	From func(obj Object) (Object, error)
+	// Convert is From for parts of objects, whose managed fields are computed: it adds and removes nothing. Nil: From.
+	Convert func(obj Object) (Object, error)
+	// CheckCreate returns an error if objects cannot be created now, which becomes the reason of a response 403.
+	CheckCreate func(*Server) error
+	// Committed is called after each committed write of an object of this storage kind, as described at Observe.
+	Committed func(*Server, Change)
+	// Types is the schema of server-side apply. Default: the built-in kinds of package applyschema have their real schema. In
+	// other kinds only metadata has it; lists are atomic, and maps are separable.
+	Types *typed.ParseableType
+	// OpenAPI is the schema of a custom resource in version 3 of OpenAPI, as JSON. Default: all fields are preserved.
+	OpenAPI json.RawMessage
 }
 
-// rules are the parts of a kind's behaviour that differ between kinds. Each function may be nil.
-type rules struct {
-	// defaults completes a decoded object.
-	defaults func(object)
-	// prepare normalizes an object before it is validated; old is nil for a new object.
-	prepare func(obj, old object)
-	// stored changes a valid object to the form in which the real server reads it back from etcd. It reports whether that
+// storage returns the kind as which objects are stored.
+func (k *Kind) storage() *Kind {
+	if k.Storage != nil {
+		return k.Storage
+	}
+	return k
+}
+
+// convert returns the object in the form of the kind.
+func (k *Kind) convert(obj Object) (Object, error) {
+	if k.From == nil {
+		return nil, errors.New("the kind has no function From")
+	}
+	converted, err := k.From(obj)
+	switch {
+	case err != nil:
+		return nil, err
+	case converted.GetName() != obj.GetName() || converted.GetNamespace() != obj.GetNamespace() || converted.GetUID() != obj.GetUID():
+		return nil, errors.New("the conversion changed the name, the namespace or the uid")
+	}
+	return converted, nil
+}
+
+// subresources returns the subresources with managed fields of their own; "" is the object itself.
+func (k *Kind) subresources() []string {
+	names := []string{""}
+	if k.Status {
+		names = append(names, "status")
+	}
+	if k.Resource == scaleSubresource { // the kind Scale is a subresource
+		names = []string{scaleSubresource}
+	}
+	if k.namespace() {
+		names = append(names, "finalize")
+	}
+	return names
+}
+
+// Rules are the parts of a kind's behaviour that differ between kinds. Each function may be nil. The functions must not keep
+// or change old objects.
+type Rules struct {
+	// Coerce removes from a decoded custom resource what its schema does not have, and returns a text for each unknown field
+	// if strict is true. It runs before Default.
+	Coerce func(obj Object, strict bool) (unknown []error, err error)
+	// Default completes a decoded object.
+	Default func(Object)
+	// Allocate completes an object before Prepare with values that no other object has; old is nil for a new object.
+	Allocate func(obj, old Object, stored Stored) error
+	// Prepare normalizes an object before it is validated; old is nil for a new object.
+	Prepare func(obj, old Object)
+	// Blank sets the fields that the object of a bookmark has besides its metadata.
+	Blank func(Object)
+	// PrepareStatus normalizes an object in an update of the status. Its spec is that of old already.
+	PrepareStatus func(obj, old Object)
+	// StatusIgnores are the fields of metadata that PrepareStatus does not let change, such as labels.
+	StatusIgnores []string
+	// Stored changes a valid object to the form in which the real server reads it back from etcd. It reports whether that
 	// form has other bytes than the stored one: then the next write is a change, even if it writes the same object.
-	stored func(object) (rewritten bool)
-	// canonicalize completes a valid new object, when its name is known.
-	canonicalize func(object)
-	// validate returns what is wrong with an object; old is nil for a new object. The rules for metadata of all kinds are
+	Stored func(Object) (rewritten bool)
+	// Canonicalize completes a valid new object, when its name is known.
+	Canonicalize func(Object)
+	// Validate returns what is wrong with an object; old is nil for a new object. The rules for metadata of all kinds are
 	// checked besides. Kinds check them again where the real server does, because its responses contain each cause.
-	validate func(obj, old object) field.ErrorList
-	// validateSubresource is validate for updates of a subresource. Nil: validate.
-	validateSubresource func(subresource string, obj, old object) field.ErrorList
-	// fields returns the selectable fields besides metadata.name and metadata.namespace. fieldLabels are their names in
+	Validate func(obj, old Object) field.ErrorList
+	// ValidateSubresource is Validate for updates of a subresource. Nil: Validate.
+	ValidateSubresource func(subresource string, obj, old Object) field.ErrorList
+	// Check replaces Validate and ValidateSubresource if validation can add warnings. subresource is empty for the object.
+	Check func(subresource string, obj, old Object, warn func(text ...string)) field.ErrorList
+	// Fields returns the selectable fields besides metadata.name and metadata.namespace. FieldLabels are their names in
 	// requests.
-	fields      func(object) fields.Set
-	fieldLabels []string
-	// warnings are sent with a successful write; old is nil for a new object.
-	warnings func(obj, old object) []string
-	// returnDeleted is true if the response to a delete contains the object, not a Status.
-	returnDeleted bool
+	Fields      func(Object) fields.Set
+	FieldLabels []string
+	// UnknownField is the format of the message about another field. Default: the one of most kinds.
+	UnknownField string
+	// Warnings are sent with a successful write; old is nil for a new object.
+	Warnings func(obj, old Object) []string
+	// GracePeriod returns the seconds for which a deleted object stays, and which another client can shorten; requested is
+	// nil or not negative. Nil: an object without finalizers is deleted at once.
+	GracePeriod func(obj Object, requested *int64) int64
+	// Terminate changes an object when its deletion begins: it gets a deletion timestamp, and stays. Nil: only objects with
+	// finalizers or a grace period stay.
+	Terminate func(Object)
+	// OrphanDependents is true if a deletion without a policy orphans the dependents. OrphanWarning is sent with it.
+	OrphanDependents bool
+	OrphanWarning    string
+	// NoGarbageCollection is true if a deletion ignores the policy for dependents, and removes the finalizers of the garbage
+	// collector.
+	NoGarbageCollection bool
+	// ReturnDeleted is true if the response to a delete contains the object, not a Status.
+	ReturnDeleted bool
+}
+
+// Stored is what Rules.Allocate needs of the server.
+type Stored struct {
+	Objects []Object      // of the kind
+	Random  func() uint64 // returns the next random number
+	DryRun  bool          // the object will not be stored
 }
 
 // Builtin returns a kind with the Go type T, which addToScheme registers, together with its list type. The kind has the
@@ -69,12 +172,12 @@ type rules struct {
 // fields of the Kind.
 func Builtin[T any, P interface {
 	*T
-	object
+	Object
 }](gvk schema.GroupVersionKind, resource string, addToScheme func(*runtime.Scheme) error,
 ) *Kind {
 	return &Kind{
 		GroupVersionKind: gvk, Resource: resource, UnconditionalUpdate: true,
-		newObject: func() object { return P(new(T)) }, addToScheme: addToScheme,
+		NewObject: func() Object { return P(new(T)) }, AddToScheme: addToScheme,
 	}
 }
 
@@ -82,24 +185,24 @@ func Builtin[T any, P interface {
 func Custom(gvk schema.GroupVersionKind, resource string) *Kind {
 	return &Kind{
 		GroupVersionKind: gvk, Resource: resource, Generation: true,
-		rules: customRules(gvk),
+		Rules: customRules(gvk),
 	}
 }
 
-func (k *Kind) custom() bool { return k.newObject == nil }
+func (k *Kind) custom() bool { return k.NewObject == nil }
 
 func (k *Kind) namespace() bool { return k.Group == "" && k.Resource == "namespaces" }
 
 // empty returns an object without content, to decode into.
-func (k *Kind) empty() object {
+func (k *Kind) empty() Object {
 	if k.custom() {
 		return &unstructured.Unstructured{}
 	}
-	return k.newObject()
+	return k.NewObject()
 }
 
 // blank returns an object with nothing but its kind.
-func (k *Kind) blank() object {
+func (k *Kind) blank() Object {
 	obj := k.empty()
 	obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
 	return obj
@@ -118,10 +221,10 @@ func (k *Kind) singular() string {
 	return strings.ToLower(k.Kind)
 }
 
-func (k *Kind) selectableFields(obj object) fields.Set {
+func (k *Kind) selectableFields(obj Object) fields.Set {
 	set := fields.Set{}
-	if k.rules.fields != nil {
-		set = k.rules.fields(obj)
+	if k.Rules.Fields != nil {
+		set = k.Rules.Fields(obj)
 	}
 	set["metadata.name"] = obj.GetName()
 	if !k.ClusterScoped {
@@ -135,16 +238,18 @@ func (k *Kind) internalType(kind string) string {
 	if k.custom() {
 		return "*unstructured.Unstructured" + strings.TrimPrefix(kind, k.Kind)
 	}
-	group, _, _ := strings.Cut(k.Group, ".")
+	group, _, _ := strings.Cut(k.storage().Group, ".")
 	return "*" + cmp.Or(group, "core") + "." + kind
 }
 
 // checkFieldLabel returns an error if requests cannot select by a field.
 func (k *Kind) checkFieldLabel(label string) error {
-	own := k.custom() || k.rules.fieldLabels != nil // other kinds have the rule of all kinds of apimachinery
+	own := k.custom() || k.Rules.FieldLabels != nil // other kinds have the rule of all kinds of apimachinery
 	switch {
-	case label == "metadata.name", label == "metadata.namespace" && (!own || !k.ClusterScoped), slices.Contains(k.rules.fieldLabels, label):
+	case label == "metadata.name", label == "metadata.namespace" && (!own || !k.ClusterScoped), slices.Contains(k.Rules.FieldLabels, label):
 		return nil
+	case k.Rules.UnknownField != "":
+		return fmt.Errorf(k.Rules.UnknownField, label)
 	case own:
 		return fmt.Errorf("field label not supported: %s", label)
 	}

@@ -1,9 +1,11 @@
 package apiserver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
 // scope is a kind, or one of its subresources.
@@ -26,40 +29,27 @@ type scope struct {
 	subresource string
 }
 
-// newFieldManagers returns the field managers of all kinds and their subresources. They keep no state about objects.
-func newFieldManagers(kinds []*Kind) (map[scope]*managedfields.FieldManager, error) {
-	parser := newSchema()
-	managers := map[scope]*managedfields.FieldManager{}
-	for _, kind := range kinds {
-		subresources := []string{""}
-		if kind.Status {
-			subresources = append(subresources, "status")
-		}
-		if kind.namespace() {
-			subresources = append(subresources, "finalize")
-		}
-		name := typeOther
-		if kind.schema != "" {
-			name = kind.schema
-		}
-		types := fieldTypes{kind, parser.Type(name)}
-		create := managedfields.NewDefaultFieldManager
-		if kind.custom() {
-			create = managedfields.NewDefaultCRDFieldManager
-		}
-		for _, subresource := range subresources {
-			manager, err := create(types, types, types, types, kind.GroupVersionKind, kind.GroupVersion(), subresource, kind.resetFields(subresource))
-			if err != nil {
-				return nil, fmt.Errorf("field manager of %s: %w", kind.Kind, err)
-			}
-			managers[scope{kind, subresource}] = manager
-		}
+// addFieldManagers adds the field managers of a kind and its subresources. They keep no state about objects. versions are
+// the kinds of the same resource.
+func addFieldManagers(managers map[scope]*managedfields.FieldManager, kind *Kind, versions []*Kind, typeOf func(*Kind) typed.ParseableType) error {
+	types := fieldTypes{kind, versions, typeOf}
+	create := managedfields.NewDefaultFieldManager
+	if kind.custom() {
+		create = managedfields.NewDefaultCRDFieldManager
 	}
-	return managers, nil
+	for _, subresource := range kind.subresources() {
+		manager, err := create(types, types, types, types, kind.GroupVersionKind, kind.GroupVersion(), subresource, kind.resetFields(subresource, versions))
+		if err != nil {
+			return fmt.Errorf("field manager of %s: %w", kind.Kind, err)
+		}
+		managers[scope{kind, subresource}] = manager
+	}
+	return nil
 }
 
-// resetFields returns the fields that a write to the subresource ("": the object) ignores: nobody becomes their manager.
-func (k *Kind) resetFields(subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
+// resetFields returns the fields that a write to the subresource ("": the object) ignores: nobody becomes their manager. For
+// the status of custom resources, they are ignored in all versions.
+func (k *Kind) resetFields(subresource string, versions []*Kind) map[fieldpath.APIVersion]fieldpath.Filter {
 	if !k.Status {
 		return nil
 	}
@@ -69,23 +59,56 @@ func (k *Kind) resetFields(subresource string) map[fieldpath.APIVersion]fieldpat
 		if k.custom() {
 			ignored.Insert(fieldpath.MakePathOrDie("metadata"))
 		}
+		for _, name := range k.Rules.StatusIgnores {
+			ignored.Insert(fieldpath.MakePathOrDie("metadata", name))
+		}
 	}
-	version := fieldpath.APIVersion(k.GroupVersion().String())
-	return fieldpath.NewExcludeFilterSetMap(map[fieldpath.APIVersion]*fieldpath.Set{version: ignored})
+	sets := map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(k.GroupVersion().String()): ignored}
+	for _, other := range versions {
+		if k.custom() && other.Status && subresource == "status" {
+			sets[fieldpath.APIVersion(other.GroupVersion().String())] = ignored
+		}
+	}
+	return fieldpath.NewExcludeFilterSetMap(sets)
 }
 
-// fieldTypes converts objects of a kind for its field manager. The kind has one version, so there is nothing to convert
-// between versions.
+// fieldTypes converts objects of a kind for its field manager.
 type fieldTypes struct {
-	kind   *Kind
-	schema typed.ParseableType
+	kind     *Kind
+	versions []*Kind // of the resource, kind included
+	typeOf   func(*Kind) typed.ParseableType
+}
+
+// version returns the kind in a version of its group, or nil. The field manager of the real server has the types of one
+// group: a write removes the managers that wrote in another one.
+func (t fieldTypes) version(gv schema.GroupVersion) *Kind {
+	if i := slices.IndexFunc(t.versions, func(k *Kind) bool { return k.GroupVersion() == gv && gv.Group == t.kind.Group }); i >= 0 {
+		return t.versions[i]
+	}
+	return nil
 }
 
 func (t fieldTypes) ObjectToTyped(obj runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
-	if u, ok := obj.(*unstructured.Unstructured); ok {
-		return t.schema.FromUnstructured(u.Object, options...)
+	kind := t.kind
+	if gv := obj.GetObjectKind().GroupVersionKind().GroupVersion(); gv != kind.GroupVersion() {
+		kind = cmp.Or(t.version(gv), kind)
 	}
-	return t.schema.FromStructured(obj, options...)
+	schema := t.typeOf(kind)
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		// Not an applied configuration: only metadata has a schema, which it fits. A validation takes a tenth of the write.
+		if kind.Types == nil && len(options) > 0 {
+			return typed.AsTypedUnvalidated(value.NewValueInterface(u.Object), schema.Schema, schema.TypeRef), nil //nolint:staticcheck // deprecated, because validation is cheaper than it was
+		}
+		return schema.FromUnstructured(u.Object, options...)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj) // the field manager walks maps faster than structs
+	if err != nil {
+		return nil, err
+	}
+	if len(options) > 0 { // not an applied configuration: a Go type fits its schema
+		return typed.AsTypedUnvalidated(value.NewValueInterface(content), schema.Schema, schema.TypeRef), nil //nolint:staticcheck // as above
+	}
+	return schema.FromUnstructured(content, options...)
 }
 
 // TypedToObject returns a copy: the value shares maps with the stored object.
@@ -100,21 +123,32 @@ func (t fieldTypes) TypedToObject(value *typed.TypedValue) (runtime.Object, erro
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// ConvertToVersion gives a merged object the Go type of its kind.
+// ConvertToVersion gives a merged object the Go type of its kind, and converts between the versions of a resource.
 func (t fieldTypes) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
-	if version, ok := target.(schema.GroupVersion); ok && version != t.kind.GroupVersion() {
-		return nil, runtime.NewNotRegisteredErrForKind(t.kind.Kind, version.WithKind(t.kind.Kind))
+	from, to := t.kind, t.kind
+	if version, ok := target.(schema.GroupVersion); ok {
+		if to = t.version(version); to == nil {
+			return nil, runtime.NewNotRegisteredErrForKind(t.kind.Kind, version.WithKind(t.kind.Kind))
+		}
 	}
-	u, ok := in.(*unstructured.Unstructured)
-	if !ok || t.kind.custom() {
-		return in, nil
+	if gv := in.GetObjectKind().GroupVersionKind().GroupVersion(); gv != from.GroupVersion() {
+		from = cmp.Or(t.version(gv), from)
 	}
-	out := t.kind.newObject()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out); err != nil {
-		return nil, fmt.Errorf("unable to convert unstructured object to %s: %w", t.kind.GroupVersionKind, err)
+	obj := in.(Object)
+	if u, ok := in.(*unstructured.Unstructured); ok && !from.custom() {
+		obj = from.NewObject()
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, obj); err != nil {
+			return nil, fmt.Errorf("unable to convert unstructured object to %s: %w", from.GroupVersionKind, err)
+		}
+		obj.GetObjectKind().SetGroupVersionKind(from.GroupVersionKind)
 	}
-	out.GetObjectKind().SetGroupVersionKind(t.kind.GroupVersionKind)
-	return out, nil
+	if from == to {
+		return obj, nil
+	}
+	if to.Convert != nil {
+		return to.Convert(obj)
+	}
+	return to.From(obj)
 }
 
 func (fieldTypes) Convert(_, _, _ any) error { return errors.New("not supported") }
@@ -124,25 +158,29 @@ func (fieldTypes) ConvertFieldLabel(schema.GroupVersionKind, string, string) (na
 }
 
 func (t fieldTypes) Default(in runtime.Object) {
-	if obj, ok := in.(object); ok && t.kind.rules.defaults != nil {
-		t.kind.rules.defaults(obj)
+	if obj, ok := in.(Object); ok && t.kind.Rules.Default != nil {
+		t.kind.Rules.Default(obj)
 	}
 }
 
 func (t fieldTypes) New(schema.GroupVersionKind) (runtime.Object, error) { return t.kind.blank(), nil }
 
 // manage sets the managed fields of an object that a create, an update or a patch writes; live is nil for a new object.
-func (r *request) manage(live, obj object, options writeOptions) object {
+func (r *request) manage(live, obj Object, options writeOptions) Object {
 	if live == nil {
 		live = r.kind.blank()
 	}
-	managed := r.server.managers[scope{r.kind, r.subresource}].UpdateNoErrors(live, obj, managerName(options.manager, r.UserAgent())).(object)
-	truncateTimes(managed)
-	return managed
+	managed, err := r.serving.managers[scope{r.kind, r.subresource}].Update(live, obj, managerName(options.manager, r.UserAgent()))
+	if err != nil { // an object that does not fit the schema: Kubernetes 1.36 removes its managed fields, 1.37 keeps those of live
+		obj.SetManagedFields(nil)
+		return obj
+	}
+	truncateTimes(managed.(Object))
+	return managed.(Object)
 }
 
 // truncateTimes gives the times of managed fields the precision of JSON.
-func truncateTimes(obj object) {
+func truncateTimes(obj Object) {
 	if _, ok := obj.(*unstructured.Unstructured); ok {
 		return // whose times are texts
 	}
@@ -174,7 +212,7 @@ func managerName(parameter, userAgent string) string {
 }
 
 // keepTimes undoes a write of managed fields that changes nothing but times, so that the write is not a change.
-func keepTimes(obj, old object) {
+func keepTimes(obj, old Object) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		entries, before := obj.GetManagedFields(), old.GetManagedFields()

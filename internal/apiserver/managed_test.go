@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 const widgetsPath = "/apis/example.com/v1/namespaces/shop/widgets"
@@ -96,7 +97,7 @@ func TestApplyWithoutCommitKeepsStoredObject(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	mustSend(t, s, "POST", widgetsPath, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","labels":{"app":"web"}},"spec":{"n":{"size":1}}}`)
-	stored := s.tables[tableName{"example.com", "v1", "widgets"}].get("shop/a").obj.(*unstructured.Unstructured)
+	stored := s.tables[schema.GroupResource{Group: "example.com", Resource: "widgets"}].get("shop/a").obj.(*unstructured.Unstructured)
 	before := stored.DeepCopy()
 	mustSend(t, s, "PATCH", widgetsPath+"/a?fieldManager=m1&dryRun=All",
 		`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","labels":{"n":"v"},"annotations":{"n":"v"}},"spec":{"n":{"image":1.0}}}`,

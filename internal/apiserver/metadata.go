@@ -10,37 +10,69 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateMetadata validates the metadata of an object that is to be stored.
-func validateMetadata(obj object, namespaced bool, name validation.ValidateNameFunc) field.ErrorList {
-	return validation.ValidateObjectMetaAccessor(obj, namespaced, name, field.NewPath("metadata"))
+// ValidateMetadata validates the metadata of an object that is to be stored.
+func ValidateMetadata(obj Object, namespaced bool, name validation.ValidateNameFunc) field.ErrorList {
+	return validation.ValidateObjectMetaAccessor(validated(obj), namespaced, name, field.NewPath("metadata"))
 }
 
-// validateMetadataUpdate validates changes of metadata. Without an old object there are none.
-func validateMetadataUpdate(obj, old object) field.ErrorList {
+// ValidateMetadataUpdate validates changes of metadata. Without an old object there are none.
+func ValidateMetadataUpdate(obj, old Object) field.ErrorList {
 	if old == nil {
 		return nil
 	}
-	return validation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata"))
+	return validation.ValidateObjectMetaAccessorUpdate(validated(obj), old, field.NewPath("metadata"))
 }
 
-// validateCoreMetadata is validateMetadata for kinds of the core group, which allow fewer finalizers.
-func validateCoreMetadata(obj object, namespaced bool, name validation.ValidateNameFunc) field.ErrorList {
-	return append(validateMetadata(obj, namespaced, name), validateCoreFinalizers(obj)...)
+// validated returns the metadata of an object for validation.
+func validated(obj Object) metav1.Object {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return customMetadata{u}
+	}
+	return obj
 }
 
-// validateCoreMetadataUpdate is validateMetadataUpdate for kinds of the core group.
-func validateCoreMetadataUpdate(obj, old object) field.ErrorList {
+// customMetadata is the metadata of a custom resource. Conversion of the complete managed fields would take most of the time
+// of the validation, which does not read their times and fields.
+type customMetadata struct{ *unstructured.Unstructured }
+
+func (m customMetadata) GetManagedFields() []metav1.ManagedFieldsEntry {
+	items, _, _ := unstructured.NestedFieldNoCopy(m.Object, "metadata", "managedFields")
+	entries, _ := items.([]any)
+	managed := make([]metav1.ManagedFieldsEntry, len(entries))
+	for i, item := range entries {
+		entry, _ := item.(map[string]any)
+		text := func(name string) string {
+			value, _ := entry[name].(string)
+			return value
+		}
+		managed[i] = metav1.ManagedFieldsEntry{
+			Manager: text("manager"), Operation: metav1.ManagedFieldsOperationType(text("operation")), APIVersion: text("apiVersion"),
+			FieldsType: text("fieldsType"), Subresource: text("subresource"),
+		}
+	}
+	return managed
+}
+
+// ValidateCoreMetadata is ValidateMetadata for kinds of the core group, which allow fewer finalizers.
+func ValidateCoreMetadata(obj Object, namespaced bool, name validation.ValidateNameFunc) field.ErrorList {
+	return append(ValidateMetadata(obj, namespaced, name), validateCoreFinalizers(obj)...)
+}
+
+// ValidateCoreMetadataUpdate is ValidateMetadataUpdate for kinds of the core group.
+func ValidateCoreMetadataUpdate(obj, old Object) field.ErrorList {
 	if old == nil {
 		return nil
 	}
-	return append(validateMetadataUpdate(obj, old), validateCoreFinalizers(obj)...)
+	return append(ValidateMetadataUpdate(obj, old), validateCoreFinalizers(obj)...)
 }
 
-func validateCoreFinalizers(obj object) field.ErrorList {
+func validateCoreFinalizers(obj Object) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range obj.GetFinalizers() {
 		errs = append(errs, validateQualifiedFinalizer(name, field.NewPath("metadata", "finalizers").Index(i))...)
@@ -58,7 +90,7 @@ func validateQualifiedFinalizer(name string, path *field.Path) field.ErrorList {
 }
 
 // wipeSystemFields removes what only the server may set in a new object.
-func wipeSystemFields(obj object) {
+func wipeSystemFields(obj Object) {
 	obj.SetCreationTimestamp(metav1.Time{})
 	obj.SetUID("")
 	obj.SetDeletionTimestamp(nil)
@@ -67,7 +99,7 @@ func wipeSystemFields(obj object) {
 }
 
 // setNamespace gives an object the namespace of the request. Error: it names another one.
-func (r *request) setNamespace(obj object) error {
+func (r *request) setNamespace(obj Object) error {
 	switch {
 	case obj.GetNamespace() == r.namespace:
 	case obj.GetNamespace() == "" || r.namespace == "":
@@ -79,7 +111,7 @@ func (r *request) setNamespace(obj object) error {
 }
 
 // checkName returns an error if an object has another name than the path.
-func (r *request) checkName(obj object) error {
+func (r *request) checkName(obj Object) error {
 	switch name := obj.GetName(); name {
 	case r.name:
 		return nil
@@ -91,7 +123,7 @@ func (r *request) checkName(obj object) error {
 }
 
 // removeDuplicateOwners removes equal owner references. afterAdmission selects the text of the warning.
-func (r *request) removeDuplicateOwners(obj object, afterAdmission bool) {
+func (r *request) removeDuplicateOwners(obj Object, afterAdmission bool) {
 	refs := obj.GetOwnerReferences()
 	var unique []metav1.OwnerReference
 	var duplicates []string
@@ -129,21 +161,27 @@ func containsOwner(refs []metav1.OwnerReference, ref metav1.OwnerReference) bool
 // warn adds a warning, once.
 func (r *request) warn(texts ...string) {
 	for _, text := range texts {
-		if !slices.Contains(r.warnings, text) {
-			r.warnings = append(r.warnings, text)
+		if !slices.Contains(*r.warnings, text) {
+			*r.warnings = append(*r.warnings, text)
 		}
 	}
 }
 
 // checkNamespace returns an error if objects cannot be written because of their namespace: it does not exist, or for a new
-// object, it is being deleted. Server.mu is held.
+// object, it is being deleted.
 func (r *request) checkNamespace(creating bool, name string) error {
-	if r.kind.ClusterScoped || r.server.config.NamespacesExist || r.server.namespaceTable() == nil {
+	if creating && r.kind.CheckCreate != nil {
+		if err := r.kind.CheckCreate(r.server); err != nil {
+			return apierrors.NewForbidden(r.kind.groupResource(), name, err)
+		}
+	}
+	namespaces := schema.GroupResource{Resource: "namespaces"}
+	if r.kind.ClusterScoped || r.server.config.NamespacesExist || r.serving.paths[resourcePath{"", "v1", "namespaces"}] == nil {
 		return nil
 	}
-	rec := r.server.namespaceTable().get(r.namespace)
+	rec := r.server.find(namespaces, r.namespace)
 	if rec == nil {
-		return apierrors.NewNotFound(r.server.namespaceKind().groupResource(), r.namespace)
+		return apierrors.NewNotFound(namespaces, r.namespace)
 	}
 	if !creating || !terminating(rec.obj) {
 		return nil

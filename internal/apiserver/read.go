@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"path"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -27,11 +28,14 @@ func (r *request) get() (*response, error) {
 	r.server.mu.Unlock()
 	if options.ResourceVersion != "" {
 		want, err := parseVersion(options.ResourceVersion)
-		if err != nil {
+		switch {
+		case err != nil && r.kind.Uncached:
+			return nil, invalidVersion(err)
+		case err != nil:
 			return nil, err
 		}
 		if want > version {
-			return nil, tooLarge(want, version)
+			return nil, r.tooLarge(want, version)
 		}
 	}
 	if rec == nil {
@@ -51,12 +55,25 @@ func parseVersion(text string) (uint64, error) {
 	return version, nil
 }
 
+func invalidVersion(err error) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
+}
+
 // tooLarge is the error of a request for a version that does not exist yet. The real server waits for it for three seconds.
-func tooLarge(want, current uint64) error {
+func tooLarge(want, current uint64) *apierrors.StatusError {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", want, current), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
 	}}
+	return err
+}
+
+// tooLarge is the error of a read. Without a cache, the real server does not wait.
+func (r *request) tooLarge(want, current uint64) error {
+	err := tooLarge(want, current)
+	if r.kind.Uncached {
+		err.ErrStatus.Details.RetryAfterSeconds = 0
+	}
 	return err
 }
 
@@ -68,20 +85,20 @@ func (r *request) listOrWatch(forceWatch bool) (*response, error) {
 	if options.Watch {
 		return r.watch(options, selected)
 	}
-	r.server.mu.Lock()
 	records, listMeta, err := r.selectRecords(options, selected)
-	r.server.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
 	return r.list(records, listMeta)
 }
 
-// selectRecords returns the objects of a list, and the list's metadata. Server.mu is held.
-func (r *request) selectRecords(options internalversion.ListOptions, selected selection) ([]*record, metav1.ListMeta, error) {
-	fail := func(err error) ([]*record, metav1.ListMeta, error) { return nil, metav1.ListMeta{}, err }
+// listedRecords returns all objects at the version of a list, that version, and the key at which the list starts.
+func (r *request) listedRecords(options internalversion.ListOptions, selected selection) (records []*record, version uint64, start string, err error) {
+	fail := func(err error) ([]*record, uint64, string, error) { return nil, 0, "", err }
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
 	current := r.server.version
-	version, start := current, ""
+	version = current
 	want, err := parseVersion(options.ResourceVersion)
 	switch {
 	case options.Continue != "":
@@ -100,7 +117,7 @@ func (r *request) selectRecords(options internalversion.ListOptions, selected se
 			return fail(continueExpired(token.Start))
 		}
 	case err != nil:
-		return fail(apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err)))
+		return fail(invalidVersion(err))
 	case options.ResourceVersionMatch == metav1.ResourceVersionMatchExact,
 		options.ResourceVersionMatch == "" && options.Limit > 0 && want > 0 && selected.name == "":
 		version = want
@@ -108,17 +125,30 @@ func (r *request) selectRecords(options internalversion.ListOptions, selected se
 			return fail(apierrors.NewResourceExpired("The resourceVersion for the provided list is too old."))
 		}
 	case want > current:
-		return fail(tooLarge(want, current))
+		return fail(r.tooLarge(want, current))
 	}
 	if version > current {
-		return fail(tooLarge(version, current))
+		return fail(r.tooLarge(version, current))
 	}
-	candidates := within(r.recordsAt(version), selected.namespace)
+	if version == current {
+		return r.table.snapshot(), version, start, nil
+	}
+	return r.table.at(version), version, start, nil
+}
+
+// selectRecords returns the objects of a list, in the form of the request's kind, and the list's metadata.
+func (r *request) selectRecords(options internalversion.ListOptions, selected selection) ([]*record, metav1.ListMeta, error) {
+	fail := func(err error) ([]*record, metav1.ListMeta, error) { return nil, metav1.ListMeta{}, err }
+	stored, version, start, err := r.listedRecords(options, selected)
+	if err != nil {
+		return fail(err)
+	}
+	candidates := within(stored, selected.namespace)
 	if start != "" {
 		candidates = candidates[sort.Search(len(candidates), func(i int) bool { return candidates[i].key >= start }):]
 	}
 	limit := int(min(options.Limit, math.MaxInt32))
-	if limit <= 0 || options.ResourceVersion == "0" {
+	if limit <= 0 || options.ResourceVersion == "0" && !r.kind.Uncached {
 		limit = math.MaxInt
 	}
 	listMeta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(version, 10)}
@@ -126,10 +156,14 @@ func (r *request) selectRecords(options internalversion.ListOptions, selected se
 		candidates = named(candidates, keyOf(selected.namespace, selected.name))
 	}
 	if selected.everything() && len(candidates) <= limit {
-		return candidates, listMeta, nil
+		candidates, err = allAs(candidates, r.kind)
+		return candidates, listMeta, err
 	}
 	var records []*record
 	for i, rec := range candidates {
+		if rec, err = rec.as(r.kind); err != nil {
+			return fail(err)
+		}
 		if !selected.includes(rec) {
 			continue
 		}
@@ -137,7 +171,11 @@ func (r *request) selectRecords(options internalversion.ListOptions, selected se
 		if len(records) < limit || i == len(candidates)-1 {
 			continue
 		}
-		if listMeta.Continue, err = encodeContinue(strings.TrimPrefix(rec.key, prefixOf(selected.namespace)), int64(version)); err != nil {
+		last := strings.TrimPrefix(strings.TrimPrefix(rec.key, prefixOf(selected.namespace)), "/")
+		if !r.kind.Uncached {
+			last = "/" + last
+		}
+		if listMeta.Continue, err = encodeContinue(last+"\x00", int64(version)); err != nil {
 			return fail(err)
 		}
 		if selected.everything() {
@@ -149,12 +187,19 @@ func (r *request) selectRecords(options internalversion.ListOptions, selected se
 	return records, listMeta, nil
 }
 
-// recordsAt returns all objects as they were at version, in the order of keys.
-func (r *request) recordsAt(version uint64) []*record {
-	if version == r.server.version {
-		return r.table.snapshot()
+// allAs returns the objects in the form of a kind. It does not change records.
+func allAs(records []*record, kind *Kind) ([]*record, error) {
+	if !slices.ContainsFunc(records, func(r *record) bool { return r.kind != kind }) {
+		return records, nil
 	}
-	return r.table.at(version)
+	views := make([]*record, len(records))
+	for i, rec := range records {
+		var err error
+		if views[i], err = rec.as(kind); err != nil {
+			return nil, err
+		}
+	}
+	return views, nil
 }
 
 // prefixOf returns what the keys in a namespace begin with.
@@ -185,8 +230,10 @@ type continueToken struct {
 
 const continueVersion = "meta.k8s.io/v1"
 
-func encodeContinue(last string, version int64) (string, error) {
-	text, err := json.Marshal(continueToken{continueVersion, version, "/" + strings.TrimPrefix(last, "/") + "\x00"})
+// encodeContinue returns a token. Its start has a leading slash in the lists of the real server's cache, and none in the
+// lists of etcd, and in the error of a list that etcd has compacted.
+func encodeContinue(start string, version int64) (string, error) {
+	text, err := json.Marshal(continueToken{continueVersion, version, start})
 	if err != nil {
 		return "", fmt.Errorf("encode a continue token: %w", err)
 	}
@@ -224,7 +271,7 @@ func continueExpired(start string) error {
 		"token results in an inconsistent list - objects that were created, " +
 		"modified, or deleted between the time the first chunk was returned " +
 		"and now may show up in the list.")
-	token, encodeErr := encodeContinue(strings.TrimSuffix(start, "\x00"), -1)
+	token, encodeErr := encodeContinue(strings.TrimPrefix(start, "/"), -1)
 	if encodeErr == nil {
 		err.ErrStatus.ListMeta.Continue = token
 	}

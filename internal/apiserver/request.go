@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -24,21 +25,25 @@ import (
 type request struct {
 	*http.Request
 	server      *Server
+	serving     *serving // when the request began
 	table       *table
+	generation  int // of the table's watches when the request began
+	resource    schema.GroupVersionResource
 	kind        *Kind
+	custom      bool // the resource is a custom resource, also if kind is Scale
 	namespace   string
 	name        string
 	subresource string
 	query       url.Values
 	out         output
-	warnings    []string // sent in the headers of a successful response
+	warnings    *[]string // sent in the headers of a response
 }
 
 // respond finds the resource in the path, and handles the request.
 func (s *Server) respond(req *http.Request) *response {
 	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
-	r := &request{Request: req, server: s}
-	version := tableName{}
+	r := &request{Request: req, server: s, warnings: new([]string)}
+	version := resourcePath{}
 	switch {
 	case parts[0] == "api" && len(parts) > 2:
 		version.version, parts = parts[1], parts[2:]
@@ -61,11 +66,13 @@ func (s *Server) respond(req *http.Request) *response {
 	if len(parts) > 2 {
 		r.subresource = strings.Join(parts[2:], "/")
 	}
-	r.table = s.tables[version]
-	if r.table == nil {
-		return s.unknownResource(version, req)
+	r.resource = schema.GroupVersionResource{Group: version.group, Version: version.version, Resource: version.resource}
+	if s.lookup(version, r); r.kind == nil {
+		return r.serving.unknownResource(version, req)
 	}
-	r.kind = r.table.kind
+	if r.kind.Deprecation != "" {
+		r.warn(r.kind.Deprecation)
+	}
 	if req.URL.RawQuery != "" {
 		r.query = req.URL.Query()
 	}
@@ -78,9 +85,9 @@ func (s *Server) respond(req *http.Request) *response {
 		res, err = r.handle(handle)
 	}
 	if err != nil {
-		res = s.failure(err, req.Header)
+		res = r.serving.failure(err, req.Header)
 	}
-	for _, warning := range r.warnings {
+	for _, warning := range *r.warnings {
 		res.header.Add("Warning", fmt.Sprintf("299 - %q", warning))
 	}
 	return res
@@ -221,7 +228,7 @@ func (r *request) deleteOptions() (*metav1.DeleteOptions, error) {
 		if media, err = contentType(r.Header); err != nil {
 			return nil, err
 		}
-		if err = r.server.codecs.decodeOptions(body, media, options); err != nil {
+		if err = r.serving.codecs.decodeOptions(body, media, options); err != nil {
 			err = apierrors.NewBadRequest(err.Error())
 		}
 	}

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +35,7 @@ func notServed() *response {
 }
 
 // failure returns the response for an error.
-func (s *Server) failure(err error, header http.Header) *response {
+func (s *serving) failure(err error, header http.Header) *response {
 	out, negotiation := accepted(header, nil, false)
 	if negotiation != nil {
 		out.media = mediaJSON
@@ -45,14 +46,44 @@ func (s *Server) failure(err error, header http.Header) *response {
 		return newResponse(http.StatusInternalServerError, "text/plain", []byte(err.Error()))
 	}
 	res := newResponse(int(status.Code), out.media, body)
-	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
-		res.header.Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
-	}
+	setRetryAfter(res.header, status)
 	return res
+}
+
+// ErrorResponse returns the response with which an API server reports an error, as JSON: for code that responds in place of
+// the server.
+func ErrorResponse(status metav1.Status) (*http.Response, error) {
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	body, err := json.Marshal(status)
+	if err != nil {
+		return nil, fmt.Errorf("encode the status %q: %w", status.Message, err)
+	}
+	code := int(status.Code)
+	res := &http.Response{
+		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {string(mediaJSON)}}, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+	}
+	setRetryAfter(res.Header, &status)
+	return res, nil
+}
+
+// setRetryAfter tells the client when to repeat a request, if the status has it.
+func setRetryAfter(header http.Header, status *metav1.Status) {
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		header.Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+	}
 }
 
 // object returns a response with an object in the form that the client accepts.
 func (r *request) object(code int, rec *record) (*response, error) {
+	rec, err := rec.as(r.kind)
+	if err == nil && r.scaled() {
+		rec, err = r.scaleRecord(rec)
+	}
+	if err != nil {
+		return nil, err
+	}
 	body, err := r.encodeRecord(rec)
 	if err != nil {
 		return nil, err
@@ -69,14 +100,19 @@ func (r *request) notAcceptable(format, goType string) error {
 func (r *request) encodeRecord(rec *record) ([]byte, error) {
 	switch r.out.as {
 	case partialObject:
-		return r.server.codecs.encode(partial(rec), r.out.media)
+		return r.serving.codecs.encode(partial(rec), r.out.media)
 	case partialList:
-		if r.kind.custom() {
+		switch {
+		case r.scaled() && r.kind.custom():
+			return nil, r.notAcceptable("is not a list (%s)", "*v1.Scale")
+		case r.scaled():
+			return nil, r.notAcceptable("is not a list (%s)", "*autoscaling.Scale")
+		case r.kind.custom():
 			return nil, errors.New("content is not a list") // the real server's error
 		}
-		return nil, r.notAcceptable("is not a list (%s)", r.kind.internalType(r.kind.Kind))
+		return nil, r.notAcceptable("is not a list (%s)", rec.kind.internalType(rec.kind.Kind))
 	}
-	return r.server.codecs.encoded(rec, r.out.media)
+	return r.serving.codecs.encoded(rec, r.out.media)
 }
 
 // status returns a response with a Status that reports success.
@@ -85,8 +121,11 @@ func (r *request) status(code int, details *metav1.StatusDetails) (*response, er
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusSuccess, Details: details,
 	}
+	if code == http.StatusCreated {
+		status.Code = http.StatusCreated
+	}
 	media := r.out.media
-	body, err := r.server.codecs.encode(status, media)
+	body, err := r.serving.codecs.encode(status, media)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +149,7 @@ func (r *request) list(records []*record, listMeta metav1.ListMeta) (*response, 
 }
 
 func (r *request) encodeList(records []*record, listMeta metav1.ListMeta) ([]byte, error) {
-	codecs := r.server.codecs
+	codecs := r.serving.codecs
 	switch r.out.as {
 	case partialObject:
 		return nil, r.notAcceptable("is a list (%s)", r.kind.internalType(r.kind.listKind()))
@@ -167,7 +206,7 @@ func (r *request) encodeListJSON(records []*record, listMeta metav1.ListMeta) ([
 	}
 	texts := make([][]byte, len(records))
 	for i, rec := range records {
-		text, err := r.server.codecs.encoded(rec, mediaJSON)
+		text, err := r.serving.codecs.encoded(rec, mediaJSON)
 		if err != nil {
 			return nil, err
 		}

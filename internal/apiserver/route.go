@@ -20,7 +20,7 @@ func (r *request) routeBuiltin(forceWatch bool) (func() (*response, error), erro
 	methods := map[string]func() (*response, error){}
 	list := func() (*response, error) { return r.listOrWatch(forceWatch) }
 	inScope := r.kind.ClusterScoped == (r.namespace == "")
-	isNamespace := r.kind == r.server.namespaceKind()
+	isNamespace := r.kind.namespace()
 	switch {
 	case !inScope && (r.kind.ClusterScoped || r.name != ""):
 	case !inScope:
@@ -32,7 +32,11 @@ func (r *request) routeBuiltin(forceWatch bool) (func() (*response, error), erro
 		}
 	case r.subresource == "finalize" && isNamespace:
 		methods[http.MethodPut] = r.update
-	case r.subresource == "" || r.subresource == "status" && r.kind.Status:
+	case r.subresource == bindingSubresource && r.kind.bound():
+		methods[http.MethodPost] = r.bind
+	case r.subresource == evictionSubresource && r.kind.bound():
+		methods[http.MethodPost] = r.evict
+	case r.subresource == "" || r.subresource == "status" && r.kind.Status || r.scaled() && r.kind.Scale != nil:
 		methods[http.MethodGet], methods[http.MethodPut], methods[http.MethodPatch] = r.get, r.update, r.patch
 		if r.subresource == "" {
 			methods[http.MethodDelete] = r.delete
@@ -73,7 +77,7 @@ func (r *request) routeCustom(forceWatch bool) (func() (*response, error), error
 	case r.subresource == "":
 		handlers["list"] = func() (*response, error) { return r.listOrWatch(forceWatch) }
 		handlers["create"], handlers["delete"], handlers["deletecollection"] = r.create, r.delete, r.deleteCollection
-	case r.subresource != "status" || !r.kind.Status:
+	case (r.subresource != "status" || !r.kind.Status) && (!r.scaled() || r.kind.Scale == nil):
 		return nil, apierrors.NewNotFound(r.kind.groupResource(), r.name)
 	}
 	handler := handlers[verb]
@@ -84,7 +88,7 @@ func (r *request) routeCustom(forceWatch bool) (func() (*response, error), error
 }
 
 // unknownResource is the response for a resource that is not served: a Status in a group of built-in kinds, otherwise text.
-func (s *Server) unknownResource(name tableName, req *http.Request) *response {
+func (s *serving) unknownResource(name resourcePath, req *http.Request) *response {
 	for _, kind := range s.kindsOf(name.group, name.version) {
 		if !kind.custom() {
 			return s.failure(genericError(http.StatusNotFound), req.Header)

@@ -2,15 +2,17 @@ package apiserver
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 )
@@ -34,20 +36,19 @@ type Config struct {
 
 // Server is an API server in memory. Create it with New.
 type Server struct {
-	// Immutable after New; forks share them.
-	config Config
-	codecs *codecs
-	// managers compute managed fields.
-	managers map[scope]*managedfields.FieldManager
+	config Config // immutable after New; forks share it
 
-	mu      sync.Mutex
-	random  *rand.PCG            // guarded by mu
-	version uint64               // of the latest write; guarded by mu
-	tables  map[tableName]*table // the map is immutable, its tables are guarded by mu
+	mu        sync.Mutex
+	serving   *serving                        // immutable, so that requests use it without the lock; guarded by mu
+	random    *rand.PCG                       // of uids and names; guarded by mu
+	timeouts  *rand.PCG                       // of watches, so that their number does not change uids; guarded by mu
+	version   uint64                          // of the latest write; guarded by mu
+	tables    map[schema.GroupResource]*table // by storage kind; the map and its tables are guarded by mu
+	admission Admission                       // nil: none; guarded by mu
+	observers []func(Change)                  // immutable, guarded by mu
+	changes   []Change                        // not yet observed; guarded by mu
+	notifying bool                            // guarded by mu
 }
-
-// tableName identifies a resource in one version.
-type tableName struct{ group, version, resource string }
 
 // New returns an empty server. Errors: two kinds with one resource name, a Go type that cannot be registered.
 func New(config Config) (*Server, error) {
@@ -57,39 +58,33 @@ func New(config Config) (*Server, error) {
 	if config.History <= 0 {
 		config.History = 10_000
 	}
-	codecs, err := newCodecs(config.Kinds)
-	if err != nil {
-		return nil, fmt.Errorf("new API server: %w", err)
-	}
-	managers, err := newFieldManagers(config.Kinds)
+	serving, err := newServing(config.Kinds, nil)
 	if err != nil {
 		return nil, fmt.Errorf("new API server: %w", err)
 	}
 	s := &Server{
-		config: config, codecs: codecs, managers: managers,
-		random: rand.NewPCG(config.Seed, 0), version: firstVersion,
-		tables: map[tableName]*table{},
+		config: config, serving: serving, random: rand.NewPCG(config.Seed, 0), timeouts: rand.NewPCG(config.Seed, 1), version: firstVersion,
+		tables: map[schema.GroupResource]*table{},
 	}
 	for _, kind := range config.Kinds {
-		name := tableName{kind.Group, kind.Version, kind.Resource}
-		if s.tables[name] != nil {
-			return nil, fmt.Errorf("new API server: two kinds are named %s in %s", kind.Resource, kind.GroupVersion())
+		storage := kind.storage()
+		if s.tables[storage.groupResource()] == nil {
+			s.tables[storage.groupResource()] = &table{kind: storage, compacted: firstVersion}
 		}
-		s.tables[name] = &table{kind: kind, compacted: firstVersion}
 	}
 	return s, nil
 }
 
 // Fork returns a server with the same objects, history and random sequence, which changes independently from then on. It
-// has no open watches. A fork shares all stored objects. The first write to a resource copies the list of references to its
-// objects, in the fork and in the original.
+// has no open watches and no observers. A fork shares all stored objects. The first write to a resource copies the list of
+// references to its objects, in the fork and in the original.
 func (s *Server) Fork() *Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	random := *s.random
+	random, timeouts := *s.random, *s.timeouts
 	fork := &Server{
-		config: s.config, codecs: s.codecs, managers: s.managers, random: &random, version: s.version,
-		tables: make(map[tableName]*table, len(s.tables)),
+		config: s.config, serving: s.serving, admission: s.admission, random: &random, timeouts: &timeouts, version: s.version,
+		tables: make(map[schema.GroupResource]*table, len(s.tables)),
 	}
 	for name, t := range s.tables {
 		fork.tables[name] = t.fork()
@@ -119,71 +114,86 @@ func (s *Server) Compact() {
 	}
 }
 
-// CloseWatches ends the open watches of all resources, as a restart of the server does.
-func (s *Server) CloseWatches() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range s.tables {
-		t.closed++
-		t.wake()
-	}
-}
+// errChanged is returned by a write if the object is not the one that was read: another request has changed it since.
+var errChanged = errors.New("the stored object has changed")
 
-// commit stores obj, which replaces old (nil: it is new), and returns the stored record. If obj equals old, it returns old.
-// s.mu is held.
-func (s *Server) commit(t *table, obj object, old *record, dryRun bool) (*record, error) {
-	r := &record{kind: t.kind, key: keyOf(obj.GetNamespace(), obj.GetName()), obj: obj}
+// commit stores obj, which has the form of the request's kind, in place of old (nil: it is new), and returns the stored
+// record. If it equals old, commit returns old. Error: errChanged.
+func (r *request) commit(obj Object, old *record, dryRun bool) (*record, error) {
 	if !dryRun {
 		obj.SetSelfLink("")
 	}
-	if t.kind.rules.stored != nil {
-		r.rewritten = t.kind.rules.stored(obj)
-	}
-	if old == nil {
-		if dryRun {
-			return r, nil
+	storage := r.kind.storage()
+	if storage != r.kind {
+		var err error
+		if obj, err = storage.convert(obj); err != nil {
+			return nil, err
 		}
-		s.advance(r)
-		t.put(r)
-		t.log(event{kind: watch.Added, version: r.version, record: r}, s.config.History)
-		return r, nil
 	}
-	obj.SetResourceVersion(old.obj.GetResourceVersion())
-	same, err := s.codecs.equal(r, old)
-	if err != nil {
-		return nil, err
+	rec := &record{kind: storage, key: keyOf(obj.GetNamespace(), obj.GetName()), obj: obj}
+	if storage.Rules.Stored != nil {
+		rec.rewritten = storage.Rules.Stored(obj)
 	}
-	if same && r.rewritten == old.rewritten {
-		return old, nil
+	e := event{kind: watch.Added, old: old}
+	if old != nil {
+		obj.SetResourceVersion(old.obj.GetResourceVersion())
+		same, err := r.serving.codecs.equal(rec, old)
+		if err != nil {
+			return nil, err
+		}
+		if same && rec.rewritten == old.rewritten {
+			return old, nil
+		}
+		e.kind = watch.Modified
 	}
 	if dryRun {
-		return r, nil
+		return rec, nil
 	}
-	r = &record{kind: t.kind, key: r.key, obj: obj, rewritten: r.rewritten}
-	s.advance(r)
-	t.put(r)
-	t.log(event{kind: watch.Modified, version: r.version, record: r, old: old}, s.config.History)
-	return r, nil
+	e.record = &record{kind: storage, key: rec.key, obj: obj, rewritten: rec.rewritten} // without the encoding of rec
+	return e.record, r.server.write(r.table, e)
 }
 
-// remove deletes an object. The event has its last state with a new version. s.mu is held.
-func (s *Server) remove(t *table, old *record) *record {
-	last := &record{kind: t.kind, key: old.key, obj: old.obj.DeepCopyObject().(object)}
-	s.advance(last)
-	t.remove(old.key)
-	t.log(event{kind: watch.Deleted, version: last.version, record: last, old: old}, s.config.History)
-	return last
+// remove deletes an object. The event has its last state with a new version. Error: errChanged.
+func (r *request) remove(old *record) (*record, error) {
+	last := &record{kind: old.kind, key: old.key, obj: old.obj.DeepCopyObject().(Object)}
+	return last, r.server.write(r.table, event{kind: watch.Deleted, record: last, old: old})
 }
 
-// advance gives a record the next version. s.mu is held.
-func (s *Server) advance(r *record) {
+// write commits an event, whose record gets the next version. Error: errChanged.
+func (s *Server) write(t *table, e event) error {
+	if err := s.writeEvent(t, &e); err != nil {
+		return err
+	}
+	s.notify()
+	return nil
+}
+
+func (s *Server) writeEvent(t *table, e *event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.get(e.record.key) != e.old {
+		return errChanged
+	}
+	if resource := e.record.kind.groupResource(); s.tables[resource] != t { // withdrawn since the request began
+		return apierrors.NewNotFound(resource, e.record.obj.GetName())
+	}
 	s.version++
-	r.version = s.version
-	r.obj.SetResourceVersion(strconv.FormatUint(s.version, 10))
+	e.version, e.record.version = s.version, s.version
+	e.record.obj.SetResourceVersion(strconv.FormatUint(s.version, 10))
+	if e.kind == watch.Deleted {
+		t.remove(e.record.key)
+	} else {
+		t.put(e.record)
+	}
+	t.log(*e, s.config.History)
+	s.noteChange(*e)
+	return nil
 }
 
-// uid returns a new uid in the form of a random UUID. s.mu is held.
+// uid returns a new uid in the form of a random UUID.
 func (s *Server) uid() types.UID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], s.random.Uint64())
 	binary.BigEndian.PutUint64(b[8:], s.random.Uint64())
@@ -192,8 +202,16 @@ func (s *Server) uid() types.UID {
 	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]))
 }
 
-// generateName appends five random characters to base, which it cuts to 58 characters first. s.mu is held.
+func (s *Server) randomNumber() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.random.Uint64()
+}
+
+// generateName appends five random characters to base, which it cuts to 58 characters first.
 func (s *Server) generateName(base string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	const alphabet = "bcdfghjklmnpqrstvwxz2456789" // no vowels, so that no words appear
 	const longest = 58
 	if len(base) > longest {
@@ -209,4 +227,23 @@ func (s *Server) generateName(base string) string {
 // now returns the time with the precision of timestamps in JSON.
 func now() metav1.Time { return metav1.NewTime(time.Now().UTC().Truncate(time.Second)) }
 
-func (s *Server) namespaceTable() *table { return s.tables[tableName{"", "v1", "namespaces"}] }
+// lookup sets the served kinds of a request, and the kind at its path with its table; no kind if none is served there.
+func (s *Server) lookup(path resourcePath, r *request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.serving, r.kind = s.serving, s.serving.paths[path]
+	if r.kind != nil {
+		r.table = s.tables[r.kind.storage().groupResource()]
+		r.custom, r.generation = r.kind.custom(), r.table.closed
+	}
+}
+
+// find returns the stored object of a resource, or nil.
+func (s *Server) find(resource schema.GroupResource, key string) *record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.tables[resource]; t != nil {
+		return t.get(key)
+	}
+	return nil
+}

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// object is an API object: a pointer to a Go type, or an *unstructured.Unstructured.
-type object interface {
+// Object is an API object: a pointer to a Go type, or an *unstructured.Unstructured.
+type Object interface {
 	runtime.Object
 	metav1.Object
 }
@@ -26,13 +26,41 @@ type record struct {
 	kind    *Kind
 	key     string // namespace/name, or the name of a cluster-scoped object: the order of lists
 	version uint64
-	obj     object // complete, with its TypeMeta and resourceVersion
-	// rewritten is the result of rules.stored.
+	obj     Object // complete, with its TypeMeta and resourceVersion
+	// rewritten is the result of Rules.Stored.
 	rewritten bool
 
 	// Encodings, made when a client first asks for them.
 	json     atomic.Pointer[[]byte]
 	protobuf atomic.Pointer[[]byte]
+	// views are the object in other versions, made when a client first asks for them.
+	views atomic.Pointer[view]
+}
+
+// view is a stored object in the form of another kind, in a list of views.
+type view struct {
+	record *record
+	next   *view
+}
+
+// as returns the object in the form of a kind of the same resource.
+func (r *record) as(kind *Kind) (*record, error) {
+	if r.kind == kind {
+		return r, nil
+	}
+	views := r.views.Load()
+	for v := views; v != nil; v = v.next {
+		if v.record.kind == kind {
+			return v.record, nil
+		}
+	}
+	obj, err := kind.convert(r.obj)
+	if err != nil {
+		return nil, fmt.Errorf("convert %s %s from %s to %s: %w", kind.Kind, r.key, r.kind.Version, kind.Version, err)
+	}
+	converted := &record{kind: kind, key: r.key, version: r.version, obj: obj}
+	r.views.CompareAndSwap(views, &view{converted, views}) // a lost view is made again
+	return converted, nil
 }
 
 func keyOf(namespace, name string) string {
@@ -65,6 +93,8 @@ type table struct {
 	changed chan struct{}
 	// closed is incremented by CloseWatches: watches that began earlier end.
 	closed int
+	// held is the version up to which watches send events; nil: no limit.
+	held *uint64
 	// streams are the open watches.
 	streams map[*stream]struct{}
 }
@@ -73,6 +103,15 @@ type table struct {
 func (t *table) snapshot() []*record {
 	t.shared = true
 	return t.records
+}
+
+// objects returns the current objects.
+func (t *table) objects() []Object {
+	objects := make([]Object, len(t.records))
+	for i, r := range t.records {
+		objects[i] = r.obj
+	}
+	return objects
 }
 
 func (t *table) find(key string) (int, bool) {
@@ -145,8 +184,11 @@ func (t *table) compact(version uint64) {
 }
 
 // after returns the index in history of the first event after version.
-func (t *table) after(version uint64) int {
-	return sort.Search(len(t.history), func(i int) bool { return t.history[i].version > version })
+func (t *table) after(version uint64) int { return after(t.history, version) }
+
+// after returns the index of the first event after version.
+func after(events []event, version uint64) int {
+	return sort.Search(len(events), func(i int) bool { return events[i].version > version })
 }
 
 // wait returns a channel that is closed at the next event.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // putObjects stores n ConfigMaps.
@@ -111,7 +112,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, func(c *Config) { c.History = 10 })
 	putObjects(t, s, 100)
-	table := s.tables[tableName{"", "v1", "configmaps"}]
+	table := s.tables[schema.GroupResource{Resource: "configmaps"}]
 	if n := len(table.history); n < 10 || n >= 20 {
 		t.Errorf("%d events in the history, want 10 to 19", n)
 	}

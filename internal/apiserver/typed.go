@@ -11,21 +11,21 @@ import (
 func mapKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
 
 // clearField sets the field name of a Go type to its zero value, if the type has it.
-func clearField(obj object, name string) {
+func clearField(obj Object, name string) {
 	if f := reflect.ValueOf(obj).Elem().FieldByName(name); f.IsValid() {
 		f.SetZero()
 	}
 }
 
 // copyField sets the field name of obj to a copy of the field of from.
-func copyField(obj, from object, name string) {
+func copyField(obj, from Object, name string) {
 	if f := reflect.ValueOf(obj).Elem().FieldByName(name); f.IsValid() {
 		f.Set(reflect.ValueOf(from.DeepCopyObject()).Elem().FieldByName(name))
 	}
 }
 
 // sameContent reports whether two objects of one Go type are equal except for their metadata.
-func sameContent(a, b object) bool {
+func sameContent(a, b Object) bool {
 	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
 	for i := range x.NumField() {
 		if field := x.Type().Field(i); field.Name == "ObjectMeta" || field.Name == "TypeMeta" {

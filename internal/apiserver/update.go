@@ -25,7 +25,8 @@ func (r *request) update() (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	obj, err := r.decodeBody(body, media, options)
+	part := r.ofBody()
+	obj, err := part.decodeBody(body, media, options)
 	if err != nil {
 		return nil, err
 	}
@@ -36,25 +37,49 @@ func (r *request) update() (*response, error) {
 		return nil, err
 	}
 	r.removeDuplicateOwners(obj, false)
-	return r.replace(obj.GetUID(), options, func(current object) (object, error) {
-		return r.manage(current, obj, options), nil
+	return r.replace(obj.GetUID(), options, func(current Object) (Object, error) {
+		return r.changeBody(current, func(current Object) (Object, error) {
+			obj := part.manage(current, obj.DeepCopyObject().(Object), options) // a copy for each attempt
+			if err := part.mutate(obj, current, options); err != nil {
+				return nil, err
+			}
+			r.removeDuplicateOwners(obj, true)
+			return obj, nil
+		})
 	})
 }
 
 // replace replaces the object that the request names by what change makes of it, and responds with the stored object. uid
-// is a precondition, or empty.
-func (r *request) replace(uid types.UID, options writeOptions, change func(current object) (object, error)) (*response, error) {
-	r.server.mu.Lock()
-	defer r.server.mu.Unlock()
-	existing := r.table.get(keyOf(r.namespace, r.name))
-	if existing == nil {
-		if r.subresource != "" || !r.applies() && (!r.kind.CreateOnUpdate || r.Method == http.MethodPatch) {
+// is a precondition, or empty. change is called again if another request changes the object in the meantime.
+func (r *request) replace(uid types.UID, options writeOptions, change func(current Object) (Object, error)) (*response, error) {
+	for {
+		warnings := len(*r.warnings)
+		res, err := r.tryReplace(uid, options, change)
+		if !errors.Is(err, errChanged) {
+			return res, err
+		}
+		*r.warnings = (*r.warnings)[:warnings]
+	}
+}
+
+// tryReplace is one attempt of replace. Error: errChanged.
+func (r *request) tryReplace(uid types.UID, options writeOptions, change func(current Object) (Object, error)) (*response, error) {
+	stored := r.find(r.namespace, r.name)
+	if stored == nil {
+		switch {
+		case r.kind.CreateOnUpdate && (r.applies() || r.Method == http.MethodPut): // by an update of the status, too
+		case r.applies() && r.subresource == "":
+		default:
 			return nil, apierrors.NewNotFound(r.kind.groupResource(), r.name)
 		}
 		return r.createOnUpdate(uid, options, change)
 	}
+	existing, err := stored.as(r.kind)
+	if err != nil {
+		return nil, err
+	}
 	if uid != "" && uid != existing.obj.GetUID() {
-		return nil, r.storedPrecondition(uid, existing.obj.GetUID(), options)
+		return nil, r.storedPrecondition(r.namespace, r.name, precondition("UID", uid, existing.obj.GetUID()), options.dryRun)
 	}
 	obj, err := change(existing.obj)
 	if err != nil {
@@ -66,34 +91,42 @@ func (r *request) replace(uid types.UID, options writeOptions, change func(curre
 	if err := r.checkVersion(obj, existing); err != nil {
 		return nil, err
 	}
+	if err := r.allocate(obj, existing.obj, options); err != nil {
+		return nil, err
+	}
 	if err := r.prepareUpdate(obj, existing.obj); err != nil {
 		return nil, err
 	}
-	if r.kind.rules.warnings != nil && r.subresource == "" {
-		r.warn(r.kind.rules.warnings(obj, existing.obj)...)
+	if r.kind.Rules.Warnings != nil && (r.subresource == "" || r.scaled()) {
+		r.warn(r.kind.Rules.Warnings(obj, existing.obj)...)
 	}
-	if r.kind.rules.canonicalize != nil {
-		r.kind.rules.canonicalize(obj)
+	if r.kind.Rules.Canonicalize != nil {
+		r.kind.Rules.Canonicalize(obj)
 	}
 	keepTimes(obj, existing.obj)
+	if err := r.admit(obj, existing.obj, options.dryRun); err != nil {
+		return nil, err
+	}
 	if deletedByUpdate(obj, existing.obj) {
 		if !options.dryRun {
-			r.server.remove(r.table, existing)
+			if _, err := r.remove(stored); err != nil {
+				return nil, err
+			}
 		}
 		// The response has the object of the request, with the version that it had.
 		return r.object(http.StatusOK, &record{kind: r.kind, key: existing.key, obj: obj})
 	}
-	rec, err := r.server.commit(r.table, obj, existing, options.dryRun)
+	rec, err := r.commit(obj, stored, options.dryRun)
 	if err != nil {
 		return nil, err
 	}
 	return r.object(http.StatusOK, rec)
 }
 
-// createOnUpdate creates the object of an update. Server.mu is held.
-func (r *request) createOnUpdate(uid types.UID, options writeOptions, change func(object) (object, error)) (*response, error) {
+// createOnUpdate creates the object of an update.
+func (r *request) createOnUpdate(uid types.UID, options writeOptions, change func(Object) (Object, error)) (*response, error) {
 	if uid != "" {
-		return nil, r.storedPrecondition(uid, "", options)
+		return nil, r.storedPrecondition(r.namespace, r.name, precondition("UID", uid, ""), options.dryRun)
 	}
 	obj, err := change(nil)
 	if err != nil {
@@ -111,7 +144,7 @@ func (r *request) createOnUpdate(uid types.UID, options writeOptions, change fun
 
 // checkVersion returns an error if an update is for another version than the current one. Without a version it gets the
 // current one, if the kind allows that.
-func (r *request) checkVersion(obj object, existing *record) error {
+func (r *request) checkVersion(obj Object, existing *record) error {
 	text := obj.GetResourceVersion()
 	version := uint64(0)
 	if text != "" {
@@ -136,23 +169,26 @@ func (r *request) checkVersion(obj object, existing *record) error {
 }
 
 // prepareUpdate normalizes and validates an object that is to replace old.
-func (r *request) prepareUpdate(obj, old object) error {
+func (r *request) prepareUpdate(obj, old Object) error {
 	if err := r.setNamespace(obj); err != nil {
 		return err
 	}
 	obj.SetGeneration(old.GetGeneration())
-	rules := r.kind.rules
+	rules := r.kind.Rules
 	switch r.subresource {
-	case "":
+	case "", scaleSubresource:
 		if err := r.kind.prepareContent(obj, old, false); err != nil {
 			return err
 		}
-		if rules.prepare != nil {
-			rules.prepare(obj, old)
+		if rules.Prepare != nil {
+			rules.Prepare(obj, old)
 		}
 	case "status":
 		if err := r.kind.prepareContent(obj, old, true); err != nil {
 			return err
+		}
+		if rules.PrepareStatus != nil {
+			rules.PrepareStatus(obj, old)
 		}
 	case "finalize":
 		copyField(obj, old, "Status")
@@ -169,21 +205,18 @@ func (r *request) prepareUpdate(obj, old object) error {
 	if grace := old.GetDeletionGracePeriodSeconds(); grace != nil && obj.GetDeletionGracePeriodSeconds() == nil {
 		obj.SetDeletionGracePeriodSeconds(grace)
 	}
-	errs := append(validateMetadata(obj, !r.kind.ClusterScoped, pathSegment), validateMetadataUpdate(obj, old)...)
-	switch {
-	case r.subresource != "" && rules.validateSubresource != nil:
-		errs = append(errs, rules.validateSubresource(r.subresource, obj, old)...)
-	case rules.validate != nil:
-		errs = append(errs, rules.validate(obj, old)...)
+	if r.subresource == bindingSubresource {
+		return nil
 	}
-	if len(errs) > 0 {
-		return apierrors.NewInvalid(r.kind.GroupKind(), obj.GetName(), errs)
+	errs := append(ValidateMetadata(obj, !r.kind.ClusterScoped, pathSegment), ValidateMetadataUpdate(obj, old)...)
+	if errs = append(errs, r.validate(obj, old)...); len(errs) > 0 {
+		return apierrors.NewInvalid(r.kind.storage().GroupKind(), obj.GetName(), errs)
 	}
 	return nil
 }
 
 // deletedByUpdate reports whether an update removes the last finalizer of an object that is being deleted.
-func deletedByUpdate(obj, old object) bool {
+func deletedByUpdate(obj, old Object) bool {
 	if n, ok := obj.(*corev1.Namespace); ok && len(n.Spec.Finalizers) > 0 {
 		return false
 	}
@@ -191,14 +224,7 @@ func deletedByUpdate(obj, old object) bool {
 	return len(obj.GetFinalizers()) == 0 && old.GetDeletionTimestamp() != nil && (grace == nil || *grace == 0)
 }
 
-func terminating(obj object) bool {
+func terminating(obj Object) bool {
 	n, ok := obj.(*corev1.Namespace)
 	return ok && n.Status.Phase == corev1.NamespaceTerminating
-}
-
-func (s *Server) namespaceKind() *Kind {
-	if t := s.namespaceTable(); t != nil {
-		return t.kind
-	}
-	return nil
 }

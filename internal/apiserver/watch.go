@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,10 +37,27 @@ func (r *request) watch(options internalversion.ListOptions, selected selection)
 		request: r, selected: selected, bookmarks: options.AllowWatchBookmarks,
 		done: r.Context().Done(), cause: r.Context().Err, closed: make(chan struct{}),
 	}
-	s, t := r.server, r.table
+	initial, at, problem := st.begin(options, version)
+	if problem != nil {
+		st.fail(problem)
+	} else if send := options.SendInitialEvents; send != nil && *send {
+		st.sendInitial(initial, at)
+	}
+	res := newResponse(http.StatusOK, r.out.media, nil)
+	if r.out.media != mediaJSON {
+		res.header.Set("Content-Type", string(r.out.media)+";stream=watch")
+	}
+	res.stream = st
+	return res, nil
+}
+
+// begin sets the limits of a watch and the version after which it begins. It returns the objects that a watch with initial
+// events sends first, with their version, or the error that ends the watch at once.
+func (st *stream) begin(options internalversion.ListOptions, version uint64) (initial []*record, at uint64, err error) {
+	s, t := st.request.server, st.request.table
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	timeout := minWatchTimeout + time.Duration(s.random.Uint64()%uint64(minWatchTimeout))
+	timeout := minWatchTimeout + time.Duration(s.timeouts.Uint64()%uint64(minWatchTimeout))
 	if seconds := options.TimeoutSeconds; seconds != nil && *seconds > 0 {
 		timeout = time.Duration(*seconds) * time.Second
 	}
@@ -48,31 +66,27 @@ func (r *request) watch(options internalversion.ListOptions, selected selection)
 	if next := st.untilBookmark(); options.AllowWatchBookmarks && next > 0 {
 		st.bookmark = time.NewTimer(next)
 	}
-	st.generation = t.closed
+	st.generation = st.request.generation
 	st.cursor = s.version
-	switch initial := options.SendInitialEvents; {
-	case initial != nil && *initial:
-		if version > s.version {
-			st.fail(tooLarge(version, s.version))
-			break
-		}
-		st.sendInitial()
-	case options.ResourceVersion == "" || version == 0: // from now on
-	case version < t.compacted:
-		st.fail(tooOld(version, t.compacted))
-	default:
-		st.cursor = version
-	}
 	if t.streams == nil {
 		t.streams = map[*stream]struct{}{}
 	}
 	t.streams[st] = struct{}{}
-	res := newResponse(http.StatusOK, r.out.media, nil)
-	if r.out.media != mediaJSON {
-		res.header.Set("Content-Type", string(r.out.media)+";stream=watch")
+	switch send := options.SendInitialEvents; {
+	case send != nil && *send && version > s.version:
+		return nil, 0, tooLarge(version, s.version)
+	case send != nil && *send:
+		return t.snapshot(), s.version, nil
+	case options.ResourceVersion == "" || version == 0: // from now on
+	case version < t.compacted:
+		if st.request.kind.Uncached {
+			return nil, 0, apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
+		}
+		return nil, 0, tooOld(version, t.compacted)
+	default:
+		st.cursor = version
 	}
-	res.stream = st
-	return res, nil
+	return nil, 0, nil
 }
 
 // stream is the body of a watch. It has no goroutine: Read takes the events from the history, and waits for more.
@@ -97,10 +111,11 @@ type stream struct {
 	ended      bool
 	generation int
 
-	// cursor is the version up to which events were taken. backlog contains events after it that the history lost. Guarded
-	// by Server.mu.
-	cursor  uint64
-	backlog []event
+	// cursor is the version up to which events were taken; it can be in the future. backlog contains taken events that were
+	// not sent, because they left the history before. bookmarkDue is set by SendBookmarks. Guarded by Server.mu.
+	cursor      uint64
+	backlog     []event
+	bookmarkDue bool
 }
 
 // Read returns the next events, and waits for one if there is none. It returns io.EOF after the time of the watch, and
@@ -110,6 +125,8 @@ func (st *stream) Read(p []byte) (int, error) {
 		select {
 		case <-st.closed:
 			return 0, http.ErrBodyReadAfterClose
+		case <-st.done: // before the events, so that the result of a write after the end of the context is not random
+			return 0, st.cause()
 		default:
 		}
 		if st.buffer.Len() > 0 {
@@ -135,7 +152,7 @@ func (st *stream) Read(p []byte) (int, error) {
 		case <-st.timeout.C:
 			st.ended = true
 		case <-bookmark:
-			st.sendBookmark()
+			st.requestBookmark()
 			if next := st.untilBookmark(); next > 0 {
 				st.bookmark.Reset(next)
 			}
@@ -162,25 +179,53 @@ func (st *stream) Close() error {
 	return nil
 }
 
-// take encodes the events after the cursor into the buffer. It returns a channel that is closed at the next event.
+// requestBookmark makes the next take send a bookmark.
+func (st *stream) requestBookmark() {
+	s := st.request.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.bookmarkDue = true
+}
+
+// take encodes the events after the cursor into the buffer, and a bookmark if one is due. It returns a channel that is
+// closed at the next event. When the server has ended the watch, its client gets no further events. A watch from a version
+// in the future gets no bookmark until that version exists, and a held watch gets none.
 func (st *stream) take() <-chan struct{} {
 	s, t := st.request.server, st.request.table
 	s.mu.Lock()
-	events := append(st.backlog, t.history[t.after(st.cursor):]...)
-	st.backlog = nil
-	st.cursor = max(st.cursor, s.version)
-	ended := t.closed != st.generation
+	if t.closed != st.generation {
+		s.mu.Unlock()
+		st.ended = true
+		return nil
+	}
+	events, version := st.pending(), st.cursor
+	bookmark := st.bookmarkDue && version <= s.version && t.held == nil
+	st.bookmarkDue = false
 	wait := t.wait()
 	s.mu.Unlock()
 	for _, e := range events {
-		st.send(e)
+		if st.send(e); st.ended { // nothing follows an error
+			return nil
+		}
 	}
-	st.ended = st.ended || ended
+	if bookmark {
+		st.sendBookmark(version, nil)
+	}
 	return wait
 }
 
-// send encodes an event if its object was selected before or after it.
+// send encodes an event if its object was selected before or after it. An object that cannot be converted to the version of
+// the watch ends it.
 func (st *stream) send(e event) {
+	kind := st.request.kind
+	var err error
+	if e.record, err = e.record.as(kind); err == nil && e.old != nil {
+		e.old, err = e.old.as(kind)
+	}
+	if err != nil {
+		st.fail(err)
+		return
+	}
 	after := e.kind != watch.Deleted && st.includes(e.record)
 	before := st.includes(e.old)
 	switch {
@@ -192,7 +237,7 @@ func (st *stream) send(e event) {
 		st.sendObject(watch.Deleted, e.record)
 	case before:
 		// The object is not selected any more: clients get its last selected state, with the version of the event.
-		last := e.old.obj.DeepCopyObject().(object)
+		last := e.old.obj.DeepCopyObject().(Object)
 		last.SetResourceVersion(strconv.FormatUint(e.version, 10))
 		st.sendObject(watch.Deleted, &record{kind: e.record.kind, key: e.record.key, version: e.version, obj: last})
 	}
@@ -210,35 +255,34 @@ func (st *stream) sendObject(kind watch.EventType, rec *record) {
 	st.frame(kind, text, err)
 }
 
-// sendInitial sends the current objects, and the bookmark after them if the client asked for bookmarks. Server.mu is held.
-func (st *stream) sendInitial() {
-	for _, rec := range within(st.request.table.snapshot(), st.selected.namespace) {
+// sendInitial sends the objects of a version, and the bookmark after them if the client asked for bookmarks.
+func (st *stream) sendInitial(records []*record, version uint64) {
+	for _, rec := range within(records, st.selected.namespace) {
+		rec, err := rec.as(st.request.kind)
+		if err != nil {
+			st.fail(err)
+			return
+		}
 		if st.includes(rec) {
 			st.sendObject(watch.Added, rec)
 		}
 	}
 	if st.bookmarks {
-		st.sendBookmarkAt(st.cursor, map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		st.sendBookmark(version, map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
 }
 
-// sendBookmark sends a bookmark with the version up to which the client has all events.
-func (st *stream) sendBookmark() {
-	st.take() // events that arrived since
-	s := st.request.server
-	s.mu.Lock()
-	version := st.cursor
-	s.mu.Unlock()
-	st.sendBookmarkAt(version, nil)
-}
-
-func (st *stream) sendBookmarkAt(version uint64, annotations map[string]string) {
+// sendBookmark sends a bookmark: the client has all events up to version.
+func (st *stream) sendBookmark(version uint64, annotations map[string]string) {
 	kind := st.request.kind
 	obj := kind.empty()
 	obj.GetObjectKind().SetGroupVersionKind(kind.GroupVersionKind)
 	obj.SetResourceVersion(strconv.FormatUint(version, 10))
 	if annotations != nil {
 		obj.SetAnnotations(annotations)
+	}
+	if kind.Rules.Blank != nil {
+		kind.Rules.Blank(obj)
 	}
 	st.sendObject(watch.Bookmark, &record{kind: kind, obj: obj})
 }
@@ -250,7 +294,7 @@ func (st *stream) untilBookmark() time.Duration {
 
 // fail sends an error, and ends the watch.
 func (st *stream) fail(err error) {
-	text, encodeErr := st.request.server.codecs.encode(statusOf(err), st.request.out.media)
+	text, encodeErr := st.request.serving.codecs.encode(statusOf(err), st.request.out.media)
 	st.frame(watch.Error, text, encodeErr)
 	st.ended = true
 }
@@ -275,7 +319,7 @@ func (st *stream) writeFrame(kind watch.EventType, text []byte) error {
 	case mediaProtobuf:
 		var frame bytes.Buffer
 		e := &metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: text}}
-		if err := st.request.server.codecs.rawProtobuf.Encode(e, &frame); err != nil {
+		if err := st.request.serving.codecs.rawProtobuf.Encode(e, &frame); err != nil {
 			return fmt.Errorf("encode a watch event: %w", err)
 		}
 		st.buffer.Write(binary.BigEndian.AppendUint32(nil, uint32(frame.Len())))

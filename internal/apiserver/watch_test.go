@@ -54,6 +54,7 @@ func TestWatchEndsWithContext(t *testing.T) {
 		}()
 		synctest.Wait()
 		cancel()
+		putObjects(t, s, 1) // too late
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("the watch ended with %v, want the context's error", err)
 		}

@@ -92,15 +92,20 @@ func layers() map[string]place {
 		// module, so that a defect in the tested code cannot break it.
 		"kube/localcluster": {},
 
-		"cmd/...":                 {may: []string{"..."}},
-		"integration/...":         {may: []string{"..."}},
-		"internal/arch":           {},
-		"internal/clustertest":    {may: []string{"client", "controller", "informer", "kube", "kube/localcluster"}},
-		"internal/apiserver":      {},                                  // an API server for tests, which any package's tests may use
-		"internal/fakeapi":        {may: []string{"kube", "informer"}}, // a Retriever's server for tests
-		"internal/fakeserver":     {may: []string{"kube"}},             // an API server for tests
-		"internal/testlength":     {foundation: true},                  // the counts of long tests
-		"internal/contractmatrix": {},                                  // tests only
+		"cmd/...":                            {may: []string{"..."}},
+		"integration/...":                    {may: []string{"..."}},
+		"internal/arch":                      {},
+		"internal/clustertest":               {may: []string{"client", "controller", "informer", "kube", "kube/localcluster"}},
+		"internal/apiserver":                 {may: []string{"internal/apiserver/..."}}, // an API server for tests, which any package's tests may use
+		"internal/apiserver/applyschema/...": {},
+		"internal/apiserver/openapi/...":     {may: []string{"internal/apiserver/openapi"}},
+		"internal/apiserver/builtin":         {may: []string{"internal/apiserver/..."}}, // further kinds of the server
+		// The API server of the tests of this module.
+		"internal/apitest": {may: []string{"internal/apiserver/...", "kube"}},
+
+		"internal/apitest/kindserver": {may: []string{"internal/apiserver/...", "internal/apitest", "informer", "kube"}},
+		"internal/testlength":         {foundation: true}, // the counts of long tests
+		"internal/contractmatrix":     {},                 // tests only
 		"internal/docs/...": {
 			may: []string{"internal/docs/..."},
 		},

@@ -13,7 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
 )
@@ -86,7 +86,7 @@ func configurations() []configuration {
 // forbidParts is a hook that forbids lists and watches of Parts.
 func forbidParts(req *http.Request, do func() *http.Response) (*http.Response, error) {
 	if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/parts") {
-		return fakeserver.Failure(apierrors.NewForbidden(schema.GroupResource{Group: group.Group, Resource: "parts"}, "",
+		return apitest.Failure(apierrors.NewForbidden(schema.GroupResource{Group: group.Group, Resource: "parts"}, "",
 			errors.New(`User "operator" cannot list resource "parts"`))), nil
 	}
 	return do(), nil

@@ -23,7 +23,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/middleware"
@@ -38,7 +39,6 @@ var (
 	group      = schema.GroupVersion{Group: "example.com", Version: "v1"}
 	widgetKind = group.WithKind("Widget")
 	partKind   = group.WithKind("Part")
-	leaseKind  = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
 )
 
 const (
@@ -65,7 +65,7 @@ const (
 type cell struct {
 	t      *testing.T
 	conf   configuration
-	server *fakeserver.Server
+	server *apitest.Server
 
 	// settings are those of the controller. A scenario may change them before start.
 	settings settings
@@ -179,10 +179,10 @@ func newCell(t *testing.T, conf configuration) *cell {
 	t.Helper()
 	x := &cell{
 		t: t, conf: conf, outside: map[string]string{},
-		server: fakeserver.New(
-			fakeserver.Kind{GroupVersionKind: widgetKind, Resource: "widgets", Status: true},
-			fakeserver.Kind{GroupVersionKind: partKind, Resource: "parts"},
-			fakeserver.Kind{GroupVersionKind: leaseKind, Resource: "leases"},
+		server: apitest.New(
+			apitest.WithStatus(apiserver.Custom(widgetKind, "widgets")),
+			apiserver.Custom(partKind, "parts"),
+			apiserver.Leases(),
 		),
 		settings: settings{resync: -1, elect: conf.handOver, debounce: conf.debounce},
 	}
@@ -250,7 +250,10 @@ func (x *cell) mend(name, value string) {
 }
 
 func (x *cell) edit(resource, name, manager, value string) {
-	widget := x.server.Object("widgets", x.key(name))
+	var widget *unstructured.Unstructured // the owner of a Part
+	if resource == "parts" {
+		widget = x.server.Object("widgets", x.key(name))
+	}
 	x.server.Edit(resource, x.key(name), manager, func(obj map[string]any) bool {
 		meta := obj["metadata"].(map[string]any)
 		annotations, ok := meta["annotations"].(map[string]any)
@@ -353,10 +356,12 @@ func (x *cell) replaceAll() {
 	time.Sleep(5 * time.Second) // it lists again
 }
 
-// replace deletes a Widget and creates another one with the same name and value.
+// replace deletes a Widget and creates another one with the same name and value. If watches show the deletion, it is handled
+// before: otherwise the run for it may read the new object, which then has two runs.
 func (x *cell) replace(name string) {
 	value := x.server.Object("widgets", x.key(name)).GetAnnotations()[valueAnnotation]
 	x.server.Edit("widgets", x.key(name), user, func(map[string]any) bool { return false })
+	synctest.Wait()
 	x.edit("widgets", name, user, value)
 }
 

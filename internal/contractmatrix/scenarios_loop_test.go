@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
@@ -439,7 +439,7 @@ func forbiddenIsNamed(x *cell) {
 	resource := x.carrier()
 	x.server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 		if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/"+resource) && (!x.conf.combined || strings.Contains(req.URL.Path, x.key("a").Namespace)) {
-			return fakeserver.Failure(apierrors.NewForbidden(schema.GroupResource{Group: group.Group, Resource: resource}, "",
+			return apitest.Failure(apierrors.NewForbidden(schema.GroupResource{Group: group.Group, Resource: resource}, "",
 				errors.New("User \"operator\" cannot list resource "+resource))), nil
 		}
 		return do(), nil

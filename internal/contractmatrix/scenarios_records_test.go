@@ -166,7 +166,9 @@ func stalenessIsKnown(x *cell) {
 	}
 	x.server.ReleaseWatches(x.carrier())
 	time.Sleep(10 * time.Minute)
-	if s := p.carrierHealth().Staleness; s > time.Minute+time.Second {
+	// The server ends a watch after 30 to 60 minutes; the next one begins after a pause, and gets its first bookmark a minute
+	// later.
+	if s := p.carrierHealth().Staleness; s > time.Minute+5*time.Second {
 		x.t.Errorf("with a bookmark every minute: stale by %s", s)
 	}
 }

@@ -108,8 +108,8 @@ func sample(root, ref, lang string) (string, error) {
 	return cut, nil
 }
 
-// compiled returns an error unless make test compiles a file: the file must be in the root module or in examples, and
-// no build constraint or folder name may exclude it.
+// compiled returns an error unless make test compiles a file: the file must be in the root module, in examples or in
+// simulation, and no build constraint or folder name may exclude it.
 func compiled(root, name string) error {
 	if path.Ext(name) != ".go" {
 		return fmt.Errorf("a Go sample comes from %s, which is not a Go file", name)
@@ -127,7 +127,7 @@ func compiled(root, name string) error {
 		}
 		module = path.Dir(module)
 	}
-	if module != "." && module != "examples" {
+	if !slices.Contains([]string{".", "examples", "simulation", "simulation/controllerruntime"}, module) {
 		return fmt.Errorf("%s is in module %s, whose packages make test does not compile: move it to examples", name, module)
 	}
 	match, err := build.Default.MatchFile(filepath.Join(root, filepath.FromSlash(dir)), path.Base(name))

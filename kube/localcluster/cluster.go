@@ -22,6 +22,7 @@ import (
 type Cluster struct {
 	// Immutable after Start.
 	config     *rest.Config
+	second     string // URL of the second API server, or ""
 	kubeconfig string
 	users      []User
 	supervisor *supervisor // nil for an existing cluster, which must not be controlled
@@ -69,19 +70,29 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
-	return &Cluster{config: config, kubeconfig: ready.Kubeconfig, users: cfg.Users, supervisor: s}, nil
+	return &Cluster{config: config, second: ready.Second, kubeconfig: ready.Kubeconfig, users: cfg.Users, supervisor: s}, nil
 }
 
 // RESTConfig returns a copy of the administrator's configuration. It has no client-side rate limit (QPS -1; client-go's
 // default is 5).
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
 
+// SecondRESTConfig returns RESTConfig for the second API server, or nil without Config.SecondServer.
+func (c *Cluster) SecondRESTConfig() *rest.Config {
+	if c.second == "" {
+		return nil
+	}
+	config := c.RESTConfig()
+	config.Host = c.second
+	return config
+}
+
 // Kubeconfig returns the path of the administrator's kubeconfig file. For an existing cluster it is the file with its
 // configuration, or "" if that came from several files.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
 
-// Existing reports whether the cluster existed before Start. If so, Stop does nothing, and Kill and Restart return an
-// error.
+// Existing reports whether the cluster existed before Start. If so, Stop does nothing, and Kill, Restart and Compact
+// return an error.
 func (c *Cluster) Existing() bool { return c.supervisor == nil }
 
 // User returns a configuration for requests as the user name in exactly these groups (the API server adds
@@ -161,6 +172,22 @@ func (c *Cluster) Restart(ctx context.Context) error {
 	}
 	if _, err := c.supervisor.request(ctx, command{Command: "start"}); err != nil {
 		return fmt.Errorf("localcluster: restarting the API server: %w", err)
+	}
+	return nil
+}
+
+// Compact removes all versions before the current one from etcd, as the API server does with those that are older than
+// five minutes. Lists of an older version and their continue tokens then fail with 410 Expired. But an API server serves
+// from its caches what they still have: watches, and for up to 15 s lists. After a Restart the caches begin with the
+// current version.
+//
+// Errors: an existing cluster, a killed or a stopped one, and the end of ctx.
+func (c *Cluster) Compact(ctx context.Context) error {
+	if c.Existing() {
+		return errExisting("compact")
+	}
+	if _, err := c.supervisor.request(ctx, command{Command: "compact"}); err != nil {
+		return fmt.Errorf("localcluster: %w", err)
 	}
 	return nil
 }

@@ -260,6 +260,57 @@ func TestDirKeepsDataPortAndCertificates(t *testing.T) {
 	wantPrivate(t, dir)
 }
 
+// TestSecondServerAndCompact reads an old version before and after a compaction, from both servers.
+func TestSecondServerAndCompact(t *testing.T) {
+	t.Parallel()
+	cluster := start(t, Config{SecondServer: true})
+	ctx := t.Context()
+	first, second := clientFor(t, cluster.RESTConfig()), clientFor(t, cluster.SecondRESTConfig())
+	created, err := first.CoreV1().ConfigMaps("default").Create(ctx, configMap("a"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := second.CoreV1().ConfigMaps("default").Get(ctx, "a", metav1.GetOptions{})
+	if err != nil || found.UID != created.UID {
+		t.Fatalf("second server: got the uid %v, %v; want %v", found.UID, err, created.UID)
+	}
+	if _, err := first.CoreV1().ConfigMaps("default").Create(ctx, configMap("b"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	old := metav1.ListOptions{ResourceVersion: created.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact}
+	if list, err := first.CoreV1().ConfigMaps("default").List(ctx, old); err != nil || len(list.Items) != 1 {
+		t.Fatalf("before the compaction: %d objects, %v; want 1", len(list.Items), err)
+	}
+	for range 2 {
+		if err := cluster.Compact(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cluster.Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.CoreV1().ConfigMaps("default").List(ctx, old); !apierrors.IsResourceExpired(err) {
+		t.Errorf("list of a version that was compacted: %v", err)
+	}
+	watch, err := first.CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{ResourceVersion: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	if event := <-watch.ResultChan(); !apierrors.IsResourceExpired(apierrors.FromObject(event.Object)) {
+		t.Errorf("watch from a version before the restart: %v", event)
+	}
+	if _, err := second.CoreV1().ConfigMaps("default").Get(ctx, "b", metav1.GetOptions{}); err != nil {
+		t.Errorf("second server after a restart of the first: %v", err)
+	}
+	if err := cluster.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Compact(ctx); err == nil || !strings.Contains(err.Error(), "is not running") {
+		t.Errorf("compaction without a server: %v", err)
+	}
+}
+
 // wantPrivate fails if other users could access a file in dir, even if dir itself were accessible.
 func wantPrivate(t *testing.T, dir string) {
 	t.Helper()

@@ -29,6 +29,10 @@ type Config struct {
 	// use one. A number above 0 implies Controllers. Default: 0.
 	Nodes int
 
+	// SecondServer adds a second API server with the same etcd. Cluster.SecondRESTConfig has its address. The servers have
+	// caches of their own, so that a read of one may not contain a write to the other yet. Default: false.
+	SecondServer bool
+
 	// Dir is the folder for the cluster's data, port and certificates, which is kept between runs. Writes are not
 	// synced to disk: the data survives killed processes, but not a crash of the machine. Default: a temporary folder
 	// that Stop removes.
@@ -110,6 +114,9 @@ func (c Config) arguments() []string {
 	}
 	if c.Nodes > 0 {
 		args = append(args, "--nodes="+strconv.Itoa(c.Nodes))
+	}
+	if c.SecondServer {
+		args = append(args, "--second-server")
 	}
 	if c.Dir != "" {
 		args = append(args, "--dir="+c.Dir)

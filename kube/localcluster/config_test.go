@@ -49,12 +49,12 @@ func TestConfigArguments(t *testing.T) {
 		},
 		"everything": {
 			Config{
-				Nodes: 2, Dir: "/d", Port: 1234, ReadyTimeout: 5 * time.Second,
+				Nodes: 2, SecondServer: true, Dir: "/d", Port: 1234, ReadyTimeout: 5 * time.Second,
 				FeatureGates: map[string]bool{"B": false, "A": true},
 				Users:        []User{{Name: "u", Groups: []string{"g", "h"}}, {Name: "v"}},
 			},
 			[]string{
-				"up", "--control", "--ready-timeout=5s", "--controllers", "--nodes=2", "--dir=/d", "--port=1234",
+				"up", "--control", "--ready-timeout=5s", "--controllers", "--nodes=2", "--second-server", "--dir=/d", "--port=1234",
 				"--feature-gates=A=true,B=false", "--user=u=g,h", "--user=v=",
 			},
 		},

@@ -123,7 +123,7 @@ func TestExistingCluster(t *testing.T) {
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "carol"`) {
 		t.Errorf("list as the impersonated user: %v", err)
 	}
-	for name, err := range map[string]error{"Kill": cluster.Kill(), "Restart": cluster.Restart(t.Context())} {
+	for name, err := range map[string]error{"Kill": cluster.Kill(), "Restart": cluster.Restart(t.Context()), "Compact": cluster.Compact(t.Context())} {
 		if err == nil || !strings.Contains(err.Error(), "did not start") {
 			t.Errorf("%s() = %v", name, err)
 		}

@@ -31,6 +31,7 @@ type event struct {
 	ID         int            `json:"id"`
 	Message    string         `json:"message"`
 	Error      string         `json:"error"`
+	Second     string         `json:"secondServer"` // URL
 	Dir        string         `json:"dir"`
 	Kubeconfig string         `json:"kubeconfig"`
 	Content    string         `json:"content"` // a user's kubeconfig

@@ -18,7 +18,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 )
@@ -28,7 +29,7 @@ type object = *unstructured.Unstructured
 // world is an API server with Widgets (with status) and Parts, and a controller of Widgets that reads Parts. A Recorder
 // measures both.
 type world struct {
-	*fakeserver.Server
+	*apitest.Server
 	cluster *kube.Cluster
 	client  dynamic.Interface
 	handle  func(ctx context.Context, widget object) error
@@ -37,9 +38,9 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{Server: fakeserver.New(
-		fakeserver.Kind{GroupVersionKind: version().WithKind("Widget"), Resource: "widgets", Status: true},
-		fakeserver.Kind{GroupVersionKind: version().WithKind("Part"), Resource: "parts"},
+	w := &world{Server: apitest.New(
+		apitest.WithStatus(apiserver.Custom(version().WithKind("Widget"), "widgets")),
+		apiserver.Custom(version().WithKind("Part"), "parts"),
 	)}
 	var err error
 	if w.cluster, err = kube.Connect(w.Config("operator")); err != nil {

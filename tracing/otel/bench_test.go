@@ -16,7 +16,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/tracing/otel"
@@ -74,7 +75,7 @@ func (dropping) ForceFlush(context.Context) error                { return nil }
 // withRun calls f with the context of a run.
 func withRun(b *testing.B, f func(ctx context.Context, widget object)) {
 	b.Helper()
-	server := fakeserver.New(fakeserver.Kind{GroupVersionKind: version().WithKind("Widget"), Resource: "widgets"})
+	server := apitest.New(apiserver.Custom(version().WithKind("Widget"), "widgets"))
 	server.Edit("widgets", key("a"), "somebody", func(obj map[string]any) bool {
 		(&unstructured.Unstructured{Object: obj}).SetAnnotations(map[string]string{"a": "b"})
 		return true

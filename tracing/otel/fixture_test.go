@@ -22,7 +22,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/fakeserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -47,7 +48,7 @@ type object = *unstructured.Unstructured
 
 // world is an API server with Widgets (with status) and Parts.
 type world struct {
-	*fakeserver.Server
+	*apitest.Server
 	t       *testing.T
 	cluster *kube.Cluster
 	client  dynamic.Interface // of the controllers: its calls are observed
@@ -55,9 +56,9 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, Server: fakeserver.New(
-		fakeserver.Kind{GroupVersionKind: version().WithKind("Widget"), Resource: "widgets", Status: true},
-		fakeserver.Kind{GroupVersionKind: version().WithKind("Part"), Resource: "parts"},
+	w := &world{t: t, Server: apitest.New(
+		apitest.WithStatus(apiserver.Custom(version().WithKind("Widget"), "widgets")),
+		apiserver.Custom(version().WithKind("Part"), "parts"),
 	)}
 	var err error
 	if w.cluster, err = kube.Connect(w.Config("operator")); err != nil {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/tracing/otel"
 )
 
@@ -68,6 +69,12 @@ func TestTreeOfSpans(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := draw(began, exporter.GetSpans())
+		for resource, names := range map[string][]string{"widgets": {"a", "b"}, "parts": {"p"}} {
+			for _, name := range names {
+				uid := w.Object(resource, kube.Key{Namespace: "ns", Name: name}).GetUID()
+				got = strings.ReplaceAll(got, string(uid), "uid of "+name)
+			}
+		}
 		if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
 			t.Errorf("spans are not those of testdata/tree.txt (-want +got):\n%s\nall of them:\n%s", diff, got)
 		}

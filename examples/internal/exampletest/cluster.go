@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 // Main is the body of a TestMain: it starts a cluster, sets $KUBECONFIG to it, runs prepare (unless it is nil) and the
@@ -118,4 +119,12 @@ func Eventually(tb testing.TB, what string, done func(ctx context.Context) (ok b
 	if err != nil {
 		tb.Fatalf("%s: not within %s; last state: %s", what, patience, last)
 	}
+}
+
+// InMemory gives a test a cluster in memory on a port of this machine, in real time, and sets $KUBECONFIG to it. The test
+// must not be parallel.
+func InMemory(tb testing.TB) {
+	tb.Helper()
+	cluster := simulation.New(tb, simulation.Config{})
+	tb.Setenv(clientcmd.RecommendedConfigPathEnvVar, cluster.Serve())
 }

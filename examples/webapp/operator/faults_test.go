@@ -19,68 +19,100 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// One fault occurs at each request in the life of a WebApp; without EVENKEEL_LONG=1, each fault occurs at a quarter of the
-// requests. The final state must always be the same. The name of a subtest contains the fault and the request, and
-// repeats it with -run.
+// One fault occurs at each request in the life of a WebApp, in memory; without EVENKEEL_LONG=1, each fault occurs at a
+// quarter of the requests. On a real cluster, some faults occur at one request each, with EVENKEEL_LONG=1 all of them. The
+// final state must always be the same. The name of a subtest contains the place, the fault and the request, and repeats it
+// with -run.
 func TestWebappSurvivesEveryFault(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.faults = newFaults(w, point{}, fault{})
-	w.operate()
-	want := w.runUntilReady()
-	w.deleted()
+	run, wait := parallelSubtests(t, 16) // those on the cluster wait most of the time
+	memory := faultTest{t: t, place: "memory", in: inMemory, run: run}
+	cluster := faultTest{t: t, place: "cluster", in: onCluster, run: run}
+	memory.undisturbed()
+	cluster.undisturbed()
 	if t.Failed() {
-		t.Fatal("the life without a fault has a wrong result")
-	}
-	points := w.faults.log()
-	run, wait := parallelSubtests(t, 16) // most of them wait most of the time
-	var tested, faultDone atomic.Int64
-	runLife := func(f fault, i int, act string, story func(w *world)) {
-		run(fmt.Sprintf("%s%s at %d: %s", f.name, act, i+1, points[i]), func(t *testing.T) { //nolint:thelper // a subtest
-			w := newWorld(t)
-			w.faults = newFaults(w, points[i], f)
-			story(w)
-			tested.Add(1)
-			if w.faults.isFaultDone() {
-				faultDone.Add(1)
-			}
-		})
+		t.Fatal("a life without a fault has a wrong result")
 	}
 	for n, f := range everyFault() {
-		for _, i := range sampleOf(points, n, f.at) {
-			runLife(f, i, "", func(w *world) { w.runWithFault(want) })
+		selections := []struct {
+			act   string
+			story func(w *world, want map[string]any)
+			at    func(points []point, i int) bool
+		}{
+			{"", (*world).runWithFault, f.at},
+			{" and the WebApp is deleted", func(w *world, _ map[string]any) { w.runWithDeletion() }, func(points []point, i int) bool {
+				return f.withUser && eachKind(points, i) && points[i].during != deletion
+			}},
+			{" and the change is taken back", func(w *world, _ map[string]any) { w.runWithRevert() }, func(points []point, i int) bool {
+				return f.withUser && eachWrite(points, i) && points[i].during == change
+			}},
 		}
-		if !f.withUser {
-			continue
-		}
-		for _, i := range sampleOf(points, n, func(points []point, i int) bool { return eachKind(points, i) && points[i].during != deletion }) {
-			runLife(f, i, " and the WebApp is deleted", (*world).runWithDeletion)
-		}
-		for _, i := range sampleOf(points, n, func(points []point, i int) bool { return eachWrite(points, i) && points[i].during == change }) {
-			runLife(f, i, " and the change is taken back", (*world).runWithRevert)
+		for _, selection := range selections {
+			// Different faults begin at different points, so that every kind of request has faults.
+			at := selected(memory.points, selection.at)
+			step := testlength.Count(4, 1)
+			for k := n % max(1, min(step, len(at))); k < len(at); k += step {
+				memory.life(f, at[k], selection.act, selection.story)
+			}
+			if at := selected(cluster.points, selection.at); len(at) > 0 && n%testlength.Count(4, 1) == 0 {
+				cluster.life(f, at[n%len(at)], selection.act, selection.story)
+			}
 		}
 	}
 	wait()
-	// The number of writes differs slightly between lives.
-	if missed := tested.Load() - faultDone.Load(); missed > tested.Load()/10+1 {
-		t.Errorf("%d of %d faults did not occur, because their request was not made", missed, tested.Load())
+	memory.check()
+	cluster.check()
+}
+
+// faultTest runs lives with faults in one place.
+type faultTest struct {
+	t     *testing.T
+	place string
+	in    func(story func(w *world)) func(t *testing.T)
+	run   func(name string, story func(*testing.T))
+
+	want              map[string]any // the final state of a life without a fault
+	points            []point        // its requests
+	tested, faultDone atomic.Int64
+}
+
+func (ft *faultTest) undisturbed() {
+	ft.t.Run(ft.place+": no fault", ft.in(func(w *world) {
+		w.faults = newFaults(w, point{}, fault{})
+		w.operate()
+		ft.want = w.runUntilReady()
+		w.deleted()
+		ft.points = w.faults.log()
+	}))
+}
+
+func (ft *faultTest) life(f fault, i int, act string, story func(w *world, want map[string]any)) {
+	ft.run(fmt.Sprintf("%s: %s%s at %d: %s", ft.place, f.name, act, i+1, ft.points[i]), ft.in(func(w *world) {
+		w.faults = newFaults(w, ft.points[i], f)
+		story(w, ft.want)
+		ft.tested.Add(1)
+		if w.faults.isFaultDone() {
+			ft.faultDone.Add(1)
+		}
+	}))
+}
+
+// check checks that the faults have occurred. The number of writes differs slightly between lives.
+func (ft *faultTest) check() {
+	if missed := ft.tested.Load() - ft.faultDone.Load(); missed > ft.tested.Load()/10+1 {
+		ft.t.Errorf("%s: %d of %d faults did not occur, because their request was not made", ft.place, missed, ft.tested.Load())
 	}
 }
 
-// sampleOf returns the indexes of the selected points: all of them in "make test-long", otherwise every fourth. Different
-// faults n begin at different points, so that every kind of request has faults.
-func sampleOf(points []point, n int, selected func(points []point, i int) bool) []int {
-	var all, sample []int
+// selected returns the indexes of the selected points.
+func selected(points []point, at func(points []point, i int) bool) []int {
+	var indexes []int
 	for i := range points {
-		if selected(points, i) {
-			all = append(all, i)
+		if at(points, i) {
+			indexes = append(indexes, i)
 		}
 	}
-	step := testlength.Count(4, 1)
-	for k := n % max(1, min(step, len(all))); k < len(all); k += step {
-		sample = append(sample, all[k])
-	}
-	return sample
+	return indexes
 }
 
 // runWithFault runs the life of a WebApp with one fault.

@@ -1,0 +1,124 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+)
+
+// Admission reviews the writes of objects, as admission plugins and webhooks do. Its functions are called in the goroutine
+// of the request, and no lock is held: they may make requests. They are called once more if another request changes the
+// object before it is stored. An error that is not an API status is an internal error of the server.
+type Admission interface {
+	// Mutate may change r.Object, except for its kind, name and namespace. It is called before the rules of the kind, and
+	// for DELETE, before Validate.
+	Mutate(ctx context.Context, r *Review) error
+	// Validate must not change r.Object, which is what will be stored.
+	Validate(ctx context.Context, r *Review) error
+}
+
+// Review is a write before it is stored.
+type Review struct {
+	Operation string // CREATE, UPDATE or DELETE
+	// Kind and Resource are those of the request; the kind of the subresource scale is Scale.
+	Kind            schema.GroupVersionKind
+	Resource        schema.GroupVersionResource
+	Subresource     string
+	Namespace, Name string // Name is empty while a name is not generated
+	Object          Object // nil for DELETE
+	Old             Object // nil for CREATE; must not be changed
+	DryRun          bool
+	UserAgent       string
+	// Warn adds a warning to the response.
+	Warn func(text string)
+}
+
+// SetAdmission makes the server review writes. Nil: no reviews, which is the default. Forks take it over.
+func (s *Server) SetAdmission(a Admission) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admission = a
+}
+
+// review returns the review of a write by this request; nil if the server has no admission. obj is nil for a deletion, old
+// for a creation.
+func (r *request) review(obj, old Object, name string, dryRun bool) (Admission, *Review) {
+	r.server.mu.Lock()
+	admission := r.server.admission
+	r.server.mu.Unlock()
+	if admission == nil {
+		return nil, nil
+	}
+	review := &Review{
+		Operation: "UPDATE", Kind: r.kind.GroupVersionKind, Resource: r.resource, Subresource: r.subresource,
+		Namespace: r.namespace, Name: name, Object: obj, Old: old, DryRun: dryRun, UserAgent: r.UserAgent(),
+		Warn: func(text string) { r.warn(text) },
+	}
+	switch {
+	case obj == nil:
+		review.Operation = "DELETE"
+	case old == nil:
+		review.Operation = "CREATE"
+	}
+	return admission, review
+}
+
+// mutate lets the admission change an object that is to be written.
+func (r *request) mutate(obj, old Object, options writeOptions) error {
+	admission, review := r.review(obj, old, obj.GetName(), options.dryRun)
+	if admission == nil {
+		return nil
+	}
+	if err := r.checkNamespace(old == nil, obj.GetName()); err != nil {
+		return err
+	}
+	before := obj.GetManagedFields()
+	if err := admission.Mutate(r.Context(), review); err != nil {
+		return err
+	}
+	if err := managedfields.ValidateManagedFields(obj.GetManagedFields()); err != nil {
+		obj.SetManagedFields(before)
+		r.warn(fmt.Sprintf(".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated "+
+			"mutating admission controller; please fix your requests: %v", err))
+	}
+	if r.kind.Rules.Default != nil {
+		r.kind.Rules.Default(obj)
+	}
+	return nil
+}
+
+// admit lets the admission validate a write.
+func (r *request) admit(obj, old Object, dryRun bool) error {
+	admission, review := r.review(obj, old, r.name, dryRun)
+	if admission == nil {
+		return nil
+	}
+	for _, o := range []*Object{&review.Object, &review.Old} {
+		if *o != nil && r.scaled() {
+			scale, err := r.scaleRecord(&record{obj: *o})
+			if err != nil {
+				return err
+			}
+			*o, review.Kind = scale.obj, r.serving.scale.GroupVersionKind
+		}
+	}
+	if review.Object != nil {
+		review.Name = review.Object.GetName()
+	}
+	return admission.Validate(r.Context(), review)
+}
+
+// admitDeletion lets the admission review the deletion of an object.
+func (r *request) admitDeletion(old Object, dryRun bool) error {
+	admission, review := r.review(nil, old, old.GetName(), dryRun)
+	if admission == nil {
+		return nil
+	}
+	review.Namespace = old.GetNamespace()
+	if err := admission.Mutate(r.Context(), review); err != nil {
+		return err
+	}
+	return admission.Validate(r.Context(), review)
+}

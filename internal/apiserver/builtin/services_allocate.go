@@ -1,0 +1,409 @@
+package builtin
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+)
+
+const (
+	serviceRange = "10.96.0.0/16"
+	// The first addresses and ports are only for clients that request them.
+	chosenAddresses, chosenPorts = 256, 86
+	firstPort, lastPort          = 30000, 32767
+)
+
+// allocation gives a Service its addresses and ports, and completes the fields that depend on them. Two concurrent requests
+// can get the same ones: the used addresses are those of the stored Services.
+type allocation struct {
+	apiserver.Stored
+	service, old *corev1.Service // old is nil for a new Service
+}
+
+func (a *allocation) allocate() error {
+	if a.old != nil {
+		a.keepAllocated()
+	}
+	a.normalizeClusterIPs()
+	if err := a.completeFamilies(); err != nil {
+		return err
+	}
+	if err := a.allocateClusterIP(); err != nil {
+		return err
+	}
+	return a.allocatePorts()
+}
+
+// keepAllocated completes an update with the values that the server has chosen before.
+func (a *allocation) keepAllocated() {
+	spec, before := &a.service.Spec, &a.old.Spec
+	if hasClusterIP(a.old) && hasClusterIP(a.service) {
+		if spec.ClusterIP == "" {
+			spec.ClusterIP = before.ClusterIP
+		}
+		if len(spec.ClusterIPs) == 0 {
+			spec.ClusterIPs = slices.Clone(before.ClusterIPs)
+		}
+	}
+	if allocatesNodePorts(a.old) && allocatesNodePorts(a.service) {
+		used, byName := nodePorts(a.service), map[string]int32{}
+		for _, port := range before.Ports {
+			byName[port.Name] = port.NodePort
+		}
+		for i := range spec.Ports {
+			if port := &spec.Ports[i]; port.NodePort == 0 && !slices.Contains(used, byName[port.Name]) {
+				port.NodePort = byName[port.Name]
+			}
+		}
+	}
+	if needsHealthCheck(a.old) && needsHealthCheck(a.service) && spec.HealthCheckNodePort == 0 {
+		spec.HealthCheckNodePort = before.HealthCheckNodePort
+	}
+}
+
+// normalizeClusterIPs sets clusterIPs for clients that set only clusterIP.
+func (a *allocation) normalizeClusterIPs() {
+	spec := &a.service.Spec
+	if a.old == nil {
+		if spec.ClusterIP != "" && len(spec.ClusterIPs) == 0 {
+			spec.ClusterIPs = []string{spec.ClusterIP}
+		}
+		return
+	}
+	before := &a.old.Spec
+	if len(before.ClusterIPs) > 0 && len(spec.ClusterIPs) == 0 && before.ClusterIP == spec.ClusterIP {
+		spec.ClusterIPs = slices.Clone(before.ClusterIPs)
+	}
+	if before.ClusterIP == spec.ClusterIP || !slices.Equal(before.ClusterIPs, spec.ClusterIPs) {
+		return
+	}
+	spec.ClusterIPs = nil
+	if spec.ClusterIP != "" {
+		spec.ClusterIPs = []string{spec.ClusterIP}
+	}
+}
+
+// completeFamilies sets the families of addresses and their policy.
+func (a *allocation) completeFamilies() error {
+	spec, path := &a.service.Spec, field.NewPath("spec")
+	if !hasClusterIP(a.service) || a.keepsDualStack() {
+		return nil
+	}
+	if spec.IPFamilyPolicy == nil {
+		switch {
+		case a.old != nil && a.old.Spec.IPFamilyPolicy != nil:
+			spec.IPFamilyPolicy = new(*a.old.Spec.IPFamilyPolicy)
+		case spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0:
+			spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack)
+		default:
+			spec.IPFamilyPolicy = new(corev1.IPFamilyPolicySingleStack)
+		}
+	}
+	if errs := validateClusterIPs(a.service, a.old); len(errs) > 0 {
+		return a.invalid(errs)
+	}
+	var errs field.ErrorList
+	wrongPolicy := func(message string) {
+		errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), spec.IPFamilyPolicy, message))
+	}
+	single := *spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
+	if a.old != nil {
+		before := &a.old.Spec
+		if single {
+			if slices.Equal(spec.ClusterIPs, before.ClusterIPs) && len(spec.ClusterIPs) > 1 {
+				spec.ClusterIPs = spec.ClusterIPs[:1]
+			}
+			if slices.Equal(spec.IPFamilies, before.IPFamilies) && len(spec.IPFamilies) > 1 {
+				spec.IPFamilies = spec.IPFamilies[:1]
+			}
+		} else {
+			if len(spec.ClusterIPs) > 0 && len(spec.ClusterIPs) < len(before.ClusterIPs) {
+				wrongPolicy("must be 'SingleStack' to release the secondary cluster IP")
+			}
+			if len(spec.IPFamilies) > 0 && len(spec.IPFamilies) < len(before.IPFamilies) {
+				wrongPolicy("must be 'SingleStack' to release the secondary IP family")
+			}
+		}
+	}
+	if single && len(spec.ClusterIPs) == 2 {
+		wrongPolicy("must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified")
+	}
+	if single && len(spec.IPFamilies) == 2 {
+		wrongPolicy("must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified")
+	}
+	for i, ip := range spec.ClusterIPs {
+		if ip == corev1.ClusterIPNone {
+			break
+		}
+		if i < len(spec.IPFamilies) {
+			continue
+		}
+		if isIPv6(ip) {
+			errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(i), spec.ClusterIPs, "IPv6 is not configured on this cluster"))
+		} else {
+			spec.IPFamilies = append(spec.IPFamilies, corev1.IPv4Protocol)
+		}
+	}
+	if len(errs) > 0 {
+		return a.invalid(errs)
+	}
+	if spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0 {
+		if len(spec.IPFamilies) == 0 {
+			spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
+		}
+		if len(spec.IPFamilies) < 2 && !single {
+			other := corev1.IPv6Protocol
+			if spec.IPFamilies[0] == corev1.IPv6Protocol {
+				other = corev1.IPv4Protocol
+			}
+			spec.IPFamilies = append(spec.IPFamilies, other)
+		}
+		return nil
+	}
+	if *spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack {
+		wrongPolicy("this cluster is not configured for dual-stack services")
+	}
+	for i, family := range spec.IPFamilies {
+		if family != corev1.IPv4Protocol {
+			errs = append(errs, field.Invalid(path.Child("ipFamilies").Index(i), family, "not configured on this cluster"))
+		}
+	}
+	if len(errs) > 0 {
+		return a.invalid(errs)
+	}
+	if len(spec.IPFamilies) == 0 {
+		spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
+	}
+	return nil
+}
+
+// keepsDualStack reports whether an update leaves the policy PreferDualStack and what depends on it.
+func (a *allocation) keepsDualStack() bool {
+	if a.old == nil || a.service.Spec.Type != a.old.Spec.Type {
+		return false
+	}
+	spec, before, prefer := &a.service.Spec, &a.old.Spec, corev1.IPFamilyPolicyPreferDualStack
+	return spec.IPFamilyPolicy != nil && *spec.IPFamilyPolicy == prefer && (before.IPFamilyPolicy == nil || *before.IPFamilyPolicy == prefer) &&
+		slices.Equal(spec.ClusterIPs, before.ClusterIPs) && slices.Equal(spec.IPFamilies, before.IPFamilies)
+}
+
+func (a *allocation) allocateClusterIP() error {
+	spec := &a.service.Spec
+	if !hasClusterIP(a.service) {
+		return nil
+	}
+	if a.old != nil && hasClusterIP(a.old) {
+		a.addIPv4()
+		return nil
+	}
+	if withoutClusterIP(a.service) {
+		return nil
+	}
+	requested := ""
+	if len(spec.ClusterIPs) > 0 {
+		requested = spec.ClusterIPs[0]
+	}
+	ip, problem := a.address(requested)
+	if problem == "" && !a.DryRun {
+		problem = a.nameProblem(ip)
+	}
+	if problem != "" {
+		text := "failed to allocate IP: "
+		if requested != "" {
+			text = "failed to allocate IP " + requested + ": "
+		}
+		shown := []string{requested}
+		if len(spec.ClusterIPs) > 0 {
+			shown = spec.ClusterIPs
+		}
+		return a.invalid(field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs"), shown, text+problem)})
+	}
+	spec.ClusterIP = ip
+	if requested == "" {
+		spec.ClusterIPs = []string{ip}
+	}
+	return nil
+}
+
+// addIPv4 allocates an address for an update that adds IPv4 as the second family. Only a Service that loses its cluster IP
+// can do that on a cluster without IPv6: validation rejects it, and its errors show the address.
+func (a *allocation) addIPv4() {
+	spec, before := &a.service.Spec, &a.old.Spec
+	if len(before.IPFamilies) == 1 && !withoutClusterIP(a.old) && withoutClusterIP(a.service) &&
+		slices.Equal(spec.IPFamilies, []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}) && !a.keepsDualStack() {
+		ip, _ := a.address("")
+		spec.ClusterIPs = append(spec.ClusterIPs, ip)
+	}
+}
+
+// address returns the cluster IP of a Service, or why it can't have the requested one.
+func (a *allocation) address(requested string) (ip, problem string) {
+	addresses := netip.MustParsePrefix(serviceRange)
+	first := addresses.Addr().Next()
+	used := map[string]bool{first.String(): true}
+	for _, other := range a.Objects {
+		for _, ip := range other.(*corev1.Service).Spec.ClusterIPs {
+			used[ip] = true
+		}
+	}
+	if requested != "" {
+		parsed, err := netip.ParseAddr(requested)
+		switch inRange := err == nil && addresses.Contains(parsed); {
+		case a.DryRun && !inRange:
+			problem = fmt.Sprintf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", requested, serviceRange)
+		case a.DryRun:
+		case !inRange:
+			problem = "the provided network does not match the current range"
+		case used[requested]:
+			problem = "provided IP is already allocated"
+		}
+		return requested, problem
+	}
+	if a.DryRun {
+		return addresses.Addr().String(), ""
+	}
+	for {
+		bytes := addresses.Addr().As4()
+		const last = 1<<16 - 1 // the broadcast address
+		n := chosenAddresses + a.Random()%(last-chosenAddresses)
+		bytes[2], bytes[3] = byte(n>>8), byte(n)
+		if ip := netip.AddrFrom4(bytes).String(); !used[ip] {
+			return ip, ""
+		}
+	}
+}
+
+// nameProblem returns why the real server can't store which Service has an address.
+func (a *allocation) nameProblem(ip string) string {
+	path := field.NewPath("spec", "parentRef", "name")
+	var errs field.ErrorList
+	if a.service.Name == "" {
+		errs = append(errs, field.Required(path, ""))
+	}
+	for _, message := range content.IsPathSegmentName(a.service.Name) {
+		errs = append(errs, field.Invalid(path, a.service.Name, message))
+	}
+	if len(errs) == 0 {
+		return ""
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Group: "networking.k8s.io", Kind: "IPAddress"}, ip, errs).Error()
+}
+
+// allocatePorts sets node ports and the port of the health check.
+func (a *allocation) allocatePorts() error {
+	spec := &a.service.Spec
+	used := map[int32]bool{}
+	for _, other := range a.Objects {
+		for _, port := range append(nodePorts(other.(*corev1.Service)), other.(*corev1.Service).Spec.HealthCheckNodePort) {
+			used[port] = true
+		}
+	}
+	var own []int32 // ports that the Service already has
+	if a.old != nil {
+		own = nodePorts(a.old)
+	}
+	highest := int32(lastPort + 1) // port of this request, for dry runs
+	reserve := func(port int32) error {
+		if !a.DryRun && (port < firstPort || port > lastPort) {
+			return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d", firstPort, lastPort)
+		}
+		if used[port] {
+			return errors.New("provided port is already allocated")
+		}
+		used[port] = true
+		if highest > lastPort || port > highest {
+			highest = port
+		}
+		return nil
+	}
+	next := func() int32 {
+		if a.DryRun {
+			highest++
+			return highest
+		}
+		for {
+			if port := int32(firstPort + chosenPorts + a.Random()%(lastPort-firstPort-chosenPorts+1)); !used[port] { //nolint:gosec // a small number
+				used[port] = true
+				return port
+			}
+		}
+	}
+	byPort := map[int32]int32{} // node ports of a new Service, by port: TCP and UDP share one
+	for i := range spec.Ports {
+		port := &spec.Ports[i]
+		if !takesNodePorts(a.service) || port.NodePort == 0 && !allocatesNodePorts(a.service) {
+			continue
+		}
+		requested := port.NodePort
+		if a.old == nil {
+			if shared := byPort[port.Port]; shared != 0 && (requested == 0 || requested == shared) {
+				port.NodePort = shared
+				continue
+			}
+			if same := slices.IndexFunc(spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port.Port && p.NodePort != 0 }); byPort[port.Port] == 0 && same >= 0 {
+				requested = spec.Ports[same].NodePort
+			}
+		}
+		switch {
+		case requested == 0:
+			port.NodePort = next()
+		case slices.Contains(own, requested):
+			port.NodePort = requested
+		default:
+			if err := reserve(requested); err != nil {
+				path := field.NewPath("spec", "ports").Index(i).Child("nodePort")
+				return a.invalid(field.ErrorList{field.Invalid(path, requested, err.Error())})
+			}
+			port.NodePort = requested
+			if a.old != nil {
+				own = append(own, requested)
+			}
+		}
+		if a.old != nil && slices.ContainsFunc(spec.Ports[:i], func(p corev1.ServicePort) bool {
+			return p.Protocol == port.Protocol && p.NodePort == port.NodePort
+		}) {
+			return fmt.Errorf("duplicate nodePort: {%s %d}", port.Protocol, port.NodePort)
+		}
+		if byPort[port.Port] == 0 {
+			byPort[port.Port] = port.NodePort
+		}
+	}
+	if !needsHealthCheck(a.service) || a.old != nil && needsHealthCheck(a.old) {
+		return nil
+	}
+	if spec.HealthCheckNodePort == 0 {
+		spec.HealthCheckNodePort = next()
+	} else if err := reserve(spec.HealthCheckNodePort); err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("failed to allocate requested HealthCheck NodePort %d: %w", spec.HealthCheckNodePort, err))
+	}
+	return nil
+}
+
+func (a *allocation) invalid(errs field.ErrorList) error {
+	return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), a.service.Name, errs)
+}
+
+// nodePorts returns the node ports of a Service.
+func nodePorts(s *corev1.Service) []int32 {
+	var ports []int32
+	for _, port := range s.Spec.Ports {
+		if port.NodePort != 0 {
+			ports = append(ports, port.NodePort)
+		}
+	}
+	return ports
+}
+
+func isIPv6(ip string) bool {
+	address, err := netip.ParseAddr(ip)
+	return err == nil && address.Is6()
+}

@@ -1,0 +1,39 @@
+package apitest
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+)
+
+// WithStatus gives a kind the subresource status, and returns it.
+func WithStatus(kind *apiserver.Kind) *apiserver.Kind {
+	kind.Status = true
+	return kind
+}
+
+// ClusterScoped removes the namespaces from a kind, and returns it.
+func ClusterScoped(kind *apiserver.Kind) *apiserver.Kind {
+	kind.ClusterScoped = true
+	return kind
+}
+
+// Deployments returns the kind Deployment, without defaults and validation of its spec.
+func Deployments() *apiserver.Kind {
+	kind := WithStatus(apiserver.Builtin[appsv1.Deployment](appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments", appsv1.AddToScheme))
+	kind.Generation = true
+	return kind
+}
+
+// Pods returns the kind Pod, without defaults and validation of its spec.
+func Pods() *apiserver.Kind {
+	kind := WithStatus(apiserver.Builtin[corev1.Pod](corev1.SchemeGroupVersion.WithKind("Pod"), "pods", corev1.AddToScheme))
+	kind.Generation = true
+	return kind
+}
+
+// Nodes returns the kind Node, without validation of its spec.
+func Nodes() *apiserver.Kind {
+	return ClusterScoped(WithStatus(apiserver.Builtin[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), "nodes", corev1.AddToScheme)))
+}

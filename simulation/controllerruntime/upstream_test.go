@@ -1,0 +1,171 @@
+package controllerruntime
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	// controller-runtime's tests import these modules.
+	_ "github.com/onsi/ginkgo/v2"
+	_ "github.com/onsi/gomega"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+	_ "sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver/builtin"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
+	"github.com/evenkeel-go/evenkeel/simulation/internal/crds"
+)
+
+// upstreamKinds returns the kinds that controller-runtime's tests use.
+func upstreamKinds() []*apiserver.Kind {
+	nodes := apiserver.Builtin[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), "nodes", corev1.AddToScheme)
+	nodes.Status, nodes.ClusterScoped = true, true
+	accounts := apiserver.Builtin[corev1.ServiceAccount](corev1.SchemeGroupVersion.WithKind("ServiceAccount"), "serviceaccounts", corev1.AddToScheme)
+	roles := apiserver.Builtin[rbacv1.ClusterRole](rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), "clusterroles", rbacv1.AddToScheme)
+	roles.ClusterScoped = true
+	requests := apiserver.Builtin[certificatesv1.CertificateSigningRequest](
+		certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), "certificatesigningrequests", certificatesv1.AddToScheme)
+	requests.Status, requests.ClusterScoped = true, true
+	return append(builtin.Kinds(), new(crds.Compiler).Definitions(nil), nodes, accounts, roles, requests)
+}
+
+// explanation is a reason for which specs of controller-runtime's tests fail.
+type explanation struct {
+	reason string
+	specs  *regexp.Regexp
+	count  int // of specs that fail
+}
+
+func explanations(suite string) []explanation {
+	const subresources = "^Client / SubResourceClient / with (un)?structured objects / should be able to "
+	return map[string][]explanation{
+		"client": {
+			{
+				"an apply of a Node is not validated, because no schema of it is generated",
+				regexp.MustCompile("^ClientWithFieldValidation / should return errors for invalid fields"), 1,
+			},
+			{"no subresource token of ServiceAccounts", regexp.MustCompile(subresources + "create ServiceAccount tokens$"), 2},
+			{"no subresource approval of CertificateSigningRequests", regexp.MustCompile(subresources + "approve CSRs"), 4},
+		},
+	}[suite]
+}
+
+// listen serves a new server on a loopback address, and returns the path of a kubeconfig.
+func listen(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	server, err := apiserver.New(apiserver.Config{Seed: 1, Kinds: upstreamKinds()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := httptest.NewServer(server)
+	t.Cleanup(listener.Close)
+	c := newClient(t, &rest.Config{Host: listener.URL, Transport: listener.Client().Transport})
+	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
+		createNamespace(t, c, name)
+	}
+	service := &corev1.Service{ // each cluster has it
+		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
+	}
+	if _, err := c.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	config := api.NewConfig()
+	config.Clusters["test"] = &api.Cluster{Server: listener.URL}
+	config.Contexts["test"] = &api.Context{Cluster: "test"}
+	config.CurrentContext = "test"
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+// spec is a test in a report of Ginkgo.
+type spec struct {
+	ContainerHierarchyTexts []string
+	LeafNodeText            string
+	State                   string
+	Failure                 struct{ Message string }
+}
+
+func (s spec) name() string {
+	return strings.Join(append(s.ContainerHierarchyTexts, s.LeafNodeText), " / ")
+}
+
+// The tests of controller-runtime's packages client and cache pass, as with an existing cluster, except for the explained
+// specs. They run in the module cache, with the versions of this module. An explained spec that passes is an error too.
+func TestUpstream(t *testing.T) {
+	t.Parallel()
+	suites := []string{"client", "cache"} // cache takes a minute
+	for _, suite := range suites[:testlength.Count(1, 2)] {
+		t.Run(suite, func(t *testing.T) {
+			t.Parallel()
+			specs := runSuite(t, "sigs.k8s.io/controller-runtime/pkg/"+suite)
+			counts := map[string]int{}
+			explained := explanations(suite)
+			for _, spec := range specs {
+				switch spec.State {
+				case "passed", "pending", "skipped":
+					counts[spec.State]++
+					continue
+				}
+				i := slices.IndexFunc(explained, func(e explanation) bool { return e.specs.MatchString(spec.name()) })
+				if i < 0 {
+					counts["failed"]++
+					t.Errorf("%s: %s\n%s", spec.State, spec.name(), spec.Failure.Message)
+					continue
+				}
+				counts["explained"]++
+				explained[i].count--
+			}
+			for _, e := range explained {
+				if e.count != 0 {
+					t.Errorf("%d explained specs passed: %s", e.count, e.reason)
+				}
+			}
+			if counts["passed"] < 200 {
+				t.Errorf("only %d specs passed", counts["passed"])
+			}
+			t.Log(counts)
+		})
+	}
+}
+
+// runSuite runs the tests of a package against a new server.
+func runSuite(t *testing.T, path string) []spec {
+	t.Helper()
+	report := filepath.Join(t.TempDir(), "report.json")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-vet=off", path, "-args", "-ginkgo.json-report="+report)
+	cmd.Env = append(os.Environ(), "USE_EXISTING_CLUSTER=true", "KUBECONFIG="+listen(t))
+	output, runErr := cmd.CombinedOutput()
+	// The only test that may fail is the one that runs the specs.
+	if failed := regexp.MustCompile(`(?m)^--- FAIL: .*`).FindAllString(string(output), -1); runErr != nil && len(failed) != 1 {
+		t.Errorf("failed tests: %q", failed)
+	}
+	text, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatalf("no report: %v\n%s", runErr, output)
+	}
+	var suites []struct{ SpecReports []spec }
+	if err := json.Unmarshal(text, &suites); err != nil {
+		t.Fatal(err)
+	}
+	var specs []spec
+	for _, suite := range suites {
+		specs = append(specs, suite.SpecReports...)
+	}
+	return specs
+}

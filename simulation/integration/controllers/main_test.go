@@ -1,0 +1,375 @@
+// Package controllers compares the models of simulation/internal/controllers with the real controllers: the same
+// scenarios must have the same end states.
+package controllers
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver/builtin"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	models "github.com/evenkeel-go/evenkeel/simulation/internal/controllers"
+)
+
+// local is the real cluster, with controllers and simulated nodes.
+var local *localcluster.Cluster
+
+func TestMain(m *testing.M) {
+	clustertest.Main(m, localcluster.Config{Nodes: 2}, func(c *localcluster.Cluster) { local = c })
+}
+
+// side is one of the two clusters, in a scenario.
+type side struct {
+	t         *testing.T
+	transport http.RoundTripper
+	base      string
+	namespace string
+	// settle waits until a condition holds, and until the controllers have nothing to do.
+	settle func(condition func() bool) bool
+	// snapshots are the states that are compared.
+	snapshots []string
+}
+
+// compare runs a scenario on both sides.
+func compare(t *testing.T, name string, scenario func(s *side)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		namespace := strings.ReplaceAll(strings.ToLower(name), " ", "-")
+		want := runReal(t, namespace, scenario)
+		var got []string
+		synctest.Test(t, func(t *testing.T) { got = runModels(t, namespace, scenario) })
+		if len(want) != len(got) {
+			t.Fatalf("%d states of the real cluster, %d of the models", len(want), len(got))
+		}
+		for i := range want {
+			if diff := differences(want[i], got[i]); diff != "" {
+				t.Errorf("%s (-real +models)\n%s", want[i][:strings.IndexByte(want[i], '\n')], diff)
+			}
+		}
+	})
+}
+
+// differences returns the lines of two texts that differ. The order of lines does not matter.
+func differences(want, got string) string {
+	var texts []string
+	remaining := strings.Split(got, "\n")
+	for line := range strings.SplitSeq(want, "\n") {
+		if i := slices.Index(remaining, line); i >= 0 {
+			remaining = slices.Delete(remaining, i, i+1)
+		} else {
+			texts = append(texts, "- "+line)
+		}
+	}
+	for _, line := range remaining {
+		texts = append(texts, "+ "+line)
+	}
+	return strings.Join(texts, "\n")
+}
+
+func runReal(t *testing.T, namespace string, scenario func(s *side)) []string {
+	t.Helper()
+	config := local.RESTConfig()
+	config.QPS = -1
+	config.NextProtos = []string{"http/1.1"}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer utilnet.CloseIdleConnectionsFor(transport)
+	s := &side{t: t, transport: transport, base: config.Host, namespace: namespace}
+	s.settle = func(condition func() bool) bool {
+		const interval, quiet, timeout = 200 * time.Millisecond, 2 * time.Second, 90 * time.Second
+		last, since, deadline := "", time.Now(), time.Now().Add(timeout)
+		for time.Now().Before(deadline) {
+			time.Sleep(interval)
+			if state := s.state(); state != last || !condition() {
+				last, since = state, time.Now()
+			} else if time.Since(since) > quiet {
+				return true
+			}
+		}
+		return false
+	}
+	s.create("/api/v1/namespaces", "{metadata: {name: "+namespace+"}}")
+	account := "/api/v1/namespaces/" + namespace + "/serviceaccounts/default" // without it no Pod can be created
+	if !s.settle(func() bool { return s.get(account) != nil }) {
+		t.Fatal("the namespace has no service account")
+	}
+	scenario(s)
+	return s.snapshots
+}
+
+func runModels(t *testing.T, namespace string, scenario func(s *side)) []string {
+	t.Helper()
+	server, err := apiserver.New(apiserver.Config{Kinds: builtin.Kinds(), Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	manager := models.New(models.Config{Server: server, Pods: func(pod *corev1.Pod) models.PodBehavior {
+		return models.PodBehavior{Unschedulable: pod.Spec.NodeSelector != nil}
+	}})
+	s := &side{t: t, transport: server.Transport(), base: "http://simulation.invalid", namespace: namespace}
+	s.settle = func(condition func() bool) bool {
+		end := time.Now().Add(time.Minute)
+		for {
+			next, worked, err := manager.Step(t.Context())
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case worked:
+			case next.IsZero() || next.After(end):
+				time.Sleep(time.Until(end))
+				return condition()
+			default:
+				time.Sleep(time.Until(next))
+			}
+		}
+	}
+	s.create("/api/v1/namespaces", "{metadata: {name: "+namespace+"}}")
+	scenario(s)
+	return s.snapshots
+}
+
+// path returns the path of an object in the scenario's namespace. resource is deployments, for example.
+func (s *side) path(resource string, name ...string) string {
+	groups := map[string]string{"deployments": "/apis/apps/v1", "replicasets": "/apis/apps/v1", "jobs": "/apis/batch/v1"}
+	prefix := groups[resource]
+	if prefix == "" {
+		prefix = "/api/v1"
+	}
+	return strings.Join(append([]string{prefix + "/namespaces/" + s.namespace, resource}, name...), "/")
+}
+
+// send sends a request, and returns the status code and the response.
+func (s *side) send(method, path, contentType, manifest string) (int, map[string]any) {
+	s.t.Helper()
+	body, err := yaml.YAMLToJSON([]byte(manifest))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if manifest == "" {
+		body = nil
+	}
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.base+path, bytes.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", contentType)
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "test")
+	res, err := s.transport.RoundTrip(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var decoded map[string]any
+	if err := json.Unmarshal(text, &decoded); err != nil {
+		s.t.Fatalf("%s %s: %d %s", method, path, res.StatusCode, text)
+	}
+	return res.StatusCode, decoded
+}
+
+func (s *side) create(path, manifest string) (uid string) {
+	s.t.Helper()
+	code, obj := s.send(http.MethodPost, path, "application/json", manifest)
+	if code != http.StatusCreated {
+		s.t.Fatalf("create %s: %d %v", path, code, obj["message"])
+	}
+	return obj["metadata"].(map[string]any)["uid"].(string)
+}
+
+func (s *side) patch(path, manifest string) {
+	s.t.Helper()
+	if code, obj := s.send(http.MethodPatch, path, "application/merge-patch+json", manifest); code != http.StatusOK {
+		s.t.Fatalf("patch %s: %d %v", path, code, obj["message"])
+	}
+}
+
+func (s *side) delete(path, policy string) {
+	s.t.Helper()
+	options := "{apiVersion: v1, kind: DeleteOptions, propagationPolicy: " + policy + "}"
+	if code, obj := s.send(http.MethodDelete, path, "application/json", options); code >= http.StatusMultipleChoices {
+		s.t.Fatalf("delete %s: %d %v", path, code, obj["message"])
+	}
+}
+
+// get returns an object, or nil.
+func (s *side) get(path string) map[string]any {
+	s.t.Helper()
+	code, obj := s.send(http.MethodGet, path, "", "")
+	if code == http.StatusNotFound {
+		return nil
+	}
+	return obj
+}
+
+// list returns the objects of a resource in the namespace.
+func (s *side) list(resource string) []map[string]any {
+	s.t.Helper()
+	var objects []map[string]any
+	items, _ := s.get(s.path(resource))["items"].([]any)
+	for _, item := range items {
+		obj := item.(map[string]any)
+		obj["kind"] = resource // items of lists have no kind
+		if name := obj["metadata"].(map[string]any)["name"]; name != "kube-root-ca.crt" {
+			objects = append(objects, obj)
+		}
+	}
+	return objects
+}
+
+// await waits until a condition holds and the controllers have nothing to do, and remembers the state.
+func (s *side) await(what string, condition func() bool) {
+	s.t.Helper()
+	if !s.settle(condition) {
+		s.t.Errorf("%s: it never became true: %s; state:\n%s", s.base, what, s.state())
+	}
+	s.snapshots = append(s.snapshots, what+"\n"+s.state())
+}
+
+// state returns the state of all objects in the namespace, without what differs between clusters.
+func (s *side) state() string {
+	s.t.Helper()
+	var texts []string
+	names := map[string]string{} // by uid
+	objects := map[string][]map[string]any{}
+	resources := []string{"configmaps", "deployments", "jobs", "pods", "replicasets"}
+	for _, resource := range resources {
+		objects[resource] = s.list(resource)
+		for _, obj := range objects[resource] {
+			metadata := obj["metadata"].(map[string]any)
+			name := metadata["name"].(string)
+			if prefix, generated := metadata["generateName"].(string); generated {
+				name = prefix + "*"
+			}
+			names[metadata["uid"].(string)] = resource + " " + name
+			metadata["name"] = name
+		}
+	}
+	if namespace := s.get("/api/v1/namespaces/" + s.namespace); namespace != nil {
+		objects["namespaces"] = []map[string]any{namespace}
+	}
+	for _, resource := range append([]string{"namespaces"}, resources...) {
+		for _, obj := range objects[resource] {
+			texts = append(texts, describe(obj, names)...)
+		}
+	}
+	slices.Sort(texts) // the names of Pods are random
+	return strings.Join(texts, "\n")
+}
+
+// describe returns the compared fields of an object, one a line.
+func describe(obj map[string]any, names map[string]string) []string {
+	kind := obj["kind"].(string)
+	metadata := obj["metadata"].(map[string]any)
+	var lines []string
+	add := func(name string, value any) {
+		text, err := yaml.Marshal(value)
+		if err != nil {
+			panic(err)
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s: %s", kind, metadata["name"], name, strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "; ")))
+	}
+	for _, name := range []string{"labels", "annotations", "finalizers", "generation"} {
+		counts := kind == "deployments" || kind == "jobs" // how often others are scaled depends on the time that Pods take
+		if value := metadata[name]; value != nil && kind != "Namespace" && (counts || name != "generation") {
+			add(name, value)
+		}
+	}
+	if metadata["deletionTimestamp"] != nil {
+		add("deleting", true)
+	}
+	references, _ := metadata["ownerReferences"].([]any)
+	for _, ref := range references {
+		reference := maps.Clone(ref.(map[string]any))
+		if name, known := names[reference["uid"].(string)]; known {
+			reference["uid"] = "that of " + name
+		}
+		add("owner", reference)
+	}
+	spec, _ := obj["spec"].(map[string]any)
+	for _, name := range []string{"replicas", "selector", "suspend"} {
+		if value := spec[name]; value != nil && kind != "jobs" {
+			add(name, value)
+		}
+	}
+	status, _ := obj["status"].(map[string]any)
+	if kind == "pods" {
+		status = podStatus(status)
+	}
+	for _, name := range slices.Sorted(maps.Keys(status)) {
+		if name != "conditions" && (kind != "replicasets" || name != "observedGeneration") {
+			add("status."+name, mask(status[name]))
+		}
+	}
+	conditions, _ := status["conditions"].([]any)
+	for _, c := range conditions {
+		add("condition", mask(c))
+	}
+	return lines
+}
+
+// podStatus returns the part of a Pod's status that does not depend on the kubelet.
+func podStatus(status map[string]any) map[string]any {
+	result := map[string]any{"phase": status["phase"]}
+	var conditions []any
+	all, _ := status["conditions"].([]any)
+	for _, c := range all {
+		condition := c.(map[string]any)
+		if slices.Contains([]string{"Ready", "PodScheduled"}, condition["type"].(string)) {
+			conditions = append(conditions, map[string]any{"type": condition["type"], "status": condition["status"]})
+		}
+	}
+	slices.SortFunc(conditions, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	result["conditions"] = conditions
+	return result
+}
+
+// mask replaces times.
+func mask(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		masked := map[string]any{}
+		for key, v := range value {
+			masked[key] = mask(v)
+		}
+		return masked
+	case string:
+		if _, err := time.Parse(time.RFC3339, value); err == nil {
+			return "time"
+		}
+	}
+	return value
+}
+
+// number returns a number in an object, or 0.
+func number(obj map[string]any, fields ...string) int {
+	var value any = obj
+	for _, field := range fields {
+		m, _ := value.(map[string]any)
+		value = m[field]
+	}
+	n, _ := value.(float64)
+	return int(n)
+}

@@ -1,0 +1,19 @@
+// Package controllers models the controllers of a cluster for the API server in memory: garbage collector,
+// namespaces, Deployments, ReplicaSets, Jobs, the scheduler and the kubelets.
+//
+// The models do what the controllers of Kubernetes do, in an order that is always the same. A Manager has no goroutine
+// of its own and no informers: the server reports each committed write, so the view of the models is never stale, and
+// they work in Step and Run, on one object at a time. Each write is an ordinary request with the user agent of the real
+// controller: it has managed fields, can conflict, and can fail. Failed work is repeated with the backoff of the real
+// controllers. Package simulation/integration/controllers compares end states with those of a real cluster.
+//
+// Different from the real controllers:
+//
+//   - No informer is stale, and no controller reads an object before it writes.
+//   - There are no Events, Node objects, PodDisruptionBudgets or quotas. The scheduler counts Pods only.
+//   - A namespace gets no service account and no ConfigMap kube-root-ca.crt.
+//   - All containers of a Pod start and end at the same time. Probes, volumes and init containers always succeed; see
+//     PodBehavior for what can fail. A deleted Pod with finalizers has phase Failed.
+//   - Jobs: podFailurePolicy, successPolicy and backoffLimitPerIndex are ignored.
+//   - Not modelled: StatefulSets, DaemonSets, CronJobs, autoscaling, addresses of Services.
+package controllers

@@ -1,0 +1,96 @@
+package simulation
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver/builtin"
+	"github.com/evenkeel-go/evenkeel/simulation/internal/crds"
+)
+
+// newServer returns a server with the built-in kinds and CustomResourceDefinition.
+func newServer(compiler *crds.Compiler) (*apiserver.Server, error) {
+	kinds := append(builtin.Kinds(), compiler.Definitions(nil))
+	others, err := otherKinds(kinds)
+	if err != nil {
+		return nil, err
+	}
+	return apiserver.New(apiserver.Config{Kinds: append(kinds, others...), Seed: 1})
+}
+
+// otherKinds returns the built-in kinds that known lacks. They have the rules for metadata, status and generation only.
+func otherKinds(known []*apiserver.Kind) ([]*apiserver.Kind, error) {
+	scheme := runtime.NewScheme()
+	add := runtime.NewSchemeBuilder(
+		admissionregistrationv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, certificatesv1.AddToScheme,
+		corev1.AddToScheme, discoveryv1.AddToScheme, eventsv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme,
+		policyv1.AddToScheme, rbacv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme,
+	)
+	if err := add.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	var kinds []*apiserver.Kind
+	for gvk, goType := range scheme.AllKnownTypes() {
+		list := gvk.GroupVersion().WithKind(gvk.Kind + "List")
+		isKnown := slices.ContainsFunc(known, func(k *apiserver.Kind) bool { return k.GroupVersionKind == gvk })
+		// Kinds without a list or without metadata are not stored: reviews, bindings, options, discovery.
+		if isKnown || !scheme.Recognizes(list) || !reflect.PointerTo(goType).Implements(reflect.TypeFor[apiserver.Object]()) || gvk.Kind == "ComponentStatus" {
+			continue
+		}
+		resource, _ := meta.UnsafeGuessKindToResource(gvk)
+		_, hasStatus := goType.FieldByName("Status")
+		kinds = append(kinds, &apiserver.Kind{
+			GroupVersionKind: gvk, Resource: resource.Resource, ClusterScoped: slices.Contains(clusterScoped(), gvk.Kind),
+			Status: hasStatus, Generation: countsGenerations(gvk), UnconditionalUpdate: true,
+			NewObject: func() apiserver.Object { return reflect.New(goType).Interface().(apiserver.Object) },
+			AddToScheme: func(s *runtime.Scheme) error {
+				s.AddKnownTypeWithName(gvk, reflect.New(goType).Interface().(runtime.Object))
+				s.AddKnownTypeWithName(list, reflect.New(scheme.AllKnownTypes()[list]).Interface().(runtime.Object))
+				metav1.AddToGroupVersion(s, gvk.GroupVersion())
+				return nil
+			},
+		})
+	}
+	slices.SortFunc(kinds, func(a, b *apiserver.Kind) int {
+		return strings.Compare(a.GroupVersionKind.String(), b.GroupVersionKind.String())
+	})
+	return kinds, nil
+}
+
+func clusterScoped() []string {
+	return []string{
+		"CSIDriver", "CSINode", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "IPAddress", "IngressClass",
+		"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "Node", "PersistentVolume",
+		"PriorityClass", "RuntimeClass", "ServiceCIDR", "StorageClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+		"ValidatingWebhookConfiguration", "VolumeAttachment", "VolumeAttributesClass",
+	}
+}
+
+// countsGenerations reports whether the real server increments metadata.generation when the spec changes.
+func countsGenerations(gvk schema.GroupVersionKind) bool {
+	kinds := []string{
+		"CronJob", "Ingress", "IngressClass", "MutatingAdmissionPolicy", "MutatingWebhookConfiguration", "NetworkPolicy",
+		"PodDisruptionBudget", "PriorityClass", "ValidatingAdmissionPolicy", "ValidatingWebhookConfiguration",
+	}
+	return slices.Contains(kinds, gvk.Kind)
+}

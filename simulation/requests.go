@@ -1,0 +1,422 @@
+package simulation
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Request is a request for objects, and its result.
+type Request struct {
+	Time time.Time
+	// UserAgent is the client's: the argument of Cluster.RESTConfig.
+	UserAgent string
+	// Verb is get, list, watch, create, update, patch, apply, delete or deletecollection.
+	Verb string
+	// Resource is the resource in the path, such as deployments; Subresource is the one below the object.
+	Resource    schema.GroupVersionResource
+	Subresource string
+	// Key is the key of the object. The name of a create is known when the response is.
+	Key    kube.Key
+	DryRun bool
+	// Body is the body of the request. It must not be changed.
+	Body []byte
+	// Status is the HTTP status of the response: 0 if there was no response. Message is the message of an error.
+	Status  int
+	Message string
+}
+
+// IsWrite reports whether the request changes objects, if it succeeds and is not a dry run.
+func (r Request) IsWrite() bool { return !slices.Contains([]string{"get", "list", "watch"}, r.Verb) }
+
+// String returns the request in one line: "webapp-operator: patch webapps/status default/shop: 409 the object has been
+// modified".
+func (r Request) String() string {
+	text := fmt.Sprintf("%s: %s %s", shortUserAgent(r.UserAgent), r.Verb, r.Resource.Resource)
+	if r.Subresource != "" {
+		text += "/" + r.Subresource
+	}
+	if r.Key != (kube.Key{}) {
+		text += " " + r.Key.String()
+	}
+	if r.DryRun {
+		text += " (dry run)"
+	}
+	switch {
+	case r.Status == 0:
+		text += ": no response: " + r.Message
+	case r.Status >= http.StatusBadRequest:
+		text += fmt.Sprintf(": %d %s", r.Status, r.Message)
+	}
+	return text
+}
+
+// shortUserAgent returns "program" or "program/component" for a user agent in the form of Kubernetes' components:
+// "program/version (platform) kubernetes/commit/component".
+func shortUserAgent(userAgent string) string {
+	program, details, long := strings.Cut(userAgent, " ")
+	if !long {
+		return userAgent
+	}
+	program, _, _ = strings.Cut(program, "/")
+	_, details, _ = strings.Cut(details, " kubernetes/")
+	if _, component, ok := strings.Cut(details, "/"); ok {
+		return program + "/" + component
+	}
+	return program
+}
+
+// isLease reports whether the request belongs to leader election.
+func (r Request) isLease() bool {
+	return r.Resource.Group == "coordination.k8s.io"
+}
+
+// Requests are requests in the order of their responses.
+type Requests []Request
+
+// By returns the requests of a user agent.
+func (r Requests) By(userAgent string) Requests {
+	return slices.DeleteFunc(slices.Clone(r), func(request Request) bool { return request.UserAgent != userAgent })
+}
+
+// Writes returns the requests other than get, list and watch, except those for Leases.
+func (r Requests) Writes() Requests {
+	return slices.DeleteFunc(slices.Clone(r), func(request Request) bool { return !request.IsWrite() || request.isLease() })
+}
+
+// String returns the requests, one a line with its time. Equal ones in a row are one line.
+func (r Requests) String() string {
+	var b strings.Builder
+	for i := 0; i < len(r); {
+		text, last := r[i].String(), i
+		for last+1 < len(r) && r[last+1].String() == text {
+			last++
+		}
+		fmt.Fprintf(&b, "%s  %s", clock(r[i].Time), text)
+		if last > i {
+			fmt.Fprintf(&b, " (%d times until %s)", last-i+1, clock(r[last].Time))
+		}
+		b.WriteByte('\n')
+		i = last + 1
+	}
+	return b.String()
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
+
+const (
+	// requestsAtOnce is the number of requests that take no time, and throttle the time of each further one, until as many
+	// times throttle have passed without one. So a loop without delay does not stop virtual time.
+	requestsAtOnce = 2000
+	throttle       = time.Millisecond
+	// watchTimeout replaces timeouts of 5 to 10 minutes, which client-go's Reflector chooses at random: their mean.
+	watchTimeout = 450 * time.Second
+	// requestsKept is the number of requests that a cluster remembers for its report.
+	requestsKept = 200
+)
+
+type hook struct {
+	f func(r Request, send func()) error
+}
+
+// requestLog is between all clients and the server: it records requests and calls the hooks of the test.
+type requestLog struct {
+	server *apiserver.Server
+	dog    *watchdog // nil: the virtual time is not watched
+
+	mu        sync.Mutex
+	latest    Requests    // the last requestsKept writes and failed requests; guarded by mu
+	recording []*Requests // guarded by mu
+	hooks     []*hook     // immutable, guarded by mu
+	writes    int         // number of writes, except of Leases; guarded by mu
+	lastWrite time.Time   // start or end of the last one; guarded by mu
+	running   int         // number of writes in progress; guarded by mu
+	throttled time.Time   // the time until which requests are counted; guarded by mu
+}
+
+func newRequestLog(server *apiserver.Server, dog *watchdog) *requestLog {
+	return &requestLog{server: server, dog: dog, lastWrite: time.Now()}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l *requestLog) RoundTrip(req *http.Request) (*http.Response, error) {
+	r, ok := parse(req)
+	if !ok {
+		return l.server.Transport().RoundTrip(req) // discovery
+	}
+	if req.Body != nil {
+		body, err := io.ReadAll(req.Body)
+		_ = req.Body.Close()
+		if err != nil {
+			return nil, fmt.Errorf("read the body of a request: %w", err)
+		}
+		r.Body = body
+		req = req.Clone(req.Context())
+		req.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	if r.Verb == "watch" {
+		req = withFixedTimeout(req)
+	}
+	l.begin(r)
+	res, err := l.send(r, req)
+	l.finish(r, res, err)
+	return res, err
+}
+
+// withFixedTimeout replaces a timeout of a watch that client-go's Reflector may have chosen at random, so that runs are
+// reproducible. Shorter and longer timeouts are kept: the client has a reason for them.
+func withFixedTimeout(req *http.Request) *http.Request {
+	query := req.URL.Query()
+	requested, err := strconv.Atoi(query.Get("timeoutSeconds"))
+	if requested := time.Duration(requested) * time.Second; err != nil || requested < watchTimeout*2/3 || requested > watchTimeout*4/3 {
+		return req
+	}
+	query.Set("timeoutSeconds", strconv.Itoa(int(watchTimeout.Seconds())))
+	req = req.Clone(req.Context())
+	req.URL.RawQuery = query.Encode()
+	return req
+}
+
+// send calls the hooks and the server.
+func (l *requestLog) send(r Request, req *http.Request) (*http.Response, error) {
+	l.mu.Lock()
+	hooks := l.hooks
+	l.mu.Unlock()
+	var res *http.Response
+	var err error
+	sent := false
+	send := func() {
+		if !sent {
+			sent = true
+			res, err = l.server.Transport().RoundTrip(req) //nolint:bodyclose // the caller's, or closed below
+		}
+	}
+	for _, h := range hooks {
+		if failure := h.f(r, send); failure != nil {
+			if res != nil {
+				_ = res.Body.Close()
+			}
+			return errorResponse(req, failure)
+		}
+	}
+	send()
+	return res, err
+}
+
+// begin counts a request, and delays it if too many are made at one time.
+func (l *requestLog) begin(r Request) {
+	l.dog.observe()
+	l.mu.Lock()
+	now := time.Now()
+	if l.throttled.Before(now) {
+		l.throttled = now
+	}
+	l.throttled = l.throttled.Add(throttle)
+	wait := l.throttled.Sub(now) > requestsAtOnce*throttle
+	if r.IsWrite() && !r.isLease() {
+		l.running++
+		l.writes++
+		l.lastWrite = now
+	}
+	l.mu.Unlock()
+	if wait {
+		time.Sleep(throttle)
+	}
+}
+
+// finish records a request.
+func (l *requestLog) finish(r Request, res *http.Response, err error) {
+	r.Time = time.Now()
+	r.complete(res, err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.IsWrite() && !r.isLease() {
+		l.running--
+		l.lastWrite = r.Time
+	}
+	for _, recording := range l.recording {
+		*recording = append(*recording, r)
+	}
+	if r.IsWrite() && !r.isLease() || r.Status >= http.StatusInternalServerError || r.Status == 0 {
+		if len(l.latest) >= 2*requestsKept {
+			l.latest = slices.Clone(l.latest[requestsKept:])
+		}
+		r.Body = nil
+		l.latest = append(l.latest, r)
+	}
+}
+
+// activity returns the number of writes, and the time of the last one, which is now if one is in progress.
+func (l *requestLog) activity() (writes int, last time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running > 0 {
+		return l.writes, time.Now()
+	}
+	return l.writes, l.lastWrite
+}
+
+// last returns the latest requests.
+func (l *requestLog) last(n int) Requests {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.latest[max(0, len(l.latest)-n):])
+}
+
+// Record returns the requests that were answered while f ran, of all clients.
+func (c *Cluster) Record(f func()) Requests {
+	l, recorded := c.log, &Requests{}
+	l.mu.Lock()
+	l.recording = append(l.recording, recorded)
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.recording = slices.DeleteFunc(l.recording, func(other *Requests) bool { return other == recorded })
+	}()
+	f()
+	c.wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return *recorded
+}
+
+// Intercept calls f before each request for objects, of all clients, until remove is called. If f returns an error, the
+// client gets it instead of the server's response: an error of apimachinery's package api/errors as the server's response,
+// another one as a broken connection. f can call send first, so that the server executes the request and only the response
+// is lost. Without an error the client gets the server's response. f may make requests, for example as another client that
+// writes first; f is called for them too. f may be called by several goroutines at once. All clients include the test and the
+// models of Kubernetes' controllers, so f usually selects a Request.UserAgent. Informers of recent clients make no list: they
+// begin with a watch that sends all objects.
+func (c *Cluster) Intercept(f func(r Request, send func()) error) (remove func()) {
+	l, added := c.log, &hook{f}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hooks = append(slices.Clip(l.hooks), added)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.hooks = slices.DeleteFunc(slices.Clone(l.hooks), func(h *hook) bool { return h == added })
+	}
+}
+
+// parse returns the request for objects in req. ok is false for discovery.
+func parse(req *http.Request) (r Request, ok bool) {
+	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		r.Resource.Version, parts = parts[1], parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		r.Resource.Group, r.Resource.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return r, false
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
+		r.Key.Namespace, parts = parts[1], parts[2:]
+	}
+	r.Resource.Resource = parts[0]
+	if len(parts) > 1 {
+		r.Key.Name = parts[1]
+	}
+	if len(parts) > 2 {
+		r.Subresource = strings.Join(parts[2:], "/")
+	}
+	query := req.URL.Query()
+	r.DryRun = query.Get("dryRun") != ""
+	r.UserAgent = req.UserAgent()
+	r.Verb = map[string]string{
+		http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+	}[req.Method]
+	switch {
+	case r.Verb == "get" && (query.Get("watch") == "true" || query.Get("watch") == "1"):
+		r.Verb = "watch"
+	case r.Verb == "get" && r.Key.Name == "":
+		r.Verb = "list"
+	case r.Verb == "delete" && r.Key.Name == "":
+		r.Verb = "deletecollection"
+	case strings.HasPrefix(req.Header.Get("Content-Type"), string(types.ApplyYAMLPatchType)),
+		strings.HasPrefix(req.Header.Get("Content-Type"), string(types.ApplyCBORPatchType)):
+		r.Verb = "apply"
+	}
+	return r, true
+}
+
+// complete adds the result to the request. It reads the body of an error and of a create, and puts it back.
+func (r *Request) complete(res *http.Response, err error) {
+	if err != nil {
+		r.Message = err.Error()
+		return
+	}
+	r.Status = res.StatusCode
+	failed := r.Status >= http.StatusBadRequest
+	if !failed && (r.Verb != "create" || r.Key.Name != "") {
+		return
+	}
+	body, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	res.Body = io.NopCloser(bytes.NewReader(body))
+	if err != nil {
+		r.Message = err.Error()
+		return
+	}
+	var content struct {
+		metav1.ObjectMeta `json:"metadata"`
+		Message           string `json:"message"`
+	}
+	if raw, isProtobuf := bytes.CutPrefix(body, []byte("k8s\x00")); isProtobuf {
+		var unknown runtime.Unknown
+		if unknown.Unmarshal(raw) != nil {
+			return
+		}
+		if failed {
+			var status metav1.Status
+			if status.Unmarshal(unknown.Raw) == nil {
+				content.Message = status.Message
+			}
+		} else {
+			var object metav1.PartialObjectMetadata // every object has its metadata as field 1
+			if object.Unmarshal(unknown.Raw) == nil {
+				content.Name = object.Name
+			}
+		}
+	} else if json.Unmarshal(body, &content) != nil && failed {
+		content.Message = strings.TrimSpace(string(body))
+	}
+	if failed {
+		r.Message = content.Message
+	} else {
+		r.Key.Name = cmp.Or(r.Key.Name, content.Name)
+	}
+}
+
+// errorResponse returns the response with which the API server reports err, or a transport error.
+func errorResponse(req *http.Request, err error) (*http.Response, error) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return nil, err
+	}
+	res, encodeErr := apiserver.ErrorResponse(status.Status())
+	if encodeErr != nil {
+		return nil, errors.Join(err, encodeErr)
+	}
+	res.Request = req
+	return res, nil
+}

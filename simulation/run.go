@@ -1,0 +1,196 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+)
+
+const (
+	// endTimeout is the time that programs have to end. It is longer than the drain timeouts of this library's controllers
+	// and controller-runtime's managers.
+	endTimeout = time.Minute
+	// settleTimeout and settleWrites are the time and the number of writes after which Settle gives up.
+	settleTimeout = 10 * time.Minute
+	settleWrites  = 5000
+)
+
+// program is a running function of Run or Go.
+type program struct {
+	name   string
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when the function has returned
+	// controller is nil if it is not a controller of this library.
+	controller observed
+}
+
+// observed is a controller of this library.
+type observed interface {
+	Ready() error
+	Stats() controller.Stats
+	Queue(limit int) []controller.QueueEntry
+	RecentRuns() []controller.RunRecord
+}
+
+// Run runs a program, such as a controller of this library, until stop is called, and at the latest until the end of the
+// test. stop waits until Run has returned. An error of Run fails the test. Settle and the report of a failed test ask a
+// controller of this library for its keys and runs.
+func (c *Cluster) Run(runner interface {
+	Run(ctx context.Context) error
+},
+) (stop func()) {
+	name := fmt.Sprintf("%T", runner)
+	if named, ok := runner.(interface{ Name() string }); ok {
+		name = named.Name()
+	}
+	p := &program{name: name}
+	p.controller, _ = runner.(observed)
+	return c.register(p, runner.Run)
+}
+
+// Go is Run for a function, such as the method Start of a manager of controller-runtime. name is used in messages.
+func (c *Cluster) Go(name string, run func(ctx context.Context) error) (stop func()) {
+	return c.register(&program{name: name}, run)
+}
+
+// register is start for programs that end before the models of Kubernetes' controllers.
+func (c *Cluster) register(p *program, run func(ctx context.Context) error) (stop func()) {
+	c.mu.Lock()
+	c.programs = append(c.programs, p)
+	c.mu.Unlock()
+	return c.start(p, run)
+}
+
+func (c *Cluster) start(p *program, run func(ctx context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(c.ctx())
+	p.cancel, p.ended = cancel, make(chan struct{})
+	go func() { // waited for by stop, which end calls
+		defer close(p.ended)
+		if err := run(ctx); err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) {
+			c.tb.Errorf("simulation: %s ended: %v", p.name, err)
+		}
+	}()
+	return sync.OnceFunc(func() { c.stop(p) })
+}
+
+// stop ends programs and waits for them.
+func (c *Cluster) stop(programs ...*program) {
+	for _, p := range programs {
+		p.cancel()
+	}
+	timeout := time.NewTimer(endTimeout)
+	defer timeout.Stop()
+	for _, p := range programs {
+		select {
+		case <-p.ended:
+		case <-timeout.C:
+			// The bubble cannot end, so that the test cannot end and print its log.
+			panic(fmt.Sprintf("simulation: %s has not ended %v after its context; pending keys: %s\n%s\ngoroutines:\n\n%s",
+				p.name, endTimeout, orNone(strings.Join(c.pending(time.Now()), "; ")), c.report(c.running()), stacks()))
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.programs = slices.DeleteFunc(c.programs, func(p *program) bool { return slices.Contains(programs, p) })
+}
+
+func (c *Cluster) running() []*program {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.programs)
+}
+
+// Advance lets time pass: everything that is due in it happens.
+func (c *Cluster) Advance(d time.Duration) {
+	time.Sleep(d)
+	c.wait()
+}
+
+// wait waits until all goroutines of the bubble wait for time or for each other.
+func (c *Cluster) wait() {
+	c.log.dog.observe()
+	if c.virtual {
+		synctest.Wait()
+	}
+}
+
+// Settle lets time pass until the cluster is idle. It is idle if for Config.IdleAfter, in which Settle was waiting,
+//
+//   - no client made a write (a request that could change an object, successful or not), except for Leases, and
+//   - no controller of this library that was started with Run had a key that is ready, processing or held, or in backoff or
+//     delayed until a time within Config.IdleAfter, and neither had a modelled controller of Kubernetes.
+//
+// So a retry after an error, and a requeue, within Config.IdleAfter is waited for. A later one, a periodic resync, reads,
+// watches and leader election are not. Settle fails the test, with the latest requests and runs, if the cluster is not idle
+// after 10 minutes or 5,000 writes: something writes again and again.
+func (c *Cluster) Settle() {
+	c.tb.Helper()
+	began, busy := time.Now(), time.Now()
+	before, _ := c.log.activity()
+	for {
+		c.wait()
+		now := time.Now()
+		writes, last := c.log.activity()
+		if last.After(busy) {
+			busy = last
+		}
+		pending := c.pending(now)
+		if len(pending) > 0 {
+			busy = now
+		}
+		switch {
+		case now.Sub(busy) >= c.config.IdleAfter:
+			return
+		case now.Sub(began) > settleTimeout || writes-before > settleWrites:
+			c.tb.Fatalf("simulation: not idle after %v and %d writes; pending keys: %s",
+				now.Sub(began).Round(time.Millisecond), writes-before, orNone(strings.Join(pending, "; ")))
+		}
+		time.Sleep(busy.Add(c.config.IdleAfter).Sub(now))
+	}
+}
+
+// pending returns the keys of controllers that are not idle.
+func (c *Cluster) pending(now time.Time) []string {
+	var pending []string
+	if c.models != nil {
+		for _, task := range c.models.Pending() {
+			if task.Due.Sub(now) <= c.config.IdleAfter {
+				pending = append(pending, task.Controller+": "+task.Key)
+			}
+		}
+	}
+	for _, p := range c.running() {
+		if p.controller == nil {
+			continue
+		}
+		stats := p.controller.Stats()
+		if stats.Phase == controller.PhaseStandby || stats.Phase == controller.PhaseStopped {
+			continue
+		}
+		if n := stats.WaitingForRoom; n > 0 {
+			pending = append(pending, fmt.Sprintf("%s: %d keys wait for room in the queue", p.name, n))
+		}
+		for _, entry := range p.controller.Queue(1000) {
+			later := entry.State == "delayed" || entry.State == "backoff"
+			if later && entry.Due.Sub(now) > c.config.IdleAfter {
+				continue
+			}
+			pending = append(pending, fmt.Sprintf("%s: %s is %s, %s", p.name, entry.Key, entry.State, entry.Causes))
+		}
+	}
+	return pending
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}

@@ -1,0 +1,61 @@
+package simulation
+
+import (
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Serve serves the API on a port of this machine until the end of the test, for programs in other processes such as
+// kubectl, and returns the path of a kubeconfig file. It cannot be called in a bubble: other processes have real time.
+func (c *Cluster) Serve() (kubeconfig string) {
+	c.tb.Helper()
+	if c.virtual {
+		c.tb.Fatal("simulation: Serve needs real time: use New outside of Test and of synctest.Test")
+	}
+	server := httptest.NewServer(c.log)
+	c.tb.Cleanup(func() {
+		c.server.CloseWatches()
+		server.CloseClientConnections()
+		server.Close()
+	})
+	config := clientcmdapi.NewConfig()
+	config.Clusters["simulation"] = &clientcmdapi.Cluster{Server: server.URL}
+	config.Contexts["simulation"] = &clientcmdapi.Context{Cluster: "simulation"}
+	config.CurrentContext = "simulation"
+	kubeconfig = filepath.Join(c.tb.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		c.tb.Fatalf("simulation: %v", err)
+	}
+	return kubeconfig
+}
+
+// ServeHTTP implements http.Handler for clients in other processes.
+func (l *requestLog) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	res, err := l.RoundTrip(req)
+	if err != nil {
+		panic(http.ErrAbortHandler) // breaks the connection
+	}
+	defer res.Body.Close()
+	maps.Copy(w.Header(), res.Header)
+	w.WriteHeader(res.StatusCode)
+	flush := http.NewResponseController(w).Flush
+	buffer := make([]byte, 32<<10)
+	for {
+		if res.ContentLength < 0 {
+			_ = flush() // a watch
+		}
+		n, err := res.Body.Read(buffer)
+		if _, writeErr := w.Write(buffer[:n]); writeErr != nil || err != nil {
+			if err != nil && err != io.EOF {
+				panic(http.ErrAbortHandler)
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package simulation
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	kyaml "sigs.k8s.io/yaml"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/simulation/internal/crds"
+)
+
+// worlds are the prepared servers of this process, by the contents that they were made from. They never change, so that
+// tests cannot see each other through them.
+var worlds cache //nolint:gochecknoglobals // a cache of immutable values
+
+// cache prepares each server once. The zero value is ready.
+type cache struct {
+	mu      sync.Mutex
+	entries map[string]*world // guarded by mu
+	// compiler keeps compiled schemas.
+	compiler crds.Compiler
+}
+
+// world is a prepared server, of which each test has a fork.
+type world struct {
+	once   sync.Once
+	server *apiserver.Server
+	err    error
+}
+
+// get returns the prepared server of config. Those of bubbles are separate, because the timestamps of their objects are in
+// virtual time.
+func (c *cache) get(config Config, virtual bool) (*world, error) {
+	documents, err := read(config)
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%t %q\n", virtual, config.Namespaces)
+	for _, d := range documents {
+		fmt.Fprintf(hash, "%q %q\n", d.source, d.text)
+	}
+	key := hex.EncodeToString(hash.Sum(nil))
+	c.mu.Lock()
+	if c.entries == nil {
+		c.entries = map[string]*world{}
+	}
+	w := c.entries[key]
+	if w == nil {
+		w = &world{}
+		c.entries[key] = w
+	}
+	c.mu.Unlock()
+	w.once.Do(func() { w.server, w.err = prepare(&c.compiler, config, documents) })
+	return w, w.err
+}
+
+// prepare returns a server with the objects of config. Its error has all mistakes.
+func prepare(compiler *crds.Compiler, config Config, documents []document) (*apiserver.Server, error) {
+	var errs []error
+	type placed struct {
+		obj    *unstructured.Unstructured
+		source string
+	}
+	var definitions, others []placed
+	for _, d := range documents {
+		obj, err := d.decode()
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case obj == nil:
+		case obj.GetKind() == "CustomResourceDefinition":
+			definitions = append(definitions, placed{obj, d.source})
+		default:
+			others = append(others, placed{obj, d.source})
+		}
+	}
+	server, err := newServer(compiler)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := kube.Connect(&rest.Config{Host: "http://simulation.invalid", Transport: server.Transport(), UserAgent: "test", QPS: -1})
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "test", FieldValidation: "Strict"})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Concat([]string{"default", "kube-system", "kube-public", "kube-node-lease"}, config.Namespaces) {
+		if _, err := client.EnsureNamespace(context.Background(), c, name, nil); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, o := range slices.Concat(definitions, others) {
+		if err := apply(context.Background(), c, o.obj); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", o.source, err))
+		}
+	}
+	return server, errors.Join(errs...)
+}
+
+// document is a YAML document and its place.
+type document struct{ source, text string }
+
+// read returns the documents of config. Its error names all files that cannot be read.
+func read(config Config) ([]document, error) {
+	var documents []document
+	var errs []error
+	add := func(source string, text []byte) {
+		parts, err := split(source, text)
+		documents = append(documents, parts...)
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, path := range config.Manifests {
+		files, err := manifestFiles(path)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			add(file, text)
+		}
+	}
+	add("Config.YAML", []byte(config.YAML))
+	return documents, errors.Join(errs...)
+}
+
+// manifestFiles returns path if it is a file, or the manifests in the folder path and below it.
+func manifestFiles(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	var files []string
+	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) && entry.Name() != "kustomization.yaml" {
+			files = append(files, file)
+		}
+		return err
+	})
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("folder %s has no YAML or JSON file", path)
+	}
+	return files, err
+}
+
+// split returns the documents of a YAML or JSON text.
+func split(source string, text []byte) ([]document, error) {
+	var documents []document
+	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for n := 1; ; n++ {
+		part, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return documents, nil
+		}
+		place := fmt.Sprintf("%s, document %d", source, n)
+		if err != nil {
+			return documents, fmt.Errorf("%s: %w", place, err)
+		}
+		documents = append(documents, document{place, string(part)})
+	}
+}
+
+// decode returns the object of a document, or nil if the document is empty.
+func (d document) decode() (*unstructured.Unstructured, error) {
+	encoded, err := kyaml.YAMLToJSONStrict([]byte(d.text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", d.source, err)
+	}
+	obj := &unstructured.Unstructured{}
+	if err := json.Unmarshal(encoded, &obj.Object); err != nil { // integers become int64
+		return nil, fmt.Errorf("%s: %w", d.source, err)
+	}
+	switch {
+	case obj.Object == nil:
+		return nil, nil //nolint:nilnil // an empty document is valid
+	case obj.GetAPIVersion() == "" || obj.GetKind() == "":
+		return nil, fmt.Errorf("%s: not a Kubernetes object: apiVersion and kind are required", d.source)
+	case obj.GetName() == "":
+		return nil, fmt.Errorf("%s: %s without metadata.name", d.source, obj.GetKind())
+	}
+	return obj, nil
+}
