@@ -323,9 +323,17 @@ func describe(obj map[string]any, names map[string]string) []string {
 			add("status."+name, mask(status[name]))
 		}
 	}
+	strategy, _ := spec["strategy"].(map[string]any)
 	conditions, _ := status["conditions"].([]any)
 	for _, c := range conditions {
-		add("condition", mask(c))
+		condition := mask(c).(map[string]any)
+		// The real controller writes this message when it has created the ReplicaSet. If that write has a conflict, the
+		// message of the previous ReplicaSet stays: with Recreate, status.replicas and status.updatedReplicas are equal at
+		// all times, which means a complete Deployment to the later updates.
+		if condition["type"] == "Progressing" && strategy["type"] == "Recreate" {
+			delete(condition, "message")
+		}
+		add("condition", condition)
 	}
 	return lines
 }
