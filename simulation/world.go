@@ -25,6 +25,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/simulation/internal/crds"
+	"github.com/evenkeel-go/evenkeel/simulation/internal/kinds"
 )
 
 // worlds are the prepared servers of this process, by the contents that they were made from. They never change, so that
@@ -44,6 +45,15 @@ type world struct {
 	once   sync.Once
 	server *apiserver.Server
 	err    error
+}
+
+// newServer returns a server with the built-in kinds and CustomResourceDefinition.
+func newServer(compiler *crds.Compiler) (*apiserver.Server, error) {
+	all, err := kinds.All()
+	if err != nil {
+		return nil, err
+	}
+	return apiserver.New(apiserver.Config{Kinds: append(all, compiler.Definitions(nil)), Seed: 1})
 }
 
 // get returns the prepared server of config. Those of bubbles are separate, because the timestamps of their objects are in

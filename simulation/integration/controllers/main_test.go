@@ -15,16 +15,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
-	"github.com/evenkeel-go/evenkeel/internal/apiserver/builtin"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 	models "github.com/evenkeel-go/evenkeel/simulation/internal/controllers"
+	"github.com/evenkeel-go/evenkeel/simulation/internal/kinds"
 )
 
 // local is the real cluster, with controllers and simulated nodes.
@@ -118,7 +119,11 @@ func runReal(t *testing.T, namespace string, scenario func(s *side)) []string {
 
 func runModels(t *testing.T, namespace string, scenario func(s *side)) []string {
 	t.Helper()
-	server, err := apiserver.New(apiserver.Config{Kinds: builtin.Kinds(), Seed: 1})
+	all, err := kinds.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := apiserver.New(apiserver.Config{Kinds: all, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +154,10 @@ func runModels(t *testing.T, namespace string, scenario func(s *side)) []string 
 
 // path returns the path of an object in the scenario's namespace. resource is deployments, for example.
 func (s *side) path(resource string, name ...string) string {
-	groups := map[string]string{"deployments": "/apis/apps/v1", "replicasets": "/apis/apps/v1", "jobs": "/apis/batch/v1"}
+	groups := map[string]string{
+		"controllerrevisions": "/apis/apps/v1", "deployments": "/apis/apps/v1", "replicasets": "/apis/apps/v1", "statefulsets": "/apis/apps/v1",
+		"jobs": "/apis/batch/v1",
+	}
 	prefix := groups[resource]
 	if prefix == "" {
 		prefix = "/api/v1"
@@ -254,13 +262,16 @@ func (s *side) state() string {
 	var texts []string
 	names := map[string]string{} // by uid
 	objects := map[string][]map[string]any{}
-	resources := []string{"configmaps", "deployments", "jobs", "pods", "replicasets"}
+	resources := []string{
+		"configmaps", "controllerrevisions", "deployments", "jobs", "persistentvolumeclaims", "pods", "replicasets", "statefulsets",
+	}
 	for _, resource := range resources {
 		objects[resource] = s.list(resource)
 		for _, obj := range objects[resource] {
 			metadata := obj["metadata"].(map[string]any)
 			name := metadata["name"].(string)
-			if prefix, generated := metadata["generateName"].(string); generated {
+			labels, _ := metadata["labels"].(map[string]any)
+			if prefix, generated := metadata["generateName"].(string); generated && labels[appsv1.StatefulSetPodNameLabel] == nil {
 				name = prefix + "*"
 			}
 			names[metadata["uid"].(string)] = resource + " " + name
@@ -292,7 +303,11 @@ func describe(obj map[string]any, names map[string]string) []string {
 		lines = append(lines, fmt.Sprintf("%s %s %s: %s", kind, metadata["name"], name, strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "; ")))
 	}
 	for _, name := range []string{"labels", "annotations", "finalizers", "generation"} {
-		counts := kind == "deployments" || kind == "jobs" // how often others are scaled depends on the time that Pods take
+		// The models have no PersistentVolumes, and do not protect claims that Pods use.
+		if kind == "persistentvolumeclaims" && name != "labels" {
+			continue
+		}
+		counts := kind == "deployments" || kind == "jobs" || kind == "statefulsets" // how often others are scaled depends on the time that Pods take
 		if value := metadata[name]; value != nil && kind != "Namespace" && (counts || name != "generation") {
 			add(name, value)
 		}
@@ -309,7 +324,11 @@ func describe(obj map[string]any, names map[string]string) []string {
 		add("owner", reference)
 	}
 	spec, _ := obj["spec"].(map[string]any)
-	for _, name := range []string{"replicas", "selector", "suspend"} {
+	if kind == "controllerrevisions" {
+		add("data", obj["data"])
+		add("revision", obj["revision"])
+	}
+	for _, name := range []string{"replicas", "selector", "suspend", "hostname", "subdomain"} {
 		if value := spec[name]; value != nil && kind != "jobs" {
 			add(name, value)
 		}

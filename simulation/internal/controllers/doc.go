@@ -1,5 +1,5 @@
 // Package controllers models the controllers of a cluster for the API server in memory: garbage collector,
-// namespaces, Deployments, ReplicaSets, Jobs, the scheduler and the kubelets.
+// namespaces, Deployments, ReplicaSets, StatefulSets, PersistentVolumeClaims, Jobs, the scheduler and the kubelets.
 //
 // The models do what the controllers of Kubernetes do, in an order that is always the same. A Manager has no goroutine
 // of its own and no informers: the server reports each committed write, so the view of the models is never stale, and
@@ -15,5 +15,6 @@
 //   - All containers of a Pod start and end at the same time. Probes, volumes and init containers always succeed; see
 //     PodBehavior for what can fail. A deleted Pod with finalizers has phase Failed.
 //   - Jobs: podFailurePolicy, successPolicy and backoffLimitPerIndex are ignored.
-//   - Not modelled: StatefulSets, DaemonSets, CronJobs, autoscaling, addresses of Services.
+//   - PersistentVolumeClaims are bound at once, without a PersistentVolume, and can be deleted while Pods use them.
+//   - Not modelled: DaemonSets, CronJobs, autoscaling, addresses of Services.
 package controllers

@@ -94,6 +94,8 @@ func New(config Config) *Manager {
 			backoffs: map[types.UID]podBackoff{},
 		},
 		&deployments{m, m.requester(managerAgent("deployment-controller"))},
+		&statefulSets{m, m.requester(managerAgent("statefulset-controller"))},
+		&volumeBinder{m, m.requester(managerAgent("persistent-volume-binder"))},
 	}
 	m.server.Observe(m.observe)
 	m.observed = m.latest()

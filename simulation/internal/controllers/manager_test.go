@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
-	"github.com/evenkeel-go/evenkeel/internal/apiserver/builtin"
 	"github.com/evenkeel-go/evenkeel/simulation/internal/controllers"
+	clusterkinds "github.com/evenkeel-go/evenkeel/simulation/internal/kinds"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -223,5 +223,9 @@ func (w *world) expect(resource, names string) {
 }
 
 func kinds() []*apiserver.Kind {
-	return append(builtin.Kinds(), apiserver.Custom(schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gadget"}, "gadgets"))
+	all, err := clusterkinds.All()
+	if err != nil {
+		panic(err)
+	}
+	return append(all, apiserver.Custom(schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gadget"}, "gadgets"))
 }

@@ -61,6 +61,8 @@ func selectorOf(obj apiserver.Object) labels.Selector {
 		selector = obj.Spec.Selector
 	case *appsv1.Deployment:
 		selector = obj.Spec.Selector
+	case *appsv1.StatefulSet:
+		selector = obj.Spec.Selector
 	}
 	parsed, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil || parsed.Empty() {

@@ -1,4 +1,5 @@
-package simulation
+// Package kinds has the kinds of a simulated cluster.
+package kinds
 
 import (
 	"reflect"
@@ -6,6 +7,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -25,24 +27,21 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver/builtin"
-	"github.com/evenkeel-go/evenkeel/simulation/internal/crds"
 )
 
-// newServer returns a server with the built-in kinds and CustomResourceDefinition.
-func newServer(compiler *crds.Compiler) (*apiserver.Server, error) {
-	kinds := append(builtin.Kinds(), compiler.Definitions(nil))
-	others, err := otherKinds(kinds)
-	if err != nil {
-		return nil, err
-	}
-	return apiserver.New(apiserver.Config{Kinds: append(kinds, others...), Seed: 1})
+// All returns the built-in kinds: those with the rules of the real server, and the others, which have the rules for
+// metadata, status and generation only.
+func All() ([]*apiserver.Kind, error) {
+	known := builtin.Kinds()
+	others, err := otherKinds(known)
+	return append(known, others...), err
 }
 
-// otherKinds returns the built-in kinds that known lacks. They have the rules for metadata, status and generation only.
+// otherKinds returns the built-in kinds that known lacks.
 func otherKinds(known []*apiserver.Kind) ([]*apiserver.Kind, error) {
 	scheme := runtime.NewScheme()
 	add := runtime.NewSchemeBuilder(
-		admissionregistrationv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, certificatesv1.AddToScheme,
+		admissionregistrationv1.AddToScheme, appsv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, certificatesv1.AddToScheme,
 		corev1.AddToScheme, discoveryv1.AddToScheme, eventsv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme,
 		policyv1.AddToScheme, rbacv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme,
 	)
