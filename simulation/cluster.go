@@ -37,8 +37,8 @@ type Config struct {
 	// not make requests. Default: every Pod has the zero PodBehavior.
 	Pods func(pod *corev1.Pod) PodBehavior
 	// WithoutControllers leaves out the models of Kubernetes' controllers: of the garbage collector, namespaces,
-	// Deployments, ReplicaSets, StatefulSets, PersistentVolumeClaims, Jobs, the scheduler and the kubelets. Then the test acts
-	// for them, as with envtest. Default false.
+	// Deployments, ReplicaSets, StatefulSets, PersistentVolumeClaims, Jobs, EndpointSlices, Endpoints, the scheduler and the
+	// kubelets. Then the test acts for them, as with envtest. Default false.
 	WithoutControllers bool
 	// IdleAfter is the time without activity after which Settle returns. Default 3 s.
 	IdleAfter time.Duration

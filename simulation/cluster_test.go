@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -287,6 +288,44 @@ func TestPods(t *testing.T) {
 			c.Expect("{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, status: " + want + "}")
 		})
 	}
+}
+
+// A StatefulSet gets its Pods and claims, and its Service their addresses.
+func TestStatefulSets(t *testing.T) {
+	t.Parallel()
+	simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {
+		c.Apply(`
+apiVersion: v1
+kind: Service
+metadata: {name: peers}
+spec: {clusterIP: None, selector: {app: db}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: 2
+  serviceName: peers
+  selector: {matchLabels: {app: db}}
+  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: db, image: "db:1"}]}}
+  volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]
+`)
+		c.Settle()
+		c.Expect("{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, status: {availableReplicas: 2, updatedReplicas: 2}}")
+		c.Expect("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data-db-1}, status: {phase: Bound}}")
+		var names []string
+		for slice, err := range client.List[*discoveryv1.EndpointSlice](t.Context(), c.Client(), client.InNamespace("default")) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, endpoint := range slice.Endpoints {
+				names = append(names, *endpoint.Hostname)
+			}
+		}
+		if diff := cmp.Diff([]string{"db-0", "db-1"}, names); diff != "" {
+			t.Errorf("names of the endpoints (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // Kinds without validation are served too, and kinds that are never stored are not.

@@ -128,7 +128,7 @@ func runModels(t *testing.T, namespace string, scenario func(s *side)) []string 
 		t.Fatal(err)
 	}
 	manager := models.New(models.Config{Server: server, Pods: func(pod *corev1.Pod) models.PodBehavior {
-		return models.PodBehavior{Unschedulable: pod.Spec.NodeSelector != nil}
+		return models.PodBehavior{Unschedulable: pod.Spec.NodeSelector != nil, NeverReady: pod.Labels["ready"] == "never"}
 	}})
 	s := &side{t: t, transport: server.Transport(), base: "http://simulation.invalid", namespace: namespace}
 	s.settle = func(condition func() bool) bool {
@@ -156,7 +156,7 @@ func runModels(t *testing.T, namespace string, scenario func(s *side)) []string 
 func (s *side) path(resource string, name ...string) string {
 	groups := map[string]string{
 		"controllerrevisions": "/apis/apps/v1", "deployments": "/apis/apps/v1", "replicasets": "/apis/apps/v1", "statefulsets": "/apis/apps/v1",
-		"jobs": "/apis/batch/v1",
+		"jobs": "/apis/batch/v1", "endpointslices": "/apis/discovery.k8s.io/v1",
 	}
 	prefix := groups[resource]
 	if prefix == "" {
@@ -263,7 +263,8 @@ func (s *side) state() string {
 	names := map[string]string{} // by uid
 	objects := map[string][]map[string]any{}
 	resources := []string{
-		"configmaps", "controllerrevisions", "deployments", "jobs", "persistentvolumeclaims", "pods", "replicasets", "statefulsets",
+		"configmaps", "controllerrevisions", "deployments", "endpoints", "endpointslices", "jobs", "persistentvolumeclaims", "pods", "replicasets",
+		"services", "statefulsets",
 	}
 	for _, resource := range resources {
 		objects[resource] = s.list(resource)
@@ -281,6 +282,7 @@ func (s *side) state() string {
 	if namespace := s.get("/api/v1/namespaces/" + s.namespace); namespace != nil {
 		objects["namespaces"] = []map[string]any{namespace}
 	}
+	delete(objects, "services") // only the addresses are compared
 	for _, resource := range append([]string{"namespaces"}, resources...) {
 		for _, obj := range objects[resource] {
 			texts = append(texts, describe(obj, names)...)
@@ -294,6 +296,12 @@ func (s *side) state() string {
 func describe(obj map[string]any, names map[string]string) []string {
 	kind := obj["kind"].(string)
 	metadata := obj["metadata"].(map[string]any)
+	if annotations, _ := metadata["annotations"].(map[string]any); annotations != nil {
+		delete(annotations, corev1.EndpointsLastChangeTriggerTime)
+		if len(annotations) == 0 {
+			delete(metadata, "annotations")
+		}
+	}
 	var lines []string
 	add := func(name string, value any) {
 		text, err := yaml.Marshal(value)
@@ -324,6 +332,23 @@ func describe(obj map[string]any, names map[string]string) []string {
 		add("owner", reference)
 	}
 	spec, _ := obj["spec"].(map[string]any)
+	if kind == "endpointslices" {
+		add("ports", sorted(obj["ports"]))
+		endpoints, _ := obj["endpoints"].([]any) // null if there are none
+		for _, e := range endpoints {
+			add("endpoint", address(e, names))
+		}
+	}
+	subsets, _ := obj["subsets"].([]any)
+	for _, s := range subsets {
+		subset := s.(map[string]any)
+		for _, field := range []string{"addresses", "notReadyAddresses"} {
+			all, _ := subset[field].([]any)
+			for _, a := range all {
+				add(field, []any{sorted(subset["ports"]), address(a, names)})
+			}
+		}
+	}
 	if kind == "controllerrevisions" {
 		add("data", obj["data"])
 		add("revision", obj["revision"])
@@ -355,6 +380,27 @@ func describe(obj map[string]any, names map[string]string) []string {
 		add("condition", condition)
 	}
 	return lines
+}
+
+// sorted returns ports in the order of their texts.
+func sorted(ports any) []any {
+	all, _ := ports.([]any)
+	slices.SortFunc(all, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	return all
+}
+
+// address returns an address of a Service without IPs and names of nodes.
+func address(of any, names map[string]string) map[string]any {
+	result := maps.Clone(of.(map[string]any))
+	for _, field := range []string{"addresses", "ip", "nodeName"} {
+		if result[field] != nil {
+			result[field] = "masked"
+		}
+	}
+	if target, ok := result["targetRef"].(map[string]any); ok {
+		result["targetRef"] = fmt.Sprint(target["kind"], " ", target["namespace"], " ", names[target["uid"].(string)])
+	}
+	return result
 }
 
 // podStatus returns the part of a Pod's status that does not depend on the kubelet.

@@ -1,5 +1,6 @@
 // Package controllers models the controllers of a cluster for the API server in memory: garbage collector,
-// namespaces, Deployments, ReplicaSets, StatefulSets, PersistentVolumeClaims, Jobs, the scheduler and the kubelets.
+// namespaces, Deployments, ReplicaSets, StatefulSets, PersistentVolumeClaims, Jobs, EndpointSlices, Endpoints, the
+// scheduler and the kubelets.
 //
 // The models do what the controllers of Kubernetes do, in an order that is always the same. A Manager has no goroutine
 // of its own and no informers: the server reports each committed write, so the view of the models is never stale, and
@@ -16,5 +17,7 @@
 //     PodBehavior for what can fail. A deleted Pod with finalizers has phase Failed.
 //   - Jobs: podFailurePolicy, successPolicy and backoffLimitPerIndex are ignored.
 //   - PersistentVolumeClaims are bound at once, without a PersistentVolume, and can be deleted while Pods use them.
-//   - Not modelled: DaemonSets, CronJobs, autoscaling, addresses of Services.
+//   - EndpointSlices are filled anew after each change, and have no hints, no zones and no annotation with the time of the
+//     change. Endpoints have no limit, and those of a Service without a selector are not mirrored.
+//   - Not modelled: DaemonSets, which need Nodes; CronJobs; autoscaling.
 package controllers

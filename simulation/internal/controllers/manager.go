@@ -96,6 +96,8 @@ func New(config Config) *Manager {
 		&deployments{m, m.requester(managerAgent("deployment-controller"))},
 		&statefulSets{m, m.requester(managerAgent("statefulset-controller"))},
 		&volumeBinder{m, m.requester(managerAgent("persistent-volume-binder"))},
+		&endpointSlices{services{m, m.requester(managerAgent("endpointslice-controller"))}},
+		&endpoints{services{m, m.requester(managerAgent("endpoint-controller"))}},
 	}
 	m.server.Observe(m.observe)
 	m.observed = m.latest()

@@ -305,6 +305,7 @@ func randomHistory(w *world, random *rand.Rand) {
 		}
 		return 0
 	}
+	w.apply(services, `{metadata: {name: peers}, spec: {selector: {app: db}, clusterIP: None}}`)
 	w.apply(statefulSets, db(spec))
 	for range 30 {
 		switch random.IntN(5) {
@@ -331,10 +332,13 @@ func randomHistory(w *world, random *rand.Rand) {
 	w.run(time.Hour)
 	set := into[appsv1.StatefulSet](w, statefulSets, "one/db")
 	image, want := set.Spec.Template.Spec.Containers[0].Image, []string{}
+	addresses := "IPv4"
 	for i := range *set.Spec.Replicas {
+		addresses += fmt.Sprintf(" db-%d=rs", firstOrdinal(set)+i)
 		want = append(want, fmt.Sprintf("db-%d=%s", firstOrdinal(set)+i, image))
 	}
 	w.want("Pods", w.images(), strings.Join(want, " "))
+	w.want("addresses", w.endpoints(), addresses)
 	n := *set.Spec.Replicas
 	w.want("status", w.setStatus(), fmt.Sprintf("replicas=%d ready=%d available=%d current=%d updated=%d complete=true", n, n, n, n, n))
 	before := len(w.requests)
