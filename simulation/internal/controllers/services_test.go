@@ -124,13 +124,14 @@ func TestServiceAddresses(t *testing.T) {
 			w.expect(endpointsPath, "")
 		},
 		"ports by name": func(w *world) {
-			w.apply(services, `{metadata: {name: web}, spec: {selector: {app: web}, ports: [{name: a, port: 80, targetPort: http}, {name: b, port: 81, targetPort: admin}]}}`)
+			w.apply(services, `{metadata: {name: web}, spec: {selector: {app: web}, ports: [{name: a, port: 80, targetPort: http}, {name: b, port: 81, targetPort: admin},
+				{name: c, port: 82}, {name: d, port: 83}]}}`)
 			w.apply(podsPath, pod("one", ", ports: [{name: http, containerPort: 8080}, {name: admin, containerPort: 9000}]"))
 			w.apply(podsPath, pod("two", ", ports: [{name: http, containerPort: 8081}, {name: admin, containerPort: 9000}]"))
 			w.apply(podsPath, pod("without", ""))
 			w.run(time.Minute)
-			w.want("slices", w.endpoints(), "IPv4 a/8080 b/9000 one=rs; IPv4 a/8081 b/9000 two=rs; IPv4 without=rs")
-			w.want("Endpoints", w.legacyEndpoints(), "addresses=1 notReady=0 ports=1; addresses=1 notReady=0 ports=1; addresses=2 notReady=0 ports=1")
+			w.want("slices", w.endpoints(), "IPv4 a/8080 b/9000 c/82 d/83 one=rs; IPv4 a/8081 b/9000 c/82 d/83 two=rs; IPv4 c/82 d/83 without=rs")
+			w.want("Endpoints", w.legacyEndpoints(), "addresses=1 notReady=0 ports=1; addresses=1 notReady=0 ports=1; addresses=2 notReady=0 ports=1; addresses=3 notReady=0 ports=2")
 		},
 		"headless, with Pods that are not ready": func(w *world) {
 			w.pods = func(*corev1.Pod) controllers.PodBehavior { return controllers.PodBehavior{NeverReady: true} }
@@ -165,6 +166,19 @@ func TestServiceAddresses(t *testing.T) {
 			w.run(time.Minute)
 			w.expect(endpointSlices, "")
 			w.expect(endpointsPath, "")
+		},
+		"slices of another Service, and a Service that is being deleted": func(w *world) {
+			w.apply(endpointSlices, `{metadata: {name: foreign, labels: {kubernetes.io/service-name: web,
+				endpointslice.kubernetes.io/managed-by: endpointslice-controller.k8s.io}}, addressType: IPv4, endpoints: []}`)
+			w.apply(services, service(""))
+			w.run(time.Minute)
+			slice := w.slices()[0].Name
+			w.want("slices", fmt.Sprint(len(w.slices()), slice == "foreign"), "1 false")
+			w.patch(services, "one/web", "{metadata: {finalizers: [example.org/x]}}")
+			w.delete(services, "one/web", "")
+			w.delete(endpointSlices, "one/"+slice, "")
+			w.run(time.Minute)
+			w.expect(endpointSlices, "")
 		},
 		"many Pods": func(w *world) {
 			w.apply(services, service(""))

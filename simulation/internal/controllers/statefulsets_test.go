@@ -143,6 +143,34 @@ func TestStatefulSet(t *testing.T) {
 			after := into[appsv1.StatefulSet](w, statefulSets, "one/db").Status.UpdateRevision
 			w.want("revisions", fmt.Sprint(into[appsv1.ControllerRevision](w, revisions, "one/"+before).Revision, into[appsv1.ControllerRevision](w, revisions, "one/"+after).Revision), "2 3")
 		},
+		"update without parameters": func(w *world) {
+			w.apply(statefulSets, db(", updateStrategy: {type: RollingUpdate}"))
+			w.run(time.Minute)
+			w.setImage(2)
+			w.run(time.Minute)
+			w.want("Pods", w.images(), "db-0=a:2 db-1=a:2 db-2=a:2")
+			w.want("status", w.setStatus(), allUpdated)
+		},
+		"scale down with Pods that are not ready": func(w *world) {
+			broken := false
+			w.pods = func(pod *corev1.Pod) controllers.PodBehavior {
+				if pod.Name == "db-0" {
+					return controllers.PodBehavior{}
+				}
+				return controllers.PodBehavior{ExitAfter: time.Minute, NeverReady: broken}
+			}
+			w.apply(statefulSets, db(""))
+			w.run(10 * time.Second)
+			w.want("status", w.setStatus(), allUpdated)
+			broken = true
+			w.run(2 * time.Minute)
+			w.patch(statefulSets, "one/db", `{spec: {replicas: 1}}`)
+			w.run(10 * time.Second)
+			w.expect(podsPath, "db-0 db-1 db-2") // db-1 is the first that is not ready, and db-2 has to wait for it
+			w.delete(podsPath, "one/db-1", "")
+			w.run(time.Minute)
+			w.expect(podsPath, "db-0")
+		},
 		"OnDelete": func(w *world) {
 			w.apply(statefulSets, db(", updateStrategy: {type: OnDelete}"))
 			w.run(time.Minute)
@@ -207,6 +235,36 @@ func TestStatefulSet(t *testing.T) {
 			w.run(time.Minute)
 			w.expect(podsPath, "")
 			w.expect(claims, "data-db-0 data-db-1 data-db-2")
+		},
+		"claim that is being deleted": func(w *world) {
+			w.apply(statefulSets, db(withClaims+", persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}"))
+			w.run(time.Minute)
+			w.patch(claims, "one/data-db-2", "{metadata: {finalizers: [example.org/x]}}")
+			w.patch(statefulSets, "one/db", `{spec: {replicas: 2}}`)
+			w.run(time.Minute)
+			w.patch(statefulSets, "one/db", `{spec: {replicas: 3}}`)
+			w.run(time.Minute)
+			w.expect(podsPath, "db-0 db-1")
+			w.expect(claims, "data-db-0 data-db-1 data-db-2(deleting)")
+			w.want("work", fmt.Sprint(w.manager.Pending()), "[]") // a later change of the set continues, as in the real controller
+			w.patch(claims, "one/data-db-2", "{metadata: {finalizers: null}}")
+			w.patch(statefulSets, "one/db", `{metadata: {annotations: {a: b}}}`)
+			w.run(time.Minute)
+			w.expect(podsPath, "db-0 db-1 db-2")
+		},
+		"claims of Pods that wait, and of other controllers": func(w *world) {
+			w.pods = func(*corev1.Pod) controllers.PodBehavior { return controllers.PodBehavior{Unschedulable: true} }
+			owner := w.apply(secrets, "{metadata: {name: owner}}")
+			w.apply(claims, `{metadata: {name: data-db-1, ownerReferences: [{apiVersion: v1, kind: Secret, name: owner, uid: `+owner+`, controller: true}]}, spec: {
+				accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`)
+			w.apply(statefulSets, db(withClaims+", podManagementPolicy: Parallel, persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete}"))
+			w.run(time.Minute)
+			w.want("owners", w.owners(claims, "one/data-db-0")+" "+w.owners(claims, "one/data-db-1"), "db owner")
+			w.delete(claims, "one/data-db-0", "")
+			w.patch(podsPath, "one/db-0", `{metadata: {labels: {statefulset.kubernetes.io/pod-name: null}}}`)
+			w.run(time.Minute)
+			w.expect(claims, "data-db-0 data-db-1 data-db-2")
+			w.want("label", into[corev1.Pod](w, podsPath, "one/db-0").Labels["statefulset.kubernetes.io/pod-name"], "db-0")
 		},
 		"claims that are deleted": func(w *world) {
 			w.apply(statefulSets, db(withClaims+", persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}"))
