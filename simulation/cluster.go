@@ -3,6 +3,7 @@ package simulation
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/simulation/internal/controllers"
+	"github.com/evenkeel-go/evenkeel/simulation/internal/webhooks"
 )
 
 // Config configures a Cluster. The zero value is a cluster without custom resources.
@@ -76,6 +78,7 @@ type Cluster struct {
 	kube    *kube.Cluster
 	client  *client.Client
 	log     *requestLog
+	reviews *webhooks.Admission
 	// models are the controllers of Kubernetes, or nil. They end after all programs.
 	models     *controllers.Manager
 	stopModels func()
@@ -114,6 +117,8 @@ func newCluster(tb testing.TB, config Config, dog *watchdog) *Cluster {
 		tb.Fatalf("simulation: %v", err)
 	}
 	c.server = world.server.Fork()
+	c.reviews = webhooks.New(c.server)
+	c.server.SetAdmission(c.reviews)
 	c.log = newRequestLog(c.server, dog)
 	c.kube = c.Connect("test")
 	c.client, err = client.New(client.Config{Cluster: c.kube, FieldOwner: "test", FieldValidation: "Strict"})
@@ -151,6 +156,13 @@ func (c *Cluster) Connect(userAgent string) *kube.Cluster {
 // Client returns the client of the test's own requests, with the user agent "test". It acts as a user: it is not one of the
 // programs that are tested.
 func (c *Cluster) Client() *client.Client { return c.client }
+
+// HandleWebhooks makes h handle the calls of all admission webhooks of the cluster, in place of an earlier handler. The URL
+// of a request is that of the webhook's clientConfig: https://service.namespace.svc:443/path for a service. h is called in
+// the goroutine of the reviewed request, without a connection; it may make requests. Its context ends at the webhook's
+// timeout; a handler that ignores it delays the request. A panic is a failed call. Certificates are ignored. Without a handler,
+// or with nil, calls fail, and failurePolicy decides. The objects of Config are created before the test begins, without webhooks.
+func (c *Cluster) HandleWebhooks(h http.Handler) { c.reviews.SetHandler(h) }
 
 // end stops all programs and, after a failure, logs what happened.
 func (c *Cluster) end() {

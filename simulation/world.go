@@ -26,6 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/simulation/internal/crds"
 	"github.com/evenkeel-go/evenkeel/simulation/internal/kinds"
+	"github.com/evenkeel-go/evenkeel/simulation/internal/webhooks"
 )
 
 // worlds are the prepared servers of this process, by the contents that they were made from. They never change, so that
@@ -53,6 +54,7 @@ func newServer(compiler *crds.Compiler) (*apiserver.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	webhooks.AddRules(all)
 	return apiserver.New(apiserver.Config{Kinds: append(all, compiler.Definitions(nil)), Seed: 1})
 }
 

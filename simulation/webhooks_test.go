@@ -1,0 +1,258 @@
+package simulation_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/evenkeel-go/evenkeel/simulation"
+)
+
+// reviewer handles admission reviews by path.
+type reviewer map[string]func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
+
+func (h reviewer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	review := &admissionv1.AdmissionReview{}
+	if err := json.NewDecoder(req.Body).Decode(review); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	handle := h[req.URL.Path]
+	if handle == nil {
+		http.NotFound(w, req)
+		return
+	}
+	review.Response = handle(review.Request)
+	if review.Response != nil && review.Response.UID == "" {
+		review.Response.UID = review.Request.UID
+	}
+	review.Request = nil
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(review)
+}
+
+func patchWith(text string) *admissionv1.AdmissionResponse {
+	jsonPatch := admissionv1.PatchTypeJSONPatch
+	return &admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(text), PatchType: &jsonPatch}
+}
+
+func allow(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{Allowed: true}
+}
+
+func webhook(kind, name, path, more string) string {
+	return `{apiVersion: admissionregistration.k8s.io/v1, kind: ` + kind + `WebhookConfiguration, metadata: {name: ` + name + `}, webhooks: [{
+		name: ` + name + `.example.com, sideEffects: None, admissionReviewVersions: [v1],
+		clientConfig: {service: {namespace: default, name: hooks, path: ` + path + `}},
+		rules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: ["*"]}]` + more + `}]}` + "\n---\n"
+}
+
+func TestValidatingWebhook(t *testing.T) {
+	t.Parallel()
+	handler := reviewer{"/validate": func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		return &admissionv1.AdmissionResponse{Allowed: r.Name != "bad", Result: &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "bad name"}}
+	}}
+	configuration := webhook("Validating", "policy", "/validate", "")
+	// region webhooks
+	simulation.Test(t, simulation.Config{YAML: configuration}, func(t *testing.T, c *simulation.Cluster) {
+		c.HandleWebhooks(handler) // any http.Handler
+		c.Apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: good}}`)
+		err := createConfigMap(t, c, "bad", nil)
+		if !apierrors.IsForbidden(err) || err.Error() != `admission webhook "policy.example.com" denied the request: bad name` {
+			t.Error(err)
+		}
+	})
+	// endregion
+}
+
+func createConfigMap(t *testing.T, c *simulation.Cluster, name string, labels map[string]string) error {
+	t.Helper()
+	clients, err := kubernetes.NewForConfig(c.RESTConfig("user"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	_, err = clients.CoreV1().ConfigMaps("default").Create(t.Context(), cm, metav1.CreateOptions{})
+	return err
+}
+
+func TestWebhookCallsThatFail(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		handler http.Handler
+		more    string
+		want    string // in the error; "" if the object is created
+	}{
+		"no handler":          {nil, "", `failed calling webhook "policy.example.com": failed to call webhook: Post "https://hooks.default.svc:443/review?timeout=10s": no endpoints available`},
+		"no handler, ignored": {nil, ", failurePolicy: Ignore", ""},
+		"panic":               {reviewer{"/review": func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { panic("oops") }}, "", "the handler panicked: oops"},
+		"other path":          {reviewer{}, "", "the server could not find the requested resource"},
+		"no response":         {reviewer{"/review": func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return nil }}, "", "received invalid webhook response: webhook response was absent"},
+		"wrong uid": {reviewer{"/review": func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			return &admissionv1.AdmissionResponse{UID: "x", Allowed: true}
+		}}, "", `expected response.uid="00000000-0000-4000-8000-000000000001", got "x"`},
+		"patch when validating": {reviewer{"/review": func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return patchWith(`[]`) }}, "", "validating webhook may not return response.patch"},
+		"bad JSON":              {http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{")) }), "", "failed to call webhook:"},
+		"denial, not ignored": {reviewer{"/review": func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			return &admissionv1.AdmissionResponse{}
+		}}, ", failurePolicy: Ignore", `admission webhook "policy.example.com" denied the request without explanation`},
+		"timeout":          {http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }), ", timeoutSeconds: 3", "/review?timeout=3s\": context deadline exceeded"},
+		"timeout, ignored": {http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }), ", timeoutSeconds: 3, failurePolicy: Ignore", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			simulation.Test(t, simulation.Config{YAML: webhook("Validating", "policy", "/review", test.more)}, func(t *testing.T, c *simulation.Cluster) {
+				c.HandleWebhooks(test.handler)
+				start := time.Now()
+				err := createConfigMap(t, c, "a", nil)
+				if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+					t.Errorf("error %v, want %q", err, test.want)
+				}
+				if took := time.Since(start); strings.HasPrefix(name, "timeout") != (took == 3*time.Second) {
+					t.Errorf("the request took %s", took)
+				}
+			})
+		})
+	}
+}
+
+func TestWebhookSelection(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		more   string
+		labels map[string]string
+		want   bool
+	}{
+		"object selector":              {", objectSelector: {matchLabels: {a: b}}", map[string]string{"a": "b"}, true},
+		"other object":                 {", objectSelector: {matchLabels: {a: b}}", nil, false},
+		"namespace selector":           {", namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}", nil, true},
+		"other namespace":              {", namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}", nil, false},
+		"condition":                    {`, matchConditions: [{name: c, expression: "object.metadata.name == 'a' && request.userInfo.username == 'system:admin'"}]`, nil, true},
+		"condition that is false":      {`, matchConditions: [{name: c, expression: "request.operation == 'DELETE'"}]`, nil, false},
+		"condition that fails, ignore": {`, failurePolicy: Ignore, matchConditions: [{name: c, expression: "object.nothing == 1"}]`, nil, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			simulation.Test(t, simulation.Config{YAML: webhook("Validating", "policy", "/review", test.more)}, func(t *testing.T, c *simulation.Cluster) {
+				called := false
+				c.HandleWebhooks(reviewer{"/review": func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+					called = true
+					return allow(r)
+				}})
+				if err := createConfigMap(t, c, "a", test.labels); err != nil || called != test.want {
+					t.Errorf("called %t, want %t; error %v", called, test.want, err)
+				}
+			})
+		})
+	}
+}
+
+// The first webhook is called again because the second one changed the object.
+func TestMutatingWebhooksInOrder(t *testing.T) {
+	t.Parallel()
+	config := simulation.Config{YAML: webhook("Mutating", "b", "/b", "") + webhook("Mutating", "a", "/a", ", reinvocationPolicy: IfNeeded")}
+	simulation.Test(t, config, func(t *testing.T, c *simulation.Cluster) {
+		var calls []string
+		c.HandleWebhooks(reviewer{
+			"/a": func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+				calls = append(calls, "a")
+				if strings.Contains(string(r.Object.Raw), `"data"`) {
+					return patchWith(`[{"op":"add","path":"/data/a","value":"again"}]`)
+				}
+				return allow(r)
+			},
+			"/b": func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+				calls = append(calls, "b")
+				return patchWith(`[{"op":"add","path":"/data","value":{"b":"1"}}]`)
+			},
+		})
+		if err := createConfigMap(t, c, "a", nil); err != nil {
+			t.Fatal(err)
+		}
+		cm := simulation.Get[*corev1.ConfigMap](c, "default/a")
+		if got := strings.Join(calls, " "); got != "a b a" || cm.Data["a"] != "again" || cm.Data["b"] != "1" {
+			t.Errorf("calls %s, data %v", got, cm.Data)
+		}
+	})
+}
+
+const gadgets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Gadget, plural: gadgets, singular: gadget, listKind: GadgetList}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+  - {name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+---
+`
+
+// The rule names version v1, the request is for v2.
+func TestMutatingWebhookOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	hook := strings.NewReplacer(`apiGroups: [""]`, `apiGroups: [example.com]`, "configmaps", "gadgets").Replace(webhook("Mutating", "a", "/a", ""))
+	simulation.Test(t, simulation.Config{YAML: gadgets + hook}, func(t *testing.T, c *simulation.Cluster) {
+		var got string
+		c.HandleWebhooks(reviewer{"/a": func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			got = r.Kind.Version + " " + r.RequestKind.Version + " " + r.Resource.Version
+			if !strings.Contains(string(r.Object.Raw), `"example.com/v1"`) {
+				got += string(r.Object.Raw)
+			}
+			return patchWith(`[{"op":"add","path":"/size","value":2}]`)
+		}})
+		c.Apply(`{apiVersion: example.com/v2, kind: Gadget, metadata: {name: g, namespace: default}}`)
+		clients, err := dynamic.NewForConfig(c.RESTConfig("user"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		gadgets := schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "gadgets"}
+		stored, err := clients.Resource(gadgets).Namespace("default").Get(t.Context(), "g", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size := stored.Object["size"]; size != int64(2) {
+			t.Errorf("the stored size is %v", size)
+		}
+		if got != "v1 v2 v1" {
+			t.Errorf("the review has versions %s", got)
+		}
+	})
+}
+
+func TestInvalidWebhookConfiguration(t *testing.T) {
+	t.Parallel()
+	simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {
+		invalid := strings.NewReplacer("policy.example.com", "policy", "sideEffects: None", "sideEffects: Some", `["*"]`, "[]").Replace(webhook("Validating", "policy", "/", ", timeoutSeconds: 31"))
+		obj := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		if err := yaml.Unmarshal([]byte(strings.TrimSuffix(invalid, "\n---\n")), obj); err != nil {
+			t.Fatal(err)
+		}
+		clients, err := kubernetes.NewForConfig(c.RESTConfig("user"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = clients.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), obj, metav1.CreateOptions{})
+		for _, want := range []string{"at least three segments", `sideEffects: Unsupported value: "Some"`, "operations: Required value", "between 1 and 30 seconds"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v, want %s", err, want)
+			}
+		}
+	})
+}
